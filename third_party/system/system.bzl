@@ -1,0 +1,80 @@
+"""The libraries that come from Debian packages, as @system//:NAME.
+
+Headers are found on the compiler's own path. Libraries are named by -l: a program that is linked in the ordinary way takes
+the shared ones, a bundled_binary (//bazel:bundle.bzl) puts a folder that holds only the archives first on the library path.
+"""
+
+_LIB_DIR = "/usr/lib/x86_64-linux-gnu"
+
+# Archives that a relocatable program links instead of the shared libraries.
+_ARCHIVES = [
+    "address_sorting",
+    "cares",
+    "gpr",
+    "grpc++_unsecure",
+    "grpc_unsecure",
+    "lz4",
+    "protobuf",
+    "upb",
+    "z",
+    "zstd",
+]
+
+_CC_LIBRARY = """
+cc_library(
+    name = "{name}",
+    linkopts = {linkopts},
+    deps = {deps},
+)
+"""
+
+def _cc_library(name, libs = [], linkopts = [], deps = []):
+    if libs:
+        # One group a library: the archives refer to each other in both directions.
+        linkopts = ["-Wl,--start-group"] + ["-l" + lib for lib in libs] + ["-Wl,--end-group"] + linkopts
+    return _CC_LIBRARY.format(name = name, linkopts = repr(linkopts), deps = repr(deps))
+
+def _system_repository_impl(ctx):
+    for header in ["grpcpp/grpcpp.h", "google/protobuf/message.h", "absl/status/status.h", "catch2/catch.hpp"]:
+        if not ctx.path("/usr/include/" + header).exists:
+            fail("/usr/include/%s is missing: run tools/setup, which installs the Debian packages of the build" % header)
+
+    absl = sorted([
+        f.basename[len("lib"):-len(".a")]
+        for f in ctx.path(_LIB_DIR).readdir()
+        if f.basename.startswith("libabsl_") and f.basename.endswith(".a")
+    ])
+    for lib in _ARCHIVES + absl:
+        ctx.symlink("%s/lib%s.a" % (_LIB_DIR, lib), "archives/lib%s.a" % lib)
+
+    build = "package(default_visibility = [\"//visibility:public\"])\n"
+    build += _cc_library("absl", libs = absl, linkopts = ["-pthread"])
+    build += _cc_library("protobuf", libs = ["protobuf", "z"], linkopts = ["-pthread"])
+
+    # The variant without TLS: every channel of the project is a unix socket.
+    build += _cc_library("grpc++", libs = [
+        "grpc++_unsecure",
+        "grpc_unsecure",
+        "gpr",
+        "address_sorting",
+        "upb",
+        "cares",
+    ] + absl + ["protobuf", "z"], linkopts = ["-pthread", "-ldl"])
+    build += _cc_library("zstd", libs = ["zstd"])
+    build += _cc_library("lz4", libs = ["lz4"])
+    build += _cc_library("boost_headers", linkopts = ["-pthread"])
+    for header_only in ["catch2", "cli11", "nlohmann_json"]:
+        build += _cc_library(header_only)
+    build += """
+filegroup(
+    name = "archives",
+    srcs = glob(["archives/*.a"]),
+)
+"""
+    ctx.file("BUILD.bazel", build)
+
+system_repository = repository_rule(
+    implementation = _system_repository_impl,
+    local = True,
+    doc = "Debian's C++ libraries.",
+)
