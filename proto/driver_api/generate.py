@@ -1,0 +1,403 @@
+#!/usr/bin/python3
+"""Writes one of the files that are derived from driver_api.table.
+
+usage: generate.py TABLE KIND OUTPUT      (KIND: one of the keys of KINDS below)
+"""
+
+import sys
+
+import table as table_module
+
+BANNER = "// Generated from driver_api.table by generate.py: do not edit.\n"
+
+
+def c_string(text):
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def parameters(row):
+    return row.parameters() or "void"
+
+
+def types(row):
+    return ", ".join(a.type for a in row.args) or "void"
+
+
+def exported(table):
+    return [r for r in table.rows if not r.hidden]
+
+
+def crossing(table):
+    return sorted((r for r in table.rows if r.crosses), key=lambda r: r.op)
+
+
+# ---- op numbers
+
+
+def ops_h(table):
+    rows = crossing(table)
+    out = [BANNER + """#pragma once
+
+#include <cstdint>
+
+namespace detshare {
+
+// The operations that cross from client to daemon. Numbers are never changed or reused; 0 is no operation.
+enum class Op : uint16_t {"""]
+    out += ["  %s = %d,  // %s" % (r.symbol, r.op, r.lane) for r in rows]
+    out.append("""};
+
+// The entry point's name, or nullptr for a number that is no operation.
+inline const char* OpName(uint16_t op) {
+  switch (op) {""")
+    out += ['    case %d: return "%s";' % (r.op, r.symbol) for r in rows]
+    out.append("""  }
+  return nullptr;
+}
+
+}  // namespace detshare
+""")
+    return "\n".join(out)
+
+
+# ---- all rows as data
+
+
+def bool_text(value):
+    return "true" if value else "false"
+
+
+def table_h(table):
+    out = [BANNER + """#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/driver_api/row.h"
+
+namespace detshare {
+
+// Every row, in the table's order: families together, variants of a function side by side.
+inline constexpr Row kRows[] = {"""]
+    for r in table.rows:
+        out.append("    {%s, %s, %s, %s, %s, %d, %d, Lane::k%s, Support::k%s, %s, %s, %s}," % (
+            c_string(r.symbol), c_string(r.api), c_string(r.family.name), c_string(r.family.title), c_string(r.note),
+            r.op, r.version, r.lane.capitalize(), r.support.capitalize(), bool_text(r.variant),
+            bool_text(r.before_init), bool_text(not r.hidden)))
+    by_api = sorted(table.rows, key=lambda r: (r.api.encode(), bool(r.variant), r.version))
+    out.append("""};
+inline constexpr size_t kRowCount = %d;
+inline constexpr size_t kExportedRowCount = %d;
+
+// Indices of rows, by name for cuGetProcAddress; of one name the ordinary variants first, each group by rising version.
+inline constexpr uint16_t kRowsByApi[] = {""" % (len(table.rows), len(exported(table))))
+    for start in range(0, len(by_api), 16):
+        out.append("    " + " ".join("%d," % r.index for r in by_api[start:start + 16]))
+    out.append("""};
+
+}  // namespace detshare
+""")
+    return "\n".join(out)
+
+
+# ---- the shim
+
+
+def shim_api_h(table):
+    out = [BANNER + """#pragma once
+
+#include <cstddef>
+
+#include "proto/driver_api/cuda_unrenamed.h"
+
+namespace detshare::shim {
+
+// The address of the entry point of row `row` of kRows, exported or not.
+void* EntryPoint(size_t row);
+
+}  // namespace detshare::shim
+
+// What is written by hand: one function for each supported row that is not reached by `via`. When one is called, the
+// arguments that must not be null are not, and the driver is initialised unless the row says before_init.
+namespace detshare::shim::api {
+"""]
+    family = None
+    for r in table.rows:
+        if not r.implemented:
+            continue
+        if r.family is not family:
+            family = r.family
+            out.append("\n// ---- %s" % family.title)
+        out.append("CUresult %s(%s);" % (r.symbol, r.parameters()))
+    out.append("\n}  // namespace detshare::shim::api\n")
+    return "\n".join(out)
+
+
+def entry_point(row, base):
+    """The exported function of `row`; `base` is the row whose implementation it calls, None when not supported."""
+    if row.hidden:
+        return "CUresult %s() { return shim::Unsupported(%d); }" % (row.symbol, row.index)
+    if base is None:
+        return "EXPORT CUresult CUDAAPI %s(%s) { return shim::Unsupported(%d); }" % (row.symbol, types(row), row.index)
+    out = ["EXPORT CUresult CUDAAPI %s(%s) {" % (row.symbol, parameters(row))]
+    nulls = ["%s == nullptr" % a.name for a in row.args if a.must_not_be_null]
+    if nulls:
+        out.append("  if (%s) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;" % " || ".join(nulls))
+    out.append("  if (const CUresult entered = shim::Enter<%d>(); entered != CUDA_SUCCESS) [[unlikely]] return entered;" %
+               row.index)
+    passed = []
+    if row.variant == "ptds":
+        out.append("  const shim::PerThreadDefaultScope per_thread_default;")
+    for arg in row.args:
+        if row.variant == "ptsz" and arg.is_stream:
+            passed.append("shim::PerThreadStream(%s)" % arg.name)
+        elif row.variant == "ptsz" and "stream" in arg.sizes:
+            out.append("  if (%s == nullptr) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;" % arg.name)
+            out.append("  auto mapped_%s = *%s;" % (arg.name, arg.name))
+            field = "mapped_%s.%s" % (arg.name, arg.sizes["stream"])
+            out.append("  %s = shim::PerThreadStream(%s);" % (field, field))
+            passed.append("&mapped_%s" % arg.name)
+        else:
+            passed.append(arg.name)
+    out.append("  return shim::api::%s(%s);" % (base.symbol, ", ".join(passed)))
+    out.append("}")
+    return "\n".join(out)
+
+
+def shim_exports_cc(table):
+    out = [BANNER + """#include "client_shim/entry.h"
+#include "proto/driver_api/shim_api.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace shim = detshare::shim;
+
+// ---- known to cuGetProcAddress only
+namespace hidden {
+"""]
+    for r in table.rows:
+        if r.hidden:
+            out.append(entry_point(r, None))
+    out.append("\n}  // namespace hidden\n\n// ---- exported\n")
+    for r in exported(table):
+        base = None if r.support == "none" else table.by_symbol[r.via] if r.via else r
+        out.append(entry_point(r, base))
+    out.append("""
+namespace detshare::shim {
+
+void* EntryPoint(size_t row) {
+  static void* const kEntryPoints[] = {""")
+    for r in table.rows:
+        out.append("      reinterpret_cast<void*>(&%s::%s)," % ("hidden" if r.hidden else "", r.symbol))
+    out.append("""  };
+  return kEntryPoints[row];
+}
+
+}  // namespace detshare::shim
+""")
+    return "\n".join(out)
+
+
+# ---- the server
+
+
+def server_dispatch_h(table):
+    out = [BANNER + """#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "proto/driver_api/row.h"
+#include "proto/wire.h"
+
+namespace detshare {
+
+class Session;
+class Reply;
+
+// What follows the argument struct. Private to the daemon, like the struct itself, and not to be believed either.
+using Payload = std::span<const uint8_t>;
+
+enum class Dispatched : uint8_t {
+  kHandled,
+  kUnknownOp,    // no such number
+  kWrongLane,    // an operation of the other lane
+  kWrongLength,  // `args` is not as long as the operation's struct
+};
+
+// Checks op, lane and the length of `args`, copies the struct and calls the handler. Anything but kHandled means that nobody
+// looked at the operation: the client broke the protocol.
+Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
+                    Reply& reply);
+
+// The handlers, written by hand, one for each operation that crosses.
+namespace handlers {
+"""]
+    family = None
+    for r in table.rows:
+        if not r.crosses:
+            continue
+        if r.family is not family:
+            family = r.family
+            out.append("\n// ---- %s" % family.title)
+        out.append("void %s(Session& session, const wire::%s& args, Payload payload, Reply& reply);" %
+                   (r.symbol, r.symbol))
+    out.append("\n}  // namespace handlers\n}  // namespace detshare\n")
+    return "\n".join(out)
+
+
+def server_dispatch_cc(table):
+    out = [BANNER + """#include "proto/driver_api/server_dispatch.h"
+
+#include <cstring>
+#include <type_traits>
+
+namespace detshare {
+namespace {
+
+template <typename Args>
+Dispatched Call(void (*handler)(Session&, const Args&, Payload, Reply&), std::span<const uint8_t> bytes, Payload payload,
+                Session& session, Reply& reply) {
+  static_assert(std::is_trivially_copyable_v<Args> && std::has_unique_object_representations_v<Args>,
+                "a wire struct has no hidden padding");
+  static_assert(sizeof(Args) % 8 == 0, "a wire struct fills whole 8-byte words");
+  if (bytes.size() != sizeof(Args)) return Dispatched::kWrongLength;
+  Args args;
+  std::memcpy(&args, bytes.data(), sizeof(args));
+  handler(session, args, payload, reply);
+  return Dispatched::kHandled;
+}
+
+}  // namespace
+
+Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
+                    Reply& reply) {
+  switch (op) {"""]
+    for r in crossing(table):
+        out.append("""    case %d:
+      if (lane != Lane::k%s) return Dispatched::kWrongLane;
+      return Call(&handlers::%s, args, payload, session, reply);""" % (r.op, r.lane.capitalize(), r.symbol))
+    out.append("""  }
+  return Dispatched::kUnknownOp;
+}
+
+}  // namespace detshare
+""")
+    return "\n".join(out)
+
+
+# ---- checks by the compiler
+
+
+def prototype_check_cc(table):
+    """Compiles only when every prototype and version agrees with the toolkit's headers."""
+    out = [BANNER + """#include <type_traits>
+
+#include "proto/driver_api/cuda_unrenamed.h"
+// clang-format off
+#include <cudaProfilerTypedefs.h>
+#include <cudaTypedefs.h>
+// clang-format on
+"""]
+    for r in exported(table):
+        out.append('static_assert(std::is_same_v<decltype(::%s), CUresult CUDAAPI(%s)>, "cuda.h");' %
+                   (r.symbol, r.parameters()))
+        if r.symbol not in NO_TYPEDEF:
+            suffix = "_" + r.variant if r.variant else ""
+            out.append('static_assert(std::is_same_v<PFN_%s_v%d%s, decltype(&::%s)>, "cudaTypedefs.h");' %
+                       (r.api, r.version, suffix, r.symbol))
+    return "\n".join(out) + "\n"
+
+
+# Entry points that CUDA 13.0's cudaTypedefs.h leaves out: their versions are what the CUDA runtime asks for.
+NO_TYPEDEF = frozenset("""
+    cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
+    cuCtxFromGreenCtx cuCtxGetDevResource cuCtxRecordEvent cuCtxWaitEvent cuDevResourceGenerateDesc
+    cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceRegisterAsyncNotification
+    cuDeviceUnregisterAsyncNotification cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId
+    cuGreenCtxRecordEvent cuGreenCtxWaitEvent cuStreamGetGreenCtx""".split())
+
+
+# ---- the page for people
+
+
+def cuda_version(number):
+    return "%d.%d" % (number // 1000, number % 1000 // 10)
+
+
+def docs_md(table):
+    rows = exported(table)
+    out = ["""<!-- Generated from proto/driver_api/driver_api.table: bazel run //proto/driver_api:update_docs -->
+# Which CUDA driver functions work
+
+DetShare stands in for `libcuda.so.1` of CUDA 13.0. It exports the same %d functions. One that is not supported returns
+`CUDA_ERROR_NOT_SUPPORTED` and is named once in the log. `detsharectl api` prints this table, `--unsupported` what is missing.
+
+*Since* is the CUDA version in which this form of the function appeared, as `cuGetProcAddress` counts. *Lane* says how a call
+is answered: by the client itself (`local`), through shared memory (`ring`) or by a remote call (`grpc`).
+""" % len(rows)]
+    out.append("| Family | Functions | Full | Partial | None |")
+    out.append("|---|--:|--:|--:|--:|")
+    for family in table.families:
+        mine = [r for r in rows if r.family is family]
+        out.append("| [%s](#%s) | %d | %s |" % (family.title, anchor(family.title), len(mine), counts(mine)))
+    out.append("| **All** | **%d** | %s |" % (len(rows), counts(rows)))
+    for family in table.families:
+        out.append("\n## %s\n" % family.title)
+        out.append("| Function | Since | Lane | Support | Note |")
+        out.append("|---|---|---|---|---|")
+        for r in rows:
+            if r.family is family:
+                note = " ".join(x for x in (r.note, "As `%s`." % r.via if r.via else "") if x)
+                out.append("| `%s` | %s | %s | %s |%s |" %
+                           (r.symbol, cuda_version(r.version), "" if r.lane == "none" else r.lane, r.support,
+                            " " + note if note else ""))
+    only = sorted({r.api for r in table.rows if r.hidden})
+    out.append("""
+## Known to `cuGetProcAddress` only
+
+The driver's link library does not list these functions for graphics; programs reach them by name. They are found, and not
+supported:
+%s.
+""" % ", ".join("`%s`" % name for name in only))
+    return "\n".join(out)
+
+
+def counts(rows):
+    return " | ".join(str(sum(r.support == s for r in rows)) for s in table_module.SUPPORT)
+
+
+def anchor(title):
+    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
+    return kept.replace(" ", "-")
+
+
+KINDS = {
+    "ops.h": ops_h,
+    "table.h": table_h,
+    "shim_api.h": shim_api_h,
+    "shim_exports.cc": shim_exports_cc,
+    "server_dispatch.h": server_dispatch_h,
+    "server_dispatch.cc": server_dispatch_cc,
+    "prototype_check.cc": prototype_check_cc,
+    "docs.md": docs_md,
+}
+
+
+def main(argv):
+    if len(argv) != 4 or argv[2] not in KINDS:
+        sys.stderr.write(__doc__ + "kinds: %s\n" % " ".join(KINDS))
+        return 2
+    try:
+        text = KINDS[argv[2]](table_module.load(argv[1]))
+    except table_module.TableError as error:
+        sys.stderr.write("%s\n" % error)
+        return 1
+    with open(argv[3], "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
