@@ -1,12 +1,13 @@
 """The libraries that come from Debian packages, as @system//:NAME.
 
 Headers are found on the compiler's own path. Libraries are named by -l: a program that is linked in the ordinary way takes
-the shared ones, a bundled_binary (//bazel:bundle.bzl) puts a folder that holds only the archives first on the library path.
+the shared ones; shims and bundled programs put a folder that holds only archives (//third_party/archives) first on the library
+path.
 """
 
 _LIB_DIR = "/usr/lib/x86_64-linux-gnu"
 
-# Archives that a relocatable program links instead of the shared libraries.
+# Archives that third_party/archives offers instead of the shared libraries.
 _ARCHIVES = [
     "address_sorting",
     "cares",
@@ -46,6 +47,10 @@ def _system_repository_impl(ctx):
     ])
     for lib in _ARCHIVES + absl:
         ctx.symlink("%s/lib%s.a" % (_LIB_DIR, lib), "archives/lib%s.a" % lib)
+
+    # The toolchain links -lstdc++ by name, too.
+    libstdcxx = ctx.execute(["g++", "-print-file-name=libstdc++.a"]).stdout.strip()
+    ctx.symlink(libstdcxx, "archives/libstdc++.a")
 
     build = "package(default_visibility = [\"//visibility:public\"])\n"
     build += _cc_library("absl", libs = absl, linkopts = ["-pthread"])

@@ -1,0 +1,47 @@
+"""A folder of position-independent archives, for programs and libraries that must not need Debian's shared libraries."""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+
+def _archive_of(target):
+    for linker_input in target[CcInfo].linking_context.linker_inputs.to_list():
+        if linker_input.owner == target.label:
+            for library in linker_input.libraries:
+                return library.pic_static_library or library.static_library
+    fail("%s makes no archive" % target.label)
+
+def _archive_folder_impl(ctx):
+    built = {name: target for target, name in ctx.attr.built.items()}
+    outputs = []
+    for name, target in built.items():
+        out = ctx.actions.declare_file("lib%s.a" % name)
+        ctx.actions.symlink(output = out, target_file = _archive_of(target))
+        outputs.append(out)
+    for archive in ctx.files.prebuilt:
+        name = archive.basename[len("lib"):-len(".a")]
+        if name in built:
+            continue
+        out = ctx.actions.declare_file("lib%s.a" % name)
+        if [p for p in ctx.attr.empty_prefixes if name.startswith(p)]:
+            ctx.actions.write(out, "!<arch>\n")
+        else:
+            ctx.actions.symlink(output = out, target_file = archive)
+        outputs.append(out)
+    return [DefaultInfo(files = depset(outputs))]
+
+archive_folder = rule(
+    implementation = _archive_folder_impl,
+    attrs = {
+        "built": attr.label_keyed_string_dict(
+            providers = [CcInfo],
+            doc = "Libraries that are compiled here, with the name under which -l finds each.",
+        ),
+        "empty_prefixes": attr.string_list(
+            doc = "Other archives whose name begins so are empty: one of `built` holds what is in them.",
+        ),
+        "prebuilt": attr.label(allow_files = [".a"]),
+    },
+    doc = """Makes lib*.a files in its package's output folder.
+
+-L with that folder turns the -l options of @system//:* into static linking. Debian's archives of gRPC and of the C libraries
+are position-independent and taken as they are; those of Abseil and Protocol Buffers are not, so that they are compiled here.""",
+)
