@@ -11,6 +11,12 @@ cc_library(
 
 # The toolkit's stub of libcuda: the list of symbols that the real driver exports.
 exports_files(["stubs/libcuda.so", "include/cuda.h", "include/cudaTypedefs.h"])
+
+# Changes when the toolkit does.
+filegroup(
+    name = "stamp",
+    srcs = ["include/cuda_runtime_api.h"],
+)
 """
 
 def _cuda_repository_impl(ctx):
