@@ -140,11 +140,11 @@ def entry_point(row, base):
     if base is None:
         return "EXPORT CUresult CUDAAPI %s(%s) { return shim::Unsupported(%d); }" % (row.symbol, types(row), row.index)
     out = ["EXPORT CUresult CUDAAPI %s(%s) {" % (row.symbol, parameters(row))]
+    out.append("  if (const CUresult entered = shim::Enter<%d>(); entered != CUDA_SUCCESS) [[unlikely]] return entered;" %
+               row.index)
     nulls = ["%s == nullptr" % a.name for a in row.args if a.must_not_be_null]
     if nulls:
         out.append("  if (%s) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;" % " || ".join(nulls))
-    out.append("  if (const CUresult entered = shim::Enter<%d>(); entered != CUDA_SUCCESS) [[unlikely]] return entered;" %
-               row.index)
     passed = []
     if row.variant == "ptds":
         out.append("  const shim::PerThreadDefaultScope per_thread_default;")
@@ -152,7 +152,6 @@ def entry_point(row, base):
         if row.variant == "ptsz" and arg.is_stream:
             passed.append("shim::PerThreadStream(%s)" % arg.name)
         elif row.variant == "ptsz" and "stream" in arg.sizes:
-            out.append("  if (%s == nullptr) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;" % arg.name)
             out.append("  auto mapped_%s = *%s;" % (arg.name, arg.name))
             field = "mapped_%s.%s" % (arg.name, arg.sizes["stream"])
             out.append("  %s = shim::PerThreadStream(%s);" % (field, field))

@@ -44,9 +44,8 @@ class Arg:
 
     @property
     def must_not_be_null(self):
-        """Whether the generated entry point refuses null. Sizes of zero and host addresses are the implementation's."""
-        return (self.is_pointer and self.direction in ("out", "inout") and
-                not self.words & {"optional", "host"} and "count" not in self.sizes)
+        """Whether the generated entry point refuses null. Lists that may be empty and host memory are the implementation's."""
+        return self.is_pointer and not self.words & {"optional", "host", "opaque"} and "count" not in self.sizes
 
 
 class Row:
