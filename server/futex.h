@@ -1,0 +1,33 @@
+// Sleeping on a word of shared memory. The words are shared between processes.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+
+namespace detshare {
+
+// Sleeps while *word == expected, at most `timeout`. Returns 0 when woken, else the errno: EAGAIN (the word differs),
+// ETIMEDOUT, EINTR, EFAULT (the memory is gone).
+inline int FutexWait(std::atomic<uint32_t>* word, uint32_t expected, std::chrono::nanoseconds timeout) {
+  timespec relative{};
+  relative.tv_sec = timeout.count() / 1000000000;
+  relative.tv_nsec = timeout.count() % 1000000000;
+  const long result =
+      syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected, &relative, nullptr, 0);
+  return result == 0 ? 0 : errno;
+}
+
+// Wakes everybody who sleeps on `word`.
+inline void FutexWake(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace detshare

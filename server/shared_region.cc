@@ -1,0 +1,273 @@
+#include "server/shared_region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/interprocess/exceptions.hpp>
+#include <boost/interprocess/file_mapping.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/futex.h"
+#include "server/logging.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace detshare {
+namespace {
+
+namespace ipc = boost::interprocess;
+
+constexpr uint64_t RoundUp(uint64_t value, uint64_t granule) { return (value + granule - 1) / granule * granule; }
+
+absl::Status ErrnoStatus(int error, const std::string& what) {
+  const std::string text = absl::StrCat(what, ": ", std::generic_category().message(error));
+  if (error == ENOSPC || error == ENOMEM || error == EDQUOT || error == EMFILE || error == ENFILE) {
+    return absl::ResourceExhaustedError(text);
+  }
+  return absl::InternalError(text);
+}
+
+}  // namespace
+
+struct MappedFile::Mapping {
+  ipc::file_mapping file;
+  ipc::mapped_region region;
+};
+
+MappedFile::MappedFile() = default;
+MappedFile::~MappedFile() = default;
+
+uint8_t* MappedFile::data() const { return static_cast<uint8_t*>(mapping_->region.get_address()); }
+uint64_t MappedFile::size() const { return mapping_->region.get_size(); }
+void MappedFile::Remove() { unlink(path_.c_str()); }
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path, uint64_t bytes,
+                                                               uint64_t address, Owner owner) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
+  absl::Status status;
+  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
+    status = ErrnoStatus(error, absl::StrCat("no space for ", bytes, " bytes of ", path));
+  }
+  std::unique_ptr<MappedFile> mapped(new MappedFile());
+  mapped->path_ = path;
+  if (status.ok()) {
+    try {
+      ipc::file_mapping file(path.c_str(), ipc::read_write);
+      ipc::mapped_region region =
+          address == 0 ? ipc::mapped_region(file, ipc::read_write, 0, bytes)
+                       : ipc::mapped_region(file, ipc::read_write, 0, bytes, reinterpret_cast<void*>(address),
+                                            MAP_FIXED_NOREPLACE);
+      // The file itself need not stay open: a session may have many.
+      mapped->mapping_.reset(new Mapping{ipc::file_mapping(), std::move(region)});
+    } catch (const ipc::interprocess_exception& error) {
+      status = absl::ResourceExhaustedError(absl::StrCat("cannot map ", path, ": ", error.what()));
+    }
+  }
+  if (status.ok() && owner.uid != geteuid() && fchown(fd, owner.uid, owner.gid) != 0) {
+    status = ErrnoStatus(errno, absl::StrCat("cannot give ", path, " to user ", owner.uid));
+  }
+  close(fd);
+  if (!status.ok()) {
+    unlink(path.c_str());
+    return status;
+  }
+  return mapped;
+}
+
+// ---- the session file
+
+absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& path, const RegionSizes& sizes,
+                                                                   Owner owner) {
+  std::unique_ptr<SharedRegion> region(new SharedRegion());
+  region->sizes_ = sizes;
+  region->ring_offset_ = kPageBytes;
+  region->reply_offset_ = RoundUp(region->ring_offset_ + sizes.ring_bytes, kPageBytes);
+  region->output_offset_ = RoundUp(region->reply_offset_ + sizes.reply_count * sizeof(ReplySlot), kPageBytes);
+  region->fence_offset_ = RoundUp(region->output_offset_ + sizes.output_bytes, kPageBytes);
+  region->staging_offset_ = RoundUp(region->fence_offset_ + sizes.fence_count * sizeof(Fence), kPageBytes);
+  const uint64_t bytes = RoundUp(region->staging_offset_ + sizes.staging_bytes, kPageBytes);
+
+  auto file = MappedFile::Create(path, bytes, 0, owner);
+  if (!file.ok()) return file.status();
+  region->file_ = *std::move(file);
+  region->guard_ = std::make_unique<SigbusGuard>(region->file_->data(), bytes);
+  if (!region->guard_->active()) return absl::ResourceExhaustedError("too many guarded mappings");
+
+  SessionHeader* header = region->header();
+  header->abi_version = kAbiVersion;
+  header->header_bytes = sizeof(SessionHeader);
+  header->file_bytes = bytes;
+  header->ring_offset = region->ring_offset_;
+  header->ring_bytes = sizes.ring_bytes;
+  header->reply_offset = region->reply_offset_;
+  header->output_offset = region->output_offset_;
+  header->output_bytes = sizes.output_bytes;
+  header->fence_offset = region->fence_offset_;
+  header->staging_offset = region->staging_offset_;
+  header->staging_bytes = sizes.staging_bytes;
+  header->reply_count = sizes.reply_count;
+  header->fence_count = sizes.fence_count;
+  header->magic = kSessionMagic;
+  return region;
+}
+
+void SharedRegion::Answer(uint32_t slot, int result, std::span<const uint8_t> data) {
+  ReplySlot& reply = replies()[slot];
+  const uint32_t bytes = static_cast<uint32_t>(std::min<size_t>(data.size(), kReplyDataBytes));
+  if (bytes != 0) std::memcpy(reply.data, data.data(), bytes);
+  reply.result = result;
+  reply.bytes = bytes;
+  // Publishes result and data to the client's thread.
+  reply.state.store(kReplyDone, std::memory_order_release);
+  // Either the waiter sees kReplyDone before it sleeps, or this thread sees that it waits.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (reply.waiting.exchange(0, std::memory_order_relaxed) != 0) FutexWake(&reply.state);
+}
+
+void SharedRegion::AnswerAll(int result) {
+  for (uint32_t slot = 0; slot < sizes_.reply_count; ++slot) {
+    if (replies()[slot].state.load(std::memory_order_acquire) == kReplyPending) Answer(slot, result, {});
+  }
+}
+
+void SharedRegion::ForceFences() {
+  for (uint32_t i = 0; i < sizes_.fence_count; ++i) fences()[i].store(UINT64_MAX, std::memory_order_release);
+}
+
+bool SharedRegion::Print(std::string_view text) {
+  SessionHeader* const h = header();
+  uint8_t* const ring = file_->data() + output_offset_;
+  const uint64_t size = sizes_.output_bytes;
+  // Acquire: the client has read what it says it has read. What it says is not believed beyond that.
+  const uint64_t unread = output_position_ - h->output_head.load(std::memory_order_acquire);
+  if (unread > size || text.size() > size - unread) return false;
+  const uint64_t offset = output_position_ % size;
+  const uint64_t first = std::min<uint64_t>(text.size(), size - offset);
+  std::memcpy(ring + offset, text.data(), first);
+  std::memcpy(ring, text.data() + first, text.size() - first);
+  output_position_ += text.size();
+  // Publishes the text.
+  h->output_tail.store(output_position_, std::memory_order_release);
+  return true;
+}
+
+// ---- pinned memory
+
+PinnedWindow::PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner, const Limits& limits)
+    : directory_(std::move(directory)),
+      base_(base),
+      bytes_(bytes),
+      owner_(owner),
+      limits_(limits),
+      guard_(reinterpret_cast<const void*>(base), bytes) {}
+
+absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) {
+  if (bytes == 0 || bytes > limits_.bytes || bytes > bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of pinned memory at once"));
+  }
+  const uint64_t file_bytes = RoundUp(bytes, kPageBytes);
+  if (auto kept = kept_.find(file_bytes); kept != kept_.end()) {
+    File& file = files_.at(kept->second);
+    kept_.erase(kept);
+    kept_bytes_ -= file_bytes;
+    in_use_ += file_bytes;
+    file.used = true;
+    Allocation allocation = file.allocation;
+    allocation.fresh = false;
+    return allocation;
+  }
+  if (in_use_ + kept_bytes_ + file_bytes > limits_.bytes || files_.size() >= limits_.files || !guard_.active()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the session's pinned memory is limited to ", limits_.bytes,
+                                                     " bytes and ", limits_.files, " allocations"));
+  }
+  // First fit, deterministic: the same program gets the same addresses.
+  uint64_t address = base_;
+  for (const auto& [begin, file] : files_) {
+    if (begin - address >= file_bytes) break;
+    address = begin + file.allocation.file_bytes;
+  }
+  if (base_ + bytes_ - address < file_bytes) return absl::ResourceExhaustedError("the pinned window is full");
+
+  File file;
+  file.allocation = {address, file_bytes, next_file_, true};
+  auto mapping =
+      MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes, address, owner_);
+  if (!mapping.ok()) return mapping.status();
+  ++next_file_;
+  file.mapping = *std::move(mapping);
+  file.used = true;
+  in_use_ += file_bytes;
+  const Allocation allocation = file.allocation;
+  files_.emplace(address, std::move(file));
+  return allocation;
+}
+
+const PinnedWindow::Allocation* PinnedWindow::Find(uint64_t address) const {
+  auto found = files_.find(address);
+  return found != files_.end() && found->second.used ? &found->second.allocation : nullptr;
+}
+
+std::vector<uint64_t> PinnedWindow::Free(uint64_t address) {
+  std::vector<uint64_t> dropped;
+  auto found = files_.find(address);
+  if (found == files_.end() || !found->second.used) return dropped;
+  File& file = found->second;
+  file.used = false;
+  in_use_ -= file.allocation.file_bytes;
+  if (file.allocation.file_bytes > limits_.kept_bytes) {
+    dropped.push_back(address);
+    return dropped;
+  }
+  kept_.emplace(file.allocation.file_bytes, address);
+  kept_bytes_ += file.allocation.file_bytes;
+  // The largest go first: they free most for one drain of the device.
+  while (kept_bytes_ > limits_.kept_bytes) {
+    auto largest = std::prev(kept_.end());
+    dropped.push_back(largest->second);
+    kept_bytes_ -= largest->first;
+    kept_.erase(largest);
+  }
+  return dropped;
+}
+
+void PinnedWindow::Drop(uint64_t address) {
+  auto found = files_.find(address);
+  if (found == files_.end()) return;
+  found->second.mapping->Remove();
+  files_.erase(found);
+}
+
+std::vector<uint64_t> PinnedWindow::All() const {
+  std::vector<uint64_t> addresses;
+  for (const auto& [address, file] : files_) addresses.push_back(address);
+  return addresses;
+}
+
+// ---- directories
+
+absl::Status MakeSharedDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0711) != 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
+  // Whatever the umask says.
+  if (chmod(path.c_str(), 0711) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open up ", path));
+  return absl::OkStatus();
+}
+
+void RemoveTree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) LogWarning("cannot remove ", path, ": ", error.message());
+}
+
+}  // namespace detshare

@@ -1,0 +1,64 @@
+// detshare: runs unmodified CUDA programs against the daemon.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tools/detshare/launch.h"
+
+namespace {
+
+constexpr char kUsage[] = "detshare run [OPTIONS] -- PROGRAM [ARGUMENTS...]";
+
+// Where the program begins: after `--`, else at the first argument that is neither an option nor an option's value.
+size_t FindProgram(const std::vector<std::string>& arguments) {
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument.rfind('-', 0) != 0 || argument == "--") return i;
+    const bool takes_next = argument == "--tenant" || argument == "--device" || argument == "--socket" ||
+                            argument == "--log-level";
+    if (takes_next) ++i;
+  }
+  return arguments.size();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  detshare::tools::RunOptions options;
+  CLI::App app("Runs CUDA programs through DetShare.", "detshare");
+  app.require_subcommand(1);
+  CLI::App* run = app.add_subcommand("run", "Run a program with its CUDA calls served by detshared");
+  run->footer(kUsage);
+  run->add_option("--tenant", options.tenant, "Ask for this tenant's class and limits")->type_name("NAME");
+  run->add_option("--device", options.devices, "Show only this device (index or UUID); may be repeated")
+      ->type_name("N");
+  run->add_option("--socket", options.socket,
+                  "The daemon's socket [$DETSHARE_SOCKET, else /run/detshare/detshared.sock]")
+      ->type_name("PATH");
+  run->add_flag("--standalone{auto}", options.standalone,
+                "Start a private daemon for this command: --standalone, --standalone=soft or --standalone=cuda")
+      ->check(CLI::IsMember({"auto", "soft", "cuda"}));
+  run->add_option("--log-level", options.log_level, "What DetShare says on stderr")
+      ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
+
+  if (!arguments.empty() && arguments.front() == "run") {
+    const size_t program = FindProgram(arguments);
+    size_t first = program;
+    if (first < arguments.size() && arguments[first] == "--") ++first;
+    options.command.assign(arguments.begin() + first, arguments.end());
+    arguments.resize(program);
+  }
+  try {
+    // CLI11 takes the last argument first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : detshare::tools::kExitLauncher;
+  }
+  if (options.command.empty()) {
+    std::fprintf(stderr, "detshare: no program given: %s\n", kUsage);
+    return detshare::tools::kExitLauncher;
+  }
+  return detshare::tools::Run(options);
+}
