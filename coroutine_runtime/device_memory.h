@@ -1,0 +1,142 @@
+// The device memory of one session on one device: which addresses it hands out, what is mapped behind them, whose they are.
+//
+// Addresses are deterministic: the sequence of a session's calls alone decides them, never time. A range is free for reuse by
+// the call that frees it; when that was ordered on a stream, the range remembers the point of that stream, and whoever gets the
+// range next waits for it (on its own stream, or before the answer).
+//
+//     range free  --Allocate: lowest address that fits-->  allocated  --Free: after the session is idle-----------> range free
+//                                                              |                                                      ^
+//                                                              +--FreeAsync: at once, with the stream's point---------+
+//
+// What is mapped follows more slowly: allocations of at least one granule are mapped exactly (rounded up) and unmapped when
+// free and their point is reached; smaller ones share granules, of which one empty one is kept. Memory is zero when it is mapped
+// first; a range that is reused while still mapped keeps what the same session wrote.
+//
+// Threading: one thread, the executor's; used() from any. Tasks must end before the object does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/fence_pool.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/task.h"
+
+namespace detshare {
+
+class DeviceMemory {
+ public:
+  static constexpr uint64_t kAlignment = 512;  // of every address, as cuMemAlloc gives it
+
+  // `limit`: bytes that may be allocated at a time.
+  explicit DeviceMemory(GpuCoroutine& coroutine, uint64_t limit = UINT64_MAX);
+  ~DeviceMemory();  // unmaps nothing: the address space does
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Memory that is valid at once (cuMemAlloc). CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. Ends at once
+  // unless the range that it gets, or memory that it needs, is still in use by work of the session.
+  Task<absl::StatusOr<DeviceAddress>> Allocate(ContextId context, uint64_t bytes);
+  // Memory that is valid for work ordered after `stream` (cuMemAllocAsync).
+  Task<absl::StatusOr<DeviceAddress>> AllocateAsync(ContextId context, uint64_t bytes,
+                                                    StreamId stream);
+
+  // Ends when the session's work is complete and the memory is gone (cuMemFree). CUDA_ERROR_INVALID_VALUE, at once, when
+  // `address` is not what an allocation returned, or was freed before.
+  Task<absl::Status> Free(DeviceAddress address);
+  // Frees at this point of `stream` (cuMemFreeAsync).
+  absl::Status FreeAsync(DeviceAddress address, StreamId stream);
+  // Frees everything of `context`, whose work is complete (GpuCoroutine::DestroyContext).
+  void FreeContext(ContextId context);
+
+  struct Allocation {
+    DeviceAddress address = 0;
+    uint64_t bytes = 0;  // as asked for
+    ContextId context = 0;
+  };
+  // The allocation that contains `address`.
+  std::optional<Allocation> Find(DeviceAddress address) const;
+
+  // Bytes that free but mapped memory may hold for quick reuse (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).
+  void set_release_threshold(uint64_t bytes) { release_threshold_ = bytes; }
+  uint64_t release_threshold() const { return release_threshold_; }
+  // Unmaps free memory whose points are reached, down to `keep` bytes.
+  void Trim(uint64_t keep);
+
+  uint64_t used() const { return used_.load(std::memory_order_relaxed); }     // bytes allocated, rounded
+  uint64_t mapped() const { return mapped_.load(std::memory_order_relaxed); }  // bytes of the card
+  uint64_t used_by(ContextId context) const;
+
+ private:
+  using Points = absl::InlinedVector<FencePoint, 2>;
+  // Free ranges by address: never empty, never adjacent to each other.
+  class FreeRanges {
+   public:
+    struct Range {
+      uint64_t bytes = 0;
+      Points after;
+    };
+    // The lowest range of at least `bytes`; its points are appended to *after.
+    std::optional<DeviceAddress> Take(uint64_t bytes, Points* after);
+    void Add(DeviceAddress address, uint64_t bytes, const Points& after);
+    void Remove(DeviceAddress address, uint64_t bytes);
+    bool Is(DeviceAddress address, uint64_t bytes) const;
+
+   private:
+    std::map<DeviceAddress, Range> ranges_;
+  };
+  struct Block {
+    uint64_t requested = 0;
+    uint64_t bytes = 0;  // rounded
+    ContextId context = 0;
+    bool freeing = false;
+  };
+  // A granule that small allocations share.
+  struct Chunk {
+    FreeRanges free;
+    uint64_t live = 0;  // bytes allocated
+  };
+  // What one AddressSpace::Map made.
+  struct Extent {
+    uint64_t bytes = 0;
+    bool idle = false;  // free, kept mapped
+    Points after;       // of an idle extent: reached before it may be unmapped
+  };
+  struct Placement {
+    DeviceAddress address = 0;
+    uint64_t bytes = 0;
+    Points after;
+  };
+
+  absl::StatusOr<Placement> Place(ContextId context, uint64_t bytes);
+  void Release(DeviceAddress address, const Points& after);
+  void ReleaseExtent(DeviceAddress address, uint64_t bytes, const Points& after);
+  bool IsMappedExactly(DeviceAddress address, uint64_t bytes) const;
+  Task<absl::Status> AwaitPoints(Points points);
+  Task<absl::Status> EnsureMapped(DeviceAddress address, uint64_t bytes);
+  Task<absl::StatusOr<DeviceAddress>> Finish(Placement placement, std::optional<StreamId> stream);
+  void UnmapIdle(std::map<DeviceAddress, Extent>::iterator extent);
+
+  GpuCoroutine& coroutine_;
+  AddressSpace& space_;
+  const uint64_t granule_;
+  const uint64_t limit_;
+  uint64_t release_threshold_ = 64ull << 20;
+  uint64_t idle_bytes_ = 0;
+
+  FreeRanges free_;                            // whole granules of the space
+  std::map<DeviceAddress, Chunk> chunks_;      // by the address of their granule
+  std::map<DeviceAddress, Block> blocks_;      // allocated
+  std::map<DeviceAddress, Extent> extents_;    // mapped
+  absl::flat_hash_map<ContextId, uint64_t> used_by_;
+  std::atomic<uint64_t> used_{0}, mapped_{0};  // relaxed: for reports only
+};
+
+}  // namespace detshare

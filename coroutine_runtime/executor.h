@@ -1,0 +1,85 @@
+// Runs the coroutines of one session on one thread (its owner), between the records of the session's ring.
+//
+// The owner calls Poll() whenever it has nothing better to do. While waiting() is not 0 something may become ready with no
+// call at all (the GPU writes a fence), so the owner may sleep only for a short time then.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "coroutine_runtime/task.h"
+
+namespace detshare {
+
+class Executor {
+ public:
+  // `wake` is called, on any thread, after every Post(): it ends the owner's sleep.
+  explicit Executor(std::function<void()> wake = {});
+  // Destroys the tasks that have not ended: what their frames hold is released, nothing more of them runs.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Runs `function` in the next Poll(). Any thread, the order of calls is kept.
+  void Post(std::function<void()> function);
+
+  // Starts `task` at once and keeps it until it ends. Owner only.
+  void Spawn(Task<void> task);
+
+  class FenceAwaiter {
+   public:
+    bool await_ready() const noexcept;
+    void await_suspend(std::coroutine_handle<> awaiting);
+    bool await_resume() const noexcept;
+
+   private:
+    friend class Executor;
+    FenceAwaiter(Executor& executor, const std::atomic<uint64_t>* fence, uint64_t value)
+        : executor_(executor), fence_(fence), value_(value) {}
+    bool IsReached() const noexcept { return fence_->load(std::memory_order_acquire) >= value_; }
+
+    Executor& executor_;
+    const std::atomic<uint64_t>* fence_;
+    uint64_t value_;
+    std::coroutine_handle<> awaiting_;
+  };
+  // co_await executor.Reached(fence, value): true once *fence >= value (with acquire), false when the waits were aborted
+  // first. The fence must outlive the wait. Owner only.
+  FenceAwaiter Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
+    return FenceAwaiter(*this, fence, value);
+  }
+
+  // Runs what was posted and resumes the tasks whose fences are reached, in the order in which they began to wait. Returns how
+  // many it ran: 0 means that nothing was ready. Owner only, not from within a task.
+  size_t Poll();
+
+  // From now on no fence is waited for: present and future waits on fences that are not reached answer false (in Poll). For
+  // sessions whose work was lost by a fault. Owner only.
+  void AbortWaits();
+
+  // Tasks that wait for fences. Owner only.
+  size_t waiting() const { return waiters_.size(); }
+
+ private:
+  struct Root;
+  static Root Run(Executor* executor, Task<void> task);
+
+  const std::function<void()> wake_;
+
+  // Set (release) after an entry was added to posted_: the owner sees it without taking the lock.
+  std::atomic<bool> has_posted_{false};
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_;  // guarded by mutex_
+
+  bool aborted_ = false;
+  std::vector<FenceAwaiter*> waiters_;  // in order of arrival; the awaiters live in the frames of their tasks
+  std::vector<std::coroutine_handle<>> ready_;
+  std::vector<std::coroutine_handle<>> roots_;
+};
+
+}  // namespace detshare

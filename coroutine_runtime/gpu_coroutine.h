@@ -1,0 +1,162 @@
+// The logical context of one session on one device: its streams, events and their order, whatever SMs they run on.
+//
+// A logical stream has one physical queue on each partition that it has run on, and moves between them at an operation boundary:
+//
+//     Bind(B)            (nothing happens)
+//     next operation:    queue on A: Record(stream's marker)  -->  queue on B: Wait(stream's marker), operation
+//
+// so that its work keeps its order. Streams that are not used any more never move.
+//
+// The legacy default stream of a context and the context's blocking streams wait for each other as CUDA says. Only streams that
+// have work since the last such wait take part: with one stream in use there is nothing to record.
+//
+//     operation on the legacy stream:  waits for every blocking stream that is dirty; they become clean
+//     operation on a blocking stream:  waits for the legacy stream if that had an operation since; becomes dirty
+//
+// A stream that is destroyed finishes its work: its queues go back to the pool after that.
+//
+// Threading: one thread, the executor's; counters() from any. No call waits for the GPU, and operations (launches, copies,
+// fills, signals, event records and waits) neither allocate nor lock once a stream has run on the partition.
+// Lifetime: outlives the executor's tasks that use it, ends before the address space. Ending it drops nothing that is queued.
+// Errors: unknown ids are CUDA_ERROR_INVALID_HANDLE; a fault of the space is answered by every operation; others are the device's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/fence_pool.h"
+#include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/task.h"
+
+namespace detshare {
+
+// As in proto/ring_abi.h: chosen by the client.
+using ContextId = uint32_t;
+using StreamId = uint32_t;
+using EventId = uint32_t;
+
+struct StreamOptions {
+  bool non_blocking = false;    // not ordered with the legacy default stream
+  bool legacy_default = false;  // is the legacy default stream of its context
+  int priority = 0;
+};
+
+class GpuCoroutine {
+ public:
+  struct Counters {
+    uint64_t operations = 0, kernels = 0, bytes_copied = 0;
+  };
+
+  // Begins on the whole device. Registers a page of host memory in `space` for its own fences.
+  static absl::StatusOr<std::unique_ptr<GpuCoroutine>> Create(Device& device, AddressSpace& space,
+                                                              QueuePool& queues,
+                                                              Executor& executor);
+  ~GpuCoroutine();
+  GpuCoroutine(const GpuCoroutine&) = delete;
+  GpuCoroutine& operator=(const GpuCoroutine&) = delete;
+
+  Device& device() { return device_; }
+  AddressSpace& space() { return space_; }
+  Executor& executor() { return executor_; }
+  Partition& partition() { return *partition_; }
+
+  // The context begins with its first object. Ids must be free and not 0 (CUDA_ERROR_INVALID_VALUE).
+  absl::Status CreateStream(StreamId stream, ContextId context, const StreamOptions& options);
+  // The id is free at once; the work goes on.
+  absl::Status DestroyStream(StreamId stream);
+
+  absl::Status Launch(StreamId stream, Kernel& kernel, const LaunchShape& shape,
+                      absl::Span<const std::byte> parameters);
+  absl::Status Copy(StreamId stream, const CopyRequest& request);
+  absl::Status Fill(StreamId stream, const FillRequest& request);
+
+  // Stores `value` to `fence` (in memory registered with the space) when all earlier work of the stream is complete; for the
+  // legacy stream, that of the blocking streams, too.
+  absl::Status Signal(StreamId stream, std::atomic<uint64_t>* fence, uint64_t value);
+  // ... when all work of the context is complete.
+  absl::Status SignalContext(ContextId context, std::atomic<uint64_t>* fence, uint64_t value);
+  // Holds the stream until *fence >= value.
+  absl::Status WaitFence(StreamId stream, const std::atomic<uint64_t>* fence, uint64_t value);
+  // Signals `reached`, then holds the stream until *resume >= resume_value.
+  absl::Status HostFunction(StreamId stream, std::atomic<uint64_t>* reached, uint64_t reached_value,
+                            const std::atomic<uint64_t>* resume, uint64_t resume_value);
+
+  // A point in the stream's work that survives the stream. WaitPoint holds `stream` until it is reached; nothing is queued
+  // when that follows from the stream's own order or is known already.
+  absl::StatusOr<FencePoint> Point(StreamId stream);
+  absl::Status WaitPoint(StreamId stream, const FencePoint& point);
+
+  absl::Status CreateEvent(EventId event, ContextId context, bool timed);
+  absl::Status DestroyEvent(EventId event);
+  // `fence`: null, or stored to when the event's point is reached.
+  absl::Status RecordEvent(EventId event, StreamId stream, std::atomic<uint64_t>* fence,
+                           uint64_t value);
+  // Waits for the point at which the event was last recorded before this call. Never recorded: no wait.
+  absl::Status WaitEvent(StreamId stream, EventId event);
+  // CUDA_ERROR_NOT_READY while either is not reached, CUDA_ERROR_INVALID_HANDLE when not recorded or not timed.
+  absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end);
+
+  // Work from now on runs on `partition` of the same device, ordered after the work before it.
+  void Bind(Partition& partition) { partition_ = &partition; }
+
+  // Ends when everything that was submitted before the first await is complete; the fault of the space if it has one.
+  Task<absl::Status> Idle();
+  // The same for one context.
+  Task<absl::Status> IdleContext(ContextId context);
+  // The context's streams and events are gone at the first await; ends when their work is complete.
+  Task<absl::Status> DestroyContext(ContextId context);
+
+  Counters counters() const;
+
+ private:
+  struct Context;
+  struct Stream;
+  struct Event;
+  // What an operation is for the legacy default stream's order.
+  enum class Use { kOperation, kObserve };
+
+  GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Executor& executor);
+
+  Context& FindOrCreateContext(ContextId id);
+  absl::StatusOr<Stream*> FindStream(StreamId id);
+  // Makes the stream's queue on `partition` its current one, and orders the stream with the legacy stream.
+  absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
+  absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
+  absl::Status Migrate(Stream& stream, Partition& partition);
+  absl::Status OrderWithLegacy(Stream& stream);
+  absl::Status SignalContext(Context& context, std::atomic<uint64_t>* fence, uint64_t value);
+  absl::StatusOr<FencePoint> PointOf(Stream& stream);
+  void Retire(std::unique_ptr<Stream> stream);
+  void ReclaimRetired();
+  Task<absl::Status> WaitForContext(Context& context);
+  Task<absl::Status> AwaitPoint(FenceLease fence);
+  void Count(std::atomic<uint64_t>& counter, uint64_t by);
+
+  Device& device_;
+  AddressSpace& space_;
+  QueuePool& queues_;
+  Executor& executor_;
+  Partition* partition_;
+  FencePool fences_;
+
+  absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;
+  absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
+  absl::flat_hash_map<EventId, std::unique_ptr<Event>> events_;
+  std::vector<std::unique_ptr<Stream>> retired_;  // destroyed, perhaps with work that is not complete
+  // Markers of destroyed events, [timed]: recording a marker again moves it, so they can be reused while somebody waits.
+  std::vector<std::unique_ptr<Marker>> spare_markers_[2];
+
+  // Written by the owner only, read by whoever reports: relaxed, they publish nothing.
+  std::atomic<uint64_t> operations_{0}, kernels_{0}, bytes_copied_{0};
+};
+
+}  // namespace detshare
