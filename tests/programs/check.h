@@ -1,0 +1,164 @@
+// What the test programs share: checked CUDA calls, exact comparison against a CPU reference, digests of results and a
+// random number generator that gives the same sequence everywhere. Whatever fails prints one line on stdout and ends
+// the program with exit code 1.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+// Ends the program, naming the call and its error, unless `call` returns cudaSuccess.
+#define CHECK(call) ::check::ExpectRuntime((call), cudaSuccess, #call, __FILE__, __LINE__)
+
+// Ends the program unless `call` returns exactly `want`. Clears the runtime's last error.
+#define EXPECT(call, want) ::check::ExpectRuntime((call), (want), #call, __FILE__, __LINE__)
+
+// Ends the program, naming the condition, unless it holds.
+#define REQUIRE(condition)                                                                 \
+  do {                                                                                     \
+    if (!(condition)) ::check::Fail("requirement not met", #condition, __FILE__, __LINE__); \
+  } while (0)
+
+namespace check {
+
+inline const char* BaseName(const char* file) {
+  const char* slash = std::strrchr(file, '/');
+  return slash != nullptr ? slash + 1 : file;
+}
+
+[[noreturn]] inline void Fail(const char* what, const char* text, const char* file, int line) {
+  std::printf("%s:%d: %s: %s\n", BaseName(file), line, what, text);
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+inline void ExpectRuntime(cudaError_t got, cudaError_t want, const char* text, const char* file,
+                          int line) {
+  if (got != want) {
+    std::printf("%s:%d: %s: got %s (%s), want %s\n", BaseName(file), line, text,
+                cudaGetErrorName(got), cudaGetErrorString(got), cudaGetErrorName(want));
+    std::fflush(stdout);
+    std::_Exit(1);
+  }
+  if (want != cudaSuccess) cudaGetLastError();
+}
+
+// FNV-1a, 64 bits, over the bytes of `count` values. T must have no padding.
+template <typename T>
+std::uint64_t Digest(const T* values, std::size_t count) {
+  const unsigned char* bytes = reinterpret_cast<const unsigned char*>(values);
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (std::size_t i = 0; i < count * sizeof(T); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+  return hash;
+}
+
+// The value for a reader, with the bits of floating-point numbers; other types as bytes.
+template <typename T>
+std::string Show(const T& value) {
+  char text[96];
+  if constexpr (std::is_floating_point_v<T>) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(T));
+    std::snprintf(text, sizeof text, "%.17g (0x%0*llx)", static_cast<double>(value),
+                  static_cast<int>(2 * sizeof(T)), static_cast<unsigned long long>(bits));
+  } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    std::snprintf(text, sizeof text, "%llu (0x%llx)", static_cast<unsigned long long>(value),
+                  static_cast<unsigned long long>(value));
+  } else {
+    std::string bytes = "bytes";
+    for (std::size_t i = 0; i < sizeof(T) && i < 32; ++i) {
+      std::snprintf(text, sizeof text, " %02x", reinterpret_cast<const unsigned char*>(&value)[i]);
+      bytes += text;
+    }
+    return bytes;
+  }
+  return text;
+}
+
+// Compares bit by bit; the first difference is printed with both values and ends the program.
+// Otherwise prints one line with the number of values and their digest.
+template <typename T>
+void Compare(const char* what, const T* got, const T* want, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (std::memcmp(&got[i], &want[i], sizeof(T)) == 0) continue;
+    std::printf("%s: mismatch at %zu: got %s, want %s\n", what, i, Show(got[i]).c_str(),
+                Show(want[i]).c_str());
+    std::fflush(stdout);
+    std::_Exit(1);
+  }
+  std::printf("%s: %zu values, digest %016llx\n", what, count,
+              static_cast<unsigned long long>(Digest(got, count)));
+}
+
+template <typename T>
+void Compare(const char* what, const std::vector<T>& got, const std::vector<T>& want) {
+  if (got.size() != want.size()) {
+    std::printf("%s: got %zu values, want %zu\n", what, got.size(), want.size());
+    std::fflush(stdout);
+    std::_Exit(1);
+  }
+  Compare(what, got.data(), want.data(), got.size());
+}
+
+// splitmix64: the same sequence for the same seed on every machine, host and device.
+class Random {
+ public:
+  __host__ __device__ explicit Random(std::uint64_t seed) : state_(seed) {}
+
+  __host__ __device__ std::uint64_t Next64() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  __host__ __device__ std::uint32_t Next32() { return static_cast<std::uint32_t>(Next64() >> 32); }
+  // A value in [-1, 1) with 23 random bits, exact in float.
+  __host__ __device__ float NextFloat() {
+    return static_cast<float>(static_cast<std::int32_t>(Next32() >> 8) - (1 << 23)) / (1 << 23);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+// A new device allocation that holds a copy of `values`.
+template <typename T>
+T* Upload(const std::vector<T>& values) {
+  T* device = nullptr;
+  CHECK(cudaMalloc(&device, values.size() * sizeof(T)));
+  CHECK(cudaMemcpy(device, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  return device;
+}
+
+// A new device allocation of `count` zeroed values.
+template <typename T>
+T* Zeroed(std::size_t count) {
+  T* device = nullptr;
+  CHECK(cudaMalloc(&device, count * sizeof(T)));
+  CHECK(cudaMemset(device, 0, count * sizeof(T)));
+  return device;
+}
+
+// The first `count` values of a device allocation, after all work of the default stream.
+template <typename T>
+std::vector<T> Download(const T* device, std::size_t count) {
+  std::vector<T> values(count);
+  CHECK(cudaMemcpy(values.data(), device, count * sizeof(T), cudaMemcpyDeviceToHost));
+  return values;
+}
+
+// Reports success; the value is main's exit code.
+inline int Ok() {
+  std::printf("ok\n");
+  return 0;
+}
+
+}  // namespace check

@@ -1,0 +1,42 @@
+// Checked calls of the driver API for the test programs that link libcuda directly.
+#pragma once
+
+#include <cuda.h>
+
+#include "check.h"
+
+// Ends the program, naming the call and its error, unless `call` returns CUDA_SUCCESS.
+#define CHECK_CU(call) ::check::ExpectDriver((call), CUDA_SUCCESS, #call, __FILE__, __LINE__)
+
+// Ends the program unless `call` returns exactly `want`.
+#define EXPECT_CU(call, want) ::check::ExpectDriver((call), (want), #call, __FILE__, __LINE__)
+
+namespace check {
+
+inline const char* Name(CUresult result) {
+  const char* name = nullptr;
+  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) return "an unknown error";
+  return name;
+}
+
+inline void ExpectDriver(CUresult got, CUresult want, const char* text, const char* file,
+                         int line) {
+  if (got == want) return;
+  std::printf("%s:%d: %s: got %s (%d), want %s (%d)\n", BaseName(file), line, text, Name(got),
+              static_cast<int>(got), Name(want), static_cast<int>(want));
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+// Initialises the driver and makes the first device's primary context current.
+inline CUdevice UsePrimaryContext() {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  CHECK_CU(cuInit(0));
+  CHECK_CU(cuDeviceGet(&device, 0));
+  CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+  CHECK_CU(cuCtxSetCurrent(context));
+  return device;
+}
+
+}  // namespace check

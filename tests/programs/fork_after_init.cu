@@ -1,0 +1,70 @@
+// fork after the parent has used CUDA: the child is refused, by the runtime and by the driver, and the parent's work
+// goes on undisturbed.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check_driver.h"
+
+__global__ void Step(unsigned* x, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) x[i] = x[i] * 69069u + 5;
+}
+
+struct Answers {
+  cudaError_t allocate, synchronize, copy;
+  CUresult driver_allocate, driver_synchronize;
+};
+
+int main() {
+  constexpr int kCount = 4096;
+  std::vector<unsigned> x(kCount);
+  for (int i = 0; i < kCount; ++i) x[i] = i;
+  unsigned* device = check::Upload(x);
+  Step<<<kCount / 128, 128>>>(device, kCount);
+  CHECK(cudaDeviceSynchronize());
+
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  std::fflush(stdout);
+  pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    Answers answers;
+    void* memory = nullptr;
+    unsigned value = 0;
+    CUdeviceptr pointer = 0;
+    answers.allocate = cudaMalloc(&memory, 256);
+    answers.synchronize = cudaDeviceSynchronize();
+    answers.copy = cudaMemcpy(&value, device, sizeof value, cudaMemcpyDeviceToHost);
+    answers.driver_allocate = cuMemAlloc(&pointer, 256);
+    answers.driver_synchronize = cuCtxSynchronize();
+    bool written = write(ends[1], &answers, sizeof answers) == static_cast<ssize_t>(sizeof answers);
+    _exit(written ? 0 : 1);
+  }
+  close(ends[1]);
+  // The parent works while the child tries.
+  Step<<<kCount / 128, 128>>>(device, kCount);
+  CHECK(cudaGetLastError());
+  Answers answers;
+  REQUIRE(read(ends[0], &answers, sizeof answers) == static_cast<ssize_t>(sizeof answers));
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  std::printf("child: cudaMalloc: %s\n", cudaGetErrorName(answers.allocate));
+  std::printf("child: cudaDeviceSynchronize: %s\n", cudaGetErrorName(answers.synchronize));
+  std::printf("child: cudaMemcpy: %s\n", cudaGetErrorName(answers.copy));
+  std::printf("child: cuMemAlloc: %s\n", check::Name(answers.driver_allocate));
+  std::printf("child: cuCtxSynchronize: %s\n", check::Name(answers.driver_synchronize));
+  REQUIRE(answers.allocate == cudaErrorInitializationError);
+  REQUIRE(answers.driver_allocate == CUDA_ERROR_NOT_INITIALIZED);
+
+  // The parent still has its memory, its code and its stream.
+  Step<<<kCount / 128, 128>>>(device, kCount);
+  CHECK(cudaDeviceSynchronize());
+  for (unsigned& value : x) {
+    for (int step = 0; step < 3; ++step) value = value * 69069u + 5;
+  }
+  check::Compare("parent", check::Download(device, kCount), x);
+  CHECK(cudaFree(device));
+  return check::Ok();
+}
