@@ -46,7 +46,7 @@ class FenceLease {
   uint64_t* last_ = nullptr;
 };
 
-// One thread. Ends after its leases, before the address space; the memory stays registered until the space ends.
+// One thread. Ends after its leases and after the address space, which takes the registrations back when it ends.
 class FencePool {
  public:
   explicit FencePool(AddressSpace& space) : space_(space) {}

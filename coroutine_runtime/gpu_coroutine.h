@@ -17,7 +17,9 @@
 //
 // Threading: one thread, the executor's; counters() from any. No call waits for the GPU, and operations (launches, copies,
 // fills, signals, event records and waits) neither allocate nor lock once a stream has run on the partition.
-// Lifetime: outlives the executor's tasks that use it, ends before the address space. Ending it drops nothing that is queued.
+// Lifetime: outlives the executor's tasks that use it, and the address space: the end of a space waits for what is queued, which
+// still writes to the coroutine's fences. The end of the coroutine does not touch the space. So a session ends in the order:
+// Abandon() if it was cut short, executor's tasks, libraries, DeviceMemory, address space, GpuCoroutine.
 // Errors: unknown ids are CUDA_ERROR_INVALID_HANDLE; a fault of the space is answered by every operation; others are the device's.
 #pragma once
 
