@@ -164,7 +164,11 @@ def entry_point(row, base):
 
 
 def shim_exports_cc(table):
-    out = [BANNER + """#include "client_shim/entry.h"
+    out = [BANNER + """// What every entry point does first; a test puts its own in the place of the shim's.
+#ifndef DETSHARE_SHIM_ENTRY_H
+#define DETSHARE_SHIM_ENTRY_H "client_shim/entry.h"
+#endif
+#include DETSHARE_SHIM_ENTRY_H
 #include "proto/driver_api/shim_api.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -302,20 +306,53 @@ def prototype_check_cc(table):
     for r in exported(table):
         out.append('static_assert(std::is_same_v<decltype(::%s), CUresult CUDAAPI(%s)>, "cuda.h");' %
                    (r.symbol, r.parameters()))
-        if r.symbol not in NO_TYPEDEF:
-            suffix = "_" + r.variant if r.variant else ""
-            out.append('static_assert(std::is_same_v<PFN_%s_v%d%s, decltype(&::%s)>, "cudaTypedefs.h");' %
-                       (r.api, r.version, suffix, r.symbol))
+        suffix = "_" + r.variant if r.variant else ""
+        out.append('static_assert(std::is_same_v<PFN_%s_v%d%s, decltype(&::%s)>, "cudaTypedefs.h");' %
+                   (r.api, r.version, suffix, r.symbol))
     return "\n".join(out) + "\n"
 
 
-# Entry points that CUDA 13.0's cudaTypedefs.h leaves out: their versions are what the CUDA runtime asks for.
-NO_TYPEDEF = frozenset("""
-    cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal
-    cuCtxFromGreenCtx cuCtxGetDevResource cuCtxRecordEvent cuCtxWaitEvent cuDevResourceGenerateDesc
-    cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceRegisterAsyncNotification
-    cuDeviceUnregisterAsyncNotification cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource cuGreenCtxGetId
-    cuGreenCtxRecordEvent cuGreenCtxWaitEvent cuStreamGetGreenCtx""".split())
+# ---- for the tests of the generated code
+
+
+def recording_api_cc(table):
+    """Implementations of all supported rows that record their call."""
+    out = [BANNER + """#include "proto/driver_api/shim_api.h"
+#include "tests/proto/driver_api/recorder.h"
+
+namespace detshare::shim::api {
+"""]
+    for r in table.rows:
+        if r.implemented:
+            out.append("CUresult %s(%s) { return Record(%s); }" %
+                       (r.symbol, parameters(r), ", ".join([c_string(r.symbol)] + [a.name for a in r.args])))
+    out.append("\n}  // namespace detshare::shim::api\n")
+    return "\n".join(out)
+
+
+def recording_handlers_cc(table):
+    """Handlers of all operations that record their call."""
+    out = [BANNER + """#include "proto/driver_api/server_dispatch.h"
+#include "tests/proto/driver_api/recorder.h"
+
+namespace detshare::handlers {
+"""]
+    for r in crossing(table):
+        out.append("void %s(Session&, const wire::%s&, Payload payload, Reply&) { RecordHandler(%s, payload.size()); }" %
+                   (r.symbol, r.symbol, c_string(r.symbol)))
+    out.append("""
+}  // namespace detshare::handlers
+
+namespace detshare {
+
+const std::vector<CrossingRow> kCrossingRows = {""")
+    for r in crossing(table):
+        out.append("    {%s, %d, sizeof(wire::%s)}," % (c_string(r.symbol), r.op, r.symbol))
+    out.append("""};
+
+}  // namespace detshare
+""")
+    return "\n".join(out)
 
 
 # ---- the page for people
@@ -380,6 +417,8 @@ KINDS = {
     "server_dispatch.h": server_dispatch_h,
     "server_dispatch.cc": server_dispatch_cc,
     "prototype_check.cc": prototype_check_cc,
+    "recording_api.cc": recording_api_cc,
+    "recording_handlers.cc": recording_handlers_cc,
     "docs.md": docs_md,
 }
 

@@ -17,17 +17,20 @@ struct ApiLess {
 };
 
 bool ValidRequest(const char* symbol, void** pfn, int version, uint64_t flags, int driver_version) {
-  return symbol != nullptr && pfn != nullptr && (flags & ~kKnownFlags) == 0 && version <= driver_version;
+  return symbol != nullptr && pfn != nullptr && (flags & ~kKnownFlags) == 0 &&
+         version <= driver_version;
 }
 
 FoundRow FindRow(const char* symbol, int version, uint64_t flags) {
-  return detshare::FindRow(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+  return detshare::FindRow(symbol, version,
+                           (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
 }
 
 }  // namespace
 
 FoundRow FindRow(std::string_view symbol, int version, bool per_thread) {
-  auto [first, last] = std::equal_range(std::begin(kRowsByApi), std::end(kRowsByApi), symbol, ApiLess());
+  auto [first, last] =
+      std::equal_range(std::begin(kRowsByApi), std::end(kRowsByApi), symbol, ApiLess());
   if (first == last) return {CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 0};
   // Of one name the ordinary variants come first, each group by rising version.
   const auto* variants =
@@ -45,8 +48,9 @@ FoundRow FindRow(std::string_view symbol, int version, bool per_thread) {
   return {CU_GET_PROC_ADDRESS_SUCCESS, *best};
 }
 
-CUresult GetProcAddress(const char* symbol, void** pfn, int version, uint64_t flags, CUdriverProcAddressQueryResult* status,
-                        int driver_version, void* (*entry_point)(size_t row)) {
+CUresult GetProcAddress(const char* symbol, void** pfn, int version, uint64_t flags,
+                        CUdriverProcAddressQueryResult* status, int driver_version,
+                        void* (*entry_point)(size_t row)) {
   if (!ValidRequest(symbol, pfn, version, flags, driver_version)) return CUDA_ERROR_INVALID_VALUE;
   const FoundRow found = FindRow(symbol, version, flags);
   *pfn = found.status == CU_GET_PROC_ADDRESS_SUCCESS ? entry_point(found.row) : nullptr;
@@ -54,8 +58,8 @@ CUresult GetProcAddress(const char* symbol, void** pfn, int version, uint64_t fl
   return CUDA_SUCCESS;
 }
 
-CUresult GetProcAddressV1(const char* symbol, void** pfn, int version, uint64_t flags, int driver_version,
-                          void* (*entry_point)(size_t row)) {
+CUresult GetProcAddressV1(const char* symbol, void** pfn, int version, uint64_t flags,
+                          int driver_version, void* (*entry_point)(size_t row)) {
   if (!ValidRequest(symbol, pfn, version, flags, driver_version)) return CUDA_ERROR_INVALID_VALUE;
   const FoundRow found = FindRow(symbol, version, flags);
   if (found.status != CU_GET_PROC_ADDRESS_SUCCESS) return CUDA_ERROR_NOT_FOUND;

@@ -1,5 +1,6 @@
-// What the table of driver entry points says about one function. The rows themselves (kRows) are generated from
-// driver_api.table into driver_api_table.h; that file's header explains every field at length.
+// What the table of driver entry points says about one function. The rows themselves (kRows) are
+// generated from driver_api.table into driver_api_table.h; that file's header explains every field
+// at length.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,9 @@ struct Row {
   uint16_t version;    // CUDA version in which this ABI appeared, 12040 for 12.4
   Lane lane;
   Support support;
-  bool per_thread;     // the variant whose default stream is the calling thread's own
-  bool before_init;    // may be called before cuInit
-  bool exported;       // false: only cuGetProcAddress knows it
+  bool per_thread;   // the variant whose default stream is the calling thread's own
+  bool before_init;  // may be called before cuInit
+  bool exported;     // false: only cuGetProcAddress knows it
 };
 
 constexpr const char* LaneName(Lane lane) {

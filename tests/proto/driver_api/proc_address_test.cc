@@ -1,0 +1,160 @@
+// cuGetProcAddress, against what driver 580 was seen to answer.
+#include "proto/driver_api/proc_address.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "proto/driver_api/driver_api_table.h"
+
+namespace detshare {
+namespace {
+
+constexpr int kDriver = 13000;
+
+// An address that says which row it is.
+void* FakeEntryPoint(size_t row) { return reinterpret_cast<void*>(0x1000 + row); }
+
+std::string SymbolAt(void* address) {
+  if (address == nullptr) return "null";
+  return kRows[reinterpret_cast<size_t>(address) - 0x1000].symbol;
+}
+
+struct Answer {
+  CUresult result;
+  CUdriverProcAddressQueryResult status;
+  std::string symbol;
+};
+
+constexpr auto kUntouched = static_cast<CUdriverProcAddressQueryResult>(77);
+
+Answer Ask(const std::string& name, int version, uint64_t flags) {
+  void* pfn = FakeEntryPoint(0);
+  CUdriverProcAddressQueryResult status = kUntouched;
+  const CUresult result =
+      GetProcAddress(name.c_str(), &pfn, version, flags, &status, kDriver, &FakeEntryPoint);
+  return {result, status, SymbolAt(pfn)};
+}
+
+// The lines of a file of testdata, split at tabs, without comments.
+std::vector<std::vector<std::string>> ReadTable(const std::string& name) {
+  std::ifstream file("tests/proto/driver_api/testdata/" + name);
+  REQUIRE(file.good());
+  std::vector<std::vector<std::string>> rows;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.empty() || line[0] == '#') continue;
+    std::vector<std::string> fields;
+    std::istringstream stream(line);
+    std::string field;
+    while (std::getline(stream, field, '\t')) fields.push_back(field);
+    rows.push_back(fields);
+  }
+  return rows;
+}
+
+TEST_CASE(
+    "What the CUDA runtime and libraries ask for is found when driver 580 finds it, and only "
+    "then") {
+  const auto asked = ReadTable("asked_functions.tsv");
+  REQUIRE(asked.size() > 600);
+  for (const auto& row : asked) {
+    INFO(row[0] << " " << row[1] << " flags " << row[2]);
+    const Answer answer = Ask(row[0], std::stoi(row[1]), std::stoul(row[2]));
+    CHECK((answer.result == CUDA_SUCCESS && answer.symbol != "null") == (row[3] == "found"));
+    CHECK((answer.status == CU_GET_PROC_ADDRESS_SUCCESS) == (row[3] == "found"));
+  }
+}
+
+TEST_CASE(
+    "Every name gives at every version and with every flag the function that driver 580 gives") {
+  const auto steps = ReadTable("driver_580_answers.tsv");
+  REQUIRE(steps.size() > 1500);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto& step = steps[i];
+    const int from = std::stoi(step[2]);
+    const bool continues =
+        i + 1 < steps.size() && steps[i + 1][0] == step[0] && steps[i + 1][1] == step[1];
+    const int until = continues ? std::stoi(steps[i + 1][2]) : kDriver + 1;
+    for (int version = from; version < until; version += 10) {
+      const Answer answer = Ask(step[0], version, std::stoul(step[1]));
+      INFO(step[0] << " " << version << " flags " << step[1] << ": " << answer.symbol
+                   << ", driver: " << step[4]);
+      REQUIRE(answer.result == CUDA_SUCCESS);
+      REQUIRE(static_cast<int>(answer.status) == std::stoi(step[3]));
+      REQUIRE(answer.symbol == step[4]);
+    }
+  }
+}
+
+TEST_CASE("A name that is unknown or too young is a success with a null pointer and the reason") {
+  for (const char* name : {"cuNope", "", "cumemalloc", "cuMemAlloc_v2", "cuMemcpy_ptds"}) {
+    const Answer answer = Ask(name, kDriver, 0);
+    CHECK(answer.result == CUDA_SUCCESS);
+    CHECK(answer.status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    CHECK(answer.symbol == "null");
+  }
+  for (const int version : {0, 11000}) {
+    const Answer answer = Ask("cuLaunchKernelEx", version, 0);
+    CHECK(answer.result == CUDA_SUCCESS);
+    CHECK(answer.status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    CHECK(answer.symbol == "null");
+  }
+}
+
+TEST_CASE("A negative version means the newest ABI") {
+  CHECK(Ask("cuMemAlloc", -1, 0).symbol == "cuMemAlloc_v2");
+}
+
+TEST_CASE("The per-thread flag wins over the legacy flag") {
+  CHECK(Ask("cuMemcpyHtoD", 7000, 3).symbol == "cuMemcpyHtoD_v2_ptds");
+  CHECK(Ask("cuMemcpyHtoD", 7000, 1).symbol == "cuMemcpyHtoD_v2");
+  CHECK(Ask("cuMemAlloc", 7000, 2).symbol == "cuMemAlloc_v2");
+}
+
+TEST_CASE(
+    "A version above the driver's, unknown flags and null pointers are invalid and change "
+    "nothing") {
+  for (const auto& [version, flags] : {std::pair<int, uint64_t>{kDriver + 1, 0},
+                                       {14000, 0},
+                                       {kDriver, 4},
+                                       {kDriver, uint64_t{1} << 40}}) {
+    const Answer answer = Ask("cuMemAlloc", version, flags);
+    CHECK(answer.result == CUDA_ERROR_INVALID_VALUE);
+    CHECK(answer.status == kUntouched);
+    CHECK(answer.symbol == SymbolAt(FakeEntryPoint(0)));
+  }
+  void* pfn = nullptr;
+  CHECK(GetProcAddress(nullptr, &pfn, kDriver, 0, nullptr, kDriver, &FakeEntryPoint) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(GetProcAddress("cuInit", nullptr, kDriver, 0, nullptr, kDriver, &FakeEntryPoint) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(GetProcAddressV1("cuInit", nullptr, kDriver, 0, kDriver, &FakeEntryPoint) ==
+        CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("The older cuGetProcAddress has no status and says that nothing was found") {
+  void* pfn = FakeEntryPoint(1);
+  CHECK(GetProcAddressV1("cuNope", &pfn, kDriver, 0, kDriver, &FakeEntryPoint) ==
+        CUDA_ERROR_NOT_FOUND);
+  CHECK(GetProcAddressV1("cuLaunchKernelEx", &pfn, 11000, 0, kDriver, &FakeEntryPoint) ==
+        CUDA_ERROR_NOT_FOUND);
+  CHECK(pfn == FakeEntryPoint(1));
+  CHECK(GetProcAddressV1("cuMemAlloc", &pfn, 11030, 0, kDriver, &FakeEntryPoint) == CUDA_SUCCESS);
+  CHECK(SymbolAt(pfn) == "cuMemAlloc_v2");
+}
+
+TEST_CASE("Each ABI of a function is found at the version in which it appeared") {
+  for (size_t i = 0; i < kRowCount; ++i) {
+    const FoundRow found = FindRow(kRows[i].api, kRows[i].version, kRows[i].per_thread);
+    INFO(kRows[i].symbol);
+    CHECK(found.status == CU_GET_PROC_ADDRESS_SUCCESS);
+    CHECK(found.row == i);
+  }
+}
+
+}  // namespace
+}  // namespace detshare

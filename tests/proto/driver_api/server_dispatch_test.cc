@@ -1,0 +1,96 @@
+// Dispatch(), in front of handlers that only record their call.
+#include "proto/driver_api/server_dispatch.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/driver_api/driver_api_ops.h"
+#include "proto/driver_api/driver_api_table.h"
+#include "tests/proto/driver_api/recorder.h"
+
+namespace detshare {
+
+class Session {};
+class Reply {};
+
+std::vector<Recorded> recorded;
+CUresult enter_result = CUDA_SUCCESS;
+int per_thread_default_depth = 0;
+
+namespace {
+
+const Row* RowOf(uint16_t op) {
+  for (const Row& row : kRows) {
+    if (row.op == op) return &row;
+  }
+  return nullptr;
+}
+
+struct Daemon {
+  Session session;
+  Reply reply;
+  std::vector<uint8_t> bytes = std::vector<uint8_t>(1024, 0xAB);
+
+  Daemon() { recorded.clear(); }
+  Dispatched Send(Lane lane, uint16_t op, size_t args_bytes, size_t payload_bytes = 0) {
+    return Dispatch(lane, op, {bytes.data() + 1, args_bytes}, {bytes.data(), payload_bytes},
+                    session, reply);
+  }
+};
+
+TEST_CASE_METHOD(Daemon, "Every operation that crosses reaches its handler with its payload") {
+  REQUIRE(kCrossingRows.size() > 30);
+  for (const CrossingRow& row : kCrossingRows) {
+    recorded.clear();
+    INFO(row.symbol);
+    CHECK(Send(RowOf(row.op)->lane, row.op, row.args_bytes, 17) == Dispatched::kHandled);
+    REQUIRE(recorded.size() == 1);
+    CHECK(recorded[0].symbol == row.symbol);
+    CHECK(recorded[0].args[0] == 17);
+  }
+}
+
+TEST_CASE_METHOD(Daemon, "Arguments of any other length are refused before the handler sees them") {
+  for (const CrossingRow& row : kCrossingRows) {
+    INFO(row.symbol);
+    const Lane lane = RowOf(row.op)->lane;
+    CHECK(Send(lane, row.op, 0) == Dispatched::kWrongLength);
+    CHECK(Send(lane, row.op, row.args_bytes - 1) == Dispatched::kWrongLength);
+    CHECK(Send(lane, row.op, row.args_bytes + 8) == Dispatched::kWrongLength);
+  }
+  CHECK(recorded.empty());
+}
+
+TEST_CASE_METHOD(Daemon, "An operation of the other lane is refused") {
+  for (const CrossingRow& row : kCrossingRows) {
+    const Lane other = RowOf(row.op)->lane == Lane::kRing ? Lane::kGrpc : Lane::kRing;
+    CHECK(Send(other, row.op, row.args_bytes) == Dispatched::kWrongLane);
+    CHECK(Send(Lane::kLocal, row.op, row.args_bytes) == Dispatched::kWrongLane);
+  }
+  CHECK(recorded.empty());
+}
+
+TEST_CASE_METHOD(Daemon, "Every number that is no operation is unknown") {
+  std::set<uint16_t> known;
+  for (const CrossingRow& row : kCrossingRows) known.insert(row.op);
+  for (uint32_t op = 0; op <= 0xFFFF; ++op) {
+    const auto number = static_cast<uint16_t>(op);
+    if (known.count(number) != 0) continue;
+    REQUIRE(Send(Lane::kRing, number, 8) == Dispatched::kUnknownOp);
+    REQUIRE(OpName(number) == nullptr);
+  }
+  CHECK(recorded.empty());
+}
+
+TEST_CASE("An operation's name is its row's symbol") {
+  CHECK(std::string(OpName(static_cast<uint16_t>(Op::cuLaunchKernelEx))) == "cuLaunchKernelEx");
+  for (const CrossingRow& row : kCrossingRows) {
+    REQUIRE(OpName(row.op) != nullptr);
+    CHECK(std::string(OpName(row.op)) == row.symbol);
+  }
+}
+
+}  // namespace
+}  // namespace detshare
