@@ -2,20 +2,26 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
-def _without_sanitizers(options):
-    return [o for o in options if not o.startswith("-fsanitize") and not o.startswith("-fno-sanitize")]
+_OPTIONS = ["//command_line_option:" + o for o in ["copt", "linkopt", "platform_suffix"]]
+
+def _sanitizes(option):
+    return option.startswith("-fsanitize") or option.startswith("-fno-sanitize")
 
 def _unsanitized_impl(settings, attr):
     # A sanitizer's runtime cannot be loaded into a process that was built without it.
-    return {
-        option: _without_sanitizers(settings[option])
-        for option in ["//command_line_option:copt", "//command_line_option:linkopt"]
-    }
+    copt, linkopt, platform_suffix = [settings[o] for o in _OPTIONS]
+    if not [o for o in linkopt if _sanitizes(o)]:
+        return settings
+    return dict(zip(_OPTIONS, [
+        [o for o in copt if not _sanitizes(o)],
+        [o for o in linkopt if not _sanitizes(o)],
+        "-unsanitized",  # one output folder for all of them
+    ]))
 
 _unsanitized = transition(
     implementation = _unsanitized_impl,
-    inputs = ["//command_line_option:copt", "//command_line_option:linkopt"],
-    outputs = ["//command_line_option:copt", "//command_line_option:linkopt"],
+    inputs = _OPTIONS,
+    outputs = _OPTIONS,
 )
 
 def _shared_library_impl(ctx):
