@@ -1,8 +1,10 @@
-// What a GPU must offer to the runtime. The backends (server/backends/soft, server/backends/cuda) implement it; tests of the
-// runtime implement it too. Nothing here knows CUDA's headers: attribute, limit and option numbers are CUDA's, passed through.
+// What a GPU must offer to the runtime. The backends (server/backends/soft, server/backends/cuda)
+// implement it; tests of the runtime implement it too. Nothing here knows CUDA's headers:
+// attribute, limit and option numbers are CUDA's, passed through.
 //
-// Threading: every method may be called from any thread, unless it says otherwise. A Queue is used by one thread at a time.
-// No method waits for the GPU unless it says so. Objects are destroyed before the Device that made them.
+// Threading: every method may be called from any thread, unless it says otherwise. A Queue is used
+// by one thread at a time. No method waits for the GPU unless it says so. Objects are destroyed
+// before the Device that made them.
 //
 // Errors: absl::Status whose payload is the CUresult (status_cuda.h: CudaError(), CudaResultOf()).
 #pragma once
@@ -26,7 +28,8 @@ namespace detshare {
 
 using DeviceAddress = uint64_t;
 
-// Properties of the whole device. Never change while the daemon runs, and never depend on who else is there.
+// Properties of the whole device. Never change while the daemon runs, and never depend on who else
+// is there.
 struct DeviceProperties {
   std::string name;
   std::array<uint8_t, 16> uuid{};
@@ -34,11 +37,11 @@ struct DeviceProperties {
   uint64_t memory_granularity = 0;  // of AddressSpace::Map, bytes, a power of two
   int driver_version = 0;           // as cuDriverGetVersion
   int sm_count = 0;
-  int sm_group = 1;                 // SMs come in groups of this size; partitions are made of whole groups
+  int sm_group = 1;  // SMs come in groups of this size; partitions are made of whole groups
   int least_stream_priority = 0;
   int greatest_stream_priority = 0;
-  std::map<int, int> attributes;  // CUdevice_attribute -> value
-  std::vector<uint64_t> limits;   // indexed by CUlimit
+  std::map<int, int> attributes;            // CUdevice_attribute -> value
+  std::vector<uint64_t> limits;             // indexed by CUlimit
   std::vector<uint8_t> tpc_gpc, tpc_index;  // SM topology, see proto/control.proto; may be empty
 };
 
@@ -51,26 +54,31 @@ class AddressSpace {
   virtual DeviceAddress base() const = 0;
   virtual uint64_t size() const = 0;
 
-  // Backs [address, address + bytes) with zeroed device memory. Both are multiples of the memory granularity, inside the range
-  // and not mapped yet. ResourceExhausted when the card is full. Never drains the device.
+  // Backs [address, address + bytes) with zeroed device memory. Both are multiples of the memory
+  // granularity, inside the range and not mapped yet. ResourceExhausted when the card is full.
+  // Never drains the device.
   virtual absl::Status Map(DeviceAddress address, uint64_t bytes) = 0;
-  // Takes back exactly what one Map made. The caller knows that no work touches it any more. Never drains the device.
+  // Takes back exactly what one Map made. The caller knows that no work touches it any more. Never
+  // drains the device.
   virtual absl::Status Unmap(DeviceAddress address, uint64_t bytes) = 0;
 
-  // Lets the GPU reach host memory (page-aligned, outside the range) at its own address. May hold up other sessions for a
-  // bounded time, so callers register ahead.
+  // Lets the GPU reach host memory (page-aligned, outside the range) at its own address. May hold
+  // up other sessions for a bounded time, so callers register ahead.
   virtual absl::Status RegisterHost(void* memory, uint64_t bytes) = 0;
-  // Takes a registration back. The caller knows that no work touches it any more. The memory may be unmapped afterwards.
+  // Takes a registration back. The caller knows that no work touches it any more. The memory may be
+  // unmapped afterwards.
   virtual absl::Status UnregisterHost(void* memory) = 0;
 
-  // Whether [address, address + bytes) is memory of this session, as far as the device can tell: mapped, registered, or a
-  // global of one of its libraries.
+  // Whether [address, address + bytes) is memory of this session, as far as the device can tell:
+  // mapped, registered, or a global of one of its libraries.
   virtual bool Contains(DeviceAddress address, uint64_t bytes) const = 0;
 
-  // The first error of this session's work, OkStatus while there is none. Sticky. Cheap: an atomic load when there is none.
+  // The first error of this session's work, OkStatus while there is none. Sticky. Cheap: an atomic
+  // load when there is none.
   virtual absl::Status fault() const = 0;
 
-  // The session is gone: its queued work may be dropped, running kernels are stopped where the device can stop them.
+  // The session is gone: its queued work may be dropped, running kernels are stopped where the
+  // device can stop them.
   virtual void Abandon() = 0;
 };
 
@@ -156,8 +164,8 @@ class Marker {
 };
 
 struct CopyRequest {
-  // Device addresses, registered host addresses, or (source of at most kInlineCopyBytes, `inline_source` set) memory that is
-  // only valid during the call.
+  // Device addresses, registered host addresses, or (source of at most kInlineCopyBytes,
+  // `inline_source` set) memory that is only valid during the call.
   DeviceAddress destination = 0, source = 0;
   bool inline_source = false;
   uint64_t width = 0;  // bytes; a linear copy has height and depth 1
@@ -173,24 +181,30 @@ struct FillRequest {
   int element_bytes = 1;  // 1, 2 or 4
 };
 
-// A first-in first-out lane of work on one partition (a physical stream). Work is done in the name of an address space, which
-// receives its faults and outside of which it must not reach; queues are shared by sessions one after the other.
-// Errors of a call are errors of that call only (nothing was queued); errors of the work go to the address space.
+// A first-in first-out lane of work on one partition (a physical stream). Work is done in the name
+// of an address space, which receives its faults and outside of which it must not reach; queues are
+// shared by sessions one after the other. Errors of a call are errors of that call only (nothing
+// was queued); errors of the work go to the address space.
 class Queue {
  public:
   virtual ~Queue() = default;
-  // `parameters` (info().parameter_bytes of it) is read during the call. Invalid shapes: the CUresult that CUDA gives.
+  // `parameters` (info().parameter_bytes of it) is read during the call. Invalid shapes: the
+  // CUresult that CUDA gives.
   virtual absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                               absl::Span<const std::byte> parameters) = 0;
   virtual absl::Status Copy(AddressSpace& space, const CopyRequest& request) = 0;
   virtual absl::Status Fill(AddressSpace& space, const FillRequest& request) = 0;
-  // Release-stores `value` to *fence when everything before is complete. The fence lies in registered memory.
-  virtual absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence, uint64_t value) = 0;
+  // Release-stores `value` to *fence when everything before is complete. The fence lies in
+  // registered memory.
+  virtual absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                                  uint64_t value) = 0;
   // Holds what follows until *fence >= value (or the space is abandoned).
-  virtual absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence, uint64_t value) = 0;
+  virtual absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
+                                 uint64_t value) = 0;
   // `marker` then stands for this point; recording again moves it. Of the same device.
   virtual absl::Status Record(Marker& marker) = 0;
-  // Holds what follows until the point that the marker stands for at this moment; no point recorded: no wait.
+  // Holds what follows until the point that the marker stands for at this moment; no point
+  // recorded: no wait.
   virtual absl::Status Wait(Marker& marker) = 0;
 };
 
@@ -211,35 +225,42 @@ class Device {
 
   // The partition that is always there: all SMs.
   virtual Partition& whole() = 0;
-  // `count` SMs from `first` on, both multiples of properties().sm_group (the last group may be short). Partitions may overlap.
-  // Slow and may drain the device: at start only.
+  // `count` SMs from `first` on, both multiples of properties().sm_group (the last group may be
+  // short). Partitions may overlap. Slow and may drain the device: at start only.
   virtual absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) = 0;
 
   // `timed`: ElapsedMilliseconds may be asked of it.
   virtual absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) = 0;
-  // Between two recorded markers. Unavailable while either is not reached, FailedPrecondition when not recorded or not timed.
+  // Between two recorded markers. Unavailable while either is not reached, FailedPrecondition when
+  // not recorded or not timed.
   virtual absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) = 0;
 
-  virtual absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base, uint64_t size) = 0;
+  virtual absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
+                                                                           uint64_t size) = 0;
 
-  // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives what the library's kernels print, from any
-  // thread, in the order of CUDA's rules; it outlives the library. Errors carry CUDA_ERROR_INVALID_PTX,
-  // CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE and the like. May take long and may drain the device.
-  virtual absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space, absl::Span<const std::byte> image,
-                                                               absl::Span<const JitOptionValue> options, CompileLogs& logs,
-                                                               std::function<void(std::string_view)> print) = 0;
+  // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives what the
+  // library's kernels print, from any thread, in the order of CUDA's rules; it outlives the
+  // library. Errors carry CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU,
+  // CUDA_ERROR_INVALID_IMAGE and the like. May take long and may drain the device.
+  virtual absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
+      AddressSpace& space, absl::Span<const std::byte> image,
+      absl::Span<const JitOptionValue> options, CompileLogs& logs,
+      std::function<void(std::string_view)> print) = 0;
   // The linked image, as LoadLibrary takes it.
-  virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs, absl::Span<const JitOptionValue> options,
+  virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
+                                           absl::Span<const JitOptionValue> options,
                                            CompileLogs& logs) = 0;
 
   struct Memory {
     uint64_t free = 0, total = 0;
   };
   virtual Memory memory() const = 0;
-  // A limit of a context (CUlimit). Devices that share one limit among sessions keep the largest; the answer is what holds.
+  // A limit of a context (CUlimit). Devices that share one limit among sessions keep the largest;
+  // the answer is what holds.
   virtual absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;
 
-  // OkStatus while the device works. Otherwise everything on it is lost and the process must be replaced.
+  // OkStatus while the device works. Otherwise everything on it is lost and the process must be
+  // replaced.
   virtual absl::Status health() const = 0;
 };
 

@@ -1,16 +1,21 @@
-// The device memory of one session on one device: which addresses it hands out, what is mapped behind them, whose they are.
+// The device memory of one session on one device: which addresses it hands out, what is mapped
+// behind them, whose they are.
 //
-// Addresses are deterministic: the sequence of a session's calls alone decides them, never time. A range is free for reuse by
-// the call that frees it; when that was ordered on a stream, the range remembers the point of that stream, and whoever gets the
-// range next waits for it (on its own stream, or before the answer).
+// Addresses are deterministic: the sequence of a session's calls alone decides them, never time. A
+// range is free for reuse by the call that frees it; when that was ordered on a stream, the range
+// remembers the point of that stream, and whoever gets the range next waits for it (on its own
+// stream, or before the answer).
 //
-//     range free  --Allocate: lowest address that fits-->  allocated  --Free: after the session is idle-----------> range free
-//                                                              |                                                      ^
-//                                                              +--FreeAsync: at once, with the stream's point---------+
+//     range free  --Allocate: lowest address that fits-->  allocated  --Free: after the session is
+//     idle-----------> range free
+//                                                              | ^
+//                                                              +--FreeAsync: at once, with the
+//                                                              stream's point---------+
 //
-// What is mapped follows more slowly: allocations of at least one granule are mapped exactly (rounded up) and unmapped when
-// free and their point is reached; smaller ones share granules, of which one empty one is kept. Memory is zero when it is mapped
-// first; a range that is reused while still mapped keeps what the same session wrote.
+// What is mapped follows more slowly: allocations of at least one granule are mapped exactly
+// (rounded up) and unmapped when free and their point is reached; smaller ones share granules, of
+// which one empty one is kept. Memory is zero when it is mapped first; a range that is reused while
+// still mapped keeps what the same session wrote.
 //
 // Threading: one thread, the executor's; used() from any. Tasks must end before the object does.
 #pragma once
@@ -41,15 +46,17 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Memory that is valid at once (cuMemAlloc). CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. Ends at once
-  // unless the range that it gets, or memory that it needs, is still in use by work of the session.
+  // Memory that is valid at once (cuMemAlloc). CUDA_ERROR_INVALID_VALUE for 0 bytes,
+  // CUDA_ERROR_OUT_OF_MEMORY. Ends at once unless the range that it gets, or memory that it needs,
+  // is still in use by work of the session.
   Task<absl::StatusOr<DeviceAddress>> Allocate(ContextId context, uint64_t bytes);
   // Memory that is valid for work ordered after `stream` (cuMemAllocAsync).
   Task<absl::StatusOr<DeviceAddress>> AllocateAsync(ContextId context, uint64_t bytes,
                                                     StreamId stream);
 
-  // Ends when the session's work is complete and the memory is gone (cuMemFree). CUDA_ERROR_INVALID_VALUE, at once, when
-  // `address` is not what an allocation returned, or was freed before.
+  // Ends when the session's work is complete and the memory is gone (cuMemFree).
+  // CUDA_ERROR_INVALID_VALUE, at once, when `address` is not what an allocation returned, or was
+  // freed before.
   Task<absl::Status> Free(DeviceAddress address);
   // Frees at this point of `stream` (cuMemFreeAsync).
   absl::Status FreeAsync(DeviceAddress address, StreamId stream);
@@ -70,7 +77,9 @@ class DeviceMemory {
   // Unmaps free memory whose points are reached, down to `keep` bytes.
   void Trim(uint64_t keep);
 
-  uint64_t used() const { return used_.load(std::memory_order_relaxed); }     // bytes allocated, rounded
+  uint64_t used() const {
+    return used_.load(std::memory_order_relaxed);
+  }  // bytes allocated, rounded
   uint64_t mapped() const { return mapped_.load(std::memory_order_relaxed); }  // bytes of the card
   uint64_t used_by(ContextId context) const;
 
@@ -79,24 +88,25 @@ class DeviceMemory {
   // Free ranges by address: never empty, never adjacent to each other.
   class FreeRanges {
    public:
+    // The lowest range of at least `bytes`; its points are added to *after.
+    std::optional<DeviceAddress> Take(uint64_t bytes, Points* after);
+    void Add(DeviceAddress address, uint64_t bytes, Points after);
+    // The points of the lowest range.
+    Points FirstPoints() const;
+
+   private:
     struct Range {
       uint64_t bytes = 0;
       Points after;
     };
-    // The lowest range of at least `bytes`; its points are appended to *after.
-    std::optional<DeviceAddress> Take(uint64_t bytes, Points* after);
-    void Add(DeviceAddress address, uint64_t bytes, const Points& after);
-    void Remove(DeviceAddress address, uint64_t bytes);
-    bool Is(DeviceAddress address, uint64_t bytes) const;
-
-   private:
     std::map<DeviceAddress, Range> ranges_;
   };
   struct Block {
     uint64_t requested = 0;
     uint64_t bytes = 0;  // rounded
     ContextId context = 0;
-    bool freeing = false;
+    bool busy = false;    // being made or freed: not the client's
+    uint64_t serial = 0;  // tells blocks at one address apart
   };
   // A granule that small allocations share.
   struct Chunk {
@@ -111,18 +121,29 @@ class DeviceMemory {
   };
   struct Placement {
     DeviceAddress address = 0;
-    uint64_t bytes = 0;
-    Points after;
+    uint64_t serial = 0;
+    DeviceAddress map_address = 0;  // what must be mapped: the block or its granule
+    uint64_t map_bytes = 0;
+    Points after;  // of the range's users so far
   };
+  using Extents = std::map<DeviceAddress, Extent>;
+
+  static void AddPoints(Points& to, const Points& from);
+  static bool AllReached(const Points& points);
 
   absl::StatusOr<Placement> Place(ContextId context, uint64_t bytes);
-  void Release(DeviceAddress address, const Points& after);
-  void ReleaseExtent(DeviceAddress address, uint64_t bytes, const Points& after);
-  bool IsMappedExactly(DeviceAddress address, uint64_t bytes) const;
+  // Gives a block's range back. `keep`: its extent may stay mapped for reuse.
+  void Release(DeviceAddress address, const Points& after, bool keep);
+  void ReleaseExtent(DeviceAddress address, const Points& after, bool keep);
+  void Unmap(Extents::iterator extent);
+  Extents::iterator FirstOverlapping(DeviceAddress address, uint64_t bytes);
+  std::map<DeviceAddress, Block>::iterator FindBlock(DeviceAddress address, uint64_t serial);
+
+  Task<absl::StatusOr<DeviceAddress>> Make(ContextId context, uint64_t bytes,
+                                           std::optional<StreamId> stream);
   Task<absl::Status> AwaitPoints(Points points);
   Task<absl::Status> EnsureMapped(DeviceAddress address, uint64_t bytes);
-  Task<absl::StatusOr<DeviceAddress>> Finish(Placement placement, std::optional<StreamId> stream);
-  void UnmapIdle(std::map<DeviceAddress, Extent>::iterator extent);
+  Task<void> TrimWhenReached(Points points);
 
   GpuCoroutine& coroutine_;
   AddressSpace& space_;
@@ -130,11 +151,13 @@ class DeviceMemory {
   const uint64_t limit_;
   uint64_t release_threshold_ = 64ull << 20;
   uint64_t idle_bytes_ = 0;
+  uint64_t next_serial_ = 1;
+  int empty_chunks_ = 0;
 
-  FreeRanges free_;                            // whole granules of the space
-  std::map<DeviceAddress, Chunk> chunks_;      // by the address of their granule
-  std::map<DeviceAddress, Block> blocks_;      // allocated
-  std::map<DeviceAddress, Extent> extents_;    // mapped
+  FreeRanges free_;                        // whole granules of the space
+  std::map<DeviceAddress, Chunk> chunks_;  // by the address of their granule
+  std::map<DeviceAddress, Block> blocks_;  // allocated
+  Extents extents_;                        // mapped
   absl::flat_hash_map<ContextId, uint64_t> used_by_;
   std::atomic<uint64_t> used_{0}, mapped_{0};  // relaxed: for reports only
 };

@@ -1,7 +1,9 @@
-// Runs the coroutines of one session on one thread (its owner), between the records of the session's ring.
+// Runs the coroutines of one session on one thread (its owner), between the records of the
+// session's ring.
 //
-// The owner calls Poll() whenever it has nothing better to do. While waiting() is not 0 something may become ready with no
-// call at all (the GPU writes a fence), so the owner may sleep only for a short time then.
+// The owner calls Poll() whenever it has nothing better to do. While waiting() is not 0 something
+// may become ready with no call at all (the GPU writes a fence), so the owner may sleep only for a
+// short time then.
 #pragma once
 
 #include <atomic>
@@ -20,7 +22,8 @@ class Executor {
  public:
   // `wake` is called, on any thread, after every Post(): it ends the owner's sleep.
   explicit Executor(std::function<void()> wake = {});
-  // Destroys the tasks that have not ended: what their frames hold is released, nothing more of them runs.
+  // Destroys the tasks that have not ended: what their frames hold is released, nothing more of
+  // them runs.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -48,18 +51,19 @@ class Executor {
     uint64_t value_;
     std::coroutine_handle<> awaiting_;
   };
-  // co_await executor.Reached(fence, value): true once *fence >= value (with acquire), false when the waits were aborted
-  // first. The fence must outlive the wait. Owner only.
+  // co_await executor.Reached(fence, value): true once *fence >= value (with acquire), false when
+  // the waits were aborted first. The fence must outlive the wait. Owner only.
   FenceAwaiter Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
     return FenceAwaiter(*this, fence, value);
   }
 
-  // Runs what was posted and resumes the tasks whose fences are reached, in the order in which they began to wait. Returns how
-  // many it ran: 0 means that nothing was ready. Owner only, not from within a task.
+  // Runs what was posted and resumes the tasks whose fences are reached, in the order in which they
+  // began to wait. Returns how many it ran: 0 means that nothing was ready. Owner only, not from
+  // within a task.
   size_t Poll();
 
-  // From now on no fence is waited for: present and future waits on fences that are not reached answer false (in Poll). For
-  // sessions whose work was lost by a fault. Owner only.
+  // From now on no fence is waited for: present and future waits on fences that are not reached
+  // answer false (in Poll). For sessions whose work was lost by a fault. Owner only.
   void AbortWaits();
 
   // Tasks that wait for fences. Owner only.
@@ -77,7 +81,8 @@ class Executor {
   std::vector<std::function<void()>> posted_;  // guarded by mutex_
 
   bool aborted_ = false;
-  std::vector<FenceAwaiter*> waiters_;  // in order of arrival; the awaiters live in the frames of their tasks
+  std::vector<FenceAwaiter*>
+      waiters_;  // in order of arrival; the awaiters live in the frames of their tasks
   std::vector<std::coroutine_handle<>> ready_;
   std::vector<std::coroutine_handle<>> roots_;
 };

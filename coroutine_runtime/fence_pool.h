@@ -12,8 +12,8 @@
 
 namespace detshare {
 
-// A point in a session's work: reached once *fence >= value. Fences of a pool only grow, so a point stays valid as long as the
-// pool, whoever uses the fence after.
+// A point in a session's work: reached once *fence >= value. Fences of a pool only grow, so a point
+// stays valid as long as the pool, whoever uses the fence after.
 struct FencePoint {
   const std::atomic<uint64_t>* fence = nullptr;
   uint64_t value = 0;
@@ -24,7 +24,8 @@ struct FencePoint {
 
 class FencePool;
 
-// The right to signal one fence. Give it back only when everything that was signalled is reached, or the work is lost.
+// The right to signal one fence. Give it back only when everything that was signalled is reached,
+// or the work is lost.
 class FenceLease {
  public:
   FenceLease() = default;
@@ -46,7 +47,8 @@ class FenceLease {
   uint64_t* last_ = nullptr;
 };
 
-// One thread. Ends after its leases and after the address space, which takes the registrations back when it ends.
+// One thread. Ends after its leases and after the address space, which takes the registrations back
+// when it ends.
 class FencePool {
  public:
   explicit FencePool(AddressSpace& space) : space_(space) {}

@@ -1,26 +1,33 @@
-// The logical context of one session on one device: its streams, events and their order, whatever SMs they run on.
+// The logical context of one session on one device: its streams, events and their order, whatever
+// SMs they run on.
 //
-// A logical stream has one physical queue on each partition that it has run on, and moves between them at an operation boundary:
+// A logical stream has one physical queue on each partition that it has run on, and moves between
+// them at an operation boundary:
 //
 //     Bind(B)            (nothing happens)
-//     next operation:    queue on A: Record(stream's marker)  -->  queue on B: Wait(stream's marker), operation
+//     next operation:    queue on A: Record(stream's marker)  -->  queue on B: Wait(stream's
+//     marker), operation
 //
 // so that its work keeps its order. Streams that are not used any more never move.
 //
-// The legacy default stream of a context and the context's blocking streams wait for each other as CUDA says. Only streams that
-// have work since the last such wait take part: with one stream in use there is nothing to record.
+// The legacy default stream of a context and the context's blocking streams wait for each other as
+// CUDA says. Only streams that have work since the last such wait take part: with one stream in use
+// there is nothing to record.
 //
-//     operation on the legacy stream:  waits for every blocking stream that is dirty; they become clean
-//     operation on a blocking stream:  waits for the legacy stream if that had an operation since; becomes dirty
+//     operation on the legacy stream:  waits for every blocking stream that is dirty; they become
+//     clean operation on a blocking stream:  waits for the legacy stream if that had an operation
+//     since; becomes dirty
 //
 // A stream that is destroyed finishes its work: its queues go back to the pool after that.
 //
-// Threading: one thread, the executor's; counters() from any. No call waits for the GPU, and operations (launches, copies,
-// fills, signals, event records and waits) neither allocate nor lock once a stream has run on the partition.
-// Lifetime: outlives the executor's tasks that use it, and the address space: the end of a space waits for what is queued, which
-// still writes to the coroutine's fences. The end of the coroutine does not touch the space. So a session ends in the order:
-// Abandon() if it was cut short, executor's tasks, libraries, DeviceMemory, address space, GpuCoroutine.
-// Errors: unknown ids are CUDA_ERROR_INVALID_HANDLE; a fault of the space is answered by every operation; others are the device's.
+// Threading: one thread, the executor's; counters() from any. No call waits for the GPU, and
+// operations (launches, copies, fills, signals, event records and waits) neither allocate nor lock
+// once a stream has run on the partition. Lifetime: outlives the executor's tasks that use it, and
+// the address space: the end of a space waits for what is queued, which still writes to the
+// coroutine's fences. The end of the coroutine does not touch the space. So a session ends in the
+// order: Abandon() if it was cut short, executor's tasks, libraries, DeviceMemory, address space,
+// GpuCoroutine. Errors: unknown ids are CUDA_ERROR_INVALID_HANDLE; a fault of the space is answered
+// by every operation; others are the device's.
 #pragma once
 
 #include <atomic>
@@ -71,9 +78,11 @@ class GpuCoroutine {
   Executor& executor() { return executor_; }
   Partition& partition() { return *partition_; }
 
-  // The context begins with its first object. Ids must be free and not 0 (CUDA_ERROR_INVALID_VALUE).
+  // The context begins with its first object. Ids must be free and not 0
+  // (CUDA_ERROR_INVALID_VALUE).
   absl::Status CreateStream(StreamId stream, ContextId context, const StreamOptions& options);
-  // The id is free at once; the work goes on.
+  // The id is free at once; the work goes on. The legacy default stream ends with its context only
+  // (CUDA_ERROR_INVALID_HANDLE).
   absl::Status DestroyStream(StreamId stream);
 
   absl::Status Launch(StreamId stream, Kernel& kernel, const LaunchShape& shape,
@@ -81,8 +90,8 @@ class GpuCoroutine {
   absl::Status Copy(StreamId stream, const CopyRequest& request);
   absl::Status Fill(StreamId stream, const FillRequest& request);
 
-  // Stores `value` to `fence` (in memory registered with the space) when all earlier work of the stream is complete; for the
-  // legacy stream, that of the blocking streams, too.
+  // Stores `value` to `fence` (in memory registered with the space) when all earlier work of the
+  // stream is complete; for the legacy stream, that of the blocking streams, too.
   absl::Status Signal(StreamId stream, std::atomic<uint64_t>* fence, uint64_t value);
   // ... when all work of the context is complete.
   absl::Status SignalContext(ContextId context, std::atomic<uint64_t>* fence, uint64_t value);
@@ -92,8 +101,8 @@ class GpuCoroutine {
   absl::Status HostFunction(StreamId stream, std::atomic<uint64_t>* reached, uint64_t reached_value,
                             const std::atomic<uint64_t>* resume, uint64_t resume_value);
 
-  // A point in the stream's work that survives the stream. WaitPoint holds `stream` until it is reached; nothing is queued
-  // when that follows from the stream's own order or is known already.
+  // A point in the stream's work that survives the stream. WaitPoint holds `stream` until it is
+  // reached; nothing is queued when that follows from the stream's own order or is known already.
   absl::StatusOr<FencePoint> Point(StreamId stream);
   absl::Status WaitPoint(StreamId stream, const FencePoint& point);
 
@@ -102,15 +111,18 @@ class GpuCoroutine {
   // `fence`: null, or stored to when the event's point is reached.
   absl::Status RecordEvent(EventId event, StreamId stream, std::atomic<uint64_t>* fence,
                            uint64_t value);
-  // Waits for the point at which the event was last recorded before this call. Never recorded: no wait.
+  // Waits for the point at which the event was last recorded before this call. Never recorded: no
+  // wait.
   absl::Status WaitEvent(StreamId stream, EventId event);
-  // CUDA_ERROR_NOT_READY while either is not reached, CUDA_ERROR_INVALID_HANDLE when not recorded or not timed.
+  // CUDA_ERROR_NOT_READY while either is not reached, CUDA_ERROR_INVALID_HANDLE when not recorded
+  // or not timed.
   absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end);
 
   // Work from now on runs on `partition` of the same device, ordered after the work before it.
   void Bind(Partition& partition) { partition_ = &partition; }
 
-  // Ends when everything that was submitted before the first await is complete; the fault of the space if it has one.
+  // Ends when everything that was submitted before the first await is complete; the fault of the
+  // space if it has one.
   Task<absl::Status> Idle();
   // The same for one context.
   Task<absl::Status> IdleContext(ContextId context);
@@ -130,18 +142,18 @@ class GpuCoroutine {
 
   Context& FindOrCreateContext(ContextId id);
   absl::StatusOr<Stream*> FindStream(StreamId id);
-  // Makes the stream's queue on `partition` its current one, and orders the stream with the legacy stream.
+  // Makes the stream's queue on `partition` its current one, and orders the stream with the legacy
+  // stream.
   absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
   absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
   absl::Status Migrate(Stream& stream, Partition& partition);
   absl::Status OrderWithLegacy(Stream& stream);
   absl::Status SignalContext(Context& context, std::atomic<uint64_t>* fence, uint64_t value);
+  // A fence that is signalled when all work of the context is complete.
+  absl::StatusOr<FenceLease> FenceOfContext(Context& context);
   absl::StatusOr<FencePoint> PointOf(Stream& stream);
-  void Retire(std::unique_ptr<Stream> stream);
   void ReclaimRetired();
-  Task<absl::Status> WaitForContext(Context& context);
-  Task<absl::Status> AwaitPoint(FenceLease fence);
-  void Count(std::atomic<uint64_t>& counter, uint64_t by);
+  Task<absl::Status> AwaitFence(FenceLease fence);
 
   Device& device_;
   AddressSpace& space_;
@@ -153,8 +165,10 @@ class GpuCoroutine {
   absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;
   absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
   absl::flat_hash_map<EventId, std::unique_ptr<Event>> events_;
-  std::vector<std::unique_ptr<Stream>> retired_;  // destroyed, perhaps with work that is not complete
-  // Markers of destroyed events, [timed]: recording a marker again moves it, so they can be reused while somebody waits.
+  std::vector<std::unique_ptr<Stream>>
+      retired_;  // destroyed, perhaps with work that is not complete
+  // Markers of destroyed events, [timed]: recording a marker again moves it, so they can be reused
+  // while somebody waits.
   std::vector<std::unique_ptr<Marker>> spare_markers_[2];
 
   // Written by the owner only, read by whoever reports: relaxed, they publish nothing.

@@ -21,10 +21,11 @@ class QueuePool {
 
   Device& device() { return device_; }
 
-  // An idle queue of `partition`. Priorities outside of the device's range are clamped, as CUDA does. ResourceExhausted
-  // (CUDA_ERROR_OUT_OF_MEMORY) when all are in use.
+  // An idle queue of `partition`. Priorities outside of the device's range are clamped, as CUDA
+  // does. ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) when all are in use.
   absl::StatusOr<std::unique_ptr<Queue>> Acquire(Partition& partition, int priority);
-  // Takes back a queue on which nothing is queued any more: the next user may be another session, which must not wait for it.
+  // Takes back a queue on which nothing is queued any more: the next user may be another session,
+  // which must not wait for it.
   void Release(Partition& partition, int priority, std::unique_ptr<Queue> queue);
   // Ends a queue that may still have work.
   void Discard(std::unique_ptr<Queue> queue);

@@ -1,6 +1,7 @@
 // CUresult numbers in absl::Status, without cuda.h.
 //
-// The code inside is free to choose the canonical code; the CUresult that a client finally sees rides along as a payload.
+// The code inside is free to choose the canonical code; the CUresult that a client finally sees
+// rides along as a payload.
 #pragma once
 
 #include <string_view>
@@ -9,7 +10,8 @@
 
 namespace detshare {
 
-// The results that the runtime itself gives. Values of CUDA's CUresult; server/cuda_results_test.cc holds them against cuda.h.
+// The results that the runtime itself gives. Values of CUDA's CUresult; server/cuda_results_test.cc
+// holds them against cuda.h.
 enum CudaResult : int {
   kCudaSuccess = 0,
   kCudaErrorInvalidValue = 1,
@@ -47,7 +49,8 @@ enum CudaResult : int {
 // A status whose CUresult is `result` (not kCudaSuccess). The canonical code is the nearest one.
 absl::Status CudaError(int result, std::string_view message);
 
-// The CUresult of a status: 0 for OK, the payload when there is one, else the nearest to the canonical code.
+// The CUresult of a status: 0 for OK, the payload when there is one, else the nearest to the
+// canonical code.
 int CudaResultOf(const absl::Status& status);
 
 }  // namespace detshare

@@ -1,11 +1,12 @@
-// Task<T>: a C++20 coroutine that starts when it is awaited and resumes whoever awaits it when it ends.
+// Task<T>: a C++20 coroutine that starts when it is awaited and resumes whoever awaits it when it
+// ends.
 //
-// A task runs on the thread that resumes it (the executor's) and is not thread-safe. Destroying a task that has not ended
-// destroys everything that its frame holds, tasks that it awaits included. Exceptions are not used: one that escapes ends the
-// process.
+// A task runs on the thread that resumes it (the executor's) and is not thread-safe. Destroying a
+// task that has not ended destroys everything that its frame holds, tasks that it awaits included.
+// Exceptions are not used: one that escapes ends the process.
 //
-// A coroutine's parameters live as long as its frame, a lambda's captures do not: make coroutines functions, not lambdas, and
-// pass by value what must outlive the call.
+// A coroutine's parameters live as long as its frame, a lambda's captures do not: make coroutines
+// functions, not lambdas, and pass by value what must outlive the call.
 #pragma once
 
 #include <coroutine>

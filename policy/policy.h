@@ -1,7 +1,8 @@
 // Who runs on which SMs: a pure decision.
 //
-// A policy sees a snapshot and answers with a decision. It knows no clock, no device and no session object; the same snapshots
-// give the same decisions. The server asks when a session opens or closes and carries the answer out.
+// A policy sees a snapshot and answers with a decision. It knows no clock, no device and no session
+// object; the same snapshots give the same decisions. The server asks when a session opens or
+// closes and carries the answer out.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,8 @@ struct Snapshot {
 };
 
 struct Decision {
-  // One entry for every session of the snapshot. Ranges are the whole device or come from Partitions().
+  // One entry for every session of the snapshot. Ranges are the whole device or come from
+  // Partitions().
   std::map<SessionNumber, SmRange> bindings;
 };
 
@@ -58,7 +60,8 @@ struct Options {
 class Policy {
  public:
   virtual ~Policy() = default;
-  // The partitions that decisions may name. They are made when the daemon starts, since making one drains the device.
+  // The partitions that decisions may name. They are made when the daemon starts, since making one
+  // drains the device.
   virtual std::vector<SmRange> Partitions(const DeviceShape& device) const = 0;
   virtual Decision Decide(const Snapshot& snapshot) = 0;
 };

@@ -11,7 +11,8 @@
 
 namespace detshare::policy {
 
-// NotFound with the known names for an unknown name; InvalidArgument for options that make no sense.
+// NotFound with the known names for an unknown name; InvalidArgument for options that make no
+// sense.
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, const Options& options);
 std::vector<std::string> PolicyNames();
 

@@ -1,0 +1,352 @@
+#include "coroutine_runtime/device_memory.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+namespace {
+
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+absl::Status OutOfMemory(const char* message) { return CudaError(kCudaErrorOutOfMemory, message); }
+
+}  // namespace
+
+// ---- free ranges
+// -----------------------------------------------------------------------------------------------------
+
+void DeviceMemory::AddPoints(Points& to, const Points& from) {
+  for (const FencePoint& point : from) {
+    if (point.reached()) continue;
+    const auto same = std::find_if(to.begin(), to.end(),
+                                   [&](const FencePoint& p) { return p.fence == point.fence; });
+    if (same == to.end()) {
+      to.push_back(point);
+    } else {
+      same->value = std::max(same->value, point.value);
+    }
+  }
+}
+
+bool DeviceMemory::AllReached(const Points& points) {
+  return std::all_of(points.begin(), points.end(),
+                     [](const FencePoint& point) { return point.reached(); });
+}
+
+std::optional<DeviceAddress> DeviceMemory::FreeRanges::Take(uint64_t bytes, Points* after) {
+  for (auto range = ranges_.begin(); range != ranges_.end(); ++range) {
+    if (range->second.bytes < bytes) continue;
+    const DeviceAddress address = range->first;
+    Range rest = std::move(range->second);
+    AddPoints(*after, rest.after);
+    ranges_.erase(range);
+    rest.bytes -= bytes;
+    if (rest.bytes != 0) ranges_.emplace(address + bytes, std::move(rest));
+    return address;
+  }
+  return std::nullopt;
+}
+
+void DeviceMemory::FreeRanges::Add(DeviceAddress address, uint64_t bytes, Points after) {
+  auto next = ranges_.lower_bound(address);
+  if (next != ranges_.end() && next->first == address + bytes) {
+    bytes += next->second.bytes;
+    AddPoints(after, next->second.after);
+    next = ranges_.erase(next);
+  }
+  if (next != ranges_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second.bytes == address) {
+      previous->second.bytes += bytes;
+      AddPoints(previous->second.after, after);
+      return;
+    }
+  }
+  ranges_.emplace(address, Range{bytes, std::move(after)});
+}
+
+DeviceMemory::Points DeviceMemory::FreeRanges::FirstPoints() const {
+  return ranges_.empty() ? Points() : ranges_.begin()->second.after;
+}
+
+// ---- placing: deterministic
+// ------------------------------------------------------------------------------------------
+
+DeviceMemory::DeviceMemory(GpuCoroutine& coroutine, uint64_t limit)
+    : coroutine_(coroutine),
+      space_(coroutine.space()),
+      granule_(std::max(kAlignment, coroutine.device().properties().memory_granularity)),
+      limit_(limit) {
+  free_.Add(space_.base(), space_.size() / granule_ * granule_, {});
+}
+
+DeviceMemory::~DeviceMemory() = default;
+
+absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, uint64_t bytes) {
+  if (bytes == 0) return CudaError(kCudaErrorInvalidValue, "an allocation of 0 bytes");
+  if (bytes > space_.size()) return OutOfMemory("larger than the session's range of addresses");
+  Block block;
+  block.requested = bytes;
+  block.bytes = RoundUp(bytes, kAlignment);
+  block.context = context;
+  block.busy = true;
+  block.serial = next_serial_++;
+  const bool small = block.bytes < granule_;
+  if (!small) block.bytes = RoundUp(bytes, granule_);
+  const uint64_t used = used_.load(std::memory_order_relaxed);
+  if (block.bytes > limit_ || used > limit_ - block.bytes) {
+    return OutOfMemory("the session's memory limit is reached");
+  }
+
+  Placement placement;
+  placement.serial = block.serial;
+  if (!small) {
+    const std::optional<DeviceAddress> address = free_.Take(block.bytes, &placement.after);
+    if (!address) return OutOfMemory("no free range of addresses");
+    placement.address = placement.map_address = *address;
+    placement.map_bytes = block.bytes;
+  } else {
+    std::optional<DeviceAddress> address;
+    auto chunk = chunks_.begin();
+    for (; chunk != chunks_.end(); ++chunk) {
+      address = chunk->second.free.Take(block.bytes, &placement.after);
+      if (address) break;
+    }
+    if (!address) {
+      Points after;
+      const std::optional<DeviceAddress> base = free_.Take(granule_, &after);
+      if (!base) return OutOfMemory("no free range of addresses");
+      chunk = chunks_.emplace(*base, Chunk()).first;
+      ++empty_chunks_;
+      chunk->second.free.Add(*base, granule_, std::move(after));
+      address = chunk->second.free.Take(block.bytes, &placement.after);
+    }
+    if (chunk->second.live == 0) --empty_chunks_;
+    chunk->second.live += block.bytes;
+    placement.address = *address;
+    placement.map_address = chunk->first;
+    placement.map_bytes = granule_;
+  }
+  used_.store(used + block.bytes, std::memory_order_relaxed);
+  used_by_[context] += block.bytes;
+  blocks_.emplace(placement.address, block);
+  return placement;
+}
+
+void DeviceMemory::Release(DeviceAddress address, const Points& after, bool keep) {
+  const auto found = blocks_.find(address);
+  const Block block = found->second;
+  blocks_.erase(found);
+  used_.store(used_.load(std::memory_order_relaxed) - block.bytes, std::memory_order_relaxed);
+  const auto by = used_by_.find(block.context);
+  by->second -= block.bytes;
+  if (by->second == 0) used_by_.erase(by);
+
+  auto chunk = chunks_.upper_bound(address);
+  if (chunk == chunks_.begin() || std::prev(chunk)->first + granule_ <= address) {
+    free_.Add(address, block.bytes, after);
+    ReleaseExtent(address, after, keep);
+    return;
+  }
+  --chunk;
+  chunk->second.free.Add(address, block.bytes, after);
+  chunk->second.live -= block.bytes;
+  if (chunk->second.live != 0) return;
+  if (empty_chunks_ == 0) {
+    ++empty_chunks_;  // kept for the next small allocation
+    return;
+  }
+  const DeviceAddress base = chunk->first;
+  const Points users = chunk->second.free.FirstPoints();
+  chunks_.erase(chunk);
+  free_.Add(base, granule_, users);
+  ReleaseExtent(base, users, keep);
+}
+
+std::map<DeviceAddress, DeviceMemory::Block>::iterator DeviceMemory::FindBlock(
+    DeviceAddress address, uint64_t serial) {
+  const auto found = blocks_.find(address);
+  return found != blocks_.end() && found->second.serial == serial ? found : blocks_.end();
+}
+
+// ---- mapping
+// ---------------------------------------------------------------------------------------------------------
+
+DeviceMemory::Extents::iterator DeviceMemory::FirstOverlapping(DeviceAddress address,
+                                                               uint64_t bytes) {
+  auto extent = extents_.upper_bound(address);
+  if (extent != extents_.begin() &&
+      std::prev(extent)->first + std::prev(extent)->second.bytes > address) {
+    return std::prev(extent);
+  }
+  return extent != extents_.end() && extent->first < address + bytes ? extent : extents_.end();
+}
+
+void DeviceMemory::Unmap(Extents::iterator extent) {
+  const uint64_t bytes = extent->second.bytes;
+  if (extent->second.idle) idle_bytes_ -= bytes;
+  // What cannot be unmapped (the device is lost) goes with the space.
+  space_.Unmap(extent->first, bytes).IgnoreError();
+  extents_.erase(extent);
+  mapped_.store(mapped_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+}
+
+void DeviceMemory::ReleaseExtent(DeviceAddress address, const Points& after, bool keep) {
+  const auto extent = extents_.find(address);
+  if (extent == extents_.end()) return;  // making it failed
+  extent->second.idle = true;
+  extent->second.after = after;
+  idle_bytes_ += extent->second.bytes;
+  const bool reached = AllReached(after);
+  if (reached && !keep) return Unmap(extent);
+  if (idle_bytes_ <= release_threshold_) return;
+  if (reached) return Trim(release_threshold_);
+  coroutine_.executor().Spawn(TrimWhenReached(after));
+}
+
+void DeviceMemory::Trim(uint64_t keep) {
+  for (auto extent = extents_.begin(); extent != extents_.end() && idle_bytes_ > keep;) {
+    const auto current = extent++;
+    if (current->second.idle && AllReached(current->second.after)) Unmap(current);
+  }
+}
+
+Task<void> DeviceMemory::TrimWhenReached(Points points) {
+  const absl::Status status = co_await AwaitPoints(std::move(points));
+  if (status.ok()) Trim(release_threshold_);
+}
+
+Task<absl::Status> DeviceMemory::AwaitPoints(Points points) {
+  for (const FencePoint& point : points) {
+    if (point.reached()) continue;
+    const bool reached = co_await coroutine_.executor().Reached(point.fence, point.value);
+    if (!reached) {
+      const absl::Status fault = space_.fault();
+      co_return fault.ok() ? CudaError(kCudaErrorUnknown, "the session's work was lost") : fault;
+    }
+  }
+  co_return absl::OkStatus();
+}
+
+// Other calls run while this one waits, so everything is looked up again afterwards.
+Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t bytes) {
+  for (;;) {
+    const auto extent = FirstOverlapping(address, bytes);
+    if (extent == extents_.end()) {
+      absl::Status mapped = space_.Map(address, bytes);
+      if (mapped.ok()) {
+        extents_.emplace(address, Extent{bytes, false, {}});
+        mapped_.store(mapped_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+        co_return mapped;
+      }
+      // Free memory that is kept may make room.
+      if (CudaResultOf(mapped) != kCudaErrorOutOfMemory || idle_bytes_ == 0) co_return mapped;
+      const uint64_t before = idle_bytes_;
+      Trim(0);
+      if (idle_bytes_ != before) continue;
+      const auto idle = std::find_if(extents_.begin(), extents_.end(),
+                                     [](const auto& entry) { return entry.second.idle; });
+      const absl::Status status = co_await AwaitPoints(idle->second.after);
+      if (!status.ok()) co_return status;
+      continue;
+    }
+    if (extent->first == address && extent->second.bytes == bytes) {
+      if (extent->second.idle) idle_bytes_ -= bytes;
+      extent->second.idle = false;
+      co_return absl::OkStatus();
+    }
+    // An old mapping with other borders: its range is free, or it would not overlap.
+    if (AllReached(extent->second.after)) {
+      Unmap(extent);
+      continue;
+    }
+    const absl::Status status = co_await AwaitPoints(extent->second.after);
+    if (!status.ok()) co_return status;
+  }
+}
+
+// ---- calls
+// -----------------------------------------------------------------------------------------------------------
+
+Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64_t bytes,
+                                                       std::optional<StreamId> stream) {
+  const absl::StatusOr<Placement> placement = Place(context, bytes);
+  if (!placement.ok()) co_return placement.status();
+  absl::Status status;
+  if (!stream) status = co_await AwaitPoints(placement->after);
+  if (status.ok()) status = co_await EnsureMapped(placement->map_address, placement->map_bytes);
+  if (stream && status.ok()) {
+    for (const FencePoint& point : placement->after) {
+      status.Update(coroutine_.WaitPoint(*stream, point));
+    }
+  }
+  const auto block = FindBlock(placement->address, placement->serial);
+  if (block == blocks_.end()) {
+    co_return CudaError(kCudaErrorInvalidContext, "the context ended during the allocation");
+  }
+  if (!status.ok()) {
+    Release(placement->address, placement->after, /*keep=*/false);
+    co_return status;
+  }
+  block->second.busy = false;
+  co_return placement->address;
+}
+
+Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Allocate(ContextId context, uint64_t bytes) {
+  return Make(context, bytes, std::nullopt);
+}
+
+Task<absl::StatusOr<DeviceAddress>> DeviceMemory::AllocateAsync(ContextId context, uint64_t bytes,
+                                                                StreamId stream) {
+  return Make(context, bytes, stream);
+}
+
+Task<absl::Status> DeviceMemory::Free(DeviceAddress address) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end() || found->second.busy) {
+    co_return CudaError(kCudaErrorInvalidValue, "not an allocation of this session");
+  }
+  found->second.busy = true;
+  const uint64_t serial = found->second.serial;
+  const absl::Status idle = co_await coroutine_.Idle();
+  if (!idle.ok()) co_return idle;
+  if (FindBlock(address, serial) != blocks_.end()) Release(address, {}, /*keep=*/false);
+  co_return absl::OkStatus();
+}
+
+absl::Status DeviceMemory::FreeAsync(DeviceAddress address, StreamId stream) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end() || found->second.busy) {
+    return CudaError(kCudaErrorInvalidValue, "not an allocation of this session");
+  }
+  const absl::StatusOr<FencePoint> point = coroutine_.Point(stream);
+  if (!point.ok()) return point.status();
+  Release(address, Points{*point}, /*keep=*/true);
+  return absl::OkStatus();
+}
+
+void DeviceMemory::FreeContext(ContextId context) {
+  std::vector<DeviceAddress> addresses;
+  for (const auto& [address, block] : blocks_) {
+    if (block.context == context) addresses.push_back(address);
+  }
+  for (DeviceAddress address : addresses) Release(address, {}, /*keep=*/false);
+}
+
+std::optional<DeviceMemory::Allocation> DeviceMemory::Find(DeviceAddress address) const {
+  const auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return std::nullopt;
+  const auto& [base, block] = *std::prev(next);
+  if (block.busy || address - base >= block.requested) return std::nullopt;
+  return Allocation{base, block.requested, block.context};
+}
+
+uint64_t DeviceMemory::used_by(ContextId context) const {
+  const auto found = used_by_.find(context);
+  return found == used_by_.end() ? 0 : found->second;
+}
+
+}  // namespace detshare

@@ -1,0 +1,570 @@
+#include "coroutine_runtime/gpu_coroutine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+namespace {
+
+// What a client can make the daemon hold, at most.
+constexpr size_t kMaxContexts = 1024;
+constexpr size_t kMaxStreams = 65536;
+constexpr size_t kMaxEvents = 1 << 20;
+
+absl::Status UnknownHandle(const char* what) { return CudaError(kCudaErrorInvalidHandle, what); }
+
+void Count(std::atomic<uint64_t>& counter, uint64_t by) {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+// A queue that is on loan from the pool.
+class PooledQueue {
+ public:
+  PooledQueue() = default;
+  PooledQueue(QueuePool& pool, Partition& partition, int priority, std::unique_ptr<Queue> queue)
+      : pool_(&pool), partition_(&partition), priority_(priority), queue_(std::move(queue)) {}
+  PooledQueue(PooledQueue&&) = default;
+  PooledQueue& operator=(PooledQueue&& other) noexcept {
+    if (this != &other) {
+      if (queue_ != nullptr) pool_->Discard(std::move(queue_));
+      pool_ = other.pool_;
+      partition_ = other.partition_;
+      priority_ = other.priority_;
+      queue_ = std::move(other.queue_);
+    }
+    return *this;
+  }
+  // Whoever does not know that the queue is idle lets it end.
+  ~PooledQueue() {
+    if (queue_ != nullptr) pool_->Discard(std::move(queue_));
+  }
+
+  void ReturnIdle() {
+    if (queue_ != nullptr) pool_->Release(*partition_, priority_, std::move(queue_));
+  }
+  Partition* partition() const { return partition_; }
+  Queue* get() const { return queue_.get(); }
+
+ private:
+  QueuePool* pool_ = nullptr;
+  Partition* partition_ = nullptr;
+  int priority_ = 0;
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace
+
+struct GpuCoroutine::Stream {
+  StreamId id = 0;
+  Context* context = nullptr;
+  bool legacy = false;
+  bool blocking = false;  // ordered with the legacy stream; the legacy stream itself is neither
+  bool retired = false;
+  int priority = 0;
+
+  // Where the last operation went; null before the first one.
+  Queue* queue = nullptr;
+  Partition* partition = nullptr;
+  absl::InlinedVector<PooledQueue, 2> queues;  // one on each partition that the stream has run on
+  std::unique_ptr<Marker> marker;              // with the first queue
+
+  bool dirty = false;        // has operations that the legacy stream has not waited for
+  uint64_t seen_legacy = 0;  // the legacy operation that the stream has waited for
+  bool uncollected = false;  // has work that the context's collector has not waited for
+  FenceLease fence;          // signalled by Point() and when the stream ends
+};
+
+struct GpuCoroutine::Context {
+  ContextId id = 0;
+  std::vector<Stream*> streams;  // retired ones, too, until they are reclaimed
+
+  Stream* legacy = nullptr;
+  uint64_t legacy_operations = 0;
+  uint64_t legacy_marked = 0;  // the operation that the legacy stream's marker stands behind
+  std::vector<Stream*> dirty;  // room for all of streams, so that operations do not allocate
+
+  // Waits for the streams when somebody waits for the whole context, so that no stream has to wait
+  // for another.
+  PooledQueue collector;
+};
+
+struct GpuCoroutine::Event {
+  ContextId context = 0;
+  bool timed = false;
+  bool recorded = false;
+  std::unique_ptr<Marker> marker;
+};
+
+absl::StatusOr<std::unique_ptr<GpuCoroutine>> GpuCoroutine::Create(Device& device,
+                                                                   AddressSpace& space,
+                                                                   QueuePool& queues,
+                                                                   Executor& executor) {
+  std::unique_ptr<GpuCoroutine> coroutine(new GpuCoroutine(device, space, queues, executor));
+  // The first page of fences now rather than in the middle of the session's work.
+  if (absl::StatusOr<FenceLease> lease = coroutine->fences_.Acquire(); !lease.ok()) {
+    return lease.status();
+  }
+  return coroutine;
+}
+
+GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues,
+                           Executor& executor)
+    : device_(device),
+      space_(space),
+      queues_(queues),
+      executor_(executor),
+      partition_(&device.whole()),
+      fences_(space) {}
+
+GpuCoroutine::~GpuCoroutine() = default;
+
+// ---- objects
+// ---------------------------------------------------------------------------------------------------------
+
+GpuCoroutine::Context& GpuCoroutine::FindOrCreateContext(ContextId id) {
+  std::unique_ptr<Context>& context = contexts_[id];
+  if (context == nullptr) {
+    context = std::make_unique<Context>();
+    context->id = id;
+  }
+  return *context;
+}
+
+absl::StatusOr<GpuCoroutine::Stream*> GpuCoroutine::FindStream(StreamId id) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return UnknownHandle("no such stream");
+  return found->second.get();
+}
+
+absl::Status GpuCoroutine::CreateStream(StreamId id, ContextId context_id,
+                                        const StreamOptions& options) {
+  if (id == 0 || context_id == 0 || streams_.contains(id)) {
+    return CudaError(kCudaErrorInvalidValue, "the id of a new stream is 0 or in use");
+  }
+  ReclaimRetired();
+  if (streams_.size() + retired_.size() >= kMaxStreams ||
+      (contexts_.size() >= kMaxContexts && !contexts_.contains(context_id))) {
+    return CudaError(kCudaErrorOutOfMemory, "too many streams or contexts");
+  }
+  Context& context = FindOrCreateContext(context_id);
+  if (options.legacy_default && context.legacy != nullptr) {
+    return CudaError(kCudaErrorInvalidValue, "the context has its legacy default stream already");
+  }
+  auto stream = std::make_unique<Stream>();
+  stream->id = id;
+  stream->context = &context;
+  stream->legacy = options.legacy_default;
+  stream->blocking = !options.legacy_default && !options.non_blocking;
+  stream->priority = options.priority;
+  if (stream->legacy) context.legacy = stream.get();
+  context.streams.push_back(stream.get());
+  context.dirty.reserve(context.streams.capacity());
+  streams_.emplace(id, std::move(stream));
+  return absl::OkStatus();
+}
+
+absl::Status GpuCoroutine::DestroyStream(StreamId id) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end() || found->second->legacy) return UnknownHandle("no such stream");
+  std::unique_ptr<Stream> stream = std::move(found->second);
+  streams_.erase(found);
+  stream->retired = true;
+  // Without a point (the device is lost) the stream stays until its context or the coroutine ends.
+  const absl::Status point = PointOf(*stream).status();
+  retired_.push_back(std::move(stream));
+  ReclaimRetired();
+  return space_.fault().ok() ? point : absl::OkStatus();
+}
+
+void GpuCoroutine::ReclaimRetired() {
+  const auto reclaim = [](std::unique_ptr<Stream>& stream) {
+    if (stream->queue != nullptr && (!stream->fence || !stream->fence.point().reached())) {
+      return false;
+    }
+    for (PooledQueue& queue : stream->queues) queue.ReturnIdle();
+    Context& context = *stream->context;
+    std::erase(context.streams, stream.get());
+    std::erase(context.dirty, stream.get());
+    return true;
+  };
+  retired_.erase(std::remove_if(retired_.begin(), retired_.end(), reclaim), retired_.end());
+}
+
+absl::Status GpuCoroutine::CreateEvent(EventId id, ContextId context, bool timed) {
+  if (id == 0 || context == 0 || events_.contains(id)) {
+    return CudaError(kCudaErrorInvalidValue, "the id of a new event is 0 or in use");
+  }
+  if (events_.size() >= kMaxEvents) return CudaError(kCudaErrorOutOfMemory, "too many events");
+  auto event = std::make_unique<Event>();
+  event->context = context;
+  event->timed = timed;
+  std::vector<std::unique_ptr<Marker>>& spare = spare_markers_[timed];
+  if (!spare.empty()) {
+    event->marker = std::move(spare.back());
+    spare.pop_back();
+  } else {
+    absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(timed);
+    if (!marker.ok()) return marker.status();
+    event->marker = *std::move(marker);
+  }
+  events_.emplace(id, std::move(event));
+  return absl::OkStatus();
+}
+
+absl::Status GpuCoroutine::DestroyEvent(EventId id) {
+  const auto found = events_.find(id);
+  if (found == events_.end()) return UnknownHandle("no such event");
+  spare_markers_[found->second->timed].push_back(std::move(found->second->marker));
+  events_.erase(found);
+  return absl::OkStatus();
+}
+
+// ---- order
+// -----------------------------------------------------------------------------------------------------------
+
+absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
+  Queue* target = nullptr;
+  for (PooledQueue& queue : stream.queues) {
+    if (queue.partition() == &partition) target = queue.get();
+  }
+  if (target == nullptr) {
+    absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(partition, stream.priority);
+    if (!queue.ok()) return queue.status();
+    stream.queues.emplace_back(queues_, partition, stream.priority, *std::move(queue));
+    target = stream.queues.back().get();
+  }
+  if (stream.marker == nullptr) {
+    absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(/*timed=*/false);
+    if (!marker.ok()) return marker.status();
+    stream.marker = *std::move(marker);
+  }
+  if (stream.queue != nullptr) {
+    if (absl::Status status = stream.queue->Record(*stream.marker); !status.ok()) return status;
+    if (absl::Status status = target->Wait(*stream.marker); !status.ok()) return status;
+  }
+  stream.queue = target;
+  stream.partition = &partition;
+  return absl::OkStatus();
+}
+
+absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream) {
+  Context& context = *stream.context;
+  if (stream.legacy) {
+    while (!context.dirty.empty()) {
+      Stream& other = *context.dirty.back();
+      if (absl::Status status = other.queue->Record(*other.marker); !status.ok()) return status;
+      if (absl::Status status = stream.queue->Wait(*other.marker); !status.ok()) return status;
+      other.dirty = false;
+      context.dirty.pop_back();
+    }
+    return absl::OkStatus();
+  }
+  if (stream.seen_legacy == context.legacy_operations) return absl::OkStatus();
+  Stream& legacy = *context.legacy;  // it had operations, so it is there and has a queue
+  if (context.legacy_marked != context.legacy_operations) {
+    if (absl::Status status = legacy.queue->Record(*legacy.marker); !status.ok()) return status;
+    context.legacy_marked = context.legacy_operations;
+  }
+  if (absl::Status status = stream.queue->Wait(*legacy.marker); !status.ok()) return status;
+  stream.seen_legacy = context.legacy_operations;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partition, Use use) {
+  if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  if (stream.partition != &partition) {
+    if (absl::Status status = Migrate(stream, partition); !status.ok()) return status;
+  }
+  // Whoever only observes a blocking stream does not ask for the legacy stream's work.
+  if (stream.legacy || (stream.blocking && use == Use::kOperation)) {
+    if (absl::Status status = OrderWithLegacy(stream); !status.ok()) return status;
+  }
+  stream.uncollected = true;
+  if (use == Use::kOperation) {
+    Context& context = *stream.context;
+    if (stream.legacy) {
+      ++context.legacy_operations;
+    } else if (stream.blocking && !stream.dirty) {
+      stream.dirty = true;
+      context.dirty.push_back(&stream);
+    }
+    Count(operations_, 1);
+  }
+  return stream.queue;
+}
+
+absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  return Prepare(**stream, *partition_, use);
+}
+
+// ---- operations
+// ------------------------------------------------------------------------------------------------------
+
+absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape& shape,
+                                  absl::Span<const std::byte> parameters) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<Queue*> queue = Prepare(**stream, *partition_, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  absl::Status status = (*queue)->Launch(space_, kernel, shape, parameters);
+  // What does not fit the partition runs on the whole device: a tenant sees the limits of the
+  // device, never of a partition.
+  const bool sized = shape.cooperative || shape.cluster.x != 0;
+  if (!status.ok() && sized && partition_ != &device_.whole()) {
+    const int result = CudaResultOf(status);
+    if (result == kCudaErrorCooperativeLaunchTooLarge || result == kCudaErrorInvalidClusterSize ||
+        result == kCudaErrorLaunchOutOfResources) {
+      queue = Prepare(**stream, device_.whole(), Use::kOperation);
+      if (!queue.ok()) return queue.status();
+      status = (*queue)->Launch(space_, kernel, shape, parameters);
+    }
+  }
+  if (status.ok()) Count(kernels_, 1);
+  return status;
+}
+
+absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
+  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  absl::Status status = (*queue)->Copy(space_, request);
+  if (status.ok()) Count(bytes_copied_, request.width * request.height * request.depth);
+  return status;
+}
+
+absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
+  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  return (*queue)->Fill(space_, request);
+}
+
+absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uint64_t value) {
+  absl::StatusOr<Stream*> found = FindStream(id);
+  if (!found.ok()) return found.status();
+  Stream& stream = **found;
+  if (stream.queue == nullptr && !(stream.legacy && !stream.context->dirty.empty())) {
+    fence->store(value, std::memory_order_release);  // there is nothing to wait for
+    return absl::OkStatus();
+  }
+  // A stream that only observes stays where it is.
+  Partition& partition = stream.partition != nullptr ? *stream.partition : *partition_;
+  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kObserve);
+  if (!queue.ok()) return queue.status();
+  return (*queue)->WriteFence(space_, fence, value);
+}
+
+absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
+                                     uint64_t value) {
+  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  return (*queue)->WaitFence(space_, fence, value);
+}
+
+absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reached,
+                                        uint64_t reached_value, const std::atomic<uint64_t>* resume,
+                                        uint64_t resume_value) {
+  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  if (absl::Status status = (*queue)->WriteFence(space_, reached, reached_value); !status.ok()) {
+    return status;
+  }
+  return (*queue)->WaitFence(space_, resume, resume_value);
+}
+
+absl::StatusOr<FencePoint> GpuCoroutine::Point(StreamId id) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  return PointOf(**stream);
+}
+
+absl::StatusOr<FencePoint> GpuCoroutine::PointOf(Stream& stream) {
+  if (stream.queue == nullptr && !(stream.legacy && !stream.context->dirty.empty())) {
+    return FencePoint{};
+  }
+  if (!stream.fence) {
+    absl::StatusOr<FenceLease> lease = fences_.Acquire();
+    if (!lease.ok()) return lease.status();
+    stream.fence = *std::move(lease);
+  }
+  Partition& partition = stream.partition != nullptr ? *stream.partition : *partition_;
+  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kObserve);
+  if (!queue.ok()) return queue.status();
+  const uint64_t value = stream.fence.Next();
+  absl::Status status = (*queue)->WriteFence(space_, stream.fence.fence(), value);
+  if (!status.ok()) return status;
+  return stream.fence.point();
+}
+
+absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  if (point.fence == (*stream)->fence.fence() || point.reached()) return absl::OkStatus();
+  return WaitFence(id, point.fence, point.value);
+}
+
+absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
+                                       std::atomic<uint64_t>* fence, uint64_t value) {
+  const auto event = events_.find(event_id);
+  if (event == events_.end()) return UnknownHandle("no such event");
+  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  absl::Status status = (*queue)->Record(*event->second->marker);
+  if (!status.ok()) return status;
+  event->second->recorded = true;
+  return fence == nullptr ? absl::OkStatus() : (*queue)->WriteFence(space_, fence, value);
+}
+
+absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
+  const auto event = events_.find(event_id);
+  if (event == events_.end()) return UnknownHandle("no such event");
+  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  return event->second->recorded ? (*queue)->Wait(*event->second->marker) : absl::OkStatus();
+}
+
+absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventId end_id) {
+  const auto start = events_.find(start_id);
+  const auto end = events_.find(end_id);
+  if (start == events_.end() || end == events_.end()) return UnknownHandle("no such event");
+  for (const Event* event : {start->second.get(), end->second.get()}) {
+    if (!event->recorded || !event->timed) {
+      return UnknownHandle("the event was not recorded or has no timing");
+    }
+  }
+  return device_.ElapsedMilliseconds(*start->second->marker, *end->second->marker);
+}
+
+// ---- waiting for a context
+// ---------------------------------------------------------------------------------------------
+
+absl::Status GpuCoroutine::SignalContext(ContextId id, std::atomic<uint64_t>* fence,
+                                         uint64_t value) {
+  const auto context = contexts_.find(id);
+  if (context == contexts_.end()) {
+    fence->store(value, std::memory_order_release);  // no stream was ever made in it
+    return absl::OkStatus();
+  }
+  return SignalContext(*context->second, fence, value);
+}
+
+absl::Status GpuCoroutine::SignalContext(Context& context, std::atomic<uint64_t>* fence,
+                                         uint64_t value) {
+  if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  if (!retired_.empty()) ReclaimRetired();
+  if (context.collector.get() == nullptr) {
+    Stream* only = nullptr;
+    int used = 0;
+    for (Stream* stream : context.streams) {
+      if (stream->queue == nullptr) continue;
+      ++used;
+      only = stream;
+    }
+    if (used == 0) {
+      fence->store(value, std::memory_order_release);
+      return absl::OkStatus();
+    }
+    if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
+    absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(device_.whole(), 0);
+    if (!queue.ok()) return queue.status();
+    context.collector = PooledQueue(queues_, device_.whole(), 0, *std::move(queue));
+  }
+  // From the first time on every signal goes through the collector, so that the fences of one
+  // context are written in order.
+  Queue& collector = *context.collector.get();
+  for (Stream* stream : context.streams) {
+    if (!stream->uncollected) continue;
+    if (absl::Status status = stream->queue->Record(*stream->marker); !status.ok()) return status;
+    if (absl::Status status = collector.Wait(*stream->marker); !status.ok()) return status;
+    stream->uncollected = false;
+  }
+  return collector.WriteFence(space_, fence, value);
+}
+
+absl::StatusOr<FenceLease> GpuCoroutine::FenceOfContext(Context& context) {
+  absl::StatusOr<FenceLease> lease = fences_.Acquire();
+  if (!lease.ok()) return lease;
+  const uint64_t value = lease->Next();
+  absl::Status status = SignalContext(context, lease->fence(), value);
+  if (!status.ok()) return status;
+  return lease;
+}
+
+Task<absl::Status> GpuCoroutine::AwaitFence(FenceLease fence) {
+  const FencePoint point = fence.point();
+  const bool reached = co_await executor_.Reached(point.fence, point.value);
+  absl::Status fault = space_.fault();
+  if (reached || !fault.ok()) co_return fault;
+  co_return CudaError(kCudaErrorUnknown, "the session's work was lost");
+}
+
+Task<absl::Status> GpuCoroutine::Idle() {
+  std::vector<FenceLease> fences;
+  for (auto& [id, context] : contexts_) {
+    absl::StatusOr<FenceLease> fence = FenceOfContext(*context);
+    if (!fence.ok()) co_return fence.status();
+    fences.push_back(*std::move(fence));
+  }
+  absl::Status result;
+  for (FenceLease& fence : fences) {
+    absl::Status status = co_await AwaitFence(std::move(fence));
+    result.Update(status);
+  }
+  co_return result;
+}
+
+Task<absl::Status> GpuCoroutine::IdleContext(ContextId id) {
+  const auto context = contexts_.find(id);
+  if (context == contexts_.end()) co_return absl::OkStatus();
+  absl::StatusOr<FenceLease> fence = FenceOfContext(*context->second);
+  if (!fence.ok()) co_return fence.status();
+  absl::Status result = co_await AwaitFence(*std::move(fence));
+  co_return result;
+}
+
+Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
+  std::vector<EventId> dead_events;
+  for (const auto& [event_id, event] : events_) {
+    if (event->context == id) dead_events.push_back(event_id);
+  }
+  for (EventId event_id : dead_events) DestroyEvent(event_id).IgnoreError();
+
+  const auto found = contexts_.find(id);
+  if (found == contexts_.end()) co_return absl::OkStatus();
+  absl::StatusOr<FenceLease> fence = FenceOfContext(*found->second);
+  // The streams live on in this frame, out of everybody's reach.
+  const std::unique_ptr<Context> context = std::move(found->second);
+  contexts_.erase(found);
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (auto stream = streams_.begin(); stream != streams_.end();) {
+    const auto current = stream++;
+    if (current->second->context != context.get()) continue;
+    streams.push_back(std::move(current->second));
+    streams_.erase(current);
+  }
+  for (std::unique_ptr<Stream>& stream : retired_) {
+    if (stream->context == context.get()) streams.push_back(std::move(stream));
+  }
+  std::erase(retired_, nullptr);
+
+  if (!fence.ok()) co_return fence.status();
+  absl::Status result = co_await AwaitFence(*std::move(fence));
+  if (result.ok()) {
+    for (std::unique_ptr<Stream>& stream : streams) {
+      for (PooledQueue& queue : stream->queues) queue.ReturnIdle();
+    }
+    context->collector.ReturnIdle();
+  }
+  co_return result;
+}
+
+GpuCoroutine::Counters GpuCoroutine::counters() const {
+  return Counters{operations_.load(std::memory_order_relaxed),
+                  kernels_.load(std::memory_order_relaxed),
+                  bytes_copied_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace detshare

@@ -1,0 +1,64 @@
+#include "coroutine_runtime/queue_pool.h"
+
+#include <algorithm>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+
+int QueuePool::Clamp(int priority) const {
+  const DeviceProperties& properties = device_.properties();
+  // CUDA counts downwards: the greatest priority is the smallest number.
+  return std::clamp(
+      priority, properties.greatest_stream_priority,
+      std::max(properties.greatest_stream_priority, properties.least_stream_priority));
+}
+
+absl::StatusOr<std::unique_ptr<Queue>> QueuePool::Acquire(Partition& partition, int priority) {
+  priority = Clamp(priority);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::unique_ptr<Queue>>& idle = idle_[{&partition, priority}];
+    if (!idle.empty()) {
+      std::unique_ptr<Queue> queue = std::move(idle.back());
+      idle.pop_back();
+      return queue;
+    }
+    if (existing_ >= limit_) {
+      return CudaError(kCudaErrorOutOfMemory, "all physical streams of the device are in use");
+    }
+    ++existing_;
+  }
+  absl::StatusOr<std::unique_ptr<Queue>> queue = partition.CreateQueue(priority);
+  if (!queue.ok()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    --existing_;
+  }
+  return queue;
+}
+
+void QueuePool::Release(Partition& partition, int priority, std::unique_ptr<Queue> queue) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_[{&partition, Clamp(priority)}].push_back(std::move(queue));
+}
+
+void QueuePool::Discard(std::unique_ptr<Queue> queue) {
+  if (queue == nullptr) return;
+  queue.reset();
+  std::lock_guard<std::mutex> lock(mutex_);
+  --existing_;
+}
+
+absl::Status QueuePool::Prepare(Partition& partition, int priority, int count) {
+  std::vector<std::unique_ptr<Queue>> queues;
+  absl::Status status;
+  while (static_cast<int>(queues.size()) < count && status.ok()) {
+    absl::StatusOr<std::unique_ptr<Queue>> queue = Acquire(partition, priority);
+    status = queue.status();
+    if (queue.ok()) queues.push_back(*std::move(queue));
+  }
+  for (std::unique_ptr<Queue>& queue : queues) Release(partition, priority, std::move(queue));
+  return status;
+}
+
+}  // namespace detshare

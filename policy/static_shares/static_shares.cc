@@ -1,0 +1,86 @@
+#include "policy/static_shares/static_shares.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace detshare::policy {
+namespace {
+
+class StaticShares final : public Policy {
+ public:
+  explicit StaticShares(std::vector<Tenant> tenants) : tenants_(std::move(tenants)) {}
+
+  std::vector<SmRange> Partitions(const DeviceShape& device) const override {
+    const Shares shares = Divide(device);
+    std::vector<SmRange> partitions;
+    for (const auto& [tenant, range] : shares.declared) {
+      if (!range.whole()) partitions.push_back(range);
+    }
+    if (!shares.others.whole()) partitions.push_back(shares.others);
+    std::sort(partitions.begin(), partitions.end(),
+              [](const SmRange& a, const SmRange& b) { return a.first < b.first; });
+    return partitions;
+  }
+
+  Decision Decide(const Snapshot& snapshot) override {
+    const Shares shares = Divide(snapshot.device);
+    Decision decision;
+    for (const SessionView& session : snapshot.sessions) {
+      const auto declared = shares.declared.find(session.tenant);
+      decision.bindings[session.session] =
+          declared == shares.declared.end() ? shares.others : declared->second;
+    }
+    return decision;
+  }
+
+ private:
+  struct Shares {
+    std::map<std::string, SmRange> declared;
+    SmRange others;
+  };
+
+  Shares Divide(const DeviceShape& device) const {
+    Shares shares;
+    const int group = std::max(1, device.sm_group);
+    int first = 0;
+    for (const Tenant& tenant : tenants_) {
+      if (tenant.sm_percent == 0) continue;
+      const int wanted = device.sm_count * tenant.sm_percent / 100 / group * group;
+      const int count = std::min(std::max(wanted, group), device.sm_count - first);
+      // A device too small for everybody's group: who comes last uses the whole of it.
+      shares.declared[tenant.name] = count > 0 ? SmRange{first, count} : SmRange{};
+      first += std::max(count, 0);
+    }
+    if (first > 0 && first < device.sm_count) {
+      shares.others = SmRange{first, device.sm_count - first};
+    }
+    return shares;
+  }
+
+  const std::vector<Tenant> tenants_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Policy>> CreateStaticShares(const Options& options) {
+  int total = 0;
+  std::set<std::string> names;
+  for (const Tenant& tenant : options.tenants) {
+    if (tenant.sm_percent < 0 || tenant.sm_percent > 100) {
+      return absl::InvalidArgumentError("tenant " + tenant.name + ": a share is 0 to 100 percent");
+    }
+    total += tenant.sm_percent;
+    if (!names.insert(tenant.name).second) {
+      return absl::InvalidArgumentError("tenant " + tenant.name + " is configured twice");
+    }
+  }
+  if (total > 100) {
+    return absl::InvalidArgumentError("the tenants' shares are more than 100 percent together");
+  }
+  return std::make_unique<StaticShares>(options.tenants);
+}
+
+}  // namespace detshare::policy
