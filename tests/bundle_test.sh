@@ -1,0 +1,36 @@
+#!/bin/bash
+# The bundle holds what it should, and nothing in it needs more than the C library of Debian 12.
+#
+#   bundle_test.sh TARBALL PATH...
+set -euo pipefail
+
+tarball=$1
+shift
+folder=$(mktemp -d "${TEST_TMPDIR:-/tmp}/bundle.XXXXXX")
+tar -xzf "$tarball" -C "$folder"
+cd "$folder/detshare"
+
+failed=0
+fail() {
+  echo "FAILED: $*"
+  failed=1
+}
+
+for path in "$@"; do
+  [ -e "$path" ] || fail "$path is not in the bundle"
+done
+
+while read -r file; do
+  [ "$(head -c 4 "$file" | tr -d '\0')" = $'\x7fELF' ] || continue
+  allowed='ld-linux-x86-64\.so\.2|lib(c|m|dl|pthread|rt)\.so\.[0-9]+'
+  case $file in
+    # Built by plain nvcc, as users do: these take the C++ library of the machine.
+    ./share/detshare/programs/*) allowed+='|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libcuda\.so\.1|libcublas(Lt)?\.so\.[0-9]+' ;;
+  esac
+  needed=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE "^($allowed)$" || true)
+  [ -z "$needed" ] || fail "$file needs" $needed
+  newest=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
+  [ "$(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -1)" = GLIBC_2.36 ] || fail "$file needs $newest"
+done < <(find . -type f)
+
+exit $failed
