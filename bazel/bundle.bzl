@@ -23,7 +23,7 @@ def _bundle_impl(ctx):
         mnemonic = "Bundle",
         progress_message = "Packing %s" % out.short_path,
     )
-    return [DefaultInfo(files = depset([out]))]
+    return [DefaultInfo(files = depset([out]), runfiles = ctx.runfiles(files = [out]))]
 
 bundle = rule(
     implementation = _bundle_impl,
