@@ -1,6 +1,5 @@
 #define CATCH_CONFIG_MAIN
 #include <catch2/catch.hpp>
-
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -12,10 +11,18 @@ std::string XmlEscaped(const std::string& text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         // XML 1.0 forbids most control characters, escaped or not.
         out += (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') ? '?' : c;
@@ -24,8 +31,9 @@ std::string XmlEscaped(const std::string& text) {
   return out;
 }
 
-// Writes what Bazel shows and tools/test counts: one <testcase> for each Catch2 test case, in the file that Bazel names in
-// XML_OUTPUT_FILE. Catch2 2 runs only one reporter, so that the console reporter stays and this one listens.
+// Writes what Bazel shows and tools/test counts: one <testcase> for each Catch2 test case, in the
+// file that Bazel names in XML_OUTPUT_FILE. Catch2 2 runs only one reporter, so that the console
+// reporter stays and this one listens.
 class BazelXmlListener : public Catch::TestEventListenerBase {
  public:
   using TestEventListenerBase::TestEventListenerBase;
@@ -55,7 +63,8 @@ class BazelXmlListener : public Catch::TestEventListenerBase {
       if (c.passed) {
         xml << "/>\n";
       } else {
-        xml << "><failure message=\"failed\">" << XmlEscaped(c.failure) << "</failure></testcase>\n";
+        xml << "><failure message=\"failed\">" << XmlEscaped(c.failure)
+            << "</failure></testcase>\n";
       }
     }
     xml << "</testsuite>\n</testsuites>\n";
