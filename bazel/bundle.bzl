@@ -1,17 +1,31 @@
-"""A relocatable tarball."""
+"""Programs and libraries laid out to run from anywhere: packed, or as a folder of the build tree."""
 
-def _bundle_impl(ctx):
-    lines = []
+def _layout(ctx):
+    """Returns {path in the bundle: File}."""
+    layout = {}
     for target, destination in ctx.attr.files.items():
         files = target[DefaultInfo].files.to_list()
+        if len(files) != 1 and not destination.endswith("/"):
+            fail("%s is %d files: give it a folder" % (target.label, len(files)))
         for f in files:
             # A destination that ends in "/" is a folder.
             path = destination + f.basename if destination.endswith("/") else destination
-            lines.append("%s\t%s" % (path, f.path))
-        if len(files) != 1 and not destination.endswith("/"):
-            fail("%s is %d files: give it a folder" % (target.label, len(files)))
-    for name, to in ctx.attr.symlinks.items():
-        lines.append("%s\t-> %s" % (name, to))
+            if path in layout:
+                fail("two files for %s: %s and %s" % (path, layout[path].path, f.path))
+            layout[path] = f
+    return layout
+
+_LAYOUT_ATTRS = {
+    "files": attr.label_keyed_string_dict(
+        allow_files = True,
+        doc = "Where each target's files go: a path, or a folder that ends in \"/\".",
+    ),
+}
+
+def _bundle_impl(ctx):
+    layout = _layout(ctx)
+    lines = ["%s\t%s" % (path, f.path) for path, f in layout.items()]
+    lines += ["%s\t-> %s" % (path, to) for path, to in ctx.attr.symlinks.items()]
     manifest = ctx.actions.declare_file(ctx.label.name + ".manifest")
     ctx.actions.write(manifest, "\n".join(lines) + "\n")
     out = ctx.actions.declare_file(ctx.attr.top + ".tar.gz")
@@ -27,14 +41,32 @@ def _bundle_impl(ctx):
 
 bundle = rule(
     implementation = _bundle_impl,
-    attrs = {
-        "files": attr.label_keyed_string_dict(
-            allow_files = True,
-            doc = "Where each target's files go: a path, or a folder that ends in \"/\".",
-        ),
+    attrs = dict(_LAYOUT_ATTRS, **{
         "symlinks": attr.string_dict(doc = "Further names, and what each points to."),
         "top": attr.string(mandatory = True, doc = "The folder that the tarball unpacks to, and its name."),
         "_pack": attr.label(default = "//bazel:pack.py", allow_single_file = True),
-    },
+    }),
     doc = "Makes <top>.tar.gz, the same bytes from the same files.",
+)
+
+def _bundle_folder_impl(ctx):
+    outputs = []
+    for path, f in _layout(ctx).items():
+        out = ctx.actions.declare_file("%s/%s" % (ctx.label.name, path))
+
+        # Copied: programs look for their neighbours beside the file that they really are.
+        ctx.actions.run_shell(
+            command = "cp -f \"$1\" \"$2\"",
+            arguments = [f.path, out.path],
+            inputs = [f],
+            outputs = [out],
+            mnemonic = "CopyFile",
+        )
+        outputs.append(out)
+    return [DefaultInfo(files = depset(outputs), runfiles = ctx.runfiles(files = outputs))]
+
+bundle_folder = rule(
+    implementation = _bundle_folder_impl,
+    attrs = _LAYOUT_ATTRS,
+    doc = "The same layout, unpacked, in a folder of the target's name.",
 )

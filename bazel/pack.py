@@ -15,8 +15,6 @@ def main():
     with open(manifest, encoding="utf-8") as lines:
         for line in lines:
             name, source = line.rstrip("\n").split("\t")
-            if name in entries:
-                sys.exit(f"two files for {name}: {entries[name]} and {source}")
             entries[name] = source
 
     with open(out, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped:
