@@ -25,7 +25,6 @@ _LAYOUT_ATTRS = {
 def _bundle_impl(ctx):
     layout = _layout(ctx)
     lines = ["%s\t%s" % (path, f.path) for path, f in layout.items()]
-    lines += ["%s\t-> %s" % (path, to) for path, to in ctx.attr.symlinks.items()]
     manifest = ctx.actions.declare_file(ctx.label.name + ".manifest")
     ctx.actions.write(manifest, "\n".join(lines) + "\n")
     out = ctx.actions.declare_file(ctx.attr.top + ".tar.gz")
@@ -42,7 +41,6 @@ def _bundle_impl(ctx):
 bundle = rule(
     implementation = _bundle_impl,
     attrs = dict(_LAYOUT_ATTRS, **{
-        "symlinks": attr.string_dict(doc = "Further names, and what each points to."),
         "top": attr.string(mandatory = True, doc = "The folder that the tarball unpacks to, and its name."),
         "_pack": attr.label(default = "//bazel:pack.py", allow_single_file = True),
     }),

@@ -1,4 +1,4 @@
-"""Packs a tarball by a manifest of "path in it TAB file" and "path in it TAB -> symlink's target" lines.
+"""Packs a tarball by a manifest of "path in it TAB file" lines. Names of the same file in one folder become symbolic links.
 
   pack.py TOP MANIFEST OUT
 """
@@ -11,19 +11,22 @@ import tarfile
 
 def main():
     top, manifest, out = sys.argv[1:]
-    entries = {}
     with open(manifest, encoding="utf-8") as lines:
-        for line in lines:
-            name, source = line.rstrip("\n").split("\t")
-            entries[name] = source
+        entries = dict(line.rstrip("\n").split("\t") for line in lines)
+
+    # The longest name (libcuda.so.1 rather than libcuda.so) is the file itself.
+    real_names = {}
+    for name, source in sorted(entries.items(), key=lambda e: -len(e[0])):
+        real_names.setdefault((os.path.dirname(name), os.path.realpath(source)), name)
 
     with open(out, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as zipped:
         with tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar:
             for name, source in sorted(entries.items()):
                 info = tarfile.TarInfo(f"{top}/{name}")
-                if source.startswith("-> "):
+                real_name = real_names[os.path.dirname(name), os.path.realpath(source)]
+                if real_name != name:
                     info.type = tarfile.SYMTYPE
-                    info.linkname = source[3:]
+                    info.linkname = os.path.basename(real_name)
                     info.mode = 0o777
                     tar.addfile(info)
                     continue
