@@ -83,7 +83,11 @@ struct GpuCoroutine::Context {
 
   Stream* legacy = nullptr;
   uint64_t legacy_operations = 0;
-  uint64_t legacy_marked = 0;  // the operation that the legacy stream's marker stands behind
+  // Stands behind the legacy stream's operation number `legacy_marked`. Not the stream's own
+  // marker: what the stream waited for since, to be observed or to move, is no business of the
+  // blocking streams.
+  std::unique_ptr<Marker> legacy_marker;
+  uint64_t legacy_marked = 0;
   std::vector<Stream*> dirty;  // room for all of streams, so that operations do not allocate
 
   // Waits for the streams when somebody waits for the whole context, so that no stream has to wait
@@ -250,9 +254,28 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
   return absl::OkStatus();
 }
 
-absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream) {
+absl::Status GpuCoroutine::MarkLegacy(Context& context) {
+  if (context.legacy_marked == context.legacy_operations) return absl::OkStatus();
+  if (context.legacy_marker == nullptr) {
+    absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(/*timed=*/false);
+    if (!marker.ok()) return marker.status();
+    context.legacy_marker = *std::move(marker);
+  }
+  // It had operations, so it is there and has a queue.
+  if (absl::Status status = context.legacy->queue->Record(*context.legacy_marker); !status.ok()) {
+    return status;
+  }
+  context.legacy_marked = context.legacy_operations;
+  return absl::OkStatus();
+}
+
+absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream, Use use) {
   Context& context = *stream.context;
   if (stream.legacy) {
+    if (context.dirty.empty()) return absl::OkStatus();
+    if (use == Use::kObserve) {
+      if (absl::Status status = MarkLegacy(context); !status.ok()) return status;
+    }
     while (!context.dirty.empty()) {
       Stream& other = *context.dirty.back();
       if (absl::Status status = other.queue->Record(*other.marker); !status.ok()) return status;
@@ -262,13 +285,13 @@ absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream) {
     }
     return absl::OkStatus();
   }
+  // Whoever only observes a blocking stream does not ask for the legacy stream's work.
+  if (!stream.blocking || use == Use::kObserve) return absl::OkStatus();
   if (stream.seen_legacy == context.legacy_operations) return absl::OkStatus();
-  Stream& legacy = *context.legacy;  // it had operations, so it is there and has a queue
-  if (context.legacy_marked != context.legacy_operations) {
-    if (absl::Status status = legacy.queue->Record(*legacy.marker); !status.ok()) return status;
-    context.legacy_marked = context.legacy_operations;
+  if (absl::Status status = MarkLegacy(context); !status.ok()) return status;
+  if (absl::Status status = stream.queue->Wait(*context.legacy_marker); !status.ok()) {
+    return status;
   }
-  if (absl::Status status = stream.queue->Wait(*legacy.marker); !status.ok()) return status;
   stream.seen_legacy = context.legacy_operations;
   return absl::OkStatus();
 }
@@ -278,10 +301,7 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
   if (stream.partition != &partition) {
     if (absl::Status status = Migrate(stream, partition); !status.ok()) return status;
   }
-  // Whoever only observes a blocking stream does not ask for the legacy stream's work.
-  if (stream.legacy || (stream.blocking && use == Use::kOperation)) {
-    if (absl::Status status = OrderWithLegacy(stream); !status.ok()) return status;
-  }
+  if (absl::Status status = OrderWithLegacy(stream, use); !status.ok()) return status;
   stream.uncollected = true;
   if (use == Use::kOperation) {
     Context& context = *stream.context;

@@ -147,7 +147,9 @@ class GpuCoroutine {
   absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
   absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
   absl::Status Migrate(Stream& stream, Partition& partition);
-  absl::Status OrderWithLegacy(Stream& stream);
+  // Puts the context's legacy marker behind the legacy stream's last operation.
+  absl::Status MarkLegacy(Context& context);
+  absl::Status OrderWithLegacy(Stream& stream, Use use);
   absl::Status SignalContext(Context& context, std::atomic<uint64_t>* fence, uint64_t value);
   // A fence that is signalled when all work of the context is complete.
   absl::StatusOr<FenceLease> FenceOfContext(Context& context);

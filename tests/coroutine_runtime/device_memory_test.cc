@@ -1,0 +1,298 @@
+#include "coroutine_runtime/device_memory.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+namespace {
+
+constexpr ContextId kContext = 1;
+constexpr DeviceAddress kBase = 1ull << 40;
+constexpr uint64_t kGranule = 2 << 20;
+constexpr uint64_t kMiB = 1 << 20;
+
+struct Session {
+  FakeDevice device;
+  QueuePool pool{device};
+  std::unique_ptr<GpuCoroutine> coroutine;
+  std::unique_ptr<AddressSpace> space;
+  std::unique_ptr<DeviceMemory> memory;
+  Executor executor;  // ends first
+  FakeKernel kernel;
+
+  explicit Session(uint64_t granule = kGranule, uint64_t card = 1ull << 40,
+                   uint64_t limit = UINT64_MAX)
+      : device(granule, card), space(*device.CreateAddressSpace(kBase, 1ull << 36)) {
+    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    memory = std::make_unique<DeviceMemory>(*coroutine, limit);
+    for (StreamId stream : {1, 2}) {
+      REQUIRE(coroutine->CreateStream(stream, kContext, {.non_blocking = true}).ok());
+    }
+  }
+  ~Session() { device.RunAll(); }
+  FakeAddressSpace& fake_space() { return static_cast<FakeAddressSpace&>(*space); }
+
+  template <typename T>
+  static Task<void> Keep(Task<T> task, std::shared_ptr<std::optional<T>> result) {
+    result->emplace(co_await task);
+  }
+  template <typename T>
+  std::shared_ptr<std::optional<T>> Start(Task<T> task) {
+    auto result = std::make_shared<std::optional<T>>();
+    executor.Spawn(Keep(std::move(task), result));
+    return result;
+  }
+  // Runs the task to its end, the device too.
+  template <typename T>
+  T Finish(Task<T> task) {
+    auto result = Start(std::move(task));
+    while (!result->has_value()) {
+      if (executor.Poll() + device.RunAll() == 0) FAIL("the task does not end");
+    }
+    return **result;
+  }
+  DeviceAddress Allocate(uint64_t bytes, ContextId context = kContext) {
+    return Finish(memory->Allocate(context, bytes)).value();
+  }
+  absl::Status Free(DeviceAddress address) { return Finish(memory->Free(address)); }
+  void Work(StreamId stream) { REQUIRE(coroutine->Launch(stream, kernel, {}, {}).ok()); }
+};
+
+TEST_CASE("Small allocations share a granule and large ones are mapped exactly") {
+  Session session;
+  CHECK(session.Allocate(1) == kBase);
+  CHECK(session.Allocate(513) == kBase + 512);
+  CHECK(session.Allocate(100) == kBase + 1536);
+  CHECK(session.fake_space().mapped == std::map<DeviceAddress, uint64_t>{{kBase, kGranule}});
+  const DeviceAddress large = session.Allocate(5 * kMiB);
+  CHECK(large == kBase + kGranule);
+  CHECK(session.fake_space().mapped[large] == 6 * kMiB);
+  CHECK(session.memory->used() == 512 + 1024 + 512 + 6 * kMiB);
+  CHECK(session.memory->mapped() == 8 * kMiB);
+  CHECK(session.Free(large).ok());
+  CHECK(session.fake_space().mapped.size() == 1);
+  CHECK(session.Allocate(2 * kMiB) == large);
+}
+
+TEST_CASE("With granules of 512 bytes every allocation has its own mapping") {
+  Session session(512);
+  const DeviceAddress a = session.Allocate(100);
+  const DeviceAddress b = session.Allocate(1000);
+  CHECK(session.fake_space().mapped == std::map<DeviceAddress, uint64_t>{{a, 512}, {b, 1024}});
+  CHECK(session.Free(a).ok());
+  CHECK(session.fake_space().mapped == std::map<DeviceAddress, uint64_t>{{b, 1024}});
+}
+
+TEST_CASE("Bad sizes, bad addresses and double frees are refused") {
+  Session session;
+  CHECK(CudaResultOf(session.Finish(session.memory->Allocate(kContext, 0)).status()) ==
+        kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(session.Finish(session.memory->Allocate(kContext, UINT64_MAX)).status()) ==
+        kCudaErrorOutOfMemory);
+  const DeviceAddress a = session.Allocate(1000);
+  CHECK(CudaResultOf(session.Free(a + 512)) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(session.Free(0)) == kCudaErrorInvalidValue);
+  session.Work(1);
+  auto first = session.Start(session.memory->Free(a));
+  CHECK_FALSE(first->has_value());
+  CHECK(CudaResultOf(session.Free(a)) == kCudaErrorInvalidValue);
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(first->has_value());
+  CHECK((*first)->ok());
+  CHECK(CudaResultOf(session.Free(a)) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(session.memory->FreeAsync(a, 1)) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("A full card and the session's limit are out of memory, and nothing is lost") {
+  Session session(kGranule, 10 * kMiB, 9 * kMiB);
+  const auto out_of_memory = [&](uint64_t bytes) {
+    return CudaResultOf(session.Finish(session.memory->Allocate(kContext, bytes)).status()) ==
+           kCudaErrorOutOfMemory;
+  };
+  CHECK(out_of_memory(10 * kMiB));  // the limit
+  const DeviceAddress a = session.Allocate(8 * kMiB);
+  session.device.memory_left = 0;  // somebody else has the rest
+  CHECK(out_of_memory(1000));
+  CHECK(session.Free(a).ok());
+  CHECK(session.memory->used() == 0);
+  CHECK(session.Allocate(8 * kMiB) == a);
+}
+
+TEST_CASE("Find and the accounts know whose an address is") {
+  Session session;
+  const DeviceAddress a = session.Allocate(700, 1);
+  const DeviceAddress b = session.Allocate(4 * kMiB, 2);
+  CHECK(session.memory->Find(a + 699)->address == a);
+  CHECK(session.memory->Find(a + 699)->bytes == 700);
+  CHECK_FALSE(session.memory->Find(a + 700));
+  CHECK(session.memory->Find(b + 4 * kMiB - 1)->context == 2);
+  CHECK_FALSE(session.memory->Find(b + 4 * kMiB));
+  CHECK_FALSE(session.memory->Find(kBase - 1));
+  CHECK(session.memory->used_by(1) == 1024);
+  CHECK(session.memory->used_by(2) == 4 * kMiB);
+  session.memory->FreeContext(2);
+  CHECK(session.memory->used_by(2) == 0);
+  CHECK(session.memory->Find(a));
+  CHECK_FALSE(session.memory->Find(b));
+}
+
+TEST_CASE("Freeing waits for the session's work") {
+  Session session;
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  session.Work(1);
+  session.Work(2);
+  auto freed = session.Start(session.memory->Free(a));
+  session.executor.Poll();
+  CHECK_FALSE(freed->has_value());
+  CHECK(session.fake_space().mapped.size() == 1);
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(freed->has_value());
+  CHECK((*freed)->ok());
+  CHECK(session.fake_space().mapped.empty());
+}
+
+TEST_CASE("Memory freed on a stream is reused at once there, and behind its point elsewhere") {
+  Session session;
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  // The same stream: no wait.
+  auto again = session.Start(session.memory->AllocateAsync(kContext, 4 * kMiB, 1));
+  REQUIRE(again->has_value());
+  CHECK((*again)->value() == a);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  // Another stream: its next operation comes after the free.
+  again = session.Start(session.memory->AllocateAsync(kContext, 4 * kMiB, 2));
+  REQUIRE(again->has_value());
+  CHECK((*again)->value() == a);
+  session.Work(2);
+  CHECK(session.device.operations.back().before == History{0, 1});
+  REQUIRE(session.memory->FreeAsync(a, 2).ok());
+  // At once: answered after the free.
+  again = session.Start(session.memory->Allocate(kContext, 4 * kMiB));
+  CHECK_FALSE(again->has_value());
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(again->has_value());
+  CHECK((*again)->value() == a);
+  CHECK(session.fake_space().maps == 1);
+}
+
+TEST_CASE("A free mapping with other borders is unmapped when its point is reached") {
+  Session session;
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  auto smaller = session.Start(session.memory->AllocateAsync(kContext, 2 * kMiB, 1));
+  auto second = session.Start(session.memory->AllocateAsync(kContext, 2 * kMiB, 2));
+  CHECK_FALSE(smaller->has_value());
+  CHECK_FALSE(second->has_value());
+  session.device.RunAll();
+  session.executor.Poll();
+  REQUIRE(smaller->has_value());
+  REQUIRE(second->has_value());
+  CHECK((*smaller)->value() == a);
+  CHECK((*second)->value() == a + 2 * kMiB);
+}
+
+TEST_CASE("Kept memory makes room when the card is full") {
+  Session session(kGranule, 8 * kMiB);
+  const DeviceAddress a = session.Allocate(2 * kMiB);
+  const DeviceAddress b = session.Allocate(6 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(b, 1).ok());
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  // 8 MiB from the lowest address on: over both old mappings.
+  CHECK(session.Finish(session.memory->Allocate(kContext, 8 * kMiB)).value() == a);
+  CHECK(session.fake_space().mapped == std::map<DeviceAddress, uint64_t>{{a, 8 * kMiB}});
+}
+
+TEST_CASE("Free memory above the threshold is unmapped when its point is reached") {
+  Session session;
+  session.memory->set_release_threshold(4 * kMiB);
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  const DeviceAddress b = session.Allocate(4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  REQUIRE(session.memory->FreeAsync(b, 1).ok());
+  CHECK(session.memory->mapped() == 8 * kMiB);
+  session.device.RunAll();
+  session.executor.Poll();
+  CHECK(session.memory->mapped() == 4 * kMiB);
+  session.memory->Trim(0);
+  CHECK(session.memory->mapped() == 0);
+}
+
+TEST_CASE("A fault ends allocations that wait") {
+  Session session;
+  const DeviceAddress a = session.Allocate(4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  auto waiting = session.Start(session.memory->Allocate(kContext, 4 * kMiB));
+  session.fake_space().fault_result = CudaError(kCudaErrorIllegalAddress, "bad pointer");
+  session.executor.AbortWaits();
+  session.executor.Poll();
+  REQUIRE(waiting->has_value());
+  CHECK(CudaResultOf((*waiting)->status()) == kCudaErrorIllegalAddress);
+  CHECK(session.memory->used() == 0);
+}
+
+// The addresses that a random sequence of calls gets, while the device completes work at times that
+// `timing` decides.
+std::vector<DeviceAddress> Addresses(unsigned calls_seed, unsigned timing_seed) {
+  Session session;
+  session.memory->set_release_threshold(timing_seed % 2 == 0 ? 0 : 16 * kMiB);
+  std::mt19937 calls(calls_seed), timing(timing_seed);
+  std::vector<DeviceAddress> addresses, live;
+  for (int i = 0; i < 150; ++i) {
+    while (timing() % 3 == 0) {
+      if (!session.device.queues.empty()) {
+        session.device.queues[timing() % session.device.queues.size()]->Step();
+      }
+      session.executor.Poll();
+    }
+    session.Work(1 + calls() % 2);
+    const uint64_t bytes = calls() % 3 == 0 ? 1 + calls() % (7 * kMiB) : 1 + calls() % (600 << 10);
+    const unsigned pick = calls(), kind = calls() % 6;
+    if (kind < 2 || live.empty()) {
+      addresses.push_back(session.Allocate(bytes));
+      live.push_back(addresses.back());
+    } else if (kind < 3) {
+      addresses.push_back(
+          session.Finish(session.memory->AllocateAsync(kContext, bytes, 1 + pick % 2)).value());
+      live.push_back(addresses.back());
+    } else {
+      const size_t index = pick % live.size();
+      if (kind == 3) {
+        REQUIRE(session.Free(live[index]).ok());
+      } else {
+        REQUIRE(session.memory->FreeAsync(live[index], 1 + pick / 7 % 2).ok());
+      }
+      live.erase(live.begin() + index);
+    }
+  }
+  // Nothing overlaps.
+  for (DeviceAddress address : live) CHECK(session.memory->Find(address)->address == address);
+  for (DeviceAddress address : live) CHECK(session.Free(address).ok());
+  CHECK(session.memory->used() == 0);
+  session.memory->Trim(0);
+  CHECK(session.memory->mapped() <= kGranule);  // the one empty granule that is kept
+  return addresses;
+}
+
+TEST_CASE("The sequence of calls alone decides the addresses") {
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    const std::vector<DeviceAddress> expected = Addresses(seed, 0);
+    for (unsigned timing = 1; timing < 4; ++timing) CHECK(Addresses(seed, timing) == expected);
+  }
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,114 @@
+#include "coroutine_runtime/executor.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "coroutine_runtime/clock.h"
+
+namespace detshare {
+namespace {
+
+using Fence = std::atomic<uint64_t>;
+
+Task<int> Twice(int value) { co_return 2 * value; }
+
+Task<void> Wait(Executor* executor, const Fence* fence, uint64_t value, char name,
+                std::string* log) {
+  const bool reached = co_await executor->Reached(fence, value);
+  log->push_back(reached ? name : '!');
+}
+
+Task<void> Sum(int* result) {
+  const int a = co_await Twice(3);
+  const int b = co_await Twice(a);
+  *result = a + b;
+}
+
+Task<void> Hold(Executor* executor, const Fence* fence, std::shared_ptr<int> held) {
+  co_await executor->Reached(fence, 1);
+  *held = 1;
+}
+
+TEST_CASE("A spawned task runs at once and awaits other tasks") {
+  Executor executor;
+  int result = 0;
+  executor.Spawn(Sum(&result));
+  CHECK(result == 18);
+  CHECK(executor.waiting() == 0);
+}
+
+TEST_CASE("Tasks go on in the order in which they began to wait, once their fence is reached") {
+  Executor executor;
+  Fence a{0}, b{0};
+  std::string log;
+  executor.Spawn(Wait(&executor, &a, 2, 'x', &log));
+  executor.Spawn(Wait(&executor, &b, 1, 'y', &log));
+  executor.Spawn(Wait(&executor, &a, 1, 'z', &log));
+  CHECK(executor.waiting() == 3);
+  CHECK(executor.Poll() == 0);
+  a = 1;
+  CHECK(executor.Poll() == 1);
+  CHECK(log == "z");
+  b = 5;
+  a = 7;
+  CHECK(executor.Poll() == 2);
+  CHECK(log == "zxy");
+  executor.Spawn(Wait(&executor, &a, 7, 'r', &log));
+  CHECK(log == "zxyr");  // reached already: no wait at all
+}
+
+TEST_CASE("Aborted waits answer false, later ones too") {
+  Executor executor;
+  Fence fence{0};
+  std::string log;
+  executor.Spawn(Wait(&executor, &fence, 1, 'x', &log));
+  executor.AbortWaits();
+  CHECK(log.empty());
+  CHECK(executor.Poll() == 1);
+  executor.Spawn(Wait(&executor, &fence, 1, 'x', &log));
+  CHECK(log == "!!");
+}
+
+TEST_CASE("Posted functions run in order, whichever thread posts them, and wake the owner") {
+  std::atomic<int> woken{0};
+  Executor executor([&] { ++woken; });
+  std::string log;
+  std::thread([&] {
+    executor.Post([&] { log += "a"; });
+    executor.Post([&] { log += "b"; });
+  }).join();
+  executor.Post([&] { executor.Post([&] { log += "d"; }); });
+  CHECK(woken == 3);
+  CHECK(executor.Poll() == 3);
+  CHECK(log == "ab");
+  CHECK(executor.Poll() == 1);
+  CHECK(log == "abd");
+  CHECK(executor.Poll() == 0);
+}
+
+TEST_CASE("The end of the executor releases what its tasks hold, without running them") {
+  auto held = std::make_shared<int>(0);
+  Fence fence{0};
+  {
+    Executor executor;
+    executor.Spawn(Hold(&executor, &fence, held));
+    CHECK(held.use_count() == 2);
+  }
+  CHECK(held.use_count() == 1);
+  CHECK(*held == 0);
+}
+
+TEST_CASE("A manual clock moves only when it is advanced") {
+  ManualClock clock;
+  CHECK(clock.NowNanoseconds() == 0);
+  clock.Advance(5);
+  CHECK(clock.NowNanoseconds() == 5);
+  const RealClock real;
+  const int64_t before = real.NowNanoseconds();
+  CHECK(real.NowNanoseconds() >= before);
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,317 @@
+// A device for tests of the runtime. Nothing runs until the test says so, and every operation knows
+// at once what is ordered before it: FakeQueue keeps the set of everything that precedes its next
+// item ("history"), which markers and fences carry from queue to queue.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+
+// Numbers of launches, and names of fence values that only the host writes.
+using History = std::set<int64_t>;
+
+class FakeDevice;
+
+class FakeMarker final : public Marker {
+ public:
+  History history;
+  std::shared_ptr<bool> reached;  // null: not recorded
+  bool timed = false;
+  int64_t time = -1;
+};
+
+class FakeKernel final : public Kernel {
+ public:
+  const KernelInfo& info() const override { return info_; }
+  absl::Status SetAttribute(int, int) override { return absl::OkStatus(); }
+  absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery&) override { return 1; }
+  absl::StatusOr<uint64_t> AvailableDynamicShared(int, int) override { return 0; }
+  absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape&) override { return 1; }
+  absl::StatusOr<int> MaxActiveClusters(const LaunchShape&) override { return 1; }
+
+ private:
+  KernelInfo info_;
+};
+
+class FakeAddressSpace final : public AddressSpace {
+ public:
+  FakeAddressSpace(FakeDevice& device, DeviceAddress base, uint64_t size)
+      : device_(device), base_(base), size_(size) {}
+  ~FakeAddressSpace() override;
+
+  DeviceAddress base() const override { return base_; }
+  uint64_t size() const override { return size_; }
+  absl::Status Map(DeviceAddress address, uint64_t bytes) override;
+  absl::Status Unmap(DeviceAddress address, uint64_t bytes) override;
+  absl::Status RegisterHost(void*, uint64_t) override { return absl::OkStatus(); }
+  absl::Status UnregisterHost(void*) override { return absl::OkStatus(); }
+  bool Contains(DeviceAddress, uint64_t) const override { return true; }
+  absl::Status fault() const override { return fault_result; }
+  void Abandon() override {}
+
+  absl::Status fault_result;
+  std::map<DeviceAddress, uint64_t> mapped;
+  int maps = 0, unmaps = 0;
+
+ private:
+  FakeDevice& device_;
+  const DeviceAddress base_;
+  const uint64_t size_;
+};
+
+class FakeQueue final : public Queue {
+ public:
+  FakeQueue(FakeDevice& device, int first_sm, int priority)
+      : device_(device), first_sm(first_sm), priority(priority) {}
+  ~FakeQueue() override;
+
+  absl::Status Launch(AddressSpace&, Kernel&, const LaunchShape& shape,
+                      absl::Span<const std::byte>) override;
+  absl::Status Copy(AddressSpace&, const CopyRequest&) override;
+  absl::Status Fill(AddressSpace&, const FillRequest&) override;
+  absl::Status WriteFence(AddressSpace&, std::atomic<uint64_t>* fence, uint64_t value) override;
+  absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>* fence,
+                         uint64_t value) override;
+  absl::Status Record(Marker& marker) override;
+  absl::Status Wait(Marker& marker) override;
+
+  // Runs the first item if it is ready.
+  bool Step();
+  bool idle() const { return items_.empty(); }
+
+ private:
+  struct Item {
+    std::function<bool()> ready;  // empty: always
+    std::function<void()> run;
+  };
+  absl::Status Work(int64_t number);
+
+  FakeDevice& device_;
+  History history_;
+  std::deque<Item> items_;
+
+ public:
+  const int first_sm, priority;
+};
+
+class FakePartition final : public Partition {
+ public:
+  FakePartition(FakeDevice& device, int first, int count)
+      : device_(device), first_(first), count_(count) {}
+  int first_sm() const override { return first_; }
+  int sm_count() const override { return count_; }
+  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override;
+
+ private:
+  FakeDevice& device_;
+  const int first_, count_;
+};
+
+class FakeDevice : public Device {
+ public:
+  explicit FakeDevice(uint64_t granularity = 2 << 20, uint64_t memory_bytes = 1ull << 40)
+      : whole_(*this, 0, 16), memory_left(memory_bytes) {
+    properties_.sm_count = 16;
+    properties_.sm_group = 2;
+    properties_.memory_granularity = granularity;
+    properties_.total_memory = memory_bytes;
+    properties_.greatest_stream_priority = -5;
+  }
+
+  const DeviceProperties& properties() const override { return properties_; }
+  Partition& whole() override { return whole_; }
+  absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
+    return std::make_unique<FakePartition>(*this, first, count);
+  }
+  absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override {
+    auto marker = std::make_unique<FakeMarker>();
+    marker->timed = timed;
+    return marker;
+  }
+  absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override {
+    auto& a = static_cast<FakeMarker&>(start);
+    auto& b = static_cast<FakeMarker&>(end);
+    if (!*a.reached || !*b.reached) return CudaError(kCudaErrorNotReady, "not reached");
+    return static_cast<float>(b.time - a.time);
+  }
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
+                                                                   uint64_t size) override {
+    return std::make_unique<FakeAddressSpace>(*this, base, size);
+  }
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
+      AddressSpace&, absl::Span<const std::byte>, absl::Span<const JitOptionValue>, CompileLogs&,
+      std::function<void(std::string_view)>) override {
+    return absl::UnimplementedError("no code");
+  }
+  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage>,
+                                   absl::Span<const JitOptionValue>, CompileLogs&) override {
+    return absl::UnimplementedError("no code");
+  }
+  Memory memory() const override { return Memory{memory_left, properties_.total_memory}; }
+  absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
+  absl::Status health() const override { return absl::OkStatus(); }
+
+  // Runs everything that can run. Returns how many items ran.
+  int RunAll() {
+    int ran = 0;
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (size_t i = 0; i < queues.size(); ++i) {
+        while (queues[i]->Step()) {
+          progress = true;
+          ++ran;
+        }
+      }
+    }
+    return ran;
+  }
+
+  // The launches so far: what precedes each, and where it was queued.
+  struct Operation {
+    History before;
+    int first_sm = 0;
+    bool done = false;
+  };
+  std::vector<Operation> operations;
+  // What precedes the fence's value.
+  std::map<std::pair<const std::atomic<uint64_t>*, uint64_t>, History> fences;
+  std::vector<FakeQueue*> queues;  // alive
+  int queues_made = 0;
+  int calls = 0;  // records and waits of markers
+  int64_t now = 0;
+  int cooperative_limit = 1 << 30;  // blocks of a cooperative launch, per SM of the partition
+
+ private:
+  DeviceProperties properties_;
+  FakePartition whole_;
+
+ public:
+  uint64_t memory_left;
+};
+
+inline FakeAddressSpace::~FakeAddressSpace() {
+  device_.RunAll();
+  for (const auto& [address, bytes] : mapped) device_.memory_left += bytes;
+}
+
+inline absl::Status FakeAddressSpace::Map(DeviceAddress address, uint64_t bytes) {
+  const uint64_t granularity = device_.properties().memory_granularity;
+  if (bytes == 0 || address % granularity != 0 || bytes % granularity != 0 || address < base_ ||
+      address + bytes > base_ + size_) {
+    return absl::InternalError("bad range");
+  }
+  const auto next = mapped.lower_bound(address);
+  if ((next != mapped.end() && next->first < address + bytes) ||
+      (next != mapped.begin() && std::prev(next)->first + std::prev(next)->second > address)) {
+    return absl::InternalError("mapped twice");
+  }
+  if (bytes > device_.memory_left) return absl::ResourceExhaustedError("the card is full");
+  device_.memory_left -= bytes;
+  mapped[address] = bytes;
+  ++maps;
+  return absl::OkStatus();
+}
+
+inline absl::Status FakeAddressSpace::Unmap(DeviceAddress address, uint64_t bytes) {
+  const auto found = mapped.find(address);
+  if (found == mapped.end() || found->second != bytes) return absl::InternalError("not mapped so");
+  mapped.erase(found);
+  device_.memory_left += bytes;
+  ++unmaps;
+  return absl::OkStatus();
+}
+
+inline FakeQueue::~FakeQueue() { std::erase(device_.queues, this); }
+
+inline absl::Status FakeQueue::Work(int64_t number) {
+  items_.push_back({nullptr, [this, number] { device_.operations[number].done = true; }});
+  device_.operations.push_back({history_, first_sm, false});
+  history_.insert(number);
+  return absl::OkStatus();
+}
+
+inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape& shape,
+                                      absl::Span<const std::byte>) {
+  const int sms = first_sm == 0 ? device_.properties().sm_count : 1;
+  if (shape.cooperative && static_cast<int>(shape.grid.x) > device_.cooperative_limit * sms) {
+    return CudaError(kCudaErrorCooperativeLaunchTooLarge, "too large");
+  }
+  return Work(static_cast<int64_t>(device_.operations.size()));
+}
+inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest&) {
+  return Work(static_cast<int64_t>(device_.operations.size()));
+}
+inline absl::Status FakeQueue::Fill(AddressSpace&, const FillRequest&) {
+  return Work(static_cast<int64_t>(device_.operations.size()));
+}
+
+inline absl::Status FakeQueue::WriteFence(AddressSpace&, std::atomic<uint64_t>* fence,
+                                          uint64_t value) {
+  device_.fences[{fence, value}] = history_;
+  items_.push_back({nullptr, [fence, value] { fence->store(value, std::memory_order_release); }});
+  return absl::OkStatus();
+}
+
+inline absl::Status FakeQueue::WaitFence(AddressSpace&, const std::atomic<uint64_t>* fence,
+                                         uint64_t value) {
+  const auto written = device_.fences.find({fence, value});
+  if (written != device_.fences.end()) {
+    history_.insert(written->second.begin(), written->second.end());
+  } else {
+    history_.insert(-static_cast<int64_t>(value));  // the host's
+  }
+  items_.push_back({[fence, value] { return fence->load() >= value; }, [] {}});
+  return absl::OkStatus();
+}
+
+inline absl::Status FakeQueue::Record(Marker& marker) {
+  ++device_.calls;
+  auto& fake = static_cast<FakeMarker&>(marker);
+  fake.history = history_;
+  fake.reached = std::make_shared<bool>(false);
+  items_.push_back({nullptr, [this, &fake, reached = fake.reached] {
+                      *reached = true;
+                      fake.time = ++device_.now;
+                    }});
+  return absl::OkStatus();
+}
+
+inline absl::Status FakeQueue::Wait(Marker& marker) {
+  ++device_.calls;
+  auto& fake = static_cast<FakeMarker&>(marker);
+  if (fake.reached == nullptr) return absl::OkStatus();
+  history_.insert(fake.history.begin(), fake.history.end());
+  items_.push_back({[reached = fake.reached] { return *reached; }, [] {}});
+  return absl::OkStatus();
+}
+
+inline bool FakeQueue::Step() {
+  if (items_.empty() || (items_.front().ready && !items_.front().ready())) return false;
+  const Item item = std::move(items_.front());
+  items_.pop_front();
+  item.run();
+  return true;
+}
+
+inline absl::StatusOr<std::unique_ptr<Queue>> FakePartition::CreateQueue(int priority) {
+  auto queue = std::make_unique<FakeQueue>(device_, first_, priority);
+  device_.queues.push_back(queue.get());
+  ++device_.queues_made;
+  return queue;
+}
+
+}  // namespace detshare

@@ -1,0 +1,252 @@
+#include "coroutine_runtime/gpu_coroutine.h"
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <optional>
+
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+namespace {
+
+constexpr ContextId kContext = 7;
+
+struct Fixture {
+  FakeDevice device;
+  std::unique_ptr<Partition> low = *device.CreatePartition(0, 8);
+  std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
+  QueuePool pool{device};
+  Executor executor;
+  std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
+  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
+  FakeKernel kernel;
+  std::deque<std::atomic<uint64_t>> fences;
+
+  Fixture() {
+    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    fences.resize(8);
+  }
+  FakeAddressSpace& fake_space() { return static_cast<FakeAddressSpace&>(*space); }
+  void Stream(StreamId id, StreamOptions options = {}) {
+    REQUIRE(coroutine->CreateStream(id, kContext, options).ok());
+  }
+  absl::Status Launch(StreamId id) { return coroutine->Launch(id, kernel, {}, {}); }
+  // Runs a task on the executor, answering its result once it has ended.
+  std::optional<absl::Status> result;
+  static Task<void> Keep(Task<absl::Status> task, std::optional<absl::Status>* result) {
+    *result = co_await task;
+  }
+  void Start(Task<absl::Status> task) {
+    result.reset();
+    executor.Spawn(Keep(std::move(task), &result));
+  }
+};
+
+TEST_CASE_METHOD(Fixture, "One stream in use costs no records and no waits") {
+  Stream(1, {.legacy_default = true});
+  Stream(2);
+  for (int i = 0; i < 100; ++i) REQUIRE(Launch(1).ok());
+  CHECK(device.calls == 0);
+  for (int i = 0; i < 100; ++i) REQUIRE(Launch(2).ok());
+  CHECK(device.calls == 2);  // behind the legacy stream, once
+}
+
+TEST_CASE_METHOD(Fixture, "A stream moves at its next operation and idle streams stay") {
+  Stream(1);
+  Stream(2);
+  REQUIRE(Launch(1).ok());
+  REQUIRE(Launch(2).ok());
+  coroutine->Bind(*high);
+  CHECK(device.calls == 0);
+  REQUIRE(Launch(1).ok());
+  CHECK(device.calls == 2);
+  CHECK(device.operations[0].first_sm == 0);
+  CHECK(device.operations[2].first_sm == 8);
+  CHECK(device.operations[2].before == History{0});
+}
+
+TEST_CASE_METHOD(Fixture, "A stream that comes back to a partition finds its queue again") {
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  for (int i = 0; i < 50; ++i) {
+    coroutine->Bind(i % 2 == 0 ? *high : *low);
+    REQUIRE(Launch(1).ok());
+  }
+  CHECK(device.queues_made == 3);
+}
+
+TEST_CASE_METHOD(Fixture, "Waiting for an event means the point at which it was recorded then") {
+  Stream(1, {.non_blocking = true});
+  Stream(2, {.non_blocking = true});
+  REQUIRE(coroutine->CreateEvent(1, kContext, false).ok());
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, nullptr, 0).ok());
+  REQUIRE(coroutine->WaitEvent(2, 1).ok());
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->RecordEvent(1, 1, nullptr, 0).ok());
+  REQUIRE(Launch(2).ok());
+  CHECK(device.operations[2].before == History{0});
+  // The marker of a destroyed event serves the next one while somebody still waits.
+  REQUIRE(coroutine->DestroyEvent(1).ok());
+  REQUIRE(coroutine->CreateEvent(2, kContext, false).ok());
+  REQUIRE(coroutine->WaitEvent(2, 2).ok());  // not recorded: no wait
+  REQUIRE(Launch(2).ok());
+  CHECK(device.operations[3].before == History{0, 2});
+  device.RunAll();
+  CHECK(device.operations[3].done);
+}
+
+TEST_CASE_METHOD(Fixture, "A destroyed stream finishes its work and then gives its queue back") {
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->DestroyStream(1).ok());
+  CHECK(CudaResultOf(Launch(1)) == kCudaErrorInvalidHandle);
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  CHECK(device.queues_made == 2);
+  REQUIRE(coroutine->DestroyStream(1).ok());
+  device.RunAll();
+  CHECK(device.operations[0].done);
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  CHECK(device.queues_made == 2);
+  CHECK(device.operations[2].before.size() <= 1);
+}
+
+TEST_CASE_METHOD(Fixture, "Idle ends when everything that was submitted before is complete") {
+  Stream(1);
+  Stream(2, {.non_blocking = true});
+  REQUIRE(Launch(1).ok());
+  REQUIRE(Launch(2).ok());
+  Start(coroutine->Idle());
+  executor.Poll();
+  CHECK_FALSE(result.has_value());
+  REQUIRE(coroutine->HostFunction(1, &fences[0], 1, &fences[1], 1).ok());  // later work
+  device.RunAll();
+  CHECK(executor.Poll() == 1);
+  REQUIRE(result.has_value());
+  CHECK(result->ok());
+  CHECK(fences[0] == 1);
+  fences[1] = 1;
+}
+
+TEST_CASE_METHOD(Fixture, "A session without work is idle at once") {
+  Stream(1);
+  Start(coroutine->Idle());
+  REQUIRE(result.has_value());
+  CHECK(result->ok());
+  REQUIRE(coroutine->Signal(1, &fences[0], 5).ok());
+  CHECK(fences[0] == 5);
+  REQUIRE(coroutine->SignalContext(kContext, &fences[0], 6).ok());
+  CHECK(fences[0] == 6);
+}
+
+TEST_CASE_METHOD(Fixture, "Destroying a context ends its streams at once and waits for its work") {
+  Stream(1, {.legacy_default = true});
+  Stream(2);
+  REQUIRE(coroutine->CreateEvent(9, kContext, true).ok());
+  REQUIRE(Launch(1).ok());
+  REQUIRE(Launch(2).ok());
+  Start(coroutine->DestroyContext(kContext));
+  CHECK(CudaResultOf(Launch(1)) == kCudaErrorInvalidHandle);
+  CHECK(CudaResultOf(coroutine->DestroyEvent(9)) == kCudaErrorInvalidHandle);
+  CHECK_FALSE(result.has_value());
+  device.RunAll();
+  executor.Poll();
+  REQUIRE(result.has_value());
+  CHECK(result->ok());
+  // The ids are free, and the queues are reused.
+  const int made = device.queues_made;
+  Stream(1, {.legacy_default = true});
+  REQUIRE(Launch(1).ok());
+  CHECK(device.queues_made == made);
+}
+
+TEST_CASE_METHOD(Fixture, "A fault ends operations and waits") {
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  Start(coroutine->Idle());
+  fake_space().fault_result = CudaError(kCudaErrorIllegalAddress, "bad pointer");
+  CHECK(CudaResultOf(Launch(1)) == kCudaErrorIllegalAddress);
+  executor.AbortWaits();
+  executor.Poll();
+  REQUIRE(result.has_value());
+  CHECK(CudaResultOf(*result) == kCudaErrorIllegalAddress);
+  Start(coroutine->DestroyContext(kContext));
+  REQUIRE(result.has_value());
+  CHECK(CudaResultOf(*result) == kCudaErrorIllegalAddress);
+}
+
+TEST_CASE_METHOD(Fixture, "A cooperative launch that exceeds the partition runs on the device") {
+  Stream(1);
+  device.cooperative_limit = 4;
+  coroutine->Bind(*high);
+  LaunchShape shape;
+  shape.cooperative = true;
+  shape.grid.x = 64;
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->Launch(1, kernel, shape, {}).ok());
+  REQUIRE(Launch(1).ok());
+  CHECK(device.operations[0].first_sm == 8);
+  CHECK(device.operations[1].first_sm == 0);
+  CHECK(device.operations[2].first_sm == 8);
+  CHECK(device.operations[2].before == History{0, 1});
+  shape.grid.x = 65;
+  CHECK(CudaResultOf(coroutine->Launch(1, kernel, shape, {})) ==
+        kCudaErrorCooperativeLaunchTooLarge);
+}
+
+TEST_CASE_METHOD(Fixture, "A point is waited for only where the order does not follow already") {
+  Stream(1, {.non_blocking = true});
+  Stream(2, {.non_blocking = true});
+  REQUIRE(Launch(1).ok());
+  absl::StatusOr<FencePoint> point = coroutine->Point(1);
+  REQUIRE(point.ok());
+  CHECK_FALSE(point->reached());
+  REQUIRE(coroutine->WaitPoint(1, *point).ok());
+  REQUIRE(coroutine->WaitPoint(2, *point).ok());
+  REQUIRE(Launch(2).ok());
+  CHECK(device.operations[1].before == History{0});
+  device.RunAll();
+  CHECK(point->reached());
+}
+
+TEST_CASE_METHOD(Fixture, "Elapsed time is for timed events that were reached") {
+  Stream(1);
+  REQUIRE(coroutine->CreateEvent(1, kContext, true).ok());
+  REQUIRE(coroutine->CreateEvent(2, kContext, true).ok());
+  REQUIRE(coroutine->CreateEvent(3, kContext, false).ok());
+  CHECK(CudaResultOf(coroutine->ElapsedMilliseconds(1, 2).status()) == kCudaErrorInvalidHandle);
+  for (EventId event : {1, 2, 3}) REQUIRE(coroutine->RecordEvent(event, 1, nullptr, 0).ok());
+  CHECK(CudaResultOf(coroutine->ElapsedMilliseconds(1, 2).status()) == kCudaErrorNotReady);
+  device.RunAll();
+  CHECK(coroutine->ElapsedMilliseconds(1, 2).value() == 1.0f);
+  CHECK(CudaResultOf(coroutine->ElapsedMilliseconds(1, 3).status()) == kCudaErrorInvalidHandle);
+}
+
+TEST_CASE_METHOD(Fixture, "Ids that are unknown, 0 or taken are refused") {
+  Stream(1, {.legacy_default = true});
+  CHECK(CudaResultOf(coroutine->CreateStream(1, kContext, {})) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(coroutine->CreateStream(0, kContext, {})) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(coroutine->CreateStream(2, 0, {})) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(coroutine->CreateStream(2, kContext, {.legacy_default = true})) ==
+        kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(coroutine->DestroyStream(1)) == kCudaErrorInvalidHandle);
+  CHECK(CudaResultOf(coroutine->DestroyStream(5)) == kCudaErrorInvalidHandle);
+  CHECK(CudaResultOf(coroutine->RecordEvent(5, 1, nullptr, 0)) == kCudaErrorInvalidHandle);
+  CHECK(CudaResultOf(coroutine->WaitEvent(1, 5)) == kCudaErrorInvalidHandle);
+}
+
+TEST_CASE_METHOD(Fixture, "The counters count operations, kernels and bytes") {
+  Stream(1);
+  REQUIRE(Launch(1).ok());
+  REQUIRE(coroutine->Copy(1, {.width = 10, .height = 3, .depth = 2}).ok());
+  REQUIRE(coroutine->Signal(1, &fences[0], 1).ok());
+  const GpuCoroutine::Counters counters = coroutine->counters();
+  CHECK(counters.operations == 2);
+  CHECK(counters.kernels == 1);
+  CHECK(counters.bytes_copied == 60);
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,99 @@
+// The launch path does not allocate: every operator new of this program is counted.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace {
+thread_local size_t allocations = 0;
+}  // namespace
+
+void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace detshare {
+namespace {
+
+// Accepts everything and does nothing.
+class NullQueue final : public Queue {
+ public:
+  absl::Status Launch(AddressSpace&, Kernel&, const LaunchShape&,
+                      absl::Span<const std::byte>) override {
+    return absl::OkStatus();
+  }
+  absl::Status Copy(AddressSpace&, const CopyRequest&) override { return absl::OkStatus(); }
+  absl::Status Fill(AddressSpace&, const FillRequest&) override { return absl::OkStatus(); }
+  absl::Status WriteFence(AddressSpace&, std::atomic<uint64_t>*, uint64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>*, uint64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status Record(Marker&) override { return absl::OkStatus(); }
+  absl::Status Wait(Marker&) override { return absl::OkStatus(); }
+};
+
+class NullPartition final : public Partition {
+ public:
+  int first_sm() const override { return 0; }
+  int sm_count() const override { return 8; }
+  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int) override {
+    return std::make_unique<NullQueue>();
+  }
+};
+
+class NullDevice final : public FakeDevice {
+ public:
+  Partition& whole() override { return null_whole_; }
+
+ private:
+  NullPartition null_whole_;
+};
+
+TEST_CASE("Operations allocate nothing, even when the session moves at every one") {
+  NullDevice device;
+  NullPartition low, high;
+  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
+  QueuePool pool(device);
+  Executor executor;
+  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+  constexpr int kStreams = 8;
+  for (StreamId id = 1; id <= kStreams; ++id) {
+    REQUIRE(coroutine->CreateStream(id, 1, {.legacy_default = id == 1}).ok());
+  }
+  REQUIRE(coroutine->CreateEvent(1, 1, false).ok());
+  FakeKernel kernel;
+  std::atomic<uint64_t> fence{0};
+  bool ok = true;
+  const auto round = [&] {
+    for (StreamId id = 1; id <= kStreams; ++id) {
+      for (NullPartition* partition : {&low, &high}) {
+        coroutine->Bind(*partition);
+        ok = ok && coroutine->Launch(id, kernel, {}, {}).ok();
+        ok = ok && coroutine->Copy(id, {}).ok();
+        ok = ok && coroutine->Fill(id, {}).ok();
+        ok = ok && coroutine->RecordEvent(1, id, &fence, 1).ok();
+        ok = ok && coroutine->WaitEvent(1 + id % kStreams, 1).ok();
+        ok = ok && coroutine->Signal(id, &fence, 1).ok();
+        ok = ok && coroutine->SignalContext(1, &fence, 1).ok();
+        executor.Poll();
+      }
+    }
+  };
+  round();  // takes queues from the pool and makes markers
+  const size_t before = allocations;
+  for (int i = 0; i < 100; ++i) round();
+  const size_t after = allocations;
+  CHECK(ok);
+  CHECK(after == before);
+}
+
+}  // namespace
+}  // namespace detshare
