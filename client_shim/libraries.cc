@@ -1,0 +1,408 @@
+#include "client_shim/libraries.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "client_shim/contexts.h"
+#include "client_shim/log.h"
+#include "client_shim/pointer_map.h"
+
+namespace detshare::shim {
+namespace {
+
+// An image of at most this size is kept, so that it can be loaded again after its context was reset.
+constexpr size_t kKeptImageBytes = 4 << 20;
+
+// Takes structs and texts off the front of an answer.
+class AnswerReader {
+ public:
+  explicit AnswerReader(std::string_view answer) : rest_(answer) {}
+
+  template <typename T>
+  bool Struct(T* value) {
+    std::string_view bytes;
+    if (!Bytes(sizeof(T), &bytes)) return false;
+    memcpy(value, bytes.data(), sizeof(T));
+    return true;
+  }
+  bool Bytes(uint64_t count, std::string_view* bytes) {
+    if (count > rest_.size()) return false;
+    *bytes = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return true;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+CUresult Malformed(Op op) {
+  Log(LogLevel::kError, "detshared answered %s with something malformed", OpName(static_cast<uint16_t>(op)));
+  return CUDA_ERROR_UNKNOWN;
+}
+
+float MillisecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void AppendPieces(const ImagePieces& image, std::vector<Piece>* payload, uint64_t* bytes) {
+  static constexpr char kZeros[kImagePieceAlignment] = {};
+  for (const std::span<const std::byte> piece : image) {
+    if (const size_t over = *bytes % kImagePieceAlignment; over != 0) {
+      payload->push_back({kZeros, kImagePieceAlignment - over});
+      *bytes += kImagePieceAlignment - over;
+    }
+    payload->push_back({piece.data(), piece.size()});
+    *bytes += piece.size();
+  }
+}
+
+// Sends the image to the daemon for that device. The logs, when somebody wants them, go to *jit. library.mutex is held.
+CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOptions* jit) {
+  const auto begin = std::chrono::steady_clock::now();
+  wire::cuLibraryLoadData args{};
+  std::vector<Piece> payload;
+  AppendPieces(image, &payload, &args.image_bytes);
+  if (args.image_bytes >= kMaxImageBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  payload.push_back({library.options.data(), library.options.size() * sizeof(wire::JitOption)});
+  args.context = library.context_id;
+  args.jit_option_count = static_cast<uint32_t>(library.options.size());
+  if (jit != nullptr) {
+    args.info_log_bytes = jit->info_log_bytes();
+    args.error_log_bytes = jit->error_log_bytes();
+  }
+  std::string answer;
+  const CUresult result =
+      session().CallRare(Op::cuLibraryLoadData, device, library.context_id, &args, sizeof(args), payload, &answer);
+  wire::cuLibraryLoadData_Answer fixed{};
+  std::string_view info, error;
+  AnswerReader reader(answer);
+  const bool sound = reader.Struct(&fixed) && reader.Bytes(fixed.info_log_bytes, &info) &&
+                     reader.Bytes(fixed.error_log_bytes, &error);
+  if (sound && jit != nullptr) jit->WriteBack(info, error, MillisecondsSince(begin));
+  if (result != CUDA_SUCCESS) return result;
+  if (!sound || fixed.library == 0) return Malformed(Op::cuLibraryLoadData);
+  library.ids[device] = fixed.library;
+  library.kernel_count = fixed.kernel_count;
+  return CUDA_SUCCESS;
+}
+
+bool CanReload(const Library& library) { return !library.image.empty() || !library.preserved.empty(); }
+
+// Has the library on that device. library.mutex is held.
+CUresult EnsureLoaded(Library& library, uint16_t device) {
+  if (library.ids[device] != 0) [[likely]] return CUDA_SUCCESS;
+  if (library.module || !CanReload(library)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!library.preserved.empty()) return Send(library, library.preserved, device, nullptr);
+  return Send(library, {std::as_bytes(std::span(library.image))}, device, nullptr);
+}
+
+// Asks the daemon for a kernel. library.mutex is held.
+CUresult AskForKernel(Library& library, std::string_view name, uint16_t device, KernelInstance** instance) {
+  if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
+  const wire::cuLibraryGetKernel args{library.ids[device], 0};
+  const Piece payload{name.data(), name.size()};
+  std::string answer;
+  const CUresult result = session().CallRare(Op::cuLibraryGetKernel, device, library.context_id, &args, sizeof(args),
+                                             {&payload, 1}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  AnswerReader reader(answer);
+  wire::cuLibraryGetKernel_Answer fixed;
+  if (!reader.Struct(&fixed)) return Malformed(Op::cuLibraryGetKernel);
+  auto made = std::make_unique<KernelInstance>();
+  made->id = fixed.kernel;
+  made->parameter_bytes = fixed.param_bytes;
+  for (uint32_t i = 0; i < fixed.param_count; ++i) {
+    wire::KernelParameter parameter;
+    if (!reader.Struct(&parameter) || parameter.offset > fixed.param_bytes ||
+        parameter.bytes > fixed.param_bytes - parameter.offset) {
+      return Malformed(Op::cuLibraryGetKernel);
+    }
+    made->parameters.push_back(parameter);
+  }
+  for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
+    made->attributes[i].store(fixed.attributes[i], std::memory_order_relaxed);
+  }
+  *instance = made.release();  // programs launch without a lock: it stays
+  return CUDA_SUCCESS;
+}
+
+// A kernel of that name without instances. library.mutex is held.
+Kernel* AddKernel(Library& library, std::string_view name) {
+  uint32_t index;
+  Kernel* kernel = objects().kernels.Reserve(&index);
+  if (kernel == nullptr) return nullptr;
+  kernel->index = index;
+  kernel->library = &library;
+  kernel->library_handle = library.handle;
+  kernel->name = strndup(name.data(), name.size());
+  for (auto& instance : kernel->instances) instance.store(nullptr, std::memory_order_relaxed);
+  kernel->handle = objects().kernels.Publish(HandleKind::kKernel, index);
+  library.kernels.emplace(name, kernel);
+  return kernel;
+}
+
+uint16_t CurrentDeviceOr(uint16_t device) {
+  Context* context;
+  return CurrentContext(&context) == CUDA_SUCCESS ? context->device : device;
+}
+
+// Forgets what the library has on that device. library.mutex is held.
+void DropInstance(Library& library, uint16_t device) {
+  library.ids[device] = 0;
+  for (const auto& [name, kernel] : library.kernels) {
+    kernel->instances[device].store(nullptr, std::memory_order_release);
+  }
+  for (auto it = library.globals.begin(); it != library.globals.end();) {
+    if (it->first.first != device) {
+      ++it;
+      continue;
+    }
+    Allocation taken;
+    pointers().Take(it->second.address, MemoryKind::kGlobal, &taken);
+    it = library.globals.erase(it);
+  }
+}
+
+// Ends the library here; its handle is stale already. library.mutex is held.
+void Forget(Library& library) {
+  for (uint16_t device = 0; device < kMaxDevices; ++device) DropInstance(library, device);
+  for (const auto& [name, kernel] : library.kernels) {
+    if (objects().kernels.Retire(kernel->handle)) objects().kernels.Recycle(kernel->index);
+  }
+  library.kernels.clear();
+  library.names.clear();
+  library.image = std::string();
+  library.preserved.clear();
+  library.options.clear();
+}
+
+CUresult UnloadOn(Library& library, uint16_t device) {
+  const wire::cuLibraryUnload args{library.ids[device], 0};
+  std::string answer;
+  return session().CallRare(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args), {}, &answer);
+}
+
+// Fills library.names. library.mutex is held.
+CUresult AskForNames(Library& library) {
+  if (!library.names.empty() || library.kernel_count == 0) return CUDA_SUCCESS;
+  const uint16_t device = library.home_device;
+  if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
+  const wire::cuLibraryEnumerateKernels args{library.ids[device], 0};
+  std::string answer;
+  const CUresult result = session().CallRare(Op::cuLibraryEnumerateKernels, device, library.context_id, &args,
+                                             sizeof(args), {}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  std::string_view rest = answer;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\0');
+    if (end == std::string_view::npos) return Malformed(Op::cuLibraryEnumerateKernels);
+    library.names.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Library* FindLibrary(CUlibrary handle) {
+  Library* library = objects().libraries.Find(HandleKind::kLibrary, reinterpret_cast<uint64_t>(handle));
+  return library != nullptr && !library->module ? library : nullptr;
+}
+
+Library* FindModule(CUmodule handle) {
+  return objects().libraries.Find(HandleKind::kModule, reinterpret_cast<uint64_t>(handle));
+}
+
+CUresult LoadInstance(Kernel& kernel, uint16_t device, KernelInstance** instance) {
+  Library& library = *kernel.library;
+  const std::lock_guard lock(library.mutex);
+  *instance = kernel.instances[device].load(std::memory_order_relaxed);
+  if (*instance != nullptr) return CUDA_SUCCESS;
+  const CUresult result = AskForKernel(library, kernel.name, device, instance);
+  if (result != CUDA_SUCCESS) return result;
+  // Release: publishes what is in the instance.
+  kernel.instances[device].store(*instance, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+uint16_t DeviceFor(const Kernel& kernel) {
+  const Library& library = *kernel.library;
+  return library.module ? library.home_device : CurrentDeviceOr(library.home_device);
+}
+
+CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved, JitOptions& options,
+                     Library** library) {
+  uint32_t index;
+  Library* made = objects().libraries.Reserve(&index);
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  {
+    const std::lock_guard lock(made->mutex);
+    made->index = index;
+    made->module = context != nullptr;
+    made->context = context;
+    made->context_id = context != nullptr ? context->id.load(std::memory_order_acquire) : 0;
+    made->home_device = device;
+    made->options = options.plain();
+    if (const CUresult result = Send(*made, image, device, &options); result != CUDA_SUCCESS) {
+      made->options.clear();
+      objects().libraries.Recycle(index);
+      return result;
+    }
+    if (!made->module && preserved) {
+      made->preserved = image;
+    } else if (!made->module) {
+      size_t bytes = 0;
+      for (const auto& piece : image) bytes += piece.size() + kImagePieceAlignment;
+      if (bytes <= kKeptImageBytes || session().devices().size() > 1) {
+        for (const auto& piece : image) {
+          made->image.resize((made->image.size() + kImagePieceAlignment - 1) / kImagePieceAlignment * kImagePieceAlignment);
+          made->image.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+        }
+      }
+    }
+    made->handle = objects().libraries.Publish(HandleKind::kLibrary, index);
+  }
+  *library = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult UnloadLibrary(Library& library) {
+  if (!objects().libraries.Retire(library.handle)) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = CUDA_SUCCESS;
+  {
+    const std::lock_guard lock(library.mutex);
+    for (uint16_t device = 0; device < kMaxDevices; ++device) {
+      if (library.ids[device] == 0) continue;
+      if (const CUresult unloaded = UnloadOn(library, device); result == CUDA_SUCCESS) result = unloaded;
+    }
+    Forget(library);
+  }
+  objects().libraries.Recycle(library.index);
+  session().DrainOutput();
+  return result;
+}
+
+CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel) {
+  const std::lock_guard lock(library.mutex);
+  if (const auto known = library.kernels.find(name); known != library.kernels.end()) {
+    *kernel = known->second;
+    return CUDA_SUCCESS;
+  }
+  const uint16_t device = library.module ? library.home_device : CurrentDeviceOr(library.home_device);
+  KernelInstance* instance;
+  if (const CUresult result = AskForKernel(library, name, device, &instance); result != CUDA_SUCCESS) return result;
+  Kernel* made = AddKernel(library, name);
+  if (made == nullptr) {
+    delete instance;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  made->instances[device].store(instance, std::memory_order_release);
+  *kernel = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels) {
+  const std::lock_guard lock(library.mutex);
+  if (const CUresult result = AskForNames(library); result != CUDA_SUCCESS) return result;
+  kernels->resize(std::min(kernels->size(), library.names.size()));
+  for (size_t i = 0; i < kernels->size(); ++i) {
+    const auto known = library.kernels.find(library.names[i]);
+    (*kernels)[i] = known != library.kernels.end() ? known->second : AddKernel(library, library.names[i]);
+    if ((*kernels)[i] == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult GetGlobal(Library& library, Context& context, std::string_view name, Global* global) {
+  const uint16_t device = context.device;
+  const std::lock_guard lock(library.mutex);
+  const std::pair<uint16_t, std::string> key(device, name);
+  if (const auto known = library.globals.find(key); known != library.globals.end()) {
+    *global = known->second;
+    return CUDA_SUCCESS;
+  }
+  if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
+  const wire::cuLibraryGetGlobal args{library.ids[device], 0};
+  const Piece payload{name.data(), name.size()};
+  std::string answer;
+  const CUresult result = session().CallRare(Op::cuLibraryGetGlobal, device, library.context_id, &args, sizeof(args),
+                                             {&payload, 1}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  wire::cuLibraryGetGlobal_Answer found;
+  if (!AnswerReader(answer).Struct(&found)) return Malformed(Op::cuLibraryGetGlobal);
+  *global = {found.address, found.bytes};
+  library.globals.emplace(key, *global);
+  // Belongs to the library, not to the context's allocations.
+  Allocation allocation;
+  allocation.kind = MemoryKind::kGlobal;
+  allocation.device = device;
+  allocation.context_handle = reinterpret_cast<uint64_t>(HandleOf(context));
+  allocation.address = allocation.gpu_address = found.address;
+  allocation.bytes = found.bytes;
+  pointers().Add(allocation);
+  return CUDA_SUCCESS;
+}
+
+CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute, int value) {
+  KernelInstance* instance;
+  if (const CUresult result = InstanceOn(kernel, device, &instance); result != CUDA_SUCCESS) return result;
+  const auto current = [&](CUfunction_attribute which) { return instance->attributes[which].load(std::memory_order_relaxed); };
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      const int most = session().device(device).attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      if (value < 0 || value > most - current(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      if (value < 0) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (current(attribute) == value) return CUDA_SUCCESS;
+  const wire::cuKernelSetAttribute args{instance->id, static_cast<uint32_t>(attribute), value, 0};
+  const CUresult result = session().Call(Op::cuKernelSetAttribute, device, 0, args);
+  if (result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(instance->mutex);
+  instance->attributes[attribute].store(value, std::memory_order_relaxed);
+  instance->occupancy.clear();
+  return CUDA_SUCCESS;
+}
+
+void RetireModules(ContextId context) {
+  bool in_use[kMaxDevices] = {};
+  objects().contexts.ForEach([&](Context& other) {
+    if (other.id.load(std::memory_order_acquire) != 0) in_use[other.device] = true;
+  });
+  objects().libraries.ForEach([&](Library& library) {
+    std::unique_lock lock(library.mutex);
+    if (library.module) {
+      if (library.context_id != context || !objects().libraries.Retire(library.handle)) return;
+      Forget(library);
+      lock.unlock();
+      objects().libraries.Recycle(library.index);
+      return;
+    }
+    if (!CanReload(library)) return;
+    for (uint16_t device = 0; device < kMaxDevices; ++device) {
+      if (in_use[device] || library.ids[device] == 0) continue;
+      UnloadOn(library, device);
+      DropInstance(library, device);
+    }
+  });
+}
+
+}  // namespace detshare::shim
