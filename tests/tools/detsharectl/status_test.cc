@@ -1,0 +1,55 @@
+#include "tools/detsharectl/status.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+namespace detshare::ctl {
+namespace {
+
+proto::Status Example() {
+  proto::Status status;
+  status.set_version("1.2.3");
+  status.set_abi_version(7);
+  status.set_uptime_ms(61'000);
+  status.set_pid(42);
+  status.set_backend("soft");
+  status.set_policy("whole");
+  proto::DeviceStatus* device = status.add_devices();
+  device->set_name("Some GPU");
+  device->set_sm_count(132);
+  device->set_total_memory(8ull << 30);
+  device->set_used_memory(1ull << 30);
+  device->set_state("ok");
+  return status;
+}
+
+TEST_CASE("Status without sessions says so") {
+  const std::string text = StatusText(Example());
+  CHECK(text.find("detshared 1.2.3, pid 42, up 1 min 1 s, backend soft, policy whole") == 0);
+  CHECK(text.find("Some GPU") != std::string::npos);
+  CHECK(text.find("1 GiB") != std::string::npos);
+  CHECK(text.find("No sessions.") != std::string::npos);
+}
+
+TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
+  proto::Status status = Example();
+  proto::SessionStatus* session = status.add_sessions();
+  session->set_session(9);
+  session->set_tenant("alice");
+  session->set_device_memory(5'000'000'000);
+  session->set_kernels(12);
+  const auto json = nlohmann::json::parse(StatusJson(status));
+  CHECK(json["devices"][0]["total_memory"] == 8ull << 30);
+  CHECK(json["sessions"][0]["session"] == 9);
+  CHECK(json["sessions"][0]["device_memory"] == 5'000'000'000);
+  CHECK(json["sessions"][0]["tenant"] == "alice");
+}
+
+TEST_CASE("Status as JSON stays JSON whatever a client calls itself") {
+  proto::Status status = Example();
+  status.add_sessions()->set_program("a\"b\\c\n\x01");
+  CHECK(nlohmann::json::parse(StatusJson(status))["sessions"][0]["program"] == "a\"b\\c\n\x01");
+}
+
+}  // namespace
+}  // namespace detshare::ctl

@@ -1,0 +1,53 @@
+#include "tools/text/table.h"
+
+#include <catch2/catch.hpp>
+
+namespace detshare::text {
+namespace {
+
+TEST_CASE("Columns line up, numbers flush right, with no blanks at the end of a line") {
+  Table table({"tenant", "kernels", "state"});
+  table.Add({"alice", "7", "running"});
+  table.Add({"bo", "1,234", ""});
+  CHECK(table.ToString(1) ==
+        " tenant  kernels  state\n"
+        " alice         7  running\n"
+        " bo        1,234\n");
+}
+
+TEST_CASE("A table without rows is its header") {
+  Table table({"a", "b"});
+  CHECK(table.empty());
+  CHECK(table.ToString() == "a  b\n");
+}
+
+TEST_CASE("Sizes have three digits at most and never a thousand of a unit") {
+  CHECK(Bytes(0) == "0 B");
+  CHECK(Bytes(999) == "999 B");
+  CHECK(Bytes(1000) == "0.98 KiB");
+  CHECK(Bytes(1024) == "1 KiB");
+  CHECK(Bytes(640 << 10) == "640 KiB");
+  CHECK(Bytes(3ull << 29) == "1.5 GiB");
+  CHECK(Bytes(141ull << 30) == "141 GiB");
+  CHECK(Bytes(UINT64_MAX) == "16 EiB");
+}
+
+TEST_CASE("Durations show the two largest units") {
+  CHECK(Duration(-5) == "0 ms");
+  CHECK(Duration(850) == "850 ms");
+  CHECK(Duration(12'345) == "12 s");
+  CHECK(Duration(185'000) == "3 min 5 s");
+  CHECK(Duration(7'800'000) == "2 h 10 min");
+  CHECK(Duration(7'200'000) == "2 h");
+  CHECK(Duration(4 * 86'400'000ll + 3 * 3'600'000 + 5) == "4 d 3 h");
+}
+
+TEST_CASE("Counts have separators between thousands") {
+  CHECK(Count(0) == "0");
+  CHECK(Count(999) == "999");
+  CHECK(Count(1000) == "1,000");
+  CHECK(Count(1234567) == "1,234,567");
+}
+
+}  // namespace
+}  // namespace detshare::text

@@ -1,0 +1,85 @@
+#include "tools/detsharectl/status.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+using text::Bytes;
+using text::Count;
+using text::Duration;
+
+}  // namespace
+
+std::string StatusText(const proto::Status& status) {
+  std::string out = "detshared " + status.version() + ", pid " + std::to_string(status.pid()) + ", up " +
+                    Duration(status.uptime_ms()) + ", backend " + status.backend() + ", policy " + status.policy() + "\n\n";
+  text::Table devices({"DEVICE", "NAME", "SMS", "MEMORY USED", "OF", "STATE"});
+  for (int i = 0; i < status.devices_size(); ++i) {
+    const proto::DeviceStatus& device = status.devices(i);
+    devices.Add({std::to_string(i), device.name(), std::to_string(device.sm_count()), Bytes(device.used_memory()),
+                 Bytes(device.total_memory()), device.state()});
+  }
+  out += devices.ToString();
+  if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
+  text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "PARTITION", "MEMORY", "PINNED", "OPERATIONS", "KERNELS",
+                        "COPIED", "AGE", "STATE"});
+  for (const proto::SessionStatus& session : status.sessions()) {
+    sessions.Add({std::to_string(session.session()), session.tenant(), session.pid() == 0 ? "-" : std::to_string(session.pid()),
+                  session.program(), session.partition(), Bytes(session.device_memory()), Bytes(session.pinned_memory()),
+                  Count(session.operations()), Count(session.kernels()), Bytes(session.bytes_copied()),
+                  Duration(session.age_ms()), session.state()});
+  }
+  return out + "\n" + sessions.ToString();
+}
+
+std::string StatusJson(const proto::Status& status) {
+  ordered_json devices = ordered_json::array();
+  for (const proto::DeviceStatus& device : status.devices()) {
+    ordered_json partitions = ordered_json::array();
+    for (const proto::PartitionStatus& partition : device.partitions()) {
+      partitions.push_back({{"name", partition.name()},
+                            {"first_sm", partition.first_sm()},
+                            {"sm_count", partition.sm_count()},
+                            {"sessions", partition.sessions()}});
+    }
+    devices.push_back({{"name", device.name()},
+                       {"uuid", device.uuid()},
+                       {"sm_count", device.sm_count()},
+                       {"total_memory", device.total_memory()},
+                       {"used_memory", device.used_memory()},
+                       {"partitions", std::move(partitions)},
+                       {"state", device.state()}});
+  }
+  ordered_json sessions = ordered_json::array();
+  for (const proto::SessionStatus& session : status.sessions()) {
+    sessions.push_back({{"session", session.session()},
+                        {"tenant", session.tenant()},
+                        {"pid", session.pid()},
+                        {"uid", session.uid()},
+                        {"program", session.program()},
+                        {"age_ms", session.age_ms()},
+                        {"device_memory", session.device_memory()},
+                        {"pinned_memory", session.pinned_memory()},
+                        {"operations", session.operations()},
+                        {"kernels", session.kernels()},
+                        {"bytes_copied", session.bytes_copied()},
+                        {"partition", session.partition()},
+                        {"state", session.state()}});
+  }
+  const ordered_json out = {{"version", status.version()},
+                            {"abi_version", status.abi_version()},
+                            {"uptime_ms", status.uptime_ms()},
+                            {"pid", status.pid()},
+                            {"backend", status.backend()},
+                            {"policy", status.policy()},
+                            {"devices", std::move(devices)},
+                            {"sessions", std::move(sessions)}};
+  // A client chose its program's name: whatever bytes are in it, the output is JSON.
+  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace detshare::ctl

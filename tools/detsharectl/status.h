@@ -1,0 +1,16 @@
+// `detsharectl status`: the daemon, its devices, its sessions.
+#pragma once
+
+#include <string>
+
+#include "proto/control.pb.h"
+
+namespace detshare::ctl {
+
+// For people: two tables.
+std::string StatusText(const proto::Status& status);
+
+// For machines: one JSON object, with the field names of proto/control.proto and numbers as numbers.
+std::string StatusJson(const proto::Status& status);
+
+}  // namespace detshare::ctl
