@@ -1,0 +1,101 @@
+"""The test programs: one row each. programs.txt, which the runners read, is made from these rows.
+
+Tags:
+  alone: asks about the whole device, so nothing else may run at the same time
+  driver_api: is linked with -lcuda
+  fault: makes the device fault, which natively ends the process and through a daemon all of its sessions
+  fork: uses CUDA on both sides of a fork
+  gpu_only: needs libraries of machine code
+  linker: links PTX at run time, or holds relocatable code that the driver has to link
+  printf: prints from kernels
+  sm90: needs compute capability 9.0
+"""
+
+def _program(name, srcs = None, flags = [], tags = []):
+    return struct(
+        name = name,
+        srcs = srcs or [name + ".cu"],
+        flags = flags + (["-lcuda"] if "driver_api" in tags else []),
+        tags = tags,
+    )
+
+PROGRAMS = [
+    _program("atomics_global"),
+    _program("atomics_shared"),
+    _program("barriers"),
+    _program("clusters", flags = ["-arch=sm_90"], tags = ["sm90"]),
+    _program("cooperative_grid_sync"),
+    _program("cooperative_groups_tiles"),
+    _program("copies_2d"),
+    _program("copies_3d"),
+    _program("cub_device"),
+    _program("cublas_sgemm", srcs = ["gpu_only/cublas_sgemm.cu"], flags = ["-lcublas"], tags = ["gpu_only"]),
+    _program("default_stream_legacy"),
+    _program("default_stream_per_thread", flags = ["--default-stream=per-thread"]),
+    _program("device_printf", tags = ["printf"]),
+    _program("device_queries"),
+    _program("divergence_recursion"),
+    _program("driver_contexts", tags = ["driver_api"]),
+    _program("driver_copies", tags = ["driver_api"]),
+    _program("driver_launch", tags = ["driver_api"]),
+    _program("driver_linker", tags = ["driver_api", "linker"]),
+    _program("driver_module_ptx", tags = ["driver_api"]),
+    _program("dynamic_shared"),
+    _program("error_handling"),
+    _program("event_query"),
+    _program("float_conversions"),
+    _program("float_functions"),
+    _program("float_rounding"),
+    _program("fork_after_init", tags = ["driver_api", "fork"]),
+    _program("fork_before_init", tags = ["fork"]),
+    _program("function_attributes"),
+    _program("function_pointers"),
+    _program("game_of_life"),
+    _program("globals_constants"),
+    _program("half_arithmetic"),
+    _program("host_functions"),
+    _program("host_threads"),
+    _program("illegal_address", tags = ["fault"]),
+    _program("integer_arithmetic"),
+    _program("integer_ptx"),
+    _program("large_copies"),
+    _program("launch_attributes"),
+    _program("long_kernel"),
+    _program("many_launches"),
+    _program("mapped_counter"),
+    _program("matmul_tiled"),
+    _program("memory_info", tags = ["alone"]),
+    _program("memory_spaces"),
+    _program("memsets"),
+    _program("monte_carlo"),
+    _program("occupancy"),
+    _program("pinned_memory"),
+    _program("pointer_attributes"),
+    _program("prefix_sum"),
+    _program("registered_memory"),
+    _program(
+        "separate_compilation",
+        srcs = ["separate_compilation.cu", "separate_compilation_library.cu"],
+        flags = ["-rdc=true"],
+        tags = ["linker"],
+    ),
+    _program("stream_ordered_alloc"),
+    _program("stream_properties"),
+    _program("streams_events"),
+    _program("templates_structs"),
+    _program("thread_indexing"),
+    _program("thrust_sort"),
+    _program("two_modules", srcs = ["two_modules.cu", "two_modules_second.cu"]),
+    _program("unified_copies"),
+    _program("vector_add"),
+    _program("virtual_functions"),
+    _program("warp_shuffle"),
+    _program("warp_votes"),
+]
+
+def programs_list():
+    """The text of programs.txt: a program a line, its name and its tags (`-` for none), separated by commas."""
+    return "\n".join([
+        "%s %s" % (program.name, ",".join(program.tags) or "-")
+        for program in PROGRAMS
+    ]) + "\n"
