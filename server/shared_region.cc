@@ -245,6 +245,7 @@ std::vector<uint64_t> PinnedWindow::Free(uint64_t address) {
 void PinnedWindow::Drop(uint64_t address) {
   auto found = files_.find(address);
   if (found == files_.end()) return;
+  if (found->second.used) in_use_ -= found->second.allocation.file_bytes;
   found->second.mapping->Remove();
   files_.erase(found);
 }

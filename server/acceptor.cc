@@ -1,0 +1,112 @@
+#include "server/acceptor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/logging.h"
+
+namespace detshare {
+namespace {
+
+std::string ErrnoText(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+void PeerTable::Add(int fd, const Peer& peer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  peers_[fd] = peer;
+}
+
+std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {
+  int fd = -1;
+  if (grpc_peer.rfind("fd:", 0) != 0 || !absl::SimpleAtoi(grpc_peer.substr(3), &fd)) return std::nullopt;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto found = peers_.find(fd);
+  if (found == peers_.end()) return std::nullopt;
+  return found->second;
+}
+
+absl::Status LockSocket(const std::string& path) {
+  const std::string lock_path = path + ".lock";
+  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (lock < 0) return absl::InternalError(absl::StrCat("cannot open ", lock_path, ": ", ErrnoText(errno)));
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    close(lock);
+    return absl::FailedPreconditionError(absl::StrCat("another detshared serves at ", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a socket's path has at most ", sizeof(address.sun_path) - 1, " characters"));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::InternalError(absl::StrCat("socket: ", ErrnoText(errno)));
+  struct stat status;
+  if (lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path.c_str());
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), mode) != 0 || listen(fd, 128) != 0) {
+    const int error = errno;
+    close(fd);
+    return absl::InternalError(absl::StrCat("cannot listen on ", path, ": ", ErrnoText(error)));
+  }
+  return fd;
+}
+
+Acceptor::Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted)
+    : listen_fd_(listen_fd), peers_(peers), accepted_(std::move(accepted)), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Acceptor::~Acceptor() {
+  const uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(stop_fd_, &one, sizeof(one));
+  thread_.join();
+  close(stop_fd_);
+}
+
+void Acceptor::Run() {
+  for (;;) {
+    pollfd fds[2] = {{listen_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
+    if (poll(fds, 2, -1) < 0 && errno != EINTR) return;
+    if (fds[1].revents != 0) return;
+    if ((fds[0].revents & POLLIN) == 0) continue;
+    const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      // Out of descriptors: a connection that ends will free one.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        LogWarning("cannot accept a connection: ", ErrnoText(errno));
+        poll(&fds[1], 1, 100);
+      }
+      continue;
+    }
+    ucred credentials{};
+    socklen_t length = sizeof(credentials);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+      close(fd);
+      continue;
+    }
+    peers_.Add(fd, {next_connection_++, credentials.uid, credentials.gid, credentials.pid});
+    accepted_(fd);
+  }
+}
+
+}  // namespace detshare

@@ -1,0 +1,67 @@
+// The daemon's socket: accepts connections, takes down who is at the other end, hands them to gRPC.
+//
+// gRPC names such a connection "fd:<n>" (ServerContext::peer()), and keeps the descriptor open at least as long as one of its
+// calls lives: so the number tells whose call it is.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace detshare {
+
+struct Peer {
+  uint64_t connection = 0;  // never used twice
+  uid_t uid = 0;
+  gid_t gid = 0;
+  pid_t pid = 0;  // 0 when it has none in the daemon's pid namespace
+};
+
+// The credentials of the open connections. Any thread.
+class PeerTable {
+ public:
+  void Add(int fd, const Peer& peer);
+  // Of a call's ServerContext::peer(). Nothing when that is no connection of ours.
+  std::optional<Peer> Find(const std::string& grpc_peer) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int, Peer> peers_;  // guarded by mutex_; overwritten when the number is used again
+};
+
+// Takes the lock `<path>.lock`, until the process ends or executes another program. FailedPrecondition when another daemon
+// serves there.
+absl::Status LockSocket(const std::string& path);
+// Makes the socket, replacing a dead one; with the lock.
+absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
+
+// Accepts on a thread of its own.
+class Acceptor {
+ public:
+  // `accepted` gets each connection, its credentials are in `peers` by then. Takes nothing of `listen_fd` but its use.
+  Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted);
+  ~Acceptor();  // accepts no more
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+ private:
+  void Run();
+
+  const int listen_fd_;
+  PeerTable& peers_;
+  const std::function<void(int fd)> accepted_;
+  int stop_fd_ = -1;
+  uint64_t next_connection_ = 1;
+  std::thread thread_;
+};
+
+}  // namespace detshare

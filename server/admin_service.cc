@@ -1,0 +1,56 @@
+#include "server/admin_service.h"
+
+#include <unistd.h>
+
+#include "server/version.h"
+
+namespace detshare {
+
+grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const proto::GetStatusRequest*,
+                                                  proto::Status* status) {
+  status->set_version(kVersion);
+  status->set_abi_version(kAbiVersion);
+  status->set_uptime_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin_).count());
+  status->set_pid(getpid());
+  status->set_backend(backend_);
+  status->set_policy(manager_.options().policy);
+  for (Device* device : manager_.devices()) {
+    const DeviceProperties& properties = device->properties();
+    const Device::Memory memory = device->memory();
+    proto::DeviceStatus* const one = status->add_devices();
+    one->set_name(properties.name);
+    one->set_uuid(FormatUuid(properties.uuid));
+    one->set_sm_count(properties.sm_count);
+    one->set_total_memory(memory.total);
+    one->set_used_memory(memory.total - std::min(memory.free, memory.total));
+    const absl::Status health = device->health();
+    one->set_state(health.ok() ? "ok" : std::string(health.message()));
+    proto::PartitionStatus* const whole = one->add_partitions();
+    whole->set_name("whole");
+    whole->set_first_sm(device->whole().first_sm());
+    whole->set_sm_count(device->whole().sm_count());
+    whole->set_sessions(static_cast<uint32_t>(manager_.SessionsOn(device)));
+  }
+  for (const SessionManager::SessionInfo& info : manager_.Sessions()) {
+    proto::SessionStatus* const one = status->add_sessions();
+    one->set_session(info.id);
+    one->set_tenant(info.request.tenant);
+    one->set_pid(info.request.pid);
+    one->set_uid(info.request.owner.uid);
+    one->set_program(info.request.program);
+    one->set_age_ms(info.age_ms);
+    one->set_device_memory(info.counters.device_memory);
+    one->set_pinned_memory(info.counters.pinned_memory);
+    one->set_operations(info.counters.operations);
+    one->set_kernels(info.counters.kernels);
+    one->set_bytes_copied(info.counters.bytes_copied);
+    one->set_partition("whole");
+    one->set_state(info.state);
+  }
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace detshare

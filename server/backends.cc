@@ -1,0 +1,57 @@
+#include "server/backends.h"
+
+#include <charconv>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/backends/soft/soft_device.h"
+#include "server/logging.h"
+
+namespace detshare {
+namespace {
+
+absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
+  OpenedBackend opened;
+  opened.name = "soft";
+  for (int i = 0; i < options.soft_devices; ++i) {
+    soft::SoftDeviceOptions soft;
+    soft.ordinal = i;
+    if (options.soft_sms > 0) soft.sm_count = options.soft_sms;
+    if (options.soft_memory > 0) soft.total_memory = options.soft_memory;
+    soft.worker_threads = options.soft_threads;
+    if (!options.soft_cc.empty()) {
+      const char* const end = options.soft_cc.data() + options.soft_cc.size();
+      const auto major = std::from_chars(options.soft_cc.data(), end, soft.compute_major);
+      if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') {
+        return absl::InvalidArgumentError("a compute capability is written as 9.0");
+      }
+      const auto minor = std::from_chars(major.ptr + 1, end, soft.compute_minor);
+      if (minor.ec != std::errc() || minor.ptr != end) {
+        return absl::InvalidArgumentError("a compute capability is written as 9.0");
+      }
+    }
+    soft.log = [](std::string_view line) { LogWarning("soft: ", std::string(line)); };
+    absl::StatusOr<std::unique_ptr<Device>> device = soft::CreateSoftDevice(soft);
+    if (!device.ok()) return device.status();
+    opened.devices.push_back(*std::move(device));
+  }
+  return opened;
+}
+
+absl::StatusOr<OpenedBackend> OpenCuda() { return absl::UnavailableError("this build has no cuda backend"); }
+
+}  // namespace
+
+absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options) {
+  if (options.backend == "soft") return OpenSoft(options);
+  absl::StatusOr<OpenedBackend> cuda = OpenCuda();
+  if (options.backend == "cuda") return cuda;
+  if (cuda.ok()) {
+    LogInfo("backend cuda: ", cuda->devices.size(), " device(s)");
+    return cuda;
+  }
+  LogInfo("backend soft: ", std::string(cuda.status().message()));
+  return OpenSoft(options);
+}
+
+}  // namespace detshare

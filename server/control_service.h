@@ -1,0 +1,39 @@
+// The gRPC service of client processes (proto/control.proto).
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "proto/control.grpc.pb.h"
+#include "server/acceptor.h"
+#include "server/session_manager.h"
+
+namespace detshare {
+
+// Runs on gRPC's threads, none of which waits: sessions are opened and served by their own threads.
+class ControlService final : public proto::Control::CallbackService {
+ public:
+  ControlService(SessionManager& manager, const PeerTable& peers) : manager_(manager), peers_(peers) {}
+
+  grpc::ServerWriteReactor<proto::SessionEvent>* OpenSession(grpc::CallbackServerContext* context,
+                                                             const proto::OpenSessionRequest* request) override;
+  grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context, const proto::CallRequest* request,
+                                 proto::CallReply* reply) override;
+
+ private:
+  class OpenReactor;
+
+  SessionManager& manager_;
+  const PeerTable& peers_;
+  std::mutex mutex_;
+  // Which connection opened a session that is still open. Guarded by mutex_.
+  std::map<uint64_t, uint64_t> connections_;
+};
+
+// What a new session's client learns about the daemon and its devices.
+proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker, uint64_t file_bytes);
+
+}  // namespace detshare

@@ -1,0 +1,116 @@
+#include "server/daemon.h"
+
+#include <grpcpp/server_posix.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/logging.h"
+#include "server/version.h"
+
+namespace detshare {
+namespace {
+
+using std::chrono::milliseconds;
+
+// An image of code is one message.
+constexpr int kMaxMessageBytes = 1 << 30;
+constexpr milliseconds kHealthPeriod(20);
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+Daemon::Daemon(std::vector<std::unique_ptr<Device>> devices, Options options)
+    : options_(std::move(options)), devices_(std::move(devices)) {}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_ptr<Device>> devices, Options options) {
+  if (options.server.runtime_directory.empty()) options.server.runtime_directory = DirectoryOf(options.socket);
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(devices), std::move(options)));
+  const Options& opts = daemon->options_;
+  // 0755: clients of all users reach the socket and the directories of their sessions.
+  if (mkdir(DirectoryOf(opts.socket).c_str(), 0755) == 0) chmod(DirectoryOf(opts.socket).c_str(), 0755);
+  if (mkdir(opts.server.runtime_directory.c_str(), 0755) == 0) chmod(opts.server.runtime_directory.c_str(), 0755);
+  if (absl::Status locked = LockSocket(opts.socket); !locked.ok()) return locked;
+
+  std::vector<Device*> borrowed;
+  for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
+  daemon->manager_ = std::make_unique<SessionManager>(borrowed, opts.server);
+  daemon->control_ = std::make_unique<ControlService>(*daemon->manager_, daemon->peers_);
+  daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, opts.backend);
+  grpc::ServerBuilder builder;
+  builder.RegisterService(daemon->control_.get());
+  builder.RegisterService(daemon->admin_.get());
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  daemon->grpc_ = builder.BuildAndStart();
+  if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
+
+  if (opts.listen_fd >= 0) {
+    daemon->listen_fd_ = opts.listen_fd;
+  } else {
+    absl::StatusOr<int> fd = ListenOn(opts.socket, opts.socket_mode);
+    if (!fd.ok()) return fd.status();
+    daemon->listen_fd_ = *fd;
+  }
+  grpc::Server* const server = daemon->grpc_.get();
+  daemon->acceptor_ = std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
+                                                 [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
+  Daemon* const self = daemon.get();
+  daemon->monitor_ = std::thread([self] { self->Monitor(); });
+  return daemon;
+}
+
+Daemon::~Daemon() { Stop(std::chrono::hours(24)); }
+
+bool Daemon::Stop(milliseconds patience) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_monitor_ = true;
+  }
+  stopped_.notify_all();
+  if (monitor_.joinable()) monitor_.join();
+  acceptor_.reset();
+  bool empty = true;
+  if (manager_ != nullptr) {
+    manager_->EndAll(kCudaErrorSystemNotReady, "the daemon ends", milliseconds(1000));
+    empty = manager_->WaitUntilEmpty(patience);
+  }
+  if (grpc_ != nullptr) {
+    grpc_->Shutdown(std::chrono::system_clock::now() + milliseconds(500));
+    grpc_->Wait();
+    grpc_.reset();
+  }
+  if (listen_fd_ >= 0) {
+    unlink(options_.socket.c_str());
+    close(listen_fd_);
+    listen_fd_ = -1;
+  }
+  return empty;
+}
+
+void Daemon::Monitor() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stopped_.wait_for(lock, kHealthPeriod, [this] { return stop_monitor_; })) {
+    lock.unlock();
+    const absl::Status health = manager_->DeviceHealth();
+    if (!health.ok()) {
+      LogError("the device is lost: ", std::string(health.message()), "; every session ends with CUDA error ",
+               CudaResultOf(health));
+      manager_->EndAll(CudaResultOf(health), absl::StrCat("the device is lost: ", std::string(health.message())),
+                       milliseconds(1000));
+      if (options_.device_lost) options_.device_lost();
+      return;
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace detshare

@@ -1,0 +1,73 @@
+// Everything that serves, put together: devices, sessions, services, socket. Without flags and signals, so that a test can have one
+// in its own process.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+#include "server/acceptor.h"
+#include "server/admin_service.h"
+#include "server/control_service.h"
+#include "server/server_options.h"
+#include "server/session_manager.h"
+
+namespace detshare {
+
+class Daemon {
+ public:
+  struct Options {
+    std::string socket;
+    mode_t socket_mode = 0666;  // who may connect; what a session may do depends on who it is
+    int listen_fd = -1;         // a listening socket that is there already
+    std::string backend;        // for people
+    ServerOptions server;       // runtime_directory: "" for that of the socket
+    // A device is lost: every session has been told. Once, on a thread of the daemon's.
+    std::function<void()> device_lost;
+  };
+
+  // Serves when it returns.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(std::vector<std::unique_ptr<Device>> devices, Options options);
+  // Stop(), then waits for all sessions, however long that takes.
+  ~Daemon();
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  // Tells the clients and takes their sessions down. False when some are still there after `patience` (kernels that run on).
+  bool Stop(std::chrono::milliseconds patience);
+
+  SessionManager& manager() { return *manager_; }
+  int listen_fd() const { return listen_fd_; }
+
+ private:
+  Daemon(std::vector<std::unique_ptr<Device>> devices, Options options);
+  void Monitor();
+
+  Options options_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  PeerTable peers_;
+  int listen_fd_ = -1;
+  std::unique_ptr<SessionManager> manager_;
+  std::unique_ptr<ControlService> control_;
+  std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<Acceptor> acceptor_;
+
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stop_monitor_ = false;  // guarded by mutex_
+  std::thread monitor_;
+};
+
+}  // namespace detshare

@@ -1,0 +1,57 @@
+// Contexts: waiting for their work, ending them, limits.
+#include "server/handlers/common.h"
+#include "server/handlers/host_memory.h"
+
+namespace detshare::handlers {
+namespace {
+
+Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context, Reply reply) {
+  const absl::Status status = co_await device.coroutine->DestroyContext(context);
+  // What is left of a session whose work is lost stays until its end: the device may still use it.
+  if (!status.ok()) {
+    reply.Send(status);
+    co_return;
+  }
+  device.memory->FreeContext(context);
+  for (const LibraryId library : session.LibrariesOf(context)) session.RemoveLibrary(library);
+  FreePinnedOf(session, context);
+  session.ForgetContext(context);
+  reply.Send(status);
+}
+
+Task<void> AnswerWhenIdle(SessionDevice& device, ContextId context, Reply reply) {
+  reply.Send(co_await device.coroutine->IdleContext(context));
+}
+
+}  // namespace
+
+void cuCtxDestroy_v2(Session& session, const wire::cuCtxDestroy_v2& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  session.executor().Spawn(DestroyContext(session, session.device(), args.context, std::move(reply)));
+}
+
+void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  Fence* fence = nullptr;
+  if (!session.FindFence(args.signal.index, &fence)) {
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "no such fence"));
+  }
+  GpuCoroutine& coroutine = *session.device().coroutine;
+  if (fence != nullptr) {
+    if (absl::Status status = coroutine.SignalContext(args.context, fence, args.signal.value); !status.ok()) {
+      return reply.Send(status);
+    }
+  }
+  if (!reply.wanted()) return reply.Send(absl::OkStatus());
+  session.executor().Spawn(AnswerWhenIdle(session.device(), args.context, std::move(reply)));
+}
+
+void cuCtxSetLimit(Session& session, const wire::cuCtxSetLimit& args, Payload, Reply& reply) {
+  SessionDevice& device = session.device();
+  const absl::StatusOr<uint64_t> value =
+      device.device->SetLimit(*device.space, static_cast<int>(args.limit & 0x7FFFFFFF), args.value);
+  if (!value.ok()) return reply.Send(value.status());
+  reply.Send(wire::cuCtxSetLimit_Answer{*value});
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,88 @@
+#include "server/handlers/host_memory.h"
+
+#include <vector>
+
+#include "server/handlers/common.h"
+#include "server/logging.h"
+
+namespace detshare::handlers {
+namespace {
+
+constexpr uint32_t kKnownFlags = 1 | 2 | 4;  // CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP, _WRITECOMBINED
+
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// All devices of the session reach all of its pinned memory.
+absl::Status Register(Session& session, uint64_t address, uint64_t bytes) {
+  std::vector<SessionDevice>& devices = session.devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    absl::Status status = devices[i].space->RegisterHost(Pointer(address), bytes);
+    if (status.ok()) continue;
+    for (size_t done = 0; done < i; ++done) (void)devices[done].space->UnregisterHost(Pointer(address));
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+void Free(Session& session, uint64_t address) {
+  session.pinned_owners().erase(address);
+  for (const uint64_t dropped : session.pinned().Free(address)) {
+    for (SessionDevice& device : session.devices()) {
+      if (absl::Status status = device.space->UnregisterHost(Pointer(dropped)); !status.ok()) {
+        LogWarning(session.label(), ": unregistering pinned memory: ", std::string(status.message()));
+      }
+    }
+    session.pinned().Drop(dropped);
+  }
+  session.UpdatePinnedCounter();
+}
+
+Task<void> FreeWhenIdle(Session& session, uint64_t address, Reply reply) {
+  absl::Status status;
+  for (SessionDevice& device : session.devices()) {
+    if (absl::Status idle = co_await device.coroutine->Idle(); !idle.ok()) status = idle;
+  }
+  // Memory of a session whose work is lost stays until its end: the device may still write to it.
+  if (status.ok()) Free(session, address);
+  reply.Send(status);
+}
+
+}  // namespace
+
+void FreePinnedOf(Session& session, ContextId context) {
+  std::vector<uint64_t> addresses;
+  for (const auto& [address, owner] : session.pinned_owners()) {
+    if (owner == context) addresses.push_back(address);
+  }
+  for (const uint64_t address : addresses) Free(session, address);
+}
+
+void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return reply.Send(known);
+  if (args.bytes == 0 || (args.flags & ~kKnownFlags) != 0) {
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "no bytes or unknown flags"));
+  }
+  const auto allocation = session.pinned().Allocate(args.bytes);
+  if (!allocation.ok()) {
+    return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
+  }
+  if (allocation->fresh) {
+    if (absl::Status status = Register(session, allocation->address, allocation->file_bytes); !status.ok()) {
+      session.pinned().Drop(allocation->address);
+      return reply.Send(status);
+    }
+  }
+  session.pinned_owners()[allocation->address] = session.context();
+  session.UpdatePinnedCounter();
+  reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes, allocation->file, 0});
+}
+
+void cuMemFreeHost(Session& session, const wire::cuMemFreeHost& args, Payload, Reply& reply) {
+  // Whoever frees it first owns the answer: the address is unknown from here on, and reused only after the wait.
+  if (session.pinned().Find(args.address) == nullptr || session.pinned_owners().erase(args.address) == 0) {
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "not pinned memory of this session"));
+  }
+  session.executor().Spawn(FreeWhenIdle(session, args.address, std::move(reply)));
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,55 @@
+// Device memory.
+#include "server/handlers/common.h"
+
+namespace detshare::handlers {
+namespace {
+
+Task<void> Allocate(SessionDevice& device, ContextId context, uint64_t bytes, Reply reply) {
+  const absl::StatusOr<DeviceAddress> address = co_await device.memory->Allocate(context, bytes);
+  if (address.ok()) {
+    reply.Send(wire::cuMemAlloc_v2_Answer{*address});
+  } else {
+    reply.Send(address.status());
+  }
+}
+
+Task<void> AllocateAsync(SessionDevice& device, ContextId context, uint64_t bytes, StreamId stream, Reply reply) {
+  const absl::StatusOr<DeviceAddress> address = co_await device.memory->AllocateAsync(context, bytes, stream);
+  if (address.ok()) {
+    reply.Send(wire::cuMemAllocAsync_Answer{*address});
+  } else {
+    reply.Send(address.status());
+  }
+}
+
+Task<void> Free(SessionDevice& device, DeviceAddress address, Reply reply) {
+  reply.Send(co_await device.memory->Free(address));
+}
+
+}  // namespace
+
+void cuMemAlloc_v2(Session& session, const wire::cuMemAlloc_v2& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return reply.Send(known);
+  session.executor().Spawn(Allocate(session.device(), session.context(), args.bytes, std::move(reply)));
+}
+
+void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return reply.Send(known);
+  session.executor().Spawn(
+      AllocateAsync(session.device(), session.context(), args.bytes, args.stream, std::move(reply)));
+}
+
+void cuMemFree_v2(Session& session, const wire::cuMemFree_v2& args, Payload, Reply& reply) {
+  session.executor().Spawn(Free(session.device(), args.address, std::move(reply)));
+}
+
+void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload, Reply& reply) {
+  reply.Send(session.device().memory->FreeAsync(args.address, args.stream));
+}
+
+void cuMemGetInfo_v2(Session& session, const wire::cuMemGetInfo_v2&, Payload, Reply& reply) {
+  const Device::Memory memory = session.device().device->memory();
+  reply.Send(wire::cuMemGetInfo_v2_Answer{memory.free, memory.total});
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,84 @@
+// The answer to one operation: who waits for it, and how it gets there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/ring_abi.h"
+
+namespace detshare {
+
+class Session;
+
+// One shot: the first Send() counts. A handler that cannot answer yet moves the reply away (into a coroutine) and answers
+// later; whoever destroys an unsent reply answers CUDA_ERROR_UNKNOWN. Nobody may wait for it at all: then an error becomes the
+// session's, and success nothing.
+//
+// Used on the session's worker thread; the session outlives it.
+class Reply {
+ public:
+  // `result` is a CUresult. Any thread's code may be behind it; called once.
+  using CallDone = std::function<void(int result, std::string answer)>;
+
+  Reply() = default;
+  // An operation of the ring; `slot` may be kNoReply.
+  Reply(Session* session, uint16_t op, uint32_t slot) : session_(session), slot_(slot), op_(op) {}
+  // A rare call.
+  Reply(Session* session, uint16_t op, CallDone done)
+      : session_(session), call_(std::make_unique<CallDone>(std::move(done))), op_(op) {}
+  Reply(Reply&& other) noexcept
+      : session_(std::exchange(other.session_, nullptr)),
+        call_(std::move(other.call_)),
+        slot_(other.slot_),
+        op_(other.op_) {}
+  Reply& operator=(Reply&&) = delete;
+  ~Reply() {
+    if (session_ != nullptr) SendDropped();
+  }
+
+  // Whether somebody waits.
+  bool wanted() const { return session_ != nullptr && (slot_ != kNoReply || call_ != nullptr); }
+  // Whether it was not sent or moved away yet.
+  bool pending() const { return session_ != nullptr; }
+
+  void Send(const absl::Status& status) {
+    // The path of every launch: nothing to say to nobody.
+    if (status.ok() && slot_ == kNoReply && call_ == nullptr) {
+      session_ = nullptr;
+      return;
+    }
+    SendBytes(status, {});
+  }
+  // An answer struct of wire.h.
+  template <typename Answer, typename = std::enable_if_t<std::is_trivially_copyable_v<Answer>>>
+  void Send(const Answer& answer) {
+    SendBytes(absl::OkStatus(), {reinterpret_cast<const uint8_t*>(&answer), sizeof(answer)});
+  }
+  template <typename Answer>
+  void Send(const absl::StatusOr<Answer>& answer) {
+    if (answer.ok()) {
+      Send(*answer);
+    } else {
+      Send(answer.status());
+    }
+  }
+  // Data goes along with errors, too.
+  void SendBytes(const absl::Status& status, std::span<const uint8_t> data);
+
+ private:
+  void SendDropped();
+
+  Session* session_ = nullptr;  // null: sent or moved away
+  std::unique_ptr<CallDone> call_;
+  uint32_t slot_ = kNoReply;
+  uint16_t op_ = 0;
+};
+
+}  // namespace detshare

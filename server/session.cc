@@ -1,0 +1,312 @@
+#include "server/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "proto/driver_api/driver_api_ops.h"
+#include "proto/driver_api/server_dispatch.h"
+#include "server/logging.h"
+
+namespace detshare {
+namespace {
+
+const char* NameOf(uint16_t op) {
+  const char* name = OpName(op);
+  return name != nullptr ? name : "unknown operation";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, const ServerOptions& options) {
+  std::unique_ptr<Session> session(new Session(config, options));
+  if (absl::Status made = MakeSharedDirectory(config.directory); !made.ok()) return made;
+  session->directory_made_ = true;
+
+  auto region = SharedRegion::Create(config.directory + "/session", options.region, config.owner);
+  if (!region.ok()) return region.status();
+  session->region_ = *std::move(region);
+  session->reader_ =
+      std::make_unique<RingReader>(session->region_->header(), session->region_->ring(), options.region.ring_bytes,
+                                   options.region.reply_count);
+  session->pinned_ = std::make_unique<PinnedWindow>(
+      config.directory, options.windows.pinned_base + options.windows.pinned_bytes * static_cast<uint64_t>(config.slot),
+      options.windows.pinned_bytes, config.owner, options.limits.pinned);
+  RingReader* const reader = session->reader_.get();
+  session->executor_ = std::make_unique<Executor>([reader] { reader->Wake(); });
+
+  const std::span<uint8_t> device_part = session->region_->device_part();
+  session->devices_.resize(config.devices.size());
+  for (size_t i = 0; i < config.devices.size(); ++i) {
+    const Config::OnDevice& on = config.devices[i];
+    SessionDevice& device = session->devices_[i];
+    device.device = on.device;
+    auto space = on.device->CreateAddressSpace(on.memory_base, on.memory_bytes);
+    if (!space.ok()) return space.status();
+    device.space = *std::move(space);
+    if (absl::Status registered = device.space->RegisterHost(device_part.data(), device_part.size());
+        !registered.ok()) {
+      return registered;
+    }
+    auto coroutine = GpuCoroutine::Create(*on.device, *device.space, *on.queues, *session->executor_);
+    if (!coroutine.ok()) return coroutine.status();
+    device.coroutine = *std::move(coroutine);
+    device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
+  }
+  session->current_device_ = session->devices_.empty() ? nullptr : &session->devices_[0];
+  session->libraries_.push_back(nullptr);  // ids begin with 1
+  session->kernels_.push_back({});
+  return session;
+}
+
+Session::~Session() {
+  if (!devices_.empty() && executor_ != nullptr) {
+    WaitForDevices();
+  }
+  // In this order: tasks use everything, libraries and memory belong to the spaces, the spaces use the shared memory.
+  executor_.reset();
+  libraries_.clear();
+  for (SessionDevice& device : devices_) device.memory.reset();
+  for (SessionDevice& device : devices_) device.coroutine.reset();
+  for (SessionDevice& device : devices_) device.space.reset();
+  pinned_.reset();
+  reader_.reset();
+  region_.reset();
+  if (directory_made_) RemoveTree(config_.directory);
+}
+
+Task<void> Session::AwaitIdle(int* busy) {
+  for (SessionDevice& device : devices_) {
+    if (device.coroutine != nullptr) (void)co_await device.coroutine->Idle();
+  }
+  *busy = 0;
+}
+
+void Session::WaitForDevices() {
+  constexpr auto kPatience = std::chrono::seconds(10);
+  int busy = 1;
+  executor_->Spawn(AwaitIdle(&busy));
+  const auto begin = std::chrono::steady_clock::now();
+  bool warned = false;
+  while (busy != 0) {
+    executor_->Poll();
+    // Whatever a faulted space had queued is not worth waiting for: the space itself waits for what still runs.
+    bool all_faulted = true;
+    for (const SessionDevice& device : devices_) {
+      if (device.space != nullptr && device.space->fault().ok() && device.device->health().ok()) all_faulted = false;
+    }
+    if (all_faulted) executor_->AbortWaits();
+    if (busy == 0) break;
+    if (!warned && std::chrono::steady_clock::now() - begin > kPatience) {
+      warned = true;
+      LogWarning(label(), ": its kernels are still running; its memory stays until they end");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+Session::Counters Session::counters() const {
+  Counters counters;
+  counters.pinned_memory = pinned_bytes_.load(std::memory_order_relaxed);
+  for (const SessionDevice& device : devices_) {
+    if (device.memory != nullptr) counters.device_memory += device.memory->mapped();
+    if (device.coroutine == nullptr) continue;
+    const GpuCoroutine::Counters one = device.coroutine->counters();
+    counters.operations += one.operations;
+    counters.kernels += one.kernels;
+    counters.bytes_copied += one.bytes_copied;
+  }
+  return counters;
+}
+
+// ---- operations
+
+void Session::HandleRecord(const RingRecord& record) {
+  Reply reply(this, record.op, record.reply_slot);
+  Execute(Lane::kRing, record.op, record.device, record.context, record.args, record.payload, reply);
+}
+
+void Session::HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
+                         std::span<const uint8_t> payload, Reply::CallDone done) {
+  Reply reply(this, op, std::move(done));
+  Execute(Lane::kGrpc, op, device, context, args, payload, reply);
+}
+
+void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
+                      std::span<const uint8_t> payload, Reply& reply) {
+  if (sticky_error_ != 0) [[unlikely]] {
+    reply.Send(absl::OkStatus());  // which it turns into the sticky error
+    return;
+  }
+  if (device >= devices_.size()) [[unlikely]] {
+    Violate(absl::StrCat(NameOf(op), " names device ", device, " of ", devices_.size()));
+    reply.Send(CudaError(kCudaErrorInvalidDevice, "no such device"));
+    return;
+  }
+  current_device_ = &devices_[device];
+  current_context_ = context;
+  switch (Dispatch(lane, op, args, payload, *this, reply)) {
+    [[likely]] case Dispatched::kHandled:
+      return;
+    case Dispatched::kUnknownOp:
+      Violate(absl::StrCat("operation ", op, " does not exist"));
+      break;
+    case Dispatched::kWrongLane:
+      Violate(absl::StrCat(NameOf(op), " came by the wrong way"));
+      break;
+    case Dispatched::kWrongLength:
+      Violate(absl::StrCat(NameOf(op), " came with ", args.size(), " bytes of arguments"));
+      break;
+  }
+  reply.Send(CudaError(kCudaErrorInvalidValue, "malformed"));
+}
+
+void Session::OnUnansweredError(uint16_t op, const absl::Status& status) {
+  const int result = CudaResultOf(status);
+  // Everything that a client could know is checked there, before it submits: what arrives here is lost work.
+  SetStickyError(result, absl::StrCat(NameOf(op), ": ", std::string(status.message())));
+}
+
+void Session::CheckFault() {
+  if (sticky_error_ != 0) return;
+  for (const SessionDevice& device : devices_) {
+    const absl::Status fault = device.space->fault();
+    if (!fault.ok()) [[unlikely]] {
+      faulted_ = true;
+      SetStickyError(CudaResultOf(fault), std::string(fault.message()));
+      return;
+    }
+  }
+}
+
+void Session::SetStickyError(int result, const std::string& why) {
+  if (sticky_error_ != 0) return;
+  sticky_error_ = result;
+  LogError(label(), ": CUDA error ", result, ": ", why);
+  // Publishes the error before the fences that are forced: a client that sees such a fence sees the error.
+  region_->header()->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);
+  executor_->AbortWaits();
+  region_->ForceFences();
+}
+
+void Session::Violate(std::string what) {
+  if (violation_.empty()) violation_ = std::move(what);
+}
+
+void Session::Close(int result) {
+  SessionHeader* const header = region_->header();
+  if (sticky_error_ == 0) {
+    sticky_error_ = result;
+    header->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);
+  }
+  // Publishes sticky_error to clients that look at `closed` only.
+  header->closed.store(1, std::memory_order_release);
+  executor_->AbortWaits();
+  executor_->Poll();
+  region_->ForceFences();
+  region_->AnswerAll(sticky_error_);
+}
+
+void Session::Abandon() {
+  if (abandoned_) return;
+  abandoned_ = true;
+  for (SessionDevice& device : devices_) device.space->Abandon();
+}
+
+// ---- objects
+
+absl::Status Session::UseContext(ContextId context) {
+  if (context == 0) return CudaError(kCudaErrorInvalidContext, "no context");
+  auto found = contexts_.find(context);
+  if (found != contexts_.end()) {
+    if (found->second == current_device_) return absl::OkStatus();
+    return CudaError(kCudaErrorInvalidContext, "a context of another device");
+  }
+  if (contexts_.size() >= limits().contexts) return CudaError(kCudaErrorOutOfMemory, "too many contexts");
+  contexts_.emplace(context, current_device_);
+  return absl::OkStatus();
+}
+
+void Session::ForgetContext(ContextId context) {
+  contexts_.erase(context);
+  absl::erase_if(streams_, [context](const auto& stream) { return stream.second == context; });
+  absl::erase_if(events_, [context](const auto& event) { return event.second == context; });
+}
+
+absl::Status Session::AddStream(StreamId stream, ContextId context) {
+  if (streams_.size() >= limits().streams) return CudaError(kCudaErrorOutOfMemory, "too many streams");
+  if (!streams_.emplace(stream, context).second) return CudaError(kCudaErrorInvalidValue, "the stream id is taken");
+  return absl::OkStatus();
+}
+
+absl::Status Session::AddEvent(EventId event, ContextId context) {
+  if (events_.size() >= limits().events) return CudaError(kCudaErrorOutOfMemory, "too many events");
+  if (!events_.emplace(event, context).second) return CudaError(kCudaErrorInvalidValue, "the event id is taken");
+  return absl::OkStatus();
+}
+
+absl::Status Session::CheckRoomForImage(uint64_t bytes) const {
+  // Libraries that were unloaded count for their numbers, too: ids are not reused.
+  if (libraries_.size() > limits().libraries) return CudaError(kCudaErrorOutOfMemory, "too many libraries");
+  if (bytes > limits().image_bytes - image_bytes_) return CudaError(kCudaErrorOutOfMemory, "too much code");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LibraryId> Session::AddLibrary(std::unique_ptr<Library> library, ContextId context,
+                                              uint64_t image_bytes) {
+  auto loaded = std::make_unique<LoadedLibrary>();
+  loaded->library = std::move(library);
+  loaded->device = current_device_;
+  loaded->context = context;
+  loaded->image_bytes = image_bytes;
+  image_bytes_ += image_bytes;
+  libraries_.push_back(std::move(loaded));
+  return static_cast<LibraryId>(libraries_.size() - 1);
+}
+
+Session::LoadedLibrary* Session::FindLibrary(LibraryId id) {
+  if (id >= libraries_.size() || libraries_[id] == nullptr) return nullptr;
+  LoadedLibrary* const library = libraries_[id].get();
+  return library->device == current_device_ && !library->unloading ? library : nullptr;
+}
+
+absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::string& name) {
+  if (auto known = library.kernels.find(name); known != library.kernels.end()) return known->second;
+  if (kernels_.size() > limits().kernels) return CudaError(kCudaErrorOutOfMemory, "too many kernels");
+  absl::StatusOr<Kernel*> kernel = library.library->GetKernel(name);
+  if (!kernel.ok()) return kernel.status();
+  kernels_.push_back({*kernel, library.device});
+  const KernelId id = static_cast<KernelId>(kernels_.size() - 1);
+  library.kernels.emplace(name, id);
+  return id;
+}
+
+void Session::RemoveLibrary(LibraryId id) {
+  if (id >= libraries_.size() || libraries_[id] == nullptr) return;
+  for (const auto& [name, kernel] : libraries_[id]->kernels) kernels_[kernel] = {};
+  image_bytes_ -= libraries_[id]->image_bytes;
+  libraries_[id].reset();
+}
+
+std::vector<LibraryId> Session::LibrariesOf(ContextId context) const {
+  std::vector<LibraryId> ids;
+  for (size_t id = 1; id < libraries_.size(); ++id) {
+    if (libraries_[id] != nullptr && libraries_[id]->context == context) ids.push_back(static_cast<LibraryId>(id));
+  }
+  return ids;
+}
+
+std::function<void(std::string_view)> Session::Printer() {
+  return [this](std::string_view text) {
+    const std::lock_guard<std::mutex> lock(print_mutex_);
+    if (!region_->Print(text) && !print_overflowed_) {
+      print_overflowed_ = true;
+      LogWarning(label(), ": the buffer for device printf is full, output is lost");
+    }
+  };
+}
+
+}  // namespace detshare

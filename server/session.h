@@ -1,0 +1,202 @@
+// One client process: its memory shared with the daemon, its objects, its GPU coroutines. Handlers work on it.
+//
+// Threading: made, used and ended by its worker's thread only (session_worker.h); what says "any thread" excepted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/task.h"
+#include "proto/driver_api/row.h"
+#include "proto/wire.h"
+#include "server/reply.h"
+#include "server/ring_reader.h"
+#include "server/server_options.h"
+#include "server/shared_region.h"
+
+namespace detshare {
+
+// What the session has on one device.
+struct SessionDevice {
+  Device* device = nullptr;
+  std::unique_ptr<AddressSpace> space;
+  std::unique_ptr<GpuCoroutine> coroutine;
+  std::unique_ptr<DeviceMemory> memory;
+};
+
+class Session {
+ public:
+  struct Config {
+    uint64_t id = 0;
+    int slot = 0;           // its place in the address windows
+    Owner owner;
+    std::string label;      // names the session in the log
+    std::string directory;  // exists not yet
+    struct OnDevice {
+      Device* device = nullptr;
+      QueuePool* queues = nullptr;
+      uint64_t memory_base = 0, memory_bytes = 0;
+    };
+    std::vector<OnDevice> devices;
+  };
+  struct Counters {
+    uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0;
+  };
+
+  // Makes the directory, its files and what the devices need.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const Config& config, const ServerOptions& options);
+  // Waits for what the GPU still does (call Abandon() first to shorten that) and gives everything back.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  uint64_t id() const { return config_.id; }
+  const std::string& label() const { return config_.label; }
+  const Config& config() const { return config_; }
+  const SessionLimits& limits() const { return options_.limits; }
+  SharedRegion& region() { return *region_; }
+  RingReader& reader() { return *reader_; }
+  Executor& executor() { return *executor_; }
+  PinnedWindow& pinned() { return *pinned_; }
+  std::vector<SessionDevice>& devices() { return devices_; }
+  Counters counters() const;  // any thread, while the session lives
+
+  // ---- for the worker
+
+  // Executes one record of the ring, or one rare call. What breaks the protocol ends up in violation().
+  void HandleRecord(const RingRecord& record);
+  void HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
+                  std::span<const uint8_t> payload, Reply::CallDone done);
+  // Looks for a fault of the session's work and makes it the session's error. Cheap when there is none.
+  void CheckFault();
+  // From now on every operation answers `result`; everybody who waits is released. The first error stays.
+  void SetStickyError(int result, const std::string& why);
+  int sticky_error() const { return sticky_error_; }
+  // Whether the error came from the device.
+  bool faulted() const { return faulted_; }
+  // What the client did that ends the session; empty while it did nothing.
+  const std::string& violation() const { return violation_; }
+  void Violate(std::string what);
+  // Tells the client that nothing will be read or answered any more. `result`: what its calls answer from now on.
+  void Close(int result);
+  // Queued work may be dropped.
+  void Abandon();
+
+  // ---- for handlers
+
+  // Of the operation that is being handled.
+  SessionDevice& device() { return *current_device_; }
+  ContextId context() const { return current_context_; }
+
+  // The daemon's address of a wire fence; nullptr for kNoFence. False when it does not exist.
+  bool FindFence(FenceIndex index, Fence** fence) {
+    if (index == kNoFence) {
+      *fence = nullptr;
+      return true;
+    }
+    if (index >= region_->sizes().fence_count) return false;
+    *fence = region_->fences() + index;
+    return true;
+  }
+
+  // Contexts are born when a client first names them. CUDA_ERROR_INVALID_CONTEXT for 0 and for one of another device.
+  absl::Status UseContext(ContextId context);
+  void ForgetContext(ContextId context);
+
+  // Streams and events are counted here, and looked up in the coroutine.
+  absl::Status AddStream(StreamId stream, ContextId context);
+  void RemoveStream(StreamId stream) { streams_.erase(stream); }
+  absl::Status AddEvent(EventId event, ContextId context);
+  void RemoveEvent(EventId event) { events_.erase(event); }
+
+  struct LoadedLibrary {
+    std::unique_ptr<Library> library;
+    SessionDevice* device = nullptr;
+    ContextId context = 0;  // 0: of the process
+    uint64_t image_bytes = 0;
+    absl::flat_hash_map<std::string, KernelId> kernels;
+    bool unloading = false;
+  };
+  struct LoadedKernel {
+    Kernel* kernel = nullptr;  // null: its library is gone
+    SessionDevice* device = nullptr;
+  };
+  absl::Status CheckRoomForImage(uint64_t bytes) const;
+  absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context, uint64_t image_bytes);
+  // Of the current device and not being unloaded, else nullptr.
+  LoadedLibrary* FindLibrary(LibraryId id);
+  absl::StatusOr<KernelId> AddKernel(LoadedLibrary& library, const std::string& name);
+  // None of its kernels is queued or running.
+  void RemoveLibrary(LibraryId id);
+  std::vector<LibraryId> LibrariesOf(ContextId context) const;
+  // Of the current device, else nullptr.
+  Kernel* FindKernel(KernelId id) const {
+    if (id >= kernels_.size() || kernels_[id].device != current_device_) return nullptr;
+    return kernels_[id].kernel;
+  }
+
+  // Which context a pinned allocation belongs to.
+  absl::flat_hash_map<uint64_t, ContextId>& pinned_owners() { return pinned_owners_; }
+  void UpdatePinnedCounter() { pinned_bytes_.store(pinned_->bytes_in_use(), std::memory_order_relaxed); }
+
+  // Where kernels print. Any thread.
+  std::function<void(std::string_view)> Printer();
+
+  // ---- for Reply
+
+  // An error that nobody waits for.
+  void OnUnansweredError(uint16_t op, const absl::Status& status);
+
+ private:
+  Session(const Config& config, const ServerOptions& options) : config_(config), options_(options) {}
+  void Execute(Lane lane, uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
+               std::span<const uint8_t> payload, Reply& reply);
+  void WaitForDevices();
+  Task<void> AwaitIdle(int* busy);
+
+  const Config config_;
+  const ServerOptions& options_;
+  bool directory_made_ = false;
+
+  std::unique_ptr<SharedRegion> region_;
+  std::unique_ptr<PinnedWindow> pinned_;
+  std::unique_ptr<RingReader> reader_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<SessionDevice> devices_;  // never changes in size: others point into it
+
+  SessionDevice* current_device_ = nullptr;
+  ContextId current_context_ = 0;
+  int sticky_error_ = 0;
+  bool faulted_ = false;
+  bool abandoned_ = false;
+  std::string violation_;
+
+  absl::flat_hash_map<ContextId, SessionDevice*> contexts_;
+  absl::flat_hash_map<StreamId, ContextId> streams_;
+  absl::flat_hash_map<EventId, ContextId> events_;
+  std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded
+  std::vector<LoadedKernel> kernels_;                      // by id
+  uint64_t image_bytes_ = 0;
+  absl::flat_hash_map<uint64_t, ContextId> pinned_owners_;
+
+  std::mutex print_mutex_;
+  bool print_overflowed_ = false;  // guarded by print_mutex_
+  std::atomic<uint64_t> pinned_bytes_{0};  // relaxed: for reports only
+};
+
+}  // namespace detshare

@@ -1,0 +1,259 @@
+#include "server/session_manager.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/logging.h"
+
+namespace detshare {
+namespace {
+
+const char* StateName(SessionWorker::State state) {
+  switch (state) {
+    case SessionWorker::State::kOpening:
+      return "opening";
+    case SessionWorker::State::kRunning:
+      return "running";
+    case SessionWorker::State::kFaulted:
+      return "faulted";
+    case SessionWorker::State::kEnding:
+    case SessionWorker::State::kFinished:
+      break;
+  }
+  return "ending";
+}
+
+}  // namespace
+
+std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
+    absl::StrAppendFormat(&text, "%02x", uuid[i]);
+  }
+  return text;
+}
+
+SessionManager::SessionManager(std::vector<Device*> devices, const ServerOptions& options)
+    : devices_(std::move(devices)),
+      options_(options),
+      sessions_directory_(options.runtime_directory + "/sessions"),
+      slots_(AddressWindows::kSlots, false),
+      next_session_(options.first_session) {
+  for (Device* device : devices_) queues_.push_back(std::make_unique<QueuePool>(*device));
+  RemoveTree(sessions_directory_);
+  if (absl::Status made = MakeSharedDirectory(sessions_directory_); !made.ok()) {
+    LogError(std::string(made.message()));
+    refusing_ = std::string(made.message());
+  }
+  reaper_ = std::thread([this] { Reap(); });
+}
+
+SessionManager::~SessionManager() {
+  EndAll(kCudaErrorSystemNotReady, "the daemon ends", std::chrono::seconds(1));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  reaper_.join();
+  RemoveTree(sessions_directory_);
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids) const {
+  std::vector<int> chosen;
+  if (ids.empty()) {
+    for (size_t i = 0; i < devices_.size(); ++i) chosen.push_back(static_cast<int>(i));
+    return chosen;
+  }
+  for (const std::string& id : ids) {
+    int index = -1;
+    if (!absl::SimpleAtoi(id, &index)) {
+      const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
+      for (size_t i = 0; i < devices_.size(); ++i) {
+        if (absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid)) == wanted) index = static_cast<int>(i);
+      }
+    }
+    if (index < 0 || index >= static_cast<int>(devices_.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("there is no device ", id.substr(0, 64), "; the daemon has ",
+                                                     devices_.size()));
+    }
+    if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("device ", index, " is named twice"));
+    }
+    chosen.push_back(index);
+  }
+  return chosen;
+}
+
+absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const SessionRequest& request,
+                                                                    Listener listener) {
+  absl::StatusOr<std::vector<int>> chosen = ChooseDevices(request.device_ids);
+  if (!chosen.ok()) return chosen.status();
+
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!refusing_.empty()) return absl::UnavailableError(refusing_);
+  const auto slot = std::find(slots_.begin(), slots_.end(), false);
+  if (slot == slots_.end()) {
+    return absl::ResourceExhaustedError(absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use"));
+  }
+  const uint64_t id = next_session_++;
+  Session::Config config;
+  config.id = id;
+  config.slot = static_cast<int>(slot - slots_.begin());
+  config.owner = request.owner;
+  config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid, ", ",
+                              request.program, ")");
+  config.directory = absl::StrCat(sessions_directory_, "/", id);
+  // Every device of the daemon has its part of the slot, whether the session uses it or not: addresses do not depend on that.
+  const AddressWindows& windows = options_.windows;
+  const uint64_t part = windows.device_bytes / std::max<size_t>(devices_.size(), 1) / (2 << 20) * (2 << 20);
+  for (const int index : *chosen) {
+    Session::Config::OnDevice on;
+    on.device = devices_[index];
+    on.queues = queues_[index].get();
+    on.memory_base = windows.device_base + windows.device_bytes * static_cast<uint64_t>(config.slot) +
+                     part * static_cast<uint64_t>(index);
+    on.memory_bytes = part;
+    config.devices.push_back(on);
+  }
+
+  SessionWorker::Events events;
+  events.opened = [this, id, listener](const absl::Status& status, uint64_t file_bytes) {
+    if (status.ok()) {
+      // Known as soon as Open() has let go of the lock.
+      listener.granted(*Find(id), file_bytes);
+      return;
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).told = true;
+    }
+    listener.refused(status);
+    changed_.notify_all();
+  };
+  events.ended = [this, id, listener](int result, const std::string& reason) {
+    listener.ended(id, result, reason);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).told = true;
+    }
+    changed_.notify_all();
+  };
+  events.finished = [this, id] {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).finished = true;
+    }
+    changed_.notify_all();
+  };
+
+  Entry entry;
+  entry.worker = std::make_shared<SessionWorker>(std::move(config), options_, std::move(events));
+  entry.request = request;
+  entry.begin = std::chrono::steady_clock::now();
+  entry.slot = static_cast<int>(slot - slots_.begin());
+  *slot = true;
+  std::shared_ptr<SessionWorker> worker = entry.worker;
+  sessions_.emplace(id, std::move(entry));
+  worker->Start();
+  return worker;
+}
+
+std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto found = sessions_.find(id);
+  return found != sessions_.end() ? found->second.worker : nullptr;
+}
+
+void SessionManager::EndAll(int result, const std::string& reason, std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (refusing_.empty()) refusing_ = reason;
+  for (auto& [id, entry] : sessions_) entry.worker->End(result, reason);
+  changed_.wait_for(lock, patience, [this] {
+    return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& item) { return item.second.told; });
+  });
+}
+
+bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return changed_.wait_for(lock, patience, [this] { return sessions_.empty(); });
+}
+
+void SessionManager::Reap() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    auto finished = std::find_if(sessions_.begin(), sessions_.end(), [](const auto& item) { return item.second.finished; });
+    if (finished == sessions_.end()) {
+      if (stopping_ && sessions_.empty()) return;
+      changed_.wait(lock);
+      continue;
+    }
+    std::shared_ptr<SessionWorker> worker = finished->second.worker;
+    slots_[finished->second.slot] = false;
+    sessions_.erase(finished);
+    changed_.notify_all();
+    lock.unlock();
+    // Joins, unless a call still holds it for a moment: then that does.
+    worker.reset();
+    lock.lock();
+  }
+}
+
+std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<SessionInfo> infos;
+  for (const auto& [id, entry] : sessions_) {
+    SessionInfo& info = infos.emplace_back();
+    info.id = id;
+    info.request = entry.request;
+    info.age_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - entry.begin).count();
+    info.counters = entry.worker->counters();
+    info.state = StateName(entry.worker->state());
+  }
+  return infos;
+}
+
+absl::Status SessionManager::DeviceHealth() {
+  for (Device* device : devices_) {
+    if (absl::Status health = device->health(); !health.ok()) return health;
+  }
+  if (!options_.lose_device_on_fault) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.worker->faulted()) {
+      return CudaError(entry.worker->sticky_error(), "taken for lost because of a fault");
+    }
+  }
+  return absl::OkStatus();
+}
+
+size_t SessionManager::SessionsOn(Device* device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::count_if(sessions_.begin(), sessions_.end(), [device](const auto& item) {
+    const auto& on = item.second.worker->config().devices;
+    return std::any_of(on.begin(), on.end(), [device](const auto& one) { return one.device == device; });
+  });
+}
+
+uint64_t SessionManager::next_session() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return next_session_;
+}
+
+std::vector<int> SessionManager::DevicesOf(const SessionWorker& worker) const {
+  std::vector<int> indices;
+  for (const auto& on : worker.config().devices) {
+    indices.push_back(static_cast<int>(std::find(devices_.begin(), devices_.end(), on.device) - devices_.begin()));
+  }
+  return indices;
+}
+
+}  // namespace detshare

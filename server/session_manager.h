@@ -1,0 +1,106 @@
+// All sessions of the daemon, and the devices that they share.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/queue_pool.h"
+#include "server/server_options.h"
+#include "server/session_worker.h"
+
+namespace detshare {
+
+// Who asks for a session. What the client says about itself is for people to read only.
+struct SessionRequest {
+  Owner owner;  // by SO_PEERCRED, as is `pid`
+  int pid = 0;  // 0 in a foreign pid namespace
+  std::string tenant, program;
+  std::vector<std::string> device_ids;  // empty: all; else indices or UUIDs
+};
+
+// Any thread.
+class SessionManager {
+ public:
+  // What is told about a session, on its thread: `granted` then `ended`, or `refused`. `result` as in SessionWorker. They hold no
+  // shared pointer to the worker.
+  struct Listener {
+    std::function<void(SessionWorker& worker, uint64_t file_bytes)> granted;
+    std::function<void(const absl::Status& why)> refused;
+    std::function<void(uint64_t session, int result, const std::string& reason)> ended;
+  };
+  struct SessionInfo {
+    uint64_t id = 0;
+    SessionRequest request;
+    int64_t age_ms = 0;
+    Session::Counters counters;
+    std::string state;
+  };
+
+  // The devices outlive the manager. Removes what an earlier daemon left in the directory of the sessions.
+  SessionManager(std::vector<Device*> devices, const ServerOptions& options);
+  // Ends all sessions and waits for them.
+  ~SessionManager();
+
+  // Begins to open a session and returns its worker; the listener hears how it goes. InvalidArgument, ResourceExhausted and
+  // Unavailable at once.
+  absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request, Listener listener);
+  std::shared_ptr<SessionWorker> Find(uint64_t id);
+
+  // No session is opened any more, and those that are there end; `result` is what their calls answer. Waits at most `patience`
+  // until all of them have told their clients.
+  void EndAll(int result, const std::string& reason, std::chrono::milliseconds patience);
+  // ... until all of them are gone. False when some are not.
+  bool WaitUntilEmpty(std::chrono::milliseconds patience);
+
+  std::vector<SessionInfo> Sessions();
+  // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost one ends with.
+  absl::Status DeviceHealth();
+  size_t SessionsOn(Device* device);
+  const std::vector<Device*>& devices() const { return devices_; }
+  const ServerOptions& options() const { return options_; }
+  uint64_t next_session() const;
+  // The indices in devices() that a session shows.
+  std::vector<int> DevicesOf(const SessionWorker& worker) const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<SessionWorker> worker;
+    SessionRequest request;
+    std::chrono::steady_clock::time_point begin;
+    int slot = 0;
+    bool told = false;      // its client knows that it has ended
+    bool finished = false;  // its thread can be joined
+  };
+
+  absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids) const;
+  void Reap();
+
+  const std::vector<Device*> devices_;
+  const ServerOptions options_;
+  const std::string sessions_directory_;
+  std::vector<std::unique_ptr<QueuePool>> queues_;  // one a device
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;       // told, finished, gone, or stopping
+  std::map<uint64_t, Entry> sessions_;    // guarded by mutex_
+  std::vector<bool> slots_;               // guarded by mutex_: taken
+  uint64_t next_session_;                 // guarded by mutex_
+  std::string refusing_;                  // guarded by mutex_: why no session is opened any more
+  bool stopping_ = false;                 // guarded by mutex_
+  std::thread reaper_;
+};
+
+// "GPU-8a1b...", as nvidia-smi writes it.
+std::string FormatUuid(const std::array<uint8_t, 16>& uuid);
+
+}  // namespace detshare

@@ -1,0 +1,235 @@
+#include "server/session_worker.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/logging.h"
+
+namespace detshare {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int kBatch = 64;  // records before the other things are looked at
+// While a coroutine waits for a fence, which nobody announces.
+constexpr microseconds kShortestFenceSleep(20);
+constexpr microseconds kLongestFenceSleep(200);
+// A fault is not announced either: it is looked for often while there was work lately, and now and then always. A client that
+// plays with the word on which the worker sleeps gets this, too.
+constexpr milliseconds kActiveSleep(5);
+constexpr seconds kActiveTime(2);
+constexpr seconds kIdleSleep(1);
+
+inline void CpuRelax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+SessionWorker::SessionWorker(Session::Config config, const ServerOptions& options, Events events)
+    : config_(std::move(config)), options_(options), events_(std::move(events)) {}
+
+SessionWorker::~SessionWorker() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void SessionWorker::Start() { thread_ = std::thread([this] { Run(); }); }
+
+void SessionWorker::End(int result, const std::string& reason, bool violation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (end_reason_.empty()) {
+    end_result_ = result;
+    end_reason_ = reason;
+    end_violation_ = violation;
+  }
+  stop_.store(true, std::memory_order_release);
+  if (session_ != nullptr) session_->reader().Wake();
+}
+
+void SessionWorker::Call(RareCall call) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!rejecting_ && calls_.size() < options_.limits.calls) {
+      calls_.push_back(std::move(call));
+      has_calls_.store(true, std::memory_order_release);
+      new_calls_.store(true, std::memory_order_release);
+      if (session_ != nullptr) session_->reader().Wake();
+      return;
+    }
+  }
+  call.done(kCudaErrorNotPermitted, "");
+}
+
+Session::Counters SessionWorker::counters() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return session_ != nullptr ? session_->counters() : last_counters_;
+}
+
+void SessionWorker::Run() {
+  pthread_setname_np(pthread_self(), absl::StrCat("session-", config_.id).substr(0, 15).c_str());
+  // Timed sleeps are as short as they say, not 50 us longer.
+  prctl(PR_SET_TIMERSLACK, 1000);
+
+  absl::StatusOr<std::unique_ptr<Session>> opened = Session::Open(config_, options_);
+  if (!opened.ok()) {
+    LogError(config_.label, " refused: ", std::string(opened.status().message()));
+    state_.store(State::kFinished, std::memory_order_release);
+    events_.opened(opened.status(), 0);
+    RejectCalls(kCudaErrorSystemNotReady);
+    events_.finished();
+    return;
+  }
+  Session& session = **opened;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    session_ = *std::move(opened);
+  }
+  state_.store(State::kRunning, std::memory_order_release);
+  LogInfo(config_.label, " begins");
+  events_.opened(absl::OkStatus(), session.region().file_bytes());
+
+  Loop(session);
+
+  state_.store(State::kEnding, std::memory_order_release);
+  int result = 0;
+  std::string reason;
+  bool violation = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    result = end_result_;
+    reason = end_reason_;
+    violation = end_violation_;
+  }
+  if (violation) {
+    LogError(config_.label, " is ended: ", reason);
+  } else {
+    LogInfo(config_.label, " ends: ", reason);
+  }
+  session.Close(result);
+  RejectCalls(session.sticky_error());
+  events_.ended(session.sticky_error(), reason);
+  session.Abandon();
+  std::unique_ptr<Session> dying;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last_counters_ = session_->counters();
+    last_counters_.device_memory = last_counters_.pinned_memory = 0;
+    dying = std::move(session_);
+  }
+  dying.reset();
+  LogDebug(config_.label, " is gone");
+  state_.store(State::kFinished, std::memory_order_release);
+  events_.finished();
+}
+
+void SessionWorker::Loop(Session& session) {
+  const microseconds spin(options_.spin_us);
+  SteadyClock::time_point idle_since{};  // of the first idle round; zero while busy
+  SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
+  microseconds fence_sleep = kShortestFenceSleep;
+  while (!stop_.load(std::memory_order_acquire)) {
+    const bool busy = Round(session);
+    if (!session.violation().empty()) {
+      End(kCudaErrorIllegalState, session.violation(), true);
+      return;
+    }
+    if (busy) {
+      idle_since = {};
+      fence_sleep = kShortestFenceSleep;
+      continue;
+    }
+    const SteadyClock::time_point now = SteadyClock::now();
+    if (idle_since == SteadyClock::time_point{}) {
+      idle_since = now;
+      active_until = now + kActiveTime;
+    }
+    if (now - idle_since < spin) {
+      CpuRelax();
+      continue;
+    }
+    std::chrono::nanoseconds timeout = now < active_until ? std::chrono::nanoseconds(kActiveSleep) : kIdleSleep;
+    if (session.executor().waiting() != 0) {
+      timeout = fence_sleep;
+      fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
+    }
+    const bool alive = session.reader().Sleep(timeout, [this] {
+      return stop_.load(std::memory_order_acquire) || new_calls_.load(std::memory_order_acquire);
+    });
+    if (!alive) session.Violate("the session file is gone from memory");
+  }
+}
+
+bool SessionWorker::Round(Session& session) {
+  bool busy = false;
+  RingReader& reader = session.reader();
+  RingRecord record;
+  for (int i = 0; i < kBatch && session.violation().empty(); ++i) {
+    const RingReader::Result result = reader.Read(&record);
+    if (result == RingReader::Result::kEmpty) break;
+    if (result == RingReader::Result::kViolation) [[unlikely]] {
+      session.Violate(absl::StrCat("malformed ring: ", reader.violation()));
+      break;
+    }
+    session.HandleRecord(record);
+    busy = true;
+    if (has_calls_.load(std::memory_order_acquire)) [[unlikely]] RunDueCalls(session);
+  }
+  if (has_calls_.load(std::memory_order_acquire)) [[unlikely]] RunDueCalls(session);
+  if (session.executor().Poll() != 0) busy = true;
+  session.CheckFault();
+  if (session.sticky_error() != 0 && state() == State::kRunning) {
+    sticky_error_.store(session.sticky_error(), std::memory_order_relaxed);
+    faulted_.store(session.faulted(), std::memory_order_release);
+    state_.store(State::kFaulted, std::memory_order_release);
+  }
+  if (session.region().damaged() || session.pinned().damaged()) [[unlikely]] {
+    session.Violate("the client truncated a shared file");
+  }
+  return busy;
+}
+
+void SessionWorker::RunDueCalls(Session& session) {
+  std::vector<RareCall> due;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    new_calls_.store(false, std::memory_order_relaxed);
+    const uint64_t position = session.reader().position();
+    std::vector<RareCall> later;
+    for (RareCall& call : calls_) {
+      // Nobody can have reserved more than the ring holds.
+      if (call.after > position && call.after - position > session.reader().ring_bytes()) {
+        session.Violate(absl::StrCat("a call waits for ring position ", call.after, " at ", position));
+      }
+      (call.after <= position ? due : later).push_back(std::move(call));
+    }
+    calls_ = std::move(later);
+    has_calls_.store(!calls_.empty(), std::memory_order_release);
+  }
+  for (RareCall& call : due) {
+    session.HandleCall(call.op, call.device, call.context, call.args, call.payload, std::move(call.done));
+  }
+}
+
+void SessionWorker::RejectCalls(int result) {
+  std::vector<RareCall> rejected;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rejecting_ = true;
+    rejected.swap(calls_);
+    has_calls_.store(false, std::memory_order_release);
+  }
+  for (RareCall& call : rejected) call.done(result, "");
+}
+
+}  // namespace detshare
