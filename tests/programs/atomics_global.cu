@@ -1,5 +1,5 @@
-// Atomics on global memory whose results do not depend on their order: every operation and type, compare-and-swap
-// loops, and returned values (tickets).
+// Atomics on global memory whose results do not depend on their order: every operation and type,
+// compare-and-swap loops, and returned values (tickets).
 #include <algorithm>
 
 #include "check.h"
@@ -79,7 +79,8 @@ __global__ void Operate(Results* r, unsigned int* tickets, unsigned int* next_ti
   unsigned short half_old = r->halfword[1], half_seen;
   do {
     half_seen = half_old;
-    half_old = atomicCAS(&r->halfword[1], half_seen, static_cast<unsigned short>(half_seen + narrow));
+    half_old =
+        atomicCAS(&r->halfword[1], half_seen, static_cast<unsigned short>(half_seen + narrow));
   } while (half_old != half_seen);
 
   // What went in by exchange comes out, except for the last one.

@@ -1,4 +1,5 @@
-// A histogram with shared-memory atomics that is merged into global memory, and shared atomics of other types.
+// A histogram with shared-memory atomics that is merged into global memory, and shared atomics of
+// other types.
 #include "check.h"
 
 constexpr int kCount = 50000;
@@ -73,7 +74,8 @@ int main() {
   std::vector<int> values(kBlocks * kThreads);
   std::vector<long long> want_rows;
   for (int block = 0; block < kBlocks; ++block) {
-    long long minimum = 0x7fffffff, maximum = -0x7fffffff, sum = 0, quarters = 0, eighths = 0, mask = 0;
+    long long minimum = 0x7fffffff, maximum = -0x7fffffff, sum = 0, quarters = 0, eighths = 0,
+              mask = 0;
     for (int i = 0; i < kThreads; ++i) {
       int value = static_cast<int>(random.Next32()) >> 4;
       values[block * kThreads + i] = value;

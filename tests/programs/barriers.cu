@@ -1,5 +1,5 @@
-// Barriers within a block: counting and voting barriers, named barriers between some of the warps, fences, and blocks
-// that wait for each other's results by the last one finishing.
+// Barriers within a block: counting and voting barriers, named barriers between some of the warps,
+// fences, and blocks that wait for each other's results by the last one finishing.
 #include "check.h"
 
 constexpr int kThreads = 192;
@@ -65,7 +65,8 @@ int main() {
     int count = 0, all = 1, any = 0;
     for (int t = 0; t < kThreads; ++t) {
       int& value = in[block * kThreads + t];
-      value = static_cast<int>(random.Next32() % (block % 2 == 0 ? 100 : 99)) - (block == 4 && t == 7 ? 100 : 0);
+      value = static_cast<int>(random.Next32() % (block % 2 == 0 ? 100 : 99)) -
+              (block == 4 && t == 7 ? 100 : 0);
       count += value > 50;
       all &= value >= 0;
       any |= value == 99;

@@ -1,6 +1,6 @@
-// What the test programs share: checked CUDA calls, exact comparison against a CPU reference, digests of results and a
-// random number generator that gives the same sequence everywhere. Whatever fails prints one line on stdout and ends
-// the program with exit code 1.
+// What the test programs share: checked CUDA calls, exact comparison against a CPU reference,
+// digests of results and a random number generator that gives the same sequence everywhere.
+// Whatever fails prints one line on stdout and ends the program with exit code 1.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,8 +20,8 @@
 #define EXPECT(call, want) ::check::ExpectRuntime((call), (want), #call, __FILE__, __LINE__)
 
 // Ends the program, naming the condition, unless it holds.
-#define REQUIRE(condition)                                                                 \
-  do {                                                                                     \
+#define REQUIRE(condition)                                                                  \
+  do {                                                                                      \
     if (!(condition)) ::check::Fail("requirement not met", #condition, __FILE__, __LINE__); \
   } while (0)
 

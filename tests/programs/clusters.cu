@@ -1,5 +1,5 @@
-// Thread block clusters (compute capability 9.0): distributed shared memory, cluster barriers and ranks, with the size
-// fixed at compile time and with the size given at the launch.
+// Thread block clusters (compute capability 9.0): distributed shared memory, cluster barriers and
+// ranks, with the size fixed at compile time and with the size given at the launch.
 #include <cooperative_groups.h>
 
 #include "check.h"
@@ -34,19 +34,23 @@ __global__ void __cluster_dims__(4, 1, 1) Fixed(const int* in, int* out, int* ra
 
 __global__ void Launched(const int* in, int* out, int* ranks) { SumOverCluster(in, out, ranks); }
 
-// A histogram whose bins are spread over the cluster's blocks; atomics go to other blocks' shared memory.
+// A histogram whose bins are spread over the cluster's blocks; atomics go to other blocks' shared
+// memory.
 __global__ void Histogram(const int* in, int* bins) {
   __shared__ int local[32];
   cg::cluster_group cluster = cg::this_cluster();
   if (threadIdx.x < 32) local[threadIdx.x] = 0;
   cluster.sync();
-  unsigned bin = static_cast<unsigned>(in[blockIdx.x * blockDim.x + threadIdx.x]) % (32 * cluster.num_blocks());
+  unsigned bin = static_cast<unsigned>(in[blockIdx.x * blockDim.x + threadIdx.x]) %
+                 (32 * cluster.num_blocks());
   atomicAdd(cluster.map_shared_rank(local, bin / 32) + bin % 32, 1);
   cluster.sync();
-  if (threadIdx.x < 32) atomicAdd(&bins[cluster.block_rank() * 32 + threadIdx.x], local[threadIdx.x]);
+  if (threadIdx.x < 32)
+    atomicAdd(&bins[cluster.block_rank() * 32 + threadIdx.x], local[threadIdx.x]);
 }
 
-void Verify(const char* what, int size, const std::vector<int>& in, const int* out, const int* ranks) {
+void Verify(const char* what, int size, const std::vector<int>& in, const int* out,
+            const int* ranks) {
   std::vector<int> want(kBlocks * kThreads), want_ranks(kBlocks);
   for (int block = 0; block < kBlocks; ++block) {
     int first = block / size * size, rank = block % size;

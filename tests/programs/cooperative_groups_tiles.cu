@@ -1,5 +1,5 @@
-// Cooperative groups inside a block: thread_block, tiles of several sizes with shuffles, votes, reductions and scans,
-// and coalesced groups.
+// Cooperative groups inside a block: thread_block, tiles of several sizes with shuffles, votes,
+// reductions and scans, and coalesced groups.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>
@@ -43,7 +43,8 @@ template <int kTile>
 std::vector<int> ExpectedTiles(const std::vector<int>& in) {
   std::vector<int> out(10 * kCount);
   for (int i = 0; i < kCount; ++i) {
-    int block = i / kThreads, thread = i % kThreads, first = thread / kTile * kTile, rank = thread % kTile;
+    int block = i / kThreads, thread = i % kThreads, first = thread / kTile * kTile,
+        rank = thread % kTile;
     auto value = [&](int k) { return in[block * kThreads + kThreads - 1 - (first + k)]; };
     int n = 0;
     auto put = [&](int result) { out[n++ * kCount + i] = result; };
@@ -71,7 +72,8 @@ std::vector<int> ExpectedTiles(const std::vector<int>& in) {
   return out;
 }
 
-// One atomic for each coalesced group: which threads form it is the machine's choice, the total is not.
+// One atomic for each coalesced group: which threads form it is the machine's choice, the total is
+// not.
 __global__ void Count(const int* in, int* total, int* slots) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (in[i] % 3 == 0) {

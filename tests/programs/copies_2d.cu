@@ -1,5 +1,5 @@
-// Two-dimensional copies between pitched allocations and the host: all directions, parts with offsets, synchronous and
-// asynchronous, and the errors for pitches that are too small.
+// Two-dimensional copies between pitched allocations and the host: all directions, parts with
+// offsets, synchronous and asynchronous, and the errors for pitches that are too small.
 #include "check.h"
 
 constexpr int kWidth = 219;  // in elements

@@ -1,4 +1,5 @@
-// CUB: device-wide reduction, scan, selection, histogram and radix sort, as they come with the toolkit.
+// CUB: device-wide reduction, scan, selection, histogram and radix sort, as they come with the
+// toolkit.
 #include <algorithm>
 #include <cub/cub.cuh>
 
@@ -61,7 +62,8 @@ int main() {
   check::Compare("selected", check::Download(out, count), want);
 
   WithScratch([&](void* scratch, std::size_t& bytes) {
-    return cub::DeviceHistogram::HistogramEven(scratch, bytes, device, chosen, 65, 0u, 1u << 24, kCount);
+    return cub::DeviceHistogram::HistogramEven(scratch, bytes, device, chosen, 65, 0u, 1u << 24,
+                                               kCount);
   });
   std::vector<int> bins(64, 0);
   for (unsigned value : in) ++bins[value >> 18];

@@ -1,5 +1,5 @@
-// The legacy default stream: it waits for all blocking streams and they wait for it, while non-blocking streams go
-// their own way.
+// The legacy default stream: it waits for all blocking streams and they wait for it, while
+// non-blocking streams go their own way.
 #include "gate.h"
 
 constexpr int kCount = 8192;
@@ -56,7 +56,8 @@ int main() {
   check::Compare("y", check::Download(device_y, kCount), y);
   check::Compare("z", check::Download(device_z, kCount), z);
 
-  // While a blocking stream is held back, so is the default stream, and with it the other blocking stream.
+  // While a blocking stream is held back, so is the default stream, and with it the other blocking
+  // stream.
   Gate gate;
   gate.Close(first);
   Multiply<<<kBlocks, 128>>>(device_x, 7, kCount);

@@ -1,5 +1,5 @@
-// Compiled with --default-stream per-thread: each host thread has a default stream of its own, which is ordered with
-// the legacy stream but not with those of other threads.
+// Compiled with --default-stream per-thread: each host thread has a default stream of its own,
+// which is ordered with the legacy stream but not with those of other threads.
 #include <thread>
 
 #include "gate.h"
@@ -35,8 +35,8 @@ int main() {
         Step<<<kCount / 128, 128>>>(device[t], round * t, kCount);
         CHECK(cudaGetLastError());
       }
-      CHECK(cudaMemcpyAsync(pinned[t], device[t], kCount * sizeof(unsigned),
-                            cudaMemcpyDeviceToHost, nullptr));
+      CHECK(cudaMemcpyAsync(pinned[t], device[t], kCount * sizeof(unsigned), cudaMemcpyDeviceToHost,
+                            nullptr));
       CHECK(cudaStreamSynchronize(nullptr));
     });
   }

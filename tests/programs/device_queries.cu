@@ -1,5 +1,5 @@
-// What the device says of itself: properties and attributes agree with each other and with what the programming model
-// promises.
+// What the device says of itself: properties and attributes agree with each other and with what the
+// programming model promises.
 #include "check.h"
 
 int Attribute(cudaDeviceAttr attribute) {
@@ -28,7 +28,8 @@ int main() {
   REQUIRE(p.multiProcessorCount == Attribute(cudaDevAttrMultiProcessorCount));
   REQUIRE(p.maxThreadsPerBlock == Attribute(cudaDevAttrMaxThreadsPerBlock));
   REQUIRE(static_cast<int>(p.sharedMemPerBlock) == Attribute(cudaDevAttrMaxSharedMemoryPerBlock));
-  REQUIRE(static_cast<int>(p.sharedMemPerBlockOptin) == Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  REQUIRE(static_cast<int>(p.sharedMemPerBlockOptin) ==
+          Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin));
   REQUIRE(static_cast<int>(p.sharedMemPerMultiprocessor) ==
           Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor));
   REQUIRE(p.regsPerBlock == Attribute(cudaDevAttrMaxRegistersPerBlock));

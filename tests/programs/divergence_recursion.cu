@@ -1,5 +1,5 @@
-// Control flow: loops of different lengths in one warp, nested breaks and early returns, a switch with fall-through,
-// barriers after divergence, and recursion.
+// Control flow: loops of different lengths in one warp, nested breaks and early returns, a switch
+// with fall-through, barriers after divergence, and recursion.
 #include "check.h"
 
 __host__ __device__ unsigned Collatz(unsigned n) {

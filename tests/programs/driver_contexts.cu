@@ -1,5 +1,5 @@
-// Contexts of the driver API: the stack of current contexts, created contexts beside the primary one, and which context
-// a call works in.
+// Contexts of the driver API: the stack of current contexts, created contexts beside the primary
+// one, and which context a call works in.
 #include <thread>
 
 #include "check_driver.h"

@@ -1,4 +1,5 @@
-// Copies and memsets of the driver API: 1D with offsets, 2D and 3D descriptors, elements of 1, 2 and 4 bytes.
+// Copies and memsets of the driver API: 1D with offsets, 2D and 3D descriptors, elements of 1, 2
+// and 4 bytes.
 #include "check_driver.h"
 
 using Bytes = std::vector<unsigned char>;
@@ -11,7 +12,8 @@ Bytes Read(CUdeviceptr from, std::size_t count) {
 
 template <typename T>
 void Fill(Bytes& bytes, std::size_t from, T value, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(&bytes[from + i * sizeof(T)], &value, sizeof(T));
+  for (std::size_t i = 0; i < count; ++i)
+    std::memcpy(&bytes[from + i * sizeof(T)], &value, sizeof(T));
 }
 
 int main() {
@@ -52,7 +54,8 @@ int main() {
   up.WidthInBytes = 123;
   up.Height = 100;
   CHECK_CU(cuMemcpy2D(&up));
-  for (int y = 0; y < 100; ++y) std::memcpy(&want[(y + 2) * 256 + 5], &host[(y + 3) * 200 + 17], 123);
+  for (int y = 0; y < 100; ++y)
+    std::memcpy(&want[(y + 2) * 256 + 5], &host[(y + 3) * 200 + 17], 123);
   check::Compare("2d up", Read(b, kBytes), want);
 
   CUDA_MEMCPY2D across = up;
@@ -85,7 +88,8 @@ int main() {
   CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CHECK_CU(cuMemcpy2DAsync(&down, stream));
   CHECK_CU(cuStreamSynchronize(stream));
-  for (int y = 0; y < 40; ++y) std::memcpy(&want_part[(y + 1) * 64 + 9], &want[(y + 20) * 256 + 3], 50);
+  for (int y = 0; y < 40; ++y)
+    std::memcpy(&want_part[(y + 1) * 64 + 9], &want[(y + 20) * 256 + 3], 50);
   check::Compare("2d down", part, want_part);
 
   // Three dimensions: planes of 32 rows of 64 bytes into planes of 20 rows of 128 bytes.
@@ -110,8 +114,8 @@ int main() {
   CHECK_CU(cuMemcpy3D(&box));
   for (int z = 0; z < 9; ++z) {
     for (int y = 0; y < 17; ++y) {
-      std::memcpy(&want[((z + 3) * 20 + y + 1) * 128 + 70],
-                  &host[((z + 2) * 32 + y + 4) * 64 + 11], 43);
+      std::memcpy(&want[((z + 3) * 20 + y + 1) * 128 + 70], &host[((z + 2) * 32 + y + 4) * 64 + 11],
+                  43);
     }
   }
   check::Compare("3d", Read(b, kBytes), want);

@@ -1,5 +1,6 @@
-// Libraries, kernels and launches of the driver API: cuLibraryLoadData, kernels as functions, cuLaunchKernelEx with
-// attributes, three-dimensional grids, occupancy, and the errors of impossible launches.
+// Libraries, kernels and launches of the driver API: cuLibraryLoadData, kernels as functions,
+// cuLaunchKernelEx with attributes, three-dimensional grids, occupancy, and the errors of
+// impossible launches.
 #include "check_driver.h"
 
 const char kText[] = R"(

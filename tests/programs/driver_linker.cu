@@ -1,5 +1,5 @@
-// The driver's linker: two PTX texts, one of which calls a function and reads a variable of the other, linked to one
-// module.
+// The driver's linker: two PTX texts, one of which calls a function and reads a variable of the
+// other, linked to one module.
 #include "check_driver.h"
 
 const char kLibrary[] = R"(

@@ -1,5 +1,6 @@
-// Modules of the driver API from PTX text: loading with options and logs, functions, globals, launches with kernelParams
-// and with a packed buffer, parameter layouts, and the errors for what is not there.
+// Modules of the driver API from PTX text: loading with options and logs, functions, globals,
+// launches with kernelParams and with a packed buffer, parameter layouts, and the errors for what
+// is not there.
 #include "check_driver.h"
 
 const char kText[] = R"(
@@ -116,7 +117,8 @@ int main() {
   CHECK_CU(cuMemcpyDtoH(got.data(), out, kCount * 4));
   check::Compare("parameters", got, Expected(in, 3, {10, 20, 30, 40}, 200 + 0xfff));
 
-  // One buffer with all parameters at their offsets, after the globals of this module alone have changed.
+  // One buffer with all parameters at their offsets, after the globals of this module alone have
+  // changed.
   const unsigned new_bias[4] = {1, 2, 3, 4}, new_factor = 9;
   CHECK_CU(cuMemcpyHtoD(bias, new_bias, sizeof new_bias));
   CHECK_CU(cuMemcpyHtoD(factor, &new_factor, sizeof new_factor));

@@ -1,10 +1,11 @@
-// Dynamic shared memory: sizes chosen at the launch, several arrays in one block of it, beside static shared memory,
-// and more than 48 KiB after opting in.
+// Dynamic shared memory: sizes chosen at the launch, several arrays in one block of it, beside
+// static shared memory, and more than 48 KiB after opting in.
 #include "check.h"
 
 extern __shared__ unsigned char dynamic_memory[];
 
-// Reverses the block's part of the input through shared memory: `per_thread` values for each thread.
+// Reverses the block's part of the input through shared memory: `per_thread` values for each
+// thread.
 __global__ void Reverse(const int* in, int* out, int per_thread) {
   int* staged = reinterpret_cast<int*>(dynamic_memory);
   int size = blockDim.x * per_thread, base = blockIdx.x * size;
@@ -72,7 +73,7 @@ int main() {
 
   constexpr int kThreads = 200;
   double* out = check::Zeroed<double>(kThreads);
-  Mixed<<<1, kThreads, kThreads * (sizeof(double) + sizeof(int) + sizeof(short))>>>(out);
+  Mixed<<<1, kThreads, kThreads*(sizeof(double) + sizeof(int) + sizeof(short))>>>(out);
   CHECK(cudaGetLastError());
   std::vector<double> want(kThreads);
   for (int i = 0; i < kThreads; ++i) {

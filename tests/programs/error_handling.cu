@@ -1,5 +1,5 @@
-// Errors: impossible launches, invalid arguments, requests too large; which error is remembered, and that the program
-// goes on after each.
+// Errors: impossible launches, invalid arguments, requests too large; which error is remembered,
+// and that the program goes on after each.
 #include "check.h"
 
 __global__ void Touch(int* out) {
@@ -58,11 +58,13 @@ int main() {
   Show("free host memory that is not pinned", cudaFreeHost(&value));
   Show("no event", cudaEventRecord(nullptr));
   Show("destroy no event", cudaEventDestroy(nullptr));
-  Show("flags of an event", cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(&memory), 0x4000));
+  Show("flags of an event",
+       cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(&memory), 0x4000));
   Show("flags of a stream",
        cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(&memory), 0x4000));
-  Show("attributes of no kernel", cudaFuncSetAttribute(static_cast<const void*>(&value),
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize, 4));
+  Show("attributes of no kernel",
+       cudaFuncSetAttribute(static_cast<const void*>(&value),
+                            cudaFuncAttributeMaxDynamicSharedMemorySize, 4));
   Show("not a symbol", cudaGetSymbolSize(reinterpret_cast<std::size_t*>(&memory), &value));
   cudaGetLastError();
 
@@ -74,8 +76,9 @@ int main() {
   CHECK(cudaFreeHost(nullptr));
   CHECK(cudaMemcpy(out, &value, 0, cudaMemcpyHostToDevice));
 
-  for (cudaError_t error : {cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation,
-                            cudaErrorIllegalAddress, cudaErrorNotReady, static_cast<cudaError_t>(12345)}) {
+  for (cudaError_t error :
+       {cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorIllegalAddress,
+        cudaErrorNotReady, static_cast<cudaError_t>(12345)}) {
     std::printf("%s: %s\n", cudaGetErrorName(error), cudaGetErrorString(error));
   }
   Touch<<<2, 64>>>(out);

@@ -1,5 +1,5 @@
-// Questions that do not wait: events and streams are not ready while the stream is held back, and become ready after it
-// goes on; an event means its last recording.
+// Questions that do not wait: events and streams are not ready while the stream is held back, and
+// become ready after it goes on; an event means its last recording.
 #include "gate.h"
 
 constexpr int kCount = 4096;

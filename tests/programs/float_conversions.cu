@@ -1,5 +1,5 @@
-// Conversions in all rounding modes: between float, double and integers (with saturation), and from and to half and
-// bfloat16.
+// Conversions in all rounding modes: between float, double and integers (with saturation), and from
+// and to half and bfloat16.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -13,7 +13,8 @@
 constexpr int kCount = 4096;
 const int kRoundings[4] = {FE_TONEAREST, FE_TOWARDZERO, FE_UPWARD, FE_DOWNWARD};
 
-#define ALL_MODES(function, value) function##_rn(value), function##_rz(value), function##_ru(value), function##_rd(value)
+#define ALL_MODES(function, value) \
+  function##_rn(value), function##_rz(value), function##_ru(value), function##_rd(value)
 
 struct Sink {
   std::uint64_t* next;
@@ -47,8 +48,9 @@ __global__ void Convert(const float* floats, const double* doubles, const long l
   put(ALL_MODES(__double2uint, d));
   put(ALL_MODES(__double2ll, d));
   put(ALL_MODES(__double2ull, d));
-#define BITS_OF_ALL(function, value) \
-  Bits(function##_rn(value)), Bits(function##_rz(value)), Bits(function##_ru(value)), Bits(function##_rd(value))
+#define BITS_OF_ALL(function, value)                                                  \
+  Bits(function##_rn(value)), Bits(function##_rz(value)), Bits(function##_ru(value)), \
+      Bits(function##_rd(value))
   put(BITS_OF_ALL(__double2float, d));
   put(BITS_OF_ALL(__int2float, static_cast<int>(n)));
   put(BITS_OF_ALL(__uint2float, static_cast<unsigned>(n)));
@@ -60,7 +62,8 @@ __global__ void Convert(const float* floats, const double* doubles, const long l
       Bits(static_cast<double>(f)), static_cast<std::uint64_t>(static_cast<unsigned char>(n)));
   // C++ casts: to nearest between floating-point types, towards zero to integers.
   put(Bits(static_cast<float>(d)), Bits(static_cast<float>(n)),
-      static_cast<std::uint64_t>(static_cast<int>(f)), static_cast<std::uint64_t>(static_cast<long long>(d)));
+      static_cast<std::uint64_t>(static_cast<int>(f)),
+      static_cast<std::uint64_t>(static_cast<long long>(d)));
 }
 
 // The nearest whole number in the current rounding mode, clamped to the target's range.
@@ -100,25 +103,44 @@ void ExpectedGroup(int group, float f, double d, long long n, std::uint64_t* wan
     std::fesetround(FE_TONEAREST);
   };
   switch (group) {
-    case 0: return in_all_modes([&] { return ToInteger<std::int32_t>(f); });
-    case 1: return in_all_modes([&] { return ToInteger<std::uint32_t>(f); });
-    case 2: return in_all_modes([&] { return ToInteger<std::int64_t>(f); });
-    case 3: return in_all_modes([&] { return ToInteger<std::uint64_t>(f); });
-    case 4: return in_all_modes([&] { return ToInteger<std::int32_t>(d); });
-    case 5: return in_all_modes([&] { return ToInteger<std::uint32_t>(d); });
-    case 6: return in_all_modes([&] { return ToInteger<std::int64_t>(d); });
-    case 7: return in_all_modes([&] { return ToInteger<std::uint64_t>(d); });
-    case 8: return in_all_modes([&] { return ToFloating<float>(d); });
-    case 9: return in_all_modes([&] { return ToFloating<float>(static_cast<int>(n)); });
-    // 32 bits without a sign fit into a long long: the host converts those in one correctly rounded step.
-    case 10: return in_all_modes([&] { return ToFloating<float>(static_cast<long long>(static_cast<unsigned>(n))); });
-    case 11: return in_all_modes([&] { return ToFloating<float>(n); });
-    case 13: return in_all_modes([&] { return ToFloating<double>(n); });
+    case 0:
+      return in_all_modes([&] { return ToInteger<std::int32_t>(f); });
+    case 1:
+      return in_all_modes([&] { return ToInteger<std::uint32_t>(f); });
+    case 2:
+      return in_all_modes([&] { return ToInteger<std::int64_t>(f); });
+    case 3:
+      return in_all_modes([&] { return ToInteger<std::uint64_t>(f); });
+    case 4:
+      return in_all_modes([&] { return ToInteger<std::int32_t>(d); });
+    case 5:
+      return in_all_modes([&] { return ToInteger<std::uint32_t>(d); });
+    case 6:
+      return in_all_modes([&] { return ToInteger<std::int64_t>(d); });
+    case 7:
+      return in_all_modes([&] { return ToInteger<std::uint64_t>(d); });
+    case 8:
+      return in_all_modes([&] { return ToFloating<float>(d); });
+    case 9:
+      return in_all_modes([&] { return ToFloating<float>(static_cast<int>(n)); });
+    // 32 bits without a sign fit into a long long: the host converts those in one correctly rounded
+    // step.
+    case 10:
+      return in_all_modes(
+          [&] { return ToFloating<float>(static_cast<long long>(static_cast<unsigned>(n))); });
+    case 11:
+      return in_all_modes([&] { return ToFloating<float>(n); });
+    case 13:
+      return in_all_modes([&] { return ToFloating<double>(n); });
     // The x87 unit holds all 64 bits, so that the only rounding is the last one.
     case 12:
-      return in_all_modes([&] { return ToFloating<float>(static_cast<long double>(static_cast<unsigned long long>(n))); });
+      return in_all_modes([&] {
+        return ToFloating<float>(static_cast<long double>(static_cast<unsigned long long>(n)));
+      });
     case 14:
-      return in_all_modes([&] { return ToFloating<double>(static_cast<long double>(static_cast<unsigned long long>(n))); });
+      return in_all_modes([&] {
+        return ToFloating<double>(static_cast<long double>(static_cast<unsigned long long>(n)));
+      });
     case 15:
       want[0] = HostBits(static_cast<double>(static_cast<int>(n)));
       want[kCount] = HostBits(static_cast<double>(static_cast<unsigned>(n)));
@@ -135,7 +157,8 @@ void ExpectedGroup(int group, float f, double d, long long n, std::uint64_t* wan
   }
 }
 
-// Sixteen-bit formats: bits of the fraction, smallest exponent of a normal number, largest finite value.
+// Sixteen-bit formats: bits of the fraction, smallest exponent of a normal number, largest finite
+// value.
 struct Format {
   int fraction, lowest_exponent;
   double largest;
@@ -143,25 +166,29 @@ struct Format {
 const Format kHalf = {10, -14, 65504.0};
 const Format kBfloat16 = {7, -126, 3.3895313892515355e38};
 
-// `value` rounded to the format as the host's rounding mode says; the arithmetic on the way is exact.
+// `value` rounded to the format as the host's rounding mode says; the arithmetic on the way is
+// exact.
 std::uint16_t Round(const Format& format, float value) {
   int exponent = 0;
   std::frexp(value, &exponent);
   exponent = std::max(exponent - 1, format.lowest_exponent);
-  volatile double units = std::ldexp(static_cast<double>(std::fabs(value)), format.fraction - exponent);
+  volatile double units =
+      std::ldexp(static_cast<double>(std::fabs(value)), format.fraction - exponent);
   bool negative = std::signbit(value);
   // Directed modes look at the signed value.
   volatile double signed_units = negative ? -units : units;
   double rounded = std::fabs(std::nearbyint(signed_units));
   double magnitude = std::ldexp(rounded, exponent - format.fraction);
   const int exponent_bits = 15 - format.fraction;
-  const std::uint16_t infinity = static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << format.fraction);
+  const std::uint16_t infinity =
+      static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << format.fraction);
   std::uint16_t bits;
   if (std::isinf(value)) {
     bits = infinity;
   } else if (magnitude > format.largest) {
     int mode = std::fegetround();
-    bool away = mode == FE_TONEAREST || (mode == FE_UPWARD && !negative) || (mode == FE_DOWNWARD && negative);
+    bool away = mode == FE_TONEAREST || (mode == FE_UPWARD && !negative) ||
+                (mode == FE_DOWNWARD && negative);
     bits = away ? infinity : static_cast<std::uint16_t>(infinity - 1);
   } else if (magnitude == 0.0) {
     bits = 0;
@@ -169,9 +196,11 @@ std::uint16_t Round(const Format& format, float value) {
     int result_exponent = 0;
     std::frexp(magnitude, &result_exponent);
     result_exponent = std::max(result_exponent - 1, format.lowest_exponent);
-    auto scaled = static_cast<std::uint32_t>(std::ldexp(magnitude, format.fraction - result_exponent));
+    auto scaled =
+        static_cast<std::uint32_t>(std::ldexp(magnitude, format.fraction - result_exponent));
     // A number with the hidden bit carries into the exponent field; a subnormal one has none.
-    bits = static_cast<std::uint16_t>(scaled + ((result_exponent - format.lowest_exponent) << format.fraction));
+    bits = static_cast<std::uint16_t>(
+        scaled + ((result_exponent - format.lowest_exponent) << format.fraction));
   }
   return static_cast<std::uint16_t>(bits | (negative ? 0x8000 : 0));
 }
@@ -212,15 +241,20 @@ int main() {
   std::vector<long long> integers(kCount);
   for (int i = 0; i < kCount; ++i) {
     floats[i] = std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 70));
-    doubles[i] = std::ldexp(static_cast<double>(random.Next64() >> 11), static_cast<int>(random.Next32() % 80) - 60);
+    doubles[i] = std::ldexp(static_cast<double>(random.Next64() >> 11),
+                            static_cast<int>(random.Next32() % 80) - 60);
     if (i % 2 == 0) doubles[i] = -doubles[i];
-    if (i % 8 == 0) floats[i] = static_cast<float>(static_cast<int>(random.Next32() % 2001) - 1000) * 0.5f;
+    if (i % 8 == 0)
+      floats[i] = static_cast<float>(static_cast<int>(random.Next32() % 2001) - 1000) * 0.5f;
     if (i % 8 == 1) doubles[i] = floats[i] * 0.25;
-    if (i % 8 == 2) doubles[i] = std::ldexp(doubles[i], static_cast<int>(random.Next32() % 400) - 200);
+    if (i % 8 == 2)
+      doubles[i] = std::ldexp(doubles[i], static_cast<int>(random.Next32() % 400) - 200);
     integers[i] = static_cast<long long>(random.Next64() >> random.Next32() % 64);
-    if (i % 3 == 0) integers[i] = static_cast<long long>(0 - static_cast<std::uint64_t>(integers[i]));
+    if (i % 3 == 0)
+      integers[i] = static_cast<long long>(0 - static_cast<std::uint64_t>(integers[i]));
     sixteen[i] = std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 48) - 28);
-    if (i % 7 == 0) sixteen[i] = std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 268) - 140);
+    if (i % 7 == 0)
+      sixteen[i] = std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 268) - 140);
   }
   integers[0] = 0;
   floats[0] = doubles[0] = sixteen[0] = 0.0f;
@@ -238,7 +272,8 @@ int main() {
   CHECK(cudaGetLastError());
   std::vector<std::uint64_t> got = check::Download(out, kGroups * 4 * kCount), want(4 * kCount);
   for (int group = 0; group < kGroups; ++group) {
-    for (int i = 0; i < kCount; ++i) ExpectedGroup(group, floats[i], doubles[i], integers[i], &want[i]);
+    for (int i = 0; i < kCount; ++i)
+      ExpectedGroup(group, floats[i], doubles[i], integers[i], &want[i]);
     std::string what = "conversions " + std::to_string(group);
     check::Compare(what.c_str(), &got[group * 4 * kCount], want.data(), want.size());
   }

@@ -1,5 +1,5 @@
-// Floating-point functions with exact results: rounding to whole numbers, remainders, minimum and maximum, scaling,
-// decomposition, comparisons and classification.
+// Floating-point functions with exact results: rounding to whole numbers, remainders, minimum and
+// maximum, scaling, decomposition, comparisons and classification.
 #include <cmath>
 #include <limits>
 
@@ -39,7 +39,8 @@ __host__ __device__ int Evaluate(T a, T b, T c, T* results) {
   put(static_cast<T>(exponent));
   put(ldexp(a, static_cast<int>(c)));
   put(fma(a, b, c));
-  put(static_cast<T>((a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a > b) + 16 * (a >= b) + 32 * (a != b)));
+  put(static_cast<T>((a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a > b) + 16 * (a >= b) +
+                     32 * (a != b)));
   put(static_cast<T>((isnan(a) ? 1 : 0) + (isinf(b) ? 2 : 0) + (signbit(c) ? 4 : 0)));
   put(static_cast<T>(!(a < b) ? 1 : 0));
   T whole = 0;
@@ -63,11 +64,23 @@ template <typename T>
 void Test(const char* type) {
   check::Random random(100 + sizeof(T));
   std::vector<T> a(kCount), b(kCount), c(kCount);
-  const T special[] = {T(0.5), T(-0.5), T(1.5), T(2.5), T(-2.5), T(0.49999997), T(8388607.5), T(4503599627370495.5),
-                       T(1) / 3, std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(), T(1e30)};
+  const T special[] = {T(0.5),
+                       T(-0.5),
+                       T(1.5),
+                       T(2.5),
+                       T(-2.5),
+                       T(0.49999997),
+                       T(8388607.5),
+                       T(4503599627370495.5),
+                       T(1) / 3,
+                       std::numeric_limits<T>::infinity(),
+                       std::numeric_limits<T>::quiet_NaN(),
+                       T(1e30)};
   for (int i = 0; i < kCount; ++i) {
-    a[i] = i % 9 == 0 ? special[random.Next32() % 12] : static_cast<T>(random.NextFloat()) * (1 << i % 24);
-    b[i] = i % 31 == 0 ? special[random.Next32() % 9] : static_cast<T>(random.NextFloat()) * (1 << i % 11) + T(0.25);
+    a[i] = i % 9 == 0 ? special[random.Next32() % 12]
+                      : static_cast<T>(random.NextFloat()) * (1 << i % 24);
+    b[i] = i % 31 == 0 ? special[random.Next32() % 9]
+                       : static_cast<T>(random.NextFloat()) * (1 << i % 11) + T(0.25);
     c[i] = static_cast<T>(random.NextFloat()) * 100;
     if (i % 13 == 0) b[i] = a[i];
   }

@@ -1,5 +1,6 @@
-// Correctly rounded floating-point arithmetic in all four rounding modes, single and double precision: add, multiply,
-// divide, fused multiply-add, reciprocal, square root; with zeros, subnormal numbers, infinities and NaNs.
+// Correctly rounded floating-point arithmetic in all four rounding modes, single and double
+// precision: add, multiply, divide, fused multiply-add, reciprocal, square root; with zeros,
+// subnormal numbers, infinities and NaNs.
 #include <cfenv>
 #include <cmath>
 #include <limits>
@@ -13,13 +14,13 @@ constexpr int kPlain = 6;
 constexpr int kOperations = kPerMode * kModes + kPlain;
 
 // The four suffixes of the intrinsics in the order of kRoundings.
-#define ALL_MODES(put, kind)                                                                 \
+#define ALL_MODES(put, kind)                                                                    \
   put(__##kind##add_rn(a, b), __##kind##mul_rn(a, b), __##kind##div_rn(a, b), FMA(rn), RCP(rn), \
-      SQRT(rn), __##kind##sub_rn(a, b));                                                     \
+      SQRT(rn), __##kind##sub_rn(a, b));                                                        \
   put(__##kind##add_rz(a, b), __##kind##mul_rz(a, b), __##kind##div_rz(a, b), FMA(rz), RCP(rz), \
-      SQRT(rz), __##kind##sub_rz(a, b));                                                     \
+      SQRT(rz), __##kind##sub_rz(a, b));                                                        \
   put(__##kind##add_ru(a, b), __##kind##mul_ru(a, b), __##kind##div_ru(a, b), FMA(ru), RCP(ru), \
-      SQRT(ru), __##kind##sub_ru(a, b));                                                     \
+      SQRT(ru), __##kind##sub_ru(a, b));                                                        \
   put(__##kind##add_rd(a, b), __##kind##mul_rd(a, b), __##kind##div_rd(a, b), FMA(rd), RCP(rd), \
       SQRT(rd), __##kind##sub_rd(a, b))
 
@@ -76,7 +77,8 @@ __global__ void Evaluate(const double* in_a, const double* in_b, const double* i
   Plain(sink, a, b);
 }
 
-// One operation on the host in the current rounding mode; volatile keeps the compiler from moving or folding it.
+// One operation on the host in the current rounding mode; volatile keeps the compiler from moving
+// or folding it.
 template <typename T>
 __attribute__((noinline)) T Reference(int operation, T x, T y, T z) {
   volatile T a = x, b = y, c = z, result = 0;
@@ -114,12 +116,22 @@ T Canonical(T value) {
 
 template <typename T, typename Bits>
 T Make(check::Random& random, int index) {
-  const T extremes[] = {T(0), -T(0), T(1), -T(1), std::numeric_limits<T>::infinity(),
-                        -std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(),
-                        std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest(),
-                        std::numeric_limits<T>::min(), std::numeric_limits<T>::denorm_min(),
-                        -std::numeric_limits<T>::denorm_min(), std::numeric_limits<T>::epsilon(),
-                        T(1) + std::numeric_limits<T>::epsilon(), T(3), T(0.1)};
+  const T extremes[] = {T(0),
+                        -T(0),
+                        T(1),
+                        -T(1),
+                        std::numeric_limits<T>::infinity(),
+                        -std::numeric_limits<T>::infinity(),
+                        std::numeric_limits<T>::quiet_NaN(),
+                        std::numeric_limits<T>::max(),
+                        std::numeric_limits<T>::lowest(),
+                        std::numeric_limits<T>::min(),
+                        std::numeric_limits<T>::denorm_min(),
+                        -std::numeric_limits<T>::denorm_min(),
+                        std::numeric_limits<T>::epsilon(),
+                        T(1) + std::numeric_limits<T>::epsilon(),
+                        T(3),
+                        T(0.1)};
   Bits bits = static_cast<Bits>(random.Next64());
   switch (index % 4) {
     case 0: {  // any bits
@@ -172,7 +184,8 @@ void Test(const char* type) {
       std::fesetround(FE_TONEAREST);
       for (T& value : want) value = Canonical(value);
       std::string what = std::string(type) + " " + kNames[operation] + "_" + kModeNames[mode];
-      check::Compare(what.c_str(), &got[(mode * kPerMode + operation) * kCount], want.data(), kCount);
+      check::Compare(what.c_str(), &got[(mode * kPerMode + operation) * kCount], want.data(),
+                     kCount);
     }
   }
   const int kPlainOperations[kPlain] = {0, 6, 1, 2, 5, -1};

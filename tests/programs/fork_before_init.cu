@@ -1,4 +1,5 @@
-// fork before anybody has used CUDA: two children and the parent each use it on their own, at the same time.
+// fork before anybody has used CUDA: two children and the parent each use it on their own, at the
+// same time.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Device function pointers: tables that the loader fills in, a pointer read by the host and passed back as an argument,
-// and indirect calls that differ within a warp.
+// Device function pointers: tables that the loader fills in, a pointer read by the host and passed
+// back as an argument, and indirect calls that differ within a warp.
 #include "check.h"
 
 using Operation = int (*)(int, int);

@@ -9,8 +9,10 @@ constexpr int kGenerations = 20;
 __global__ void Generation(const unsigned char* from, unsigned char* to) {
   __shared__ unsigned char cells[kTile + 2][kTile + 2];
   int left = blockIdx.x * kTile - 1, top = blockIdx.y * kTile - 1;
-  for (int k = threadIdx.y * kTile + threadIdx.x; k < (kTile + 2) * (kTile + 2); k += kTile * kTile) {
-    int x = (left + k % (kTile + 2) + kWidth) % kWidth, y = (top + k / (kTile + 2) + kHeight) % kHeight;
+  for (int k = threadIdx.y * kTile + threadIdx.x; k < (kTile + 2) * (kTile + 2);
+       k += kTile * kTile) {
+    int x = (left + k % (kTile + 2) + kWidth) % kWidth,
+        y = (top + k / (kTile + 2) + kHeight) % kHeight;
     cells[k / (kTile + 2)][k % (kTile + 2)] = from[y * kWidth + x];
   }
   __syncthreads();

@@ -1,5 +1,5 @@
-// A gate that a host function in a stream waits at: it holds the stream's later work back until the program opens it,
-// so that the order of streams can be tested without clocks.
+// A gate that a host function in a stream waits at: it holds the stream's later work back until the
+// program opens it, so that the order of streams can be tested without clocks.
 #pragma once
 
 #include <condition_variable>

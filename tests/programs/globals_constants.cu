@@ -1,5 +1,5 @@
-// __device__ and __constant__ variables: initial values, pointers to other variables, copies to and from symbols with
-// offsets, addresses and sizes, and values that live on from launch to launch.
+// __device__ and __constant__ variables: initial values, pointers to other variables, copies to and
+// from symbols with offsets, addresses and sizes, and values that live on from launch to launch.
 #include "check.h"
 
 struct Settings {
@@ -95,7 +95,8 @@ int main() {
   host.into_table = &host.zeros[27];
   host.into_offset = device_zeros + 27 - device_table;
 
-  // Changed by the host: a part of an array, a whole struct, a pointer to device memory in constant memory.
+  // Changed by the host: a part of an array, a whole struct, a pointer to device memory in constant
+  // memory.
   const int new_factors[3] = {101, 102, 103};
   CHECK(cudaMemcpyToSymbol(factors, new_factors, sizeof new_factors, 5 * sizeof(int)));
   std::memcpy(host.factors + 5, new_factors, sizeof new_factors);

@@ -1,5 +1,5 @@
-// Arithmetic of half and half2: add, subtract, multiply, fused multiply-add, divide, square root, comparisons, minimum and
-// maximum, each against a correctly rounded reference computed in double.
+// Arithmetic of half and half2: add, subtract, multiply, fused multiply-add, divide, square root,
+// comparisons, minimum and maximum, each against a correctly rounded reference computed in double.
 #include <cuda_fp16.h>
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 constexpr int kCount = 4096;
 constexpr int kOperations = 10;
 
-__global__ void Evaluate(const __half2* in_a, const __half2* in_b, const __half2* in_c, __half2* out) {
+__global__ void Evaluate(const __half2* in_a, const __half2* in_b, const __half2* in_c,
+                         __half2* out) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= kCount / 2) return;
   __half2 a = in_a[i], b = in_b[i], c = in_c[i];
@@ -24,7 +25,8 @@ __global__ void Evaluate(const __half2* in_a, const __half2* in_b, const __half2
   put(__habs2(a));
   put(__hlt2(a, b));  // 1.0 or 0.0 in each half
   put(__hge2(a, c));
-  put(__halves2half2(__hadd_rn(__low2half(a), __high2half(b)), __hfma(__high2half(a), __low2half(b), __low2half(c))));
+  put(__halves2half2(__hadd_rn(__low2half(a), __high2half(b)),
+                     __hfma(__high2half(a), __low2half(b), __low2half(c))));
   put(__halves2half2(__hmax(__low2half(a), __low2half(b)), __hmin(__high2half(a), __high2half(b))));
 }
 
@@ -61,7 +63,8 @@ int main() {
   CHECK(cudaGetLastError());
   std::vector<__half> got = check::Download(reinterpret_cast<__half*>(out), kOperations * kCount);
 
-  const char* names[kOperations] = {"add", "sub", "mul", "fma", "neg", "abs", "lt", "ge", "mixed", "max and min"};
+  const char* names[kOperations] = {"add", "sub", "mul", "fma",   "neg",
+                                    "abs", "lt",  "ge",  "mixed", "max and min"};
   for (int operation = 0; operation < kOperations; ++operation) {
     std::vector<float> got_floats(kCount), want(kCount);
     for (int i = 0; i < kCount; ++i) {
@@ -69,16 +72,35 @@ int main() {
       bool is_low = i == low;
       double value = 0.0;
       switch (operation) {
-        case 0: value = a[i] + b[i]; break;
-        case 1: value = a[i] - b[i]; break;
-        case 2: value = a[i] * b[i]; break;
-        case 3: value = a[i] * b[i] + c[i]; break;
-        case 4: value = -a[i]; break;
-        case 5: value = std::fabs(a[i]); break;
-        case 6: value = a[i] < b[i]; break;
-        case 7: value = a[i] >= c[i]; break;
-        case 8: value = is_low ? a[low] + b[high] : a[high] * b[low] + c[low]; break;
-        default: value = is_low ? std::fmax(a[i], b[i]) : std::fmin(a[i], b[i]);
+        case 0:
+          value = a[i] + b[i];
+          break;
+        case 1:
+          value = a[i] - b[i];
+          break;
+        case 2:
+          value = a[i] * b[i];
+          break;
+        case 3:
+          value = a[i] * b[i] + c[i];
+          break;
+        case 4:
+          value = -a[i];
+          break;
+        case 5:
+          value = std::fabs(a[i]);
+          break;
+        case 6:
+          value = a[i] < b[i];
+          break;
+        case 7:
+          value = a[i] >= c[i];
+          break;
+        case 8:
+          value = is_low ? a[low] + b[high] : a[high] * b[low] + c[low];
+          break;
+        default:
+          value = is_low ? std::fmax(a[i], b[i]) : std::fmin(a[i], b[i]);
       }
       want[i] = static_cast<float>(Rounded(value));
       got_floats[i] = __half2float(got[operation * kCount + i]);

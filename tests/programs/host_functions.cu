@@ -1,5 +1,5 @@
-// Host functions and callbacks in streams: they run after what was put into the stream before them, and hold back what
-// comes after; the host sees what the device wrote before.
+// Host functions and callbacks in streams: they run after what was put into the stream before them,
+// and hold back what comes after; the host sees what the device wrote before.
 #include <mutex>
 
 #include "check.h"
@@ -60,7 +60,8 @@ int main() {
   CHECK(cudaMalloc(&device, kCount * sizeof(unsigned)));
   std::memset(in, 0, kCount * sizeof(unsigned));
 
-  // The first function makes the data that the copy behind it takes; the second reads what came back.
+  // The first function makes the data that the copy behind it takes; the second reads what came
+  // back.
   Note make{&log, "make", nullptr, in}, inspect{&log, "inspect", out, nullptr};
   Note status{&log, "callback", nullptr, nullptr}, last{&log, "last", out, nullptr};
   Note elsewhere{&log, "elsewhere", nullptr, nullptr};

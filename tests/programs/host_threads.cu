@@ -1,4 +1,5 @@
-// Several host threads at once, each with a stream, memory and events of its own, and all with one shared buffer.
+// Several host threads at once, each with a stream, memory and events of its own, and all with one
+// shared buffer.
 #include <thread>
 
 #include "check.h"

@@ -1,5 +1,5 @@
-// A kernel writes where nothing is: the error appears at the next synchronisation and stays with every call after it.
-// Succeeds when exactly that happens.
+// A kernel writes where nothing is: the error appears at the next synchronisation and stays with
+// every call after it. Succeeds when exactly that happens.
 #include "check.h"
 
 __global__ void WriteTo(int* where) { *where = 1; }

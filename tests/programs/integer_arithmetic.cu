@@ -1,5 +1,5 @@
-// Integer arithmetic of 32 and 64 bits on random and on extreme values: every operator and integer intrinsic against the
-// host's arithmetic.
+// Integer arithmetic of 32 and 64 bits on random and on extreme values: every operator and integer
+// intrinsic against the host's arithmetic.
 #include "check.h"
 
 constexpr int kCount = 4096;
@@ -133,12 +133,12 @@ __host__ __device__ int Evaluate(const Case& k, std::uint64_t* results) {
       __mulhi(sa, sb), static_cast<std::int32_t>(static_cast<std::int64_t>(sa) * sb >> 32))));
   put(EITHER(__umul64hi(x, y),
              static_cast<std::uint64_t>(static_cast<unsigned __int128>(x) * y >> 64)));
-  put(static_cast<std::uint64_t>(EITHER(
-      __mul64hi(sx, sy), static_cast<std::int64_t>(static_cast<__int128>(sx) * sy >> 64))));
+  put(static_cast<std::uint64_t>(
+      EITHER(__mul64hi(sx, sy), static_cast<std::int64_t>(static_cast<__int128>(sx) * sy >> 64))));
   put(EITHER(__umul24(a, b), (a & 0xffffff) * (b & 0xffffff)));
-  put(static_cast<std::uint32_t>(
-      EITHER(__mul24(sa, sb), static_cast<int>(static_cast<std::int64_t>(static_cast<int>(a << 8) >> 8) *
-                                               (static_cast<int>(b << 8) >> 8)))));
+  put(static_cast<std::uint32_t>(EITHER(
+      __mul24(sa, sb), static_cast<int>(static_cast<std::int64_t>(static_cast<int>(a << 8) >> 8) *
+                                        (static_cast<int>(b << 8) >> 8)))));
   put(static_cast<std::uint32_t>(EITHER(__clz(sa), reference::Clz(a))));
   put(static_cast<std::uint32_t>(EITHER(__clzll(sx), reference::Clzll(x))));
   put(static_cast<std::uint32_t>(EITHER(__popc(a), __builtin_popcount(a))));
@@ -155,9 +155,10 @@ __host__ __device__ int Evaluate(const Case& k, std::uint64_t* results) {
   put(EITHER(__usad(a, b, c), (a > b ? a - b : b - a) + c));
   put(EITHER(__sad(sa, sb, c), (sa > sb ? a - b : b - a) + c));
   put(EITHER(__uhadd(a, b), static_cast<std::uint32_t>((static_cast<std::uint64_t>(a) + b) >> 1)));
-  put(EITHER(__urhadd(a, b), static_cast<std::uint32_t>((static_cast<std::uint64_t>(a) + b + 1) >> 1)));
-  put(static_cast<std::uint32_t>(EITHER(
-      __hadd(sa, sb), static_cast<int>((static_cast<std::int64_t>(sa) + sb) >> 1))));
+  put(EITHER(__urhadd(a, b),
+             static_cast<std::uint32_t>((static_cast<std::uint64_t>(a) + b + 1) >> 1)));
+  put(static_cast<std::uint32_t>(
+      EITHER(__hadd(sa, sb), static_cast<int>((static_cast<std::int64_t>(sa) + sb) >> 1))));
   put(static_cast<std::uint32_t>(EITHER(abs(sa >> 1), sa >> 1 < 0 ? -(sa >> 1) : sa >> 1)));
   put(static_cast<std::uint32_t>(
       EITHER(__dp4a(sa, sb, static_cast<int>(c)), reference::Dot4(a, b, c, true))));
@@ -177,9 +178,26 @@ __global__ void Run(const Case* cases, std::uint64_t* out) {
 }
 
 int main() {
-  const std::uint64_t extremes[] = {0, 1, 2, 3, 0x7f, 0x80, 0xff, 0x8000, 0xffff, 0x10000, 0x7fffff, 0xffffff,
-                                    0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x7fffffffffffffff,
-                                    0x8000000000000000, 0xfffffffffffffffe, 0xffffffffffffffff};
+  const std::uint64_t extremes[] = {0,
+                                    1,
+                                    2,
+                                    3,
+                                    0x7f,
+                                    0x80,
+                                    0xff,
+                                    0x8000,
+                                    0xffff,
+                                    0x10000,
+                                    0x7fffff,
+                                    0xffffff,
+                                    0x7fffffff,
+                                    0x80000000,
+                                    0xffffffff,
+                                    0x100000000,
+                                    0x7fffffffffffffff,
+                                    0x8000000000000000,
+                                    0xfffffffffffffffe,
+                                    0xffffffffffffffff};
   check::Random random(9);
   auto value = [&]() -> std::uint64_t {
     std::uint64_t bits = random.Next64();
@@ -194,8 +212,12 @@ int main() {
   };
   std::vector<Case> cases(kCount);
   for (Case& k : cases) {
-    k = {static_cast<std::uint32_t>(value()), static_cast<std::uint32_t>(value()),
-         static_cast<std::uint32_t>(value()), 0, value(), value()};
+    k = {static_cast<std::uint32_t>(value()),
+         static_cast<std::uint32_t>(value()),
+         static_cast<std::uint32_t>(value()),
+         0,
+         value(),
+         value()};
   }
   std::vector<std::uint64_t> want(kOperations * kCount);
   for (int i = 0; i < kCount; ++i) {

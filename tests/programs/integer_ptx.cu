@@ -1,4 +1,5 @@
-// Integer instructions that only PTX names: bit fields, carries, permutations, extended and packed arithmetic.
+// Integer instructions that only PTX names: bit fields, carries, permutations, extended and packed
+// arithmetic.
 #include "check.h"
 
 constexpr int kCount = 4096;
@@ -22,10 +23,14 @@ __device__ void Evaluate(const Case& k, std::uint32_t* out) {
   put(r);
   asm("bfind.s32 %0, %1;" : "=r"(r) : "r"(a));
   put(r);
-  asm("{ add.cc.u32 %0, %2, %4; addc.u32 %1, %3, %5; }" : "=r"(r), "=r"(high) : "r"(a), "r"(b), "r"(c), "r"(d));
+  asm("{ add.cc.u32 %0, %2, %4; addc.u32 %1, %3, %5; }"
+      : "=r"(r), "=r"(high)
+      : "r"(a), "r"(b), "r"(c), "r"(d));
   put(r);
   put(high);
-  asm("{ sub.cc.u32 %0, %2, %4; subc.u32 %1, %3, %5; }" : "=r"(r), "=r"(high) : "r"(a), "r"(b), "r"(c), "r"(d));
+  asm("{ sub.cc.u32 %0, %2, %4; subc.u32 %1, %3, %5; }"
+      : "=r"(r), "=r"(high)
+      : "r"(a), "r"(b), "r"(c), "r"(d));
   put(r);
   put(high);
   asm("{ mad.lo.cc.u32 %0, %2, %3, %4; madc.hi.u32 %1, %2, %3, %5; }"
@@ -65,8 +70,10 @@ void Expected(const Case& k, std::uint32_t* out) {
   const std::uint32_t mask = (1u << length) - 1;
   const std::uint32_t field = a >> position & mask;
   put(field);
-  // The sign of the field is its last bit, or the operand's last bit where the field reaches beyond it.
-  const bool sign = length > 0 && (a >> (position + length - 1 > 31 ? 31 : position + length - 1) & 1) != 0;
+  // The sign of the field is its last bit, or the operand's last bit where the field reaches beyond
+  // it.
+  const bool sign =
+      length > 0 && (a >> (position + length - 1 > 31 ? 31 : position + length - 1) & 1) != 0;
   const int kept = length < 32 - position ? length : 32 - position;
   const std::uint32_t kept_mask = kept >= 32 ? ~0u : (1u << kept) - 1;
   put((a >> position & kept_mask) | (sign ? ~kept_mask : 0));
@@ -74,7 +81,8 @@ void Expected(const Case& k, std::uint32_t* out) {
   put(a == 0 ? ~0u : 31u - __builtin_clz(a));
   const std::uint32_t magnitude = sa < 0 ? ~a : a;
   put(magnitude == 0 ? ~0u : 31u - __builtin_clz(magnitude));
-  const std::uint64_t x = static_cast<std::uint64_t>(b) << 32 | a, y = static_cast<std::uint64_t>(d) << 32 | c;
+  const std::uint64_t x = static_cast<std::uint64_t>(b) << 32 | a,
+                      y = static_cast<std::uint64_t>(d) << 32 | c;
   put(static_cast<std::uint32_t>(x + y));
   put(static_cast<std::uint32_t>((x + y) >> 32));
   put(static_cast<std::uint32_t>(x - y));
@@ -85,12 +93,15 @@ void Expected(const Case& k, std::uint32_t* out) {
   put((a & b) | (a & c) | (b & c));  // the majority: 0xe8
   put(static_cast<std::uint32_t>(x >> (c & 3) * 8));
   // Selector 0x9a21: byte 1, byte 2, then the signs of bytes 2 and 1 in all bits.
-  put((a >> 8 & 0xff) | (a >> 16 & 0xff) << 8 | (a >> 23 & 1 ? 0xff0000u : 0) | (a >> 15 & 1 ? 0xff000000u : 0));
+  put((a >> 8 & 0xff) | (a >> 16 & 0xff) << 8 | (a >> 23 & 1 ? 0xff0000u : 0) |
+      (a >> 15 & 1 ? 0xff000000u : 0));
   put(static_cast<std::uint32_t>(x << (c & 31) >> 32));
   put(c % 70 > 31 ? 0 : a << c % 70);
   put(static_cast<std::uint32_t>(sa >> (c % 70 > 31 ? 31 : c % 70)));
   const std::int64_t sum = static_cast<std::int64_t>(sa) + sb;
-  put(static_cast<std::uint32_t>(sum > 0x7fffffff ? 0x7fffffff : sum < -0x80000000ll ? -0x80000000ll : sum));
+  put(static_cast<std::uint32_t>(sum > 0x7fffffff      ? 0x7fffffff
+                                 : sum < -0x80000000ll ? -0x80000000ll
+                                                       : sum));
   put(sa < sb ? c : d);
   put(static_cast<std::int32_t>(c) >= 0 ? a : b);
   REQUIRE(n == kOperations);
@@ -107,7 +118,9 @@ int main() {
   std::vector<Case> cases(kCount);
   auto value = [&] {
     std::uint32_t bits = random.Next32();
-    return bits % 4 == 0 ? extremes[bits / 4 % 8] : bits % 4 == 1 ? random.Next32() >> bits / 4 % 32 : random.Next32();
+    return bits % 4 == 0   ? extremes[bits / 4 % 8]
+           : bits % 4 == 1 ? random.Next32() >> bits / 4 % 32
+                           : random.Next32();
   };
   for (Case& k : cases) k = {value(), value(), value(), value()};
   std::vector<std::uint32_t> want(kOperations * kCount);

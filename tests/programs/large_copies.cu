@@ -1,9 +1,11 @@
-// Copies of many megabytes between pageable memory and the device, with sizes and offsets that are no round numbers.
+// Copies of many megabytes between pageable memory and the device, with sizes and offsets that are
+// no round numbers.
 #include "check.h"
 
 constexpr std::size_t kBytes = (32 << 20) + 4321;
 
-__global__ void Sample(const unsigned char* data, std::size_t stride, unsigned char* out, int count) {
+__global__ void Sample(const unsigned char* data, std::size_t stride, unsigned char* out,
+                       int count) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) out[i] = data[i * stride];
 }
@@ -31,7 +33,8 @@ int main() {
   CHECK(cudaMemcpy(back.data(), device, kBytes, cudaMemcpyDeviceToHost));
   check::Compare("there and back", back, host);
 
-  // Pieces of odd sizes at odd places, one after the other in a stream, overlapping the ones before.
+  // Pieces of odd sizes at odd places, one after the other in a stream, overlapping the ones
+  // before.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   check::Random random(21);
@@ -41,7 +44,8 @@ int main() {
     CHECK(cudaMemcpyAsync(device + to, host.data() + from, size, cudaMemcpyHostToDevice, stream));
     std::memcpy(&back[to], &host[from], size);
   }
-  CHECK(cudaMemcpyAsync(second + 3, device + 1000001, (8 << 20) + 5, cudaMemcpyDeviceToDevice, stream));
+  CHECK(cudaMemcpyAsync(second + 3, device + 1000001, (8 << 20) + 5, cudaMemcpyDeviceToDevice,
+                        stream));
   CHECK(cudaStreamSynchronize(stream));
   std::vector<unsigned char> got(kBytes);
   CHECK(cudaMemcpyAsync(got.data(), device, kBytes, cudaMemcpyDeviceToHost, stream));

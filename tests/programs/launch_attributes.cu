@@ -1,5 +1,5 @@
-// Launches by cudaLaunchKernel and cudaLaunchKernelEx: argument arrays, configurations with and without attributes, and
-// grids of every shape.
+// Launches by cudaLaunchKernel and cudaLaunchKernelEx: argument arrays, configurations with and
+// without attributes, and grids of every shape.
 #include "check.h"
 
 __global__ void Mark(unsigned* out, unsigned factor, double offset) {

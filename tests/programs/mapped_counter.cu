@@ -1,5 +1,5 @@
-// Host memory that kernels update with atomics: counters, maxima and a list that grows, read by the host afterwards
-// without a copy.
+// Host memory that kernels update with atomics: counters, maxima and a list that grows, read by the
+// host afterwards without a copy.
 #include <algorithm>
 
 #include "check.h"

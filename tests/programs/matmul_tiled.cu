@@ -1,5 +1,5 @@
-// A 512 x 512 single-precision matrix product with shared-memory tiles. Every element is a chain of fused
-// multiply-adds in order of k, so the CPU reference gives the same bits.
+// A 512 x 512 single-precision matrix product with shared-memory tiles. Every element is a chain of
+// fused multiply-adds in order of k, so the CPU reference gives the same bits.
 #include <cmath>
 
 #include "check.h"

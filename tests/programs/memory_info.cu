@@ -1,4 +1,5 @@
-// How much memory there is and is left, and that allocations are aligned, distinct and usable to their last byte.
+// How much memory there is and is left, and that allocations are aligned, distinct and usable to
+// their last byte.
 #include <algorithm>
 
 #include "check.h"

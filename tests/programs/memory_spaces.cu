@@ -1,5 +1,6 @@
-// Loads and stores of every width in every memory space: vectors, bytes and halfwords, generic pointers to global, shared
-// and local memory, local arrays with dynamic indices, read-only and volatile accesses.
+// Loads and stores of every width in every memory space: vectors, bytes and halfwords, generic
+// pointers to global, shared and local memory, local arrays with dynamic indices, read-only and
+// volatile accesses.
 #include "check.h"
 
 constexpr int kThreads = 128;
@@ -27,13 +28,14 @@ __global__ void Spaces(const int* in, int* out) {
   int* where = t % 3 == 0 ? &shared[t] : t % 3 == 1 ? &out[t] : &local[t % 4];
   int result = Use(where, t);
   __syncthreads();
-  unsigned kinds = (__isGlobal(where) ? 1 : 0) + (__isShared(where) ? 2 : 0) + (__isLocal(where) ? 4 : 0);
+  unsigned kinds =
+      (__isGlobal(where) ? 1 : 0) + (__isShared(where) ? 2 : 0) + (__isLocal(where) ? 4 : 0);
   out[t] = result + shared[t] * 1000 + local[t % 4] * 1000000 + static_cast<int>(kinds) * 7;
 }
 
-__global__ void Vectors(const float4* in4, const int2* in2, const uchar4* bytes, const short* shorts,
-                        const double2* doubles, float4* out4, int2* out2, uchar4* out_bytes,
-                        short* out_shorts, double2* out_doubles) {
+__global__ void Vectors(const float4* in4, const int2* in2, const uchar4* bytes,
+                        const short* shorts, const double2* doubles, float4* out4, int2* out2,
+                        uchar4* out_bytes, short* out_shorts, double2* out_doubles) {
   int t = threadIdx.x;
   float4 f = in4[t];
   out4[kThreads - 1 - t] = make_float4(f.w, f.z, f.y, f.x);
@@ -88,7 +90,8 @@ int main() {
   std::vector<Record> r(kThreads), want_r(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     auto byte = [&] { return static_cast<unsigned char>(random.Next32()); };
-    f[t] = make_float4(random.NextFloat(), random.NextFloat(), random.NextFloat(), random.NextFloat());
+    f[t] =
+        make_float4(random.NextFloat(), random.NextFloat(), random.NextFloat(), random.NextFloat());
     i[t] = make_int2(static_cast<int>(random.Next32() >> 1), static_cast<int>(random.Next32()));
     b[t] = make_uchar4(byte(), byte(), byte(), byte());
     s[t] = static_cast<short>(random.Next32());

@@ -1,4 +1,5 @@
-// Memsets of the runtime: odd starts and lengths, rows of pitched memory, in streams, and next to copies.
+// Memsets of the runtime: odd starts and lengths, rows of pitched memory, in streams, and next to
+// copies.
 #include "check.h"
 
 int main() {

@@ -64,8 +64,8 @@ int main() {
   CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&available, Small, 2, 64));
   REQUIRE(available > 0 && available <= properties.sharedMemPerMultiprocessor / 2);
   int flagged = 0;
-  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&flagged, Small, 64, 0,
-                                                               cudaOccupancyDisableCachingOverride));
+  CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      &flagged, Small, 64, 0, cudaOccupancyDisableCachingOverride));
   REQUIRE(flagged == without);
   std::printf("available shared memory\n");
 

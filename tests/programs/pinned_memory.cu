@@ -9,7 +9,8 @@ __global__ void Transform(const int* in, int* out, int count) {
 }
 
 int main() {
-  // Zero copy: the kernel works on host memory, through pointers into the middle of the allocations too.
+  // Zero copy: the kernel works on host memory, through pointers into the middle of the allocations
+  // too.
   int* in = nullptr;
   int* out = nullptr;
   CHECK(cudaHostAlloc(&in, kCount * sizeof(int), cudaHostAllocMapped));

@@ -1,14 +1,19 @@
-// What the runtime knows of a pointer: device, pinned, registered and ordinary memory, at their starts and inside.
+// What the runtime knows of a pointer: device, pinned, registered and ordinary memory, at their
+// starts and inside.
 #include "check.h"
 
 __device__ int global_array[100];
 
 const char* Name(cudaMemoryType type) {
   switch (type) {
-    case cudaMemoryTypeUnregistered: return "unregistered";
-    case cudaMemoryTypeHost: return "host";
-    case cudaMemoryTypeDevice: return "device";
-    case cudaMemoryTypeManaged: return "managed";
+    case cudaMemoryTypeUnregistered:
+      return "unregistered";
+    case cudaMemoryTypeHost:
+      return "host";
+    case cudaMemoryTypeDevice:
+      return "device";
+    case cudaMemoryTypeManaged:
+      return "managed";
   }
   return "unknown";
 }

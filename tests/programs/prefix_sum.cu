@@ -1,8 +1,8 @@
-// An exclusive prefix sum over many blocks in three kernels: within blocks (an up-sweep and a down-sweep in shared
-// memory), over the block totals, and the addition of both.
+// An exclusive prefix sum over many blocks in three kernels: within blocks (an up-sweep and a
+// down-sweep in shared memory), over the block totals, and the addition of both.
 #include "check.h"
 
-constexpr int kBlock = 256;       // threads
+constexpr int kBlock = 256;        // threads
 constexpr int kPart = 2 * kBlock;  // values of a block
 
 // Leaves the exclusive sums of each part in `out` and the part's total in `totals`.

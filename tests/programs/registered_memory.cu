@@ -1,5 +1,5 @@
-// Registered host memory: ranges of malloc'ed memory that begin and end inside pages, used by copies and by kernels
-// in place. What lies beside them on the same pages must survive.
+// Registered host memory: ranges of malloc'ed memory that begin and end inside pages, used by
+// copies and by kernels in place. What lies beside them on the same pages must survive.
 #include "check.h"
 
 constexpr int kCount = 12345;

@@ -1,4 +1,5 @@
-// Relocatable device code (-rdc=true): a kernel of one source calls functions and uses variables of another.
+// Relocatable device code (-rdc=true): a kernel of one source calls functions and uses variables of
+// another.
 #include "check.h"
 #include "separate_compilation.h"
 

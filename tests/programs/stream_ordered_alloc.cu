@@ -1,5 +1,5 @@
-// Stream-ordered allocation: cudaMallocAsync and cudaFreeAsync in and between streams, the default pool, a pool of one's
-// own, and the attributes of pools.
+// Stream-ordered allocation: cudaMallocAsync and cudaFreeAsync in and between streams, the default
+// pool, a pool of one's own, and the attributes of pools.
 #include "check.h"
 
 constexpr int kCount = 10000;

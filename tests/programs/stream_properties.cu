@@ -1,5 +1,5 @@
-// Streams as objects: flags, priorities, ids and devices, many streams at once, and what happens to work when a stream is
-// destroyed.
+// Streams as objects: flags, priorities, ids and devices, many streams at once, and what happens to
+// work when a stream is destroyed.
 #include <set>
 
 #include "check.h"
@@ -36,7 +36,9 @@ int main() {
     CHECK(cudaStreamGetDevice(stream, &device));
     REQUIRE(flags == wish.flags);
     // Outside the range, the nearest priority inside.
-    int inside = wish.priority > least ? least : wish.priority < greatest ? greatest : wish.priority;
+    int inside = wish.priority > least      ? least
+                 : wish.priority < greatest ? greatest
+                                            : wish.priority;
     REQUIRE(priority == inside);
     REQUIRE(device == 0);
     REQUIRE(ids.insert(id).second);
@@ -50,7 +52,8 @@ int main() {
   check::Compare("after destruction", check::Download(sum, 1), {want});
 
   std::vector<cudaStream_t> streams(64);
-  for (cudaStream_t& stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  for (cudaStream_t& stream : streams)
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   for (int round = 0; round < 3; ++round) {
     for (std::size_t s = 0; s < streams.size(); ++s) {
       Add<<<1, 1, 0, streams[s]>>>(sum, static_cast<unsigned>(s + round));

@@ -1,4 +1,5 @@
-// SAXPY in two streams that hand data back and forth through events, with timing events whose order is checked.
+// SAXPY in two streams that hand data back and forth through events, with timing events whose order
+// is checked.
 #include <cmath>
 
 #include "check.h"

@@ -1,5 +1,5 @@
-// Kernels that take their arguments by value: structs of mixed alignment, a big struct, many parameters, function
-// objects, and template instances that differ only in types or numbers.
+// Kernels that take their arguments by value: structs of mixed alignment, a big struct, many
+// parameters, function objects, and template instances that differ only in types or numbers.
 #include "check.h"
 
 struct Mixed {
@@ -112,7 +112,8 @@ int main() {
   CHECK(cudaGetLastError());
   std::vector<long long> want = {-5, 'm', BitsOf(mixed.d), -1234};
   for (float f : {1.5f, -2.5f, 3.25f, 1e-30f}) want.push_back(BitsOf(f));
-  want.insert(want.end(), {9, 8, 7, 31000, 'n', -1, 1LL << 40, -2, -5, -3, 77, 1, BitsOf(-0.5), 250});
+  want.insert(want.end(),
+              {9, 8, 7, 31000, 'n', -1, 1LL << 40, -2, -5, -3, 77, 1, BitsOf(-0.5), 250});
   want.push_back(sizeof(Mixed) * 1000 + alignof(Mixed));
   check::Compare("unpacked", check::Download(out, want.size()), want);
 

@@ -1,5 +1,5 @@
-// What a thread knows of itself: indices and sizes in three dimensions, lane and warp numbers, sizes of the grid, and
-// clocks that only go forward.
+// What a thread knows of itself: indices and sizes in three dimensions, lane and warp numbers,
+// sizes of the grid, and clocks that only go forward.
 #include "check.h"
 
 constexpr int kFields = 9;
@@ -30,7 +30,8 @@ __global__ void Describe(unsigned* out, unsigned* problems) {
   grid_low = low;
   unsigned long long later;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(later));
-  if (clock64() < clock || later < time || sm >= sms || grid_low != 190 * lane) atomicAdd(problems, 1u);
+  if (clock64() < clock || later < time || sm >= sms || grid_low != 190 * lane)
+    atomicAdd(problems, 1u);
 }
 
 void Test(dim3 grid, dim3 block) {

@@ -1,4 +1,5 @@
-// One address space: cudaMemcpyDefault finds the direction by itself, and copies work between all kinds of memory.
+// One address space: cudaMemcpyDefault finds the direction by itself, and copies work between all
+// kinds of memory.
 #include "check.h"
 
 constexpr int kCount = 30001;
@@ -43,7 +44,8 @@ int main() {
         CHECK(cudaDeviceSynchronize());
         want[0] = want[kCount - 1] = -seed;
         CHECK(cudaMemcpy(got.data(), to.b, kCount * sizeof(int), cudaMemcpyDefault));
-        std::string what = std::string(from.name) + " to " + to.name + (in_stream ? " in a stream" : "");
+        std::string what =
+            std::string(from.name) + " to " + to.name + (in_stream ? " in a stream" : "");
         check::Compare(what.c_str(), got, want);
       }
     }

@@ -1,4 +1,5 @@
-// Virtual functions: objects made on the device in one kernel and called through their base class in another.
+// Virtual functions: objects made on the device in one kernel and called through their base class
+// in another.
 #include <new>
 
 #include "check.h"

@@ -27,7 +27,9 @@ std::vector<int> ExpectedShuffles(const std::vector<int>& in) {
   auto put = [&](auto source_of) {
     for (int i = 0; i < kCount; ++i) out.push_back(in[i / 32 * 32 + source_of(i % 32)]);
   };
-  auto up = [](int lane, int delta, int width) { return lane % width < delta ? lane : lane - delta; };
+  auto up = [](int lane, int delta, int width) {
+    return lane % width < delta ? lane : lane - delta;
+  };
   auto down = [](int lane, int delta, int width) {
     return lane % width + delta >= width ? lane : lane + delta;
   };
@@ -63,7 +65,8 @@ template <typename T>
 void TestScan(const char* what, T unit) {
   check::Random random(sizeof(T));
   std::vector<T> in(kCount), inclusive(kCount), totals(kCount);
-  for (T& value : in) value = static_cast<T>(static_cast<int>(random.Next32() % 2001) - 1000) * unit;
+  for (T& value : in)
+    value = static_cast<T>(static_cast<int>(random.Next32() % 2001) - 1000) * unit;
   for (int warp = 0; warp < kWarps; ++warp) {
     T sum = 0;
     for (int lane = 0; lane < 32; ++lane) inclusive[warp * 32 + lane] = sum += in[warp * 32 + lane];

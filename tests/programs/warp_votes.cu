@@ -1,5 +1,5 @@
-// Warp votes and matches: ballot, any, all, match_any, match_all, with full and partial masks, and the lane masks that
-// special registers hold.
+// Warp votes and matches: ballot, any, all, match_any, match_all, with full and partial masks, and
+// the lane masks that special registers hold.
 #include "check.h"
 
 constexpr int kWarps = 8;

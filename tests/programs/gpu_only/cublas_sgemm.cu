@@ -1,16 +1,19 @@
-// cuBLAS in single precision: products of several shapes and transpositions, each against a CPU reference. The inputs
-// are small whole numbers, so that every order of summation gives the same bits.
+// cuBLAS in single precision: products of several shapes and transpositions, each against a CPU
+// reference. The inputs are small whole numbers, so that every order of summation gives the same
+// bits.
 #include <cublas_v2.h>
 
 #include "../check.h"
 
 #define CHECK_BLAS(call) REQUIRE((call) == CUBLAS_STATUS_SUCCESS)
 
-void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool transpose_b, float alpha, float beta) {
+void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool transpose_b,
+          float alpha, float beta) {
   check::Random random(m * 31 + n * 17 + k);
   auto fill = [&](int count) {
     std::vector<float> values(count);
-    for (float& value : values) value = static_cast<float>(static_cast<int>(random.Next32() % 15) - 7);
+    for (float& value : values)
+      value = static_cast<float>(static_cast<int>(random.Next32() % 15) - 7);
     return values;
   };
   // Column-major.
@@ -19,7 +22,8 @@ void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool tra
     for (int row = 0; row < m; ++row) {
       float sum = 0.0f;
       for (int i = 0; i < k; ++i) {
-        sum += (transpose_a ? a[row * k + i] : a[i * m + row]) * (transpose_b ? b[i * n + column] : b[column * k + i]);
+        sum += (transpose_a ? a[row * k + i] : a[i * m + row]) *
+               (transpose_b ? b[i * n + column] : b[column * k + i]);
       }
       want[column * m + row] = alpha * sum + beta * c[column * m + row];
     }
@@ -27,8 +31,9 @@ void Test(cublasHandle_t handle, int m, int n, int k, bool transpose_a, bool tra
   float* device_a = check::Upload(a);
   float* device_b = check::Upload(b);
   float* device_c = check::Upload(c);
-  CHECK_BLAS(cublasSgemm(handle, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n,
-                         k, &alpha, device_a, transpose_a ? k : m, device_b, transpose_b ? n : k, &beta, device_c, m));
+  CHECK_BLAS(cublasSgemm(handle, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                         transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, device_a,
+                         transpose_a ? k : m, device_b, transpose_b ? n : k, &beta, device_c, m));
   CHECK(cudaDeviceSynchronize());
   check::Compare("product", check::Download(device_c, m * n), want);
   CHECK(cudaFree(device_a));
