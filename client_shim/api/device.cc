@@ -1,0 +1,161 @@
+// Devices: everything is answered from the session's grant.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "client_shim/session.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+// "0000:5D:00.0" and its terminator.
+constexpr int kPciBusIdBytes = 13;
+
+const DeviceInfo* Find(CUdevice device) {
+  const auto& devices = session().devices();
+  return device >= 0 && static_cast<size_t>(device) < devices.size() ? &devices[device] : nullptr;
+}
+
+struct PciAddress {
+  unsigned int domain = 0, bus = 0, device = 0, function = 0;
+};
+
+// "domain:bus:device.function", "domain:bus:device" or "bus:device.function", hexadecimal.
+bool ParsePciAddress(const char* text, PciAddress* address) {
+  char rest;
+  if (sscanf(text, "%x:%x:%x.%x%c", &address->domain, &address->bus, &address->device, &address->function, &rest) == 4) {
+    return true;
+  }
+  address->function = 0;
+  if (sscanf(text, "%x:%x:%x%c", &address->domain, &address->bus, &address->device, &rest) == 3) return true;
+  address->domain = 0;
+  return sscanf(text, "%x:%x.%x%c", &address->bus, &address->device, &address->function, &rest) == 3;
+}
+
+}  // namespace
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  if (Find(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  *count = static_cast<int>(session().devices().size());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const size_t bytes = std::min<size_t>(device->name.size(), len - 1);
+  memcpy(name, device->name.data(), bytes);
+  name[bytes] = '\0';
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *uuid = device->uuid;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) { return api::cuDeviceGetUuid(uuid, dev); }
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *bytes = device->total_memory;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
+  if (attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  // What the daemon does not mention, the device does not have.
+  *pi = device->attribute(attrib);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
+  if (type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (Find(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *pi = 0;  // natively, too, unless it is a client of MPS
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  prop->maxThreadsPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  prop->maxThreadsDim[0] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
+  prop->maxThreadsDim[1] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y);
+  prop->maxThreadsDim[2] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z);
+  prop->maxGridSize[0] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+  prop->maxGridSize[1] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
+  prop->maxGridSize[2] = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
+  prop->sharedMemPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  prop->totalConstantMemory = device->attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  prop->SIMDWidth = device->attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  prop->memPitch = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  prop->regsPerBlock = device->attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  prop->clockRate = device->attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  prop->textureAlign = device->attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *major = device->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  *minor = device->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
+  PciAddress address;
+  if (!ParsePciAddress(pciBusId, &address)) return CUDA_ERROR_INVALID_VALUE;
+  const auto& devices = session().devices();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const auto is = [&](CUdevice_attribute attribute, unsigned int value) {
+      return static_cast<unsigned int>(devices[i].attribute(attribute)) == value;
+    };
+    if (address.function == 0 && is(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, address.domain) &&
+        is(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, address.bus) && is(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, address.device)) {
+      *dev = static_cast<CUdevice>(i);
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
+  const DeviceInfo* device = Find(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (len < kPciBusIdBytes) return CUDA_ERROR_INVALID_VALUE;
+  snprintf(pciBusId, len, "%04X:%02X:%02X.0", device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+           device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+  return CUDA_SUCCESS;
+}
+
+// Devices do not reach each other's memory.
+CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
+  if (Find(dev) == nullptr || Find(peerDev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *canAccessPeer = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
+  if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (Find(srcDevice) == nullptr || Find(dstDevice) == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim::api

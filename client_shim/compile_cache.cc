@@ -1,0 +1,41 @@
+#include "client_shim/compile_cache.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace detshare::shim {
+
+CompileCache::Entry* CompileCache::Open(uint32_t kind, std::string_view key) {
+  auto* entry = new Entry;
+  entry->key.assign(reinterpret_cast<const char*>(&kind), sizeof(kind));
+  entry->key.append(key);
+  return entry;
+}
+
+void CompileCache::Close(Entry* entry) { delete entry; }
+
+bool CompileCache::Find(const Entry& entry, void** data, size_t* bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = contents_.find(entry.key);
+  if (found == contents_.end()) return false;
+  const std::string& contents = found->second;
+  void* copy = malloc(contents.size() + 1);
+  if (copy == nullptr) return false;
+  memcpy(copy, contents.data(), contents.size());
+  *data = copy;
+  *bytes = contents.size();
+  return true;
+}
+
+void CompileCache::Store(const Entry& entry, const void* data, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (const auto old = contents_.find(entry.key); old != contents_.end()) {
+    bytes_ -= old->second.size();
+    contents_.erase(old);
+  }
+  if (bytes > limit_bytes_ - bytes_) return;
+  contents_.emplace(entry.key, std::string(static_cast<const char*>(data), bytes));
+  bytes_ += bytes;
+}
+
+}  // namespace detshare::shim
