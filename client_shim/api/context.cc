@@ -1,0 +1,252 @@
+// Contexts and primary contexts.
+#include "client_shim/contexts.h"
+#include "client_shim/session.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+bool DeviceValid(CUdevice device) {
+  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
+}
+
+// The context that a null or explicit handle means.
+CUresult ContextOf(CUcontext handle, Context** context) {
+  if (handle == nullptr) return CurrentContext(context);
+  *context = FindContext(handle);
+  if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return (*context)->id.load(std::memory_order_acquire) == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+CUresult Create(CUcontext* handle, unsigned int flags, unsigned int api_version, CUdevice device) {
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
+  if (!DeviceValid(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
+  return CreateContext(static_cast<uint16_t>(device), flags, api_version, handle);
+}
+
+}  // namespace
+
+// ---- primary contexts
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
+  return RetainPrimary(static_cast<uint16_t>(dev), pctx);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  return DeviceValid(dev) ? ReleasePrimary(static_cast<uint16_t>(dev)) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  return DeviceValid(dev) ? SetPrimaryFlags(static_cast<uint16_t>(dev), flags) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = PrimaryContext(static_cast<uint16_t>(dev)).flags.load(std::memory_order_relaxed);
+  *active = PrimaryActive(static_cast<uint16_t>(dev)) ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  return DeviceValid(dev) ? ResetPrimary(static_cast<uint16_t>(dev)) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// ---- contexts of the program's own
+
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return Create(pctx, flags, 3020, dev); }
+
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
+  if (numParams < 0 || (numParams != 0 && paramsArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return Create(pctx, flags, 3020, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+  if (ctxCreateParams != nullptr) {
+    if (ctxCreateParams->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return Create(pctx, flags, 3020, dev);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx) { return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : DestroyContext(ctx); }
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx) { return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : PushContext(ctx); }
+
+CUresult cuCtxPopCurrent_v2(CUcontext* pctx) { return PopContext(pctx); }
+
+CUresult cuCtxSetCurrent(CUcontext ctx) { return SetContext(ctx); }
+
+CUresult cuCtxGetCurrent(CUcontext* pctx) {
+  *pctx = thread_state.current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  CUcontext handle;
+  if (context->primary) return RetainPrimary(context->device, pctx);
+  handle = HandleOf(*context);
+  context->attached.fetch_add(1, std::memory_order_relaxed);
+  *pctx = handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext ctx) {
+  Context* context = FindContext(ctx);
+  if (context == nullptr || ctx != thread_state.current) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->primary) return ReleasePrimary(context->device);
+  uint32_t attached = context->attached.load(std::memory_order_relaxed);
+  while (attached != 0) {
+    if (context->attached.compare_exchange_weak(attached, attached - 1, std::memory_order_relaxed)) return CUDA_SUCCESS;
+  }
+  return DestroyContext(ctx);
+}
+
+// ---- questions
+
+CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  // A primary context has its device even while nobody retains it.
+  const CUcontext handle = ctx == nullptr ? thread_state.current : ctx;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const Context* context = handle == thread_state.current && thread_state.context != nullptr &&
+                                   HandleOf(*thread_state.context) == handle
+                               ? thread_state.context
+                               : FindContext(handle);
+  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned int* flags) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  *flags = context->flags.load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
+  context->flags.store(flags, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
+  Context* context;
+  const CUresult result = ContextOf(ctx, &context);
+  if (result != CUDA_SUCCESS) return result;
+  *ctxId = context->id.load(std::memory_order_acquire);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
+  Context* context;
+  const CUresult result = ContextOf(ctx, &context);
+  if (result != CUDA_SUCCESS) return result;
+  *version = context->api_version;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  const DeviceInfo& device = session().device(context->device);
+  if (leastPriority != nullptr) *leastPriority = device.least_priority;
+  if (greatestPriority != nullptr) *greatestPriority = device.greatest_priority;
+  return CUDA_SUCCESS;
+}
+
+// ---- waiting
+
+CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (ctx != nullptr && (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT ||
+                         result == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
+    result = ContextOf(ctx, &context);
+  }
+  return result != CUDA_SUCCESS ? result : SynchronizeContext(*context);
+}
+
+// ---- settings
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (static_cast<uint32_t>(limit) >= session().device(context->device).limits.size() ||
+      static_cast<uint32_t>(limit) >= kLimitCount) {
+    return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  }
+  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  wire::cuCtxSetLimit_Answer answer{};
+  const CUresult set = session().Call(Op::cuCtxSetLimit, context->device, context->id.load(std::memory_order_acquire),
+                                      wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &answer);
+  if (set == CUDA_SUCCESS) context->limits[limit].store(answer.value, std::memory_order_relaxed);
+  return set;
+}
+
+CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (static_cast<uint32_t>(limit) >= kLimitCount ||
+      static_cast<uint32_t>(limit) >= session().device(context->device).limits.size()) {
+    return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  }
+  *pvalue = context->limits[limit].load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  *pconfig = static_cast<CUfunc_cache>(context->cache_config.load(std::memory_order_relaxed));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  context->cache_config.store(config, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  *pConfig = static_cast<CUsharedconfig>(context->shared_config.load(std::memory_order_relaxed));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // The banks of today's devices have one size.
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,142 @@
+// Copies: linear, 2D and 3D.
+#include "client_shim/copy.h"
+
+#include "client_shim/contexts.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+// The stream of a synchronous call: the default stream, whatever that is here.
+constexpr CUstream kDefault = nullptr;
+
+CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t bytes, CUstream handle, bool synchronous) {
+  Stream* stream;
+  CUresult result = StreamForWork(handle, &stream);
+  if (result != CUDA_SUCCESS || bytes == 0) return result;
+  Place destination, source;
+  result = FindPlace(to, bytes, to_side, &destination);
+  if (result != CUDA_SUCCESS) return result;
+  result = FindPlace(from, bytes, from_side, &source);
+  if (result != CUDA_SUCCESS) return result;
+  return CopyLinear(*stream, destination, source, bytes, synchronous);
+}
+
+uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+// One side of a 2D or 3D copy, as the program describes it.
+struct Box {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t x, y, z;
+  size_t pitch;   // of a row; 0: dense
+  size_t height;  // rows from slice to slice; 0: those that are copied
+};
+
+CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, PitchedPlace* place) {
+  Side side = Side::kAny;
+  uint64_t base = box.device;
+  switch (box.type) {
+    case CU_MEMORYTYPE_HOST:
+      side = Side::kHost;
+      base = Address(box.host);
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      side = Side::kDevice;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  uint64_t end;
+  place->row_pitch = box.pitch != 0 ? box.pitch : width + box.x;
+  if (__builtin_add_overflow(width, box.x, &end) || (end > place->row_pitch && (height > 1 || depth > 1 || box.pitch != 0))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t rows = box.height != 0 ? box.height : height + box.y;
+  if (depth > 1 && (__builtin_add_overflow(height, box.y, &end) || end > rows)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t offset, more, bytes;
+  if (__builtin_mul_overflow(place->row_pitch, rows, &place->slice_pitch) ||
+      __builtin_mul_overflow(place->slice_pitch, box.z, &offset) || __builtin_mul_overflow(place->row_pitch, box.y, &more) ||
+      __builtin_add_overflow(offset, more, &offset) || __builtin_add_overflow(offset, box.x, &offset) ||
+      __builtin_mul_overflow(place->slice_pitch, depth - 1, &bytes) ||
+      __builtin_mul_overflow(place->row_pitch, height - 1, &more) || __builtin_add_overflow(bytes, more, &bytes) ||
+      __builtin_add_overflow(bytes, width, &bytes) || __builtin_add_overflow(base, offset, &base)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return FindPlace(base, bytes, side, &place->place);
+}
+
+CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth, CUstream handle, bool synchronous) {
+  Stream* stream;
+  CUresult result = StreamForWork(handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
+  if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
+  PitchedPlace destination, source;
+  result = Resolve(to, width, height, depth, &destination);
+  if (result != CUDA_SUCCESS) return result;
+  result = Resolve(from, width, height, depth, &source);
+  if (result != CUDA_SUCCESS) return result;
+  return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
+}
+
+CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Box to{copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstXInBytes, copy->dstY, 0,
+               copy->dstPitch, 0};
+  const Box from{copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcXInBytes, copy->srcY, 0,
+                 copy->srcPitch, 0};
+  return Pitched(to, from, copy->WidthInBytes, copy->Height, 1, stream, synchronous);
+}
+
+CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream stream, bool synchronous) {
+  if (copy == nullptr || copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Box to{copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstXInBytes, copy->dstY,
+               copy->dstZ, copy->dstPitch, copy->dstHeight};
+  const Box from{copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcXInBytes, copy->srcY,
+                 copy->srcZ, copy->srcPitch, copy->srcHeight};
+  return Pitched(to, from, copy->WidthInBytes, copy->Height, copy->Depth, stream, synchronous);
+}
+
+}  // namespace
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return Linear(dst, Side::kAny, src, Side::kAny, ByteCount, kDefault, true);
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  return Linear(dstDevice, Side::kDevice, Address(srcHost), Side::kAny, ByteCount, kDefault, true);
+}
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return Linear(Address(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, kDefault, true);
+}
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, kDefault, true);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  return Linear(dst, Side::kAny, src, Side::kAny, ByteCount, hStream, false);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  return Linear(dstDevice, Side::kDevice, Address(srcHost), Side::kAny, ByteCount, hStream, false);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  return Linear(Address(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, hStream, false);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  return Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, hStream, false);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return Copy2D(pCopy, kDefault, true); }
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) { return Copy2D(pCopy, hStream, false); }
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return Copy3D(pCopy, kDefault, true); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) { return Copy3D(pCopy, hStream, false); }
+
+}  // namespace detshare::shim::api

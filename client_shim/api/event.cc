@@ -1,0 +1,71 @@
+// Events.
+#include "client_shim/contexts.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr unsigned int kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
+    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CreateEvent(*context, Flags, phEvent);
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent) { return DestroyEvent(hEvent); }
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return api::cuEventRecordWithFlags(hEvent, hStream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  Event* event = FindEvent(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // CU_EVENT_RECORD_EXTERNAL only means something in a capture.
+  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
+  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (event->context_id != stream->context_id) return CUDA_ERROR_INVALID_HANDLE;
+  return RecordEvent(*event, *stream);
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  Event* event = FindEvent(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : QueryEvent(*event);
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+  Event* event = FindEvent(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : SynchronizeEvent(*event);
+}
+
+CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  Event* start = FindEvent(hStart);
+  Event* end = FindEvent(hEnd);
+  if (start == nullptr || end == nullptr || start->context_id != end->context_id) return CUDA_ERROR_INVALID_HANDLE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (start->point.load(std::memory_order_acquire) == 0 || end->point.load(std::memory_order_acquire) == 0) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  for (Event* event : {start, end}) {
+    const CUresult result = QueryEvent(*event);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  wire::cuEventElapsedTime_v2_Answer answer{};
+  const CUresult result = session().Call(Op::cuEventElapsedTime_v2, start->device, start->context_id,
+                                         wire::cuEventElapsedTime_v2{start->id, end->id}, &answer);
+  if (result == CUDA_SUCCESS) *pMilliseconds = answer.milliseconds;
+  return result;
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,68 @@
+// Launches and host functions.
+#include "client_shim/launch.h"
+
+#include "client_shim/host_functions.h"
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+                        CUstream hStream, void** kernelParams, void** extra) {
+  LaunchRequest request;
+  request.grid[0] = gridDimX;
+  request.grid[1] = gridDimY;
+  request.grid[2] = gridDimZ;
+  request.block[0] = blockDimX;
+  request.block[1] = blockDimY;
+  request.block[2] = blockDimZ;
+  request.shared_bytes = sharedMemBytes;
+  return Launch(f, hStream, request, nullptr, kernelParams, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchRequest request;
+  LaunchEvents events;
+  request.grid[0] = config->gridDimX;
+  request.grid[1] = config->gridDimY;
+  request.grid[2] = config->gridDimZ;
+  request.block[0] = config->blockDimX;
+  request.block[1] = config->blockDimY;
+  request.block[2] = config->blockDimZ;
+  request.shared_bytes = config->sharedMemBytes;
+  const CUresult result = ParseAttributes(*config, &request, &events);
+  return result != CUDA_SUCCESS ? result : Launch(f, config->hStream, request, &events, kernelParams, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+  LaunchRequest request;
+  request.grid[0] = gridDimX;
+  request.grid[1] = gridDimY;
+  request.grid[2] = gridDimZ;
+  request.block[0] = blockDimX;
+  request.block[1] = blockDimY;
+  request.block[2] = blockDimZ;
+  request.shared_bytes = sharedMemBytes;
+  request.flags = wire::kLaunchCooperative;
+  return Launch(f, hStream, request, nullptr, kernelParams, nullptr);
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  return result != CUDA_SUCCESS ? result : EnqueueHostFunction(*stream, {nullptr, callback, hStream, userData});
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  return result != CUDA_SUCCESS ? result : EnqueueHostFunction(*stream, {fn, nullptr, hStream, userData});
+}
+
+}  // namespace detshare::shim::api

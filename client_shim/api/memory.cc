@@ -1,0 +1,156 @@
+// Device memory and pinned host memory.
+#include "client_shim/contexts.h"
+#include "client_shim/host_memory.h"
+#include "client_shim/memory_pools.h"
+#include "client_shim/pointer_map.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+// Rows begin where textures and coalesced accesses want them.
+constexpr uint64_t kPitchAlignment = 512;
+
+CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const ContextId id = context->id.load(std::memory_order_acquire);
+  wire::cuMemAlloc_v2_Answer answer{};
+  result = session().Call(Op::cuMemAlloc_v2, context->device, id, wire::cuMemAlloc_v2{bytes}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  Allocation allocation;
+  allocation.kind = MemoryKind::kDevice;
+  allocation.device = context->device;
+  allocation.context = id;
+  allocation.context_handle = context->handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.gpu_address = answer.address;
+  allocation.bytes = bytes;
+  pointers().Add(allocation);
+  *address = answer.address;
+  return CUDA_SUCCESS;
+}
+
+// The sticky error, or that CUDA must not be called here: for calls that need no current context.
+CUresult ErrorForWork() {
+  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
+}
+
+}  // namespace
+
+// ---- device memory
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  wire::cuMemGetInfo_v2_Answer answer{};
+  result = session().Call(Op::cuMemGetInfo_v2, context->device, context->id.load(std::memory_order_acquire),
+                          wire::cuMemGetInfo_v2{0}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  if (free != nullptr) *free = answer.free;
+  if (total != nullptr) *total = answer.total;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) { return Allocate(bytesize, dptr); }
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (WidthInBytes == 0 || Height == 0 || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  size_t pitch, bytes;
+  if (__builtin_add_overflow(WidthInBytes, kPitchAlignment - 1, &pitch)) return CUDA_ERROR_INVALID_VALUE;
+  pitch &= ~(kPitchAlignment - 1);
+  if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  result = Allocate(bytes, dptr);
+  if (result == CUDA_SUCCESS) *pPitch = pitch;
+  return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (dptr == 0) return CUDA_SUCCESS;
+  Allocation allocation;
+  if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  NotePoolFree(allocation.pool, allocation.bytes);
+  const CUresult result =
+      session().Call(Op::cuMemFree_v2, allocation.device, allocation.context, wire::cuMemFree_v2{dptr});
+  // The call waits for the work before it, which may have printed.
+  session().DrainOutput();
+  return result;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  if (pbase == nullptr && psize == nullptr) return CUDA_SUCCESS;
+  Allocation allocation;
+  if (!pointers().Find(dptr, &allocation)) return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = allocation.on_device() ? allocation.address : allocation.gpu_address;
+  if (psize != nullptr) *psize = allocation.bytes;
+  return CUDA_SUCCESS;
+}
+
+// ---- pinned host memory
+
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr unsigned int kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return AllocateHostMemory(*context, bytesize, Flags, pp);
+}
+
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_DEVICEMAP); }
+
+CUresult cuMemFreeHost(void* p) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  return p == nullptr ? CUDA_SUCCESS : FreeHostMemory(p);
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  Allocation allocation;
+  if (Flags != 0 || !pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *pdptr = allocation.gpu_address + (reinterpret_cast<uint64_t>(p) - allocation.address);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  Allocation allocation;
+  if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || allocation.kind != MemoryKind::kPinned) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // With unified addressing all pinned memory is portable and mapped.
+  *pFlags = allocation.flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
+                                  CU_MEMHOSTREGISTER_READ_ONLY;
+  if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  return RegisterHostMemory(*context, p, bytesize, Flags);
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  return p == nullptr ? CUDA_ERROR_INVALID_VALUE : UnregisterHostMemory(p);
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,187 @@
+// Stream-ordered allocation and memory pools.
+#include "client_shim/contexts.h"
+#include "client_shim/memory_pools.h"
+#include "client_shim/pointer_map.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+bool DeviceValid(int device) { return device >= 0 && static_cast<size_t>(device) < session().devices().size(); }
+
+// The device of a location, for calls that name pools by it.
+CUresult DeviceOf(const CUmemLocation* location, CUmemAllocationType type, uint16_t* device) {
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  *device = static_cast<uint16_t>(location->id);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (found->device != dev) return CUDA_ERROR_INVALID_DEVICE;
+  SetCurrentPool(static_cast<uint16_t>(dev), *found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *pool = reinterpret_cast<CUmemoryPool>(CurrentPool(static_cast<uint16_t>(dev)).handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *pool_out = reinterpret_cast<CUmemoryPool>(DefaultPool(static_cast<uint16_t>(dev)).handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+  uint16_t device;
+  const CUresult result = DeviceOf(location, type, &device);
+  if (result == CUDA_SUCCESS) *pool_out = reinterpret_cast<CUmemoryPool>(DefaultPool(device).handle);
+  return result;
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  uint16_t device;
+  const CUresult result = DeviceOf(location, type, &device);
+  if (result == CUDA_SUCCESS) *pool = reinterpret_cast<CUmemoryPool>(CurrentPool(device).handle);
+  return result;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  uint16_t device;
+  const CUresult result = DeviceOf(location, type, &device);
+  return result != CUDA_SUCCESS ? result : api::cuDeviceSetMemPool(device, pool);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  return result != CUDA_SUCCESS ? result : AllocateFromPool(CurrentPool(stream->device), bytesize, *stream, dptr);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  MemoryPool* found = FindPool(pool);
+  return found == nullptr ? CUDA_ERROR_INVALID_VALUE : AllocateFromPool(*found, bytesize, *stream, dptr);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (dptr == 0) return CUDA_SUCCESS;
+  Allocation allocation;
+  if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  NotePoolFree(allocation.pool, allocation.bytes);
+  return SubmitWork(*stream, Op::cuMemFreeAsync, wire::cuMemFreeAsync{dptr, stream->id, 0});
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  // Nothing is kept back: there is nothing to trim.
+  return FindPool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      found->reuse_follow.store(*static_cast<int*>(value), std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      found->reuse_opportunistic.store(*static_cast<int*>(value), std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      found->reuse_internal.store(*static_cast<int*>(value), std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      found->release_threshold.store(*static_cast<cuuint64_t*>(value), std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      // High marks can only be put back to what is there now.
+      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? found->used_high : found->reserved_high)
+          .store(found->used.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      *static_cast<int*>(value) = found->reuse_follow.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      *static_cast<int*>(value) = found->reuse_opportunistic.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *static_cast<int*>(value) = found->reuse_internal.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      *static_cast<cuuint64_t*>(value) = found->release_threshold.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      *static_cast<cuuint64_t*>(value) = found->used.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *static_cast<cuuint64_t*>(value) = found->reserved_high.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      *static_cast<cuuint64_t*>(value) = found->used_high.load(std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  MemoryPool* found = FindPool(pool);
+  if (found == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (!DeviceValid(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    const bool own = map[i].location.id == found->device;
+    // The pool's own device always has access, no other can get it.
+    if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    if (!own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+  MemoryPool* found = FindPool(memPool);
+  if (found == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = location->id == found->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  if (poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  uint16_t device;
+  const CUresult result = DeviceOf(&poolProps->location, poolProps->allocType, &device);
+  return result != CUDA_SUCCESS ? result : CreatePool(device, pool);
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) { return DestroyPool(pool); }
+
+}  // namespace detshare::shim::api

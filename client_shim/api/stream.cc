@@ -1,0 +1,210 @@
+// Streams.
+#include "client_shim/streams.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client_shim/contexts.h"
+#include "client_shim/session.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+CUresult NoCapture(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  Stream* stream;
+  const CUresult result = ResolveStream(handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (id != nullptr) *id = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return api::cuStreamCreateWithPriority(phStream, Flags, 0); }
+
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if ((flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const DeviceInfo& device = session().device(context->device);
+  // A lower number is a higher priority; what lies outside the range is moved to its end.
+  const int low = std::min(device.greatest_priority, device.least_priority);
+  const int high = std::max(device.greatest_priority, device.least_priority);
+  return CreateStream(*context, flags, std::clamp(priority, low, high), phStream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream) { return DestroyStream(hStream); }
+
+CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result == CUDA_SUCCESS) *priority = stream->priority;
+  return result;
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result == CUDA_SUCCESS) *device = stream->device;
+  return result;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result == CUDA_SUCCESS) *flags = stream->flags;
+  return result;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result == CUDA_SUCCESS) *streamId = stream->unique_id;
+  return result;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result == CUDA_SUCCESS) *pctx = HandleOf(*stream->context);
+  return result;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  const CUresult result = api::cuStreamGetCtx(hStream, pCtx);
+  if (result == CUDA_SUCCESS && pGreenCtx != nullptr) *pGreenCtx = nullptr;
+  return result;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  Event* event = FindEvent(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // CU_EVENT_WAIT_EXTERNAL only means something in a capture.
+  if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
+  if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (event->point.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+  if (event->device != stream->device) {
+    // Devices have queues of their own: the wait between them is made here.
+    return SynchronizeEvent(*event);
+  }
+  return SubmitWork(*stream, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{stream->id, event->id});
+}
+
+CUresult cuStreamQuery(CUstream hStream) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  return result != CUDA_SUCCESS ? result : QueryStream(*stream);
+}
+
+CUresult cuStreamSynchronize(CUstream hStream) {
+  Stream* stream;
+  const CUresult result = StreamForWork(hStream, &stream);
+  return result != CUDA_SUCCESS ? result : SynchronizeStream(*stream);
+}
+
+// ---- attributes
+
+CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
+  Stream *to, *from;
+  CUresult result = ResolveStream(dstStream, &to);
+  if (result != CUDA_SUCCESS) return result;
+  result = ResolveStream(srcStream, &from);
+  if (result != CUDA_SUCCESS) return result;
+  to->sync_policy.store(from->sync_policy.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      value->syncPolicy = static_cast<CUsynchronizationPolicy>(stream->sync_policy.load(std::memory_order_relaxed));
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      value->priority = stream->priority;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      memset(&value->accessPolicyWindow, 0, sizeof(value->accessPolicyWindow));
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      value->memSyncDomainMap.default_ = 0;
+      value->memSyncDomainMap.remote = 1;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      value->memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* param) {
+  Stream* stream;
+  const CUresult result = ResolveStream(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (param == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      if (param->syncPolicy < CU_SYNC_POLICY_AUTO || param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      stream->sync_policy.store(param->syncPolicy, std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      // A stream's priority is fixed when it is made.
+      return param->priority == stream->priority ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return CUDA_SUCCESS;  // hints
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// ---- capture: there is none
+
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return NoCapture(hStream, captureStatus, nullptr);
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out) {
+  return NoCapture(hStream, captureStatus_out, id_out);
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
+                                   CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
+  return api::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr,
+                                   numDependencies_out);
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
+                                   CUgraph* graph_out, const CUgraphNode** dependencies_out,
+                                   const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
+  const CUresult result = NoCapture(hStream, captureStatus_out, id_out);
+  if (result != CUDA_SUCCESS) return result;
+  if (graph_out != nullptr) *graph_out = nullptr;
+  if (dependencies_out != nullptr) *dependencies_out = nullptr;
+  if (edgeData_out != nullptr) *edgeData_out = nullptr;
+  if (numDependencies_out != nullptr) *numDependencies_out = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (*mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  const auto before = static_cast<CUstreamCaptureMode>(thread_state.capture_mode);
+  thread_state.capture_mode = static_cast<uint8_t>(*mode);
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,208 @@
+#include "client_shim/connection.h"
+
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "client_shim/log.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/ring_abi.h"
+
+namespace detshare::shim {
+namespace {
+
+constexpr char kDefaultSocket[] = "/run/detshare/detshared.sock";
+constexpr auto kGrantTimeout = std::chrono::seconds(30);
+
+// Prints why there is no session, once a process: programs try cuInit again and again.
+void Explain(const std::string& text) {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) Log(LogLevel::kError, "%s", text.c_str());
+}
+
+// A connected stream socket, non-blocking as gRPC wants it, or -1 with errno.
+int ConnectTo(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  for (int attempt = 0;; ++attempt) {
+    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+    // EAGAIN: the daemon's backlog is full.
+    if (errno != EINTR && (errno != EAGAIN || attempt == 100)) break;
+    const timespec nap{0, 10'000'000};
+    nanosleep(&nap, nullptr);
+  }
+  const int saved = errno;
+  close(fd);
+  errno = saved;
+  return -1;
+}
+
+CUresult ResultOfRefusal(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return CUDA_ERROR_NOT_PERMITTED;
+    case grpc::StatusCode::NOT_FOUND:
+      return CUDA_ERROR_NO_DEVICE;
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+}
+
+class GrpcConnection final : public Connection, private grpc::ClientReadReactor<proto::SessionEvent> {
+ public:
+  GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd) : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
+
+  // The grant, or why there is none.
+  grpc::Status Start(const proto::OpenSessionRequest& request) {
+    request_ = request;
+    stub_->async()->OpenSession(&context_, &request_, this);
+    StartRead(&event_);
+    StartCall();
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, kGrantTimeout, [this] { return granted_ || done_; })) {
+      lock.unlock();
+      context_.TryCancel();
+      lock.lock();
+      changed_.wait(lock, [this] { return done_; });
+      return {grpc::StatusCode::DEADLINE_EXCEEDED, "detshared accepted the connection but does not answer"};
+    }
+    if (granted_) return grpc::Status::OK;
+    return status_.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "detshared ended the session at once") : status_;
+  }
+
+  const proto::Grant& grant() const override { return grant_; }
+
+  void Watch(std::atomic<uint32_t>* closed) override {
+    const std::lock_guard lock(mutex_);
+    closed_ = closed;
+    if (done_) closed_->store(1, std::memory_order_release);
+  }
+
+  CUresult result() const override { return result_.load(std::memory_order_acquire); }
+
+  CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) override {
+    grpc::ClientContext context;
+    const grpc::Status status = stub_->Call(&context, request, reply);
+    if (status.ok()) return static_cast<CUresult>(reply->result());
+    Log(LogLevel::kInfo, "a call failed: %s", status.error_message().c_str());
+    switch (status.error_code()) {
+      case grpc::StatusCode::UNIMPLEMENTED:
+        return CUDA_ERROR_NOT_SUPPORTED;
+      case grpc::StatusCode::RESOURCE_EXHAUSTED:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      default:
+        return result();
+    }
+  }
+
+  void CloseInChild() override { close(fd_); }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return;  // OnDone follows
+    if (event_.has_grant()) {
+      const std::lock_guard lock(mutex_);
+      if (!granted_) grant_ = event_.grant();
+      granted_ = true;
+      changed_.notify_all();
+    } else if (event_.has_ended()) {
+      if (event_.ended().result() != 0) {
+        result_.store(static_cast<CUresult>(event_.ended().result()), std::memory_order_release);
+      }
+      Log(LogLevel::kError, "detshared ended the session: %s", event_.ended().reason().c_str());
+      announced_ = true;
+    }
+    StartRead(&event_);
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    done_ = true;
+    if (closed_ != nullptr) {
+      if (!announced_) Log(LogLevel::kError, "the connection to detshared is lost");
+      closed_->store(1, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+  const int fd_;
+  const std::unique_ptr<proto::Control::Stub> stub_;
+  grpc::ClientContext context_;
+  proto::OpenSessionRequest request_;
+  proto::SessionEvent event_;  // only touched by gRPC's callbacks, one at a time
+  bool announced_ = false;     // the same
+  std::atomic<CUresult> result_{CUDA_ERROR_SYSTEM_NOT_READY};
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  proto::Grant grant_;
+  grpc::Status status_;
+  bool granted_ = false;
+  bool done_ = false;
+  std::atomic<uint32_t>* closed_ = nullptr;
+};
+
+}  // namespace
+
+std::string SocketPath() {
+  const char* path = getenv("DETSHARE_SOCKET");
+  return path != nullptr && *path != '\0' ? path : kDefaultSocket;
+}
+
+std::unique_ptr<Connection> Connection::Open(const std::string& socket_path, const proto::OpenSessionRequest& request,
+                                             CUresult* result) {
+  const int fd = ConnectTo(socket_path);
+  if (fd < 0) {
+    *result = CUDA_ERROR_SYSTEM_NOT_READY;
+    if (errno == EACCES || errno == EPERM) {
+      Explain("no permission to connect to detshared at " + socket_path);
+      *result = CUDA_ERROR_NOT_PERMITTED;
+    } else {
+      Explain("detshared is not running at " + socket_path +
+              ": start it (systemctl start detshared, or detshare run --standalone -- PROGRAM)");
+    }
+    return nullptr;
+  }
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetMaxReceiveMessageSize(-1);
+  // The descriptor is the session: gRPC must not believe that it could dial again.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  auto connection = std::make_unique<GrpcConnection>(
+      grpc::CreateCustomInsecureChannelFromFd("detshared", fd, arguments), fd);
+  const grpc::Status status = connection->Start(request);
+  if (!status.ok()) {
+    *result = ResultOfRefusal(status);
+    Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
+                ? "this libcuda.so.1 is version " + request.version() + " (ABI " + std::to_string(request.abi_version()) +
+                      "), detshared at " + socket_path + " refuses it: " + status.error_message()
+                : "detshared at " + socket_path + " refuses a session: " + status.error_message());
+    return nullptr;
+  }
+  return connection;
+}
+
+}  // namespace detshare::shim

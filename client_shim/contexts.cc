@@ -1,0 +1,232 @@
+#include "client_shim/contexts.h"
+
+#include <cstdlib>
+
+#include "client_shim/libraries.h"
+#include "client_shim/pointer_map.h"
+#include "client_shim/streams.h"
+
+namespace detshare::shim {
+namespace {
+
+Objects* g_objects = nullptr;
+
+struct Primary {
+  std::mutex mutex;  // held while the context comes or goes, and guards `retained`
+  Context* context = nullptr;
+  uint32_t retained = 0;
+};
+Primary g_primary[kMaxDevices];
+
+ContextId NextContextId() {
+  static std::atomic<ContextId> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Begin(Context& context) {
+  const DeviceInfo& device = session().device(context.device);
+  for (uint32_t i = 0; i < kLimitCount; ++i) {
+    context.limits[i].store(i < device.limits.size() ? device.limits[i] : 0, std::memory_order_relaxed);
+  }
+  context.cache_config.store(CU_FUNC_CACHE_PREFER_NONE, std::memory_order_relaxed);
+  context.shared_config.store(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE, std::memory_order_relaxed);
+  // Release: publishes the above.
+  context.id.store(NextContextId(), std::memory_order_release);
+}
+
+// Ends what is in the context, here and in the daemon. Waits for its work.
+CUresult End(Context& context) {
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  // Destructors may still use the context.
+  context.storage.Clear(HandleOf(context));
+  context.id.store(0, std::memory_order_release);
+  const CUresult result = session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
+  RetireStreamsAndEvents(id);
+  RetireModules(id);
+  pointers().RemoveContext(id);
+  context.legacy.store(nullptr, std::memory_order_release);
+  session().DrainOutput();
+  return result;
+}
+
+}  // namespace
+
+Objects& objects() { return *g_objects; }
+
+void CreateObjects() {
+  if (g_objects == nullptr) g_objects = new Objects;
+}
+
+void TinyLock::lock() {
+  while (held_.exchange(true, std::memory_order_acquire)) {
+    for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
+      if (i < 64) {
+        __builtin_ia32_pause();
+      } else {
+        const timespec nap{0, 10'000};
+        nanosleep(&nap, nullptr);
+      }
+    }
+  }
+}
+
+void CreatePrimaryContexts() {
+  for (size_t i = 0; i < session().devices().size(); ++i) {
+    uint32_t index;
+    Context* context = objects().contexts.Reserve(&index);
+    context->index = index;
+    context->device = static_cast<uint16_t>(i);
+    context->primary = true;
+    context->api_version = 3020;
+    context->handle.store(objects().contexts.Publish(HandleKind::kContext, index), std::memory_order_release);
+    g_primary[i].context = context;
+  }
+}
+
+bool ContextFlagsValid(uint32_t flags) {
+  const uint32_t schedule = flags & CU_CTX_SCHED_MASK;
+  return (flags & ~static_cast<uint32_t>(CU_CTX_FLAGS_MASK)) == 0 &&
+         (schedule == 0 || schedule == CU_CTX_SCHED_SPIN || schedule == CU_CTX_SCHED_YIELD ||
+          schedule == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+CUresult SynchronizeContext(Context& context) {
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  uint64_t position = 0;
+  wire::cuCtxSynchronize args{id, 0, {0, kNoFence, 0}};
+  if (ThreadFence(&args.signal)) {
+    const CUresult result = session().Submit(Op::cuCtxSynchronize, context.device, id, args, {}, &position);
+    if (result != CUDA_SUCCESS) return result;
+    if (SpinForFence(args.signal.index, args.signal.value)) {
+      RaiseTo(context.complete, position + 1);
+      session().DrainOutput();
+      return session().sticky_error();
+    }
+  }
+  // An own wait for the same point, in which the daemon wakes us.
+  args.signal = {0, kNoFence, 0};
+  const CUresult result = session().Call(Op::cuCtxSynchronize, context.device, id, args);
+  if (result == CUDA_SUCCESS) RaiseTo(context.complete, position + 1);
+  session().DrainOutput();
+  const CUresult error = session().sticky_error();
+  return error != CUDA_SUCCESS ? error : result;
+}
+
+CUresult PushContext(CUcontext handle) {
+  Context* context = FindContext(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  ThreadState& thread = thread_state;
+  if (thread.depth != 0) {
+    if (thread.depth > thread.capacity) {
+      ReleaseAtThreadExit();
+      const uint32_t capacity = thread.capacity == 0 ? 16 : thread.capacity * 2;
+      void* below = realloc(thread.below, capacity * sizeof(CUcontext));
+      if (below == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+      thread.below = static_cast<CUcontext*>(below);
+      thread.capacity = capacity;
+    }
+    thread.below[thread.depth - 1] = thread.current;
+  }
+  ++thread.depth;
+  thread.current = handle;
+  thread.context = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult PopContext(CUcontext* handle) {
+  ThreadState& thread = thread_state;
+  if (thread.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle != nullptr) *handle = thread.current;
+  --thread.depth;
+  thread.current = thread.depth == 0 ? nullptr : thread.below[thread.depth - 1];
+  thread.context = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult SetContext(CUcontext handle) {
+  ThreadState& thread = thread_state;
+  if (handle == nullptr) {
+    if (thread.depth != 0) PopContext(nullptr);
+    return CUDA_SUCCESS;
+  }
+  Context* context = FindContext(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (thread.depth == 0) thread.depth = 1;
+  thread.current = handle;
+  thread.context = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CUcontext* handle) {
+  uint32_t index;
+  Context* context = objects().contexts.Reserve(&index);
+  if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  context->index = index;
+  context->device = device;
+  context->primary = false;
+  context->api_version = api_version;
+  context->flags.store(flags, std::memory_order_relaxed);
+  context->legacy.store(nullptr, std::memory_order_relaxed);
+  Begin(*context);
+  const uint64_t value = objects().contexts.Publish(HandleKind::kContext, index);
+  context->handle.store(value, std::memory_order_release);
+  const CUresult result = PushContext(reinterpret_cast<CUcontext>(value));
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUcontext>(value);
+  return result;
+}
+
+CUresult DestroyContext(CUcontext handle) {
+  Context* context = FindContext(handle);
+  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  // The storage's destructors may ask about the context, so its handle ends after it.
+  CUresult result = End(*context);
+  if (!objects().contexts.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+  context->handle.store(0, std::memory_order_release);
+  objects().contexts.Recycle(context->index);
+  if (thread_state.current == handle) PopContext(nullptr);
+  return result;
+}
+
+Context& PrimaryContext(uint16_t device) { return *g_primary[device].context; }
+
+CUresult RetainPrimary(uint16_t device, CUcontext* handle) {
+  Primary& primary = g_primary[device];
+  const std::lock_guard lock(primary.mutex);
+  if (primary.retained == 0 && primary.context->id.load(std::memory_order_acquire) == 0) Begin(*primary.context);
+  ++primary.retained;
+  *handle = HandleOf(*primary.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult ReleasePrimary(uint16_t device) {
+  Primary& primary = g_primary[device];
+  const std::lock_guard lock(primary.mutex);
+  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (primary.retained > 1) {
+    --primary.retained;
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = End(*primary.context);
+  primary.retained = 0;
+  return result;
+}
+
+CUresult ResetPrimary(uint16_t device) {
+  Primary& primary = g_primary[device];
+  const std::lock_guard lock(primary.mutex);
+  if (primary.context->id.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  const CUresult result = End(*primary.context);
+  primary.retained = 0;
+  primary.context->flags.store(0, std::memory_order_relaxed);
+  return result;
+}
+
+CUresult SetPrimaryFlags(uint16_t device, uint32_t flags) {
+  if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
+  PrimaryContext(device).flags.store(flags, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+bool PrimaryActive(uint16_t device) { return PrimaryContext(device).id.load(std::memory_order_acquire) != 0; }
+
+}  // namespace detshare::shim

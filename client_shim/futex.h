@@ -1,0 +1,46 @@
+// Sleeping on a word of memory that another process may change (non-private futexes).
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace detshare::shim {
+
+// Returns when woken, at once when *word is not `expected`, at the latest after timeout_us. Spurious returns happen.
+inline void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, uint32_t timeout_us) {
+  timespec timeout{static_cast<time_t>(timeout_us / 1'000'000), static_cast<long>(timeout_us % 1'000'000) * 1000};
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected, &timeout, nullptr, 0);
+}
+
+inline void FutexWake(std::atomic<uint32_t>* word, int count) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, count, nullptr, nullptr, 0);
+}
+
+inline void CpuRelax() { __builtin_ia32_pause(); }
+
+inline uint64_t NowMicroseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
+}
+
+// Polls done() for at most spin_us, with pauses. True as soon as it is.
+template <typename Done>
+bool SpinUntil(Done done, uint32_t spin_us) {
+  if (done()) return true;
+  const uint64_t end = NowMicroseconds() + spin_us;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      CpuRelax();
+      if (done()) return true;
+    }
+  } while (NowMicroseconds() < end);
+  return false;
+}
+
+}  // namespace detshare::shim

@@ -1,0 +1,135 @@
+// Handles that programs hold: numbers that look like pointers, checked at every use, never followed.
+//
+//   63    56 55            28 27              4 3  0
+//   +-------+----------------+-----------------+----+
+//   | kind  |   generation   |      index      | 0  |
+//   +-------+----------------+-----------------+----+
+//
+// The kind makes them non-canonical addresses. Even numbers, since PyTorch takes odd streams for its own.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace detshare::shim {
+
+enum class HandleKind : uint8_t {
+  kContext = 0x21,
+  kStream = 0x22,
+  kEvent = 0x23,
+  kLibrary = 0x24,
+  kModule = 0x25,
+  kKernel = 0x26,
+  kFunction = 0x27,
+  kMemoryPool = 0x28,
+  kLink = 0x29,
+};
+
+// A table of objects that are reached by handle. Objects are never freed, only used again with another generation: whoever
+// still holds a T* after its end sees another object of the same type, never foreign memory. T needs a default constructor.
+//
+// Find: any thread, lock-free, two dependent loads. Create and Remove: any thread, a mutex.
+template <typename T>
+class HandleTable {
+ public:
+  static constexpr uint32_t kChunkBits = 10;
+  static constexpr uint32_t kChunkSize = 1u << kChunkBits;
+  static constexpr uint32_t kMaxChunks = 1u << 10;
+  static constexpr uint64_t kGenerationMask = (1u << 28) - 1;
+
+  // The live object of a handle of this kind, or null for every other number.
+  T* Find(HandleKind kind, uint64_t handle) const {
+    if (handle >> 56 != static_cast<uint64_t>(kind) || (handle & 15) != 0) [[unlikely]] return nullptr;
+    Slot* slot = SlotOf(IndexOf(handle));
+    // Pairs with the release in Publish: the object is as its creator left it.
+    if (slot == nullptr || slot->live.load(std::memory_order_acquire) != Generation(handle)) [[unlikely]] return nullptr;
+    return &slot->object;
+  }
+
+  // A place for a new object, not yet to be found; `*index` is unique among living objects and below Limit(). Null: no more.
+  T* Reserve(uint32_t* index) {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      *index = free_.back();
+      free_.pop_back();
+      return &SlotOf(*index)->object;
+    }
+    if (used_ == kChunkSize * kMaxChunks) return nullptr;
+    if (used_ % kChunkSize == 0) {
+      owned_.push_back(std::make_unique<Slot[]>(kChunkSize));
+      chunks_[used_ / kChunkSize].store(owned_.back().get(), std::memory_order_release);
+    }
+    *index = used_++;
+    return &SlotOf(*index)->object;
+  }
+
+  // Makes the object of Reserve known and returns its handle of that kind.
+  uint64_t Publish(HandleKind kind, uint32_t index) {
+    Slot* slot = SlotOf(index);
+    slot->next = slot->next % kGenerationMask + 1;
+    slot->live.store(slot->next, std::memory_order_release);
+    return Handle(kind, index, slot->next);
+  }
+
+  // Ends the object: its handles are stale from now on. False when somebody else was first. Recycle gives its place back.
+  bool Retire(uint64_t handle) {
+    Slot* slot = SlotOf(IndexOf(handle));
+    if (slot == nullptr) return false;
+    uint64_t expected = Generation(handle);
+    return slot->live.compare_exchange_strong(expected, 0, std::memory_order_acq_rel);
+  }
+  void Recycle(uint32_t index) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(index);
+  }
+
+  // Calls visit(T&) for every object that lives now.
+  template <typename Visit>
+  void ForEach(Visit visit) {
+    uint32_t used;
+    {
+      const std::lock_guard lock(mutex_);
+      used = used_;
+    }
+    for (uint32_t i = 0; i < used; ++i) {
+      Slot* slot = SlotOf(i);
+      if (slot->live.load(std::memory_order_acquire) != 0) visit(slot->object);
+    }
+  }
+
+  static uint32_t IndexOf(uint64_t handle) { return (handle >> 4) & 0xFFFFFF; }
+  static uint64_t Generation(uint64_t handle) { return (handle >> 28) & kGenerationMask; }
+  static uint64_t Handle(HandleKind kind, uint32_t index, uint64_t generation) {
+    return static_cast<uint64_t>(kind) << 56 | generation << 28 | static_cast<uint64_t>(index) << 4;
+  }
+  // The handle of the same object under another kind.
+  static uint64_t WithKind(HandleKind kind, uint64_t handle) {
+    return (handle & ((uint64_t{1} << 56) - 1)) | static_cast<uint64_t>(kind) << 56;
+  }
+
+ private:
+  struct Slot {
+    std::atomic<uint64_t> live{0};  // the generation while the object lives, else 0
+    uint64_t next = 0;              // the last generation; only touched by the one who reserved the slot
+    T object{};
+  };
+
+  Slot* SlotOf(uint32_t index) const {
+    const uint32_t chunk = index >> kChunkBits;
+    if (chunk >= kMaxChunks) return nullptr;
+    Slot* slots = chunks_[chunk].load(std::memory_order_acquire);
+    return slots == nullptr ? nullptr : slots + (index & (kChunkSize - 1));
+  }
+
+  std::array<std::atomic<Slot*>, kMaxChunks> chunks_{};
+  std::mutex mutex_;  // guards the rest
+  std::vector<std::unique_ptr<Slot[]>> owned_;
+  std::vector<uint32_t> free_;
+  uint32_t used_ = 0;
+};
+
+}  // namespace detshare::shim

@@ -1,0 +1,222 @@
+#include "client_shim/host_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "client_shim/contexts.h"
+#include "client_shim/log.h"
+#include "client_shim/session.h"
+
+namespace detshare::shim {
+namespace {
+
+constexpr uint64_t kPageMask = kPageBytes - 1;
+
+// The file that the daemon made, mapped at `address` (0: anywhere). Null with errno.
+void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int protection) {
+  const std::string path = session().directory() + "/pinned." + std::to_string(file.file);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return nullptr;
+  void* const wanted = reinterpret_cast<void*>(address);
+  void* mapped = mmap(wanted, file.file_bytes, protection, MAP_SHARED | (address != 0 ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+  const int saved = errno;
+  close(fd);
+  if (mapped != MAP_FAILED && address != 0 && mapped != wanted) {
+    munmap(mapped, file.file_bytes);  // a kernel without MAP_FIXED_NOREPLACE
+    mapped = MAP_FAILED;
+  }
+  errno = saved;
+  return mapped == MAP_FAILED ? nullptr : mapped;
+}
+
+CUresult MakeFile(Context& context, uint64_t bytes, uint32_t flags, wire::cuMemHostAlloc_Answer* file) {
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  const CUresult result =
+      session().Call(Op::cuMemHostAlloc, context.device, id, wire::cuMemHostAlloc{bytes, flags, 0}, file);
+  if (result != CUDA_SUCCESS) return result;
+  if (file->file_bytes < bytes || file->file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
+  return CUDA_SUCCESS;
+}
+
+CUresult GiveBack(const Context& context, uint64_t window) {
+  return session().Call(Op::cuMemFreeHost, context.device, context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
+}
+
+// The protection of [address, address + bytes), when all of it is mapped, private and of one protection.
+CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), fclose);
+  if (maps == nullptr) return CUDA_ERROR_UNKNOWN;
+  uint64_t covered = address;
+  *protection = -1;
+  char line[512];
+  while (covered < address + bytes && fgets(line, sizeof(line), maps.get()) != nullptr) {
+    uint64_t start, end;
+    char permissions[5];
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, permissions) != 3) continue;
+    if (end <= covered) continue;
+    if (start > covered) return CUDA_ERROR_INVALID_VALUE;
+    if (permissions[3] == 's') {
+      // A private copy in its place would cut the program off from those that it shares the memory with.
+      Log(LogLevel::kWarning, "cuMemHostRegister of memory that is shared with other processes is not supported");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    const int found = (permissions[0] == 'r' ? PROT_READ : 0) | (permissions[1] == 'w' ? PROT_WRITE : 0) |
+                      (permissions[2] == 'x' ? PROT_EXEC : 0);
+    if ((found & PROT_READ) == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (*protection == -1) *protection = found;
+    if (found != *protection) *protection |= found;
+    covered = end;
+  }
+  return covered >= address + bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Copies [from, from + bytes) to `to` and moves that mapping over it. What others write meanwhile into the edge pages is lost, so
+// those come last and one by one.
+bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
+  const auto exchange = [&](uint64_t offset, uint64_t length) {
+    std::byte* const source = reinterpret_cast<std::byte*>(from + offset);
+    memcpy(to + offset, source, length);
+    return mremap(to + offset, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, source) != MAP_FAILED;
+  };
+  if (bytes <= 2 * kPageBytes) {
+    for (uint64_t offset = 0; offset < bytes; offset += kPageBytes) {
+      if (!exchange(offset, kPageBytes)) return false;
+    }
+    return true;
+  }
+  return exchange(kPageBytes, bytes - 2 * kPageBytes) && exchange(0, kPageBytes) &&
+         exchange(bytes - kPageBytes, kPageBytes);
+}
+
+}  // namespace
+
+CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, void** address) {
+  wire::cuMemHostAlloc_Answer file{};
+  CUresult result = MakeFile(context, bytes, flags, &file);
+  if (result != CUDA_SUCCESS) return result;
+  if (file.address - session().pinned_base() >= session().pinned_bytes() ||
+      MapFile(file, file.address, PROT_READ | PROT_WRITE) == nullptr) {
+    Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", file.address, strerror(errno));
+    GiveBack(context, file.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Allocation allocation;
+  allocation.kind = MemoryKind::kPinned;
+  allocation.device = context.device;
+  allocation.context = context.id.load(std::memory_order_relaxed);
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.gpu_address = allocation.host_address = file.address;
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  allocation.mapping = allocation.window = file.address;
+  allocation.mapping_bytes = file.file_bytes;
+  pointers().Add(allocation);
+  *address = reinterpret_cast<void*>(file.address);
+  return CUDA_SUCCESS;
+}
+
+CUresult FreeHostMemory(void* address) {
+  Allocation allocation;
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result =
+      session().Call(Op::cuMemFreeHost, allocation.device, allocation.context, wire::cuMemFreeHost{allocation.window});
+  UnmapHostMemory(allocation);
+  return result;
+}
+
+CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags) {
+  const uint64_t start = reinterpret_cast<uint64_t>(address);
+  const uint64_t first = start & ~kPageMask;
+  const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
+  if (start + bytes < start || end < start) return CUDA_ERROR_INVALID_VALUE;
+  if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  // A neighbour in the same page has been exchanged already, and cannot be a second time.
+  if (pointers().OverlapsHostMemory(first, end - first)) {
+    Log(LogLevel::kWarning, "cuMemHostRegister of memory in the same page as other registered memory is not supported");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  int protection;
+  CUresult result = InspectRange(first, end - first, &protection);
+  if (result != CUDA_SUCCESS) return result;
+  wire::cuMemHostAlloc_Answer file{};
+  result = MakeFile(context, end - first, 0, &file);
+  if (result != CUDA_SUCCESS) return result;
+  auto* mapped = static_cast<std::byte*>(MapFile(file, 0, PROT_READ | PROT_WRITE));
+  if (mapped == nullptr) {
+    GiveBack(context, file.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Allocation allocation;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = context.device;
+  allocation.context = context.id.load(std::memory_order_relaxed);
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.host_address = start;
+  allocation.gpu_address = file.address + (start - first);
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  allocation.mapping = first;
+  allocation.mapping_bytes = end - first;
+  allocation.window = file.address;
+  allocation.protection = protection;
+  // Before the exchange, so that two threads cannot exchange the same pages.
+  if (!pointers().AddUnlessOverlapping(allocation)) {
+    munmap(mapped, file.file_bytes);
+    GiveBack(context, file.address);
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  const bool exchanged = CopyAndExchange(first, mapped, end - first);
+  if (file.file_bytes > end - first) munmap(mapped + (end - first), file.file_bytes - (end - first));
+  if (!exchanged) {
+    Log(LogLevel::kError, "cannot exchange the pages of registered memory: %s", strerror(errno));
+    pointers().Take(start, MemoryKind::kRegistered, &allocation);
+    MakeMappingPrivate(allocation);
+    GiveBack(context, file.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if ((protection & PROT_WRITE) == 0) mprotect(reinterpret_cast<void*>(first), end - first, protection);
+  Allocation alias = allocation;
+  alias.kind = MemoryKind::kRegisteredAlias;
+  alias.address = allocation.gpu_address;
+  pointers().Add(alias);
+  return CUDA_SUCCESS;
+}
+
+CUresult UnregisterHostMemory(void* address) {
+  Allocation allocation, alias;
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kRegistered, &allocation)) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
+  const CUresult result =
+      session().Call(Op::cuMemFreeHost, allocation.device, allocation.context, wire::cuMemFreeHost{allocation.window});
+  UnmapHostMemory(allocation);
+  return result;
+}
+
+void UnmapHostMemory(const Allocation& allocation) {
+  if (allocation.kind == MemoryKind::kPinned) {
+    munmap(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes);
+  } else if (!MakeMappingPrivate(allocation)) {
+    Log(LogLevel::kError, "cannot make registered memory ordinary again: it stays shared");
+  }
+}
+
+bool MakeMappingPrivate(const Allocation& allocation) {
+  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped), allocation.mapping_bytes)) return false;
+  if ((allocation.protection & PROT_WRITE) == 0 && allocation.protection != 0) {
+    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes, allocation.protection);
+  }
+  return true;
+}
+
+}  // namespace detshare::shim

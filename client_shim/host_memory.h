@@ -1,0 +1,29 @@
+// Host memory that the GPU reaches: files of the session, mapped by the program and by the daemon.
+//
+// cuMemHostAlloc maps such a file at an address that the daemon chose, the same on both sides. cuMemHostRegister puts one in the
+// place of pages that the program has already: their contents are copied into the file, and the file is mapped over them. Whole
+// pages are exchanged, so what else lies in the first and last page moves along; another thread that writes there in the
+// microsecond between copy and exchange loses that write. The program's own address is not the GPU's
+// (cuMemHostGetDevicePointer tells it).
+#pragma once
+
+#include <cstdint>
+
+#include "client_shim/objects.h"
+#include "client_shim/pointer_map.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+
+namespace detshare::shim {
+
+CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, void** address);
+CUresult FreeHostMemory(void* address);
+CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
+CUresult UnregisterHostMemory(void* address);
+
+// Takes the mapping of an allocation away that the daemon has ended: pinned memory is unmapped, registered memory becomes
+// ordinary memory with the same contents.
+void UnmapHostMemory(const Allocation& allocation);
+// Ordinary memory of this process alone with the same contents, in the place of the allocation's mapping.
+bool MakeMappingPrivate(const Allocation& allocation);
+
+}  // namespace detshare::shim

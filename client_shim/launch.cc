@@ -1,0 +1,235 @@
+#include "client_shim/launch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client_shim/libraries.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+
+namespace detshare::shim {
+namespace {
+
+int AttributeOf(const KernelInstance& kernel, CUfunction_attribute attribute) {
+  return kernel.attributes[attribute].load(std::memory_order_relaxed);
+}
+
+CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request) {
+  const uint64_t required[] = {
+      static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
+      static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
+      static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
+  const bool given = (request.flags & wire::kLaunchHasCluster) != 0;
+  const bool compiled = required[0] != 0;
+  if (!given && !compiled) {
+    return AttributeOf(kernel, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+  }
+  uint64_t size = 1;
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t dimension = given ? request.cluster[i] : std::max<uint64_t>(required[i], 1);
+    if (dimension == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (given && compiled && dimension != std::max<uint64_t>(required[i], 1)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (request.grid[i] % dimension != 0) return CUDA_ERROR_INVALID_VALUE;
+    size *= dimension;
+  }
+  const bool large = AttributeOf(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
+  return size > (large ? 16 : 8) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, LaunchEvents* events) {
+  if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttributeValue& value = config.attrs[i].value;
+    switch (config.attrs[i].id) {
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        if (value.cooperative != 0) request->flags |= wire::kLaunchCooperative;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        request->cluster[0] = value.clusterDim.x;
+        request->cluster[1] = value.clusterDim.y;
+        request->cluster[2] = value.clusterDim.z;
+        request->flags |= wire::kLaunchHasCluster;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        if (value.programmaticStreamSerializationAllowed != 0) request->flags |= wire::kLaunchProgrammaticSerialization;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        request->priority = value.priority;
+        request->flags |= wire::kLaunchHasPriority;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: {
+        // The event may come as late as the kernel's end: that is where a kernel without a trigger has it.
+        const CUevent handle = config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? value.programmaticEvent.event
+                                                                                            : value.launchCompletionEvent.event;
+        Event* event = FindEvent(handle);
+        if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        if (events == nullptr || events->count == 2) return CUDA_ERROR_INVALID_VALUE;
+        events->events[events->count++] = event;
+        break;
+      }
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+        break;  // hints: results do not depend on them
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context, const LaunchRequest& request) {
+  const DeviceInfo& device = session().device(device_index);
+  static constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+                                                       CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
+  static constexpr CUdevice_attribute kBlockLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+                                                        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+                                                        CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (request.grid[i] == 0 || request.grid[i] > static_cast<uint32_t>(device.attribute(kGridLimits[i]))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (request.block[i] == 0 || request.block[i] > static_cast<uint32_t>(device.attribute(kBlockLimits[i]))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    threads *= request.block[i];
+  }
+  if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+  if (request.shared_bytes > static_cast<uint32_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult result = CheckCluster(kernel, request); result != CUDA_SUCCESS) return result;
+  if ((request.flags & wire::kLaunchCooperative) != 0) {
+    int blocks;
+    const CUresult result = MaxActiveBlocks(kernel, device_index, context, static_cast<int>(threads), request.shared_bytes, 0, &blocks);
+    if (result != CUDA_SUCCESS) return result;
+    const uint64_t room = static_cast<uint64_t>(blocks) * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    // 128 bits are not needed: the limits were checked, and 2^31 * 2^16 * 2^16 fits.
+    if (uint64_t{request.grid[0]} * request.grid[1] * request.grid[2] > room) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra, const void** buffer, size_t* buffer_bytes) {
+  *buffer = nullptr;
+  *buffer_bytes = 0;
+  if (extra == nullptr) {
+    return params == nullptr && !kernel.parameters.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+  if (params != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const size_t* size = nullptr;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (i > 8) return CUDA_ERROR_INVALID_VALUE;
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      *buffer = extra[i + 1];
+    } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      size = static_cast<const size_t*>(extra[i + 1]);
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  if (kernel.parameter_bytes == 0) return CUDA_SUCCESS;
+  if (*buffer == nullptr || size == nullptr || *size < kernel.parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
+  *buffer_bytes = *size;
+  return CUDA_SUCCESS;
+}
+
+void PackParameters(const KernelInstance& kernel, void** params, const void* buffer, size_t buffer_bytes, std::byte* to) {
+  if (buffer != nullptr) {
+    memcpy(to, buffer, std::min<size_t>(buffer_bytes, kernel.parameter_bytes));
+    return;
+  }
+  uint32_t written = 0;
+  for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const wire::KernelParameter& parameter = kernel.parameters[i];
+    // What lies between parameters is zero, so that equal launches are equal bytes.
+    if (parameter.offset > written) memset(to + written, 0, parameter.offset - written);
+    memcpy(to + parameter.offset, params[i], parameter.bytes);
+    written = std::max(written, parameter.offset + parameter.bytes);
+  }
+  if (written < kernel.parameter_bytes) memset(to + written, 0, kernel.parameter_bytes - written);
+}
+
+CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest& request, const LaunchEvents* events,
+                void** params, void** extra) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  Kernel* kernel = FindFunction(function);
+  if (kernel == nullptr) [[unlikely]] return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream;
+  result = ResolveStream(stream_handle, &stream);
+  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  if (stream->context != context) [[unlikely]] return CUDA_ERROR_INVALID_HANDLE;
+  KernelInstance* instance;
+  result = InstanceOn(*kernel, context->device, &instance);
+  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  result = CheckShape(*instance, context->device, stream->context_id, request);
+  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  const void* buffer;
+  size_t buffer_bytes;
+  result = FindParameters(*instance, params, extra, &buffer, &buffer_bytes);
+  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+
+  using Args = wire::cuLaunchKernelEx;
+  RingWriter& ring = session().ring();
+  const RingWriter::Record record =
+      ring.Reserve({static_cast<uint16_t>(Op::cuLaunchKernelEx), context->device, stream->context_id, kNoReply}, sizeof(Args),
+                   instance->parameter_bytes);
+  if (!record) [[unlikely]] return session().Lost();
+  const Args args{stream->id,
+                  instance->id,
+                  {request.grid[0], request.grid[1], request.grid[2]},
+                  {request.block[0], request.block[1], request.block[2]},
+                  {request.cluster[0], request.cluster[1], request.cluster[2]},
+                  request.shared_bytes,
+                  request.flags,
+                  request.priority};
+  memcpy(record.args, &args, sizeof(args));
+  PackParameters(*instance, params, buffer, buffer_bytes, record.payload);
+  ring.Commit(record);
+  MarkWork(*stream, record.position);
+  if (events != nullptr) {
+    for (int i = 0; i < events->count; ++i) {
+      result = RecordEvent(*events->events[i], *stream);
+      if (result != CUDA_SUCCESS) return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size, uint64_t shared_bytes,
+                         uint32_t flags, int* blocks) {
+  const std::array<uint64_t, 8> key{1, static_cast<uint64_t>(block_size), shared_bytes, flags};
+  const std::lock_guard lock(kernel.mutex);
+  const auto known = kernel.occupancy.find(key);
+  if (known != kernel.occupancy.end()) {
+    *blocks = static_cast<int>(known->second);
+    return CUDA_SUCCESS;
+  }
+  wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer answer{};
+  const CUresult result = session().Call(
+      Op::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, device, context,
+      wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags{shared_bytes, kernel.id, block_size, flags, 0}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  *blocks = answer.blocks;
+  kernel.occupancy[key] = answer.blocks;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim

@@ -1,0 +1,45 @@
+// Launches: checks everything that CUDA answers at the call, packs the parameters straight into the ring.
+#pragma once
+
+#include <cstdint>
+
+#include "client_shim/objects.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+
+namespace detshare::shim {
+
+struct LaunchRequest {
+  uint32_t grid[3] = {1, 1, 1};
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t cluster[3] = {0, 0, 0};
+  uint32_t shared_bytes = 0;
+  uint32_t flags = 0;  // wire::LaunchFlags
+  int32_t priority = 0;
+};
+
+// What cuLaunchKernelEx adds to a launch.
+struct LaunchEvents {
+  Event* events[2] = {};  // recorded behind the kernel
+  int count = 0;
+};
+
+// CUDA_ERROR_NOT_SUPPORTED for attributes whose meaning cannot be kept; hints are ignored.
+CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, LaunchEvents* events);
+
+// CUDA's own checks of a launch's shape. May ask the daemon once about a kernel's occupancy (cooperative launches).
+CUresult CheckShape(KernelInstance& kernel, uint16_t device, ContextId context, const LaunchRequest& request);
+
+// Where the parameters come from: an array of pointers, or the buffer of `extra`. Exactly one of them where there are parameters.
+// `buffer` is null for the array.
+CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra, const void** buffer, size_t* buffer_bytes);
+// Writes kernel.parameter_bytes to `to`.
+void PackParameters(const KernelInstance& kernel, void** params, const void* buffer, size_t buffer_bytes, std::byte* to);
+
+CUresult Launch(CUfunction function, CUstream stream, const LaunchRequest& request, const LaunchEvents* events, void** params,
+                void** extra);
+
+// Blocks of the kernel that fit an SM. Asked once for each shape.
+CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size, uint64_t shared_bytes,
+                         uint32_t flags, int* blocks);
+
+}  // namespace detshare::shim

@@ -1,0 +1,91 @@
+#include "client_shim/memory_pools.h"
+
+#include "client_shim/pointer_map.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+
+namespace detshare::shim {
+namespace {
+
+MemoryPool* g_default[kMaxDevices];
+std::atomic<MemoryPool*> g_current[kMaxDevices];
+
+MemoryPool* MakePool(uint16_t device, bool is_default) {
+  uint32_t index;
+  MemoryPool* pool = objects().pools.Reserve(&index);
+  if (pool == nullptr) return nullptr;
+  pool->index = index;
+  pool->device = device;
+  pool->is_default = is_default;
+  pool->release_threshold.store(0, std::memory_order_relaxed);
+  pool->reuse_follow.store(1, std::memory_order_relaxed);
+  pool->reuse_opportunistic.store(1, std::memory_order_relaxed);
+  pool->reuse_internal.store(1, std::memory_order_relaxed);
+  pool->used.store(0, std::memory_order_relaxed);
+  pool->used_high.store(0, std::memory_order_relaxed);
+  pool->reserved_high.store(0, std::memory_order_relaxed);
+  pool->handle = objects().pools.Publish(HandleKind::kMemoryPool, index);
+  return pool;
+}
+
+}  // namespace
+
+void CreateDefaultMemoryPools() {
+  for (size_t i = 0; i < session().devices().size(); ++i) {
+    g_default[i] = MakePool(static_cast<uint16_t>(i), true);
+    g_current[i].store(g_default[i], std::memory_order_relaxed);
+  }
+}
+
+MemoryPool& DefaultPool(uint16_t device) { return *g_default[device]; }
+MemoryPool& CurrentPool(uint16_t device) { return *g_current[device].load(std::memory_order_acquire); }
+void SetCurrentPool(uint16_t device, MemoryPool& pool) { g_current[device].store(&pool, std::memory_order_release); }
+
+CUresult CreatePool(uint16_t device, CUmemoryPool* handle) {
+  MemoryPool* pool = MakePool(device, false);
+  if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = reinterpret_cast<CUmemoryPool>(pool->handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyPool(CUmemoryPool handle) {
+  MemoryPool* pool = FindPool(handle);
+  if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  // A device whose current pool goes falls back to its default.
+  MemoryPool* expected = pool;
+  g_current[pool->device].compare_exchange_strong(expected, g_default[pool->device]);
+  if (!objects().pools.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_VALUE;
+  objects().pools.Recycle(pool->index);
+  return CUDA_SUCCESS;
+}
+
+CUresult AllocateFromPool(MemoryPool& pool, uint64_t bytes, Stream& stream, CUdeviceptr* address) {
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pool.device != stream.device) return CUDA_ERROR_NOT_SUPPORTED;  // access between devices
+  wire::cuMemAllocAsync_Answer answer{};
+  const CUresult result = session().Call(Op::cuMemAllocAsync, stream.device, stream.context_id,
+                                         wire::cuMemAllocAsync{bytes, stream.id, 0}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  Allocation allocation;
+  allocation.kind = MemoryKind::kDevice;
+  allocation.device = stream.device;
+  allocation.context = stream.context_id;
+  allocation.context_handle = stream.context->handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.gpu_address = answer.address;
+  allocation.bytes = bytes;
+  allocation.pool = pool.handle;
+  pointers().Add(allocation);
+  const uint64_t used = pool.used.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  RaiseTo(pool.used_high, used);
+  RaiseTo(pool.reserved_high, used);
+  *address = answer.address;
+  return CUDA_SUCCESS;
+}
+
+void NotePoolFree(uint64_t handle, uint64_t bytes) {
+  if (handle == 0) return;
+  MemoryPool* pool = objects().pools.Find(HandleKind::kMemoryPool, handle);
+  if (pool != nullptr) pool->used.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+}  // namespace detshare::shim

@@ -1,0 +1,200 @@
+// The driver's objects as the shim holds them. They live in HandleTables, so their memory stays what it is for ever; what may be
+// read while another thread destroys the object is atomic.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client_shim/handle_table.h"
+#include "client_shim/jit_options.h"
+#include "client_shim/local_storage.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/ring_abi.h"
+#include "proto/wire.h"
+
+namespace detshare::shim {
+
+// Raises a value that only grows.
+inline void RaiseTo(std::atomic<uint64_t>& value, uint64_t to) {
+  uint64_t seen = value.load(std::memory_order_relaxed);
+  while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+inline constexpr uint32_t kLimitCount = 10;  // CUlimit values that are known
+inline constexpr uint32_t kMaxDevices = 16;
+
+// A lock for a few instructions that two threads contend for only when they use one object at the same moment.
+class TinyLock {
+ public:
+  void lock();
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+struct Stream;
+
+struct Context {
+  std::atomic<uint64_t> handle{0};  // CUcontext; 0 while it is no context
+  std::atomic<ContextId> id{0};     // of its life; 0: a primary context that nobody retains
+  uint32_t index = 0;
+  uint16_t device = 0;
+  bool primary = false;
+  std::atomic<uint32_t> flags{0};
+  uint32_t api_version = 0;
+  std::atomic<uint32_t> attached{0};  // uses by cuCtxAttach
+  std::atomic<uint32_t> cache_config{0};
+  std::atomic<uint32_t> shared_config{0};
+  std::array<std::atomic<uint64_t>, kLimitCount> limits{};
+  std::atomic<Stream*> legacy{nullptr};  // its default stream, made when first used
+  // All work, and that of its blocking streams, is complete up to these ring positions + 1. They only grow.
+  std::atomic<uint64_t> complete{0};
+  std::atomic<uint64_t> blocking_complete{0};
+  std::mutex mutex;                      // makes `legacy`
+  LocalStorage storage;
+};
+
+struct Stream {
+  std::atomic<uint64_t> handle{0};  // CUstream; for default streams only internal
+  uint64_t unique_id = 0;           // cuStreamGetId
+  StreamId id = 0;
+  uint32_t index = 0;
+  Context* context = nullptr;
+  ContextId context_id = 0;
+  uint16_t device = 0;
+  uint32_t flags = 0;  // CU_STREAM_NON_BLOCKING or 0
+  int priority = 0;
+  bool legacy = false;
+  bool per_thread = false;
+  std::atomic<uint32_t> sync_policy{0};  // CUsynchronizationPolicy
+
+  // What is known of its progress, in ring positions + 1 (0: nothing yet). They only grow.
+  std::atomic<uint64_t> work{0};      // of its last record; of a default stream, also those of the streams that it waits for
+  std::atomic<uint64_t> complete{0};  // everything up to here is complete
+
+  TinyLock lock;  // orders the signals, and guards what follows
+  FenceIndex fence = kNoFence;
+  uint64_t signalled = 0;           // the last value that was asked for ...
+  uint64_t signalled_position = 0;  // ... and what it covers
+  // Host functions: the stream signals `host_reached` and waits for `host_resume`. Made with the first one.
+  FenceIndex host_reached = kNoFence;
+  FenceIndex host_resume = kNoFence;
+  uint64_t host_reached_value = 0;
+  uint64_t host_resume_value = 0;
+};
+
+struct Event {
+  std::atomic<uint64_t> handle{0};
+  EventId id = 0;
+  uint32_t index = 0;
+  Context* context = nullptr;
+  ContextId context_id = 0;
+  uint16_t device = 0;
+  uint32_t flags = 0;
+  // Fence in the upper 24 bits, value in the lower 40: reached means that the last recording is complete. 0: never recorded.
+  std::atomic<uint64_t> point{0};
+  TinyLock lock;                 // held while it is recorded
+  uint64_t recorded_stream = 0;  // unique_id of the stream of the last recording ...
+  std::atomic<Stream*> stream{nullptr};         // ... and where that stream is or was
+  std::atomic<uint64_t> recorded_position{0};  // ring position + 1
+
+  static uint64_t Pack(FenceIndex fence, uint64_t value) { return uint64_t{fence + 1} << 40 | value; }
+  static FenceIndex FenceOf(uint64_t point) { return static_cast<FenceIndex>(point >> 40) - 1; }
+  static uint64_t ValueOf(uint64_t point) { return point & ((uint64_t{1} << 40) - 1); }
+};
+
+// A kernel on one device. Never changes but for the attributes, never freed.
+struct KernelInstance {
+  KernelId id = 0;
+  uint32_t parameter_bytes = 0;
+  std::vector<wire::KernelParameter> parameters;
+  std::array<std::atomic<int32_t>, wire::kFunctionAttributes> attributes{};
+  // Answers of the daemon to occupancy questions, forgotten when an attribute changes.
+  std::mutex mutex;
+  std::map<std::array<uint64_t, 8>, int64_t> occupancy;
+};
+
+struct Library;
+
+struct Kernel {
+  uint64_t handle = 0;  // CUkernel; the CUfunction is the same with another kind
+  uint32_t index = 0;
+  Library* library = nullptr;
+  uint64_t library_handle = 0;
+  const char* name = nullptr;  // never freed: programs keep it
+  std::array<std::atomic<KernelInstance*>, kMaxDevices> instances{};
+};
+
+struct Global {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+};
+
+// A CUlibrary, or a CUmodule: a library that belongs to one context.
+struct Library {
+  uint64_t handle = 0;  // as CUlibrary; the CUmodule is the same with another kind
+  uint32_t index = 0;
+  bool module = false;
+  Context* context = nullptr;  // of a module
+  ContextId context_id = 0;
+  std::mutex mutex;  // guards the rest; held while something is asked of the daemon
+  uint16_t home_device = 0;
+  uint32_t kernel_count = 0;
+  std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded there
+  // The image, where it may be needed again: on a second device, or after the context was reset.
+  std::string image;
+  std::vector<std::span<const std::byte>> preserved;  // ... or where the program keeps it
+  std::vector<wire::JitOption> options;
+  std::map<std::string, Kernel*, std::less<>> kernels;
+  std::map<std::pair<uint16_t, std::string>, Global> globals;
+  std::vector<std::string> names;
+};
+
+struct MemoryPool {
+  uint64_t handle = 0;
+  uint32_t index = 0;
+  uint16_t device = 0;
+  bool is_default = false;
+  std::atomic<uint64_t> release_threshold{0};
+  std::atomic<int> reuse_follow{1}, reuse_opportunistic{1}, reuse_internal{1};
+  std::atomic<uint64_t> used{0}, used_high{0}, reserved_high{0};
+};
+
+struct LinkState {
+  struct Input {
+    uint32_t type = 0;
+    std::string name;
+    std::string bytes;
+  };
+  uint64_t handle = 0;
+  uint32_t index = 0;
+  std::mutex mutex;  // guards the rest
+  uint16_t device = 0;
+  ContextId context = 0;
+  std::vector<Input> inputs;
+  JitOptions options;
+  std::string image;  // after cuLinkComplete
+  bool complete = false;
+};
+
+// All tables of the process. Never destroyed.
+struct Objects {
+  HandleTable<Context> contexts;
+  HandleTable<Stream> streams;
+  HandleTable<Event> events;
+  HandleTable<Library> libraries;
+  HandleTable<Kernel> kernels;
+  HandleTable<MemoryPool> pools;
+  HandleTable<LinkState> links;
+};
+Objects& objects();
+
+}  // namespace detshare::shim

@@ -1,0 +1,95 @@
+#include "client_shim/pointer_map.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "client_shim/host_memory.h"
+
+namespace detshare::shim {
+
+PointerMap& pointers() {
+  static PointerMap* const map = new PointerMap;
+  return *map;
+}
+
+const Allocation* PointerMap::Holding(uint64_t address) const {
+  auto after = by_address_.upper_bound(address);
+  if (after == by_address_.begin()) return nullptr;
+  const Allocation& candidate = std::prev(after)->second;
+  return address - candidate.address < std::max<uint64_t>(candidate.bytes, 1) ? &candidate : nullptr;
+}
+
+void PointerMap::Add(Allocation allocation) {
+  const std::unique_lock lock(mutex_);
+  allocation.buffer_id = next_buffer_id_++;
+  by_address_[allocation.address] = allocation;
+}
+
+bool PointerMap::AddUnlessOverlapping(Allocation allocation) {
+  const std::unique_lock lock(mutex_);
+  if (Holding(allocation.address) != nullptr) return false;
+  const auto next = by_address_.lower_bound(allocation.address);
+  if (next != by_address_.end() && next->first - allocation.address < allocation.bytes) return false;
+  allocation.buffer_id = next_buffer_id_++;
+  by_address_[allocation.address] = allocation;
+  return true;
+}
+
+bool PointerMap::Find(uint64_t address, Allocation* found) const {
+  const std::shared_lock lock(mutex_);
+  const Allocation* holding = Holding(address);
+  if (holding == nullptr) return false;
+  *found = *holding;
+  return true;
+}
+
+bool PointerMap::Take(uint64_t address, MemoryKind kind, Allocation* taken) {
+  const std::unique_lock lock(mutex_);
+  const auto it = by_address_.find(address);
+  if (it == by_address_.end() || it->second.kind != kind) return false;
+  *taken = it->second;
+  by_address_.erase(it);
+  return true;
+}
+
+bool PointerMap::SetSyncMemops(uint64_t address, bool value) {
+  const std::unique_lock lock(mutex_);
+  const Allocation* holding = Holding(address);
+  if (holding == nullptr) return false;
+  const_cast<Allocation*>(holding)->sync_memops = value;
+  return true;
+}
+
+bool PointerMap::OverlapsHostMemory(uint64_t address, uint64_t bytes) const {
+  const std::shared_lock lock(mutex_);
+  if (const Allocation* holding = Holding(address); holding != nullptr) return holding->on_host();
+  const auto next = by_address_.lower_bound(address);
+  return next != by_address_.end() && next->first - address < bytes && next->second.on_host();
+}
+
+void PointerMap::RemoveContext(ContextId context) {
+  std::vector<Allocation> host;
+  {
+    const std::unique_lock lock(mutex_);
+    for (auto it = by_address_.begin(); it != by_address_.end();) {
+      if (it->second.context != context) {
+        ++it;
+        continue;
+      }
+      if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered) host.push_back(it->second);
+      it = by_address_.erase(it);
+    }
+  }
+  for (const Allocation& allocation : host) UnmapHostMemory(allocation);
+}
+
+void PointerMap::KeepRegisteredMemoryInChild() {
+  // No lock: the child has one thread, and another thread of the parent may have held it.
+  for (const auto& [address, allocation] : by_address_) {
+    if (allocation.kind == MemoryKind::kRegistered) MakeMappingPrivate(allocation);
+  }
+}
+
+}  // namespace detshare::shim

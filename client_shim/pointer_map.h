@@ -1,0 +1,77 @@
+// What the process has allocated: which memory an address belongs to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <shared_mutex>
+#include <vector>
+
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/ring_abi.h"
+
+namespace detshare::shim {
+
+enum class MemoryKind : uint8_t {
+  kPageable,         // nothing that the driver knows
+  kDevice,           // cuMemAlloc and the like
+  kPinned,           // cuMemHostAlloc
+  kRegistered,       // cuMemHostRegister; `address` is the program's
+  kRegisteredAlias,  // the same memory where the GPU sees it
+  kGlobal,           // a variable of a library
+};
+
+struct Allocation {
+  MemoryKind kind = MemoryKind::kPageable;
+  bool sync_memops = false;
+  uint16_t device = 0;
+  ContextId context = 0;
+  uint64_t context_handle = 0;
+  uint64_t address = 0;  // of its first byte, for the program
+  uint64_t bytes = 0;    // as asked for
+  uint64_t gpu_address = 0;   // of its first byte, for the GPU
+  uint64_t host_address = 0;  // of its first byte, for the CPU; 0: none
+  uint64_t buffer_id = 0;     // unique in the process
+  uint64_t pool = 0;          // handle of its memory pool; 0: none
+  uint32_t flags = 0;         // as asked for
+  // Host memory: the mapping that holds it.
+  uint64_t mapping = 0;
+  uint64_t mapping_bytes = 0;
+  uint64_t window = 0;  // the daemon's name of it: its address in the pinned window
+  int protection = 0;   // of registered memory, as it was
+
+  bool on_device() const { return kind == MemoryKind::kDevice || kind == MemoryKind::kGlobal; }
+  bool on_host() const { return host_address != 0; }
+};
+
+// Any thread. Readers share a lock, and allocate nothing.
+class PointerMap {
+ public:
+  // Gives it a buffer id.
+  void Add(Allocation allocation);
+  // False when an allocation begins before `address + bytes` and ends after `address`, of the same kind of address.
+  bool AddUnlessOverlapping(Allocation allocation);
+  // The allocation that holds `address`; one of zero bytes holds its first. False: pageable memory, or nothing at all.
+  bool Find(uint64_t address, Allocation* found) const;
+  // The one that begins there, taken out.
+  bool Take(uint64_t address, MemoryKind kind, Allocation* taken);
+  bool SetSyncMemops(uint64_t address, bool value);
+  // Whether some of [address, address + bytes) is registered or pinned.
+  bool OverlapsHostMemory(uint64_t address, uint64_t bytes) const;
+
+  // A context ended: its device memory is gone, and its host memory is returned to be given back.
+  void RemoveContext(ContextId context);
+
+  // In the child of a fork: registered memory becomes the child's own, so that it does not write into its parent.
+  void KeepRegisteredMemoryInChild();
+
+ private:
+  const Allocation* Holding(uint64_t address) const;
+
+  mutable std::shared_mutex mutex_;  // guards the rest
+  std::map<uint64_t, Allocation> by_address_;
+  uint64_t next_buffer_id_ = 1;
+};
+
+PointerMap& pointers();
+
+}  // namespace detshare::shim

@@ -1,0 +1,78 @@
+#include "client_shim/process.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <mutex>
+
+#include "client_shim/contexts.h"
+#include "client_shim/entry.h"
+#include "client_shim/log.h"
+#include "client_shim/memory_pools.h"
+#include "client_shim/pointer_map.h"
+#include "client_shim/session.h"
+#include "client_shim/version.h"
+
+namespace detshare::shim {
+namespace {
+
+// Held while a session is opened. A fork waits for it, so that no child begins in the middle.
+std::mutex g_opening;
+std::atomic<bool> g_dead{false};  // a child whose parent had a session, or torn down
+
+void BeforeFork() { g_opening.lock(); }
+void AfterForkInParent() { g_opening.unlock(); }
+void AfterForkInChild() {
+  g_opening.unlock();
+  if (g_session == nullptr || g_dead.load(std::memory_order_relaxed)) return;
+  g_dead.store(true, std::memory_order_relaxed);
+  g_gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
+  g_session->CloseInChild();
+  pointers().KeepRegisteredMemoryInChild();
+}
+
+// Runs after the program's own exit handlers and destructors. Everything is left as it is: threads may still be in it.
+__attribute__((destructor)) void TearDown() {
+  if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
+  g_session->DrainOutput();
+  g_dead.store(true, std::memory_order_relaxed);
+  g_gate.store(CUDA_ERROR_DEINITIALIZED, std::memory_order_release);
+}
+
+}  // namespace
+
+std::atomic<CUresult> g_gate{CUDA_ERROR_NOT_INITIALIZED};
+
+CUresult Initialise() {
+  const CUresult gate = g_gate.load(std::memory_order_acquire);
+  if (gate == CUDA_SUCCESS || gate == CUDA_ERROR_DEINITIALIZED) return gate;
+  const std::lock_guard lock(g_opening);
+  if (g_dead.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
+  if (g_gate.load(std::memory_order_acquire) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  static const int watched = pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  if (watched != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  Session* session = Session::Open(&result);
+  if (session == nullptr) return result;
+  CreateObjects();
+  g_session = session;
+  CreatePrimaryContexts();
+  CreateDefaultMemoryPools();
+  g_gate.store(CUDA_SUCCESS, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+CUresult Unsupported(size_t row) {
+  static std::array<std::atomic<bool>, kRowCount> named;
+  if (!named[row].exchange(true, std::memory_order_relaxed)) {
+    const char* note = kRows[row].note;
+    Log(LogLevel::kWarning, "%s is not supported%s%s", kRows[row].symbol, *note != '\0' ? ": " : "", note);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace detshare::shim
+
+// For people who look at a file of unknown origin.
+extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] = "0.1.0";
+static_assert(sizeof(detshare_shim_version) == sizeof(detshare::shim::kShimVersion));

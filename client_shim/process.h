@@ -1,0 +1,17 @@
+// The life of the shim in its process.
+//
+//   no session --Initialise (cuInit)--> session --library destructor--> torn down
+//                                          |
+//                                          +--fork, in the child--> dead: CUDA_ERROR_NOT_INITIALIZED for ever
+//
+// The child of a process that had no session may open one of its own.
+#pragma once
+
+#include "proto/driver_api/cuda_unrenamed.h"
+
+namespace detshare::shim {
+
+// What cuInit does: opens the session, once; later calls answer the same. After a failure the next call tries again.
+CUresult Initialise();
+
+}  // namespace detshare::shim

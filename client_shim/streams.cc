@@ -1,0 +1,376 @@
+#include "client_shim/streams.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "client_shim/futex.h"
+
+namespace detshare::shim {
+
+struct PerThreadStreams {
+  struct Entry {
+    ContextId context = 0;
+    uint64_t handle = 0;
+    Stream* stream = nullptr;
+  };
+  std::vector<Entry> entries;
+};
+
+namespace {
+
+uint64_t NextStreamUniqueId() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Makes a stream of any kind. The handle is valid for all, though only those of CreateStream are given to programs.
+CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy, bool per_thread, Stream** made) {
+  const FenceLease lease = session().fences().Take();
+  if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint32_t index;
+  Stream* stream = objects().streams.Reserve(&index);
+  if (stream == nullptr) {
+    session().fences().Give(lease.index, lease.value);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  stream->unique_id = NextStreamUniqueId();
+  stream->id = index + 1;
+  stream->index = index;
+  stream->context = &context;
+  stream->context_id = context.id.load(std::memory_order_acquire);
+  stream->device = context.device;
+  stream->flags = flags;
+  stream->priority = priority;
+  stream->legacy = legacy;
+  stream->per_thread = per_thread;
+  stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);
+  stream->complete.store(0, std::memory_order_relaxed);
+  stream->fence = lease.index;
+  stream->signalled = lease.value;
+  stream->signalled_position = 0;
+  stream->host_reached = stream->host_resume = kNoFence;
+  uint64_t position = 0;
+  const CUresult result = session().Submit(
+      Op::cuStreamCreateWithPriority, stream->device, stream->context_id,
+      wire::cuStreamCreateWithPriority{stream->id, stream->context_id, flags | (legacy ? wire::kStreamLegacyDefault : 0), priority},
+      {}, &position);
+  // The default stream may have blocking streams to wait for.
+  stream->work.store(legacy ? position + 1 : 0, std::memory_order_relaxed);
+  if (result != CUDA_SUCCESS) {
+    session().fences().Give(lease.index, lease.value);
+    objects().streams.Recycle(index);
+    return result;
+  }
+  stream->handle.store(objects().streams.Publish(HandleKind::kStream, index), std::memory_order_release);
+  *made = stream;
+  return CUDA_SUCCESS;
+}
+
+// Gives back what the stream held, after its handle was retired.
+void Dispose(Stream& stream) {
+  stream.handle.store(0, std::memory_order_release);
+  FencePool& fences = session().fences();
+  fences.Give(stream.fence, stream.signalled);
+  fences.Give(stream.host_reached, stream.host_reached_value);
+  fences.Give(stream.host_resume, stream.host_resume_value);
+  objects().streams.Recycle(stream.index);
+}
+
+CUresult LegacyStream(Context& context, Stream** stream) {
+  Stream* found = context.legacy.load(std::memory_order_acquire);
+  if (found == nullptr) [[unlikely]] {
+    const std::lock_guard lock(context.mutex);
+    found = context.legacy.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      const CUresult result = MakeStream(context, 0, 0, true, false, &found);
+      if (result != CUDA_SUCCESS) return result;
+      context.legacy.store(found, std::memory_order_release);
+    }
+  }
+  *stream = found;
+  return CUDA_SUCCESS;
+}
+
+CUresult PerThreadDefault(Context& context, Stream** stream) {
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  PerThreadStreams*& mine = thread_state.streams;
+  if (mine == nullptr) {
+    ReleaseAtThreadExit();
+    mine = new PerThreadStreams;
+  }
+  for (const PerThreadStreams::Entry& entry : mine->entries) {
+    if (entry.context == id) {
+      *stream = entry.stream;
+      return CUDA_SUCCESS;
+    }
+  }
+  PerThreadStreams::Entry entry;
+  entry.context = id;
+  const CUresult result = MakeStream(context, 0, 0, false, true, &entry.stream);
+  if (result != CUDA_SUCCESS) return result;
+  entry.handle = entry.stream->handle.load(std::memory_order_relaxed);
+  mine->entries.push_back(entry);
+  *stream = entry.stream;
+  return CUDA_SUCCESS;
+}
+
+// How far the stream is known to be complete, with no look at its fence.
+uint64_t KnownComplete(const Stream& stream) {
+  uint64_t known = std::max(stream.complete.load(std::memory_order_acquire),
+                            stream.context->complete.load(std::memory_order_acquire));
+  if (stream.flags == 0) known = std::max(known, stream.context->blocking_complete.load(std::memory_order_acquire));
+  return known;
+}
+
+struct StreamPoint {
+  uint64_t value = 0;     // of the stream's fence
+  uint64_t position = 0;  // + 1: what it covers
+  bool fresh = false;     // was asked for just now
+};
+
+// A point of the stream behind everything that was submitted to it so far.
+CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
+  const std::lock_guard lock(stream.lock);
+  if (stream.signalled_position < work) {
+    uint64_t position = 0;
+    const CUresult result = session().Submit(Op::cuStreamSynchronize, stream.device, stream.context_id,
+                                             wire::cuStreamSynchronize{stream.id, 0, {stream.signalled + 1, stream.fence, 0}},
+                                             {}, &position);
+    if (result != CUDA_SUCCESS) return result;
+    ++stream.signalled;
+    stream.signalled_position = position + 1;
+    point->fresh = true;
+  }
+  point->value = stream.signalled;
+  point->position = stream.signalled_position;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool SpinForFence(FenceIndex index, uint64_t value) {
+  FencePool& fences = session().fences();
+  return SpinUntil([&] { return fences.Reached(index, value); }, session().spin_us());
+}
+
+bool ThreadFence(wire::Signal* signal) {
+  ThreadState& thread = thread_state;
+  FencePool& fences = session().fences();
+  if (thread.fence_plus_one == 0) {
+    ReleaseAtThreadExit();
+    const FenceLease lease = fences.Take();
+    if (lease.index == kNoFence) return false;
+    thread.fence_plus_one = lease.index + 1;
+    thread.fence_value = lease.value;
+  }
+  *signal = {++thread.fence_value, thread.fence_plus_one - 1, 0};
+  return true;
+}
+
+CUresult ResolveStream(CUstream handle, Stream** stream) {
+  if (reinterpret_cast<uintptr_t>(handle) > 2) {
+    *stream = objects().streams.Find(HandleKind::kStream, reinterpret_cast<uint64_t>(handle));
+    return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  }
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  const bool own = handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread_state.per_thread_default);
+  return own ? PerThreadDefault(*context, stream) : LegacyStream(*context, stream);
+}
+
+CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle) {
+  Stream* stream;
+  const CUresult result = MakeStream(context, flags, priority, false, false, &stream);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream->handle.load(std::memory_order_relaxed));
+  return result;
+}
+
+CUresult DestroyStream(CUstream handle) {
+  Stream* stream = objects().streams.Find(HandleKind::kStream, reinterpret_cast<uint64_t>(handle));
+  if (stream == nullptr || stream->legacy || stream->per_thread) return CUDA_ERROR_INVALID_HANDLE;
+  if (!objects().streams.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = session().Submit(Op::cuStreamDestroy_v2, stream->device, stream->context_id,
+                                           wire::cuStreamDestroy_v2{stream->id, 0});
+  Dispose(*stream);
+  return result;
+}
+
+CUresult QueryStream(Stream& stream) {
+  const uint64_t work = stream.work.load(std::memory_order_acquire);
+  if (KnownComplete(stream) < work) {
+    StreamPoint point;
+    const CUresult result = SignalStream(stream, work, &point);
+    if (result != CUDA_SUCCESS) return result;
+    // The daemon gets a moment to say that a stream is idle.
+    const bool reached = point.fresh ? SpinForFence(stream.fence, point.value)
+                                     : session().fences().Reached(stream.fence, point.value);
+    if (!reached) {
+      const CUresult error = session().sticky_error();
+      return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
+    }
+    MarkComplete(stream, point.position - 1);
+  }
+  session().DrainOutput();
+  return session().sticky_error();
+}
+
+CUresult SynchronizeStream(Stream& stream) {
+  const uint64_t work = stream.work.load(std::memory_order_acquire);
+  CUresult result = CUDA_SUCCESS;
+  if (KnownComplete(stream) < work) {
+    StreamPoint point;
+    result = SignalStream(stream, work, &point);
+    if (result != CUDA_SUCCESS) return result;
+    if (!SpinForFence(stream.fence, point.value)) {
+      result = session().Call(Op::cuStreamSynchronize, stream.device, stream.context_id,
+                              wire::cuStreamSynchronize{stream.id, 0, {0, kNoFence, 0}});
+    }
+    if (result == CUDA_SUCCESS) MarkComplete(stream, point.position - 1);
+  }
+  session().DrainOutput();
+  const CUresult error = session().sticky_error();
+  return error != CUDA_SUCCESS ? error : result;
+}
+
+void RetireStreamsAndEvents(ContextId context) {
+  objects().streams.ForEach([&](Stream& stream) {
+    if (stream.context_id != context) return;
+    if (objects().streams.Retire(stream.handle.load(std::memory_order_acquire))) Dispose(stream);
+  });
+  objects().events.ForEach([&](Event& event) {
+    if (event.context_id != context) return;
+    const uint64_t handle = event.handle.load(std::memory_order_acquire);
+    if (!objects().events.Retire(handle)) return;
+    event.handle.store(0, std::memory_order_release);
+    const uint64_t point = event.point.load(std::memory_order_relaxed);
+    if (point != 0) session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
+    objects().events.Recycle(event.index);
+  });
+}
+
+void DestroyPerThreadStreams(PerThreadStreams* streams) {
+  for (const PerThreadStreams::Entry& entry : streams->entries) {
+    // A context that ended took its streams along.
+    if (!objects().streams.Retire(entry.handle)) continue;
+    session().Submit(Op::cuStreamDestroy_v2, entry.stream->device, entry.stream->context_id,
+                     wire::cuStreamDestroy_v2{entry.stream->id, 0});
+    Dispose(*entry.stream);
+  }
+  delete streams;
+}
+
+// ---- events
+
+CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
+  uint32_t index;
+  Event* event = objects().events.Reserve(&index);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->id = index + 1;
+  event->index = index;
+  event->context = &context;
+  event->context_id = context.id.load(std::memory_order_acquire);
+  event->device = context.device;
+  event->flags = flags;
+  event->point.store(0, std::memory_order_relaxed);
+  event->recorded_stream = 0;
+  const CUresult result = session().Submit(Op::cuEventCreate, event->device, event->context_id,
+                                           wire::cuEventCreate{event->id, event->context_id, flags, 0});
+  if (result != CUDA_SUCCESS) {
+    objects().events.Recycle(index);
+    return result;
+  }
+  const uint64_t value = objects().events.Publish(HandleKind::kEvent, index);
+  event->handle.store(value, std::memory_order_release);
+  *handle = reinterpret_cast<CUevent>(value);
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyEvent(CUevent handle) {
+  Event* event = FindEvent(handle);
+  if (event == nullptr || !objects().events.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_HANDLE;
+  event->handle.store(0, std::memory_order_release);
+  const CUresult result =
+      session().Submit(Op::cuEventDestroy_v2, event->device, event->context_id, wire::cuEventDestroy_v2{event->id, 0});
+  const uint64_t point = event->point.load(std::memory_order_relaxed);
+  if (point != 0) session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
+  objects().events.Recycle(event->index);
+  return result;
+}
+
+CUresult RecordEvent(Event& event, Stream& stream) {
+  const std::lock_guard lock(event.lock);
+  FencePool& fences = session().fences();
+  const uint64_t point = event.point.load(std::memory_order_relaxed);
+  FenceLease lease;
+  // Signals of one stream arrive in order. Another stream's could overtake one that is still under way, so it gets a fence of
+  // its own.
+  if (point != 0 && (event.recorded_stream == stream.unique_id || fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
+    lease = {Event::FenceOf(point), Event::ValueOf(point)};
+  } else {
+    lease = fences.Take();
+    if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (point != 0) fences.Give(Event::FenceOf(point), Event::ValueOf(point));
+  }
+  ++lease.value;
+  event.recorded_stream = stream.unique_id;
+  // Release: whoever sees the point may poll the fence for it.
+  event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);
+  uint64_t position = 0;
+  const CUresult result = SubmitWork(stream, Op::cuEventRecordWithFlags,
+                                     wire::cuEventRecordWithFlags{event.id, stream.id, {lease.value, lease.index, 0}}, {},
+                                     &position);
+  event.stream.store(&stream, std::memory_order_relaxed);
+  event.recorded_position.store(position + 1, std::memory_order_release);
+  return result;
+}
+
+namespace {
+
+// The recording `point` of the event was found complete: so is its stream, up to there. (A stream that was made later in the same
+// place only has records behind it.)
+void MarkEventComplete(Event& event, uint64_t point) {
+  Stream* stream = event.stream.load(std::memory_order_acquire);
+  if (stream == nullptr ||
+      stream->complete.load(std::memory_order_relaxed) >= event.recorded_position.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const std::lock_guard lock(event.lock);
+  if (event.point.load(std::memory_order_relaxed) != point) return;  // recorded again meanwhile
+  RaiseTo(event.stream.load(std::memory_order_relaxed)->complete, event.recorded_position.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+CUresult QueryEvent(Event& event) {
+  const uint64_t point = event.point.load(std::memory_order_acquire);
+  if (point != 0 && !session().fences().Reached(Event::FenceOf(point), Event::ValueOf(point))) {
+    const CUresult error = session().sticky_error();
+    return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
+  }
+  if (point != 0) MarkEventComplete(event, point);
+  return session().sticky_error();
+}
+
+CUresult SynchronizeEvent(Event& event) {
+  const uint64_t point = event.point.load(std::memory_order_acquire);
+  if (point != 0) {
+    const FenceIndex fence = Event::FenceOf(point);
+    const uint64_t value = Event::ValueOf(point);
+    if (!SpinForFence(fence, value)) {
+      // The GPU wakes nobody: sleep in steps that grow to 50 us.
+      uint32_t nap_us = 5;
+      while (!session().fences().Reached(fence, value)) {
+        if (session().closed()) return session().Lost();
+        const timespec nap{0, nap_us * 1000L};
+        nanosleep(&nap, nullptr);
+        if (nap_us < 50) nap_us += 5;
+      }
+    }
+    MarkEventComplete(event, point);
+    session().DrainOutput();
+  }
+  return session().sticky_error();
+}
+
+}  // namespace detshare::shim
