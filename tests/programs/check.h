@@ -19,6 +19,10 @@
 // Ends the program unless `call` returns exactly `want`. Clears the runtime's last error.
 #define EXPECT(call, want) ::check::ExpectRuntime((call), (want), #call, __FILE__, __LINE__)
 
+// Prints the error that `call` returns; ends the program if it succeeds. For errors of which the
+// documentation does not say which one it is: what a real GPU says decides.
+#define EXPECT_ERROR(call) ::check::ExpectSomeError((call), #call, __FILE__, __LINE__)
+
 // Ends the program, naming the condition, unless it holds.
 #define REQUIRE(condition)                                                                  \
   do {                                                                                      \
@@ -47,6 +51,12 @@ inline void ExpectRuntime(cudaError_t got, cudaError_t want, const char* text, c
     std::_Exit(1);
   }
   if (want != cudaSuccess) cudaGetLastError();
+}
+
+inline void ExpectSomeError(cudaError_t got, const char* text, const char* file, int line) {
+  if (got == cudaSuccess) Fail("succeeded but should not", text, file, line);
+  std::printf("line %d: %s\n", line, cudaGetErrorName(got));
+  cudaGetLastError();
 }
 
 // FNV-1a, 64 bits, over the bytes of `count` values. T must have no padding.

@@ -11,6 +11,9 @@
 // Ends the program unless `call` returns exactly `want`.
 #define EXPECT_CU(call, want) ::check::ExpectDriver((call), (want), #call, __FILE__, __LINE__)
 
+// Prints the error that `call` returns; ends the program if it succeeds.
+#define EXPECT_ERROR_CU(call) ::check::ExpectSomeError((call), #call, __FILE__, __LINE__)
+
 namespace check {
 
 inline const char* Name(CUresult result) {
@@ -26,6 +29,11 @@ inline void ExpectDriver(CUresult got, CUresult want, const char* text, const ch
               static_cast<int>(got), Name(want), static_cast<int>(want));
   std::fflush(stdout);
   std::_Exit(1);
+}
+
+inline void ExpectSomeError(CUresult got, const char* text, const char* file, int line) {
+  if (got == CUDA_SUCCESS) Fail("succeeded but should not", text, file, line);
+  std::printf("line %d: %s\n", line, Name(got));
 }
 
 // Initialises the driver and makes the first device's primary context current.

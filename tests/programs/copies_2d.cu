@@ -84,8 +84,7 @@ int main() {
 
   // Nothing to copy is success; a row longer than the pitch is an error.
   CHECK(cudaMemcpy2D(a, pitch_a, host.data(), kHostPitch * kElement, 0, 0, cudaMemcpyHostToDevice));
-  EXPECT(cudaMemcpy2D(a, pitch_a, host.data(), 8, 16, 2, cudaMemcpyHostToDevice),
-         cudaErrorInvalidPitchValue);
+  EXPECT_ERROR(cudaMemcpy2D(a, pitch_a, host.data(), 8, 16, 2, cudaMemcpyHostToDevice));
 
   CHECK(cudaFreeHost(pinned_in));
   CHECK(cudaFreeHost(pinned_out));

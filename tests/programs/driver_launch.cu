@@ -171,9 +171,8 @@ int main() {
   CHECK_CU(cuMemAlloc(&device_data, data.size() * 4));
   void* reverse_parameters[] = {&device_data};
   auto* reverse_function = reinterpret_cast<CUfunction>(reverse);
-  EXPECT_CU(cuLaunchKernel(reverse_function, kBlocks, 1, 1, kThreads, 1, 1, 60000, stream,
-                           reverse_parameters, nullptr),
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_ERROR_CU(cuLaunchKernel(reverse_function, kBlocks, 1, 1, kThreads, 1, 1, 60000, stream,
+                                 reverse_parameters, nullptr));
   CHECK_CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, reverse,
                                 device));
   int allowed = 0;
@@ -196,12 +195,9 @@ int main() {
   CHECK_CU(cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0));
   REQUIRE(grid >= 1 && block >= 32 && block <= 1024);
 
-  EXPECT_CU(cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, stream, parameters, nullptr),
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(cuLaunchKernel(function, 0, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr),
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(cuLaunchKernel(function, 1, 70000, 1, 32, 1, 1, 0, stream, parameters, nullptr),
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_ERROR_CU(cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, stream, parameters, nullptr));
+  EXPECT_ERROR_CU(cuLaunchKernel(function, 0, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr));
+  EXPECT_ERROR_CU(cuLaunchKernel(function, 1, 70000, 1, 32, 1, 1, 0, stream, parameters, nullptr));
   CHECK_CU(cuStreamSynchronize(stream));
   CHECK_CU(cuStreamDestroy(stream));
   CHECK_CU(cuMemFree(out));

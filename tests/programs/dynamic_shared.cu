@@ -68,8 +68,8 @@ int main() {
   int most = 0;
   CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
   REQUIRE(most >= 64 * 1024);
-  EXPECT(cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, most + 1),
-         cudaErrorInvalidValue);
+  EXPECT_ERROR(
+      cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, most + 1));
 
   constexpr int kThreads = 200;
   double* out = check::Zeroed<double>(kThreads);

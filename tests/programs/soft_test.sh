@@ -1,0 +1,13 @@
+#!/bin/bash
+# Runs this shard's part of the test programs through the shim and a private daemon on the software GPU.
+#
+#   soft_test.sh DETSHARE DETSHARED LIBCUDA RUN_PROGRAMS PROGRAMS.TXT
+set -uo pipefail
+
+export DETSHARE_DAEMON=$PWD/$2
+export DETSHARE_LIB_DIR=$PWD/$(dirname "$3")
+[ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
+
+# The software GPU has the whole time that the test has; a program that hangs is named before the test is killed.
+exec "$1" run --standalone=soft -- "$4" --programs "$(dirname "$5")" --without gpu_only \
+  --shard "${TEST_SHARD_INDEX:-0}/${TEST_TOTAL_SHARDS:-1}" --timeout 120 --out "${TEST_UNDECLARED_OUTPUTS_DIR:-$(mktemp -d)}"
