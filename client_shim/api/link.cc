@@ -1,0 +1,115 @@
+// The linker: what is added is collected here and sent to the daemon at once when the link is completed.
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "client_shim/contexts.h"
+#include "client_shim/image_size.h"
+#include "client_shim/link_request.h"
+#include "client_shim/log.h"
+#include "client_shim/read_file.h"
+#include "client_shim/session.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+LinkState* Find(CUlinkState handle) { return objects().links.Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle)); }
+
+CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::string name, unsigned int option_count,
+             CUjit_option* options, void** values) {
+  LinkState* state = Find(handle);
+  if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (type < 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  // Options of one input: none of them changes what is linked here, but wrong ones are told.
+  JitOptions own;
+  if (const CUresult result = own.Parse(option_count, options, values); result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(state->mutex);
+  if (state->complete) return CUDA_ERROR_INVALID_VALUE;
+  state->inputs.push_back({static_cast<uint32_t>(type), std::move(name), std::move(bytes)});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
+  Context* context;
+  if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
+  JitOptions parsed;
+  if (const CUresult result = parsed.Parse(numOptions, options, optionValues); result != CUDA_SUCCESS) return result;
+  uint32_t index;
+  LinkState* state = objects().links.Reserve(&index);
+  if (state == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  state->index = index;
+  state->device = context->device;
+  state->context = context->id.load(std::memory_order_acquire);
+  state->options = std::move(parsed);
+  state->inputs.clear();
+  state->image.clear();
+  state->complete = false;
+  state->handle = objects().links.Publish(HandleKind::kLink, index);
+  *stateOut = reinterpret_cast<CUlinkState>(state->handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
+                          unsigned int numOptions, CUjit_option* options, void** optionValues) {
+  if (Find(state) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (size == 0 || size >= kMaxImageBytes) return CUDA_ERROR_INVALID_VALUE;
+  return Add(state, type, std::string(static_cast<const char*>(data), size), name != nullptr ? name : "", numOptions, options,
+             optionValues);
+}
+
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
+                          CUjit_option* options, void** optionValues) {
+  if (Find(state) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::string bytes;
+  if (const CUresult result = ReadFile(path, &bytes); result != CUDA_SUCCESS) return result;
+  return Add(state, type, std::move(bytes), path, numOptions, options, optionValues);
+}
+
+CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
+  LinkState* link = Find(state);
+  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::lock_guard lock(link->mutex);
+  if (!link->complete) {
+    const auto begin = std::chrono::steady_clock::now();
+    const LinkRequest request(*link);
+    std::string answer;
+    const CUresult result = session().CallRare(Op::cuLinkComplete, link->device, link->context, &request.args(),
+                                               sizeof(request.args()), request.payload(), &answer);
+    LinkAnswer parts;
+    const bool sound = ParseLinkAnswer(answer, &parts);
+    if (sound) {
+      link->options.WriteBack(parts.info, parts.error,
+                              std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    }
+    if (result != CUDA_SUCCESS) return result;
+    if (!sound) {
+      Log(LogLevel::kError, "detshared answered cuLinkComplete with something malformed");
+      return CUDA_ERROR_UNKNOWN;
+    }
+    link->image = parts.image;
+    link->inputs.clear();
+    link->complete = true;
+  }
+  *cubinOut = link->image.data();
+  if (sizeOut != nullptr) *sizeOut = link->image.size();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLinkDestroy(CUlinkState state) {
+  LinkState* link = Find(state);
+  if (link == nullptr || !objects().links.Retire(reinterpret_cast<uint64_t>(state))) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const std::lock_guard lock(link->mutex);
+    link->inputs.clear();
+    link->image = std::string();
+  }
+  objects().links.Recycle(link->index);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,178 @@
+// Occupancy. The daemon is asked once for each kernel and shape; what is searched for is searched here.
+#include <algorithm>
+
+#include "client_shim/contexts.h"
+#include "client_shim/launch.h"
+#include "client_shim/libraries.h"
+#include "client_shim/potential_block_size.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+struct Target {
+  KernelInstance* instance = nullptr;
+  uint16_t device = 0;
+  ContextId context = 0;
+
+  const DeviceInfo& info() const { return session().device(device); }
+  int attribute(CUfunction_attribute which) const { return instance->attributes[which].load(std::memory_order_relaxed); }
+};
+
+CUresult Find(CUfunction function, Target* target) {
+  Context* context;
+  if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
+  Kernel* kernel = FindFunction(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  target->device = context->device;
+  target->context = context->id.load(std::memory_order_acquire);
+  return InstanceOn(*kernel, context->device, &target->instance);
+}
+
+// What a question is remembered by; the first word says which question it is. MaxActiveBlocks uses 1.
+using Key = std::array<uint64_t, 8>;
+constexpr uint64_t kAvailableSharedMemory = 2, kPotentialClusterSize = 3, kActiveClusters = 4;
+
+constexpr uint64_t Pack(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+
+template <typename Args, typename Answer>
+CUresult Ask(const Target& target, const Key& key, Op op, const Args& args, int64_t (*value)(const Answer&), int64_t* answer) {
+  KernelInstance& instance = *target.instance;
+  const std::lock_guard lock(instance.mutex);
+  if (const auto known = instance.occupancy.find(key); known != instance.occupancy.end()) {
+    *answer = known->second;
+    return CUDA_SUCCESS;
+  }
+  Answer fresh{};
+  const CUresult result = session().Call(op, target.device, target.context, args, &fresh);
+  if (result != CUDA_SUCCESS) return result;
+  *answer = instance.occupancy[key] = value(fresh);
+  return CUDA_SUCCESS;
+}
+
+CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t (&cluster)[3]) {
+  for (unsigned int i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      cluster[0] = attribute.value.clusterDim.x;
+      cluster[1] = attribute.value.clusterDim.y;
+      cluster[2] = attribute.value.clusterDim.z;
+      return cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  const int width = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
+  if (width <= 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  cluster[0] = width;
+  cluster[1] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT);
+  cluster[2] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize) {
+  return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize,
+                                                                   CU_OCCUPANCY_DEFAULT);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
+                                                              size_t dynamicSMemSize, unsigned int flags) {
+  Target target;
+  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
+  if (blockSize <= 0 || (flags & ~static_cast<unsigned int>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return MaxActiveBlocks(*target.instance, target.device, target.context, blockSize, dynamicSMemSize, flags, numBlocks);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+                                          int blockSizeLimit) {
+  return api::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                                        dynamicSMemSize, blockSizeLimit, CU_OCCUPANCY_DEFAULT);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+                                                   int blockSizeLimit, unsigned int flags) {
+  Target target;
+  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
+  if (blockSizeLimit < 0 || (flags & ~static_cast<unsigned int>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  BlockSizeSearch search;
+  search.warp_size = target.info().attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  search.multiprocessors = target.info().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  search.threads_per_multiprocessor = target.info().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  search.limit = std::min(target.info().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+                          target.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  if (blockSizeLimit != 0) search.limit = std::min(search.limit, blockSizeLimit);
+  const auto blocks_for = [&](int block_size, int* blocks) {
+    const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(block_size) : dynamicSMemSize;
+    return MaxActiveBlocks(*target.instance, target.device, target.context, block_size, shared, flags, blocks);
+  };
+  return FindBlockSize(search, blocks_for, minGridSize, blockSize);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks, int blockSize) {
+  Target target;
+  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
+  if (numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
+  using Answer = wire::cuOccupancyAvailableDynamicSMemPerBlock_Answer;
+  const Key key{kAvailableSharedMemory, static_cast<uint64_t>(numBlocks), static_cast<uint64_t>(blockSize)};
+  const wire::cuOccupancyAvailableDynamicSMemPerBlock args{target.instance->id, numBlocks, blockSize, 0};
+  int64_t bytes;
+  const CUresult result = Ask<decltype(args), Answer>(
+      target, key, Op::cuOccupancyAvailableDynamicSMemPerBlock, args,
+      [](const Answer& answer) { return static_cast<int64_t>(answer.bytes); }, &bytes);
+  if (result == CUDA_SUCCESS) *dynamicSmemSize = static_cast<size_t>(bytes);
+  return result;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
+  Target target;
+  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  using Answer = wire::cuOccupancyMaxPotentialClusterSize_Answer;
+  const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY), Pack(config->gridDimZ, config->blockDimX),
+                Pack(config->blockDimY, config->blockDimZ), config->sharedMemBytes};
+  const wire::cuOccupancyMaxPotentialClusterSize args{target.instance->id,
+                                                      {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                                      {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                                      config->sharedMemBytes};
+  int64_t size;
+  const CUresult result = Ask<decltype(args), Answer>(
+      target, key, Op::cuOccupancyMaxPotentialClusterSize, args,
+      [](const Answer& answer) { return int64_t{answer.cluster_size}; }, &size);
+  if (result == CUDA_SUCCESS) *clusterSize = static_cast<int>(size);
+  return result;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
+  Target target;
+  if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t cluster[3];
+  if (const CUresult result = ClusterOf(target, *config, cluster); result != CUDA_SUCCESS) return result;
+  using Answer = wire::cuOccupancyMaxActiveClusters_Answer;
+  const Key key{kActiveClusters,
+                Pack(config->gridDimX, config->gridDimY),
+                Pack(config->gridDimZ, config->blockDimX),
+                Pack(config->blockDimY, config->blockDimZ),
+                Pack(cluster[0], cluster[1]),
+                Pack(cluster[2], config->sharedMemBytes)};
+  const wire::cuOccupancyMaxActiveClusters args{target.instance->id,
+                                                {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                                {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                                {cluster[0], cluster[1], cluster[2]},
+                                                config->sharedMemBytes,
+                                                0};
+  int64_t clusters;
+  const CUresult result = Ask<decltype(args), Answer>(
+      target, key, Op::cuOccupancyMaxActiveClusters, args,
+      [](const Answer& answer) { return int64_t{answer.clusters}; }, &clusters);
+  if (result == CUDA_SUCCESS) *numClusters = static_cast<int>(clusters);
+  return result;
+}
+
+}  // namespace detshare::shim::api
