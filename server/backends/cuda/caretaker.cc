@@ -1,0 +1,115 @@
+#include "server/backends/cuda/caretaker.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace detshare::cuda {
+namespace {
+
+// A client that waits for work that was lost learns of it after about this long.
+constexpr auto kPollInterval = std::chrono::milliseconds(2);
+// Polls without work in flight before the thread sleeps: so that a program that works now and then
+// need not wake it each time.
+constexpr int kIdlePolls = 50;
+constexpr int64_t kPatienceNs = 30'000'000'000;
+
+}  // namespace
+
+Caretaker::Caretaker(CudaContext& context) : context_(context), thread_([this] { Run(); }) {}
+
+Caretaker::~Caretaker() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  if (context_.lost()) return;
+  for (Item& item : later_) item.work();
+}
+
+void Caretaker::Later(std::function<void()> work) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    later_.push_back({std::move(work), clock_.NowNanoseconds() + kPatienceNs});
+  }
+  wake_.notify_all();
+}
+
+void Caretaker::Wake() {
+  watched_.store(true);
+  // The lock lets the thread either see the flag or be asleep already.
+  { std::lock_guard<std::mutex> lock(mutex_); }
+  wake_.notify_all();
+}
+
+void Caretaker::Run() {
+  context_.Enter();
+  int idle_polls = 0;
+  for (;;) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (stop_) return;
+      if (!watched_.load() && later_.empty()) {
+        wake_.wait(lock, [this] { return stop_ || watched_.load() || !later_.empty(); });
+      } else {
+        wake_.wait_for(lock, kPollInterval, [this] { return stop_; });
+      }
+      if (stop_) return;
+    }
+    if (context_.lost()) {
+      // Nothing is left to look after. Sleeps until the end.
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait(lock, [this] { return stop_; });
+      return;
+    }
+    const bool busy = Scan();
+    Reclaim(busy);
+    idle_polls = busy ? 0 : idle_polls + 1;
+    if (idle_polls >= kIdlePolls && watched_.load()) {
+      idle_polls = 0;
+      watched_.store(false);
+      if (Scan()) watched_.store(true);
+    }
+  }
+}
+
+bool Caretaker::Scan() {
+  bool busy = false;
+  for (const std::shared_ptr<StreamState>& stream : context_.Streams()) {
+    const uint64_t submitted = stream->submitted.load();
+    if (submitted == stream->completed.load()) continue;
+    const CUresult result = context_.api.cuStreamQuery(stream->stream);
+    if (result == CUDA_SUCCESS) {
+      stream->completed.store(submitted);
+    } else if (result == CUDA_ERROR_NOT_READY) {
+      busy = true;
+    } else {
+      context_.Check(result, "cuStreamQuery").IgnoreError();
+      return false;
+    }
+  }
+  return busy;
+}
+
+void Caretaker::Reclaim(bool busy) {
+  for (;;) {
+    std::list<Item> item;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (later_.empty() || context_.lost()) return;
+      if (busy) {
+        // What drains the context must not wait for work that waits for a client.
+        if (later_.front().deadline_ns > clock_.NowNanoseconds()) return;
+        if (context_.AnySpaceWaitsForTheHost()) return;
+      }
+      item.splice(item.begin(), later_, later_.begin());
+    }
+    item.front().work();
+    busy = Scan();
+  }
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,101 @@
+// One session's addresses on one GPU: a reserved range, physical memory with exportable handles
+// behind it, registered host memory, globals of its libraries.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/host_registry.h"
+
+namespace detshare::cuda {
+
+class CudaAddressSpace final : public AddressSpace {
+ public:
+  struct Parts {
+    CudaContext& context;
+    Caretaker& caretaker;
+    HostRegistry& registry;
+    uint64_t granularity = 0;
+    // Set when the driver was seen to hand out memory with old contents: a stream on which to zero
+    // it, else null.
+    CUstream zeroing_stream = nullptr;
+  };
+
+  // Reserves the range.
+  static absl::StatusOr<std::unique_ptr<CudaAddressSpace>> Create(const Parts& parts,
+                                                                  DeviceAddress base,
+                                                                  uint64_t size);
+  ~CudaAddressSpace() override;
+
+  DeviceAddress base() const override { return base_; }
+  uint64_t size() const override { return size_; }
+  absl::Status Map(DeviceAddress address, uint64_t bytes) override;
+  absl::Status Unmap(DeviceAddress address, uint64_t bytes) override;
+  absl::Status RegisterHost(void* memory, uint64_t bytes) override;
+  absl::Status UnregisterHost(void* memory) override;
+  bool Contains(DeviceAddress address, uint64_t bytes) const override;
+  absl::Status fault() const override {
+    return parts_.context.lost() ? parts_.context.FaultOf(*this) : absl::OkStatus();
+  }
+  void Abandon() override;
+
+  // For queues. How many bytes from `address` on one driver call may touch: up to the end of a
+  // registered piece.
+  uint64_t Reach(DeviceAddress address) const;
+  // The space has work on this stream from now on.
+  void Use(const std::shared_ptr<StreamState>& stream);
+  // A stream waits until the host stores `value` to `fence`. False when the space is abandoned: do
+  // not wait.
+  bool NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t value);
+
+  // For libraries.
+  void AddGlobal(DeviceAddress address, uint64_t bytes);
+  void RemoveGlobal(DeviceAddress address);
+
+  // For the context.
+  void SetSuspect() { suspect_.store(true, std::memory_order_relaxed); }
+  bool suspect() const { return suspect_.load(std::memory_order_relaxed); }
+  bool WaitsForTheHost();
+
+ private:
+  CudaAddressSpace(const Parts& parts, DeviceAddress base, uint64_t size)
+      : parts_(parts), base_(base), size_(size) {}
+
+  // Whether ranges that follow each other without a hole cover [address, address + bytes).
+  template <typename Ranges>
+  static bool Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes);
+  absl::Status Back(DeviceAddress address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+
+  struct Mapping {
+    uint64_t bytes = 0;
+    CUmemGenericAllocationHandle handle = 0;
+  };
+  struct Range {
+    uint64_t bytes = 0;
+  };
+
+  const Parts parts_;
+  const DeviceAddress base_;
+  const uint64_t size_;
+  std::atomic<bool> suspect_{false};  // published by CudaContext::fault_
+
+  mutable std::shared_mutex mutex_;  // guards the three maps
+  std::map<DeviceAddress, Mapping> mapped_;
+  std::map<DeviceAddress, Range> host_, globals_;
+
+  std::mutex work_mutex_;  // guards what follows
+  std::vector<std::shared_ptr<StreamState>> streams_;
+  std::vector<std::pair<const std::atomic<uint64_t>*, uint64_t>> host_waits_;
+  bool abandoned_ = false;
+};
+
+}  // namespace detshare::cuda

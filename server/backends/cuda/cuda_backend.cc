@@ -1,0 +1,44 @@
+#include "server/backends/cuda/cuda_backend.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/backends/cuda/cuda_device.h"
+#include "server/backends/cuda/driver_api.h"
+
+namespace detshare {
+
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const CudaOptions& options) {
+  // Code is uploaded when it is needed: an upload drains the device.
+  setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
+  // Streams share hardware queues when there are more streams than these; sessions must not wait
+  // for each other there.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  absl::StatusOr<std::unique_ptr<cuda::DriverApi>> opened = cuda::OpenDriver(options.driver_path);
+  if (!opened.ok()) return opened.status();
+  const std::shared_ptr<const cuda::DriverApi> api = *std::move(opened);
+  const auto absent = [&](CUresult result, const char* call) {
+    const char* name = nullptr;
+    api->cuGetErrorName(result, &name);
+    return absl::NotFoundError(absl::StrCat(api->path, " has no GPU: ", call, ": ",
+                                            name == nullptr ? "unknown error" : name));
+  };
+  if (CUresult result = api->cuInit(0); result != CUDA_SUCCESS) return absent(result, "cuInit");
+  int count = 0;
+  if (CUresult result = api->cuDeviceGetCount(&count); result != CUDA_SUCCESS || count == 0) {
+    return absent(result, "cuDeviceGetCount");
+  }
+  const auto registry = std::make_shared<cuda::HostRegistry>();
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    absl::StatusOr<std::unique_ptr<cuda::CudaDevice>> device =
+        cuda::CudaDevice::Create(api, registry, ordinal, options);
+    if (!device.ok()) return device.status();
+    devices.push_back(*std::move(device));
+  }
+  return devices;
+}
+
+}  // namespace detshare

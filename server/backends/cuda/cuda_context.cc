@@ -1,0 +1,126 @@
+#include "server/backends/cuda/cuda_context.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_address_space.h"
+
+namespace detshare::cuda {
+namespace {
+
+// After these nothing works any more in the whole process.
+bool EndsTheContext(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+StreamState::~StreamState() {
+  context.Enter();
+  context.api.cuStreamDestroy(stream);
+}
+
+void CudaContext::Enter() const {
+  thread_local CUcontext current = nullptr;
+  if (current == context) return;
+  api.cuCtxSetCurrent(context);
+  current = context;
+}
+
+absl::Status CudaContext::Check(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return absl::OkStatus();
+  if (EndsTheContext(result)) OnFault(result, call);
+  const char* name = nullptr;
+  api.cuGetErrorName(result, &name);
+  return CudaError(result, absl::StrCat(call, ": ", name == nullptr ? "unknown error" : name));
+}
+
+void CudaContext::OnFault(CUresult result, const char* call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (fault_.load(std::memory_order_relaxed) != CUDA_SUCCESS) return;
+  std::set<CudaAddressSpace*> busy;
+  for (const std::weak_ptr<StreamState>& weak : streams_) {
+    const std::shared_ptr<StreamState> stream = weak.lock();
+    if (stream != nullptr && stream->submitted.load() != stream->completed.load()) {
+      busy.insert(stream->space.load());
+    }
+  }
+  for (CudaAddressSpace* space : spaces_) {
+    if (!busy.contains(space)) continue;
+    space->SetSuspect();
+    ++suspects_;
+  }
+  fault_call_ = call;
+  fault_.store(result, std::memory_order_release);
+}
+
+absl::Status CudaContext::health() const {
+  const CUresult fault = fault_.load(std::memory_order_acquire);
+  if (fault == CUDA_SUCCESS) return absl::OkStatus();
+  const char* name = nullptr;
+  api.cuGetErrorName(fault, &name);
+  return CudaError(fault, absl::StrCat("the GPU's context was lost: ", name == nullptr ? "?" : name,
+                                       ", first seen by ", fault_call_));
+}
+
+absl::Status CudaContext::FaultOf(const CudaAddressSpace& space) const {
+  const CUresult fault = fault_.load(std::memory_order_acquire);
+  if (fault == CUDA_SUCCESS) return absl::OkStatus();
+  if (!space.suspect())
+    return CudaError(fault, "another session's work failed and took the GPU's context along");
+  if (suspects_ == 1) return CudaError(fault, "this session's work failed: only it was running");
+  return CudaError(fault, absl::StrCat("this session's work failed, or that of ", suspects_ - 1,
+                                       " others that ran at the same time"));
+}
+
+void CudaContext::AddStream(const std::shared_ptr<StreamState>& stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(streams_, [](const std::weak_ptr<StreamState>& weak) { return weak.expired(); });
+  streams_.push_back(stream);
+}
+
+void CudaContext::AddSpace(CudaAddressSpace* space) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  spaces_.push_back(space);
+}
+
+void CudaContext::RemoveSpace(CudaAddressSpace* space) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::erase(spaces_, space);
+}
+
+std::vector<std::shared_ptr<StreamState>> CudaContext::Streams() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::shared_ptr<StreamState>> alive;
+  for (const std::weak_ptr<StreamState>& weak : streams_) {
+    if (std::shared_ptr<StreamState> stream = weak.lock()) alive.push_back(std::move(stream));
+  }
+  return alive;
+}
+
+bool CudaContext::AnySpaceWaitsForTheHost() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(spaces_.begin(), spaces_.end(),
+                     [](CudaAddressSpace* space) { return space->WaitsForTheHost(); });
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,79 @@
+// The primary context of one GPU, as all parts of the backend use it: calls with it current,
+// errors, faults.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/backends/cuda/driver_api.h"
+
+namespace detshare::cuda {
+
+class CudaAddressSpace;
+class CudaContext;
+
+// A physical stream. Lives as long as its queue or an address space whose work may be on it.
+struct StreamState {
+  StreamState(CudaContext& context, CUstream stream) : context(context), stream(stream) {}
+  ~StreamState();
+
+  CudaContext& context;
+  const CUstream stream;
+  // In whose name the latest work was submitted. Changes only while the stream is idle.
+  std::atomic<CudaAddressSpace*> space{nullptr};
+  // Work ever submitted (by the queue's thread) and the value of that at which the caretaker last
+  // saw the stream idle. Sequentially consistent against CudaContext's `watched_`.
+  std::atomic<uint64_t> submitted{0};
+  std::atomic<uint64_t> completed{0};
+};
+
+// Any thread.
+class CudaContext {
+ public:
+  CudaContext(const DriverApi& api, CUdevice device, CUcontext context)
+      : api(api), device(device), context(context) {}
+
+  const DriverApi& api;
+  const CUdevice device;
+  const CUcontext context;
+
+  // Makes the context current in this thread. Only this backend sets contexts in the daemon's
+  // threads.
+  void Enter() const;
+
+  // OkStatus for CUDA_SUCCESS, else the error with the name of the call. Notes errors that end the
+  // context.
+  absl::Status Check(CUresult result, const char* call);
+
+  // The error that ended the context, else OkStatus.
+  absl::Status health() const;
+  // What a session is told: says whether its own work may be the cause.
+  absl::Status FaultOf(const CudaAddressSpace& space) const;
+  bool lost() const { return fault_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
+
+  // Those whose work may be in flight, to find who caused a fault.
+  void AddStream(const std::shared_ptr<StreamState>& stream);
+  void AddSpace(CudaAddressSpace* space);
+  void RemoveSpace(CudaAddressSpace* space);
+  std::vector<std::shared_ptr<StreamState>> Streams();
+  bool AnySpaceWaitsForTheHost();
+
+ private:
+  void OnFault(CUresult result, const char* call);
+
+  // The first error that ended the context. Release: publishes the fields below and the spaces'
+  // suspicion.
+  std::atomic<CUresult> fault_{CUDA_SUCCESS};
+  std::string fault_call_;
+  int suspects_ = 0;
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<StreamState>> streams_;
+  std::vector<CudaAddressSpace*> spaces_;
+};
+
+}  // namespace detshare::cuda

@@ -1,0 +1,220 @@
+#include "server/backends/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/cuda_library.h"
+#include "server/backends/cuda/cuda_properties.h"
+
+namespace detshare::cuda {
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
+    std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry, int ordinal,
+    const CudaOptions& options) {
+  const auto failed = [&](CUresult result, const char* call) {
+    const char* name = nullptr;
+    api->cuGetErrorName(result, &name);
+    return CudaError(result, absl::StrCat(call, ": ", name == nullptr ? "unknown error" : name));
+  };
+  CUdevice device = 0;
+  if (CUresult result = api->cuDeviceGet(&device, ordinal); result != CUDA_SUCCESS) {
+    return failed(result, "cuDeviceGet");
+  }
+  // Threads that wait sleep; nobody waits on the way of a launch. Fails when the context is active
+  // already: then it stays as it is.
+  api->cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
+  CUcontext primary = nullptr;
+  if (CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) {
+    return failed(result, "cuDevicePrimaryCtxRetain");
+  }
+
+  std::unique_ptr<CudaDevice> self(new CudaDevice(api, std::move(registry)));
+  self->context_ = std::make_unique<CudaContext>(*self->api_, device, primary);
+  self->caretaker_ = std::make_unique<Caretaker>(*self->context_);
+  absl::StatusOr<DeviceProperties> properties = ReadProperties(*self->context_);
+  if (!properties.ok()) return properties.status();
+  self->properties_ = *std::move(properties);
+  if (absl::Status status = self->Split(options.sm_group); !status.ok()) return status;
+  self->whole_ = std::make_unique<CudaPartition>(*self->context_, *self->caretaker_, nullptr, 0,
+                                                 self->properties_.sm_count);
+
+  absl::StatusOr<bool> keeps = self->MemoryKeepsContents();
+  if (!keeps.ok()) return keeps.status();
+  if (*keeps) {
+    absl::Status status = self->context_->Check(self->context_->api.cuStreamCreateWithPriority(
+                                                    &self->zeroing_stream_, CU_STREAM_NON_BLOCKING,
+                                                    self->properties_.least_stream_priority),
+                                                "cuStreamCreateWithPriority");
+    if (!status.ok()) return status;
+  }
+  return self;
+}
+
+CudaDevice::~CudaDevice() {
+  if (context_ == nullptr) return;
+  whole_.reset();
+  caretaker_.reset();
+  context_->Enter();
+  if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
+  api_->cuDevicePrimaryCtxRelease(context_->device);
+}
+
+absl::Status CudaDevice::Split(int sm_group) {
+  context_->Enter();
+  CUdevResource all{};
+  absl::Status status =
+      context_->Check(api_->cuDeviceGetDevResource(context_->device, &all, CU_DEV_RESOURCE_TYPE_SM),
+                      "cuDeviceGetDevResource");
+  if (!status.ok()) return status;
+  const unsigned flags = sm_group < 8 ? CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING : 0;
+  unsigned count = static_cast<unsigned>(properties_.sm_count / std::max(1, sm_group));
+  groups_.resize(count + 1);
+  CUdevResource left{};
+  status =
+      context_->Check(api_->cuDevSmResourceSplitByCount(groups_.data(), &count, &all, &left, flags,
+                                                        static_cast<unsigned>(sm_group)),
+                      "cuDevSmResourceSplitByCount");
+  if (!status.ok() || count == 0) {
+    // A GPU without partitions: only the whole of it.
+    groups_.clear();
+    properties_.sm_group = properties_.sm_count;
+    return context_->health();
+  }
+  groups_.resize(count);
+  // The driver may round up: groups are as large as it made them.
+  properties_.sm_group = static_cast<int>(groups_[0].sm.smCount);
+  if (left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount > 0) groups_.push_back(left);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
+  constexpr uint64_t kBytes = 16 << 20;
+  constexpr DeviceAddress kBase = 0x5f0000000000;
+  bool keeps = false;
+  absl::StatusOr<std::unique_ptr<AddressSpace>> space = CreateAddressSpace(kBase, kBytes);
+  if (!space.ok()) return space.status();
+  absl::StatusOr<std::unique_ptr<Queue>> queue = whole_->CreateQueue(0);
+  if (!queue.ok()) return queue.status();
+  CUstream stream = nullptr;
+  absl::Status status =
+      context_->Check(api_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0),
+                      "cuStreamCreateWithPriority");
+  std::vector<uint64_t> contents(kBytes / sizeof(uint64_t));
+  for (int round = 0; round < 2 && status.ok(); ++round) {
+    status = (*space)->Map(kBase, kBytes);
+    if (!status.ok()) break;
+    status = context_->Check(api_->cuMemcpyDtoHAsync(contents.data(), kBase, kBytes, stream),
+                             "cuMemcpyDtoHAsync");
+    if (round == 0) {
+      status.Update(
+          context_->Check(api_->cuMemsetD8Async(kBase, 0xA5, kBytes, stream), "cuMemsetD8Async"));
+    }
+    status.Update(context_->Check(api_->cuStreamSynchronize(stream), "cuStreamSynchronize"));
+    keeps |= std::any_of(contents.begin(), contents.end(), [](uint64_t word) { return word != 0; });
+    status.Update((*space)->Unmap(kBase, kBytes));
+  }
+  if (stream != nullptr) api_->cuStreamDestroy(stream);
+  if (!status.ok()) return status;
+  return keeps;
+}
+
+absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first, int count) {
+  const int group = properties_.sm_group;
+  const int groups = static_cast<int>(groups_.size());
+  const int end = first + count;
+  if (first < 0 || count <= 0 || end > properties_.sm_count || first % group != 0 ||
+      first / group >= groups || (end % group != 0 && end != properties_.sm_count)) {
+    return CudaError(kCudaErrorInvalidValue,
+                     absl::StrCat("SMs ", first, " to ", end, " are not whole groups of ", group));
+  }
+  // What the driver leaves over is the last group, whatever its size.
+  const int last = end == properties_.sm_count ? groups : end / group;
+  if (last > groups - 1 && end != properties_.sm_count) {
+    return CudaError(kCudaErrorInvalidValue, "the last SMs come only together");
+  }
+  context_->Enter();
+  CUdevResourceDesc description = nullptr;
+  absl::Status status =
+      context_->Check(api_->cuDevResourceGenerateDesc(&description, &groups_[first / group],
+                                                      static_cast<unsigned>(last - first / group)),
+                      "cuDevResourceGenerateDesc");
+  if (!status.ok()) return status;
+  CUgreenCtx green = nullptr;
+  status = context_->Check(
+      api_->cuGreenCtxCreate(&green, description, context_->device, CU_GREEN_CTX_DEFAULT_STREAM),
+      "cuGreenCtxCreate");
+  if (!status.ok()) return status;
+  return std::make_unique<CudaPartition>(*context_, *caretaker_, green, first, count);
+}
+
+absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {
+  context_->Enter();
+  CUevent event = nullptr;
+  absl::Status status = context_->Check(
+      api_->cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+      "cuEventCreate");
+  if (!status.ok()) return status;
+  return std::make_unique<CudaMarker>(*context_, event);
+}
+
+absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end) {
+  context_->Enter();
+  float milliseconds = 0;
+  absl::Status status = context_->Check(
+      api_->cuEventElapsedTime(&milliseconds, static_cast<CudaMarker&>(start).event(),
+                               static_cast<CudaMarker&>(end).event()),
+      "cuEventElapsedTime");
+  if (!status.ok()) return status;
+  return milliseconds;
+}
+
+absl::StatusOr<std::unique_ptr<AddressSpace>> CudaDevice::CreateAddressSpace(DeviceAddress base,
+                                                                             uint64_t size) {
+  const CudaAddressSpace::Parts parts{*context_, *caretaker_, *registry_,
+                                      properties_.memory_granularity, zeroing_stream_};
+  return CudaAddressSpace::Create(parts, base, size);
+}
+
+absl::StatusOr<std::unique_ptr<Library>> CudaDevice::LoadLibrary(
+    AddressSpace& space, absl::Span<const std::byte> image,
+    absl::Span<const JitOptionValue> options, CompileLogs& logs,
+    std::function<void(std::string_view)> print) {
+  const int sm = properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] * 10 +
+                 properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
+  return CudaLibrary::Load(*context_, *caretaker_, static_cast<CudaAddressSpace&>(space), image,
+                           options, sm, logs, std::move(print));
+}
+
+absl::StatusOr<std::string> CudaDevice::Link(absl::Span<const LinkInputImage> inputs,
+                                             absl::Span<const JitOptionValue> options,
+                                             CompileLogs& logs) {
+  return LinkImages(*context_, inputs, options, logs);
+}
+
+Device::Memory CudaDevice::memory() const {
+  context_->Enter();
+  size_t free = 0, total = 0;
+  if (api_->cuMemGetInfo(&free, &total) != CUDA_SUCCESS) return {0, properties_.total_memory};
+  return {free, total};
+}
+
+absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace&, int limit, uint64_t value) {
+  context_->Enter();
+  const auto name = static_cast<CUlimit>(limit);
+  std::lock_guard<std::mutex> lock(limits_mutex_);
+  size_t now = 0;
+  absl::Status status = context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
+  if (!status.ok()) return status;
+  if (value > now) {
+    status = context_->Check(api_->cuCtxSetLimit(name, value), "cuCtxSetLimit");
+    if (!status.ok()) return status;
+    status = context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
+    if (!status.ok()) return status;
+  }
+  return now;
+}
+
+}  // namespace detshare::cuda

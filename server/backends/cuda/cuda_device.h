@@ -1,0 +1,68 @@
+// One real GPU.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_backend.h"
+#include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/cuda_queue.h"
+#include "server/backends/cuda/host_registry.h"
+
+namespace detshare::cuda {
+
+class CudaDevice final : public Device {
+ public:
+  // Retains the primary context of device number `ordinal`.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(std::shared_ptr<const DriverApi> api,
+                                                            std::shared_ptr<HostRegistry> registry,
+                                                            int ordinal,
+                                                            const CudaOptions& options);
+  ~CudaDevice() override;
+
+  const DeviceProperties& properties() const override { return properties_; }
+  Partition& whole() override { return *whole_; }
+  absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override;
+  absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override;
+  absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override;
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
+                                                                   uint64_t size) override;
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
+      AddressSpace& space, absl::Span<const std::byte> image,
+      absl::Span<const JitOptionValue> options, CompileLogs& logs,
+      std::function<void(std::string_view)> print) override;
+  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
+                                   absl::Span<const JitOptionValue> options,
+                                   CompileLogs& logs) override;
+  Memory memory() const override;
+  absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
+  absl::Status health() const override { return context_->health(); }
+
+ private:
+  CudaDevice(std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry)
+      : api_(std::move(api)), registry_(std::move(registry)) {}
+
+  // Divides the SMs into the groups of which partitions are made.
+  absl::Status Split(int sm_group);
+  // Whether memory comes with the contents that it had before.
+  absl::StatusOr<bool> MemoryKeepsContents();
+
+  const std::shared_ptr<const DriverApi> api_;
+  const std::shared_ptr<HostRegistry> registry_;
+  std::unique_ptr<CudaContext> context_;
+  std::unique_ptr<Caretaker> caretaker_;
+  DeviceProperties properties_;
+  std::unique_ptr<CudaPartition> whole_;
+  // SMs [i * sm_group, ...); the last one is what the driver leaves over and may be larger or
+  // smaller.
+  std::vector<CUdevResource> groups_;
+  CUstream zeroing_stream_ = nullptr;  // null: memory is zero as it comes
+  std::mutex limits_mutex_;
+};
+
+}  // namespace detshare::cuda

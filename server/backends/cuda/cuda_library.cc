@@ -1,0 +1,297 @@
+#include "server/backends/cuda/cuda_library.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/jit_options.h"
+#include "server/backends/cuda/print_capture.h"
+#include "server/backends/images/fatbin.h"
+#include "server/backends/images/image_kind.h"
+
+namespace detshare::cuda {
+namespace {
+
+// More parameters than a kernel can have.
+constexpr size_t kMaxParameters = 32768;
+constexpr unsigned kMaxKernels = 1 << 20;
+
+CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
+  CUlaunchConfig config{};
+  config.gridDimX = shape.grid.x;
+  config.gridDimY = shape.grid.y;
+  config.gridDimZ = shape.grid.z;
+  config.blockDimX = shape.block.x;
+  config.blockDimY = shape.block.y;
+  config.blockDimZ = shape.block.z;
+  config.sharedMemBytes = shape.dynamic_shared_bytes;
+  if (shape.cluster.x != 0) {
+    *cluster = {};
+    cluster->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster->value.clusterDim.x = shape.cluster.x;
+    cluster->value.clusterDim.y = shape.cluster.y;
+    cluster->value.clusterDim.z = shape.cluster.z;
+    config.attrs = cluster;
+    config.numAttrs = 1;
+  }
+  return config;
+}
+
+}  // namespace
+
+// ---- kernels
+// ---------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
+    CudaContext& context, CUkernel handle, std::string name,
+    const std::function<void(std::string_view)>* print) {
+  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, print));
+  KernelInfo& info = kernel->info_;
+  info.name = std::move(name);
+  for (size_t i = 0; i < kMaxParameters; ++i) {
+    size_t offset = 0, bytes = 0;
+    const CUresult result = context.api.cuKernelGetParamInfo(handle, i, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
+    if (absl::Status status = context.Check(result, "cuKernelGetParamInfo"); !status.ok()) {
+      return status;
+    }
+    info.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
+    info.parameter_bytes = std::max(info.parameter_bytes, static_cast<uint32_t>(offset + bytes));
+  }
+  const int count = std::min<int>(CU_FUNC_ATTRIBUTE_MAX, info.attributes.size());
+  for (int attribute = 0; attribute < count; ++attribute) {
+    int value = 0;
+    if (context.api.cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(attribute),
+                                         handle, context.device) == CUDA_SUCCESS) {
+      info.attributes[attribute] = value;
+    }
+  }
+  return kernel;
+}
+
+absl::StatusOr<CUfunction> CudaKernel::Function() {
+  CUfunction function = function_.load(std::memory_order_acquire);
+  if (function != nullptr) return function;
+  context_.Enter();
+  absl::Status status =
+      context_.Check(context_.api.cuKernelGetFunction(&function, kernel_), "cuKernelGetFunction");
+  if (!status.ok()) return status;
+  function_.store(function, std::memory_order_release);
+  return function;
+}
+
+absl::Status CudaKernel::SetAttribute(int attribute, int value) {
+  context_.Enter();
+  const auto name = static_cast<CUfunction_attribute>(attribute);
+  absl::Status status =
+      context_.Check(context_.api.cuKernelSetAttribute(name, value, kernel_, context_.device),
+                     "cuKernelSetAttribute");
+  if (!status.ok()) return status;
+  if (CUfunction function = function_.load(std::memory_order_acquire); function != nullptr) {
+    status = context_.Check(context_.api.cuFuncSetAttribute(function, name, value),
+                            "cuFuncSetAttribute");
+    if (!status.ok()) return status;
+  }
+  if (attribute >= 0 && attribute < static_cast<int>(info_.attributes.size())) {
+    int now = value;
+    context_.api.cuKernelGetAttribute(&now, name, kernel_, context_.device);
+    info_.attributes[attribute] = now;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
+  context_.Enter();
+  int blocks = 0;
+  absl::Status status =
+      context_.Check(context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+                         &blocks, reinterpret_cast<CUfunction>(kernel_), query.block_size,
+                         query.dynamic_shared_bytes, query.flags),
+                     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
+  if (!status.ok()) return status;
+  return blocks;
+}
+
+absl::StatusOr<uint64_t> CudaKernel::AvailableDynamicShared(int blocks, int block_size) {
+  context_.Enter();
+  size_t bytes = 0;
+  absl::Status status =
+      context_.Check(context_.api.cuOccupancyAvailableDynamicSMemPerBlock(
+                         &bytes, reinterpret_cast<CUfunction>(kernel_), blocks, block_size),
+                     "cuOccupancyAvailableDynamicSMemPerBlock");
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+absl::StatusOr<int> CudaKernel::MaxPotentialClusterSize(const LaunchShape& shape) {
+  context_.Enter();
+  CUlaunchAttribute cluster;
+  const CUlaunchConfig config = ConfigOf(shape, &cluster);
+  int size = 0;
+  absl::Status status = context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(
+                                           &size, reinterpret_cast<CUfunction>(kernel_), &config),
+                                       "cuOccupancyMaxPotentialClusterSize");
+  if (!status.ok()) return status;
+  return size;
+}
+
+absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
+  context_.Enter();
+  CUlaunchAttribute cluster;
+  const CUlaunchConfig config = ConfigOf(shape, &cluster);
+  int clusters = 0;
+  absl::Status status =
+      context_.Check(context_.api.cuOccupancyMaxActiveClusters(
+                         &clusters, reinterpret_cast<CUfunction>(kernel_), &config),
+                     "cuOccupancyMaxActiveClusters");
+  if (!status.ok()) return status;
+  return clusters;
+}
+
+// ---- libraries
+// -------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
+    CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
+    absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
+    CompileLogs& logs, std::function<void(std::string_view)> print) {
+  context.Enter();
+  const std::span<const std::byte> bytes(image.data(), image.size());
+  // The driver trusts the sizes in an image. A client does not deserve that: what they name must
+  // lie inside.
+  std::string text;
+  const void* data = image.data();
+  switch (images::SniffImage(bytes)) {
+    case images::ImageKind::kFatbin: {
+      std::vector<images::FatbinEntry> entries;
+      std::string error;
+      if (!images::ParseFatbins(bytes, &entries, &error)) {
+        return CudaError(kCudaErrorInvalidImage, error);
+      }
+      break;
+    }
+    case images::ImageKind::kElf: {
+      const std::optional<images::CubinInfo> cubin = images::ReadCubinHeader(bytes);
+      if (!cubin.has_value() || cubin->bytes > bytes.size()) {
+        return CudaError(kCudaErrorInvalidImage, "not a complete CUDA ELF image");
+      }
+      break;
+    }
+    case images::ImageKind::kWrapper:
+      return CudaError(kCudaErrorInvalidImage, "a wrapper holds pointers of another process");
+    case images::ImageKind::kPtx:
+    case images::ImageKind::kUnknown:
+      text.assign(reinterpret_cast<const char*>(image.data()), image.size());
+      data = text.c_str();  // terminated
+      break;
+  }
+  JitOptions jit(options, logs);
+  CUlibrary handle = nullptr;
+  const CUresult result = context.api.cuLibraryLoadData(&handle, data, jit.names(), jit.values(),
+                                                        jit.count(), nullptr, nullptr, 0);
+  jit.TakeLogs(logs);
+  if (absl::Status status = context.Check(result, "cuLibraryLoadData"); !status.ok()) {
+    return CudaError(result, absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
+  }
+  if (!MayPrint(image.data(), image.size(), device_sm)) print = nullptr;
+  return std::unique_ptr<CudaLibrary>(
+      new CudaLibrary(context, caretaker, space, handle, std::move(print)));
+}
+
+CudaLibrary::~CudaLibrary() {
+  for (const auto& [name, global] : globals_) space_.RemoveGlobal(global.address);
+  caretaker_.Later([&context = context_, library = library_] {
+    context.Enter();
+    context.Check(context.api.cuLibraryUnload(library), "cuLibraryUnload").IgnoreError();
+  });
+}
+
+std::vector<std::string> CudaLibrary::KernelNames() const {
+  context_.Enter();
+  std::vector<std::string> names;
+  unsigned count = 0;
+  if (context_.api.cuLibraryGetKernelCount(&count, library_) != CUDA_SUCCESS) return names;
+  std::vector<CUkernel> kernels(std::min(count, kMaxKernels));
+  if (context_.api.cuLibraryEnumerateKernels(kernels.data(), static_cast<unsigned>(kernels.size()),
+                                             library_) != CUDA_SUCCESS) {
+    return names;
+  }
+  for (CUkernel kernel : kernels) {
+    const char* name = nullptr;
+    if (context_.api.cuKernelGetName(&name, kernel) == CUDA_SUCCESS) names.emplace_back(name);
+  }
+  return names;
+}
+
+absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto found = kernels_.find(name); found != kernels_.end()) return found->second.get();
+  context_.Enter();
+  const std::string terminated(name);
+  CUkernel handle = nullptr;
+  absl::Status status = context_.Check(
+      context_.api.cuLibraryGetKernel(&handle, library_, terminated.c_str()), "cuLibraryGetKernel");
+  if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<CudaKernel>> kernel =
+      CudaKernel::Create(context_, handle, terminated, print_ ? &print_ : nullptr);
+  if (!kernel.ok()) return kernel.status();
+  return kernels_.emplace(terminated, *std::move(kernel)).first->second.get();
+}
+
+absl::StatusOr<Library::Global> CudaLibrary::GetGlobal(std::string_view name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto found = globals_.find(name); found != globals_.end()) return found->second;
+  context_.Enter();
+  const std::string terminated(name);
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  absl::Status status = context_.Check(
+      context_.api.cuLibraryGetGlobal(&address, &bytes, library_, terminated.c_str()),
+      "cuLibraryGetGlobal");
+  if (!status.ok()) return status;
+  const Global global{address, bytes};
+  globals_.emplace(terminated, global);
+  space_.AddGlobal(address, bytes);
+  return global;
+}
+
+// ---- linking
+// ---------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<std::string> LinkImages(CudaContext& context,
+                                       absl::Span<const LinkInputImage> inputs,
+                                       absl::Span<const JitOptionValue> options,
+                                       CompileLogs& logs) {
+  context.Enter();
+  JitOptions jit(options, logs);
+  CUlinkState state = nullptr;
+  absl::Status status = context.Check(
+      context.api.cuLinkCreate(jit.count(), jit.names(), jit.values(), &state), "cuLinkCreate");
+  if (!status.ok()) return status;
+  for (const LinkInputImage& input : inputs) {
+    // A PTX input is read up to its terminator, which c_str() has.
+    const size_t bytes = input.bytes.size() + (input.type == CU_JIT_INPUT_PTX ? 1 : 0);
+    status = context.Check(context.api.cuLinkAddData(state, static_cast<CUjitInputType>(input.type),
+                                                     const_cast<char*>(input.bytes.c_str()), bytes,
+                                                     input.name.c_str(), 0, nullptr, nullptr),
+                           "cuLinkAddData");
+    if (!status.ok()) break;
+  }
+  std::string image;
+  if (status.ok()) {
+    void* linked = nullptr;
+    size_t bytes = 0;
+    status = context.Check(context.api.cuLinkComplete(state, &linked, &bytes), "cuLinkComplete");
+    if (status.ok()) image.assign(static_cast<const char*>(linked), bytes);
+  }
+  context.api.cuLinkDestroy(state);
+  jit.TakeLogs(logs);
+  if (!status.ok()) {
+    return CudaError(CudaResultOf(status),
+                     absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
+  }
+  return image;
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,89 @@
+// Code of one session on a real GPU.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+class CudaKernel final : public Kernel {
+ public:
+  // `print`: null unless the kernel may print.
+  static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(
+      CudaContext& context, CUkernel kernel, std::string name,
+      const std::function<void(std::string_view)>* print);
+
+  const KernelInfo& info() const override { return info_; }
+  absl::Status SetAttribute(int attribute, int value) override;
+  absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override;
+  absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) override;
+  absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) override;
+  absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) override;
+
+  // The kernel in the primary context, whose functions run on streams of green contexts as well.
+  // The first call uploads the code, which drains the device.
+  absl::StatusOr<CUfunction> Function();
+  const std::function<void(std::string_view)>* print() const { return print_; }
+
+ private:
+  CudaKernel(CudaContext& context, CUkernel kernel,
+             const std::function<void(std::string_view)>* print)
+      : context_(context), kernel_(kernel), print_(print) {}
+
+  CudaContext& context_;
+  const CUkernel kernel_;
+  const std::function<void(std::string_view)>* const print_;
+  KernelInfo info_;
+  std::atomic<CUfunction> function_{nullptr};  // release: set once
+};
+
+class CudaLibrary final : public Library {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaLibrary>> Load(
+      CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
+      absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
+      CompileLogs& logs, std::function<void(std::string_view)> print);
+  // Unloading waits for everything on the device, so it happens later.
+  ~CudaLibrary() override;
+
+  std::vector<std::string> KernelNames() const override;
+  absl::StatusOr<Kernel*> GetKernel(std::string_view name) override;
+  absl::StatusOr<Global> GetGlobal(std::string_view name) override;
+
+ private:
+  CudaLibrary(CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
+              CUlibrary library, std::function<void(std::string_view)> print)
+      : context_(context),
+        caretaker_(caretaker),
+        space_(space),
+        library_(library),
+        print_(std::move(print)) {}
+
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  CudaAddressSpace& space_;
+  const CUlibrary library_;
+  const std::function<void(std::string_view)> print_;  // empty unless kernels may print
+
+  std::mutex mutex_;  // guards the maps
+  std::map<std::string, std::unique_ptr<CudaKernel>, std::less<>> kernels_;
+  std::map<std::string, Global, std::less<>> globals_;
+};
+
+// cuLink*.
+absl::StatusOr<std::string> LinkImages(CudaContext& context,
+                                       absl::Span<const LinkInputImage> inputs,
+                                       absl::Span<const JitOptionValue> options, CompileLogs& logs);
+
+}  // namespace detshare::cuda

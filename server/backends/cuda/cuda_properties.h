@@ -1,0 +1,13 @@
+// What the driver says about a GPU.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+// Everything but sm_group.
+absl::StatusOr<DeviceProperties> ReadProperties(CudaContext& context);
+
+}  // namespace detshare::cuda

@@ -1,0 +1,312 @@
+#include "server/backends/cuda/cuda_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_library.h"
+#include "server/backends/cuda/print_capture.h"
+
+namespace detshare::cuda {
+
+CudaMarker::~CudaMarker() {
+  context_.Enter();
+  context_.api.cuEventDestroy(event_);
+}
+
+CudaAddressSpace& CudaQueue::Begin(AddressSpace& space) {
+  context_.Enter();
+  auto& own = static_cast<CudaAddressSpace&>(space);
+  if (state_->space.load(std::memory_order_relaxed) != &own) own.Use(state_);
+  state_->submitted.store(state_->submitted.load(std::memory_order_relaxed) + 1);
+  caretaker_.NoteWork();
+  return own;
+}
+
+absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
+                               absl::Span<const std::byte> parameters) {
+  auto& own = static_cast<CudaKernel&>(kernel);
+  if (parameters.size() < own.info().parameter_bytes) {
+    return CudaError(kCudaErrorInvalidValue, "too few parameter bytes");
+  }
+  Begin(space);
+  absl::StatusOr<CUfunction> function = own.Function();
+  if (!function.ok()) return function.status();
+
+  CUlaunchAttribute attributes[4];
+  CUlaunchConfig config{};
+  config.gridDimX = shape.grid.x;
+  config.gridDimY = shape.grid.y;
+  config.gridDimZ = shape.grid.z;
+  config.blockDimX = shape.block.x;
+  config.blockDimY = shape.block.y;
+  config.blockDimZ = shape.block.z;
+  config.sharedMemBytes = shape.dynamic_shared_bytes;
+  config.hStream = state_->stream;
+  config.attrs = attributes;
+  const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
+    CUlaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute = {};
+    attribute.id = id;
+    return attribute.value;
+  };
+  if (shape.cluster.x != 0) {
+    CUlaunchAttributeValue& value = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+    value.clusterDim.x = shape.cluster.x;
+    value.clusterDim.y = shape.cluster.y;
+    value.clusterDim.z = shape.cluster.z;
+  }
+  if (shape.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  if (shape.programmatic_serialization) {
+    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        .programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.has_priority) add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = shape.priority;
+
+  size_t parameter_bytes = own.info().parameter_bytes;
+  void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
+                    CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
+  void** extra = parameter_bytes == 0 ? nullptr : buffer;
+  if (own.print() == nullptr) {
+    return context_.Check(context_.api.cuLaunchKernelEx(&config, *function, nullptr, extra),
+                          "cuLaunchKernelEx");
+  }
+
+  // What the stream waits for, perhaps for long, is waited for before the others who print are held
+  // up.
+  absl::Status status =
+      context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize");
+  if (!status.ok()) return status;
+  const std::string text = PrintCapture::Get().During([&] {
+    status = context_.Check(context_.api.cuLaunchKernelEx(&config, *function, nullptr, extra),
+                            "cuLaunchKernelEx");
+    if (!status.ok()) return;
+    context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize")
+        .IgnoreError();
+  });
+  if (!text.empty()) (*own.print())(text);
+  return status;
+}
+
+// ---- copies
+// ----------------------------------------------------------------------------------------------------------
+
+absl::Status CudaQueue::CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
+                                 DeviceAddress source, bool inline_source, uint64_t bytes) {
+  while (bytes > 0) {
+    const uint64_t part =
+        std::min({bytes, space.Reach(destination), inline_source ? bytes : space.Reach(source)});
+    // The source of a small copy from ordinary memory is staged by the driver before the call
+    // returns.
+    const CUresult result =
+        inline_source
+            ? context_.api.cuMemcpyHtoDAsync(destination, reinterpret_cast<const void*>(source),
+                                             part, state_->stream)
+            : context_.api.cuMemcpyAsync(destination, source, part, state_->stream);
+    if (absl::Status status = context_.Check(result, "cuMemcpyAsync"); !status.ok()) return status;
+    destination += part;
+    source += part;
+    bytes -= part;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaQueue::CopyBox(const CopyRequest& request) {
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = request.source;
+  copy.srcPitch = request.source_pitch;
+  copy.srcHeight =
+      request.depth == 1 ? request.height : request.source_slice / request.source_pitch;
+  copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.dstDevice = request.destination;
+  copy.dstPitch = request.destination_pitch;
+  copy.dstHeight =
+      request.depth == 1 ? request.height : request.destination_slice / request.destination_pitch;
+  copy.WidthInBytes = request.width;
+  copy.Height = request.height;
+  copy.Depth = request.depth;
+  return context_.Check(context_.api.cuMemcpy3DAsync(&copy, state_->stream), "cuMemcpy3DAsync");
+}
+
+// One slice, rows in as few calls as registered pieces allow.
+absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyRequest& request) {
+  CopyRequest part = request;
+  uint64_t left = request.height;
+  const auto rows_within = [&](uint64_t reach, uint64_t pitch) {
+    if (reach < request.width) return uint64_t{0};
+    return pitch == 0 ? left : (reach - request.width) / pitch + 1;
+  };
+  while (left > 0) {
+    const uint64_t rows =
+        request.inline_source
+            ? 0
+            : std::min({left, rows_within(space.Reach(part.source), request.source_pitch),
+                        rows_within(space.Reach(part.destination), request.destination_pitch)});
+    absl::Status status;
+    if (rows > 1) {
+      part.height = rows;
+      status = CopyBox(part);
+    } else {
+      status = CopyLine(space, part.destination, part.source, request.inline_source, request.width);
+    }
+    if (!status.ok()) return status;
+    const uint64_t done = std::max<uint64_t>(rows, 1);
+    part.source += done * request.source_pitch;
+    part.destination += done * request.destination_pitch;
+    left -= done;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaQueue::Copy(AddressSpace& any_space, const CopyRequest& request) {
+  const CudaAddressSpace& space = Begin(any_space);
+  if (request.width == 0 || request.height == 0 || request.depth == 0) return absl::OkStatus();
+  if (request.height == 1 && request.depth == 1) {
+    return CopyLine(space, request.destination, request.source, request.inline_source,
+                    request.width);
+  }
+  const auto extent = [&](uint64_t pitch, uint64_t slice) {
+    return (request.depth - 1) * slice + (request.height - 1) * pitch + request.width;
+  };
+  const auto regular = [&](uint64_t pitch, uint64_t slice) {
+    return pitch >= request.width &&
+           (request.depth == 1 || (slice % pitch == 0 && slice / pitch >= request.height));
+  };
+  const bool one_call =
+      !request.inline_source && regular(request.source_pitch, request.source_slice) &&
+      regular(request.destination_pitch, request.destination_slice) &&
+      extent(request.source_pitch, request.source_slice) <= space.Reach(request.source) &&
+      extent(request.destination_pitch, request.destination_slice) <=
+          space.Reach(request.destination);
+  if (one_call) return CopyBox(request);
+  CopyRequest slice = request;
+  slice.depth = 1;
+  for (uint64_t i = 0; i < request.depth; ++i) {
+    if (absl::Status status = CopyRows(space, slice); !status.ok()) return status;
+    slice.source += request.source_slice;
+    slice.destination += request.destination_slice;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaQueue::FillRow(const CudaAddressSpace& space, DeviceAddress address,
+                                uint64_t elements, uint32_t value, int element_bytes) {
+  while (elements > 0) {
+    uint64_t part = std::min(elements, space.Reach(address) / element_bytes);
+    if (part == 0) part = elements;  // not aligned: the driver says what it thinks of that
+    CUresult result;
+    if (element_bytes == 1) {
+      result = context_.api.cuMemsetD8Async(address, static_cast<unsigned char>(value), part,
+                                            state_->stream);
+    } else if (element_bytes == 2) {
+      result = context_.api.cuMemsetD16Async(address, static_cast<unsigned short>(value), part,
+                                             state_->stream);
+    } else {
+      result = context_.api.cuMemsetD32Async(address, value, part, state_->stream);
+    }
+    if (absl::Status status = context_.Check(result, "cuMemsetAsync"); !status.ok()) return status;
+    address += part * element_bytes;
+    elements -= part;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaQueue::Fill(AddressSpace& any_space, const FillRequest& request) {
+  const CudaAddressSpace& space = Begin(any_space);
+  if (request.width == 0 || request.height == 0) return absl::OkStatus();
+  const int bytes = request.element_bytes;
+  if (bytes != 1 && bytes != 2 && bytes != 4) {
+    return CudaError(kCudaErrorInvalidValue, "elements have 1, 2 or 4 bytes");
+  }
+  if (request.height == 1) {
+    return FillRow(space, request.address, request.width, request.value, bytes);
+  }
+  if ((request.height - 1) * request.pitch + request.width * bytes <=
+      space.Reach(request.address)) {
+    CUresult result;
+    if (bytes == 1) {
+      result = context_.api.cuMemsetD2D8Async(request.address, request.pitch,
+                                              static_cast<unsigned char>(request.value),
+                                              request.width, request.height, state_->stream);
+    } else if (bytes == 2) {
+      result = context_.api.cuMemsetD2D16Async(request.address, request.pitch,
+                                               static_cast<unsigned short>(request.value),
+                                               request.width, request.height, state_->stream);
+    } else {
+      result = context_.api.cuMemsetD2D32Async(request.address, request.pitch, request.value,
+                                               request.width, request.height, state_->stream);
+    }
+    return context_.Check(result, "cuMemsetD2DAsync");
+  }
+  for (uint64_t row = 0; row < request.height; ++row) {
+    absl::Status status =
+        FillRow(space, request.address + row * request.pitch, request.width, request.value, bytes);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// ---- order
+// -----------------------------------------------------------------------------------------------------------
+
+absl::Status CudaQueue::WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                                   uint64_t value) {
+  Begin(space);
+  // The default flag includes a barrier: what was written before is visible first.
+  return context_.Check(
+      context_.api.cuStreamWriteValue64(state_->stream, reinterpret_cast<CUdeviceptr>(fence), value,
+                                        CU_STREAM_WRITE_VALUE_DEFAULT),
+      "cuStreamWriteValue64");
+}
+
+absl::Status CudaQueue::WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
+                                  uint64_t value) {
+  if (!Begin(space).NoteHostWait(fence, value)) return absl::OkStatus();
+  return context_.Check(
+      context_.api.cuStreamWaitValue64(state_->stream, reinterpret_cast<CUdeviceptr>(fence), value,
+                                       CU_STREAM_WAIT_VALUE_GEQ),
+      "cuStreamWaitValue64");
+}
+
+absl::Status CudaQueue::Record(Marker& marker) {
+  context_.Enter();
+  return context_.Check(
+      context_.api.cuEventRecord(static_cast<CudaMarker&>(marker).event(), state_->stream),
+      "cuEventRecord");
+}
+
+absl::Status CudaQueue::Wait(Marker& marker) {
+  context_.Enter();
+  return context_.Check(
+      context_.api.cuStreamWaitEvent(state_->stream, static_cast<CudaMarker&>(marker).event(),
+                                     CU_EVENT_WAIT_DEFAULT),
+      "cuStreamWaitEvent");
+}
+
+// ---- partitions
+// ------------------------------------------------------------------------------------------------------
+
+CudaPartition::~CudaPartition() {
+  if (green_ == nullptr) return;
+  context_.Enter();
+  context_.api.cuGreenCtxDestroy(green_);
+}
+
+absl::StatusOr<std::unique_ptr<Queue>> CudaPartition::CreateQueue(int priority) {
+  context_.Enter();
+  CUstream stream = nullptr;
+  absl::Status status = green_ == nullptr
+                            ? context_.Check(context_.api.cuStreamCreateWithPriority(
+                                                 &stream, CU_STREAM_NON_BLOCKING, priority),
+                                             "cuStreamCreateWithPriority")
+                            : context_.Check(context_.api.cuGreenCtxStreamCreate(
+                                                 &stream, green_, CU_STREAM_NON_BLOCKING, priority),
+                                             "cuGreenCtxStreamCreate");
+  if (!status.ok()) return status;
+  auto state = std::make_shared<StreamState>(context_, stream);
+  context_.AddStream(state);
+  return std::make_unique<CudaQueue>(context_, caretaker_, std::move(state));
+}
+
+}  // namespace detshare::cuda

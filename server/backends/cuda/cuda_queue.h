@@ -1,0 +1,73 @@
+// Markers, queues and partitions of a real GPU: events, streams and green contexts.
+#pragma once
+
+#include <memory>
+
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+class CudaMarker final : public Marker {
+ public:
+  CudaMarker(CudaContext& context, CUevent event) : context_(context), event_(event) {}
+  ~CudaMarker() override;
+  CUevent event() const { return event_; }
+
+ private:
+  CudaContext& context_;
+  const CUevent event_;
+};
+
+class CudaQueue final : public Queue {
+ public:
+  CudaQueue(CudaContext& context, Caretaker& caretaker, std::shared_ptr<StreamState> stream)
+      : context_(context), caretaker_(caretaker), state_(std::move(stream)) {}
+
+  absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
+                      absl::Span<const std::byte> parameters) override;
+  absl::Status Copy(AddressSpace& space, const CopyRequest& request) override;
+  absl::Status Fill(AddressSpace& space, const FillRequest& request) override;
+  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                          uint64_t value) override;
+  absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
+                         uint64_t value) override;
+  absl::Status Record(Marker& marker) override;
+  absl::Status Wait(Marker& marker) override;
+
+ private:
+  // To be called before every piece of work.
+  CudaAddressSpace& Begin(AddressSpace& space);
+  absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
+                        DeviceAddress source, bool inline_source, uint64_t bytes);
+  absl::Status CopyBox(const CopyRequest& request);
+  absl::Status CopyRows(const CudaAddressSpace& space, const CopyRequest& request);
+  absl::Status FillRow(const CudaAddressSpace& space, DeviceAddress address, uint64_t elements,
+                       uint32_t value, int element_bytes);
+
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  const std::shared_ptr<StreamState> state_;
+};
+
+// `green` null: the whole device.
+class CudaPartition final : public Partition {
+ public:
+  CudaPartition(CudaContext& context, Caretaker& caretaker, CUgreenCtx green, int first, int count)
+      : context_(context), caretaker_(caretaker), green_(green), first_(first), count_(count) {}
+  ~CudaPartition() override;
+
+  int first_sm() const override { return first_; }
+  int sm_count() const override { return count_; }
+  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override;
+
+ private:
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  const CUgreenCtx green_;
+  const int first_, count_;
+};
+
+}  // namespace detshare::cuda

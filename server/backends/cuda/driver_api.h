@@ -1,0 +1,110 @@
+// The functions of the real libcuda.so.1, found at run time: the daemon starts where there is none.
+//
+// Names and types are those of cuda.h. Versions are those at which the types appeared
+// (cudaTypedefs.h), so that a newer driver gives the function that the type describes.
+#pragma once
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace detshare::cuda {
+
+// X(name, version). All of them are in drivers from CUDA 12.5 on.
+#define DETSHARE_DRIVER_FUNCTIONS(X)                            \
+  X(cuInit, 2000)                                               \
+  X(cuDriverGetVersion, 2020)                                   \
+  X(cuGetErrorName, 6000)                                       \
+  X(cuGetErrorString, 6000)                                     \
+  X(cuGetExportTable, 3000)                                     \
+  X(cuDeviceGetCount, 2000)                                     \
+  X(cuDeviceGet, 2000)                                          \
+  X(cuDeviceGetName, 2000)                                      \
+  X(cuDeviceGetUuid, 11040)                                     \
+  X(cuDeviceTotalMem, 3020)                                     \
+  X(cuDeviceGetAttribute, 2000)                                 \
+  X(cuDeviceGetDevResource, 12040)                              \
+  X(cuDevicePrimaryCtxRetain, 7000)                             \
+  X(cuDevicePrimaryCtxRelease, 11000)                           \
+  X(cuDevicePrimaryCtxSetFlags, 11000)                          \
+  X(cuCtxSetCurrent, 4000)                                      \
+  X(cuCtxGetLimit, 3010)                                        \
+  X(cuCtxSetLimit, 3010)                                        \
+  X(cuCtxGetStreamPriorityRange, 5050)                          \
+  X(cuMemGetInfo, 3020)                                         \
+  X(cuMemGetAllocationGranularity, 10020)                       \
+  X(cuMemAddressReserve, 10020)                                 \
+  X(cuMemAddressFree, 10020)                                    \
+  X(cuMemCreate, 10020)                                         \
+  X(cuMemRelease, 10020)                                        \
+  X(cuMemMap, 10020)                                            \
+  X(cuMemUnmap, 10020)                                          \
+  X(cuMemSetAccess, 10020)                                      \
+  X(cuMemHostRegister, 6050)                                    \
+  X(cuMemHostUnregister, 4000)                                  \
+  X(cuMemHostGetDevicePointer, 3020)                            \
+  X(cuMemcpyAsync, 4000)                                        \
+  X(cuMemcpyHtoDAsync, 3020)                                    \
+  X(cuMemcpyDtoHAsync, 3020)                                    \
+  X(cuMemcpy3DAsync, 3020)                                      \
+  X(cuMemsetD8Async, 3020)                                      \
+  X(cuMemsetD16Async, 3020)                                     \
+  X(cuMemsetD32Async, 3020)                                     \
+  X(cuMemsetD2D8Async, 3020)                                    \
+  X(cuMemsetD2D16Async, 3020)                                   \
+  X(cuMemsetD2D32Async, 3020)                                   \
+  X(cuStreamCreateWithPriority, 5050)                           \
+  X(cuStreamDestroy, 4000)                                      \
+  X(cuStreamQuery, 2000)                                        \
+  X(cuStreamSynchronize, 2000)                                  \
+  X(cuStreamWaitEvent, 3020)                                    \
+  X(cuStreamWriteValue64, 11070)                                \
+  X(cuStreamWaitValue64, 11070)                                 \
+  X(cuEventCreate, 2000)                                        \
+  X(cuEventDestroy, 4000)                                       \
+  X(cuEventRecord, 2000)                                        \
+  X(cuEventElapsedTime, 2000)                                   \
+  X(cuLaunchKernelEx, 11060)                                    \
+  X(cuLibraryLoadData, 12000)                                   \
+  X(cuLibraryUnload, 12000)                                     \
+  X(cuLibraryGetKernel, 12000)                                  \
+  X(cuLibraryGetKernelCount, 12040)                             \
+  X(cuLibraryEnumerateKernels, 12040)                           \
+  X(cuLibraryGetGlobal, 12000)                                  \
+  X(cuKernelGetFunction, 12000)                                 \
+  X(cuKernelGetName, 12030)                                     \
+  X(cuKernelGetParamInfo, 12040)                                \
+  X(cuKernelGetAttribute, 12000)                                \
+  X(cuKernelSetAttribute, 12000)                                \
+  X(cuFuncSetAttribute, 9000)                                   \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000) \
+  X(cuOccupancyAvailableDynamicSMemPerBlock, 10020)             \
+  X(cuOccupancyMaxPotentialClusterSize, 11070)                  \
+  X(cuOccupancyMaxActiveClusters, 11070)                        \
+  X(cuLinkCreate, 6050)                                         \
+  X(cuLinkAddData, 6050)                                        \
+  X(cuLinkComplete, 5050)                                       \
+  X(cuLinkDestroy, 5050)                                        \
+  X(cuDevSmResourceSplitByCount, 12040)                         \
+  X(cuDevResourceGenerateDesc, 12040)                           \
+  X(cuGreenCtxCreate, 12040)                                    \
+  X(cuGreenCtxDestroy, 12040)                                   \
+  X(cuGreenCtxStreamCreate, 12050)
+
+struct DriverApi {
+#define DETSHARE_DECLARE(name, version) PFN_##name##_v##version name = nullptr;
+  DETSHARE_DRIVER_FUNCTIONS(DETSHARE_DECLARE)
+#undef DETSHARE_DECLARE
+  std::string path;  // of the library, for messages
+};
+
+// Opens the driver. `path` empty: looks in the usual places, then on the library path, and passes
+// over our own shim and the toolkit's stub. Does not call cuInit. The library stays open until the
+// process ends. NotFound when there is no driver, FailedPrecondition when it is too old.
+absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path);
+
+}  // namespace detshare::cuda

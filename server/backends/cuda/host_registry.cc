@@ -1,0 +1,99 @@
+#include "server/backends/cuda/host_registry.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare::cuda {
+
+absl::Status HostRegistry::Register(CudaContext& context, void* memory, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  uint64_t done = 0;
+  while (done < bytes) {
+    const uint64_t piece = std::min(kHostPieceBytes, bytes - done);
+    absl::Status status = RegisterPiece(context, begin + done, piece);
+    if (!status.ok()) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (uint64_t undo = 0; undo < done; undo += kHostPieceBytes) {
+        const auto found = pieces_.find(begin + undo);
+        if (--found->second.users > 0) continue;
+        context.api.cuMemHostUnregister(reinterpret_cast<void*>(begin + undo));
+        pieces_.erase(found);
+      }
+      return status;
+    }
+    done += piece;
+  }
+  return absl::OkStatus();
+}
+
+// One piece at a time, so that other sessions' registrations and launches get in between.
+absl::Status HostRegistry::RegisterPiece(CudaContext& context, uint64_t address, uint64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto piece = pieces_.upper_bound(address);
+  if (piece != pieces_.begin() &&
+      std::prev(piece)->first + std::prev(piece)->second.bytes > address) {
+    --piece;
+  }
+  while (piece != pieces_.end() && piece->first < address + bytes) {
+    if (piece->second.users > 0) {
+      if (piece->first == address && piece->second.bytes == bytes) {
+        ++piece->second.users;
+        return absl::OkStatus();
+      }
+      return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "overlaps registered memory");
+    }
+    absl::Status status =
+        context.Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(piece->first)),
+                      "cuMemHostUnregister");
+    if (!status.ok()) return status;
+    piece = pieces_.erase(piece);
+  }
+  void* const memory = reinterpret_cast<void*>(address);
+  absl::Status status =
+      context.Check(context.api.cuMemHostRegister(
+                        memory, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+                    "cuMemHostRegister");
+  if (!status.ok()) return status;
+  CUdeviceptr mapped = 0;
+  status = context.Check(context.api.cuMemHostGetDevicePointer(&mapped, memory, 0),
+                         "cuMemHostGetDevicePointer");
+  if (status.ok() && mapped != address) {
+    status =
+        CudaError(CUDA_ERROR_NOT_SUPPORTED, "the GPU sees registered memory at another address");
+  }
+  if (!status.ok()) {
+    context.api.cuMemHostUnregister(memory);
+    return status;
+  }
+  pieces_[address] = Piece{bytes, 1, next_serial_++};
+  return absl::OkStatus();
+}
+
+void HostRegistry::Unregister(CudaContext& context, Caretaker& caretaker, void* memory,
+                              uint64_t bytes) {
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (uint64_t done = 0; done < bytes; done += kHostPieceBytes) {
+    const auto found = pieces_.find(begin + done);
+    if (found == pieces_.end() || --found->second.users > 0) continue;
+    caretaker.Later([this, &context, address = begin + done, serial = found->second.serial] {
+      Reclaim(context, address, serial);
+    });
+  }
+}
+
+void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t serial) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = pieces_.find(address);
+  if (found == pieces_.end() || found->second.serial != serial || found->second.users > 0) return;
+  context.Enter();
+  context
+      .Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
+             "cuMemHostUnregister")
+      .IgnoreError();
+  pieces_.erase(found);
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,44 @@
+// Host memory that the GPUs may reach. Registrations belong to the process, whatever the device:
+// one registry serves all.
+//
+// Memory is registered in pieces, because registering holds the context's lock for about 45 us a
+// MiB. Unregistering drains the context, so it is left to the caretaker; the pages stay pinned
+// until then, even when the memory is unmapped meanwhile. When other memory is registered at an
+// address that still waits for this, the old registration is taken back at once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+inline constexpr uint64_t kHostPieceBytes = 16ull << 20;
+
+// Any thread. Outlives the caretakers that it was given.
+class HostRegistry {
+ public:
+  // Several devices may register the same memory.
+  absl::Status Register(CudaContext& context, void* memory, uint64_t bytes);
+  // Takes one registration of exactly this range back, later.
+  void Unregister(CudaContext& context, Caretaker& caretaker, void* memory, uint64_t bytes);
+
+ private:
+  struct Piece {
+    uint64_t bytes = 0;
+    int users = 0;  // 0: waits to be unregistered
+    uint64_t serial = 0;
+  };
+  absl::Status RegisterPiece(CudaContext& context, uint64_t address, uint64_t bytes);
+  void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
+
+  std::mutex mutex_;
+  std::map<uint64_t, Piece> pieces_;  // by address
+  uint64_t next_serial_ = 1;
+};
+
+}  // namespace detshare::cuda
