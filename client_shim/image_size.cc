@@ -54,6 +54,8 @@ CUresult CheckImage(std::span<const std::byte> image, ImagePieces* pieces) {
   pieces->clear();
   switch (images::SniffImage(image)) {
     case images::ImageKind::kElf:
+      if (!images::ReadCubinHeader(image).has_value()) return CUDA_ERROR_INVALID_IMAGE;
+      return One(image, pieces);
     case images::ImageKind::kFatbin:
       return One(image, pieces);
     case images::ImageKind::kPtx:

@@ -63,9 +63,10 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
 void JitOptions::Log::Write(std::string_view text) {
   uint64_t written = 0;
   if (buffer != nullptr && bytes != 0) {
-    written = std::min<uint64_t>(text.size(), bytes - 1);
-    memcpy(buffer, text.data(), written);
-    buffer[written] = '\0';
+    const uint64_t copied = std::min<uint64_t>(text.size(), bytes - 1);
+    memcpy(buffer, text.data(), copied);
+    buffer[copied] = '\0';
+    written = std::min<uint64_t>(text.size(), bytes);
   }
   if (filled != nullptr) *filled = reinterpret_cast<void*>(written);
 }

@@ -21,19 +21,19 @@ class JitOptions {
 
   // What crosses to the daemon: the options with plain numbers.
   const std::vector<wire::JitOption>& plain() const { return plain_; }
-  // Characters that the caller has room for, the terminating 0 not counted.
-  uint64_t info_log_bytes() const { return info_.room(); }
-  uint64_t error_log_bytes() const { return error_.room(); }
+  // How many characters are worth sending: one more than the caller has room for, so that a cut is noticed.
+  uint64_t info_log_bytes() const { return info_.wanted(); }
+  uint64_t error_log_bytes() const { return error_.wanted(); }
 
-  // Hands the answers to the caller: logs (cut to the room), the lengths written, the time.
+  // Hands the answers to the caller: logs (cut to the room), their lengths (of a cut one: the buffer's), the time.
   void WriteBack(std::string_view info, std::string_view error, float milliseconds);
 
  private:
   struct Log {
     char* buffer = nullptr;
-    uint64_t bytes = 0;          // of the buffer
+    uint64_t bytes = 0;       // of the buffer
     void** filled = nullptr;  // where the caller wants to know how much was written
-    uint64_t room() const { return buffer != nullptr && bytes != 0 ? bytes - 1 : 0; }
+    uint64_t wanted() const { return buffer != nullptr ? bytes : 0; }
     void Write(std::string_view text);
   };
 

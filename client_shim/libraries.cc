@@ -288,6 +288,7 @@ CUresult UnloadLibrary(Library& library) {
 }
 
 CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel) {
+  if (name.empty()) return CUDA_ERROR_NOT_FOUND;
   const std::lock_guard lock(library.mutex);
   if (const auto known = library.kernels.find(name); known != library.kernels.end()) {
     *kernel = known->second;
@@ -319,6 +320,7 @@ CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels) {
 }
 
 CUresult GetGlobal(Library& library, Context& context, std::string_view name, Global* global) {
+  if (name.empty()) return CUDA_ERROR_NOT_FOUND;
   const uint16_t device = context.device;
   const std::lock_guard lock(library.mutex);
   const std::pair<uint16_t, std::string> key(device, name);
@@ -367,7 +369,12 @@ CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribut
       if (value < 0) return CUDA_ERROR_INVALID_VALUE;
       break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      value = value != 0;
+      break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;

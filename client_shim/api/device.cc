@@ -21,16 +21,12 @@ struct PciAddress {
   unsigned int domain = 0, bus = 0, device = 0, function = 0;
 };
 
-// "domain:bus:device.function", "domain:bus:device" or "bus:device.function", hexadecimal.
+// "domain:bus:device.function", "domain:bus:device" or "bus:device.function", hexadecimal. What follows is not looked at.
 bool ParsePciAddress(const char* text, PciAddress* address) {
-  char rest;
-  if (sscanf(text, "%x:%x:%x.%x%c", &address->domain, &address->bus, &address->device, &address->function, &rest) == 4) {
-    return true;
-  }
-  address->function = 0;
-  if (sscanf(text, "%x:%x:%x%c", &address->domain, &address->bus, &address->device, &rest) == 3) return true;
+  const int found = sscanf(text, "%x:%x:%x.%x", &address->domain, &address->bus, &address->device, &address->function);
+  if (found >= 3) return true;
   address->domain = 0;
-  return sscanf(text, "%x:%x.%x%c", &address->bus, &address->device, &address->function, &rest) == 3;
+  return sscanf(text, "%x:%x.%x", &address->bus, &address->device, &address->function) == 3;
 }
 
 }  // namespace
@@ -82,7 +78,6 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
-  if (type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (Find(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *pi = 0;  // natively, too, unless it is a client of MPS
   return CUDA_SUCCESS;
@@ -136,10 +131,10 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
 CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   const DeviceInfo* device = Find(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (len < kPciBusIdBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (len <= 0) return CUDA_ERROR_INVALID_VALUE;
   snprintf(pciBusId, len, "%04X:%02X:%02X.0", device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
            device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
-  return CUDA_SUCCESS;
+  return len >= kPciBusIdBytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Devices do not reach each other's memory.
@@ -150,10 +145,10 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
 }
 
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
+  if (Find(srcDevice) == nullptr || Find(dstDevice) == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
   if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (Find(srcDevice) == nullptr || Find(dstDevice) == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
   *value = 0;
   return CUDA_SUCCESS;
 }

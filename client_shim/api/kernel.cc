@@ -18,12 +18,19 @@ CUresult GetAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attr
 }
 
 CUresult GetParameter(Kernel& kernel, size_t index, size_t* offset, size_t* bytes) {
+  Context* context;
+  if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
   KernelInstance* instance;
   if (const CUresult result = InstanceOn(kernel, DeviceFor(kernel), &instance); result != CUDA_SUCCESS) return result;
   if (index >= instance->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = instance->parameters[index].offset;
   if (bytes != nullptr) *bytes = instance->parameters[index].bytes;
   return CUDA_SUCCESS;
+}
+
+// A CUkernel may be launched as if it were a function, but is none to these calls.
+Kernel* FindFunctionOnly(CUfunction handle) {
+  return objects().kernels.Find(HandleKind::kFunction, reinterpret_cast<uint64_t>(handle));
 }
 
 bool CacheConfigValid(CUfunc_cache config) { return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL; }
@@ -83,44 +90,44 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramO
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
-  Kernel* found = FindFunction(hfunc);
+  Kernel* found = FindFunctionOnly(hfunc);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return GetAttribute(*found, DeviceFor(*found), attrib, pi);
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  Kernel* found = FindFunction(hfunc);
+  Kernel* found = FindFunctionOnly(hfunc);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return SetKernelAttribute(*found, DeviceFor(*found), attrib, value);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  if (FindFunction(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (FindFunctionOnly(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return CacheConfigValid(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  Kernel* found = FindFunction(hfunc);
+  Kernel* found = FindFunctionOnly(hfunc);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *hmod = ModuleHandle(*found->library);
   return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
-  Kernel* found = FindFunction(hfunc);
+  Kernel* found = FindFunctionOnly(hfunc);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = found->name;
   return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  Kernel* found = FindFunction(func);
+  Kernel* found = FindFunctionOnly(func);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return GetParameter(*found, paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  Kernel* found = FindFunction(function);
+  Kernel* found = FindFunctionOnly(function);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // Acquire: as in InstanceOn.
   const bool loaded = found->instances[DeviceFor(*found)].load(std::memory_order_acquire) != nullptr;
@@ -129,14 +136,14 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
 }
 
 CUresult cuFuncLoad(CUfunction function) {
-  Kernel* found = FindFunction(function);
+  Kernel* found = FindFunctionOnly(function);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   KernelInstance* instance;
   return InstanceOn(*found, DeviceFor(*found), &instance);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
-  if (FindFunction(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (FindFunctionOnly(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;

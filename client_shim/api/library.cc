@@ -132,14 +132,15 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   Library* found = FindLibrary(library);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (dptr == nullptr && bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context;
   if (const CUresult result = ContextForWork(&context); result != CUDA_SUCCESS) return result;
   Global global;
   const CUresult result = GetGlobal(*found, *context, name, &global);
-  if (result != CUDA_SUCCESS) return result;
+  // Zeros with an error, as natively.
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
@@ -215,7 +216,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunct
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
   Library* found = FindModule(hmod);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (*name == '\0') return CUDA_ERROR_INVALID_VALUE;
+  if (*name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   Context* context;
   if (found->module) {
     context = found->context;
@@ -224,10 +225,10 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   }
   Global global;
   const CUresult result = GetGlobal(*found, *context, name, &global);
-  if (result != CUDA_SUCCESS) return result;
+  // Zeros with an error, as natively.
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
-  return CUDA_SUCCESS;
+  return result;
 }
 
 }  // namespace detshare::shim::api

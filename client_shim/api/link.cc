@@ -11,12 +11,28 @@
 #include "client_shim/log.h"
 #include "client_shim/read_file.h"
 #include "client_shim/session.h"
+#include "server/backends/images/image_kind.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {
 namespace {
 
 LinkState* Find(CUlinkState handle) { return objects().links.Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle)); }
+
+// Whether the input is at all of the kind that it is said to be.
+bool Plausible(CUjitInputType type, std::string_view bytes) {
+  const auto image = std::as_bytes(std::span(bytes));
+  switch (type) {
+    case CU_JIT_INPUT_CUBIN:
+      return images::ReadCubinHeader(image).has_value();
+    case CU_JIT_INPUT_PTX:
+      return images::SniffImage(image) == images::ImageKind::kPtx;
+    case CU_JIT_INPUT_FATBINARY:
+      return images::SniffImage(image) == images::ImageKind::kFatbin;
+    default:
+      return true;
+  }
+}
 
 CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::string name, unsigned int option_count,
              CUjit_option* options, void** values) {
@@ -28,6 +44,12 @@ CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::st
   if (const CUresult result = own.Parse(option_count, options, values); result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(state->mutex);
   if (state->complete) return CUDA_ERROR_INVALID_VALUE;
+  if (state->failed != CUDA_SUCCESS) return state->failed;
+  if (!Plausible(type, bytes)) {
+    state->failed = CUDA_ERROR_INVALID_IMAGE;
+    state->options.WriteBack("", "an input of the link is not of the kind that it is said to be", 0);
+    return state->failed;
+  }
   state->inputs.push_back({static_cast<uint32_t>(type), std::move(name), std::move(bytes)});
   return CUDA_SUCCESS;
 }
@@ -49,6 +71,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   state->inputs.clear();
   state->image.clear();
   state->complete = false;
+  state->failed = CUDA_SUCCESS;
   state->handle = objects().links.Publish(HandleKind::kLink, index);
   *stateOut = reinterpret_cast<CUlinkState>(state->handle);
   return CUDA_SUCCESS;
@@ -74,6 +97,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   LinkState* link = Find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::lock_guard lock(link->mutex);
+  if (link->failed != CUDA_SUCCESS) return link->failed;
   if (!link->complete) {
     const auto begin = std::chrono::steady_clock::now();
     const LinkRequest request(*link);
@@ -86,7 +110,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
       link->options.WriteBack(parts.info, parts.error,
                               std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count());
     }
-    if (result != CUDA_SUCCESS) return result;
+    if (result != CUDA_SUCCESS) return link->failed = result;
     if (!sound) {
       Log(LogLevel::kError, "detshared answered cuLinkComplete with something malformed");
       return CUDA_ERROR_UNKNOWN;

@@ -50,6 +50,12 @@ CUresult Ask(const Target& target, const Key& key, Op op, const Args& args, int6
   return CUDA_SUCCESS;
 }
 
+bool ShapeValid(const CUlaunchConfig& config) {
+  return config.gridDimX != 0 && config.gridDimY != 0 && config.gridDimZ != 0 && config.blockDimX != 0 &&
+         config.blockDimY != 0 && config.blockDimZ != 0;
+}
+
+// The cluster that the launch would have; zeros for a launch without.
 CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t (&cluster)[3]) {
   for (unsigned int i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
@@ -57,12 +63,12 @@ CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t 
       cluster[0] = attribute.value.clusterDim.x;
       cluster[1] = attribute.value.clusterDim.y;
       cluster[2] = attribute.value.clusterDim.z;
-      return cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      const bool fits = cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0 && config.gridDimX % cluster[0] == 0 &&
+                        config.gridDimY % cluster[1] == 0 && config.gridDimZ % cluster[2] == 0;
+      return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
   }
-  const int width = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
-  if (width <= 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  cluster[0] = width;
+  cluster[0] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
   cluster[1] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT);
   cluster[2] = target.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH);
   return CUDA_SUCCESS;
@@ -132,7 +138,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
-  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
   using Answer = wire::cuOccupancyMaxPotentialClusterSize_Answer;
   const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY), Pack(config->gridDimZ, config->blockDimX),
                 Pack(config->blockDimY, config->blockDimZ), config->sharedMemBytes};
@@ -151,9 +157,13 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, c
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
-  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
   uint32_t cluster[3];
   if (const CUresult result = ClusterOf(target, *config, cluster); result != CUDA_SUCCESS) return result;
+  if (cluster[0] == 0) {
+    *numClusters = 0;
+    return CUDA_SUCCESS;
+  }
   using Answer = wire::cuOccupancyMaxActiveClusters_Answer;
   const Key key{kActiveClusters,
                 Pack(config->gridDimX, config->gridDimY),

@@ -1,0 +1,135 @@
+// Pointer attributes, from the map of the process's allocations.
+//
+// As driver 580: a question about memory that the driver does not know is an error for one attribute, but a default value where
+// several are asked for; truth values are written as 32 bits.
+#include <cstring>
+
+#include "client_shim/pointer_map.h"
+#include "client_shim/session.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+constexpr int kNoDevice = -2;
+
+template <typename T>
+CUresult Write(void* data, T value) {
+  memcpy(data, &value, sizeof(value));
+  return CUDA_SUCCESS;
+}
+
+bool Valid(CUpointer_attribute attribute) {
+  return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
+}
+
+// CUDA_ERROR_INVALID_VALUE where the attribute has no value; what is written then counts where several are asked for.
+CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
+  const uint64_t offset = pointer - allocation.address;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      // Memory of a pool belongs to a device, not to a context.
+      return Write<uint64_t>(data, allocation.pool != 0 ? 0 : allocation.context_handle);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return Write<uint32_t>(data, allocation.on_device() ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return Write<uint64_t>(data, allocation.gpu_address + offset);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      Write<uint64_t>(data, allocation.on_host() ? allocation.host_address + offset : 0);
+      return allocation.on_host() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Write<uint32_t>(data, allocation.sync_memops);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Write<uint64_t>(data, allocation.buffer_id);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Write<int32_t>(data, allocation.device);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return Write<uint64_t>(data, allocation.address);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return Write<uint64_t>(data, allocation.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Write<uint32_t>(data, 1);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Write<uint64_t>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Write<uint32_t>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Write<uint64_t>(data, allocation.pool);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Write<uint64_t>(data, allocation.mapping != 0 ? allocation.mapping_bytes : allocation.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Write<uint64_t>(data, allocation.mapping != 0 ? allocation.mapping : allocation.address);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Write<uint32_t>(data, 0);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:  // of a kernel interface that there is not
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// What is answered about memory that the driver does not know.
+void Default(CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      Write<uint64_t>(data, pointer);
+      return;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      Write<int32_t>(data, kNoDevice);
+      return;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return;  // left alone
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      Write<uint32_t>(data, 0);
+      return;
+    default:
+      Write<uint64_t>(data, 0);
+  }
+}
+
+}  // namespace
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  Allocation allocation;
+  if (!Valid(attribute) || !pointers().Find(ptr, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  return OfAllocation(allocation, attribute, ptr, data);
+}
+
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
+  if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < numAttributes; ++i) {
+    if (!Valid(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS || data[i] == nullptr) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  Allocation allocation;
+  const bool known = pointers().Find(ptr, &allocation);
+  for (unsigned int i = 0; i < numAttributes; ++i) {
+    if (known) {
+      OfAllocation(allocation, attributes[i], ptr, data[i]);
+    } else {
+      Default(attributes[i], ptr, data[i]);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t wish;
+  memcpy(&wish, value, sizeof(wish));
+  return pointers().SetSyncMemops(ptr, wish != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace detshare::shim::api
