@@ -183,6 +183,7 @@ struct LinkState {
   JitOptions options;
   std::string image;  // after cuLinkComplete
   bool complete = false;
+  CUresult failed = CUDA_SUCCESS;  // what every later step answers
 };
 
 // All tables of the process. Never destroyed.
