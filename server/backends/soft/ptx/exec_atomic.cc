@@ -1,0 +1,258 @@
+// atom and red. Host atomics everywhere: blocks of one kernel run on several threads, and the host may poll what they
+// write.
+#include <bit>
+
+#include "server/backends/soft/ptx/half.h"
+#include "server/backends/soft/ptx/memory_access.h"
+
+namespace detshare::soft::ptx {
+namespace {
+
+template <class T, class F>
+T Update(T* p, F f) {
+  T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(p, &old, f(old), true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+// Each operation works on the bits: T is the unsigned integer of the access width.
+struct DoAdd {
+  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST); }
+};
+struct DoAnd {
+  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_and(p, b, __ATOMIC_SEQ_CST); }
+};
+struct DoOr {
+  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_or(p, b, __ATOMIC_SEQ_CST); }
+};
+struct DoXor {
+  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_xor(p, b, __ATOMIC_SEQ_CST); }
+};
+struct DoExch {
+  template <class T> static T Do(T* p, T b, T) { return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST); }
+};
+struct DoCas {
+  template <class T> static T Do(T* p, T b, T c) {
+    T expected = b;
+    __atomic_compare_exchange_n(p, &expected, c, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return expected;
+  }
+};
+template <bool kSigned, bool kMax>
+struct DoMinMax {
+  template <class T> static T Do(T* p, T b, T) {
+    using V = std::conditional_t<kSigned, std::make_signed_t<T>, T>;
+    return Update(p, [=](T old) {
+      const bool less = static_cast<V>(b) < static_cast<V>(old);
+      return less == kMax ? old : b;
+    });
+  }
+};
+struct DoInc {
+  template <class T> static T Do(T* p, T b, T) {
+    return Update(p, [=](T old) { return static_cast<T>(old >= b ? 0 : old + 1); });
+  }
+};
+struct DoDec {
+  template <class T> static T Do(T* p, T b, T) {
+    return Update(p, [=](T old) { return static_cast<T>(old == 0 || old > b ? b : old - 1); });
+  }
+};
+struct DoAddF32 {
+  static uint32_t Do(uint32_t* p, uint32_t b, uint32_t) {
+    return Update(p, [=](uint32_t old) {
+      const float sum = std::bit_cast<float>(old) + std::bit_cast<float>(b);
+      return sum != sum ? 0x7fffffffu : std::bit_cast<uint32_t>(sum);
+    });
+  }
+};
+struct DoAddF64 {
+  static uint64_t Do(uint64_t* p, uint64_t b, uint64_t) {
+    return Update(p, [=](uint64_t old) {
+      return std::bit_cast<uint64_t>(std::bit_cast<double>(old) + std::bit_cast<double>(b));
+    });
+  }
+};
+inline uint16_t AddHalf(uint16_t a, uint16_t b) { return FloatToHalf(HalfToFloat(a) + HalfToFloat(b)); }
+inline uint16_t AddBf16(uint16_t a, uint16_t b) { return FloatToBf16(Bf16ToFloat(a) + Bf16ToFloat(b)); }
+enum class HalfMath { kAdd, kMin, kMax };
+template <HalfMath kMath, bool kBf16>
+inline uint16_t HalfCombine(uint16_t a, uint16_t b) {
+  if (kMath == HalfMath::kAdd) return kBf16 ? AddBf16(a, b) : AddHalf(a, b);
+  const float x = kBf16 ? Bf16ToFloat(a) : HalfToFloat(a), y = kBf16 ? Bf16ToFloat(b) : HalfToFloat(b);
+  if (x != x) return y != y ? 0x7fff : b;
+  if (y != y) return a;
+  const bool b_less = y < x || (y == x && (b & 0x8000) != 0);
+  return (kMath == HalfMath::kMin) == b_less ? b : a;
+}
+template <HalfMath kMath, bool kBf16>
+struct DoHalf {
+  static uint16_t Do(uint16_t* p, uint16_t b, uint16_t) {
+    return Update(p, [=](uint16_t old) { return HalfCombine<kMath, kBf16>(old, b); });
+  }
+};
+template <HalfMath kMath, bool kBf16>
+struct DoHalf2 {
+  static uint32_t Do(uint32_t* p, uint32_t b, uint32_t) {
+    return Update(p, [=](uint32_t old) {
+      const uint16_t lo = HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
+      const uint16_t hi = HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(b >> 16));
+      return lo | static_cast<uint32_t>(hi) << 16;
+    });
+  }
+};
+
+template <class T>
+using LaneOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+template <class T, class Op, Reach kReach, bool kAddress64>
+void Atomic(Context& c, const Instr& in, uint32_t mask) {
+  uint64_t p[kLanes];
+  if (!Pointers<kReach, kAddress64>(c, in, mask, sizeof(T), sizeof(T), true, p)) return;
+  using L = LaneOf<T>;
+  const L* b = c.Src<L>(in.b);
+  const L* e = in.c == kNoOperand ? b : c.Src<L>(in.c);
+  L* d = in.d == kNoOperand ? nullptr : c.Dst<L>(in.d);
+  ForEachLane(mask, [&](uint32_t i) {
+    const T old = Op::Do(reinterpret_cast<T*>(p[i]), static_cast<T>(b[i]), static_cast<T>(e[i]));
+    if (d != nullptr) d[i] = old;
+  });
+  NotePoll(c);
+}
+
+template <class T, class Op, Reach kReach, bool kAddress64>
+void AtomicVector(Context& c, const Instr& in, uint32_t mask) {
+  const int32_t* registers = c.frame->function->extras.data() + in.extra;
+  const bool results = (in.aux & MemoryAux::kVectorResults) != 0;  // they come before the sources
+  const uint32_t sources = results ? in.count / 2u : in.count;
+  uint64_t p[kLanes];
+  const uint64_t bytes = sizeof(T) * sources;
+  if (!Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p)) return;
+  using L = LaneOf<T>;
+  ForEachLane(mask, [&](uint32_t i) {
+    for (uint32_t k = 0; k < sources; ++k) {
+      const T value = static_cast<T>(c.Src<L>(registers[results ? sources + k : k])[i]);
+      const T old = Op::Do(reinterpret_cast<T*>(p[i] + k * sizeof(T)), value, value);
+      if (results) c.Dst<L>(registers[k])[i] = old;
+    }
+  });
+  NotePoll(c);
+}
+
+// 128-bit exchange and compare-and-swap, by a process-wide lock: x86-64 without -mcx16 has no such instruction.
+std::atomic_flag g_wide_lock = ATOMIC_FLAG_INIT;
+
+template <bool kCas, Reach kReach, bool kAddress64>
+void Atomic128(Context& c, const Instr& in, uint32_t mask) {
+  uint64_t p[kLanes];
+  if (!Pointers<kReach, kAddress64>(c, in, mask, 16, 16, true, p)) return;
+  const uint64_t* b = c.Src<uint64_t>(in.b);
+  const uint64_t* e = in.c == kNoOperand ? b : c.Src<uint64_t>(in.c);
+  uint64_t* d = in.d == kNoOperand ? nullptr : c.Dst<uint64_t>(in.d);
+  while (g_wide_lock.test_and_set(std::memory_order_acquire)) {
+  }
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t lo = LoadRelaxed<uint64_t>(p[i]), hi = LoadRelaxed<uint64_t>(p[i] + 8);
+    const uint64_t* next = kCas ? e : b;
+    if (!kCas || (lo == b[2 * i] && hi == b[2 * i + 1])) {
+      const uint64_t new_lo = next[2 * i], new_hi = next[2 * i + 1];
+      StoreRelaxed<uint64_t>(p[i], new_lo);
+      StoreRelaxed<uint64_t>(p[i] + 8, new_hi);
+    }
+    if (d != nullptr) {
+      d[2 * i] = lo;
+      d[2 * i + 1] = hi;
+    }
+  });
+  g_wide_lock.clear(std::memory_order_release);
+  NotePoll(c);
+}
+
+template <class T, class Op>
+ExecFn PickReach(const MemoryKey& key) {
+  const bool vector = key.vector > 1;
+  switch (key.space) {
+    case Space::kGlobal:
+      if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGlobal, true> : nullptr;
+      return key.address64 ? Atomic<T, Op, Reach::kGlobal, true> : Atomic<T, Op, Reach::kGlobal, false>;
+    case Space::kGeneric:
+      if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGeneric, true> : nullptr;
+      return key.address64 ? Atomic<T, Op, Reach::kGeneric, true> : Atomic<T, Op, Reach::kGeneric, false>;
+    case Space::kShared:
+      if (vector) return nullptr;
+      return key.address64 ? Atomic<T, Op, Reach::kShared, true> : Atomic<T, Op, Reach::kShared, false>;
+    default:
+      return nullptr;
+  }
+}
+
+template <bool kCas>
+ExecFn Pick128(const MemoryKey& key) {
+  switch (key.space) {
+    case Space::kGlobal: return Atomic128<kCas, Reach::kGlobal, true>;
+    case Space::kGeneric: return Atomic128<kCas, Reach::kGeneric, true>;
+    case Space::kShared: return key.address64 ? Atomic128<kCas, Reach::kShared, true> : Atomic128<kCas, Reach::kShared, false>;
+    default: return nullptr;
+  }
+}
+
+template <class Op>
+ExecFn PickWord(const MemoryKey& key) {
+  switch (SizeOf(key.type)) {
+    case 4: return PickReach<uint32_t, Op>(key);
+    case 8: return PickReach<uint64_t, Op>(key);
+    default: return nullptr;
+  }
+}
+
+template <bool kMax>
+ExecFn PickMinMax(const MemoryKey& key) {
+  constexpr HalfMath kMath = kMax ? HalfMath::kMax : HalfMath::kMin;
+  switch (key.type) {
+    case Type::kS32: return PickReach<uint32_t, DoMinMax<true, kMax>>(key);
+    case Type::kU32: return PickReach<uint32_t, DoMinMax<false, kMax>>(key);
+    case Type::kS64: return PickReach<uint64_t, DoMinMax<true, kMax>>(key);
+    case Type::kU64: return PickReach<uint64_t, DoMinMax<false, kMax>>(key);
+    case Type::kF16: return PickReach<uint16_t, DoHalf<kMath, false>>(key);
+    case Type::kBF16: return PickReach<uint16_t, DoHalf<kMath, true>>(key);
+    case Type::kF16x2: return PickReach<uint32_t, DoHalf2<kMath, false>>(key);
+    case Type::kBF16x2: return PickReach<uint32_t, DoHalf2<kMath, true>>(key);
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+ExecFn SelectAtomic(AtomOp op, const MemoryKey& key) {
+  if (key.type == Type::kB128) {
+    if (key.vector > 1) return nullptr;
+    if (op == AtomOp::kExch) return Pick128<false>(key);
+    if (op == AtomOp::kCas) return Pick128<true>(key);
+    return nullptr;
+  }
+  switch (op) {
+    case AtomOp::kAdd:
+      switch (key.type) {
+        case Type::kF32: return PickReach<uint32_t, DoAddF32>(key);
+        case Type::kF64: return PickReach<uint64_t, DoAddF64>(key);
+        case Type::kF16: return PickReach<uint16_t, DoHalf<HalfMath::kAdd, false>>(key);
+        case Type::kBF16: return PickReach<uint16_t, DoHalf<HalfMath::kAdd, true>>(key);
+        case Type::kF16x2: return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, false>>(key);
+        case Type::kBF16x2: return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, true>>(key);
+        default: return PickWord<DoAdd>(key);
+      }
+    case AtomOp::kMin: return PickMinMax<false>(key);
+    case AtomOp::kMax: return PickMinMax<true>(key);
+    case AtomOp::kInc: return key.type == Type::kU32 ? PickReach<uint32_t, DoInc>(key) : nullptr;
+    case AtomOp::kDec: return key.type == Type::kU32 ? PickReach<uint32_t, DoDec>(key) : nullptr;
+    case AtomOp::kExch: return PickWord<DoExch>(key);
+    case AtomOp::kCas: return SizeOf(key.type) == 2 ? PickReach<uint16_t, DoCas>(key) : PickWord<DoCas>(key);
+    case AtomOp::kAnd: return PickWord<DoAnd>(key);
+    case AtomOp::kOr: return PickWord<DoOr>(key);
+    case AtomOp::kXor: return PickWord<DoXor>(key);
+  }
+  return nullptr;
+}
+
+}  // namespace detshare::soft::ptx

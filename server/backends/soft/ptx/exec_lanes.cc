@@ -1,0 +1,316 @@
+// Communication between the lanes of a warp, and special registers.
+#include <array>
+
+#include "server/backends/soft/ptx/control_ops.h"
+#include "server/backends/soft/ptx/warp.h"
+
+namespace detshare::soft::ptx {
+namespace {
+
+// Runs f(group) for each group of lanes that name the same member mask, once all its members are here: lanes of diverged
+// splits wait for each other at the instruction. `same_pc` false lets them wait at different instructions.
+template <class F>
+void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
+  if (in.e == kNoOperand) return f(mask);
+  Warp& warp = *c.warp;
+  const uint32_t* members = c.Src<uint32_t>(in.e);
+  uint32_t left = mask;
+  while (left != 0) {
+    const uint32_t wanted = members[FirstLane(left)];
+    uint32_t group = 0;
+    ForEachLane(left, [&](uint32_t lane) {
+      if (members[lane] == wanted) group |= 1u << lane;
+    });
+    left &= ~group;
+    const uint32_t need = (wanted | group) & warp.alive;
+    uint32_t here = group;
+    std::array<uint8_t, 33> waiting;
+    size_t waiting_count = 0;
+    if ((need & ~here) != 0) {
+      for (uint8_t i = 0; i < warp.split_count; ++i) {
+        Split& s = warp.splits[warp.order[i]];
+        if (s.state != SplitState::kWarpSync || s.sync_mask != wanted) continue;
+        if (same_pc ? (s.pc != &in || s.frame != c.frame) : s.pc->fn != in.fn) continue;
+        here |= s.mask;
+        waiting[waiting_count++] = warp.order[i];
+      }
+    }
+    if ((need & ~here) == 0) {
+      f(here);
+      for (size_t i = 0; i < waiting_count; ++i) {
+        Split& s = warp.splits[waiting[i]];
+        s.state = SplitState::kReady;
+        ++s.pc;
+      }
+      continue;
+    }
+    if (group == c.mask) {
+      c.warp->splits[static_cast<size_t>(c.split)].sync_mask = wanted;
+      return Suspend(c, SplitState::kWarpSync, &in);
+    }
+    // Part of the split waits on its own.
+    const int16_t own = c.split;
+    c.mask &= ~group;
+    warp.splits[static_cast<size_t>(own)].mask = c.mask;
+    const int16_t fresh = AddSplit(warp, &in, c.frame, group, warp.splits[static_cast<size_t>(own)].join, false);
+    warp.splits[static_cast<size_t>(fresh)].state = SplitState::kWarpSync;
+    warp.splits[static_cast<size_t>(fresh)].sync_mask = wanted;
+  }
+}
+
+void PutLanes(Context& c, int32_t d, uint32_t lanes, const uint32_t* values) {
+  uint32_t* out = c.Dst<uint32_t>(d);
+  ForEachLane(lanes, [&](uint32_t lane) { out[lane] = values[lane]; });
+}
+
+template <class T>
+void MatchAny(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    const T* a = c.Src<T>(in.a);
+    uint32_t result[kLanes] = {};
+    ForEachLane(lanes, [&](uint32_t lane) {
+      ForEachLane(lanes, [&](uint32_t other) { result[lane] |= static_cast<uint32_t>(a[other] == a[lane]) << other; });
+    });
+    PutLanes(c, in.d, lanes, result);
+  });
+}
+
+template <class T>
+void MatchAll(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    const T* a = c.Src<T>(in.a);
+    const T first = a[FirstLane(lanes)];
+    bool same = true;
+    ForEachLane(lanes, [&](uint32_t lane) { same = same && a[lane] == first; });
+    uint32_t result[kLanes];
+    for (uint32_t& r : result) r = same ? lanes : 0;
+    PutLanes(c, in.d, lanes, result);
+    if (in.d2 != kNoOperand) c.SetPred(in.d2, same ? kFullMask : 0, lanes);
+  });
+}
+
+}  // namespace
+
+void ExecWarpBarrier(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, false, [](uint32_t) {});
+}
+
+void ExecShfl(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    const uint32_t* a = c.Src<uint32_t>(in.a);
+    const uint32_t* b = c.Src<uint32_t>(in.b);
+    const uint32_t* limit = c.Src<uint32_t>(in.c);
+    uint32_t result[kLanes];
+    uint32_t valid = 0;
+    ForEachLane(lanes, [&](uint32_t lane) {
+      const uint32_t by = b[lane] & 31;
+      const uint32_t segment = limit[lane] >> 8 & 31;
+      const uint32_t clamp = limit[lane] & 31;
+      const uint32_t max_lane = (lane & segment) | (clamp & ~segment);
+      const uint32_t min_lane = lane & segment;
+      int32_t j = 0;
+      bool in_range = false;
+      switch (in.aux) {
+        case 0:
+          j = static_cast<int32_t>(lane) - static_cast<int32_t>(by);
+          in_range = j >= static_cast<int32_t>(max_lane);
+          break;
+        case 1:
+          j = static_cast<int32_t>(lane + by);
+          in_range = j <= static_cast<int32_t>(max_lane);
+          break;
+        case 2:
+          j = static_cast<int32_t>(lane ^ by);
+          in_range = j <= static_cast<int32_t>(max_lane);
+          break;
+        default:
+          j = static_cast<int32_t>(min_lane | (by & ~segment));
+          in_range = j <= static_cast<int32_t>(max_lane);
+          break;
+      }
+      if (!in_range) j = static_cast<int32_t>(lane);
+      result[lane] = a[j & 31];
+      valid |= static_cast<uint32_t>(in_range) << lane;
+    });
+    PutLanes(c, in.d, lanes, result);
+    if (in.d2 != kNoOperand) c.SetPred(in.d2, valid, lanes);
+  });
+}
+
+void ExecVote(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    uint32_t p = c.Pred(in.a);
+    if ((in.aux & 8) != 0) p = ~p;
+    p &= lanes;
+    switch (in.aux & 7) {
+      case 0: return c.SetPred(in.d, p == lanes ? kFullMask : 0, lanes);
+      case 1: return c.SetPred(in.d, p != 0 ? kFullMask : 0, lanes);
+      case 2: return c.SetPred(in.d, p == lanes || p == 0 ? kFullMask : 0, lanes);
+      default: {
+        uint32_t* d = c.Dst<uint32_t>(in.d);
+        ForEachLane(lanes, [&](uint32_t lane) { d[lane] = p; });
+      }
+    }
+  });
+}
+
+void ExecMatchAny32(Context& c, const Instr& in, uint32_t mask) { MatchAny<uint32_t>(c, in, mask); }
+void ExecMatchAny64(Context& c, const Instr& in, uint32_t mask) { MatchAny<uint64_t>(c, in, mask); }
+void ExecMatchAll32(Context& c, const Instr& in, uint32_t mask) { MatchAll<uint32_t>(c, in, mask); }
+void ExecMatchAll64(Context& c, const Instr& in, uint32_t mask) { MatchAll<uint64_t>(c, in, mask); }
+
+void ExecRedux(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    const uint32_t* a = c.Src<uint32_t>(in.a);
+    uint32_t value = a[FirstLane(lanes)];
+    const bool is_signed = (in.aux & 8) != 0;
+    ForEachLane(lanes & (lanes - 1), [&](uint32_t lane) {
+      const uint32_t v = a[lane];
+      const bool less = is_signed ? static_cast<int32_t>(v) < static_cast<int32_t>(value) : v < value;
+      switch (in.aux & 7) {
+        case 0: value += v; break;
+        case 1: value = less ? v : value; break;
+        case 2: value = less ? value : v; break;
+        case 3: value &= v; break;
+        case 4: value |= v; break;
+        default: value ^= v; break;
+      }
+    });
+    uint32_t result[kLanes];
+    for (uint32_t& r : result) r = value;
+    PutLanes(c, in.d, lanes, result);
+  });
+}
+
+void ExecElect(Context& c, const Instr& in, uint32_t mask) {
+  Converge(c, in, mask, true, [&](uint32_t lanes) {
+    const uint32_t leader = FirstLane(lanes);
+    if (in.d != kNoOperand) {
+      uint32_t* d = c.Dst<uint32_t>(in.d);
+      ForEachLane(lanes, [&](uint32_t lane) { d[lane] = leader; });
+    }
+    if (in.d2 != kNoOperand) c.SetPred(in.d2, 1u << leader, lanes);
+  });
+}
+
+void ExecActiveMask(Context& c, const Instr& in, uint32_t mask) {
+  uint32_t* d = c.Dst<uint32_t>(in.d);
+  ForEachLane(mask, [&](uint32_t lane) { d[lane] = c.mask; });
+}
+
+void ExecNanosleep(Context& c, const Instr& in, uint32_t mask) {
+  const uint32_t* ns = c.Src<uint32_t>(in.a);
+  uint32_t longest = 0;
+  ForEachLane(mask, [&](uint32_t lane) { longest = ns[lane] > longest ? ns[lane] : longest; });
+  if (longest > 1'000'000) longest = 1'000'000;  // as the hardware does
+  c.unit->cycles += longest;
+  c.warp->sleep_ns += longest;
+  if (c.warp->sleep_ns > c.counters->sleep_ns) c.counters->sleep_ns = c.warp->sleep_ns;
+  NotePoll(c);
+  EndTurn(c);
+}
+
+namespace {
+
+uint64_t UniformSreg(Context& c, const Instr& in) {
+  const KernelLaunch::Impl& launch = *c.unit->launch;
+  const LaunchConfig& config = launch.config;
+  const Block& block = *c.block;
+  const uint64_t cycles = c.unit->cycles + static_cast<uint64_t>(c.turn_length - c.unused - c.budget);
+  const Sreg sreg = static_cast<Sreg>(in.aux);
+  auto of = [&](Sreg first) { return static_cast<size_t>(sreg) - static_cast<size_t>(first); };
+  switch (sreg) {
+    case Sreg::kNtidX: case Sreg::kNtidY: case Sreg::kNtidZ: return config.block[of(Sreg::kNtidX)];
+    case Sreg::kCtaidX: case Sreg::kCtaidY: case Sreg::kCtaidZ: return block.id[of(Sreg::kCtaidX)];
+    case Sreg::kNctaidX: case Sreg::kNctaidY: case Sreg::kNctaidZ: return config.grid[of(Sreg::kNctaidX)];
+    case Sreg::kWarpid: return c.warp->index;
+    case Sreg::kNwarpid: return 64;
+    case Sreg::kSmid: return block.sm_id;
+    case Sreg::kNsmid: return config.sm_count;
+    case Sreg::kGridid: return config.grid_id;
+    case Sreg::kClock: return static_cast<uint32_t>(config.start_cycle + cycles);
+    case Sreg::kClockHi: return (config.start_cycle + cycles) >> 32;
+    case Sreg::kClock64: return config.start_cycle + cycles;
+    case Sreg::kGlobaltimer: return config.start_time_ns + cycles;
+    case Sreg::kGlobaltimerLo: return static_cast<uint32_t>(config.start_time_ns + cycles);
+    case Sreg::kGlobaltimerHi: return (config.start_time_ns + cycles) >> 32;
+    case Sreg::kDynamicSmemSize: return config.dynamic_shared_bytes;
+    case Sreg::kTotalSmemSize:
+    case Sreg::kAggrSmemSize: return launch.shared_allocated;
+    case Sreg::kClusteridX: case Sreg::kClusteridY: case Sreg::kClusteridZ: {
+      const size_t d = of(Sreg::kClusteridX);
+      return block.id[d] / config.cluster[d];
+    }
+    case Sreg::kNclusteridX: case Sreg::kNclusteridY: case Sreg::kNclusteridZ: {
+      const size_t d = of(Sreg::kNclusteridX);
+      return config.grid[d] / config.cluster[d];
+    }
+    case Sreg::kClusterCtaidX: case Sreg::kClusterCtaidY: case Sreg::kClusterCtaidZ: {
+      const size_t d = of(Sreg::kClusterCtaidX);
+      return block.id[d] % config.cluster[d];
+    }
+    case Sreg::kClusterNctaidX: case Sreg::kClusterNctaidY: case Sreg::kClusterNctaidZ:
+      return config.cluster[of(Sreg::kClusterNctaidX)];
+    case Sreg::kClusterCtarank: return block.rank;
+    case Sreg::kClusterNctarank: return launch.cluster_blocks;
+    case Sreg::kIsExplicitCluster: return launch.cluster_blocks > 1 ? 1 : 0;
+    case Sreg::kEnvreg:
+      // How cooperative_groups finds the grid's workspace.
+      if (config.cooperative && in.imm == 1) return config.grid_workspace_address >> 32;
+      if (config.cooperative && in.imm == 2) return static_cast<uint32_t>(config.grid_workspace_address);
+      return 0;
+    default: return 0;
+  }
+}
+
+template <class T>
+void ReadSreg(Context& c, const Instr& in, uint32_t mask) {
+  T* d = c.Dst<T>(in.d);
+  const LaunchConfig& config = c.unit->launch->config;
+  const uint32_t thread = c.warp->index * kLanes;
+  switch (static_cast<Sreg>(in.aux)) {
+    case Sreg::kTidX:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) % config.block[0]; });
+      break;
+    case Sreg::kTidY:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) / config.block[0] % config.block[1]; });
+      break;
+    case Sreg::kTidZ:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) / config.block[0] / config.block[1]; });
+      break;
+    case Sreg::kLaneid:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = i; });
+      break;
+    case Sreg::kLanemaskEq:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = 1u << i; });
+      break;
+    case Sreg::kLanemaskLt:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = (1u << i) - 1; });
+      break;
+    case Sreg::kLanemaskLe:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = ((1u << i) - 1) | 1u << i; });
+      break;
+    case Sreg::kLanemaskGt:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = static_cast<T>(~(((1u << i) - 1) | 1u << i)); });
+      break;
+    case Sreg::kLanemaskGe:
+      ForEachLane(mask, [&](uint32_t i) { d[i] = static_cast<T>(~((1u << i) - 1)); });
+      break;
+    case Sreg::kClock:
+    case Sreg::kClock64:
+    case Sreg::kGlobaltimer:
+    case Sreg::kGlobaltimerLo:
+      NotePoll(c);
+      [[fallthrough]];
+    default: {
+      const T value = static_cast<T>(UniformSreg(c, in));
+      ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
+    }
+  }
+}
+
+}  // namespace
+
+ExecFn SregHandler(bool wide) { return wide ? ReadSreg<uint64_t> : ReadSreg<uint32_t>; }
+
+}  // namespace detshare::soft::ptx

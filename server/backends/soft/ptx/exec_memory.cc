@@ -1,0 +1,399 @@
+// Loads, stores and moves of addresses.
+#include "server/backends/soft/ptx/memory_access.h"
+
+namespace detshare::soft::ptx {
+namespace {
+
+// How a value in memory becomes one in a register's lane.
+template <class M, class L>
+struct Element {
+  using Memory = M;
+  using LaneType = L;
+  static constexpr uint32_t kWords = 1;
+  static void Load(uint64_t pointer, L* lanes, uint32_t lane) {
+    if constexpr (std::is_signed_v<M>) {
+      lanes[lane] = static_cast<L>(static_cast<std::make_signed_t<L>>(LoadRelaxed<M>(pointer)));
+    } else {
+      lanes[lane] = LoadRelaxed<M>(pointer);
+    }
+  }
+  static void Store(uint64_t pointer, const L* lanes, uint32_t lane) {
+    StoreRelaxed<M>(pointer, static_cast<M>(lanes[lane]));
+  }
+};
+struct Element128 {
+  using Memory = unsigned __int128;
+  using LaneType = uint64_t;
+  static void Load(uint64_t pointer, uint64_t* lanes, uint32_t lane) {
+    lanes[2 * lane] = LoadRelaxed<uint64_t>(pointer);
+    lanes[2 * lane + 1] = LoadRelaxed<uint64_t>(pointer + 8);
+  }
+  static void Store(uint64_t pointer, const uint64_t* lanes, uint32_t lane) {
+    StoreRelaxed<uint64_t>(pointer, lanes[2 * lane]);
+    StoreRelaxed<uint64_t>(pointer + 8, lanes[2 * lane + 1]);
+  }
+};
+
+template <class E, Reach kReach, bool kAddress64>
+void Load(Context& c, const Instr& in, uint32_t mask) {
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  uint64_t p[kLanes];
+  if (!Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, false, p)) return;
+  auto* d = c.Dst<typename E::LaneType>(in.d);
+  if (mask == kFullMask) {
+    for (uint32_t i = 0; i < kLanes; ++i) E::Load(p[i], d, i);
+  } else {
+    ForEachLane(mask, [&](uint32_t i) { E::Load(p[i], d, i); });
+  }
+  AfterAccess(c, in);
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void LoadVector(Context& c, const Instr& in, uint32_t mask) {
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  uint64_t p[kLanes];
+  const uint64_t bytes = kBytes * in.count;
+  if (!Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, false, p)) return;
+  const int32_t* registers = c.frame->function->extras.data() + in.extra;
+  for (uint32_t k = 0; k < in.count; ++k) {
+    auto* d = c.Dst<typename E::LaneType>(registers[k]);
+    ForEachLane(mask, [&](uint32_t i) { E::Load(p[i] + k * kBytes, d, i); });
+  }
+  AfterAccess(c, in);
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void Store(Context& c, const Instr& in, uint32_t mask) {
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  uint64_t p[kLanes];
+  if (!Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, true, p)) return;
+  BeforeAccess(c, in);
+  const auto* b = c.Src<typename E::LaneType>(in.b);
+  if (mask == kFullMask) {
+    for (uint32_t i = 0; i < kLanes; ++i) E::Store(p[i], b, i);
+  } else {
+    ForEachLane(mask, [&](uint32_t i) { E::Store(p[i], b, i); });
+  }
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void StoreVector(Context& c, const Instr& in, uint32_t mask) {
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  uint64_t p[kLanes];
+  const uint64_t bytes = kBytes * in.count;
+  if (!Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p)) return;
+  BeforeAccess(c, in);
+  const int32_t* registers = c.frame->function->extras.data() + in.extra;
+  const typename E::LaneType* values[8];
+  for (uint32_t k = 0; k < in.count; ++k) values[k] = c.Src<typename E::LaneType>(registers[k]);
+  // Lane by lane: where two lanes write to one place, one of them wins whole.
+  ForEachLane(mask, [&](uint32_t i) {
+    for (uint32_t k = 0; k < in.count; ++k) E::Store(p[i] + k * kBytes, values[k], i);
+  });
+}
+
+template <bool kStore, bool kVector, class E, Reach kReach>
+ExecFn Pick(bool address64) {
+  if constexpr (kStore) {
+    if constexpr (kVector) return address64 ? StoreVector<E, kReach, true> : StoreVector<E, kReach, false>;
+    return address64 ? Store<E, kReach, true> : Store<E, kReach, false>;
+  } else {
+    if constexpr (kVector) return address64 ? LoadVector<E, kReach, true> : LoadVector<E, kReach, false>;
+    return address64 ? Load<E, kReach, true> : Load<E, kReach, false>;
+  }
+}
+
+template <bool kStore, bool kVector, Reach kReach>
+ExecFn PickElement(const MemoryKey& key) {
+  switch (key.type) {
+    case Type::kS8:
+      if (!kStore) return Pick<kStore, kVector, Element<int8_t, uint32_t>, kReach>(key.address64);
+      break;
+    case Type::kS16:
+      if (!kStore) return Pick<kStore, kVector, Element<int16_t, uint32_t>, kReach>(key.address64);
+      break;
+    default:
+      break;
+  }
+  switch (SizeOf(key.type)) {
+    case 1: return Pick<kStore, kVector, Element<uint8_t, uint32_t>, kReach>(key.address64);
+    case 2: return Pick<kStore, kVector, Element<uint16_t, uint32_t>, kReach>(key.address64);
+    case 4: return Pick<kStore, kVector, Element<uint32_t, uint32_t>, kReach>(key.address64);
+    case 8: return Pick<kStore, kVector, Element<uint64_t, uint64_t>, kReach>(key.address64);
+    case 16: return kVector ? nullptr : Pick<kStore, kVector, Element128, kReach>(key.address64);
+    default: return nullptr;
+  }
+}
+
+template <bool kStore, bool kVector>
+ExecFn PickReach(const MemoryKey& key) {
+  switch (key.space) {
+    case Space::kGeneric:
+      return PickElement<kStore, kVector, Reach::kGeneric>(key);
+    case Space::kGlobal:
+    case Space::kConst:
+      return PickElement<kStore, kVector, Reach::kGlobal>(key);
+    case Space::kShared:
+      return PickElement<kStore, kVector, Reach::kShared>(key);
+    case Space::kLocal:
+      return PickElement<kStore, kVector, Reach::kLocal>(key);
+    default:
+      return nullptr;
+  }
+}
+
+// ld.param through a register: an offset into the kernel's parameters.
+template <class E, bool kAddress64>
+void LoadParamIndirect(Context& c, const Instr& in, uint32_t mask) {
+  using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
+  const A* a = c.Src<A>(in.a);
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  const int32_t* registers = in.count > 1 ? c.frame->function->extras.data() + in.extra : &in.d;
+  uint64_t p[kLanes];
+  for (uint32_t m = mask; m != 0; m &= m - 1) {
+    const uint32_t i = FirstLane(m);
+    uint64_t at = a[i] + static_cast<uint64_t>(in.imm);
+    if (at >= kParamWindow && at < kParamWindow + kWindowSize) at -= kParamWindow;
+    const uint64_t bytes = kBytes * in.count;
+    if (at % kBytes != 0) return RaiseFault(c, in, FaultKind::kMisalignedAddress, at, i);
+    if (at > c.kernel_param_bytes || bytes > c.kernel_param_bytes - at) {
+      return RaiseFault(c, in, FaultKind::kIllegalAddress, at, i);
+    }
+    p[i] = reinterpret_cast<uint64_t>(c.kernel_params) + at;
+  }
+  for (uint32_t k = 0; k < in.count; ++k) {
+    auto* d = c.Dst<typename E::LaneType>(registers[k]);
+    ForEachLane(mask, [&](uint32_t i) { E::Load(p[i] + k * kBytes, d, i); });
+  }
+}
+template <class E>
+ExecFn PickParam(bool address64) {
+  return address64 ? LoadParamIndirect<E, true> : LoadParamIndirect<E, false>;
+}
+
+template <class E>
+void LoadKernelParam(Context& c, const Instr& in, uint32_t mask) {
+  auto* d = c.Dst<typename E::LaneType>(in.d);
+  const uint64_t p = reinterpret_cast<uint64_t>(c.kernel_params) + static_cast<uint64_t>(in.imm);
+  ForEachLane(mask, [&](uint32_t i) { E::Load(p, d, i); });
+}
+template <class E>
+void LoadParamArea(Context& c, const Instr& in, uint32_t mask) {
+  auto* d = c.Dst<typename E::LaneType>(in.d);
+  const uint64_t base = reinterpret_cast<uint64_t>(c.frame->params) + static_cast<uint64_t>(in.imm);
+  const uint64_t stride = c.frame->function->param_area_bytes;
+  ForEachLane(mask, [&](uint32_t i) { E::Load(base + stride * i, d, i); });
+}
+template <class E>
+void StoreParamArea(Context& c, const Instr& in, uint32_t mask) {
+  const auto* b = c.Src<typename E::LaneType>(in.b);
+  const uint64_t base = reinterpret_cast<uint64_t>(c.frame->params) + static_cast<uint64_t>(in.imm);
+  const uint64_t stride = c.frame->function->param_area_bytes;
+  ForEachLane(mask, [&](uint32_t i) { E::Store(base + stride * i, b, i); });
+}
+
+template <class T>
+void LocalAddress(Context& c, const Instr& in, uint32_t mask) {
+  T* d = c.Dst<T>(in.d);
+  const T value = static_cast<T>(c.frame->local_base + static_cast<uint64_t>(in.imm));
+  ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
+}
+template <class T>
+void DynamicShared(Context& c, const Instr& in, uint32_t mask) {
+  T* d = c.Dst<T>(in.d);
+  const T value = static_cast<T>(c.unit->launch->dynamic_shared_offset + static_cast<uint64_t>(in.imm));
+  ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
+}
+
+template <class T, uint64_t kWindow, bool kTo>
+void Cvta(Context& c, const Instr& in, uint32_t mask) {
+  T* d = c.Dst<T>(in.d);
+  const T* a = c.Src<T>(in.a);
+  ForEachLane(mask, [&](uint32_t i) { d[i] = static_cast<T>(kTo ? a[i] - kWindow : a[i] + kWindow); });
+}
+template <uint64_t kWindow>
+ExecFn PickCvta(bool to, bool wide) {
+  if (to) return wide ? Cvta<uint64_t, kWindow, true> : Cvta<uint32_t, kWindow, true>;
+  return wide ? Cvta<uint64_t, kWindow, false> : Cvta<uint32_t, kWindow, false>;
+}
+
+template <class T, uint64_t kWindow>
+void IsSpace(Context& c, const Instr& in, uint32_t mask) {
+  const T* a = c.Src<T>(in.a);
+  uint32_t result = 0;
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t address = a[i];
+    const bool is = kWindow == 0 ? address < kSharedWindow : address >= kWindow && address - kWindow < kWindowSize;
+    result |= static_cast<uint32_t>(is) << i;
+  });
+  c.SetPred(in.d, result, mask);
+}
+
+template <class T, bool kGeneric>
+void Mapa(Context& c, const Instr& in, uint32_t mask) {
+  T* d = c.Dst<T>(in.d);
+  const T* a = c.Src<T>(in.a);
+  const uint32_t* rank = c.Src<uint32_t>(in.b);
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t window = kGeneric ? kSharedWindow : 0;
+    const uint64_t offset = (a[i] - window) % kClusterStride;
+    const uint64_t block = rank[i] == c.block->rank ? 0 : uint64_t{rank[i]} + 1;
+    d[i] = static_cast<T>(window + (block & 0x3f) * kClusterStride + offset);
+  });
+}
+template <class T, bool kGeneric>
+void GetCtaRank(Context& c, const Instr& in, uint32_t mask) {
+  uint32_t* d = c.Dst<uint32_t>(in.d);
+  const T* a = c.Src<T>(in.a);
+  uint32_t result[kLanes];
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t block = ((a[i] - (kGeneric ? kSharedWindow : 0)) / kClusterStride) & 0x3f;
+    result[i] = block == 0 ? c.block->rank : static_cast<uint32_t>(block - 1);
+  });
+  ForEachLane(mask, [&](uint32_t i) { d[i] = result[i]; });
+}
+
+template <bool kShared64, bool kGlobal64>
+void CpAsync(Context& c, const Instr& in, uint32_t mask) {
+  const uint64_t bytes = in.aux;
+  Instr to = in, from = in;
+  to.imm = in.imm >> 32;
+  from.a = in.b;
+  from.imm = static_cast<int32_t>(in.imm);
+  uint64_t p[kLanes], q[kLanes];
+  if (!Pointers<Reach::kShared, kShared64>(c, to, mask, bytes, bytes, true, p)) return;
+  const uint32_t* sizes = in.c == kNoOperand ? nullptr : c.Src<uint32_t>(in.c);
+  uint32_t reading = mask;
+  if (sizes != nullptr) {
+    ForEachLane(mask, [&](uint32_t i) {
+      if (sizes[i] == 0) reading &= ~(1u << i);
+    });
+  }
+  if (reading != 0 && !Pointers<Reach::kGlobal, kGlobal64>(c, from, reading, bytes, bytes, false, q)) return;
+  ForEachLane(mask, [&](uint32_t i) {
+    const uint64_t have = sizes == nullptr || sizes[i] > bytes ? bytes : sizes[i];
+    uint8_t* out = reinterpret_cast<uint8_t*>(p[i]);
+    if (have != 0) std::memcpy(out, reinterpret_cast<const uint8_t*>(q[i]), have);
+    std::memset(out + have, 0, bytes - have);
+  });
+}
+
+template <class T>
+void Alloca(Context& c, const Instr& in, uint32_t mask) {
+  // One size for all lanes, the largest: their stacks stay aligned with each other.
+  const T* a = c.Src<T>(in.a);
+  uint64_t bytes = 0;
+  ForEachLane(mask, [&](uint32_t i) { bytes = a[i] > bytes ? a[i] : bytes; });
+  const uint64_t align = static_cast<uint64_t>(in.imm) < 16 ? 16 : static_cast<uint64_t>(in.imm);
+  const uint64_t at = (c.frame->local_top + align - 1) / align * align;
+  if (bytes > c.stack_bytes || at > c.stack_bytes - bytes) {
+    return RaiseFault(c, in, FaultKind::kStackOverflow, 0, FirstLane(mask));
+  }
+  c.frame->local_top = static_cast<uint32_t>(at + bytes);
+  T* d = c.Dst<T>(in.d);
+  ForEachLane(mask, [&](uint32_t i) { d[i] = static_cast<T>(at); });
+}
+template <class T>
+void StackSave(Context& c, const Instr& in, uint32_t mask) {
+  T* d = c.Dst<T>(in.d);
+  ForEachLane(mask, [&](uint32_t i) { d[i] = static_cast<T>(c.frame->local_top); });
+}
+template <class T>
+void StackRestore(Context& c, const Instr& in, uint32_t mask) {
+  const uint64_t top = c.Src<T>(in.a)[FirstLane(mask)];
+  // Diverged lanes share the frame's top: it only falls when all of them are here.
+  if (mask == (c.frame->lanes & c.warp->alive) && top >= c.frame->local_base && top <= c.frame->local_top) {
+    c.frame->local_top = static_cast<uint32_t>(top);
+  }
+}
+
+void Fence(Context& c, const Instr&, uint32_t) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  NotePoll(c);
+}
+
+}  // namespace
+
+ExecFn SelectLoad(const MemoryKey& key) {
+  if (key.space == Space::kParam) {
+    switch (key.type) {
+      case Type::kS8: return PickParam<Element<int8_t, uint32_t>>(key.address64);
+      case Type::kS16: return PickParam<Element<int16_t, uint32_t>>(key.address64);
+      default: break;
+    }
+    switch (SizeOf(key.type)) {
+      case 1: return PickParam<Element<uint8_t, uint32_t>>(key.address64);
+      case 2: return PickParam<Element<uint16_t, uint32_t>>(key.address64);
+      case 4: return PickParam<Element<uint32_t, uint32_t>>(key.address64);
+      case 8: return PickParam<Element<uint64_t, uint64_t>>(key.address64);
+      default: return nullptr;
+    }
+  }
+  return key.vector > 1 ? PickReach<false, true>(key) : PickReach<false, false>(key);
+}
+
+ExecFn SelectStore(const MemoryKey& key) {
+  return key.vector > 1 ? PickReach<true, true>(key) : PickReach<true, false>(key);
+}
+
+#define DETSHARE_BY_ELEMENT(handler)                                     \
+  switch (type) {                                                        \
+    case Type::kS8: return handler<Element<int8_t, uint32_t>>;           \
+    case Type::kS16: return handler<Element<int16_t, uint32_t>>;         \
+    default: break;                                                      \
+  }                                                                      \
+  switch (SizeOf(type)) {                                                \
+    case 1: return handler<Element<uint8_t, uint32_t>>;                  \
+    case 2: return handler<Element<uint16_t, uint32_t>>;                 \
+    case 4: return handler<Element<uint32_t, uint32_t>>;                 \
+    case 8: return handler<Element<uint64_t, uint64_t>>;                 \
+    case 16: return handler<Element128>;                                 \
+    default: return nullptr;                                             \
+  }
+
+ExecFn SelectKernelParamLoad(Type type) { DETSHARE_BY_ELEMENT(LoadKernelParam) }
+ExecFn SelectParamAreaLoad(Type type) { DETSHARE_BY_ELEMENT(LoadParamArea) }
+ExecFn SelectParamAreaStore(Type type) { DETSHARE_BY_ELEMENT(StoreParamArea) }
+#undef DETSHARE_BY_ELEMENT
+
+ExecFn LocalAddressHandler(bool wide) { return wide ? LocalAddress<uint64_t> : LocalAddress<uint32_t>; }
+ExecFn DynamicSharedHandler(bool wide) { return wide ? DynamicShared<uint64_t> : DynamicShared<uint32_t>; }
+
+ExecFn SelectCvta(Space space, bool to, bool wide) {
+  switch (space) {
+    case Space::kShared: return PickCvta<kSharedWindow>(to, wide);
+    case Space::kLocal: return PickCvta<kLocalWindow>(to, wide);
+    case Space::kParam: return PickCvta<kParamWindow>(to, wide);
+    default: return PickCvta<0>(to, wide);
+  }
+}
+
+ExecFn SelectIsSpace(Space space, bool wide) {
+  switch (space) {
+    case Space::kShared: return wide ? IsSpace<uint64_t, kSharedWindow> : IsSpace<uint32_t, kSharedWindow>;
+    case Space::kLocal: return wide ? IsSpace<uint64_t, kLocalWindow> : IsSpace<uint32_t, kLocalWindow>;
+    case Space::kParam: return wide ? IsSpace<uint64_t, kParamWindow> : IsSpace<uint32_t, kParamWindow>;
+    default: return wide ? IsSpace<uint64_t, 0> : IsSpace<uint32_t, 0>;
+  }
+}
+
+ExecFn SelectMapa(bool wide, bool generic) {
+  if (generic) return wide ? Mapa<uint64_t, true> : nullptr;
+  return wide ? Mapa<uint64_t, false> : Mapa<uint32_t, false>;
+}
+ExecFn SelectGetCtaRank(bool wide, bool generic) {
+  if (generic) return wide ? GetCtaRank<uint64_t, true> : nullptr;
+  return wide ? GetCtaRank<uint64_t, false> : GetCtaRank<uint32_t, false>;
+}
+
+ExecFn SelectCpAsync(bool shared64, bool global64) {
+  if (shared64) return global64 ? CpAsync<true, true> : CpAsync<true, false>;
+  return global64 ? CpAsync<false, true> : CpAsync<false, false>;
+}
+
+ExecFn AllocaHandler(bool wide) { return wide ? Alloca<uint64_t> : Alloca<uint32_t>; }
+ExecFn StackSaveHandler(bool wide) { return wide ? StackSave<uint64_t> : StackSave<uint32_t>; }
+ExecFn StackRestoreHandler(bool wide) { return wide ? StackRestore<uint64_t> : StackRestore<uint32_t>; }
+ExecFn FenceHandler() { return Fence; }
+
+}  // namespace detshare::soft::ptx

@@ -1,0 +1,213 @@
+// From the parser's statements to decoded instructions: picks handlers, checks operands, and hands the result to
+// code_layout for control flow, register places and final form.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/backends/soft/ptx/ast.h"
+#include "server/backends/soft/ptx/control_ops.h"
+#include "server/backends/soft/ptx/float_ops.h"
+#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/memory_ops.h"
+#include "server/backends/soft/ptx/vector_ops.h"
+
+namespace detshare::soft::ptx {
+
+// Module-level names after linking. Keys are views into the linked texts.
+struct SymbolTable {
+  struct Symbol {
+    enum class Kind : uint8_t { kGlobal, kShared, kDynamicShared, kFunction, kKernel, kBuiltin } kind;
+    uint32_t index = 0;   // of the global or function; Builtin
+    uint64_t value = 0;   // shared: offset in the module's shared variables
+  };
+  std::unordered_map<std::string_view, Symbol> symbols;
+};
+
+// An instruction before places are given: operands are registers (their number) or constants (-1 - number).
+struct LowInstr {
+  // kReturn ends the function, for a kernel the threads; kExit ends the threads from anywhere.
+  enum class Flow : uint8_t { kNext, kBranch, kBranchCond, kBranchIndex, kReturn, kExit };
+  Instr in;
+  Flow flow = Flow::kNext;
+  uint8_t extra_defs = 0;          // of the extras, the first so many are destinations
+  uint32_t target = 0;             // label number
+  std::vector<uint32_t> targets;   // kBranchIndex
+};
+
+struct LowFunction {
+  const FunctionAst* ast = nullptr;
+  FunctionCode* code = nullptr;
+  std::vector<LowInstr> instrs;
+  std::vector<int32_t> extras;
+  std::vector<RegClass> vregs;
+  std::vector<uint32_t> labels;    // label number to instruction index
+};
+
+// Fills `low` (with low->ast and low->code set) from the statements.
+absl::Status LowerFunction(const SymbolTable& symbols, LowFunction* low);
+
+// Splits "ld.global.v2.f32" at its dots, or an empty list when there are too many.
+std::vector<std::string_view> SplitOpcode(std::string_view opcode);
+
+// Lowers one function; the members of each family of instructions are in lower_*.cc.
+class Lowering {
+ public:
+  Lowering(const SymbolTable& symbols, LowFunction* low);
+  absl::Status Run();
+
+ private:
+  using Handler = void (Lowering::*)();
+  static const std::unordered_map<std::string_view, Handler>& Handlers();
+
+  // --- the current statement ---
+  bool ok() const { return status_.ok(); }
+  void Fail(const std::string& message);
+  void FailUnknown();  // "unknown instruction 'x.y.z'"
+  const Operand& Op(size_t i) const { return ast_.operands[statement_->first_operand + i]; }
+  size_t OpCount() const { return statement_->operand_count; }
+  const Operand& Child(const Operand& list, size_t i) const { return ast_.children[list.first_child + i]; }
+  bool NeedOperands(size_t low, size_t high);
+
+  // Modifiers, consumed one by one; AllUsed fails when some were not understood.
+  bool Take(std::string_view modifier);
+  Type TakeType();
+  Rounding TakeRounding();
+  VectorFlags TakeArithmeticFlags();
+  bool TakeCompare(Compare* compare, bool is_unsigned_names_allowed);
+  void TakeCacheHints();
+  Space TakeSpace(Space fallback);
+  uint32_t TakeMemoryOrder();  // MemoryAux bits
+  uint32_t TakeVector();
+  bool AllUsed();
+
+  // --- operands ---
+  int32_t Source(const Operand& o, Type type);
+  int32_t SourceClass(const Operand& o, RegClass wanted, Type type);
+  int32_t PredSource(const Operand& o, bool* negated);
+  int32_t Destination(const Operand& o, Type type);
+  int32_t PredDestination(int32_t vreg);
+  int32_t Address(const Operand& o, bool* address64, int64_t* offset);
+  int32_t SymbolAddress(const Operand& o, RegClass wanted);
+  int32_t NewTemp(RegClass c);
+  int32_t Constant(RegClass c, uint64_t value, uint64_t high = 0);
+  int32_t ConstantEntry(ConstEntry entry);
+  int32_t CarryFlag();
+
+  // --- emission ---
+  LowInstr& Emit(ExecFn fn, CostCounters::Class cost);  // with the statement's guard
+  LowInstr& EmitUnguarded(ExecFn fn, CostCounters::Class cost);
+  void FlushPending();  // widening of results into wider registers
+  uint32_t NewLabel();
+  void PlaceLabel(uint32_t label);
+  bool FindLabel(std::string_view name, uint32_t* label);
+  // For instructions whose guard must become a branch around them. EndGuard places its label.
+  void BeginGuard();
+  void EndGuard();
+
+  // --- families (lower_alu.cc) ---
+  void LowerMov();
+  bool LowerMovVector(Type type);
+  void LowerAddSub();
+  void LowerMul();
+  void LowerMad();
+  void LowerMul24();
+  void LowerDivRem();
+  void LowerUnary();
+  void LowerMinMax();
+  void LowerLogic();
+  void LowerShift();
+  void LowerFunnelShift();
+  void LowerBitField();
+  void LowerBitCount();
+  void LowerLop3();
+  void LowerPrmt();
+  void LowerDot();
+  void LowerSad();
+  void LowerSetp();
+  void LowerSet();
+  void LowerSelp();
+  void LowerSlct();
+  void LowerFma();
+  void LowerRoot();
+  void LowerSpecial();
+  void LowerCopysign();
+  void LowerTestp();
+  void LowerCvt();
+  void LowerCarry();
+  // Emits `fn` with destination operand 0 and the following operands as sources of the given types.
+  LowInstr* EmitSimple(ExecFn fn, CostCounters::Class cost, Type result, std::initializer_list<Type> sources,
+                       uint32_t aux = 0);
+  void LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources);
+  void LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources, uint32_t more_aux = 0);
+  bool TakeCombination(BoolOp* op);
+
+  // --- families (lower_memory.cc) ---
+  void LowerLoad();
+  void LowerStore();
+  void LowerParamLoad(Type type, uint32_t vector);
+  void LowerParamStore(Type type, uint32_t vector);
+  void LowerAtom();
+  void LowerCvta();
+  void LowerIsSpace();
+  void LowerPrefetch();
+  void LowerMapa();
+  void LowerGetCtaRank();
+  void LowerCp();
+  void LowerAlloca();
+  void LowerStack();
+  void LowerMbarrier();
+  void LowerMembar();
+  void LowerCreatePolicy();
+
+  // --- families (lower_control.cc) ---
+  void LowerBra();
+  void LowerBrx();
+  void LowerCall();
+  void LowerRet();
+  void LowerExit();
+  void LowerTrap();
+  void LowerBar();
+  void LowerBarrierCluster();
+  void LowerWarpSync();
+  void LowerShfl();
+  void LowerVote();
+  void LowerMatch();
+  void LowerRedux();
+  void LowerElect();
+  void LowerActiveMask();
+  void LowerNanosleep();
+  void LowerNop();
+  bool EmitSreg(std::string_view name, int32_t d, bool wide);
+  bool IsSreg(std::string_view name) const;
+  void PassRegisterFormals();
+
+  // --- matrices (lower_matrix.cc) ---
+  void LowerMatrix();
+
+  const SymbolTable& symbols_;
+  LowFunction& low_;
+  const FunctionAst& ast_;
+  absl::Status status_;
+  const Statement* statement_ = nullptr;
+  std::vector<std::string_view> parts_;  // of the opcode; taken ones become empty
+  struct PendingWiden {
+    int32_t from, to;
+    bool sign;
+  };
+  std::vector<PendingWiden> pending_;
+  std::unordered_map<uint64_t, std::vector<std::pair<ConstEntry, int32_t>>> constants_;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> statement_labels_;  // statement index to label numbers
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t> label_numbers_;
+  std::vector<uint32_t> local_offset_;   // of ast vars in local space
+  std::vector<uint32_t> shared_offset_;  // of ast vars in shared space, from shared_begin
+  std::vector<uint32_t> kernel_param_offset_;
+  int32_t carry_ = -1;
+  uint32_t guard_label_ = 0;
+  bool guard_open_ = false;
+};
+
+}  // namespace detshare::soft::ptx
