@@ -1,0 +1,238 @@
+// A daemon in the test's own process, and clients that speak its protocol without the shim.
+#pragma once
+
+#include <fcntl.h>
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proto/control.grpc.pb.h"
+#include "proto/wire.h"
+#include "server/daemon.h"
+#include "server/logging.h"
+#include "tests/server/instant_device.h"
+#include "tests/server/ring_test_client.h"
+
+namespace detshare {
+
+struct TestDirectory {
+  TestDirectory() {
+    char pattern[] = "/dev/shm/detshare-test-XXXXXX";
+    path = mkdtemp(pattern);
+  }
+  ~TestDirectory() { RemoveTree(path); }
+  std::string path;
+};
+
+// Windows that every sanitizer leaves alone, below where Linux puts libraries.
+inline AddressWindows TestWindows() {
+  AddressWindows windows;
+  windows.device_base = 0x7E9000000000;
+  windows.device_bytes = uint64_t{1} << 30;
+  windows.pinned_base = 0x7EA000000000;
+  windows.pinned_bytes = uint64_t{1} << 28;
+  return windows;
+}
+
+class TestDaemon {
+ public:
+  explicit TestDaemon(const std::function<void(Daemon::Options&)>& change = {}, int devices = 1) {
+    SetLogLevel(LogLevel::kError);
+    Daemon::Options options;
+    options.socket = directory.path + "/d.sock";
+    options.backend = "instant";
+    options.server.windows = TestWindows();
+    options.server.region.staging_bytes = 1 << 20;
+    if (change) change(options);
+    std::vector<std::unique_ptr<Device>> owned;
+    for (int i = 0; i < devices; ++i) {
+      auto instant = std::make_unique<InstantDevice>();
+      instant->mutable_properties().uuid[15] = static_cast<uint8_t>(i);
+      this->devices.push_back(instant.get());
+      owned.push_back(std::move(instant));
+    }
+    // add(u64* a, u64 b): *a += b. fault(): a fault. Both before the first library.
+    for (InstantDevice* device : this->devices) {
+      device->recipes.push_back({"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
+                                   uint64_t address, value;
+                                   std::memcpy(&address, parameters, 8);
+                                   std::memcpy(&value, parameters + 8, 8);
+                                   *reinterpret_cast<uint64_t*>(address) += value;
+                                 }});
+      device->recipes.push_back(
+          {"fault", 0, [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
+    }
+    auto started = Daemon::Start(std::move(owned), options);
+    REQUIRE(started.ok());
+    daemon = *std::move(started);
+  }
+
+  std::string socket() const { return directory.path + "/d.sock"; }
+  // Files of sessions that exist.
+  size_t session_directories() const {
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory.path + "/sessions")) ++count;
+    return count;
+  }
+
+  TestDirectory directory;
+  std::vector<InstantDevice*> devices;  // owned by the daemon
+  std::unique_ptr<Daemon> daemon;
+};
+
+inline int ConnectTo(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+// One connection with one session.
+class TestClient {
+ public:
+  explicit TestClient(const std::string& socket) : socket_(socket) {
+    const int fd = ConnectTo(socket);
+    REQUIRE(fd >= 0);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    channel = grpc::CreateInsecureChannelFromFd("detshared", fd);
+    control = proto::Control::NewStub(channel);
+    admin = proto::Admin::NewStub(channel);
+    request.set_abi_version(kAbiVersion);
+    request.set_version("test");
+    request.set_program("test program");
+  }
+  ~TestClient() {
+    if (ring != nullptr) munmap(&ring->header(), grant.file_bytes());
+    Close();
+  }
+
+  // True when the session is granted; else status() says why not.
+  bool Open() {
+    reader_ = control->OpenSession(&context_, request);
+    proto::SessionEvent event;
+    if (!reader_->Read(&event)) {
+      status_ = reader_->Finish();
+      reader_.reset();
+      return false;
+    }
+    REQUIRE(event.has_grant());
+    grant = event.grant();
+    directory = socket_.substr(0, socket_.rfind('/')) + "/" + grant.directory();
+    const int fd = open((directory + "/session").c_str(), O_RDWR | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    void* memory = mmap(nullptr, grant.file_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    REQUIRE(memory != MAP_FAILED);
+    ring = std::make_unique<RingTestClient>(static_cast<SessionHeader*>(memory));
+    return true;
+  }
+  const grpc::Status& status() const { return status_; }
+
+  // As a client's death: the stream ends.
+  void Close() {
+    if (reader_ == nullptr) return;
+    context_.TryCancel();
+    (void)reader_->Finish();
+    reader_.reset();
+  }
+
+  // What the daemon says when it ends the session.
+  std::optional<proto::Ended> AwaitEnd() {
+    proto::SessionEvent event;
+    std::optional<proto::Ended> ended;
+    while (reader_->Read(&event)) {
+      if (event.has_ended()) ended = event.ended();
+    }
+    status_ = reader_->Finish();
+    reader_.reset();
+    return ended;
+  }
+
+  template <typename Args>
+  std::pair<grpc::Status, proto::CallReply> Call(Op op, const Args& args, const std::string& payload = "",
+                                                 uint64_t session = 0) {
+    proto::CallRequest call;
+    call.set_session(session != 0 ? session : grant.session());
+    call.set_op(static_cast<uint32_t>(op));
+    call.set_context(1);
+    call.set_after(ring != nullptr ? ring->tail() : 0);
+    call.set_args(&args, sizeof(args));
+    call.set_payload(payload);
+    grpc::ClientContext context;
+    proto::CallReply reply;
+    const grpc::Status status = control->Call(&context, call, &reply);
+    return {status, reply};
+  }
+
+  // ---- shorthand
+
+  void CreateStream(StreamId stream) { ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{stream, 1, 0, 0}); }
+  uint64_t Allocate(uint64_t bytes, int* result = nullptr) {
+    wire::cuMemAlloc_v2_Answer answer{};
+    const int status = ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{bytes}, &answer);
+    if (result != nullptr) *result = status;
+    return answer.address;
+  }
+  wire::cuMemcpyAsync CopyOf(wire::Location destination, wire::Location source, uint64_t bytes, StreamId stream,
+                             FenceIndex fence = kNoFence, uint64_t value = 0) {
+    return {destination, source, bytes, stream, 0, {value, fence, 0}};
+  }
+  LibraryId Load(const std::string& image = "code") {
+    wire::cuLibraryLoadData args{};
+    args.context = 1;
+    args.image_bytes = image.size();
+    auto [status, reply] = Call(Op::cuLibraryLoadData, args, image);
+    wire::cuLibraryLoadData_Answer answer{};
+    if (reply.answer().size() >= sizeof(answer)) std::memcpy(&answer, reply.answer().data(), sizeof(answer));
+    return answer.library;
+  }
+  KernelId GetKernel(LibraryId library, const std::string& name) {
+    auto [status, reply] = Call(Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library, 0}, name);
+    wire::cuLibraryGetKernel_Answer answer{};
+    if (reply.answer().size() >= sizeof(answer)) std::memcpy(&answer, reply.answer().data(), sizeof(answer));
+    return answer.kernel;
+  }
+  wire::cuLaunchKernelEx LaunchOf(KernelId kernel, StreamId stream) {
+    wire::cuLaunchKernelEx launch{};
+    launch.stream = stream;
+    launch.kernel = kernel;
+    for (int i = 0; i < 3; ++i) launch.grid[i] = launch.block[i] = 1;
+    return launch;
+  }
+  int Synchronize(StreamId stream) {
+    return ring->Call(Op::cuStreamSynchronize, wire::cuStreamSynchronize{stream, 0, {0, kNoFence, 0}});
+  }
+
+  proto::OpenSessionRequest request;
+  proto::Grant grant;
+  std::string directory;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<proto::Control::Stub> control;
+  std::unique_ptr<proto::Admin::Stub> admin;
+  std::unique_ptr<RingTestClient> ring;
+
+ private:
+  const std::string socket_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<proto::SessionEvent>> reader_;
+  grpc::Status status_;
+};
+
+}  // namespace detshare

@@ -1,0 +1,272 @@
+// A device for tests of the server: every operation is done, on memory of this process, when it is submitted. Kernels do what the test
+// says.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+
+class InstantDevice;
+
+class InstantSpace final : public AddressSpace {
+ public:
+  InstantSpace(InstantDevice& device, DeviceAddress base, uint64_t size) : device_(device), base_(base), size_(size) {}
+  ~InstantSpace() override;
+
+  DeviceAddress base() const override { return base_; }
+  uint64_t size() const override { return size_; }
+  absl::Status Map(DeviceAddress address, uint64_t bytes) override;
+  absl::Status Unmap(DeviceAddress address, uint64_t bytes) override;
+  absl::Status RegisterHost(void* memory, uint64_t bytes) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    host_[reinterpret_cast<uint64_t>(memory)] = bytes;
+    return absl::OkStatus();
+  }
+  absl::Status UnregisterHost(void* memory) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return host_.erase(reinterpret_cast<uint64_t>(memory)) != 0 ? absl::OkStatus()
+                                                                 : absl::NotFoundError("not registered");
+  }
+  bool Contains(DeviceAddress address, uint64_t bytes) const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto* ranges : {&mapped_, &host_}) {
+      auto after = ranges->upper_bound(address);
+      if (after == ranges->begin()) continue;
+      --after;
+      if (address - after->first <= after->second && bytes <= after->second - (address - after->first)) return true;
+    }
+    return false;
+  }
+  absl::Status fault() const override {
+    if (!faulted_.load(std::memory_order_acquire)) return absl::OkStatus();
+    return CudaError(kCudaErrorIllegalAddress, "the test's kernel faulted");
+  }
+  void Abandon() override { abandoned_.store(true); }
+
+  void Fault() { faulted_.store(true, std::memory_order_release); }
+  bool stopped() const { return abandoned_.load() || faulted_.load(); }
+
+ private:
+  InstantDevice& device_;
+  const DeviceAddress base_;
+  const uint64_t size_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, uint64_t> mapped_, host_;  // begin -> bytes
+  std::atomic<bool> faulted_{false}, abandoned_{false};
+};
+
+class InstantKernel final : public Kernel {
+ public:
+  using Body = std::function<void(InstantSpace& space, const LaunchShape& shape, const std::byte* parameters)>;
+  InstantKernel(std::string name, uint32_t parameter_bytes, Body body) : body_(std::move(body)) {
+    info_.name = std::move(name);
+    info_.parameter_bytes = parameter_bytes;
+    for (uint32_t offset = 0; offset < parameter_bytes; offset += 8) info_.parameters.push_back({offset, 8});
+  }
+  const KernelInfo& info() const override { return info_; }
+  absl::Status SetAttribute(int attribute, int value) override {
+    info_.attributes[attribute % 24] = value;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override { return 2048 / query.block_size; }
+  absl::StatusOr<uint64_t> AvailableDynamicShared(int, int) override { return 1024; }
+  absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape&) override { return 8; }
+  absl::StatusOr<int> MaxActiveClusters(const LaunchShape&) override { return 16; }
+  void Run(InstantSpace& space, const LaunchShape& shape, const std::byte* parameters) {
+    body_(space, shape, parameters);
+  }
+
+ private:
+  KernelInfo info_;
+  Body body_;
+};
+
+class InstantQueue final : public Queue {
+ public:
+  absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
+                      absl::Span<const std::byte> parameters) override {
+    auto& instant = static_cast<InstantSpace&>(space);
+    if (!instant.stopped()) static_cast<InstantKernel&>(kernel).Run(instant, shape, parameters.data());
+    return absl::OkStatus();
+  }
+  absl::Status Copy(AddressSpace& space, const CopyRequest& r) override {
+    if (static_cast<InstantSpace&>(space).stopped()) return absl::OkStatus();
+    for (uint64_t z = 0; z < r.depth; ++z) {
+      for (uint64_t y = 0; y < r.height; ++y) {
+        std::memmove(reinterpret_cast<void*>(r.destination + z * r.destination_slice + y * r.destination_pitch),
+                     reinterpret_cast<const void*>(r.source + z * r.source_slice + y * r.source_pitch), r.width);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Fill(AddressSpace& space, const FillRequest& r) override {
+    if (static_cast<InstantSpace&>(space).stopped()) return absl::OkStatus();
+    for (uint64_t y = 0; y < r.height; ++y) {
+      for (uint64_t x = 0; x < r.width; ++x) {
+        std::memcpy(reinterpret_cast<char*>(r.address + y * r.pitch) + x * r.element_bytes, &r.value, r.element_bytes);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence, uint64_t value) override {
+    if (space.fault().ok()) fence->store(value, std::memory_order_release);
+    return absl::OkStatus();
+  }
+  absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>*, uint64_t) override { return absl::OkStatus(); }
+  absl::Status Record(Marker&) override { return absl::OkStatus(); }
+  absl::Status Wait(Marker&) override { return absl::OkStatus(); }
+};
+
+class InstantPartition final : public Partition {
+ public:
+  int first_sm() const override { return 0; }
+  int sm_count() const override { return 4; }
+  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int) override { return std::make_unique<InstantQueue>(); }
+};
+
+// Libraries are made from any image that begins with "code": each holds the kernels that the test registered, and the global
+// "counter".
+class InstantDevice final : public Device {
+ public:
+  struct KernelRecipe {
+    std::string name;
+    uint32_t parameter_bytes = 0;
+    InstantKernel::Body body;
+  };
+
+  InstantDevice() {
+    properties_.name = "instant";
+    properties_.uuid[0] = 0xAB;
+    properties_.total_memory = 1 << 30;
+    properties_.memory_granularity = 2 << 20;
+    properties_.driver_version = 13000;
+    properties_.sm_count = 4;
+    properties_.limits = {1024, 1 << 20};
+    properties_.attributes[1] = 1024;
+  }
+
+  DeviceProperties& mutable_properties() { return properties_; }
+  const DeviceProperties& properties() const override { return properties_; }
+  Partition& whole() override { return whole_; }
+  absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int, int) override {
+    return std::make_unique<InstantPartition>();
+  }
+  absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool) override { return std::make_unique<Marker>(); }
+  absl::StatusOr<float> ElapsedMilliseconds(Marker&, Marker&) override { return 1.5f; }
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base, uint64_t size) override {
+    spaces.fetch_add(1);
+    return std::make_unique<InstantSpace>(*this, base, size);
+  }
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space, absl::Span<const std::byte> image,
+                                                       absl::Span<const JitOptionValue>, CompileLogs& logs,
+                                                       std::function<void(std::string_view)> print) override {
+    if (image.size() < 4 || std::memcmp(image.data(), "code", 4) != 0) {
+      logs.error = "this is no code";
+      return CudaError(kCudaErrorInvalidPtx, "this is no code");
+    }
+    logs.info = "compiled";
+    libraries.fetch_add(1);
+    if (print) print("loaded\n");
+    return std::make_unique<InstantLibrary>(*this, space);
+  }
+  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs, absl::Span<const JitOptionValue>,
+                                   CompileLogs&) override {
+    std::string image = "code";
+    for (const LinkInputImage& input : inputs) image += input.name + "=" + input.bytes + ";";
+    return image;
+  }
+  Memory memory() const override { return {properties_.total_memory - used.load(), properties_.total_memory}; }
+  absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
+  absl::Status health() const override {
+    return lost.load() ? CudaError(kCudaErrorIllegalAddress, "lost by the test") : absl::OkStatus();
+  }
+
+  std::vector<KernelRecipe> recipes;  // set before the first library is loaded
+  std::atomic<uint64_t> used{0};
+  std::atomic<int> spaces{0}, libraries{0};  // that exist
+  std::atomic<bool> lost{false};
+
+ private:
+  class InstantLibrary final : public Library {
+   public:
+    InstantLibrary(InstantDevice& device, AddressSpace& space) : device_(device), space_(space) {
+      for (const KernelRecipe& recipe : device.recipes) {
+        kernels_.push_back(std::make_unique<InstantKernel>(recipe.name, recipe.parameter_bytes, recipe.body));
+      }
+      (void)space.RegisterHost(&counter_, sizeof(counter_));
+    }
+    ~InstantLibrary() override {
+      (void)space_.UnregisterHost(&counter_);
+      device_.libraries.fetch_sub(1);
+    }
+    std::vector<std::string> KernelNames() const override {
+      std::vector<std::string> names;
+      for (const auto& kernel : kernels_) names.push_back(kernel->info().name);
+      return names;
+    }
+    absl::StatusOr<Kernel*> GetKernel(std::string_view name) override {
+      for (const auto& kernel : kernels_) {
+        if (kernel->info().name == name) return kernel.get();
+      }
+      return absl::NotFoundError("no such kernel");
+    }
+    absl::StatusOr<Global> GetGlobal(std::string_view name) override {
+      if (name != "counter") return absl::NotFoundError("no such global");
+      return Global{reinterpret_cast<DeviceAddress>(&counter_), sizeof(counter_)};
+    }
+
+   private:
+    InstantDevice& device_;
+    AddressSpace& space_;
+    std::vector<std::unique_ptr<InstantKernel>> kernels_;
+    uint64_t counter_ = 0;
+  };
+
+  DeviceProperties properties_;
+  InstantPartition whole_;
+};
+
+inline InstantSpace::~InstantSpace() {
+  for (const auto& [begin, bytes] : mapped_) {
+    munmap(reinterpret_cast<void*>(begin), bytes);
+    device_.used.fetch_sub(bytes);
+  }
+  device_.spaces.fetch_sub(1);
+}
+
+inline absl::Status InstantSpace::Map(DeviceAddress address, uint64_t bytes) {
+  if (device_.used.load() + bytes > device_.properties().total_memory) return absl::ResourceExhaustedError("full");
+  if (address < base_ || bytes > size_ || address - base_ > size_ - bytes) return absl::OutOfRangeError("outside");
+  void* memory = mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (memory != reinterpret_cast<void*>(address)) return absl::InternalError("cannot map there");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  mapped_[address] = bytes;
+  device_.used.fetch_add(bytes);
+  return absl::OkStatus();
+}
+
+inline absl::Status InstantSpace::Unmap(DeviceAddress address, uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto found = mapped_.find(address);
+  if (found == mapped_.end() || found->second != bytes) return absl::NotFoundError("not mapped");
+  munmap(reinterpret_cast<void*>(address), bytes);
+  mapped_.erase(found);
+  device_.used.fetch_sub(bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace detshare
