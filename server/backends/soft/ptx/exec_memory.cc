@@ -148,20 +148,21 @@ void LoadParamIndirect(Context& c, const Instr& in, uint32_t mask) {
   using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
   const A* a = c.Src<A>(in.a);
   constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  const int32_t* registers = in.count > 1 ? c.frame->function->extras.data() + in.extra : &in.d;
+  const uint32_t count = in.count == 0 ? 1 : in.count;
+  const int32_t* registers = in.count == 0 ? &in.d : c.frame->function->extras.data() + in.extra;
   uint64_t p[kLanes];
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const uint32_t i = FirstLane(m);
     uint64_t at = a[i] + static_cast<uint64_t>(in.imm);
     if (at >= kParamWindow && at < kParamWindow + kWindowSize) at -= kParamWindow;
-    const uint64_t bytes = kBytes * in.count;
+    const uint64_t bytes = kBytes * count;
     if (at % kBytes != 0) return RaiseFault(c, in, FaultKind::kMisalignedAddress, at, i);
     if (at > c.kernel_param_bytes || bytes > c.kernel_param_bytes - at) {
       return RaiseFault(c, in, FaultKind::kIllegalAddress, at, i);
     }
     p[i] = reinterpret_cast<uint64_t>(c.kernel_params) + at;
   }
-  for (uint32_t k = 0; k < in.count; ++k) {
+  for (uint32_t k = 0; k < count; ++k) {
     auto* d = c.Dst<typename E::LaneType>(registers[k]);
     ForEachLane(mask, [&](uint32_t i) { E::Load(p[i] + k * kBytes, d, i); });
   }

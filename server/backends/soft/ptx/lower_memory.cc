@@ -41,11 +41,11 @@ void Lowering::LowerLoad() {
   low.in.a = address;
   low.in.imm = offset;
   low.in.aux = aux;
-  low.in.count = static_cast<uint8_t>(vector);
   if (vector == 1) {
     low.in.d = registers[0];
     return;
   }
+  low.in.count = static_cast<uint8_t>(vector);
   low.in.extra = static_cast<uint32_t>(low_.extras.size());
   low.extra_defs = static_cast<uint8_t>(vector);
   low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
@@ -79,11 +79,11 @@ void Lowering::LowerStore() {
   low.in.a = address;
   low.in.imm = offset;
   low.in.aux = aux;
-  low.in.count = static_cast<uint8_t>(vector);
   if (vector == 1) {
     low.in.b = registers[0];
     return;
   }
+  low.in.count = static_cast<uint8_t>(vector);
   low.in.extra = static_cast<uint32_t>(low_.extras.size());
   low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
 }

@@ -33,7 +33,12 @@ constexpr BuiltinName kBuiltins[] = {{"vprintf", Builtin::kVprintf},
                                      {"malloc", Builtin::kMalloc},
                                      {"free", Builtin::kFree}};
 
-std::string Name(std::string_view name) { return "'" + std::string(name.substr(0, 100)) + "'"; }
+std::string Name(std::string_view name) {
+  std::string out = "'";
+  out += name.substr(0, 100);
+  out += '\'';
+  return out;
+}
 
 // Makes one ModuleCode of several syntax trees. Names that are not visible belong to their own text.
 class Linker {
