@@ -92,29 +92,33 @@ absl::Status CudaDevice::Split(int sm_group) {
 
 absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
   constexpr uint64_t kBytes = 16 << 20;
-  constexpr DeviceAddress kBase = 0x5f0000000000;
   bool keeps = false;
-  absl::StatusOr<std::unique_ptr<AddressSpace>> space = CreateAddressSpace(kBase, kBytes);
+  // Any free range will do.
+  CUdeviceptr base = 0;
+  absl::Status status =
+      context_->Check(api_->cuMemAddressReserve(&base, kBytes, 0, 0, 0), "cuMemAddressReserve");
+  if (!status.ok()) return status;
+  api_->cuMemAddressFree(base, kBytes);
+  absl::StatusOr<std::unique_ptr<AddressSpace>> space = CreateAddressSpace(base, kBytes);
   if (!space.ok()) return space.status();
   absl::StatusOr<std::unique_ptr<Queue>> queue = whole_->CreateQueue(0);
   if (!queue.ok()) return queue.status();
   CUstream stream = nullptr;
-  absl::Status status =
-      context_->Check(api_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0),
-                      "cuStreamCreateWithPriority");
+  status = context_->Check(api_->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0),
+                           "cuStreamCreateWithPriority");
   std::vector<uint64_t> contents(kBytes / sizeof(uint64_t));
   for (int round = 0; round < 2 && status.ok(); ++round) {
-    status = (*space)->Map(kBase, kBytes);
+    status = (*space)->Map(base, kBytes);
     if (!status.ok()) break;
-    status = context_->Check(api_->cuMemcpyDtoHAsync(contents.data(), kBase, kBytes, stream),
+    status = context_->Check(api_->cuMemcpyDtoHAsync(contents.data(), base, kBytes, stream),
                              "cuMemcpyDtoHAsync");
     if (round == 0) {
       status.Update(
-          context_->Check(api_->cuMemsetD8Async(kBase, 0xA5, kBytes, stream), "cuMemsetD8Async"));
+          context_->Check(api_->cuMemsetD8Async(base, 0xA5, kBytes, stream), "cuMemsetD8Async"));
     }
     status.Update(context_->Check(api_->cuStreamSynchronize(stream), "cuStreamSynchronize"));
     keeps |= std::any_of(contents.begin(), contents.end(), [](uint64_t word) { return word != 0; });
-    status.Update((*space)->Unmap(kBase, kBytes));
+    status.Update((*space)->Unmap(base, kBytes));
   }
   if (stream != nullptr) api_->cuStreamDestroy(stream);
   if (!status.ok()) return status;

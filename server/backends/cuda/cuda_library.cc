@@ -186,10 +186,19 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
       data = text.c_str();  // terminated
       break;
   }
-  JitOptions jit(options, logs);
+  // Text is compiled now, as cuModuleLoadData would: its errors and logs belong to this call.
+  // Everything else is uploaded when a kernel is needed, so the driver must not be given log
+  // buffers that it could write to then.
+  const bool compile = !text.empty() || image.empty();
+  JitOptions jit(options, logs, compile);
   CUlibrary handle = nullptr;
-  const CUresult result = context.api.cuLibraryLoadData(&handle, data, jit.names(), jit.values(),
-                                                        jit.count(), nullptr, nullptr, 0);
+  CUresult result = context.api.cuLibraryLoadData(&handle, data, jit.names(), jit.values(),
+                                                  jit.count(), nullptr, nullptr, 0);
+  if (result == CUDA_SUCCESS && compile) {
+    CUmodule module = nullptr;
+    result = context.api.cuLibraryGetModule(&module, handle);
+    if (result != CUDA_SUCCESS) context.api.cuLibraryUnload(handle);
+  }
   jit.TakeLogs(logs);
   if (absl::Status status = context.Check(result, "cuLibraryLoadData"); !status.ok()) {
     return CudaError(result, absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
@@ -264,7 +273,7 @@ absl::StatusOr<std::string> LinkImages(CudaContext& context,
                                        absl::Span<const JitOptionValue> options,
                                        CompileLogs& logs) {
   context.Enter();
-  JitOptions jit(options, logs);
+  JitOptions jit(options, logs, /*with_logs=*/true);
   CUlinkState state = nullptr;
   absl::Status status = context.Check(
       context.api.cuLinkCreate(jit.count(), jit.names(), jit.values(), &state), "cuLinkCreate");

@@ -72,6 +72,7 @@ namespace detshare::cuda {
   X(cuLibraryLoadData, 12000)                                   \
   X(cuLibraryUnload, 12000)                                     \
   X(cuLibraryGetKernel, 12000)                                  \
+  X(cuLibraryGetModule, 12000)                                  \
   X(cuLibraryGetKernelCount, 12040)                             \
   X(cuLibraryEnumerateKernels, 12040)                           \
   X(cuLibraryGetGlobal, 12000)                                  \

@@ -32,13 +32,15 @@ bool HasPlainValue(int option) {
 
 }  // namespace
 
-JitOptions::JitOptions(absl::Span<const JitOptionValue> options, const CompileLogs& wanted)
+JitOptions::JitOptions(absl::Span<const JitOptionValue> options, const CompileLogs& wanted,
+                       bool with_logs)
     : info_(std::min(wanted.info_limit, kLargestLog), '\0'),
       error_(std::clamp(wanted.error_limit, kOwnLog, kLargestLog), '\0') {
   for (const JitOptionValue& option : options) {
     if (!HasPlainValue(option.option)) continue;
     Add(static_cast<CUjit_option>(option.option), reinterpret_cast<void*>(uintptr_t{option.value}));
   }
+  if (!with_logs) return;
   if (!info_.empty()) {
     Add(CU_JIT_INFO_LOG_BUFFER, info_.data());
     Add(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, reinterpret_cast<void*>(info_.size()));

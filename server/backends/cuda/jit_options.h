@@ -13,8 +13,9 @@ namespace detshare::cuda {
 
 class JitOptions {
  public:
-  // Only options with plain integer values are passed on.
-  JitOptions(absl::Span<const JitOptionValue> options, const CompileLogs& wanted);
+  // Only options with plain integer values are passed on. `with_logs`: the driver may write logs
+  // until TakeLogs().
+  JitOptions(absl::Span<const JitOptionValue> options, const CompileLogs& wanted, bool with_logs);
 
   unsigned count() const { return static_cast<unsigned>(names_.size()); }
   CUjit_option* names() { return names_.data(); }
