@@ -1,0 +1,291 @@
+#include "server/backends/soft/soft_device.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/soft/soft_engine.h"
+#include "server/backends/soft/soft_grid.h"
+#include "server/backends/soft/soft_image.h"
+#include "server/backends/soft/soft_launch.h"
+#include "server/backends/soft/soft_library.h"
+#include "server/backends/soft/soft_memory.h"
+#include "server/backends/soft/soft_timing.h"
+#include "server/backends/soft/soft_transfer.h"
+
+namespace detshare::soft {
+namespace {
+
+constexpr uint64_t kLargestStack = 512 << 10;
+constexpr int kUnsupportedLimit = 215;
+
+// What all objects of a device share.
+struct Core {
+  Core(const SoftDeviceOptions& device_options, DeviceProperties device_properties)
+      : options(device_options),
+        properties(std::move(device_properties)),
+        budget(properties.total_memory),
+        timeline(properties.sm_count),
+        engine(options.worker_threads, timeline) {}
+
+  const SoftDeviceOptions options;
+  const DeviceProperties properties;
+  MemoryBudget budget;
+  Timeline timeline;
+  Engine engine;
+};
+
+std::shared_ptr<SpaceState> StateOf(AddressSpace& space) { return static_cast<SoftAddressSpace&>(space).state(); }
+
+class SoftMarker final : public Marker {
+ public:
+  explicit SoftMarker(bool timed) : timed(timed) {}
+
+  std::shared_ptr<Point> point() const {
+    const std::lock_guard lock(mutex_);
+    return point_;
+  }
+  void set_point(std::shared_ptr<Point> point) {
+    const std::lock_guard lock(mutex_);
+    point_ = std::move(point);
+  }
+
+  const bool timed;
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Point> point_;  // null until it is recorded
+};
+
+class SoftQueue final : public Queue {
+ public:
+  SoftQueue(Core& core, SmRange sms) : core_(core), sms_(sms) {}
+
+  absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
+                      absl::Span<const std::byte> parameters) override {
+    absl::StatusOr<GridRequest> request =
+        PlanLaunch(core_.properties, sms_, StateOf(space), static_cast<SoftKernel&>(kernel), shape, parameters);
+    if (!request.ok()) return request.status();
+    request->quantum = core_.options.quantum;
+    request->log = core_.options.log;
+    absl::StatusOr<std::unique_ptr<GridTask>> task = GridTask::Create(*std::move(request));
+    if (!task.ok()) return task.status();
+    return SubmitTask(space, *std::move(task));
+  }
+
+  absl::Status Copy(AddressSpace& space, const CopyRequest& request) override {
+    absl::StatusOr<std::unique_ptr<Task>> task = MakeCopy(StateOf(space), request);
+    if (!task.ok()) return task.status();
+    return SubmitTask(space, *std::move(task));
+  }
+
+  absl::Status Fill(AddressSpace& space, const FillRequest& request) override {
+    absl::StatusOr<std::unique_ptr<Task>> task = MakeFill(StateOf(space), request);
+    if (!task.ok()) return task.status();
+    return SubmitTask(space, *std::move(task));
+  }
+
+  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence, uint64_t value) override {
+    Operation operation;
+    operation.kind = Operation::Kind::kWriteFence;
+    operation.space = StateOf(space);
+    operation.fence = fence;
+    operation.value = value;
+    core_.engine.Submit(state_, std::move(operation));
+    return absl::OkStatus();
+  }
+
+  absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence, uint64_t value) override {
+    Operation operation;
+    operation.kind = Operation::Kind::kWaitFence;
+    operation.space = StateOf(space);
+    operation.awaited = fence;
+    operation.value = value;
+    core_.engine.Submit(state_, std::move(operation));
+    return absl::OkStatus();
+  }
+
+  absl::Status Record(Marker& marker) override {
+    Operation operation;
+    operation.kind = Operation::Kind::kRecord;
+    operation.point = std::make_shared<Point>();
+    static_cast<SoftMarker&>(marker).set_point(operation.point);
+    core_.engine.Submit(state_, std::move(operation));
+    return absl::OkStatus();
+  }
+
+  absl::Status Wait(Marker& marker) override {
+    Operation operation;
+    operation.kind = Operation::Kind::kWait;
+    operation.point = static_cast<SoftMarker&>(marker).point();
+    if (operation.point != nullptr) core_.engine.Submit(state_, std::move(operation));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status SubmitTask(AddressSpace& space, std::unique_ptr<Task> task) {
+    if (task == nullptr) return absl::OkStatus();
+    Operation operation;
+    operation.kind = Operation::Kind::kTask;
+    operation.space = StateOf(space);
+    operation.task = std::move(task);
+    core_.engine.Submit(state_, std::move(operation));
+    return absl::OkStatus();
+  }
+
+  Core& core_;
+  const SmRange sms_;
+  // The engine holds it, too, while there is work in it.
+  const std::shared_ptr<QueueState> state_ = std::make_shared<QueueState>();
+};
+
+class SoftPartition final : public Partition {
+ public:
+  SoftPartition(Core& core, SmRange sms) : core_(core), sms_(sms) {}
+  int first_sm() const override { return sms_.first; }
+  int sm_count() const override { return sms_.count; }
+  // Priorities do not count here: everything that is queued makes progress.
+  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override {
+    return std::make_unique<SoftQueue>(core_, sms_);
+  }
+
+ private:
+  Core& core_;
+  const SmRange sms_;
+};
+
+class SoftDevice final : public Device {
+ public:
+  SoftDevice(const SoftDeviceOptions& options, DeviceProperties properties)
+      : core_(options, std::move(properties)), whole_(core_, {0, core_.properties.sm_count}) {}
+
+  const DeviceProperties& properties() const override { return core_.properties; }
+  Partition& whole() override { return whole_; }
+
+  absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
+    const int group = core_.properties.sm_group, sms = core_.properties.sm_count;
+    const bool whole_groups = first % group == 0 && (count % group == 0 || first + count == sms);
+    if (first < 0 || count < 1 || first >= sms || count > sms - first || !whole_groups) {
+      return CudaError(kCudaErrorInvalidValue,
+                       absl::StrCat("a partition is made of groups of ", group, " of the ", sms, " SMs"));
+    }
+    return std::make_unique<SoftPartition>(core_, SmRange{first, count});
+  }
+
+  absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override {
+    return std::make_unique<SoftMarker>(timed);
+  }
+
+  absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override {
+    const auto& first = static_cast<SoftMarker&>(start);
+    const auto& last = static_cast<SoftMarker&>(end);
+    const std::shared_ptr<Point> from = first.point(), to = last.point();
+    if (!first.timed || !last.timed || from == nullptr || to == nullptr) {
+      return absl::FailedPreconditionError("a marker that was not recorded, or keeps no time");
+    }
+    if (!core_.engine.Reached(*from) || !core_.engine.Reached(*to)) return absl::UnavailableError("not reached yet");
+    const std::optional<Picoseconds> began = core_.timeline.At(*from->time), ended = core_.timeline.At(*to->time);
+    if (!began.has_value() || !ended.has_value()) return absl::UnavailableError("not reached yet");
+    return static_cast<float>((static_cast<double>(*ended) - static_cast<double>(*began)) * 1e-9);
+  }
+
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base, uint64_t size) override {
+    absl::StatusOr<std::shared_ptr<SpaceState>> state = SpaceState::Create(base, size, core_.budget);
+    if (!state.ok()) return state.status();
+    return std::make_unique<SoftAddressSpace>(*std::move(state), [this] { core_.engine.Wake(); });
+  }
+
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space, absl::Span<const std::byte> image,
+                                                       absl::Span<const JitOptionValue> options, CompileLogs& logs,
+                                                       std::function<void(std::string_view)> print) override {
+    absl::StatusOr<std::unique_ptr<Library>> library = Load(space, image, std::move(print));
+    if (!library.ok()) Explain("an image was refused: ", library.status(), logs);
+    return library;
+  }
+
+  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs, absl::Span<const JitOptionValue> options,
+                                   CompileLogs& logs) override {
+    absl::StatusOr<std::string> linked = LinkImages(inputs, SmVersionOf(core_.properties));
+    if (!linked.ok()) Explain("a link failed: ", linked.status(), logs);
+    return linked;
+  }
+
+  Memory memory() const override {
+    return {core_.budget.total() - core_.budget.used(), core_.budget.total()};
+  }
+
+  absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override {
+    const std::shared_ptr<SpaceState> state = StateOf(space);
+    switch (limit) {
+      case CU_LIMIT_STACK_SIZE:
+        if (value > kLargestStack) return CudaError(kCudaErrorInvalidValue, "a stack of more than 512 KiB");
+        value = (value + 15) / 16 * 16;
+        state->stack_bytes.store(value, std::memory_order_relaxed);
+        return value;
+      case CU_LIMIT_PRINTF_FIFO_SIZE:
+        return value;  // what kernels print is held outside of the device's memory
+      case CU_LIMIT_MALLOC_HEAP_SIZE:
+        if (!state->SetHeapBytes(value)) return CudaError(kCudaErrorInvalidValue, "the heap is in use");
+        return value;
+      case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+        return value;  // there are no launches by kernels
+      case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+        if (value > 128) return CudaError(kCudaErrorInvalidValue, "128 bytes at most");
+        return value;
+      case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+        return std::min<uint64_t>(
+            value, AttributeOf(core_.properties, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));
+      default:
+        return CudaError(kUnsupportedLimit, absl::StrCat("limit ", limit, " cannot be set"));
+    }
+  }
+
+  absl::Status health() const override { return absl::OkStatus(); }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Library>> Load(AddressSpace& space, absl::Span<const std::byte> image,
+                                                std::function<void(std::string_view)> print) {
+    const uint32_t sm = SmVersionOf(core_.properties);
+    absl::StatusOr<std::vector<std::string>> texts = PtxOfImage(image, sm);
+    if (!texts.ok()) return texts.status();
+    absl::StatusOr<std::unique_ptr<ptx::Module>> module = CompilePtx(*texts, sm);
+    if (!module.ok()) return module.status();
+    absl::StatusOr<std::shared_ptr<LoadedModule>> loaded =
+        LoadedModule::Create(StateOf(space), *std::move(module), std::move(print));
+    if (!loaded.ok()) return loaded.status();
+    return std::make_unique<SoftLibrary>(core_.properties, *std::move(loaded));
+  }
+
+  void Explain(std::string_view what, const absl::Status& status, CompileLogs& logs) {
+    const std::string message(status.message());
+    core_.options.log(std::string(what) + message);
+    logs.error = message.substr(0, logs.error_limit);
+  }
+
+  Core core_;
+  SoftPartition whole_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> CreateSoftDevice(const SoftDeviceOptions& options) {
+  absl::StatusOr<DeviceProperties> properties = MakeProperties(options);
+  if (!properties.ok()) return properties.status();
+  SoftDeviceOptions filled = options;
+  if (filled.worker_threads <= 0) filled.worker_threads = std::max(1u, std::thread::hardware_concurrency());
+  if (filled.quantum == 0) filled.quantum = 1;
+  if (!filled.log) {
+    filled.log = [](std::string_view line) {
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+    };
+  }
+  return std::make_unique<SoftDevice>(filled, *std::move(properties));
+}
+
+}  // namespace detshare::soft

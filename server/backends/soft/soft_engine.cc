@@ -1,0 +1,199 @@
+#include "server/backends/soft/soft_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace detshare::soft {
+namespace {
+
+constexpr std::chrono::microseconds kPollInterval(50);
+
+}  // namespace
+
+Engine::Engine(int worker_threads, Timeline& timeline) : timeline_(timeline) {
+  for (int i = 0; i < worker_threads; ++i) workers_.emplace_back([this] { Work(); });
+}
+
+Engine::~Engine() {
+  {
+    const Lock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operation) {
+  if (operation.space != nullptr) operation.space->BeginWork();
+  Lock lock(mutex_);
+  if (operation.kind != Operation::Kind::kWriteFence && operation.kind != Operation::Kind::kWaitFence) {
+    operation.entry = timeline_.Submit(queue->lane);
+  }
+  const bool alone = queue->operations.empty();
+  queue->operations.push_back(std::move(operation));
+  if (!alone) return;
+
+  const Operation& head = queue->operations.front();
+  if (head.kind == Operation::Kind::kTask && head.task->IsShort() && !head.space->stopped()) {
+    const std::shared_ptr<Task> task = head.task;
+    queue->busy = true;
+    Task::Piece piece;
+    while (task->Claim(&piece) == Task::Claimed::kPiece) {
+      lock.unlock();
+      task->Perform(&piece);
+      lock.lock();
+      if (task->Finish(&piece)) break;
+    }
+    ConcludeHead(queue, lock);
+    return;
+  }
+  Advance(queue);
+}
+
+bool Engine::Reached(const Point& point) {
+  const Lock lock(mutex_);
+  return point.reached;
+}
+
+void Engine::Wake() {
+  const Lock lock(mutex_);
+  PollFences();
+  wake_.notify_one();
+}
+
+void Engine::Retire(QueueState& queue) {
+  // The work counts as done only after everything that it holds is let go.
+  const std::shared_ptr<SpaceState> space = std::move(queue.operations.front().space);
+  queue.operations.pop_front();
+  if (space != nullptr) space->EndWork();
+}
+
+void Engine::Advance(std::shared_ptr<QueueState> first) {
+  std::vector<std::shared_ptr<QueueState>> free;
+  free.push_back(std::move(first));
+  while (!free.empty()) {
+    const std::shared_ptr<QueueState> queue = std::move(free.back());
+    free.pop_back();
+    while (!queue->busy && !queue->waiting && !queue->operations.empty()) {
+      Operation& head = queue->operations.front();
+      switch (head.kind) {
+        case Operation::Kind::kTask:
+          if (head.space->stopped()) {
+            timeline_.EndNothing(head.entry);
+            Retire(*queue);
+            break;
+          }
+          queue->busy = true;
+          running_.push_back(queue);
+          if (idle_ > 0) wake_.notify_one();
+          break;
+        case Operation::Kind::kWriteFence:
+          // Publishes everything that was done before on this queue to the client or thread that polls the fence.
+          // Lost work is not taken for done: after a fault the daemon says so first and then lets the waiters go.
+          if (!head.space->faulted()) head.fence->store(head.value, std::memory_order_release);
+          Retire(*queue);
+          break;
+        case Operation::Kind::kWaitFence:
+          // Pairs with the host's release: what it did before it wrote the fence is visible to what follows here.
+          if (head.space->abandoned() || head.awaited->load(std::memory_order_acquire) >= head.value) {
+            Retire(*queue);
+          } else {
+            queue->waiting = true;
+            fence_waiters_.push_back(queue);
+            // A sleeping worker must begin to look.
+            if (idle_ > 0 && !polling_) wake_.notify_one();
+          }
+          break;
+        case Operation::Kind::kRecord: {
+          const std::shared_ptr<Point> point = head.point;
+          timeline_.EndRecord(head.entry, point->time);
+          point->reached = true;
+          for (std::shared_ptr<QueueState>& waiter : point->waiters) {
+            waiter->waiting = false;
+            free.push_back(std::move(waiter));
+          }
+          point->waiters.clear();
+          Retire(*queue);
+          break;
+        }
+        case Operation::Kind::kWait:
+          if (head.point->reached) {
+            timeline_.EndWait(head.entry, head.point->time);
+            Retire(*queue);
+          } else {
+            queue->waiting = true;
+            head.point->waiters.push_back(queue);
+          }
+          break;
+      }
+    }
+  }
+}
+
+void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock) {
+  const std::shared_ptr<Task> task = queue->operations.front().task;
+  const Timeline::EntryPtr entry = queue->operations.front().entry;
+  lock.unlock();
+  task->Conclude(timeline_, entry);
+  lock.lock();
+  queue->busy = false;
+  Retire(*queue);
+  Advance(queue);
+}
+
+bool Engine::RunOnePiece(Lock& lock) {
+  for (size_t tries = running_.size(); tries > 0; --tries) {
+    // To the end of the line: whoever comes next begins with the next task.
+    const std::shared_ptr<QueueState> queue = std::move(running_.front());
+    running_.pop_front();
+    running_.push_back(queue);
+    const std::shared_ptr<Task> task = queue->operations.front().task;
+
+    Task::Piece piece;
+    const Task::Claimed claimed = task->Claim(&piece);
+    if (claimed == Task::Claimed::kNothing) continue;
+    bool finished = claimed == Task::Claimed::kFinished;
+    if (!finished) {
+      const bool nobody_looks = !fence_waiters_.empty() && !polling_;
+      if (idle_ > 0 && (task->HasMore() || nobody_looks || running_.size() > 1)) wake_.notify_one();
+      lock.unlock();
+      task->Perform(&piece);
+      lock.lock();
+      finished = task->Finish(&piece);
+    }
+    if (finished) {
+      std::erase(running_, queue);
+      ConcludeHead(queue, lock);
+    }
+    return true;
+  }
+  return false;
+}
+
+void Engine::PollFences() {
+  last_poll_ = std::chrono::steady_clock::now();
+  std::vector<std::shared_ptr<QueueState>> waiters = std::exchange(fence_waiters_, {});
+  for (std::shared_ptr<QueueState>& queue : waiters) {
+    queue->waiting = false;
+    Advance(std::move(queue));  // back into fence_waiters_, when it is not yet time
+  }
+}
+
+void Engine::Work() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (!fence_waiters_.empty() && std::chrono::steady_clock::now() - last_poll_ >= kPollInterval) PollFences();
+    if (RunOnePiece(lock)) continue;
+    ++idle_;
+    if (!fence_waiters_.empty() && !polling_) {
+      polling_ = true;
+      wake_.wait_for(lock, kPollInterval);
+      polling_ = false;
+    } else {
+      wake_.wait(lock);
+    }
+    --idle_;
+  }
+}
+
+}  // namespace detshare::soft

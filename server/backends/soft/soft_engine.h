@@ -1,0 +1,125 @@
+// The engine of the software GPU: queues of operations, and worker threads that do the work at their heads.
+//
+//   queue:  [ op ][ op ][ op ] ...        head op:  task    running: workers take pieces of it, in turns with the other tasks
+//             ^ one at a time                       fence   written at once
+//                                                   wait    the queue stands still until the point is reached / the fence has its value
+//
+// Tasks run at the same time, whatever queues they come from: each piece that a worker takes is bounded, and the workers go
+// around the running tasks, so that a kernel that never ends starves nobody. With nothing to do the workers sleep; while
+// some queue waits for a fence that only the host can write, one of them looks every 50 us.
+//
+// One mutex guards queues, points and tasks' bookkeeping; work itself is done without it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "server/backends/soft/soft_memory.h"
+#include "server/backends/soft/soft_timing.h"
+
+namespace detshare::soft {
+
+// Work that takes long enough to be done in pieces, by several threads at once.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // A bounded part of the work: what it means is the task's own affair.
+  struct Piece {
+    uint64_t begin = 0, end = 0;
+    void* context = nullptr;
+  };
+  enum class Claimed { kPiece, kNothing, kFinished };
+
+  // With the engine's lock. kNothing: all of it is in others' hands at the moment. kFinished: all is done (once nothing is in
+  // others' hands).
+  virtual Claimed Claim(Piece* piece) = 0;
+  // With the engine's lock. Whether Claim would give another piece.
+  virtual bool HasMore() const = 0;
+  // Without the lock, on any thread.
+  virtual void Perform(Piece* piece) = 0;
+  // With the lock, after Perform. True when this was the last piece.
+  virtual bool Finish(Piece* piece) = 0;
+  // Without the lock, once, when all is done and before anything that follows on the queue: effects that others see, the
+  // task's place in virtual time.
+  virtual void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) = 0;
+  // Whether it is so short that the submitting thread had better do it itself.
+  virtual bool IsShort() const { return false; }
+};
+
+struct QueueState;
+
+// A point in a queue's work. Guarded by the engine's mutex, but for the time.
+struct Point {
+  bool reached = false;
+  std::vector<std::shared_ptr<QueueState>> waiters;
+  std::shared_ptr<TimePoint> time = std::make_shared<TimePoint>();
+};
+
+struct Operation {
+  enum class Kind { kTask, kWriteFence, kWaitFence, kRecord, kWait };
+  Kind kind = Kind::kTask;
+  std::shared_ptr<SpaceState> space;  // null for kRecord and kWait
+  std::shared_ptr<Task> task;
+  std::shared_ptr<Point> point;
+  std::atomic<uint64_t>* fence = nullptr;  // kWriteFence
+  const std::atomic<uint64_t>* awaited = nullptr;  // kWaitFence
+  uint64_t value = 0;
+  Timeline::EntryPtr entry;  // null for fences, which take no virtual time
+};
+
+// The engine's side of a queue; guarded by the engine's mutex.
+struct QueueState {
+  std::deque<Operation> operations;
+  bool busy = false;     // the head is a task that is running
+  bool waiting = false;  // the head waits for a point or a fence
+  std::shared_ptr<Timeline::Lane> lane = std::make_shared<Timeline::Lane>();
+};
+
+class Engine {
+ public:
+  Engine(int worker_threads, Timeline& timeline);
+  // Work that is still queued is dropped.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // One thread at a time for each queue.
+  void Submit(const std::shared_ptr<QueueState>& queue, Operation operation);
+  bool Reached(const Point& point);
+  // A space was abandoned: what waits in its name need not any more.
+  void Wake();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void Work();
+  // Does what can be done at once at the heads of `first` and of queues that this sets free.
+  void Advance(std::shared_ptr<QueueState> first);
+  // `operation` has been done or skipped.
+  void Retire(QueueState& queue);
+  // Takes a piece of some task and does it. False when there is none.
+  bool RunOnePiece(Lock& lock);
+  void ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock);
+  void PollFences();
+
+  Timeline& timeline_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  int idle_ = 0;            // workers that sleep
+  bool polling_ = false;    // one of them wakes up by itself to look at fences
+  std::deque<std::shared_ptr<QueueState>> running_;  // queues whose heads are running tasks, in turn
+  std::vector<std::shared_ptr<QueueState>> fence_waiters_;
+  std::chrono::steady_clock::time_point last_poll_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace detshare::soft

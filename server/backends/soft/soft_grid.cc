@@ -1,0 +1,214 @@
+#include "server/backends/soft/soft_grid.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/soft/soft_library.h"
+
+namespace detshare::soft {
+namespace {
+
+constexpr uint32_t kWorkspaceBytes = 64;
+// A kernel that prints more loses the rest, as it does on hardware when the buffer is full.
+constexpr uint64_t kMostText = 64 << 20;
+// A unit that has had so many turns is taken to wait for others, even if it does more than poll.
+constexpr uint64_t kPatience = 8;
+
+// Where the unit that this thread is running prints to.
+thread_local std::string* current_text = nullptr;
+
+int ResultOf(ptx::FaultKind kind) {
+  constexpr int kLaunchTimeout = 702;
+  switch (kind) {
+    case ptx::FaultKind::kIllegalAddress: return kCudaErrorIllegalAddress;
+    case ptx::FaultKind::kMisalignedAddress: return kCudaErrorMisalignedAddress;
+    case ptx::FaultKind::kInvalidAddressSpace: return kCudaErrorInvalidAddressSpace;
+    case ptx::FaultKind::kInvalidPc: return kCudaErrorInvalidPc;
+    case ptx::FaultKind::kAssert: return kCudaErrorAssert;
+    case ptx::FaultKind::kIllegalInstruction: return kCudaErrorIllegalInstruction;
+    case ptx::FaultKind::kDeadlock: return kLaunchTimeout;
+    case ptx::FaultKind::kTrap:
+    case ptx::FaultKind::kStackOverflow:
+    case ptx::FaultKind::kNone: break;
+  }
+  return kCudaErrorLaunchFailed;
+}
+
+}  // namespace
+
+GridTask::GridTask(GridRequest request) : request_(std::move(request)) {}
+
+GridTask::~GridTask() = default;
+
+absl::StatusOr<std::unique_ptr<GridTask>> GridTask::Create(GridRequest request) {
+  std::unique_ptr<GridTask> task(new GridTask(std::move(request)));
+  ptx::LaunchConfig config = std::move(task->request_.config);
+  if (config.cooperative) {
+    task->workspace_ = std::make_unique<uint64_t[]>(kWorkspaceBytes / sizeof(uint64_t));
+    config.grid_workspace_address = reinterpret_cast<uint64_t>(task->workspace_.get());
+    config.grid_workspace_bytes = kWorkspaceBytes;
+  }
+  ptx::LaunchServices services;
+  services.guard = &task->request_.space->ranges();
+  services.output = task.get();
+  services.heap = task->request_.space.get();
+  absl::StatusOr<std::unique_ptr<ptx::KernelLaunch>> launch = ptx::KernelLaunch::Create(
+      *task->request_.module->executable, task->request_.kernel, std::move(config), services);
+  if (!launch.ok()) return CudaError(kCudaErrorInvalidValue, std::string(launch.status().message()));
+  task->launch_ = *std::move(launch);
+  task->units_ = task->launch_->unit_count();
+  if (task->units_ <= kExactUnits) task->durations_.resize(task->units_);
+  return task;
+}
+
+uint64_t GridTask::BatchSize() const {
+  if (launch_->config().cooperative || done_units_ == 0) return 1;
+  const uint64_t average = done_instructions_ / done_units_ + 1;
+  // Short enough that several workers share the rest of the grid.
+  return std::clamp<uint64_t>(std::min(request_.quantum / (4 * average), (units_ - next_unit_) / 16), 1, 1024);
+}
+
+Task::Claimed GridTask::Claim(Piece* piece) {
+  if (Stopped()) {
+    ready_.clear();
+    return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
+  }
+  const bool begin =
+      MayBegin() && (ready_.empty() || ready_.front()->spinning || ready_.front()->turns % kPatience == 0);
+  std::unique_ptr<Runner> runner;
+  if (begin) {
+    if (idle_.empty()) {
+      runner = std::make_unique<Runner>(launch_.get());
+    } else {
+      runner = std::move(idle_.back());
+      idle_.pop_back();
+    }
+    if (!returned_.empty()) {
+      std::tie(runner->unit, runner->end) = returned_.back();
+      returned_.pop_back();
+    } else {
+      runner->unit = next_unit_;
+      runner->end = next_unit_ = std::min(units_, next_unit_ + BatchSize());
+    }
+  } else if (!ready_.empty()) {
+    runner = std::move(ready_.front());
+    ready_.pop_front();
+  } else {
+    return Claimed::kNothing;
+  }
+  ++in_flight_;
+  piece->context = runner.release();
+  return Claimed::kPiece;
+}
+
+bool GridTask::HasMore() const { return !Stopped() && (!ready_.empty() || MayBegin()); }
+
+void GridTask::Begin(Runner& runner) {
+  const Placement& placement = request_.placement;
+  runner.sms.resize(placement.blocks_per_unit);
+  for (uint32_t block = 0; block < placement.blocks_per_unit; ++block) {
+    // The SM of an otherwise idle partition and of blocks of equal length.
+    const uint64_t turn = runner.unit * placement.blocks_per_unit + block;
+    runner.sms[block] = static_cast<uint32_t>(placement.first_sm + turn % placement.sm_count);
+  }
+  runner.blocks.Start(runner.unit, runner.sms);
+  runner.begun = true;
+  runner.turns = 0;
+  runner.unit_instructions = 0;
+}
+
+void GridTask::Perform(Piece* piece) {
+  Runner& runner = *static_cast<Runner*>(piece->context);
+  current_text = &runner.text;
+  uint64_t left = request_.quantum;
+  runner.spinning = false;
+  while (left > 0 && runner.unit < runner.end && !Stopped()) {
+    if (!runner.begun) Begin(runner);
+    const ptx::RunState state = runner.blocks.Run(left);
+    const uint64_t instructions = runner.blocks.counters().TotalInstructions();
+    // At least one, so that units without instructions end the turn, too.
+    left -= std::min(left, std::max<uint64_t>(1, instructions - runner.unit_instructions));
+    runner.unit_instructions = instructions;
+    if (state == ptx::RunState::kFaulted) {
+      ReportFault(runner.blocks.fault());
+      break;
+    }
+    if (state != ptx::RunState::kDone) {
+      ++runner.turns;
+      runner.spinning = state == ptx::RunState::kSpinning;
+      break;
+    }
+    const Picoseconds duration = UnitDuration(request_.placement, runner.blocks.counters());
+    if (!durations_.empty()) durations_[runner.unit] = duration;
+    runner.done_sum += duration;
+    runner.done_instructions += instructions;
+    ++runner.done_units;
+    if (!runner.text.empty()) runner.done_texts.emplace_back(runner.unit, std::exchange(runner.text, {}));
+    runner.begun = false;
+    ++runner.unit;
+  }
+  current_text = nullptr;
+  // Whoever sets the memory that it polls may need this CPU.
+  if (runner.spinning) sched_yield();
+}
+
+bool GridTask::Finish(Piece* piece) {
+  std::unique_ptr<Runner> runner(static_cast<Runner*>(piece->context));
+  --in_flight_;
+  done_units_ += std::exchange(runner->done_units, 0);
+  done_instructions_ += std::exchange(runner->done_instructions, 0);
+  sum_ += std::exchange(runner->done_sum, 0);
+  for (auto& [unit, text] : runner->done_texts) texts_[unit] = std::move(text);
+  runner->done_texts.clear();
+
+  if (Stopped()) {
+    if (!runner->text.empty()) texts_[runner->unit] = std::move(runner->text);
+    ready_.clear();
+    return in_flight_ == 0;
+  }
+  const uint64_t unbegun = runner->unit + (runner->begun ? 1 : 0);
+  if (unbegun < runner->end) returned_.emplace_back(unbegun, runner->end);
+  if (runner->begun) {
+    runner->end = runner->unit + 1;
+    if (runner->spinning || runner->turns % kPatience == 0) {
+      ready_.push_back(std::move(runner));
+    } else {
+      ready_.push_front(std::move(runner));
+    }
+  } else {
+    idle_.push_back(std::move(runner));
+  }
+  return done_units_ == units_;
+}
+
+void GridTask::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
+  if (!texts_.empty()) {
+    std::string all;
+    for (auto& [unit, text] : texts_) all += text;
+    if (request_.module->print) request_.module->print(all);
+  }
+  if (text_bytes_.load(std::memory_order_relaxed) > kMostText) {
+    request_.log(absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
+  }
+  if (done_units_ == units_) {
+    timeline.EndKernel(entry, request_.placement, std::move(durations_), sum_);
+  } else {
+    timeline.EndNothing(entry);
+  }
+}
+
+void GridTask::Print(std::string_view text) {
+  if (current_text == nullptr) return;
+  if (text_bytes_.fetch_add(text.size(), std::memory_order_relaxed) + text.size() > kMostText) return;
+  current_text->append(text);
+}
+
+void GridTask::ReportFault(const ptx::Fault& fault) {
+  const std::string message = fault.ToString();
+  if (request_.space->SetFault(ResultOf(fault.kind), message)) request_.log(message);
+}
+
+}  // namespace detshare::soft

@@ -1,0 +1,214 @@
+#include "server/backends/soft/soft_library.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/soft/soft_properties.h"
+
+namespace detshare::soft {
+namespace {
+
+constexpr int kPortableClusterSize = 8;
+constexpr int kLargestClusterSize = 16;
+constexpr uint32_t kRegisterUnit = 8;  // registers are given out in eights
+
+RangeTable::Kind KindOf(const ptx::GlobalInfo& global) {
+  return global.space == ptx::GlobalSpace::kConst ? RangeTable::Kind::kConstant : RangeTable::Kind::kGlobal;
+}
+
+absl::Status NotFound(std::string_view what, std::string_view name) {
+  return CudaError(kCudaErrorNotFound, absl::StrCat("the library has no ", std::string(what), " ", std::string(name)));
+}
+
+// The estimate, but never so many registers that a block as large as the kernel allows could not be launched.
+int RegistersOf(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
+  const uint32_t file = AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  const uint32_t threads = std::max<uint32_t>(32, (kernel.max_threads_per_block + 31) / 32 * 32);
+  uint32_t most = std::min<uint32_t>(255, file / threads / kRegisterUnit * kRegisterUnit);
+  if (kernel.max_registers != 0) most = std::min(most, kernel.max_registers);
+  return static_cast<int>(std::clamp<uint32_t>(kernel.registers_per_thread, 1, std::max<uint32_t>(most, 1)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(std::shared_ptr<SpaceState> space,
+                                                                   std::unique_ptr<ptx::Module> module,
+                                                                   std::function<void(std::string_view)> print) {
+  auto loaded = std::make_shared<LoadedModule>();
+  loaded->space = std::move(space);
+  loaded->module = std::move(module);
+  loaded->print = std::move(print);
+  const std::vector<ptx::GlobalInfo>& globals = loaded->module->globals();
+  for (const ptx::GlobalInfo& global : globals) {
+    if (global.is_extern) {
+      return CudaError(kCudaErrorInvalidPtx, absl::StrCat("the variable ", global.name, " is declared but not defined"));
+    }
+    if (global.is_managed) {
+      return CudaError(kCudaErrorNotSupported,
+                       absl::StrCat("the variable ", global.name, " is managed, which this device does not offer"));
+    }
+    absl::StatusOr<uint64_t> address = loaded->space->AllocateGlobal(
+        global.size, std::max<uint64_t>(global.align, 256), KindOf(global));
+    if (!address.ok()) return address.status();
+    loaded->addresses.push_back(*address);
+  }
+  for (size_t i = 0; i < globals.size(); ++i) {
+    if (!globals[i].has_initializer) continue;
+    loaded->module->WriteInitialImage(i, loaded->addresses, reinterpret_cast<uint8_t*>(loaded->addresses[i]));
+  }
+  absl::StatusOr<std::unique_ptr<ptx::Executable>> executable = loaded->module->Bind(loaded->addresses);
+  if (!executable.ok()) return CudaError(kCudaErrorInvalidPtx, std::string(executable.status().message()));
+  loaded->executable = *std::move(executable);
+  return loaded;
+}
+
+LoadedModule::~LoadedModule() {
+  for (size_t i = 0; i < addresses.size(); ++i) space->FreeGlobal(addresses[i], KindOf(module->globals()[i]));
+}
+
+SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedModule> module, size_t index)
+    : device_(device), module_(std::move(module)), index_(index) {
+  const ptx::KernelInfo& kernel = ptx_info();
+  info_.name = kernel.name;
+  for (const ptx::ParamInfo& parameter : kernel.params) info_.parameters.push_back({parameter.offset, parameter.size});
+  info_.parameter_bytes = kernel.param_bytes;
+
+  auto& a = info_.attributes;
+  const int shared = static_cast<int>(kernel.static_shared_bytes);
+  a[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = static_cast<int>(kernel.max_threads_per_block);
+  a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] = shared;
+  a[CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] = static_cast<int>(kernel.const_bytes);
+  a[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = static_cast<int>(kernel.local_bytes_per_thread);
+  a[CU_FUNC_ATTRIBUTE_NUM_REGS] = RegistersOf(kernel, device);
+  a[CU_FUNC_ATTRIBUTE_PTX_VERSION] = static_cast<int>(module_->module->target());
+  a[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = SmVersionOf(device);
+  a[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
+      std::max(0, AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) - shared);
+  a[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
+  a[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = kernel.explicit_cluster && kernel.required_cluster[0] == 0;
+  for (int i = 0; i < 3; ++i) {
+    a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i] = static_cast<int>(kernel.required_cluster[i]);
+  }
+}
+
+std::array<int32_t, 24> SoftKernel::attributes() const {
+  const std::lock_guard lock(mutex_);
+  return info_.attributes;
+}
+
+KernelResources SoftKernel::resources() const {
+  const std::array<int32_t, 24> a = attributes();
+  KernelResources resources;
+  resources.registers_per_thread = a[CU_FUNC_ATTRIBUTE_NUM_REGS];
+  resources.static_shared_bytes = a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+  resources.largest_dynamic_shared_bytes = a[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+  resources.max_threads_per_block = a[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  resources.carveout = a[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT];
+  return resources;
+}
+
+absl::Status SoftKernel::SetAttribute(int attribute, int value) {
+  const auto refuse = [&](const char* reason) { return CudaError(kCudaErrorInvalidValue, reason); };
+  const std::lock_guard lock(mutex_);
+  auto& a = info_.attributes;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
+      const int most = AttributeOf(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
+                       a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+      if (value < 0 || value > most) return refuse("more dynamic shared memory than a block can have");
+      break;
+    }
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      if (value < -1 || value > 100) return refuse("a carveout is a percentage, or -1");
+      break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      if (ptx_info().required_cluster[0] != 0) {
+        return CudaError(kCudaErrorNotPermitted, "the cluster size was set when the kernel was compiled");
+      }
+      if (value < 0 || value > kLargestClusterSize) return refuse("no such cluster size");
+      break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      if (value != 0 && value != 1) return refuse("allowed is 1, disallowed 0");
+      break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+        return refuse("no such scheduling policy");
+      }
+      break;
+    default:
+      return refuse("an attribute that cannot be set");
+  }
+  a[attribute] = value;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> SoftKernel::MaxActiveBlocks(const OccupancyQuery& query) {
+  if (query.block_size <= 0) return CudaError(kCudaErrorInvalidValue, "a block has one thread at least");
+  return soft::MaxActiveBlocks(device_, resources(), query.block_size, query.dynamic_shared_bytes);
+}
+
+absl::StatusOr<uint64_t> SoftKernel::AvailableDynamicShared(int blocks, int block_size) {
+  if (blocks <= 0 || block_size <= 0) return CudaError(kCudaErrorInvalidValue, "one block and one thread at least");
+  return soft::AvailableDynamicShared(device_, resources(), blocks, block_size);
+}
+
+absl::StatusOr<int> SoftKernel::MaxPotentialClusterSize(const LaunchShape& shape) {
+  if (AttributeOf(device_, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) {
+    return CudaError(kCudaErrorNotSupported, "clusters need compute capability 9.0");
+  }
+  const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  const KernelResources kernel = resources();
+  if (threads == 0 || threads > 1024 ||
+      soft::MaxActiveBlocks(device_, kernel, static_cast<int>(threads), shape.dynamic_shared_bytes) == 0) {
+    return CudaError(kCudaErrorInvalidValue, "no block of this shape fits on an SM");
+  }
+  return attributes()[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] ? kLargestClusterSize : kPortableClusterSize;
+}
+
+absl::StatusOr<int> SoftKernel::MaxActiveClusters(const LaunchShape& shape) {
+  const absl::StatusOr<int> largest = MaxPotentialClusterSize(shape);
+  if (!largest.ok()) return largest.status();
+  const std::array<int32_t, 24> a = attributes();
+  uint64_t blocks = uint64_t{shape.cluster.x} * shape.cluster.y * shape.cluster.z;
+  if (blocks == 0) {
+    blocks = 1;
+    for (int i = 0; i < 3; ++i) blocks *= std::max(1, a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
+  }
+  if (blocks > static_cast<uint64_t>(*largest)) {
+    return CudaError(kCudaErrorInvalidClusterSize, "a cluster is larger than the kernel may have");
+  }
+  const int threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);
+  const int per_sm = soft::MaxActiveBlocks(device_, resources(), threads, shape.dynamic_shared_bytes);
+  return soft::MaxActiveClusters(device_, 0, device_.sm_count, per_sm, static_cast<int>(blocks));
+}
+
+SoftLibrary::SoftLibrary(const DeviceProperties& device, std::shared_ptr<LoadedModule> module)
+    : device_(device), module_(std::move(module)) {}
+
+std::vector<std::string> SoftLibrary::KernelNames() const {
+  std::vector<std::string> names;
+  for (const ptx::KernelInfo& kernel : module_->module->kernels()) names.push_back(kernel.name);
+  return names;
+}
+
+absl::StatusOr<Kernel*> SoftLibrary::GetKernel(std::string_view name) {
+  const int index = module_->module->FindKernel(name);
+  if (index < 0) return NotFound("kernel", name);
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<SoftKernel>& kernel = kernels_[index];
+  if (kernel == nullptr) kernel = std::make_unique<SoftKernel>(device_, module_, index);
+  return kernel.get();
+}
+
+absl::StatusOr<Library::Global> SoftLibrary::GetGlobal(std::string_view name) {
+  const int index = module_->module->FindGlobal(name);
+  if (index < 0) return NotFound("variable", name);
+  return Global{module_->addresses[index], module_->module->globals()[index].size};
+}
+
+}  // namespace detshare::soft

@@ -1,0 +1,79 @@
+// Code that was loaded for one session, and its kernels.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coroutine_runtime/device.h"
+#include "server/backends/soft/occupancy.h"
+#include "server/backends/soft/ptx/module.h"
+#include "server/backends/soft/soft_memory.h"
+
+namespace detshare::soft {
+
+// A module with its variables in place. Held by the library and by launches in flight.
+struct LoadedModule {
+  // Puts the module's variables into the session's memory and fills them.
+  static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(std::shared_ptr<SpaceState> space,
+                                                              std::unique_ptr<ptx::Module> module,
+                                                              std::function<void(std::string_view)> print);
+  LoadedModule() = default;
+  ~LoadedModule();
+  LoadedModule(const LoadedModule&) = delete;
+  LoadedModule& operator=(const LoadedModule&) = delete;
+
+  std::shared_ptr<SpaceState> space;
+  std::unique_ptr<ptx::Module> module;
+  std::unique_ptr<ptx::Executable> executable;
+  std::vector<uint64_t> addresses;  // of module->globals(), as far as they are allocated
+  std::function<void(std::string_view)> print;
+};
+
+// Any thread.
+class SoftKernel final : public Kernel {
+ public:
+  SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedModule> module, size_t index);
+
+  const KernelInfo& info() const override { return info_; }
+  absl::Status SetAttribute(int attribute, int value) override;
+  absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override;
+  absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) override;
+  absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) override;
+  absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) override;
+
+  const std::shared_ptr<LoadedModule>& module() const { return module_; }
+  size_t index() const { return index_; }
+  const ptx::KernelInfo& ptx_info() const { return module_->module->kernels()[index_]; }
+  // A copy of the attributes, which one thread may set while another launches.
+  std::array<int32_t, 24> attributes() const;
+  KernelResources resources() const;
+
+ private:
+  const DeviceProperties& device_;
+  const std::shared_ptr<LoadedModule> module_;
+  const size_t index_;
+  mutable std::mutex mutex_;  // of info_.attributes
+  KernelInfo info_;
+};
+
+class SoftLibrary final : public Library {
+ public:
+  SoftLibrary(const DeviceProperties& device, std::shared_ptr<LoadedModule> module);
+
+  std::vector<std::string> KernelNames() const override;
+  absl::StatusOr<Kernel*> GetKernel(std::string_view name) override;
+  absl::StatusOr<Global> GetGlobal(std::string_view name) override;
+
+ private:
+  const DeviceProperties& device_;
+  const std::shared_ptr<LoadedModule> module_;
+  std::mutex mutex_;
+  std::map<size_t, std::unique_ptr<SoftKernel>> kernels_;  // made when first asked for
+};
+
+}  // namespace detshare::soft

@@ -1,0 +1,302 @@
+#include "server/backends/soft/soft_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+namespace detshare::soft {
+namespace {
+
+constexpr uint64_t kGranularity = 512;
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLargestGlobalRegion = 64ull << 30;
+constexpr uint64_t kHeapAlignment = 16;
+
+uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+uint64_t RoundDown(uint64_t value, uint64_t to) { return value / to * to; }
+
+void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace
+
+bool MemoryBudget::Take(uint64_t bytes) {
+  uint64_t used = used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > total_ - used) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+void MemoryBudget::Give(uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+bool RangeTable::Add(uint64_t begin, uint64_t bytes, Kind kind) {
+  if (bytes == 0 || begin > UINT64_MAX - bytes) return false;
+  const std::unique_lock lock(mutex_);
+  const auto next = ranges_.lower_bound(begin);
+  if (next != ranges_.end() && next->first < begin + bytes) return false;
+  if (next != ranges_.begin() && std::prev(next)->second.end > begin) return false;
+  ranges_.emplace_hint(next, begin, Range{begin + bytes, kind});
+  return true;
+}
+
+uint64_t RangeTable::Remove(uint64_t begin, Kind kind) {
+  const std::unique_lock lock(mutex_);
+  const auto found = ranges_.find(begin);
+  if (found == ranges_.end() || found->second.kind != kind) return 0;
+  const uint64_t bytes = found->second.end - begin;
+  ranges_.erase(found);
+  return bytes;
+}
+
+bool RangeTable::Has(uint64_t begin, uint64_t bytes, Kind kind) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = ranges_.find(begin);
+  return found != ranges_.end() && found->second.kind == kind && found->second.end - begin == bytes;
+}
+
+bool RangeTable::Covers(uint64_t begin, uint64_t bytes) const {
+  if (begin > UINT64_MAX - bytes) return false;
+  const uint64_t end = begin + bytes;
+  const std::shared_lock lock(mutex_);
+  auto next = ranges_.upper_bound(begin);
+  if (next == ranges_.begin()) return false;
+  for (auto range = std::prev(next); range != ranges_.end() && range->first <= begin; ++range) {
+    if (range->second.end >= end) return range->second.end > begin || bytes == 0;
+    if (range->second.end <= begin) return false;
+    begin = range->second.end;
+  }
+  return false;
+}
+
+bool RangeTable::IsHost(uint64_t address) const {
+  const std::shared_lock lock(mutex_);
+  const auto next = ranges_.upper_bound(address);
+  if (next == ranges_.begin()) return false;
+  const auto range = std::prev(next);
+  return address < range->second.end && range->second.kind == Kind::kHost;
+}
+
+uint64_t RangeTable::DeviceBytes() const {
+  const std::shared_lock lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [begin, range] : ranges_) {
+    if (range.kind != Kind::kHost) bytes += range.end - begin;
+  }
+  return bytes;
+}
+
+bool RangeTable::Find(uint64_t address, ptx::MemoryRange* range) const {
+  const std::shared_lock lock(mutex_);
+  const auto next = ranges_.upper_bound(address);
+  if (next == ranges_.begin()) return false;
+  const auto found = std::prev(next);
+  if (address >= found->second.end) return false;
+  *range = {found->first, found->second.end, found->second.kind != Kind::kConstant};
+  return true;
+}
+
+SpaceState::SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget)
+    : base_(base),
+      reserved_(reserved),
+      size_(reserved - RoundDown(std::min(reserved / 4, kLargestGlobalRegion), kPage)),
+      budget_(budget) {}
+
+absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, uint64_t reserved, MemoryBudget& budget) {
+  if (base == 0 || base % kPage != 0 || reserved % kPage != 0 || reserved < 16 * kPage || base > UINT64_MAX - reserved) {
+    return CudaError(kCudaErrorInvalidValue, "an address space is made of whole pages, 16 at least");
+  }
+  void* mapped = mmap(Pointer(base), reserved, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (mapped != Pointer(base)) {
+    // Kernels that do not know MAP_FIXED_NOREPLACE take the address for a hint.
+    if (mapped != MAP_FAILED) munmap(mapped, reserved);
+    return CudaError(kCudaErrorOutOfMemory, absl::StrCat("the addresses from 0x", absl::Hex(base), " on, 0x",
+                                                         absl::Hex(reserved), " bytes, are in use in this process"));
+  }
+  // A crash of the daemon is no reason to write a tenant's memory to disk.
+  madvise(mapped, reserved, MADV_DONTDUMP);
+  return std::shared_ptr<SpaceState>(new SpaceState(base, reserved, budget));
+}
+
+void SpaceState::Close() {
+  const std::lock_guard lock(globals_mutex_);
+  if (closed_) return;
+  closed_ = true;
+  budget_.Give(ranges_.DeviceBytes());
+  munmap(Pointer(base_), reserved_);
+}
+
+absl::Status SpaceState::Map(uint64_t address, uint64_t bytes) {
+  if (bytes == 0 || address % kGranularity != 0 || bytes % kGranularity != 0 || address < base_ || bytes > size_ ||
+      address - base_ > size_ - bytes) {
+    return CudaError(kCudaErrorInvalidValue, "memory is mapped in granules, inside the session's range");
+  }
+  if (!budget_.Take(bytes)) return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
+  if (!ranges_.Add(address, bytes, RangeTable::Kind::kMapped)) {
+    budget_.Give(bytes);
+    return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SpaceState::Unmap(uint64_t address, uint64_t bytes) {
+  if (!ranges_.Has(address, bytes, RangeTable::Kind::kMapped)) {
+    return CudaError(kCudaErrorInvalidValue, "only what was mapped can be unmapped");
+  }
+  ranges_.Remove(address, RangeTable::Kind::kMapped);
+  Clear(address, bytes);
+  budget_.Give(bytes);
+  return absl::OkStatus();
+}
+
+void SpaceState::Clear(uint64_t address, uint64_t bytes) {
+  const uint64_t end = address + bytes;
+  const uint64_t first_page = RoundUp(address, kPage), last_page = RoundDown(end, kPage);
+  if (first_page < last_page) {
+    std::memset(Pointer(address), 0, first_page - address);
+    std::memset(Pointer(last_page), 0, end - last_page);
+    // Cannot fail on a private anonymous mapping of this process.
+    madvise(Pointer(first_page), last_page - first_page, MADV_DONTNEED);
+  } else {
+    std::memset(Pointer(address), 0, bytes);
+  }
+}
+
+absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t alignment, RangeTable::Kind kind) {
+  const uint64_t bottom = base_ + size_;
+  if (bytes > reserved_ - size_ || alignment > (1 << 20)) {
+    return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
+  }
+  const uint64_t room = std::max<uint64_t>(bytes, 1);
+  const std::lock_guard lock(globals_mutex_);
+  if (closed_) return CudaError(kCudaErrorInvalidContext, "the session is gone");
+  uint64_t ceiling = base_ + reserved_;
+  auto below = globals_.end();
+  uint64_t address = 0;
+  while (true) {
+    // The gap under `ceiling` ends where the next range below it ends.
+    const uint64_t floor = below == globals_.begin() ? bottom : std::prev(below)->second;
+    if (ceiling - floor >= room) {
+      address = RoundDown(ceiling - room, alignment);
+      if (address >= floor) break;
+    }
+    if (below == globals_.begin()) return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
+    --below;
+    ceiling = below->first;
+  }
+  if (!budget_.Take(room)) return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
+  globals_.emplace(address, address + room);
+  ranges_.Add(address, room, kind);
+  return address;
+}
+
+void SpaceState::FreeGlobal(uint64_t address, RangeTable::Kind kind) {
+  const std::lock_guard lock(globals_mutex_);
+  if (closed_) return;
+  const uint64_t bytes = ranges_.Remove(address, kind);
+  if (bytes == 0) return;
+  Clear(address, bytes);
+  globals_.erase(address);
+  budget_.Give(bytes);
+}
+
+bool SpaceState::SetHeapBytes(uint64_t bytes) {
+  const std::lock_guard lock(heap_mutex_);
+  if (heap_base_ != 0) return bytes == heap_bytes_;
+  heap_bytes_ = bytes;
+  return true;
+}
+
+bool SpaceState::CreateHeapLocked() {
+  const absl::StatusOr<uint64_t> base = AllocateGlobal(heap_bytes_, 1 << 16, RangeTable::Kind::kGlobal);
+  if (!base.ok()) return false;
+  heap_base_ = *base;
+  return true;
+}
+
+uint64_t SpaceState::Allocate(uint64_t bytes) {
+  const std::lock_guard lock(heap_mutex_);
+  if (bytes == 0 || bytes > heap_bytes_) return 0;
+  bytes = RoundUp(bytes, kHeapAlignment);
+  if (heap_base_ == 0 && !CreateHeapLocked()) return 0;
+  uint64_t begin = heap_base_;
+  for (const auto& [address, used] : heap_used_) {
+    if (address - begin >= bytes) break;
+    begin = address + used;
+  }
+  if (heap_base_ + heap_bytes_ - begin < bytes) return 0;
+  heap_used_.emplace(begin, bytes);
+  return begin;
+}
+
+bool SpaceState::Free(uint64_t address) {
+  const std::lock_guard lock(heap_mutex_);
+  return heap_used_.erase(address) != 0;
+}
+
+bool SpaceState::SetFault(int result, const std::string& message) {
+  const std::lock_guard lock(fault_mutex_);
+  if (fault_.load(std::memory_order_relaxed) != 0) return false;
+  fault_message_ = message;
+  fault_.store(result, std::memory_order_release);
+  return true;
+}
+
+absl::Status SpaceState::fault() const {
+  const int result = fault_.load(std::memory_order_acquire);
+  return result == 0 ? absl::OkStatus() : CudaError(result, fault_message_);
+}
+
+void SpaceState::EndWork() {
+  if (work_.fetch_sub(1, std::memory_order_acq_rel) == 1) work_.notify_all();
+}
+
+void SpaceState::WaitIdle() {
+  for (uint64_t work = work_.load(std::memory_order_acquire); work != 0; work = work_.load(std::memory_order_acquire)) {
+    work_.wait(work, std::memory_order_acquire);
+  }
+}
+
+SoftAddressSpace::~SoftAddressSpace() {
+  state_->WaitIdle();
+  state_->Close();
+}
+
+absl::Status SoftAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
+  const uint64_t address = reinterpret_cast<uint64_t>(memory);
+  const uint64_t last = address + bytes;
+  if (address % kPage != 0 || bytes == 0 || last < address) {
+    return CudaError(kCudaErrorInvalidValue, "host memory is registered from a page's beginning on");
+  }
+  if (last > base() && address < base() + size()) {
+    return CudaError(kCudaErrorInvalidValue, "that is device memory");
+  }
+  if (!state_->ranges().Add(address, bytes, RangeTable::Kind::kHost)) {
+    constexpr int kHostMemoryAlreadyRegistered = 712;
+    return CudaError(kHostMemoryAlreadyRegistered, "the host memory is registered already");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SoftAddressSpace::UnregisterHost(void* memory) {
+  if (state_->ranges().Remove(reinterpret_cast<uint64_t>(memory), RangeTable::Kind::kHost) == 0) {
+    constexpr int kHostMemoryNotRegistered = 713;
+    return CudaError(kHostMemoryNotRegistered, "the host memory is not registered");
+  }
+  return absl::OkStatus();
+}
+
+void SoftAddressSpace::Abandon() {
+  state_->Abandon();
+  wake_();
+}
+
+}  // namespace detshare::soft

@@ -1,0 +1,172 @@
+// The memory of a session on the software GPU.
+//
+// The whole range of a session is one reservation of this process's address space, readable and writable from the start, so
+// that device addresses are addresses of this process and nothing that a kernel does can crash it. Whether an address *belongs*
+// to the session is a question for the table of ranges alone, to the byte.
+//
+//   base                                       base + size()            end of the reservation
+//    | Map / Unmap: the session's allocations        | globals, device heap   |
+//
+// Bytes that are not mapped are zero, always: unmapping gives whole pages back to the system and clears the rest.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+#include "server/backends/soft/ptx/host_services.h"
+
+namespace detshare::soft {
+
+// The card's memory, divided among sessions. Any thread.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t total) : total_(total) {}
+  bool Take(uint64_t bytes);
+  void Give(uint64_t bytes);
+  uint64_t total() const { return total_; }
+  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  const uint64_t total_;
+  std::atomic<uint64_t> used_{0};  // relaxed: a sum that publishes nothing
+};
+
+// What belongs to a session: which ranges of addresses, and what kernels may do there. Any thread; kernels in flight ask
+// through MemoryGuard, once a range and quantum.
+class RangeTable final : public ptx::MemoryGuard {
+ public:
+  enum class Kind { kMapped, kHost, kGlobal, kConstant };
+  struct Range {
+    uint64_t end = 0;
+    Kind kind = Kind::kMapped;
+  };
+
+  // False when it overlaps with another range, is empty, or wraps around.
+  bool Add(uint64_t begin, uint64_t bytes, Kind kind);
+  // The size of the range of this kind that begins at `begin`, which is gone then; 0 when there is none.
+  uint64_t Remove(uint64_t begin, Kind kind);
+  bool Has(uint64_t begin, uint64_t bytes, Kind kind) const;
+  // Whether every byte is in some range.
+  bool Covers(uint64_t begin, uint64_t bytes) const;
+  bool IsHost(uint64_t address) const;
+  // All ranges but the host's: bytes of the card.
+  uint64_t DeviceBytes() const;
+
+  // The one range that contains `address`; neighbours are not joined.
+  bool Find(uint64_t address, ptx::MemoryRange* range) const override;
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, Range> ranges_;  // by begin; never overlapping
+};
+
+// Shared by a SoftAddressSpace and the work that is done in its name.
+class SpaceState final : public ptx::DeviceHeap {
+ public:
+  // Reserves [base, base + reserved): size() bytes for Map, above them room for globals and the heap.
+  static absl::StatusOr<std::shared_ptr<SpaceState>> Create(uint64_t base, uint64_t reserved, MemoryBudget& budget);
+  ~SpaceState() override { Close(); }
+  // Gives the memory and the addresses back. No work in its name is in flight any more; libraries may still hold it.
+  void Close();
+  SpaceState(const SpaceState&) = delete;
+  SpaceState& operator=(const SpaceState&) = delete;
+
+  uint64_t base() const { return base_; }
+  uint64_t size() const { return size_; }
+  RangeTable& ranges() { return ranges_; }
+  const RangeTable& ranges() const { return ranges_; }
+
+  absl::Status Map(uint64_t address, uint64_t bytes);
+  absl::Status Unmap(uint64_t address, uint64_t bytes);
+
+  // Zeroed memory above size(), aligned to `alignment` (a power of two, at most 1 MiB), from the top down: first fit.
+  absl::StatusOr<uint64_t> AllocateGlobal(uint64_t bytes, uint64_t alignment, RangeTable::Kind kind);
+  void FreeGlobal(uint64_t address, RangeTable::Kind kind);
+
+  // Limits of the session's context.
+  std::atomic<uint64_t> stack_bytes{1024};
+  // False once the heap exists with another size.
+  bool SetHeapBytes(uint64_t bytes);
+
+  // ptx::DeviceHeap: the heap of device-side malloc, made at its first use and gone with the session.
+  uint64_t Allocate(uint64_t bytes) override;
+  bool Free(uint64_t address) override;
+
+  // The first fault wins; the others are forgotten. True for the first.
+  bool SetFault(int result, const std::string& message);
+  absl::Status fault() const;
+  void Abandon() { abandoned_.store(true, std::memory_order_release); }
+  bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
+  bool faulted() const { return fault_.load(std::memory_order_acquire) != 0; }
+  // Whether work in its name is skipped.
+  bool stopped() const { return abandoned() || fault_.load(std::memory_order_acquire) != 0; }
+
+  // Work in flight. WaitIdle returns when as much has ended as began.
+  void BeginWork() { work_.fetch_add(1, std::memory_order_relaxed); }
+  void EndWork();
+  void WaitIdle();
+
+  uint64_t NextGridId() { return next_grid_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+ private:
+  SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget);
+  void Clear(uint64_t address, uint64_t bytes);
+  bool CreateHeapLocked();
+
+  const uint64_t base_;
+  const uint64_t reserved_;  // bytes of the reservation
+  const uint64_t size_;      // of its lower part
+  MemoryBudget& budget_;
+  RangeTable ranges_;
+
+  std::mutex globals_mutex_;
+  bool closed_ = false;
+  std::map<uint64_t, uint64_t> globals_;  // begin -> end, page-rounded
+
+  std::mutex heap_mutex_;
+  uint64_t heap_bytes_ = 8 << 20;
+  uint64_t heap_base_ = 0;
+  std::map<uint64_t, uint64_t> heap_used_;  // address -> bytes; kept here, out of the kernels' reach
+
+  std::atomic<int> fault_{0};  // release: publishes fault_message_
+  std::mutex fault_mutex_;
+  std::string fault_message_;
+  std::atomic<bool> abandoned_{false};
+  std::atomic<uint64_t> work_{0};  // its release sequence publishes the effects of ended work to WaitIdle
+  std::atomic<uint64_t> next_grid_{0};
+};
+
+class SoftAddressSpace final : public AddressSpace {
+ public:
+  // `wake`: tells the engine to look at held-up work again.
+  SoftAddressSpace(std::shared_ptr<SpaceState> state, std::function<void()> wake)
+      : state_(std::move(state)), wake_(std::move(wake)) {}
+  ~SoftAddressSpace() override;
+
+  DeviceAddress base() const override { return state_->base(); }
+  uint64_t size() const override { return state_->size(); }
+  absl::Status Map(DeviceAddress address, uint64_t bytes) override { return state_->Map(address, bytes); }
+  absl::Status Unmap(DeviceAddress address, uint64_t bytes) override { return state_->Unmap(address, bytes); }
+  absl::Status RegisterHost(void* memory, uint64_t bytes) override;
+  absl::Status UnregisterHost(void* memory) override;
+  bool Contains(DeviceAddress address, uint64_t bytes) const override { return state_->ranges().Covers(address, bytes); }
+  absl::Status fault() const override { return state_->fault(); }
+  void Abandon() override;
+
+  const std::shared_ptr<SpaceState>& state() const { return state_; }
+
+ private:
+  const std::shared_ptr<SpaceState> state_;
+  const std::function<void()> wake_;
+};
+
+}  // namespace detshare::soft

@@ -1,0 +1,180 @@
+#include "server/backends/soft/soft_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare::soft {
+namespace {
+
+constexpr uint64_t kPieceBytes = 4 << 20;
+// What the submitting thread does itself: less than waking a worker takes.
+constexpr uint64_t kShortBytes = 64 << 10;
+
+// Bytes from the first to the end of the last of `depth` slices of `height` rows of `width` bytes. Nullopt on overflow.
+std::optional<uint64_t> Extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice) {
+  uint64_t rows, slices, sum;
+  if (__builtin_mul_overflow(height - 1, pitch, &rows) || __builtin_mul_overflow(depth - 1, slice, &slices) ||
+      __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, width, &sum)) {
+    return std::nullopt;
+  }
+  return sum;
+}
+
+absl::Status NotMemory(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+// Work on `bytes` bytes in a row, cut into pieces.
+class Transfer : public Task {
+ public:
+  Transfer(std::shared_ptr<SpaceState> space, uint64_t bytes, CopyEngine engine, bool fill)
+      : space_(std::move(space)), bytes_(bytes), engine_(engine), fill_(fill) {}
+
+  Claimed Claim(Piece* piece) override {
+    if (space_->stopped() || next_ == bytes_) return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
+    piece->begin = next_;
+    piece->end = next_ = std::min(bytes_, next_ + kPieceBytes);
+    ++in_flight_;
+    return Claimed::kPiece;
+  }
+  bool HasMore() const override { return next_ < bytes_; }
+  void Perform(Piece* piece) override { Do(piece->begin, piece->end); }
+  bool Finish(Piece* piece) override { return --in_flight_ == 0 && next_ == bytes_; }
+  void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override {
+    timeline.EndTransfer(entry, engine_, TransferDuration(engine_, bytes_, fill_));
+  }
+  bool IsShort() const override { return bytes_ <= kShortBytes; }
+
+ protected:
+  virtual void Do(uint64_t begin, uint64_t end) = 0;
+
+ private:
+  const std::shared_ptr<SpaceState> space_;
+  const uint64_t bytes_;
+  const CopyEngine engine_;
+  const bool fill_;
+  // Guarded by the engine's lock.
+  uint64_t next_ = 0;
+  uint64_t in_flight_ = 0;
+};
+
+class CopyTask final : public Transfer {
+ public:
+  CopyTask(std::shared_ptr<SpaceState> space, const CopyRequest& request, std::vector<std::byte> inline_source,
+           CopyEngine engine)
+      : Transfer(std::move(space), request.width * request.height * request.depth, engine, false),
+        request_(request),
+        inline_source_(std::move(inline_source)) {
+    if (request_.inline_source) request_.source = reinterpret_cast<uint64_t>(inline_source_.data());
+  }
+
+ protected:
+  void Do(uint64_t begin, uint64_t end) override {
+    const bool linear = request_.height == 1 && request_.depth == 1;
+    const uint64_t width = request_.width;
+    while (begin < end) {
+      const uint64_t row = linear ? 0 : begin / width;
+      const uint64_t column = begin - row * width;
+      const uint64_t bytes = std::min(end - begin, width - column);
+      const uint64_t y = row % request_.height, z = row / request_.height;
+      // Overlapping ranges are undefined for CUDA, not for this process.
+      std::memmove(reinterpret_cast<void*>(request_.destination + z * request_.destination_slice +
+                                           y * request_.destination_pitch + column),
+                   reinterpret_cast<const void*>(request_.source + z * request_.source_slice +
+                                                 y * request_.source_pitch + column),
+                   bytes);
+      begin += bytes;
+    }
+  }
+
+ private:
+  CopyRequest request_;
+  const std::vector<std::byte> inline_source_;
+};
+
+class FillTask final : public Transfer {
+ public:
+  FillTask(std::shared_ptr<SpaceState> space, const FillRequest& request)
+      : Transfer(std::move(space), request.width * request.height * request.element_bytes, CopyEngine::kOnDevice, true),
+        request_(request) {}
+
+ protected:
+  // Pieces are whole elements: their size is a multiple of all element sizes.
+  void Do(uint64_t begin, uint64_t end) override {
+    const uint64_t row_bytes = request_.width * request_.element_bytes;
+    while (begin < end) {
+      const uint64_t row = begin / row_bytes;
+      const uint64_t column = begin - row * row_bytes;
+      const uint64_t bytes = std::min(end - begin, row_bytes - column);
+      const uint64_t address = request_.address + row * request_.pitch + column;
+      if (request_.element_bytes == 1) {
+        std::memset(reinterpret_cast<void*>(address), static_cast<int>(request_.value & 0xff), bytes);
+      } else if (request_.element_bytes == 2) {
+        std::fill_n(reinterpret_cast<uint16_t*>(address), bytes / 2, static_cast<uint16_t>(request_.value));
+      } else {
+        std::fill_n(reinterpret_cast<uint32_t*>(address), bytes / 4, request_.value);
+      }
+      begin += bytes;
+    }
+  }
+
+ private:
+  const FillRequest request_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space, const CopyRequest& request) {
+  if (request.width == 0 || request.height == 0 || request.depth == 0) return std::unique_ptr<Task>();
+  const RangeTable& ranges = space->ranges();
+  const auto destination = Extent(request.width, request.height, request.depth, request.destination_pitch,
+                                  request.destination_slice);
+  if (!destination.has_value() || !ranges.Covers(request.destination, *destination)) {
+    return NotMemory("the copy's destination is not memory of the session");
+  }
+  const auto source =
+      Extent(request.width, request.height, request.depth, request.source_pitch, request.source_slice);
+  if (!source.has_value() || (!request.inline_source && !ranges.Covers(request.source, *source))) {
+    return NotMemory("the copy's source is not memory of the session");
+  }
+  uint64_t rows, bytes;
+  if (__builtin_mul_overflow(request.height, request.depth, &rows) ||
+      __builtin_mul_overflow(rows, request.width, &bytes)) {
+    return NotMemory("the copy is too large");
+  }
+  std::vector<std::byte> inline_source;
+  if (request.inline_source) {
+    const auto* begin = reinterpret_cast<const std::byte*>(request.source);
+    inline_source.assign(begin, begin + *source);
+  }
+  const bool from_host = request.inline_source || ranges.IsHost(request.source);
+  const CopyEngine engine = from_host                            ? CopyEngine::kToDevice
+                            : ranges.IsHost(request.destination) ? CopyEngine::kFromDevice
+                                                                 : CopyEngine::kOnDevice;
+  return std::make_unique<CopyTask>(std::move(space), request, std::move(inline_source), engine);
+}
+
+absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space, const FillRequest& request) {
+  if (request.element_bytes != 1 && request.element_bytes != 2 && request.element_bytes != 4) {
+    return NotMemory("elements have 1, 2 or 4 bytes");
+  }
+  if (request.width == 0 || request.height == 0) return std::unique_ptr<Task>();
+  const uint64_t element = request.element_bytes;
+  if (request.address % element != 0 || (request.height > 1 && request.pitch % element != 0)) {
+    return NotMemory("the fill is not aligned to its elements");
+  }
+  uint64_t row_bytes, bytes;
+  if (__builtin_mul_overflow(request.width, element, &row_bytes) ||
+      __builtin_mul_overflow(row_bytes, request.height, &bytes)) {
+    return NotMemory("the fill is too large");
+  }
+  const auto extent = Extent(row_bytes, request.height, 1, request.pitch, 0);
+  if (!extent.has_value() || !space->ranges().Covers(request.address, *extent)) {
+    return NotMemory("the filled memory is not memory of the session");
+  }
+  return std::make_unique<FillTask>(std::move(space), request);
+}
+
+}  // namespace detshare::soft

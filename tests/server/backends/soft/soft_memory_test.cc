@@ -1,0 +1,292 @@
+#include "server/backends/soft/soft_memory.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "tests/server/backends/soft/test_addresses.h"
+
+namespace detshare::soft {
+namespace {
+
+constexpr uint64_t kBase = TestBase(0);
+constexpr uint64_t kBudget = 64 << 20;
+
+std::unique_ptr<SoftAddressSpace> MakeSpace(MemoryBudget& budget, uint64_t index = 0) {
+  auto state = SpaceState::Create(TestBase(index), kTestSpaceBytes, budget);
+  REQUIRE(state.ok());
+  return std::make_unique<SoftAddressSpace>(*std::move(state), [] {});
+}
+
+uint8_t* At(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
+
+bool IsZero(uint64_t address, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; ++i) {
+    if (At(address)[i] != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("memory lies where it is mapped, and is zero") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  CHECK(space->base() == kBase);
+  REQUIRE(space->Map(kBase + 512, 1024).ok());
+  CHECK(IsZero(kBase + 512, 1024));
+  CHECK(budget.used() == 1024);
+}
+
+TEST_CASE("memory belongs to the session to the byte") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  REQUIRE(space->Map(kBase + 512, 512).ok());
+  CHECK(space->Contains(kBase + 512, 512));
+  CHECK(space->Contains(kBase + 1023, 1));
+  CHECK_FALSE(space->Contains(kBase + 511, 1));
+  CHECK_FALSE(space->Contains(kBase + 512, 513));
+  CHECK_FALSE(space->Contains(kBase + 1024, 1));
+  CHECK_FALSE(space->Contains(kBase + 512, UINT64_MAX));
+
+  ptx::MemoryRange range;
+  REQUIRE(space->state()->ranges().Find(kBase + 700, &range));
+  CHECK(range.begin == kBase + 512);
+  CHECK(range.end == kBase + 1024);
+  CHECK(range.writable);
+  CHECK_FALSE(space->state()->ranges().Find(kBase + 1024, &range));
+}
+
+TEST_CASE("neighbouring ranges contain what spans them") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  REQUIRE(space->Map(kBase, 512).ok());
+  REQUIRE(space->Map(kBase + 512, 512).ok());
+  REQUIRE(space->Map(kBase + 2048, 512).ok());
+  CHECK(space->Contains(kBase + 100, 900));
+  CHECK_FALSE(space->Contains(kBase + 100, 1000));
+}
+
+TEST_CASE("memory that was unmapped is zero when it is mapped again") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  // Neither begins nor ends at a page; a neighbour shares its last page.
+  const uint64_t begin = kBase + 1536, bytes = 5 * 4096;
+  REQUIRE(space->Map(begin, bytes).ok());
+  REQUIRE(space->Map(begin + bytes, 512).ok());
+  std::memset(At(begin), 0xab, bytes + 512);
+  REQUIRE(space->Unmap(begin, bytes).ok());
+  CHECK(budget.used() == 512);
+  CHECK(At(begin + bytes)[0] == 0xab);
+  REQUIRE(space->Map(begin, bytes).ok());
+  CHECK(IsZero(begin, bytes));
+  CHECK(At(begin + bytes)[511] == 0xab);
+}
+
+TEST_CASE("only what one Map made can be unmapped, and only once") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  REQUIRE(space->Map(kBase, 1024).ok());
+  CHECK(CudaResultOf(space->Unmap(kBase, 512)) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(space->Unmap(kBase + 512, 512)) == kCudaErrorInvalidValue);
+  CHECK(space->Unmap(kBase, 1024).ok());
+  CHECK(CudaResultOf(space->Unmap(kBase, 1024)) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("memory outside the range, off the granules or over other memory is refused") {
+  MemoryBudget budget(UINT64_MAX);
+  const auto space = MakeSpace(budget);
+  const uint64_t end = space->base() + space->size();
+  REQUIRE(space->Map(kBase + 4096, 4096).ok());
+  for (const auto& [address, bytes] : std::map<uint64_t, uint64_t>{{kBase - 512, 1024},
+                                                                  {kBase + 1, 512},
+                                                                  {kBase, 100},
+                                                                  {kBase + 512, 4096},
+                                                                  {kBase + 4096 + 512, 512},
+                                                                  {kBase + 8192, 0},
+                                                                  {end, 512},
+                                                                  {end - 512, 1024},
+                                                                  {kBase + 16384, UINT64_MAX - 511}}) {
+    INFO(address - kBase << " " << bytes);
+    CHECK(CudaResultOf(space->Map(address, bytes)) == kCudaErrorInvalidValue);
+  }
+  CHECK(budget.used() == 4096);
+}
+
+TEST_CASE("the card's memory is divided among the sessions") {
+  MemoryBudget budget(8192);
+  const auto first = MakeSpace(budget, 0);
+  auto second = MakeSpace(budget, 1);
+  REQUIRE(first->Map(TestBase(0), 4096).ok());
+  REQUIRE(second->Map(TestBase(1), 2048).ok());
+  const absl::Status refused = first->Map(TestBase(0) + 4096, 4096);
+  CHECK(CudaResultOf(refused) == kCudaErrorOutOfMemory);
+  CHECK(absl::IsResourceExhausted(refused));
+  // Whoever goes gives everything back.
+  REQUIRE(second->state()->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal).ok());
+  second.reset();
+  CHECK(budget.used() == 4096);
+  CHECK(first->Map(TestBase(0) + 4096, 4096).ok());
+}
+
+TEST_CASE("a range of addresses is free again as soon as its session is gone, whatever still holds its state") {
+  MemoryBudget budget(kBudget);
+  auto space = MakeSpace(budget);
+  const std::shared_ptr<SpaceState> state = space->state();
+  const auto address = state->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal);
+  REQUIRE(address.ok());
+  CHECK_FALSE(SpaceState::Create(kBase, kTestSpaceBytes, budget).ok());
+  space.reset();
+  const auto next = MakeSpace(budget);
+  CHECK(IsZero(*address, 100));
+  At(*address)[0] = 1;
+  state->FreeGlobal(*address, RangeTable::Kind::kGlobal);
+  CHECK(At(*address)[0] == 1);
+  CHECK_FALSE(state->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal).ok());
+}
+
+TEST_CASE("globals lie above the session's allocations, from the top down, and constants cannot be written by kernels") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  SpaceState& state = *space->state();
+  const auto first = state.AllocateGlobal(1000, 256, RangeTable::Kind::kGlobal);
+  const auto second = state.AllocateGlobal(8, 256, RangeTable::Kind::kConstant);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(*first + 1000 <= kBase + kTestSpaceBytes);
+  CHECK(*first % 256 == 0);
+  CHECK(*second < *first);
+  CHECK(*second >= kBase + space->size());
+  CHECK(space->Contains(*first, 1000));
+  CHECK_FALSE(space->Contains(*first, 1001));
+  ptx::MemoryRange range;
+  REQUIRE(state.ranges().Find(*second, &range));
+  CHECK_FALSE(range.writable);
+
+  // Room that is freed is used again, cleared.
+  std::memset(At(*first), 1, 1000);
+  state.FreeGlobal(*first, RangeTable::Kind::kGlobal);
+  CHECK_FALSE(space->Contains(*first, 1));
+  CHECK(*state.AllocateGlobal(900, 256, RangeTable::Kind::kGlobal) >= *first);
+  CHECK(IsZero(*first, 1000));
+  CHECK_FALSE(state.AllocateGlobal(kTestSpaceBytes, 8, RangeTable::Kind::kGlobal).ok());
+  CHECK_FALSE(state.AllocateGlobal(UINT64_MAX, 8, RangeTable::Kind::kGlobal).ok());
+}
+
+TEST_CASE("host memory belongs to the session while it is registered") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  alignas(4096) static uint8_t page[8192];
+  const uint64_t address = reinterpret_cast<uint64_t>(page);
+  CHECK_FALSE(space->Contains(address, 1));
+  REQUIRE(space->RegisterHost(page, sizeof(page)).ok());
+  CHECK(space->Contains(address, sizeof(page)));
+  CHECK(space->state()->ranges().IsHost(address + 8191));
+  CHECK_FALSE(space->RegisterHost(page + 4096, 4096).ok());
+  CHECK_FALSE(space->RegisterHost(page + 1, 16).ok());
+  CHECK_FALSE(space->RegisterHost(At(kBase), 4096).ok());
+  CHECK(budget.used() == 0);
+  REQUIRE(space->UnregisterHost(page).ok());
+  CHECK_FALSE(space->UnregisterHost(page).ok());
+  CHECK_FALSE(space->Contains(address, 1));
+}
+
+TEST_CASE("the device heap gives disjoint memory of the session, and takes back only what it gave") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  SpaceState& state = *space->state();
+  REQUIRE(state.SetHeapBytes(1 << 16));
+  const uint64_t a = state.Allocate(10), b = state.Allocate(100);
+  REQUIRE(a != 0);
+  REQUIRE(b != 0);
+  CHECK(a % 16 == 0);
+  CHECK(b >= a + 16);
+  CHECK(space->Contains(a, 10));
+  CHECK(state.Allocate(1 << 16) == 0);
+  CHECK(state.Allocate(0) == 0);
+  CHECK(state.Allocate(UINT64_MAX) == 0);
+  CHECK_FALSE(state.Free(a + 1));
+  CHECK(state.Free(a));
+  CHECK_FALSE(state.Free(a));
+  CHECK(state.Allocate(16) == a);
+  CHECK_FALSE(state.SetHeapBytes(1 << 20));
+}
+
+TEST_CASE("the first fault of a session stays") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  CHECK(space->fault().ok());
+  CHECK(space->state()->SetFault(kCudaErrorIllegalAddress, "first"));
+  CHECK_FALSE(space->state()->SetFault(kCudaErrorAssert, "second"));
+  CHECK(CudaResultOf(space->fault()) == kCudaErrorIllegalAddress);
+  CHECK(space->fault().message() == "first");
+  CHECK(space->state()->stopped());
+}
+
+TEST_CASE("an address space whose numbers make no sense is refused") {
+  MemoryBudget budget(kBudget);
+  CHECK_FALSE(SpaceState::Create(0, kTestSpaceBytes, budget).ok());
+  CHECK_FALSE(SpaceState::Create(kBase + 1, kTestSpaceBytes, budget).ok());
+  CHECK_FALSE(SpaceState::Create(kBase, 100, budget).ok());
+  CHECK_FALSE(SpaceState::Create(kBase, 4096, budget).ok());
+  CHECK_FALSE(SpaceState::Create(~uint64_t{4095}, 1 << 20, budget).ok());
+}
+
+TEST_CASE("any sequence of mapping and unmapping agrees with a plain list of bytes") {
+  MemoryBudget budget(1 << 20);
+  const auto space = MakeSpace(budget);
+  constexpr uint64_t kGranules = 64;
+  std::mt19937 random(3);
+  std::vector<int> owner(kGranules, -1);
+  std::map<int, std::pair<uint64_t, uint64_t>> mapped;
+  int next = 0;
+  for (int step = 0; step < 3000; ++step) {
+    const uint64_t first = random() % kGranules, count = 1 + random() % 6;
+    if (random() % 2 == 0 && !mapped.empty()) {
+      const auto victim = std::next(mapped.begin(), random() % mapped.size());
+      REQUIRE(space->Unmap(kBase + victim->second.first * 512, victim->second.second * 512).ok());
+      for (uint64_t i = 0; i < victim->second.second; ++i) owner[victim->second.first + i] = -1;
+      mapped.erase(victim);
+    } else if (first + count <= kGranules) {
+      bool free = true;
+      for (uint64_t i = 0; i < count; ++i) free = free && owner[first + i] == -1;
+      REQUIRE(space->Map(kBase + first * 512, count * 512).ok() == free);
+      if (free) {
+        REQUIRE(IsZero(kBase + first * 512, count * 512));
+        std::memset(At(kBase + first * 512), 1 + next % 255, count * 512);
+        for (uint64_t i = 0; i < count; ++i) owner[first + i] = next;
+        mapped[next++] = {first, count};
+      }
+    }
+    const uint64_t from = random() % (kGranules * 512), bytes = 1 + random() % 4000;
+    bool all = from + bytes <= kGranules * 512;
+    for (uint64_t i = from; all && i < from + bytes; ++i) all = owner[i / 512] != -1;
+    REQUIRE(space->Contains(kBase + from, bytes) == all);
+  }
+}
+
+TEST_CASE("lookups while the table changes see whole ranges") {
+  MemoryBudget budget(kBudget);
+  const auto space = MakeSpace(budget);
+  REQUIRE(space->Map(kBase, 4096).ok());
+  std::atomic<bool> lost{false};  // Catch is for one thread
+  std::thread reader([&] {
+    for (int i = 0; i < 20'000; ++i) {
+      ptx::MemoryRange range;
+      const bool found = space->state()->ranges().Find(kBase + 100, &range);
+      if (!found || range.end != kBase + 4096) lost = true;
+    }
+  });
+  for (int i = 0; i < 5'000; ++i) {
+    REQUIRE(space->Map(kBase + 8192, 512).ok());
+    REQUIRE(space->Unmap(kBase + 8192, 512).ok());
+  }
+  reader.join();
+  CHECK_FALSE(lost);
+}
+
+}  // namespace detshare::soft
