@@ -1,0 +1,77 @@
+#include "client_shim/compile_cache.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace detshare::shim {
+namespace {
+
+std::string Contents(const CompileCache& cache, const CompileCache::Entry& entry) {
+  void* data;
+  size_t bytes;
+  if (!cache.Find(entry, &data, &bytes)) return "(nothing)";
+  std::string contents(static_cast<const char*>(data), bytes);
+  free(data);
+  return contents;
+}
+
+TEST_CASE("What was stored under a key is found by another handle of that key") {
+  CompileCache cache(1000);
+  CompileCache::Entry* first = cache.Open(1, "key");
+  CompileCache::Entry* second = cache.Open(1, "key");
+  CHECK(Contents(cache, *second) == "(nothing)");
+  cache.Store(*first, "code", 4);
+  cache.Close(first);
+  CHECK(Contents(cache, *second) == "code");
+  cache.Store(*second, "newer", 5);
+  CHECK(Contents(cache, *second) == "newer");
+  cache.Close(second);
+}
+
+TEST_CASE("Keys of another kind are other keys") {
+  CompileCache cache(1000);
+  CompileCache::Entry* first = cache.Open(1, "key");
+  CompileCache::Entry* other = cache.Open(2, "key");
+  cache.Store(*first, "code", 4);
+  CHECK(Contents(cache, *other) == "(nothing)");
+  cache.Close(first);
+  cache.Close(other);
+}
+
+TEST_CASE("The compile cache keeps nothing beyond its limit") {
+  CompileCache cache(6);
+  CompileCache::Entry* first = cache.Open(1, "a");
+  CompileCache::Entry* second = cache.Open(1, "b");
+  cache.Store(*first, "1234", 4);
+  cache.Store(*second, "567", 3);
+  CHECK(Contents(cache, *first) == "1234");
+  CHECK(Contents(cache, *second) == "(nothing)");
+  cache.Store(*first, "12", 2);
+  cache.Store(*second, "567", 3);
+  CHECK(Contents(cache, *second) == "567");
+  cache.Close(first);
+  cache.Close(second);
+}
+
+TEST_CASE("Threads may use the compile cache at the same time") {
+  CompileCache cache(1 << 20);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&cache, t] {
+      for (int i = 0; i < 200; ++i) {
+        CompileCache::Entry* entry = cache.Open(1, std::to_string(i % 10));
+        cache.Store(*entry, "0123456789", 10);
+        const std::string contents = Contents(cache, *entry);
+        if (contents != "0123456789") std::abort();
+        cache.Close(entry);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace detshare::shim
