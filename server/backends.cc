@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/soft/soft_device.h"
 #include "server/logging.h"
 
@@ -38,13 +39,20 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
   return opened;
 }
 
-absl::StatusOr<OpenedBackend> OpenCuda() { return absl::UnavailableError("this build has no cuda backend"); }
+absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
+  CudaOptions cuda;
+  cuda.driver_path = options.cuda_driver;
+  cuda.sm_group = options.cuda_sm_group;
+  absl::StatusOr<std::vector<std::unique_ptr<Device>>> devices = CreateCudaDevices(cuda);
+  if (!devices.ok()) return devices.status();
+  return OpenedBackend{"cuda", *std::move(devices)};
+}
 
 }  // namespace
 
 absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options) {
   if (options.backend == "soft") return OpenSoft(options);
-  absl::StatusOr<OpenedBackend> cuda = OpenCuda();
+  absl::StatusOr<OpenedBackend> cuda = OpenCuda(options);
   if (options.backend == "cuda") return cuda;
   if (cuda.ok()) {
     LogInfo("backend cuda: ", cuda->devices.size(), " device(s)");

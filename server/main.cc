@@ -59,6 +59,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--log-level", flags.log_level)->check(CLI::IsMember({"error", "warning", "info", "debug"}));
   app.add_option("--staging-mib", flags.staging_mib, "Staging memory of a session for pageable copies [16; 64 with cuda]")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--cuda-driver", flags.backend.cuda_driver, "The real libcuda.so.1 [looked for]")->type_name("PATH");
+  app.add_option("--cuda-sm-group", flags.backend.cuda_sm_group, "SMs of a partition come in groups of this size")
+      ->check(CLI::IsMember({8, 2}));
   app.add_option("--soft-sms", flags.backend.soft_sms, "SMs of the software GPU");
   app.add_option("--soft-memory", flags.backend.soft_memory, "Memory of the software GPU")
       ->transform(CLI::AsSizeValue(false))
