@@ -70,8 +70,9 @@ Session::~Session() {
   executor_.reset();
   libraries_.clear();
   for (SessionDevice& device : devices_) device.memory.reset();
-  for (SessionDevice& device : devices_) device.coroutine.reset();
+  // What a faulted space still has queued writes to the fences of the coroutine.
   for (SessionDevice& device : devices_) device.space.reset();
+  for (SessionDevice& device : devices_) device.coroutine.reset();
   pinned_.reset();
   reader_.reset();
   region_.reset();

@@ -12,6 +12,7 @@ namespace {
 constexpr ContextId kContext = 7;
 
 struct Fixture {
+  std::deque<std::atomic<uint64_t>> fences;
   FakeDevice device;
   std::unique_ptr<Partition> low = *device.CreatePartition(0, 8);
   std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
@@ -20,7 +21,6 @@ struct Fixture {
   std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   FakeKernel kernel;
-  std::deque<std::atomic<uint64_t>> fences;
 
   Fixture() {
     coroutine = *GpuCoroutine::Create(device, *space, pool, executor);

@@ -15,6 +15,10 @@ void* operator new(size_t bytes) {
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  ++allocations;
+  return std::malloc(bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
@@ -60,9 +64,9 @@ class NullDevice final : public FakeDevice {
 TEST_CASE("Operations allocate nothing, even when the session moves at every one") {
   NullDevice device;
   NullPartition low, high;
-  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   QueuePool pool(device);
   Executor executor;
+  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
   constexpr int kStreams = 8;
   for (StreamId id = 1; id <= kStreams; ++id) {
