@@ -1,6 +1,9 @@
 #include "server/backends/cuda/cuda_queue.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -8,6 +11,39 @@
 #include "server/backends/cuda/print_capture.h"
 
 namespace detshare::cuda {
+namespace {
+
+// Where small copies from ordinary memory start. Registrations are taken back late
+// (host_registry.h), so an ordinary address may be one that the driver still takes for registered
+// memory; these addresses never are.
+class InlineSource {
+ public:
+  static constexpr uint64_t kBytes = 4096;
+
+  InlineSource() {
+    static std::atomic<unsigned> next_thread{0};
+    thread_local const unsigned first = next_thread.fetch_add(1, std::memory_order_relaxed);
+    for (unsigned i = first;; ++i) {
+      slot_ = &slots_[i % std::size(slots_)];
+      // Acquire: after the copy of the slot's last user.
+      if (!slot_->busy.exchange(true, std::memory_order_acquire)) return;
+    }
+  }
+  ~InlineSource() { slot_->busy.store(false, std::memory_order_release); }
+  char* bytes() const { return slot_->bytes; }
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<bool> busy;
+    alignas(64) char bytes[kBytes];
+  };
+  static Slot slots_[64];
+  Slot* slot_;
+};
+
+InlineSource::Slot InlineSource::slots_[64];
+
+}  // namespace
 
 CudaMarker::~CudaMarker() {
   context_.Enter();
@@ -94,15 +130,19 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
 absl::Status CudaQueue::CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                                  DeviceAddress source, bool inline_source, uint64_t bytes) {
   while (bytes > 0) {
-    const uint64_t part =
-        std::min({bytes, space.Reach(destination), inline_source ? bytes : space.Reach(source)});
-    // The source of a small copy from ordinary memory is staged by the driver before the call
-    // returns.
-    const CUresult result =
-        inline_source
-            ? context_.api.cuMemcpyHtoDAsync(destination, reinterpret_cast<const void*>(source),
-                                             part, state_->stream)
-            : context_.api.cuMemcpyAsync(destination, source, part, state_->stream);
+    uint64_t part = std::min(bytes, space.Reach(destination));
+    CUresult result;
+    if (inline_source) {
+      part = std::min(part, InlineSource::kBytes);
+      const InlineSource copy;
+      std::memcpy(copy.bytes(), reinterpret_cast<const void*>(source), part);
+      // The driver stages small copies from ordinary memory before the call returns, whatever the
+      // stream waits for.
+      result = context_.api.cuMemcpyHtoDAsync(destination, copy.bytes(), part, state_->stream);
+    } else {
+      part = std::min(part, space.Reach(source));
+      result = context_.api.cuMemcpyAsync(destination, source, part, state_->stream);
+    }
     if (absl::Status status = context_.Check(result, "cuMemcpyAsync"); !status.ok()) return status;
     destination += part;
     source += part;
