@@ -166,6 +166,7 @@ void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context
 }
 
 void Session::OnUnansweredError(uint16_t op, const absl::Status& status) {
+  if (!violation_.empty()) return;  // which ends the session
   const int result = CudaResultOf(status);
   // Everything that a client could know is checked there, before it submits: what arrives here is lost work.
   SetStickyError(result, absl::StrCat(NameOf(op), ": ", std::string(status.message())));

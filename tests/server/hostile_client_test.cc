@@ -1,0 +1,398 @@
+// Clients that break the rules lose their session; nobody else notices.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+using wire::kAddress;
+using wire::kInline;
+using wire::kStaging;
+
+// A neighbour that must not notice anything.
+struct Fixture {
+  Fixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
+    REQUIRE(neighbour.Open());
+    neighbour.CreateStream(1);
+    secret = neighbour.Allocate(4096);
+    REQUIRE(client.Open());
+    client.CreateStream(1);
+    memory = client.Allocate(1 << 20);
+  }
+  void CheckNeighbour() {
+    neighbour.ring->Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{secret, 0, 4096, 1, 9, 1, 1, 0});
+    CHECK(neighbour.Synchronize(1) == 0);
+    CHECK(*reinterpret_cast<uint8_t*>(secret + 4095) == 9);
+    CHECK(neighbour.ring->header().sticky_error.load() == 0);
+  }
+
+  TestDaemon daemon;
+  TestClient neighbour, client;
+  uint64_t secret = 0, memory = 0;
+};
+
+TEST_CASE("A malformed ring ends the session with its name, and no other") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  std::string expected;
+  SECTION("noise") {
+    const uint32_t noise = 0xDEADBEEF;
+    std::memcpy(ring.line(ring.tail()), &noise, sizeof(noise));
+    ring.Wake();
+    expected = "first word";
+  }
+  SECTION("a length beyond the ring") {
+    RawHeader header;
+    header.bytes = 0x7FFFFFC0;
+    ring.SubmitRaw(header, {}, kRingLine);
+    expected = "too long";
+  }
+  SECTION("an operation that does not exist") {
+    ring.Submit(4242, &expected, 8, {}, kNoReply);
+    expected = "does not exist";
+  }
+  SECTION("an operation of the other lane") {
+    ring.Send(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
+    expected = "wrong way";
+  }
+  SECTION("arguments of the wrong length") {
+    const uint64_t args[2] = {};
+    ring.Submit(static_cast<uint16_t>(Op::cuMemAlloc_v2), args, 16, {}, kNoReply);
+    expected = "16 bytes of arguments";
+  }
+  SECTION("a device that the session does not have") {
+    ring.device = 1;
+    ring.Send(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{1});
+    expected = "device 1 of 1";
+  }
+  SECTION("a truncated session file") {
+    REQUIRE(truncate((f.client.directory + "/session").c_str(), kPageBytes) == 0);
+    // The daemon touches what is gone.
+    proto::CallRequest call;
+    f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
+    expected = "truncated";
+  }
+  const auto ended = f.client.AwaitEnd();
+  REQUIRE(ended.has_value());
+  CHECK(ended->result() != 0);
+  CHECK_THAT(ended->reason(), Catch::Contains(expected));
+  f.CheckNeighbour();
+}
+
+TEST_CASE("Addresses and offsets that are not the session's are refused") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  const uint64_t staging = ring.header().staging_bytes;
+  const auto copy = [&](wire::Location destination, wire::Location source, uint64_t bytes) {
+    return ring.Call(Op::cuMemcpyAsync, f.client.CopyOf(destination, source, bytes, 1), std::span<const uint8_t>());
+  };
+  const wire::Location mine{f.memory, kAddress, 0};
+  CHECK(copy(mine, {f.secret, kAddress, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy({f.secret, kAddress, 0}, mine, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {reinterpret_cast<uint64_t>(&f), kAddress, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {0, kAddress, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {UINT64_MAX - 8, kAddress, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, mine, UINT64_MAX) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, mine, 1 << 30) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {staging - 8, kStaging, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {UINT64_MAX - 7, kStaging, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy({staging, kStaging, 0}, mine, 1) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {0, kInline, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy({0, kInline, 0}, mine, 0) == 0);
+  CHECK(copy(mine, {0, 3, 0}, 16) == kCudaErrorInvalidValue);
+
+  wire::cuMemcpy3DAsync_v2 pitched{};
+  pitched.destination = {mine, 1024, 1 << 16};
+  pitched.source = {{0, kStaging, 0}, 1024, 1 << 16};
+  pitched.width = pitched.height = pitched.depth = 16;
+  pitched.stream = 1;
+  pitched.signal.index = kNoFence;
+  wire::cuMemcpy3DAsync_v2 wrong = pitched;
+  wrong.source.row_pitch = UINT64_MAX / 4;
+  CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
+  wrong = pitched;
+  wrong.depth = 1 << 20;
+  CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
+  wrong = pitched;
+  wrong.height = UINT64_MAX;
+  CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, pitched) == 0);
+
+  const auto fill = [&](wire::cuMemsetD2D32Async args) { return ring.Call(Op::cuMemsetD2D32Async, args); };
+  CHECK(fill({f.secret, 0, 1, 1, 0, 4, 1, 0}) == kCudaErrorInvalidValue);
+  CHECK(fill({f.memory, 0, UINT64_MAX / 2, 1, 0, 4, 1, 0}) == kCudaErrorInvalidValue);
+  CHECK(fill({f.memory, UINT64_MAX, 1, 3, 0, 1, 1, 0}) == kCudaErrorInvalidValue);
+  CHECK(fill({f.memory, 0, 1, 1, 0, 3, 1, 0}) == kCudaErrorInvalidValue);
+  CHECK(fill({f.memory + 1, 0, 1, 1, 0, 4, 1, 0}) == kCudaErrorInvalidValue);
+  CHECK(fill({f.memory, 0, 1, 1, 0, 4, 1, 0}) == 0);
+
+  CHECK(ring.Call(Op::cuMemFree_v2, wire::cuMemFree_v2{f.secret}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuMemFree_v2, wire::cuMemFree_v2{f.memory + 512}) == kCudaErrorInvalidValue);
+  CHECK(ring.header().sticky_error.load() == 0);
+  f.CheckNeighbour();
+}
+
+TEST_CASE("Fences that do not exist are refused") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  const uint32_t count = ring.header().fence_count;
+  CHECK(ring.Call(Op::cuStreamSynchronize, wire::cuStreamSynchronize{1, 0, {1, count, 0}}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{1, 0, {1, count + 7, 0}}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, count, 1, {1, 0, 0}}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 0, 1, {1, kNoFence, 0}}) == kCudaErrorInvalidValue);
+  ring.Send(Op::cuEventCreate, wire::cuEventCreate{1, 1, 0, 0});
+  CHECK(ring.Call(Op::cuEventRecordWithFlags, wire::cuEventRecordWithFlags{1, 1, {1, count, 0}}) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("Handles that the session does not have are refused") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  const LibraryId theirs = f.neighbour.Load();
+  const KernelId kernel = f.neighbour.GetKernel(theirs, "add");
+  REQUIRE(kernel != 0);
+  CHECK(ring.Call(Op::cuLaunchKernelEx, f.client.LaunchOf(kernel, 1)) == kCudaErrorInvalidHandle);
+  CHECK(f.client.GetKernel(theirs, "add") == 0);
+  CHECK(f.client.Synchronize(99) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuStreamDestroy_v2, wire::cuStreamDestroy_v2{99, 0}) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{99, 0}) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuKernelSetAttribute, wire::cuKernelSetAttribute{UINT32_MAX, 0, 0, 0}) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 0, 0, 0}) == kCudaErrorInvalidContext);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 1, 8, 0}) == kCudaErrorInvalidValue);
+  // A launch with fewer bytes of parameters than the kernel reads.
+  const KernelId mine = f.client.GetKernel(f.client.Load(), "add");
+  CHECK(ring.Call(Op::cuLaunchKernelEx, f.client.LaunchOf(mine, 1)) == kCudaErrorInvalidValue);
+  f.CheckNeighbour();
+}
+
+TEST_CASE("Too much of anything is out of memory") {
+  TestDaemon daemon([](Daemon::Options& options) {
+    SessionLimits& limits = options.server.limits;
+    limits.contexts = 2;
+    limits.streams = 3;
+    limits.events = 3;
+    limits.libraries = 2;
+    limits.image_bytes = 100;
+    limits.pinned.bytes = 1 << 20;
+  });
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  RingTestClient& ring = *client.ring;
+  for (StreamId id = 1; id <= 3; ++id) client.CreateStream(id);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{4, 1, 0, 0}) == kCudaErrorOutOfMemory);
+  ring.Send(Op::cuStreamDestroy_v2, wire::cuStreamDestroy_v2{2, 0});
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{4, 1, 0, 0}) == 0);
+  for (EventId id = 1; id <= 3; ++id) ring.Send(Op::cuEventCreate, wire::cuEventCreate{id, 1, 0, 0});
+  CHECK(ring.Call(Op::cuEventCreate, wire::cuEventCreate{4, 1, 0, 0}) == kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{2, 0, {0, kNoFence, 0}}) == 0);
+  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{3, 0, {0, kNoFence, 0}}) == kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{2 << 20, 0, 0}) == kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{UINT64_MAX, 0, 0}) == kCudaErrorOutOfMemory);
+  int result = 0;
+  client.Allocate(UINT64_MAX, &result);
+  CHECK(result == kCudaErrorOutOfMemory);
+  client.Allocate(uint64_t{2} << 30, &result);
+  CHECK(result == kCudaErrorOutOfMemory);
+  CHECK(client.Load("code" + std::string(200, 'x')) == 0);
+  CHECK(client.Load() != 0);
+  CHECK(client.Load() != 0);
+  CHECK(client.Load() == 0);
+  CHECK(ring.header().sticky_error.load() == 0);
+}
+
+TEST_CASE("A rare call only works on the connection of its session") {
+  Fixture f;
+  auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "", f.neighbour.grant.session());
+  CHECK(status.error_code() == grpc::StatusCode::NOT_FOUND);
+  auto [none, nothing] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "", 999);
+  CHECK(none.error_code() == grpc::StatusCode::NOT_FOUND);
+  f.CheckNeighbour();
+}
+
+TEST_CASE("Malformed rare calls are answered or end the session, never the daemon") {
+  Fixture f;
+  const auto call = [&](const proto::CallRequest& request) {
+    grpc::ClientContext context;
+    proto::CallReply reply;
+    const grpc::Status status = f.client.control->Call(&context, request, &reply);
+    return status.ok() ? reply.result() : -1;
+  };
+  proto::CallRequest request;
+  request.set_session(f.client.grant.session());
+  wire::cuLibraryLoadData load{};
+  bool ends = true;
+  SECTION("an operation beyond 16 bits") {
+    request.set_op(1 << 20);
+    CHECK(call(request) == -1);
+    ends = false;
+  }
+  SECTION("an operation that does not exist") {
+    request.set_op(9999);
+    CHECK(call(request) == kCudaErrorInvalidValue);
+  }
+  SECTION("no arguments at all") {
+    request.set_op(static_cast<uint32_t>(Op::cuLibraryLoadData));
+    CHECK(call(request) == kCudaErrorInvalidValue);
+  }
+  SECTION("an image longer than the payload") {
+    load.image_bytes = UINT64_MAX;
+    request.set_op(static_cast<uint32_t>(Op::cuLibraryLoadData));
+    request.set_args(&load, sizeof(load));
+    request.set_payload("code");
+    CHECK(call(request) == kCudaErrorInvalidValue);
+  }
+  SECTION("options beyond the payload") {
+    load.image_bytes = 4;
+    load.jit_option_count = UINT32_MAX;
+    request.set_op(static_cast<uint32_t>(Op::cuLibraryLoadData));
+    request.set_args(&load, sizeof(load));
+    request.set_payload("code");
+    CHECK(call(request) == kCudaErrorInvalidValue);
+  }
+  SECTION("link inputs whose sizes overflow") {
+    wire::cuLinkComplete link{};
+    link.input_count = 1;
+    const wire::LinkInput input{1, UINT32_MAX, UINT64_MAX};
+    request.set_op(static_cast<uint32_t>(Op::cuLinkComplete));
+    request.set_args(&link, sizeof(link));
+    request.set_payload(&input, sizeof(input));
+    CHECK(call(request) == kCudaErrorInvalidValue);
+  }
+  SECTION("a place in the ring that nobody can have reached") {
+    request.set_op(static_cast<uint32_t>(Op::cuLibraryUnload));
+    request.set_after(UINT64_MAX);
+    call(request);
+  }
+  SECTION("another device") {
+    request.set_op(static_cast<uint32_t>(Op::cuLibraryUnload));
+    request.set_device(77);
+    CHECK(call(request) == kCudaErrorInvalidDevice);
+  }
+  SECTION("names with NUL, and names without end") {
+    const LibraryId library = f.client.Load();
+    CHECK(f.client.GetKernel(library, std::string("a\0b", 3)) == 0);
+    CHECK(f.client.GetKernel(library, std::string(1 << 20, 'a')) == 0);
+    CHECK(f.client.GetKernel(library, "") == 0);
+    ends = false;
+  }
+  if (ends) {
+    const auto ended = f.client.AwaitEnd();
+    REQUIRE(ended.has_value());
+    CHECK(ended->result() != 0);
+  } else {
+    CHECK(f.client.Synchronize(1) == 0);
+  }
+  f.CheckNeighbour();
+}
+
+TEST_CASE("Bytes that are not gRPC hurt nobody") {
+  Fixture f;
+  std::mt19937 random(7);
+  for (int i = 0; i < 30; ++i) {
+    const int fd = ConnectTo(f.daemon.socket());
+    REQUIRE(fd >= 0);
+    std::string bytes = i % 2 == 0 ? "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" : "";
+    for (int k = 0; k < 500; ++k) bytes.push_back(static_cast<char>(random()));
+    (void)send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    close(fd);
+  }
+  f.CheckNeighbour();
+  TestClient another(f.daemon.socket());
+  CHECK(another.Open());
+}
+
+TEST_CASE("Another version is refused, and the refusal names both") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  client.request.set_abi_version(kAbiVersion + 1);
+  client.request.set_version("9.9.9");
+  REQUIRE_FALSE(client.Open());
+  CHECK(client.status().error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK_THAT(client.status().error_message(), Catch::Contains("9.9.9"));
+  CHECK_THAT(client.status().error_message(), Catch::Contains("ABI " + std::to_string(kAbiVersion + 1)));
+  CHECK_THAT(client.status().error_message(), Catch::Contains("ABI " + std::to_string(kAbiVersion) + ")"));
+}
+
+TEST_CASE("Names of tenants are names") {
+  TestDaemon daemon;
+  for (const std::string& name : {std::string("../../etc"), std::string(65, 'a'), std::string("a b"), std::string("a\n")}) {
+    TestClient client(daemon.socket());
+    client.request.set_tenant(name);
+    CHECK_FALSE(client.Open());
+    CHECK(client.status().error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  }
+}
+
+TEST_CASE("More sessions than there is room for are refused until one ends") {
+  TestDaemon daemon([](Daemon::Options& options) {
+    options.server.region.staging_bytes = 1 << 12;
+    options.server.region.fence_count = 512;
+    options.server.region.ring_bytes = 2 * kMaxRecordBytes;
+  });
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < AddressWindows::kSlots; ++i) {
+    clients.push_back(std::make_unique<TestClient>(daemon.socket()));
+    REQUIRE(clients.back()->Open());
+  }
+  TestClient last(daemon.socket());
+  CHECK_FALSE(last.Open());
+  CHECK(last.status().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  clients.pop_back();
+  CHECK(Eventually([&] { return TestClient(daemon.socket()).Open(); }));
+}
+
+TEST_CASE("A fault is its session's alone and ends every wait with the error") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  const KernelId kernel = f.client.GetKernel(f.client.Load(), "fault");
+  ring.slot(6).state.store(kReplyPending);
+  ring.Send(Op::cuLaunchKernelEx, f.client.LaunchOf(kernel, 1));
+  ring.Submit(static_cast<uint16_t>(Op::cuStreamSynchronize),
+              std::array<uint32_t, 8>{1, 0, 5, 0, 2, 0, 0, 0}.data(), sizeof(wire::cuStreamSynchronize), {}, 6);
+  CHECK(ring.Await(6) == kCudaErrorIllegalAddress);
+  REQUIRE(Eventually([&] { return ring.fence(2).load() >= 5; }));
+  CHECK(ring.header().sticky_error.load() == kCudaErrorIllegalAddress);
+  CHECK(f.client.Synchronize(1) == kCudaErrorIllegalAddress);
+  int result = 0;
+  f.client.Allocate(64, &result);
+  CHECK(result == kCudaErrorIllegalAddress);
+  auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
+  CHECK(reply.result() == kCudaErrorIllegalAddress);
+  f.CheckNeighbour();
+}
+
+TEST_CASE("An error that nobody waits for becomes the session's") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  ring.Send(Op::cuMemcpyAsync, f.client.CopyOf({f.secret, kAddress, 0}, {0, kStaging, 0}, 16, 1, 3, 1));
+  REQUIRE(Eventually([&] { return ring.fence(3).load() >= 1; }));
+  CHECK(ring.header().sticky_error.load() == kCudaErrorInvalidValue);
+  f.CheckNeighbour();
+}
+
+TEST_CASE("The loss of a device ends every session with the error") {
+  Fixture f;
+  f.client.ring->slot(1).state.store(kReplyPending);
+  f.daemon.devices[0]->lost.store(true);
+  const auto ended = f.client.AwaitEnd();
+  REQUIRE(ended.has_value());
+  CHECK(ended->result() == kCudaErrorIllegalAddress);
+  CHECK_THAT(ended->reason(), Catch::Contains("lost"));
+  CHECK(f.client.ring->header().sticky_error.load() == kCudaErrorIllegalAddress);
+  CHECK(f.client.ring->header().closed.load() == 1);
+  CHECK(f.client.ring->slot(1).result == kCudaErrorIllegalAddress);
+  CHECK(f.client.ring->fence(0).load() == UINT64_MAX);
+  REQUIRE(f.neighbour.AwaitEnd().has_value());
+  TestClient another(f.daemon.socket());
+  CHECK_FALSE(another.Open());
+  CHECK(another.status().error_code() == grpc::StatusCode::UNAVAILABLE);
+}
+
+}  // namespace
+}  // namespace detshare
