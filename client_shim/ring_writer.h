@@ -43,6 +43,8 @@ class RingWriter {
 
   // The bytes reserved so far: what CallRequest.after names.
   uint64_t tail() const { return header_.tail.load(std::memory_order_acquire); }
+  // The bytes that the reader has consumed.
+  uint64_t head() const { return header_.head.load(std::memory_order_acquire); }
   bool closed() const { return header_.closed.load(std::memory_order_acquire) != 0; }
 
   // How long a record becomes.

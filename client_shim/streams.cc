@@ -1,5 +1,7 @@
 #include "client_shim/streams.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -146,6 +148,26 @@ CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
   return CUDA_SUCCESS;
 }
 
+// Waits until the daemon has read the signal, and a little longer for the GPU to give it.
+bool GiveTime(Stream& stream, const StreamPoint& point) {
+  constexpr uint32_t kReadMicroseconds = 5'000;
+  // A daemon that spins answers within microseconds; one that shares few cores with its clients may be kept from running.
+  const uint32_t signal_us = session().spin_us() != 0 ? 200 : 2'000;
+  RingWriter& ring = session().ring();
+  const auto reached = [&] { return session().fences().Reached(stream.fence, point.value); };
+  const auto yielding = [](auto done, uint32_t limit_us) {
+    const uint64_t end = NowMicroseconds() + limit_us;
+    while (!done()) {
+      if (NowMicroseconds() >= end) return done();
+      sched_yield();
+    }
+    return true;
+  };
+  if (SpinForFence(stream.fence, point.value)) return true;
+  yielding([&] { return ring.head() >= point.position || ring.closed() || reached(); }, kReadMicroseconds);
+  return yielding(reached, signal_us);
+}
+
 }  // namespace
 
 bool SpinForFence(FenceIndex index, uint64_t value) {
@@ -202,9 +224,9 @@ CUresult QueryStream(Stream& stream) {
     StreamPoint point;
     const CUresult result = SignalStream(stream, work, &point);
     if (result != CUDA_SUCCESS) return result;
-    // The daemon gets a moment to say that a stream is idle.
-    const bool reached = point.fresh ? SpinForFence(stream.fence, point.value)
-                                     : session().fences().Reached(stream.fence, point.value);
+    // Whoever knows by other means that the stream is idle expects to be told so: the daemon gets a moment to answer a question
+    // that is new. Asked again without new work, the answer is a plain load.
+    const bool reached = point.fresh ? GiveTime(stream, point) : session().fences().Reached(stream.fence, point.value);
     if (!reached) {
       const CUresult error = session().sticky_error();
       return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
