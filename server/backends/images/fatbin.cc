@@ -56,12 +56,14 @@ bool ParseEntries(std::span<const std::byte> rest, size_t fatbin, std::vector<Fa
       return Fail(error, "a fatbin entry's header has an impossible size");
     }
     rest = rest.subspan(header.header_bytes);
-    if (header.payload_bytes > rest.size()) return Fail(error, "a fatbin entry reaches beyond its fatbin");
+    if (header.payload_bytes > rest.size())
+      return Fail(error, "a fatbin entry reaches beyond its fatbin");
     if (header.compressed_bytes > header.payload_bytes) {
       return Fail(error, "a fatbin entry's compressed size is larger than the entry");
     }
     const bool compressed = (header.flags & (kEntryLz4 | kEntryZstd)) != 0;
-    if (header.kind == static_cast<uint16_t>(EntryKind::kPtx) || header.kind == static_cast<uint16_t>(EntryKind::kElf)) {
+    if (header.kind == static_cast<uint16_t>(EntryKind::kPtx) ||
+        header.kind == static_cast<uint16_t>(EntryKind::kElf)) {
       FatbinEntry entry;
       entry.kind = static_cast<EntryKind>(header.kind);
       entry.sm = header.sm;
@@ -80,14 +82,16 @@ bool ParseEntries(std::span<const std::byte> rest, size_t fatbin, std::vector<Fa
 
 }  // namespace
 
-bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries, std::string* error) {
+bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries,
+                  std::string* error) {
   entries->clear();
   size_t fatbin = 0;
   do {
     FatbinHeader header;
     if (image.size() < sizeof(header)) return Fail(error, "a fatbin's header is cut off");
     std::memcpy(&header, image.data(), sizeof(header));
-    if (header.magic != kFatbinMagic) return Fail(error, "a fatbin does not begin with its magic number");
+    if (header.magic != kFatbinMagic)
+      return Fail(error, "a fatbin does not begin with its magic number");
     if (header.version != kFatbinVersion) return Fail(error, "a fatbin has an unknown version");
     if (header.header_bytes < sizeof(header) || header.header_bytes > image.size()) {
       return Fail(error, "a fatbin's header has an impossible size");
@@ -105,7 +109,8 @@ bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* en
 bool RunsOn(const FatbinEntry& entry, uint32_t device_sm) {
   if (entry.flags & kEntryArchitectureSpecific) return entry.sm == device_sm;
   const bool same_major = entry.sm / 10 == device_sm / 10;
-  if (entry.kind == EntryKind::kElf || (entry.flags & kEntryFamilySpecific)) return same_major && entry.sm <= device_sm;
+  if (entry.kind == EntryKind::kElf || (entry.flags & kEntryFamilySpecific))
+    return same_major && entry.sm <= device_sm;
   return entry.sm <= device_sm;
 }
 
@@ -116,8 +121,9 @@ bool DecodeEntry(const FatbinEntry& entry, uint64_t limit, std::string* out, std
     return true;
   }
   if (entry.uncompressed_bytes > limit) return Fail(error, "a fatbin entry is too large");
-  return entry.flags & kEntryZstd ? DecompressZstd(entry.payload, entry.uncompressed_bytes, out, error)
-                                  : DecompressLz4Block(entry.payload, entry.uncompressed_bytes, out, error);
+  return entry.flags & kEntryZstd
+             ? DecompressZstd(entry.payload, entry.uncompressed_bytes, out, error)
+             : DecompressLz4Block(entry.payload, entry.uncompressed_bytes, out, error);
 }
 
 std::string WritePtxFatbin(std::span<const std::string> texts, uint32_t sm) {

@@ -20,7 +20,8 @@
 //    48  u64  (zero)
 //    56  u64  uncompressed bytes; 0 when the payload is stored as it is
 //
-// Everything in an image may be hostile: nothing outside it is read, and nothing is believed before it is checked.
+// Everything in an image may be hostile: nothing outside it is read, and nothing is believed before
+// it is checked.
 #pragma once
 
 #include <cstddef>
@@ -38,28 +39,32 @@ enum class EntryKind : uint16_t { kPtx = 1, kElf = 2 };
 
 inline constexpr uint64_t kEntryLz4 = 0x2000;
 inline constexpr uint64_t kEntryZstd = 0x8000;
-inline constexpr uint64_t kEntryArchitectureSpecific = 0x100000;  // sm_90a: runs on exactly this architecture
-inline constexpr uint64_t kEntryFamilySpecific = 0x200000;        // sm_100f: runs on this major version
+inline constexpr uint64_t kEntryArchitectureSpecific =
+    0x100000;  // sm_90a: runs on exactly this architecture
+inline constexpr uint64_t kEntryFamilySpecific = 0x200000;  // sm_100f: runs on this major version
 
 struct FatbinEntry {
   EntryKind kind = EntryKind::kPtx;
   uint32_t sm = 0;
   uint64_t flags = 0;
   uint32_t format_major = 0, format_minor = 0;
-  std::span<const std::byte> payload;  // in the image, as stored, without what the header says is padding
-  uint64_t uncompressed_bytes = 0;     // 0: the payload is not compressed
-  size_t fatbin = 0;                   // which fatbin of the image it is in
+  std::span<const std::byte>
+      payload;  // in the image, as stored, without what the header says is padding
+  uint64_t uncompressed_bytes = 0;  // 0: the payload is not compressed
+  size_t fatbin = 0;                // which fatbin of the image it is in
 };
 
-// The entries of all fatbins of `image` in their order; entries of unknown kinds are left out. False, with *error set, when
-// the image is not well formed.
-bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries, std::string* error);
+// The entries of all fatbins of `image` in their order; entries of unknown kinds are left out.
+// False, with *error set, when the image is not well formed.
+bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries,
+                  std::string* error);
 
-// Whether code of this entry can run on (PTX: be compiled for) compute capability `device_sm` (90 for 9.0).
+// Whether code of this entry can run on (PTX: be compiled for) compute capability `device_sm` (90
+// for 9.0).
 bool RunsOn(const FatbinEntry& entry, uint32_t device_sm);
 
-// Writes `payload` (decompressed where it is compressed) to *out. Refuses, with *error set, an entry whose contents are not
-// what its header says or would be larger than `limit` bytes.
+// Writes `payload` (decompressed where it is compressed) to *out. Refuses, with *error set, an
+// entry whose contents are not what its header says or would be larger than `limit` bytes.
 bool DecodeEntry(const FatbinEntry& entry, uint64_t limit, std::string* out, std::string* error);
 
 // A fatbin with the given PTX texts as uncompressed entries for `sm`.

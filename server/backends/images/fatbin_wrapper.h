@@ -1,12 +1,14 @@
-// Fatbin wrappers: what a program hands to cuLibraryLoadData, pointers into its own memory. For the client process, which
-// can follow them; header-only and without dependencies.
+// Fatbin wrappers: what a program hands to cuLibraryLoadData, pointers into its own memory. For the
+// client process, which can follow them; header-only and without dependencies.
 //
 //   0  u32      magic 0x466243B1
 //   4  u32      version: 1, or 2 for a program that nvlink has linked (-rdc=true)
 //   8  pointer  the fatbin
-//  16  pointer  version 1: unused; version 2: the fatbins that were linked, an array of pointers that a null pointer ends
+//  16  pointer  version 1: unused; version 2: the fatbins that were linked, an array of pointers
+//  that a null pointer ends
 //
-// The linked fatbin of version 2 holds machine code only; the PTX of its parts is in the fatbins of the array.
+// The linked fatbin of version 2 holds machine code only; the PTX of its parts is in the fatbins of
+// the array.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +42,15 @@ inline std::span<const std::byte> FatbinBytes(const void* fatbin) {
   return {bytes, header_bytes + entry_bytes};
 }
 
-// The fatbins that a wrapper names, the linked one first. Sent one after the other, each padded to 8 bytes, they are an
-// image that the daemon understands (fatbin.h). Empty when it is no wrapper, or an unknown one.
+// The fatbins that a wrapper names, the linked one first. Sent one after the other, each padded to
+// 8 bytes, they are an image that the daemon understands (fatbin.h). Empty when it is no wrapper,
+// or an unknown one.
 inline std::vector<std::span<const std::byte>> WrappedFatbins(const void* wrapper) {
   std::vector<std::span<const std::byte>> fatbins;
   FatbinWrapper header;
   std::memcpy(&header, wrapper, sizeof(header));
-  if (header.magic != kFatbinWrapperMagic || header.version < 1 || header.version > 2) return fatbins;
+  if (header.magic != kFatbinWrapperMagic || header.version < 1 || header.version > 2)
+    return fatbins;
   const auto add = [&](const void* fatbin) {
     const std::span<const std::byte> bytes = FatbinBytes(fatbin);
     if (!bytes.empty()) fatbins.push_back(bytes);

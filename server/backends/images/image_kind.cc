@@ -10,8 +10,9 @@
 namespace detshare::images {
 namespace {
 
-constexpr std::string_view kElfMagic = "\x7f"
-                                       "ELF";
+constexpr std::string_view kElfMagic =
+    "\x7f"
+    "ELF";
 constexpr uint16_t kMachineCuda = 190;
 
 template <typename T>
@@ -57,7 +58,8 @@ std::optional<CubinInfo> ReadCubinHeader(std::span<const std::byte> image) {
   const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
   if (image.size() < kHeaderBytes || !text.starts_with(kElfMagic)) return std::nullopt;
   constexpr uint8_t k64Bit = 2, kLittleEndian = 1;
-  if (ReadAt<uint8_t>(image, 4) != k64Bit || ReadAt<uint8_t>(image, 5) != kLittleEndian) return std::nullopt;
+  if (ReadAt<uint8_t>(image, 4) != k64Bit || ReadAt<uint8_t>(image, 5) != kLittleEndian)
+    return std::nullopt;
   if (ReadAt<uint16_t>(image, 18) != kMachineCuda) return std::nullopt;
 
   CubinInfo info;
@@ -67,7 +69,8 @@ std::optional<CubinInfo> ReadCubinHeader(std::span<const std::byte> image) {
 
   const auto table_end = [&](size_t offset_at, size_t entry_at) {
     const uint64_t offset = ReadAt<uint64_t>(image, offset_at);
-    const uint64_t bytes = uint64_t{ReadAt<uint16_t>(image, entry_at)} * ReadAt<uint16_t>(image, entry_at + 2);
+    const uint64_t bytes =
+        uint64_t{ReadAt<uint16_t>(image, entry_at)} * ReadAt<uint16_t>(image, entry_at + 2);
     return offset > UINT64_MAX - bytes ? UINT64_MAX : offset + bytes;
   };
   info.bytes = std::max<uint64_t>(kHeaderBytes, table_end(32, 54));

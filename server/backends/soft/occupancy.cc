@@ -17,15 +17,18 @@ cudaOccDeviceProp DeviceOf(const DeviceProperties& properties) {
   device.computeMajor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   device.computeMinor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   device.maxThreadsPerBlock = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  device.maxThreadsPerMultiprocessor = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  device.maxThreadsPerMultiprocessor =
+      attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   device.regsPerBlock = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
   device.regsPerMultiprocessor = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
   device.warpSize = attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
   device.sharedMemPerBlock = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-  device.sharedMemPerMultiprocessor = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  device.sharedMemPerMultiprocessor =
+      attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
   device.numSms = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   device.sharedMemPerBlockOptin = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  device.reservedSharedMemPerBlock = attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+  device.reservedSharedMemPerBlock =
+      attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
   return device;
 }
 
@@ -50,35 +53,36 @@ cudaOccDeviceState StateOf(const KernelResources& kernel) {
 
 }  // namespace
 
-int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel, int block_size,
-                    uint64_t dynamic_shared_bytes) {
+int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel,
+                    int block_size, uint64_t dynamic_shared_bytes) {
   if (block_size <= 0 || block_size > kernel.max_threads_per_block) return 0;
   if (dynamic_shared_bytes > kernel.largest_dynamic_shared_bytes) return 0;
   const cudaOccDeviceProp device = DeviceOf(properties);
   const cudaOccFuncAttributes function = FunctionOf(kernel);
   const cudaOccDeviceState state = StateOf(kernel);
   cudaOccResult result;
-  if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &function, &state, block_size, dynamic_shared_bytes) !=
-      CUDA_OCC_SUCCESS) {
+  if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &function, &state, block_size,
+                                              dynamic_shared_bytes) != CUDA_OCC_SUCCESS) {
     return 0;
   }
   return result.activeBlocksPerMultiprocessor;
 }
 
-uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel, int blocks,
-                                int block_size) {
+uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel,
+                                int blocks, int block_size) {
   const cudaOccDeviceProp device = DeviceOf(properties);
   const cudaOccFuncAttributes function = FunctionOf(kernel);
   const cudaOccDeviceState state = StateOf(kernel);
   size_t bytes = 0;
-  if (cudaOccAvailableDynamicSMemPerBlock(&bytes, &device, &function, &state, blocks, block_size) != CUDA_OCC_SUCCESS) {
+  if (cudaOccAvailableDynamicSMemPerBlock(&bytes, &device, &function, &state, blocks, block_size) !=
+      CUDA_OCC_SUCCESS) {
     return 0;
   }
   return bytes;
 }
 
-int MaxActiveClusters(const DeviceProperties& properties, int first_sm, int sm_count, int blocks_per_sm,
-                      int cluster_blocks) {
+int MaxActiveClusters(const DeviceProperties& properties, int first_sm, int sm_count,
+                      int blocks_per_sm, int cluster_blocks) {
   std::map<int, int> sms_of_gpc;
   for (int sm = first_sm; sm < first_sm + sm_count; ++sm) ++sms_of_gpc[properties.tpc_gpc[sm / 2]];
   int clusters = 0;

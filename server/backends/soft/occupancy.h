@@ -1,4 +1,5 @@
-// How many blocks of a kernel fit on the SMs of the software GPU. The arithmetic is that of the toolkit's cuda_occupancy.h.
+// How many blocks of a kernel fit on the SMs of the software GPU. The arithmetic is that of the
+// toolkit's cuda_occupancy.h.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +19,16 @@ struct KernelResources {
 };
 
 // Blocks that are resident on one SM at the same time; 0 when not even one fits.
-int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel, int block_size,
-                    uint64_t dynamic_shared_bytes);
+int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel,
+                    int block_size, uint64_t dynamic_shared_bytes);
 
 // The most dynamic shared memory with which `blocks` still fit on an SM.
-uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel, int blocks,
-                                int block_size);
+uint64_t AvailableDynamicShared(const DeviceProperties& properties, const KernelResources& kernel,
+                                int blocks, int block_size);
 
-// Clusters of `cluster_blocks` that are resident at the same time on SMs [first, first + count): a cluster lies within a GPC.
-int MaxActiveClusters(const DeviceProperties& properties, int first_sm, int sm_count, int blocks_per_sm,
-                      int cluster_blocks);
+// Clusters of `cluster_blocks` that are resident at the same time on SMs [first, first + count): a
+// cluster lies within a GPC.
+int MaxActiveClusters(const DeviceProperties& properties, int first_sm, int sm_count,
+                      int blocks_per_sm, int cluster_blocks);
 
 }  // namespace detshare::soft

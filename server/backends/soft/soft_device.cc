@@ -41,7 +41,9 @@ struct Core {
   Engine engine;
 };
 
-std::shared_ptr<SpaceState> StateOf(AddressSpace& space) { return static_cast<SoftAddressSpace&>(space).state(); }
+std::shared_ptr<SpaceState> StateOf(AddressSpace& space) {
+  return static_cast<SoftAddressSpace&>(space).state();
+}
 
 class SoftMarker final : public Marker {
  public:
@@ -70,7 +72,8 @@ class SoftQueue final : public Queue {
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters) override {
     absl::StatusOr<GridRequest> request =
-        PlanLaunch(core_.properties, sms_, StateOf(space), static_cast<SoftKernel&>(kernel), shape, parameters);
+        PlanLaunch(core_.properties, sms_, StateOf(space), static_cast<SoftKernel&>(kernel), shape,
+                   parameters);
     if (!request.ok()) return request.status();
     request->quantum = core_.options.quantum;
     request->log = core_.options.log;
@@ -91,7 +94,8 @@ class SoftQueue final : public Queue {
     return SubmitTask(space, *std::move(task));
   }
 
-  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence, uint64_t value) override {
+  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                          uint64_t value) override {
     Operation operation;
     operation.kind = Operation::Kind::kWriteFence;
     operation.space = StateOf(space);
@@ -101,7 +105,8 @@ class SoftQueue final : public Queue {
     return absl::OkStatus();
   }
 
-  absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence, uint64_t value) override {
+  absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
+                         uint64_t value) override {
     Operation operation;
     operation.kind = Operation::Kind::kWaitFence;
     operation.space = StateOf(space);
@@ -172,8 +177,8 @@ class SoftDevice final : public Device {
     const int group = core_.properties.sm_group, sms = core_.properties.sm_count;
     const bool whole_groups = first % group == 0 && (count % group == 0 || first + count == sms);
     if (first < 0 || count < 1 || first >= sms || count > sms - first || !whole_groups) {
-      return CudaError(kCudaErrorInvalidValue,
-                       absl::StrCat("a partition is made of groups of ", group, " of the ", sms, " SMs"));
+      return CudaError(kCudaErrorInvalidValue, absl::StrCat("a partition is made of groups of ",
+                                                            group, " of the ", sms, " SMs"));
     }
     return std::make_unique<SoftPartition>(core_, SmRange{first, count});
   }
@@ -189,27 +194,33 @@ class SoftDevice final : public Device {
     if (!first.timed || !last.timed || from == nullptr || to == nullptr) {
       return absl::FailedPreconditionError("a marker that was not recorded, or keeps no time");
     }
-    if (!core_.engine.Reached(*from) || !core_.engine.Reached(*to)) return absl::UnavailableError("not reached yet");
-    const std::optional<Picoseconds> began = core_.timeline.At(*from->time), ended = core_.timeline.At(*to->time);
+    if (!core_.engine.Reached(*from) || !core_.engine.Reached(*to))
+      return absl::UnavailableError("not reached yet");
+    const std::optional<Picoseconds> began = core_.timeline.At(*from->time),
+                                     ended = core_.timeline.At(*to->time);
     if (!began.has_value() || !ended.has_value()) return absl::UnavailableError("not reached yet");
     return static_cast<float>((static_cast<double>(*ended) - static_cast<double>(*began)) * 1e-9);
   }
 
-  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base, uint64_t size) override {
-    absl::StatusOr<std::shared_ptr<SpaceState>> state = SpaceState::Create(base, size, core_.budget);
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
+                                                                   uint64_t size) override {
+    absl::StatusOr<std::shared_ptr<SpaceState>> state =
+        SpaceState::Create(base, size, core_.budget);
     if (!state.ok()) return state.status();
     return std::make_unique<SoftAddressSpace>(*std::move(state), [this] { core_.engine.Wake(); });
   }
 
-  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space, absl::Span<const std::byte> image,
-                                                       absl::Span<const JitOptionValue> options, CompileLogs& logs,
-                                                       std::function<void(std::string_view)> print) override {
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
+      AddressSpace& space, absl::Span<const std::byte> image,
+      absl::Span<const JitOptionValue> options, CompileLogs& logs,
+      std::function<void(std::string_view)> print) override {
     absl::StatusOr<std::unique_ptr<Library>> library = Load(space, image, std::move(print));
     if (!library.ok()) Explain("an image was refused: ", library.status(), logs);
     return library;
   }
 
-  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs, absl::Span<const JitOptionValue> options,
+  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
+                                   absl::Span<const JitOptionValue> options,
                                    CompileLogs& logs) override {
     absl::StatusOr<std::string> linked = LinkImages(inputs, SmVersionOf(core_.properties));
     if (!linked.ok()) Explain("a link failed: ", linked.status(), logs);
@@ -224,14 +235,16 @@ class SoftDevice final : public Device {
     const std::shared_ptr<SpaceState> state = StateOf(space);
     switch (limit) {
       case CU_LIMIT_STACK_SIZE:
-        if (value > kLargestStack) return CudaError(kCudaErrorInvalidValue, "a stack of more than 512 KiB");
+        if (value > kLargestStack)
+          return CudaError(kCudaErrorInvalidValue, "a stack of more than 512 KiB");
         value = (value + 15) / 16 * 16;
         state->stack_bytes.store(value, std::memory_order_relaxed);
         return value;
       case CU_LIMIT_PRINTF_FIFO_SIZE:
         return value;  // what kernels print is held outside of the device's memory
       case CU_LIMIT_MALLOC_HEAP_SIZE:
-        if (!state->SetHeapBytes(value)) return CudaError(kCudaErrorInvalidValue, "the heap is in use");
+        if (!state->SetHeapBytes(value))
+          return CudaError(kCudaErrorInvalidValue, "the heap is in use");
         return value;
       case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
         return value;  // there are no launches by kernels
@@ -249,7 +262,8 @@ class SoftDevice final : public Device {
   absl::Status health() const override { return absl::OkStatus(); }
 
  private:
-  absl::StatusOr<std::unique_ptr<Library>> Load(AddressSpace& space, absl::Span<const std::byte> image,
+  absl::StatusOr<std::unique_ptr<Library>> Load(AddressSpace& space,
+                                                absl::Span<const std::byte> image,
                                                 std::function<void(std::string_view)> print) {
     const uint32_t sm = SmVersionOf(core_.properties);
     absl::StatusOr<std::vector<std::string>> texts = PtxOfImage(image, sm);
@@ -278,7 +292,8 @@ absl::StatusOr<std::unique_ptr<Device>> CreateSoftDevice(const SoftDeviceOptions
   absl::StatusOr<DeviceProperties> properties = MakeProperties(options);
   if (!properties.ok()) return properties.status();
   SoftDeviceOptions filled = options;
-  if (filled.worker_threads <= 0) filled.worker_threads = std::max(1u, std::thread::hardware_concurrency());
+  if (filled.worker_threads <= 0)
+    filled.worker_threads = std::max(1u, std::thread::hardware_concurrency());
   if (filled.quantum == 0) filled.quantum = 1;
   if (!filled.log) {
     filled.log = [](std::string_view line) {

@@ -1,8 +1,9 @@
-// The software GPU: coroutine_runtime/device.h on this machine's CPUs, with virtual SMs and virtual time.
+// The software GPU: coroutine_runtime/device.h on this machine's CPUs, with virtual SMs and virtual
+// time.
 //
-// It runs the PTX of unmodified programs (ptx/), places their blocks on virtual SMs, and computes how long the work would
-// take on a GPU (soft_timing.h); what its markers measure is that time. Sessions are isolated: an access outside a session's
-// memory is that session's fault alone.
+// It runs the PTX of unmodified programs (ptx/), places their blocks on virtual SMs, and computes
+// how long the work would take on a GPU (soft_timing.h); what its markers measure is that time.
+// Sessions are isolated: an access outside a session's memory is that session's fault alone.
 #pragma once
 
 #include <memory>

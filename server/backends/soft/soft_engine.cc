@@ -26,7 +26,8 @@ Engine::~Engine() {
 void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operation) {
   if (operation.space != nullptr) operation.space->BeginWork();
   Lock lock(mutex_);
-  if (operation.kind != Operation::Kind::kWriteFence && operation.kind != Operation::Kind::kWaitFence) {
+  if (operation.kind != Operation::Kind::kWriteFence &&
+      operation.kind != Operation::Kind::kWaitFence) {
     operation.entry = timeline_.Submit(queue->lane);
   }
   const bool alone = queue->operations.empty();
@@ -88,14 +89,17 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
           if (idle_ > 0) wake_.notify_one();
           break;
         case Operation::Kind::kWriteFence:
-          // Publishes everything that was done before on this queue to the client or thread that polls the fence.
-          // Lost work is not taken for done: after a fault the daemon says so first and then lets the waiters go.
+          // Publishes everything that was done before on this queue to the client or thread that
+          // polls the fence. Lost work is not taken for done: after a fault the daemon says so
+          // first and then lets the waiters go.
           if (!head.space->faulted()) head.fence->store(head.value, std::memory_order_release);
           Retire(*queue);
           break;
         case Operation::Kind::kWaitFence:
-          // Pairs with the host's release: what it did before it wrote the fence is visible to what follows here.
-          if (head.space->abandoned() || head.awaited->load(std::memory_order_acquire) >= head.value) {
+          // Pairs with the host's release: what it did before it wrote the fence is visible to what
+          // follows here.
+          if (head.space->abandoned() ||
+              head.awaited->load(std::memory_order_acquire) >= head.value) {
             Retire(*queue);
           } else {
             queue->waiting = true;
@@ -182,7 +186,8 @@ void Engine::PollFences() {
 void Engine::Work() {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (!fence_waiters_.empty() && std::chrono::steady_clock::now() - last_poll_ >= kPollInterval) PollFences();
+    if (!fence_waiters_.empty() && std::chrono::steady_clock::now() - last_poll_ >= kPollInterval)
+      PollFences();
     if (RunOnePiece(lock)) continue;
     ++idle_;
     if (!fence_waiters_.empty() && !polling_) {

@@ -1,12 +1,16 @@
-// The engine of the software GPU: queues of operations, and worker threads that do the work at their heads.
+// The engine of the software GPU: queues of operations, and worker threads that do the work at
+// their heads.
 //
-//   queue:  [ op ][ op ][ op ] ...        head op:  task    running: workers take pieces of it, in turns with the other tasks
+//   queue:  [ op ][ op ][ op ] ...        head op:  task    running: workers take pieces of it, in
+//   turns with the other tasks
 //             ^ one at a time                       fence   written at once
-//                                                   wait    the queue stands still until the point is reached / the fence has its value
+//                                                   wait    the queue stands still until the point
+//                                                   is reached / the fence has its value
 //
-// Tasks run at the same time, whatever queues they come from: each piece that a worker takes is bounded, and the workers go
-// around the running tasks, so that a kernel that never ends starves nobody. With nothing to do the workers sleep; while
-// some queue waits for a fence that only the host can write, one of them looks every 50 us.
+// Tasks run at the same time, whatever queues they come from: each piece that a worker takes is
+// bounded, and the workers go around the running tasks, so that a kernel that never ends starves
+// nobody. With nothing to do the workers sleep; while some queue waits for a fence that only the
+// host can write, one of them looks every 50 us.
 //
 // One mutex guards queues, points and tasks' bookkeeping; work itself is done without it.
 #pragma once
@@ -38,8 +42,8 @@ class Task {
   };
   enum class Claimed { kPiece, kNothing, kFinished };
 
-  // With the engine's lock. kNothing: all of it is in others' hands at the moment. kFinished: all is done (once nothing is in
-  // others' hands).
+  // With the engine's lock. kNothing: all of it is in others' hands at the moment. kFinished: all
+  // is done (once nothing is in others' hands).
   virtual Claimed Claim(Piece* piece) = 0;
   // With the engine's lock. Whether Claim would give another piece.
   virtual bool HasMore() const = 0;
@@ -47,8 +51,8 @@ class Task {
   virtual void Perform(Piece* piece) = 0;
   // With the lock, after Perform. True when this was the last piece.
   virtual bool Finish(Piece* piece) = 0;
-  // Without the lock, once, when all is done and before anything that follows on the queue: effects that others see, the
-  // task's place in virtual time.
+  // Without the lock, once, when all is done and before anything that follows on the queue: effects
+  // that others see, the task's place in virtual time.
   virtual void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) = 0;
   // Whether it is so short that the submitting thread had better do it itself.
   virtual bool IsShort() const { return false; }
@@ -69,7 +73,7 @@ struct Operation {
   std::shared_ptr<SpaceState> space;  // null for kRecord and kWait
   std::shared_ptr<Task> task;
   std::shared_ptr<Point> point;
-  std::atomic<uint64_t>* fence = nullptr;  // kWriteFence
+  std::atomic<uint64_t>* fence = nullptr;          // kWriteFence
   const std::atomic<uint64_t>* awaited = nullptr;  // kWaitFence
   uint64_t value = 0;
   Timeline::EntryPtr entry;  // null for fences, which take no virtual time
@@ -114,9 +118,10 @@ class Engine {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
-  int idle_ = 0;            // workers that sleep
-  bool polling_ = false;    // one of them wakes up by itself to look at fences
-  std::deque<std::shared_ptr<QueueState>> running_;  // queues whose heads are running tasks, in turn
+  int idle_ = 0;          // workers that sleep
+  bool polling_ = false;  // one of them wakes up by itself to look at fences
+  std::deque<std::shared_ptr<QueueState>>
+      running_;  // queues whose heads are running tasks, in turn
   std::vector<std::shared_ptr<QueueState>> fence_waiters_;
   std::chrono::steady_clock::time_point last_poll_;
   std::vector<std::thread> workers_;

@@ -23,16 +23,24 @@ thread_local std::string* current_text = nullptr;
 int ResultOf(ptx::FaultKind kind) {
   constexpr int kLaunchTimeout = 702;
   switch (kind) {
-    case ptx::FaultKind::kIllegalAddress: return kCudaErrorIllegalAddress;
-    case ptx::FaultKind::kMisalignedAddress: return kCudaErrorMisalignedAddress;
-    case ptx::FaultKind::kInvalidAddressSpace: return kCudaErrorInvalidAddressSpace;
-    case ptx::FaultKind::kInvalidPc: return kCudaErrorInvalidPc;
-    case ptx::FaultKind::kAssert: return kCudaErrorAssert;
-    case ptx::FaultKind::kIllegalInstruction: return kCudaErrorIllegalInstruction;
-    case ptx::FaultKind::kDeadlock: return kLaunchTimeout;
+    case ptx::FaultKind::kIllegalAddress:
+      return kCudaErrorIllegalAddress;
+    case ptx::FaultKind::kMisalignedAddress:
+      return kCudaErrorMisalignedAddress;
+    case ptx::FaultKind::kInvalidAddressSpace:
+      return kCudaErrorInvalidAddressSpace;
+    case ptx::FaultKind::kInvalidPc:
+      return kCudaErrorInvalidPc;
+    case ptx::FaultKind::kAssert:
+      return kCudaErrorAssert;
+    case ptx::FaultKind::kIllegalInstruction:
+      return kCudaErrorIllegalInstruction;
+    case ptx::FaultKind::kDeadlock:
+      return kLaunchTimeout;
     case ptx::FaultKind::kTrap:
     case ptx::FaultKind::kStackOverflow:
-    case ptx::FaultKind::kNone: break;
+    case ptx::FaultKind::kNone:
+      break;
   }
   return kCudaErrorLaunchFailed;
 }
@@ -57,7 +65,8 @@ absl::StatusOr<std::unique_ptr<GridTask>> GridTask::Create(GridRequest request) 
   services.heap = task->request_.space.get();
   absl::StatusOr<std::unique_ptr<ptx::KernelLaunch>> launch = ptx::KernelLaunch::Create(
       *task->request_.module->executable, task->request_.kernel, std::move(config), services);
-  if (!launch.ok()) return CudaError(kCudaErrorInvalidValue, std::string(launch.status().message()));
+  if (!launch.ok())
+    return CudaError(kCudaErrorInvalidValue, std::string(launch.status().message()));
   task->launch_ = *std::move(launch);
   task->units_ = task->launch_->unit_count();
   if (task->units_ <= kExactUnits) task->durations_.resize(task->units_);
@@ -68,7 +77,8 @@ uint64_t GridTask::BatchSize() const {
   if (launch_->config().cooperative || done_units_ == 0) return 1;
   const uint64_t average = done_instructions_ / done_units_ + 1;
   // Short enough that several workers share the rest of the grid.
-  return std::clamp<uint64_t>(std::min(request_.quantum / (4 * average), (units_ - next_unit_) / 16), 1, 1024);
+  return std::clamp<uint64_t>(
+      std::min(request_.quantum / (4 * average), (units_ - next_unit_) / 16), 1, 1024);
 }
 
 Task::Claimed GridTask::Claim(Piece* piece) {
@@ -76,8 +86,8 @@ Task::Claimed GridTask::Claim(Piece* piece) {
     ready_.clear();
     return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
   }
-  const bool begin =
-      MayBegin() && (ready_.empty() || ready_.front()->spinning || ready_.front()->turns % kPatience == 0);
+  const bool begin = MayBegin() && (ready_.empty() || ready_.front()->spinning ||
+                                    ready_.front()->turns % kPatience == 0);
   std::unique_ptr<Runner> runner;
   if (begin) {
     if (idle_.empty()) {
@@ -146,7 +156,8 @@ void GridTask::Perform(Piece* piece) {
     runner.done_sum += duration;
     runner.done_instructions += instructions;
     ++runner.done_units;
-    if (!runner.text.empty()) runner.done_texts.emplace_back(runner.unit, std::exchange(runner.text, {}));
+    if (!runner.text.empty())
+      runner.done_texts.emplace_back(runner.unit, std::exchange(runner.text, {}));
     runner.begun = false;
     ++runner.unit;
   }
@@ -191,7 +202,8 @@ void GridTask::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
     if (request_.module->print) request_.module->print(all);
   }
   if (text_bytes_.load(std::memory_order_relaxed) > kMostText) {
-    request_.log(absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
+    request_.log(
+        absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
   }
   if (done_units_ == units_) {
     timeline.EndKernel(entry, request_.placement, std::move(durations_), sum_);
@@ -202,7 +214,8 @@ void GridTask::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
 
 void GridTask::Print(std::string_view text) {
   if (current_text == nullptr) return;
-  if (text_bytes_.fetch_add(text.size(), std::memory_order_relaxed) + text.size() > kMostText) return;
+  if (text_bytes_.fetch_add(text.size(), std::memory_order_relaxed) + text.size() > kMostText)
+    return;
   current_text->append(text);
 }
 

@@ -1,4 +1,5 @@
-// A kernel launch as a task of the engine: its units (blocks, or clusters) are run by as many workers as are free.
+// A kernel launch as a task of the engine: its units (blocks, or clusters) are run by as many
+// workers as are free.
 #pragma once
 
 #include <atomic>
@@ -31,8 +32,9 @@ struct GridRequest {
   std::function<void(std::string_view)> log;
 };
 
-// Units begin in their order. One that has not ended after a turn goes to the end of the line of those that have begun;
-// one that only polls memory makes way for units that have not begun, in case it waits for them.
+// Units begin in their order. One that has not ended after a turn goes to the end of the line of
+// those that have begun; one that only polls memory makes way for units that have not begun, in
+// case it waits for them.
 class GridTask final : public Task, private ptx::OutputSink {
  public:
   // CUDA_ERROR_INVALID_VALUE when the interpreter refuses the shape.
@@ -47,14 +49,15 @@ class GridTask final : public Task, private ptx::OutputSink {
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override;
 
  private:
-  // A unit under way, or several short ones to be run one after the other. In one worker's hands, or in ready_ or idle_.
+  // A unit under way, or several short ones to be run one after the other. In one worker's hands,
+  // or in ready_ or idle_.
   struct Runner {
     explicit Runner(const ptx::KernelLaunch* launch) : blocks(launch) {}
     ptx::BlockRunner blocks;
     bool begun = false;     // `unit` has been started
     bool spinning = false;  // it only polled memory in its last turn
     uint64_t unit = 0, end = 0;
-    uint64_t turns = 0;            // of `unit`
+    uint64_t turns = 0;              // of `unit`
     uint64_t unit_instructions = 0;  // of `unit` so far
     std::vector<uint32_t> sms;
     std::string text;  // printed by `unit`
@@ -69,7 +72,9 @@ class GridTask final : public Task, private ptx::OutputSink {
   void Begin(Runner& runner);
   void ReportFault(const ptx::Fault& fault);
   bool HasNewUnits() const { return !returned_.empty() || next_unit_ < units_; }
-  bool MayBegin() const { return HasNewUnits() && in_flight_ + ready_.size() < request_.resident_units; }
+  bool MayBegin() const {
+    return HasNewUnits() && in_flight_ + ready_.size() < request_.resident_units;
+  }
   bool Stopped() const { return request_.space->stopped(); }
   uint64_t BatchSize() const;
 

@@ -23,22 +23,25 @@ constexpr int kUnsupportedPtxVersion = 222;
 
 // Code for exactly this architecture or family is preferred to portable code for the same.
 std::tuple<uint32_t, uint64_t> Preference(const FatbinEntry& entry) {
-  return {entry.sm, entry.flags & (images::kEntryArchitectureSpecific | images::kEntryFamilySpecific)};
+  return {entry.sm,
+          entry.flags & (images::kEntryArchitectureSpecific | images::kEntryFamilySpecific)};
 }
 
 std::string ArchitecturesOf(const std::vector<FatbinEntry>& entries) {
   std::string list;
   for (const FatbinEntry& entry : entries) {
-    absl::StrAppend(&list, list.empty() ? "" : ", ", entry.kind == EntryKind::kPtx ? "PTX" : "machine code", " for sm_",
-                    entry.sm);
+    absl::StrAppend(&list, list.empty() ? "" : ", ",
+                    entry.kind == EntryKind::kPtx ? "PTX" : "machine code", " for sm_", entry.sm);
   }
   return list.empty() ? "nothing" : list;
 }
 
-absl::StatusOr<std::vector<std::string>> PtxOfFatbins(std::span<const std::byte> image, uint32_t sm) {
+absl::StatusOr<std::vector<std::string>> PtxOfFatbins(std::span<const std::byte> image,
+                                                      uint32_t sm) {
   std::vector<FatbinEntry> entries;
   std::string error;
-  if (!images::ParseFatbins(image, &entries, &error)) return CudaError(kCudaErrorInvalidImage, error);
+  if (!images::ParseFatbins(image, &entries, &error))
+    return CudaError(kCudaErrorInvalidImage, error);
 
   // For each fatbin the best that it has.
   std::vector<std::vector<const FatbinEntry*>> chosen;
@@ -58,33 +61,40 @@ absl::StatusOr<std::vector<std::string>> PtxOfFatbins(std::span<const std::byte>
   for (const std::vector<const FatbinEntry*>& parts : chosen) {
     for (const FatbinEntry* part : parts) {
       std::string text;
-      if (!images::DecodeEntry(*part, left, &text, &error)) return CudaError(kCudaErrorInvalidImage, error);
+      if (!images::DecodeEntry(*part, left, &text, &error))
+        return CudaError(kCudaErrorInvalidImage, error);
       left -= text.size();
       texts.push_back(std::move(text));
     }
   }
   if (texts.empty()) {
-    return CudaError(kCudaErrorNoBinaryForGpu, absl::StrCat("the fatbin has ", ArchitecturesOf(entries),
-                                                            "; the software GPU runs PTX for sm_", sm, " or less"));
+    return CudaError(kCudaErrorNoBinaryForGpu,
+                     absl::StrCat("the fatbin has ", ArchitecturesOf(entries),
+                                  "; the software GPU runs PTX for sm_", sm, " or less"));
   }
   return texts;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> image, uint32_t sm) {
+absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> image,
+                                                    uint32_t sm) {
   const std::span<const std::byte> bytes(image.data(), image.size());
   switch (images::SniffImage(bytes)) {
     case images::ImageKind::kPtx:
-      if (bytes.size() > kLargestPtx) return CudaError(kCudaErrorInvalidImage, "the PTX text is too large");
-      return std::vector<std::string>{std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
+      if (bytes.size() > kLargestPtx)
+        return CudaError(kCudaErrorInvalidImage, "the PTX text is too large");
+      return std::vector<std::string>{
+          std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
     case images::ImageKind::kFatbin:
       return PtxOfFatbins(bytes, sm);
     case images::ImageKind::kElf: {
       const auto cubin = images::ReadCubinHeader(bytes);
-      if (!cubin.has_value()) return CudaError(kCudaErrorInvalidImage, "the image is an ELF file without code for GPUs");
-      return CudaError(kCudaErrorNoBinaryForGpu, absl::StrCat("the image is machine code for sm_", cubin->sm,
-                                                              "; the software GPU runs PTX only"));
+      if (!cubin.has_value())
+        return CudaError(kCudaErrorInvalidImage, "the image is an ELF file without code for GPUs");
+      return CudaError(kCudaErrorNoBinaryForGpu,
+                       absl::StrCat("the image is machine code for sm_", cubin->sm,
+                                    "; the software GPU runs PTX only"));
     }
     case images::ImageKind::kWrapper:
     case images::ImageKind::kUnknown:
@@ -93,18 +103,22 @@ absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> 
   return CudaError(kCudaErrorInvalidImage, "the image is neither ELF nor PTX nor a fatbin");
 }
 
-absl::StatusOr<std::unique_ptr<ptx::Module>> CompilePtx(const std::vector<std::string>& texts, uint32_t sm) {
+absl::StatusOr<std::unique_ptr<ptx::Module>> CompilePtx(const std::vector<std::string>& texts,
+                                                        uint32_t sm) {
   absl::StatusOr<std::unique_ptr<ptx::Module>> module =
-      texts.size() == 1 ? ptx::Module::Parse(texts.front())
-                        : ptx::Module::Link(std::vector<std::string_view>(texts.begin(), texts.end()));
+      texts.size() == 1
+          ? ptx::Module::Parse(texts.front())
+          : ptx::Module::Link(std::vector<std::string_view>(texts.begin(), texts.end()));
   if (!module.ok()) return CudaError(kCudaErrorInvalidPtx, std::string(module.status().message()));
   if ((*module)->target() > sm) {
-    return CudaError(kCudaErrorNoBinaryForGpu,
-                     absl::StrCat("the PTX is for sm_", (*module)->target(), ", the device is sm_", sm));
+    return CudaError(
+        kCudaErrorNoBinaryForGpu,
+        absl::StrCat("the PTX is for sm_", (*module)->target(), ", the device is sm_", sm));
   }
   if ((*module)->ptx_version() > kNewestPtxVersion) {
-    return CudaError(kUnsupportedPtxVersion, absl::StrCat("PTX version ", (*module)->ptx_version() / 10, ".",
-                                                          (*module)->ptx_version() % 10, " is newer than the driver"));
+    return CudaError(kUnsupportedPtxVersion,
+                     absl::StrCat("PTX version ", (*module)->ptx_version() / 10, ".",
+                                  (*module)->ptx_version() % 10, " is newer than the driver"));
   }
   return module;
 }
@@ -116,10 +130,13 @@ absl::StatusOr<std::string> LinkImages(absl::Span<const LinkInputImage> inputs, 
     switch (input.type) {
       case CU_JIT_INPUT_PTX:
       case CU_JIT_INPUT_FATBINARY: {
-        absl::StatusOr<std::vector<std::string>> parts = PtxOfImage(
-            absl::MakeConstSpan(reinterpret_cast<const std::byte*>(input.bytes.data()), input.bytes.size()), sm);
-        if (!parts.ok()) return CudaError(CudaResultOf(parts.status()),
-                                          absl::StrCat(input.name, ": ", parts.status().message()));
+        absl::StatusOr<std::vector<std::string>> parts =
+            PtxOfImage(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(input.bytes.data()),
+                                           input.bytes.size()),
+                       sm);
+        if (!parts.ok())
+          return CudaError(CudaResultOf(parts.status()),
+                           absl::StrCat(input.name, ": ", parts.status().message()));
         for (std::string& part : *parts) {
           // What follows a terminator is no text.
           part.resize(std::min(part.find('\0'), part.size()));
@@ -128,11 +145,15 @@ absl::StatusOr<std::string> LinkImages(absl::Span<const LinkInputImage> inputs, 
         break;
       }
       case CU_JIT_INPUT_CUBIN:
-        return CudaError(kCudaErrorNoBinaryForGpu,
-                         absl::StrCat(input.name, ": machine code cannot be linked: the software GPU runs PTX only"));
+        return CudaError(
+            kCudaErrorNoBinaryForGpu,
+            absl::StrCat(input.name,
+                         ": machine code cannot be linked: the software GPU runs PTX only"));
       default:
-        return CudaError(kCudaErrorNotSupported,
-                         absl::StrCat(input.name, ": the software GPU links PTX and fatbins, no input of type ", input.type));
+        return CudaError(
+            kCudaErrorNotSupported,
+            absl::StrCat(input.name, ": the software GPU links PTX and fatbins, no input of type ",
+                         input.type));
     }
   }
   const absl::StatusOr<std::unique_ptr<ptx::Module>> module = CompilePtx(texts, sm);

@@ -24,17 +24,22 @@ uint64_t Product(const Dimensions& d) { return uint64_t{d[0]} * d[1] * d[2]; }
 
 absl::Status Invalid(std::string_view reason) { return CudaError(kCudaErrorInvalidValue, reason); }
 
-absl::Status CheckDimensions(const DeviceProperties& device, const Dimensions& grid, const Dimensions& block) {
+absl::Status CheckDimensions(const DeviceProperties& device, const Dimensions& grid,
+                             const Dimensions& block) {
   for (int i = 0; i < 3; ++i) {
-    if (grid[i] == 0 || block[i] == 0) return Invalid("a grid and a block have one of everything at least");
-    if (grid[i] > static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i))) {
+    if (grid[i] == 0 || block[i] == 0)
+      return Invalid("a grid and a block have one of everything at least");
+    if (grid[i] >
+        static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i))) {
       return Invalid("the grid is too large");
     }
-    if (block[i] > static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i))) {
+    if (block[i] >
+        static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i))) {
       return Invalid("the block is too large");
     }
   }
-  if (Product(block) > static_cast<uint64_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) {
+  if (Product(block) >
+      static_cast<uint64_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) {
     return Invalid("the block has too many threads");
   }
   return absl::OkStatus();
@@ -42,8 +47,11 @@ absl::Status CheckDimensions(const DeviceProperties& device, const Dimensions& g
 
 // The cluster that the launch gets; 1 x 1 x 1 when it has none.
 absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftKernel& kernel,
-                                     const std::array<int32_t, 24>& attributes, const LaunchShape& shape) {
-  const auto refuse = [](std::string_view reason) { return CudaError(kCudaErrorInvalidClusterSize, reason); };
+                                     const std::array<int32_t, 24>& attributes,
+                                     const LaunchShape& shape) {
+  const auto refuse = [](std::string_view reason) {
+    return CudaError(kCudaErrorInvalidClusterSize, reason);
+  };
   Dimensions required;
   for (int i = 0; i < 3; ++i) {
     required[i] = static_cast<uint32_t>(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
@@ -51,7 +59,8 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
   const bool has_required = Product(required) != 0;
   Dimensions cluster = Array(shape.cluster);
   const bool given = Product(cluster) != 0;
-  if (!given && (cluster[0] | cluster[1] | cluster[2]) != 0) return refuse("a cluster has one block at least");
+  if (!given && (cluster[0] | cluster[1] | cluster[2]) != 0)
+    return refuse("a cluster has one block at least");
   if (!given) {
     if (!has_required && attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) {
       return refuse("the kernel must be launched with a cluster size");
@@ -65,9 +74,11 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
   if (AttributeOf(device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) == 0) {
     return CudaError(kCudaErrorNotSupported, "clusters need compute capability 9.0");
   }
-  const int largest =
-      attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] ? kLargestClusterSize : kPortableClusterSize;
-  if (blocks > static_cast<uint64_t>(largest)) return refuse(absl::StrCat("a cluster has ", largest, " blocks at most"));
+  const int largest = attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED]
+                          ? kLargestClusterSize
+                          : kPortableClusterSize;
+  if (blocks > static_cast<uint64_t>(largest))
+    return refuse(absl::StrCat("a cluster has ", largest, " blocks at most"));
   const uint32_t rank = kernel.ptx_info().max_cluster_rank;
   if (rank != 0 && blocks > rank) return refuse("the kernel was made for smaller clusters");
   const Dimensions grid = Array(shape.grid);
@@ -79,10 +90,12 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
 
 }  // namespace
 
-absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange sms, std::shared_ptr<SpaceState> space,
-                                       SoftKernel& kernel, const LaunchShape& shape,
+absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange sms,
+                                       std::shared_ptr<SpaceState> space, SoftKernel& kernel,
+                                       const LaunchShape& shape,
                                        absl::Span<const std::byte> parameters) {
-  if (kernel.module()->space != space) return CudaError(kCudaErrorInvalidHandle, "the kernel is another session's");
+  if (kernel.module()->space != space)
+    return CudaError(kCudaErrorInvalidHandle, "the kernel is another session's");
   const std::array<int32_t, 24> attributes = kernel.attributes();
   const ptx::KernelInfo& info = kernel.ptx_info();
   const Dimensions grid = Array(shape.grid), block = Array(shape.block);
@@ -94,7 +107,8 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   }
   const uint64_t threads = Product(block);
   if (threads > static_cast<uint64_t>(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
-    return CudaError(kCudaErrorLaunchOutOfResources, "the block has more threads than the kernel's launch bound");
+    return CudaError(kCudaErrorLaunchOutOfResources,
+                     "the block has more threads than the kernel's launch bound");
   }
   if (shape.dynamic_shared_bytes >
       static_cast<uint64_t>(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])) {
@@ -105,13 +119,14 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   if (!cluster.ok()) return cluster.status();
   const uint64_t cluster_blocks = Product(*cluster);
 
-  const int per_sm =
-      MaxActiveBlocks(device, kernel.resources(), static_cast<int>(threads), shape.dynamic_shared_bytes);
+  const int per_sm = MaxActiveBlocks(device, kernel.resources(), static_cast<int>(threads),
+                                     shape.dynamic_shared_bytes);
   if (per_sm == 0) return CudaError(kCudaErrorLaunchOutOfResources, "not one block fits on an SM");
   const uint64_t resident = uint64_t{static_cast<uint32_t>(per_sm)} * sms.count;
   if (shape.cooperative && Product(grid) > resident) {
     return CudaError(kCudaErrorCooperativeLaunchTooLarge,
-                     absl::StrCat(Product(grid), " blocks of a cooperative launch, of which ", resident, " fit"));
+                     absl::StrCat(Product(grid), " blocks of a cooperative launch, of which ",
+                                  resident, " fit"));
   }
   if (cluster_blocks > resident) {
     return CudaError(kCudaErrorInvalidClusterSize, "a cluster does not fit into the partition");
@@ -131,14 +146,15 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   request.config.block = block;
   request.config.cluster = *cluster;
   request.config.dynamic_shared_bytes = shape.dynamic_shared_bytes;
-  request.config.max_shared_bytes =
-      static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  request.config.max_shared_bytes = static_cast<uint32_t>(
+      AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   request.config.stack_bytes_per_thread =
       static_cast<uint32_t>(space->stack_bytes.load(std::memory_order_relaxed));
   request.config.sm_count = static_cast<uint32_t>(device.sm_count);
   request.config.cooperative = shape.cooperative;
   request.config.grid_id = space->NextGridId();
-  // The global timer must not depend on this machine: it says how many launches the session has made.
+  // The global timer must not depend on this machine: it says how many launches the session has
+  // made.
   request.config.start_time_ns = request.config.grid_id * 10'000;
   request.config.start_cycle = request.config.start_time_ns * kClockKhz / 1'000'000;
   const auto* bytes = reinterpret_cast<const uint8_t*>(parameters.data());

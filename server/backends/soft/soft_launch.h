@@ -16,8 +16,9 @@ struct SmRange {
 };
 
 // Everything of the request but quantum and log.
-absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange sms, std::shared_ptr<SpaceState> space,
-                                       SoftKernel& kernel, const LaunchShape& shape,
+absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange sms,
+                                       std::shared_ptr<SpaceState> space, SoftKernel& kernel,
+                                       const LaunchShape& shape,
                                        absl::Span<const std::byte> parameters);
 
 }  // namespace detshare::soft

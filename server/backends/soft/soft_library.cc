@@ -16,27 +16,36 @@ constexpr int kLargestClusterSize = 16;
 constexpr uint32_t kRegisterUnit = 8;  // registers are given out in eights
 
 RangeTable::Kind KindOf(const ptx::GlobalInfo& global) {
-  return global.space == ptx::GlobalSpace::kConst ? RangeTable::Kind::kConstant : RangeTable::Kind::kGlobal;
+  return global.space == ptx::GlobalSpace::kConst ? RangeTable::Kind::kConstant
+                                                  : RangeTable::Kind::kGlobal;
 }
 
 absl::Status NotFound(std::string_view what, std::string_view name) {
-  return CudaError(kCudaErrorNotFound, absl::StrCat("the library has no ", std::string(what), " ", std::string(name)));
+  return CudaError(kCudaErrorNotFound,
+                   absl::StrCat("the library has no ", std::string(what), " ", std::string(name)));
 }
 
-// The estimate, but never so many registers that a block as large as the kernel allows could not be launched.
+// What ptxas keeps in uniform registers or constant memory, and the estimate counts.
+constexpr uint32_t kRegistersElsewhere = 6;
+
+// Near what ptxas would use, and never so many registers that a block as large as the kernel allows
+// could not be launched.
 int RegistersOf(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
   const uint32_t file = AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
   const uint32_t threads = std::max<uint32_t>(32, (kernel.max_threads_per_block + 31) / 32 * 32);
   uint32_t most = std::min<uint32_t>(255, file / threads / kRegisterUnit * kRegisterUnit);
   if (kernel.max_registers != 0) most = std::min(most, kernel.max_registers);
-  return static_cast<int>(std::clamp<uint32_t>(kernel.registers_per_thread, 1, std::max<uint32_t>(most, 1)));
+  const uint32_t estimate =
+      std::max(kernel.registers_per_thread, kRegisterUnit + kRegistersElsewhere) -
+      kRegistersElsewhere;
+  return static_cast<int>(std::min(estimate, std::max<uint32_t>(most, 1)));
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(std::shared_ptr<SpaceState> space,
-                                                                   std::unique_ptr<ptx::Module> module,
-                                                                   std::function<void(std::string_view)> print) {
+absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
+    std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
+    std::function<void(std::string_view)> print) {
   auto loaded = std::make_shared<LoadedModule>();
   loaded->space = std::move(space);
   loaded->module = std::move(module);
@@ -44,11 +53,13 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(std::shared_p
   const std::vector<ptx::GlobalInfo>& globals = loaded->module->globals();
   for (const ptx::GlobalInfo& global : globals) {
     if (global.is_extern) {
-      return CudaError(kCudaErrorInvalidPtx, absl::StrCat("the variable ", global.name, " is declared but not defined"));
+      return CudaError(kCudaErrorInvalidPtx,
+                       absl::StrCat("the variable ", global.name, " is declared but not defined"));
     }
     if (global.is_managed) {
       return CudaError(kCudaErrorNotSupported,
-                       absl::StrCat("the variable ", global.name, " is managed, which this device does not offer"));
+                       absl::StrCat("the variable ", global.name,
+                                    " is managed, which this device does not offer"));
     }
     absl::StatusOr<uint64_t> address = loaded->space->AllocateGlobal(
         global.size, std::max<uint64_t>(global.align, 256), KindOf(global));
@@ -57,23 +68,29 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(std::shared_p
   }
   for (size_t i = 0; i < globals.size(); ++i) {
     if (!globals[i].has_initializer) continue;
-    loaded->module->WriteInitialImage(i, loaded->addresses, reinterpret_cast<uint8_t*>(loaded->addresses[i]));
+    loaded->module->WriteInitialImage(i, loaded->addresses,
+                                      reinterpret_cast<uint8_t*>(loaded->addresses[i]));
   }
-  absl::StatusOr<std::unique_ptr<ptx::Executable>> executable = loaded->module->Bind(loaded->addresses);
-  if (!executable.ok()) return CudaError(kCudaErrorInvalidPtx, std::string(executable.status().message()));
+  absl::StatusOr<std::unique_ptr<ptx::Executable>> executable =
+      loaded->module->Bind(loaded->addresses);
+  if (!executable.ok())
+    return CudaError(kCudaErrorInvalidPtx, std::string(executable.status().message()));
   loaded->executable = *std::move(executable);
   return loaded;
 }
 
 LoadedModule::~LoadedModule() {
-  for (size_t i = 0; i < addresses.size(); ++i) space->FreeGlobal(addresses[i], KindOf(module->globals()[i]));
+  for (size_t i = 0; i < addresses.size(); ++i)
+    space->FreeGlobal(addresses[i], KindOf(module->globals()[i]));
 }
 
-SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedModule> module, size_t index)
+SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedModule> module,
+                       size_t index)
     : device_(device), module_(std::move(module)), index_(index) {
   const ptx::KernelInfo& kernel = ptx_info();
   info_.name = kernel.name;
-  for (const ptx::ParamInfo& parameter : kernel.params) info_.parameters.push_back({parameter.offset, parameter.size});
+  for (const ptx::ParamInfo& parameter : kernel.params)
+    info_.parameters.push_back({parameter.offset, parameter.size});
   info_.parameter_bytes = kernel.param_bytes;
 
   auto& a = info_.attributes;
@@ -88,7 +105,8 @@ SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedMod
   a[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] =
       std::max(0, AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) - shared);
   a[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
-  a[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = kernel.explicit_cluster && kernel.required_cluster[0] == 0;
+  a[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] =
+      kernel.explicit_cluster && kernel.required_cluster[0] == 0;
   for (int i = 0; i < 3; ++i) {
     a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i] = static_cast<int>(kernel.required_cluster[i]);
   }
@@ -118,7 +136,8 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const int most = AttributeOf(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
                        a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
-      if (value < 0 || value > most) return refuse("more dynamic shared memory than a block can have");
+      if (value < 0 || value > most)
+        return refuse("more dynamic shared memory than a block can have");
       break;
     }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
@@ -128,7 +147,8 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
       if (ptx_info().required_cluster[0] != 0) {
-        return CudaError(kCudaErrorNotPermitted, "the cluster size was set when the kernel was compiled");
+        return CudaError(kCudaErrorNotPermitted,
+                         "the cluster size was set when the kernel was compiled");
       }
       if (value < 0 || value > kLargestClusterSize) return refuse("no such cluster size");
       break;
@@ -136,7 +156,8 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
       if (value != 0 && value != 1) return refuse("allowed is 1, disallowed 0");
       break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+          value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
         return refuse("no such scheduling policy");
       }
       break;
@@ -148,12 +169,14 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
 }
 
 absl::StatusOr<int> SoftKernel::MaxActiveBlocks(const OccupancyQuery& query) {
-  if (query.block_size <= 0) return CudaError(kCudaErrorInvalidValue, "a block has one thread at least");
+  if (query.block_size <= 0)
+    return CudaError(kCudaErrorInvalidValue, "a block has one thread at least");
   return soft::MaxActiveBlocks(device_, resources(), query.block_size, query.dynamic_shared_bytes);
 }
 
 absl::StatusOr<uint64_t> SoftKernel::AvailableDynamicShared(int blocks, int block_size) {
-  if (blocks <= 0 || block_size <= 0) return CudaError(kCudaErrorInvalidValue, "one block and one thread at least");
+  if (blocks <= 0 || block_size <= 0)
+    return CudaError(kCudaErrorInvalidValue, "one block and one thread at least");
   return soft::AvailableDynamicShared(device_, resources(), blocks, block_size);
 }
 
@@ -164,10 +187,12 @@ absl::StatusOr<int> SoftKernel::MaxPotentialClusterSize(const LaunchShape& shape
   const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
   const KernelResources kernel = resources();
   if (threads == 0 || threads > 1024 ||
-      soft::MaxActiveBlocks(device_, kernel, static_cast<int>(threads), shape.dynamic_shared_bytes) == 0) {
+      soft::MaxActiveBlocks(device_, kernel, static_cast<int>(threads),
+                            shape.dynamic_shared_bytes) == 0) {
     return CudaError(kCudaErrorInvalidValue, "no block of this shape fits on an SM");
   }
-  return attributes()[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] ? kLargestClusterSize : kPortableClusterSize;
+  return attributes()[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] ? kLargestClusterSize
+                                                                           : kPortableClusterSize;
 }
 
 absl::StatusOr<int> SoftKernel::MaxActiveClusters(const LaunchShape& shape) {
@@ -177,13 +202,15 @@ absl::StatusOr<int> SoftKernel::MaxActiveClusters(const LaunchShape& shape) {
   uint64_t blocks = uint64_t{shape.cluster.x} * shape.cluster.y * shape.cluster.z;
   if (blocks == 0) {
     blocks = 1;
-    for (int i = 0; i < 3; ++i) blocks *= std::max(1, a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
+    for (int i = 0; i < 3; ++i)
+      blocks *= std::max(1, a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
   }
   if (blocks > static_cast<uint64_t>(*largest)) {
     return CudaError(kCudaErrorInvalidClusterSize, "a cluster is larger than the kernel may have");
   }
   const int threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);
-  const int per_sm = soft::MaxActiveBlocks(device_, resources(), threads, shape.dynamic_shared_bytes);
+  const int per_sm =
+      soft::MaxActiveBlocks(device_, resources(), threads, shape.dynamic_shared_bytes);
   return soft::MaxActiveClusters(device_, 0, device_.sm_count, per_sm, static_cast<int>(blocks));
 }
 

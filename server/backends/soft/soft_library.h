@@ -19,9 +19,9 @@ namespace detshare::soft {
 // A module with its variables in place. Held by the library and by launches in flight.
 struct LoadedModule {
   // Puts the module's variables into the session's memory and fills them.
-  static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(std::shared_ptr<SpaceState> space,
-                                                              std::unique_ptr<ptx::Module> module,
-                                                              std::function<void(std::string_view)> print);
+  static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(
+      std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
+      std::function<void(std::string_view)> print);
   LoadedModule() = default;
   ~LoadedModule();
   LoadedModule(const LoadedModule&) = delete;

@@ -109,17 +109,21 @@ SpaceState::SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget)
       size_(reserved - RoundDown(std::min(reserved / 4, kLargestGlobalRegion), kPage)),
       budget_(budget) {}
 
-absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, uint64_t reserved, MemoryBudget& budget) {
-  if (base == 0 || base % kPage != 0 || reserved % kPage != 0 || reserved < 16 * kPage || base > UINT64_MAX - reserved) {
-    return CudaError(kCudaErrorInvalidValue, "an address space is made of whole pages, 16 at least");
+absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, uint64_t reserved,
+                                                               MemoryBudget& budget) {
+  if (base == 0 || base % kPage != 0 || reserved % kPage != 0 || reserved < 16 * kPage ||
+      base > UINT64_MAX - reserved) {
+    return CudaError(kCudaErrorInvalidValue,
+                     "an address space is made of whole pages, 16 at least");
   }
   void* mapped = mmap(Pointer(base), reserved, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (mapped != Pointer(base)) {
     // Kernels that do not know MAP_FIXED_NOREPLACE take the address for a hint.
     if (mapped != MAP_FAILED) munmap(mapped, reserved);
-    return CudaError(kCudaErrorOutOfMemory, absl::StrCat("the addresses from 0x", absl::Hex(base), " on, 0x",
-                                                         absl::Hex(reserved), " bytes, are in use in this process"));
+    return CudaError(kCudaErrorOutOfMemory,
+                     absl::StrCat("the addresses from 0x", absl::Hex(base), " on, 0x",
+                                  absl::Hex(reserved), " bytes, are in use in this process"));
   }
   // A crash of the daemon is no reason to write a tenant's memory to disk.
   madvise(mapped, reserved, MADV_DONTDUMP);
@@ -135,11 +139,13 @@ void SpaceState::Close() {
 }
 
 absl::Status SpaceState::Map(uint64_t address, uint64_t bytes) {
-  if (bytes == 0 || address % kGranularity != 0 || bytes % kGranularity != 0 || address < base_ || bytes > size_ ||
-      address - base_ > size_ - bytes) {
-    return CudaError(kCudaErrorInvalidValue, "memory is mapped in granules, inside the session's range");
+  if (bytes == 0 || address % kGranularity != 0 || bytes % kGranularity != 0 || address < base_ ||
+      bytes > size_ || address - base_ > size_ - bytes) {
+    return CudaError(kCudaErrorInvalidValue,
+                     "memory is mapped in granules, inside the session's range");
   }
-  if (!budget_.Take(bytes)) return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
+  if (!budget_.Take(bytes))
+    return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
   if (!ranges_.Add(address, bytes, RangeTable::Kind::kMapped)) {
     budget_.Give(bytes);
     return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
@@ -170,7 +176,8 @@ void SpaceState::Clear(uint64_t address, uint64_t bytes) {
   }
 }
 
-absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t alignment, RangeTable::Kind kind) {
+absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t alignment,
+                                                    RangeTable::Kind kind) {
   const uint64_t bottom = base_ + size_;
   if (bytes > reserved_ - size_ || alignment > (1 << 20)) {
     return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
@@ -188,11 +195,13 @@ absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t ali
       address = RoundDown(ceiling - room, alignment);
       if (address >= floor) break;
     }
-    if (below == globals_.begin()) return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
+    if (below == globals_.begin())
+      return CudaError(kCudaErrorOutOfMemory, "a module's variables do not fit");
     --below;
     ceiling = below->first;
   }
-  if (!budget_.Take(room)) return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
+  if (!budget_.Take(room))
+    return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
   globals_.emplace(address, address + room);
   ranges_.Add(address, room, kind);
   return address;
@@ -216,7 +225,8 @@ bool SpaceState::SetHeapBytes(uint64_t bytes) {
 }
 
 bool SpaceState::CreateHeapLocked() {
-  const absl::StatusOr<uint64_t> base = AllocateGlobal(heap_bytes_, 1 << 16, RangeTable::Kind::kGlobal);
+  const absl::StatusOr<uint64_t> base =
+      AllocateGlobal(heap_bytes_, 1 << 16, RangeTable::Kind::kGlobal);
   if (!base.ok()) return false;
   heap_base_ = *base;
   return true;
@@ -260,7 +270,8 @@ void SpaceState::EndWork() {
 }
 
 void SpaceState::WaitIdle() {
-  for (uint64_t work = work_.load(std::memory_order_acquire); work != 0; work = work_.load(std::memory_order_acquire)) {
+  for (uint64_t work = work_.load(std::memory_order_acquire); work != 0;
+       work = work_.load(std::memory_order_acquire)) {
     work_.wait(work, std::memory_order_acquire);
   }
 }
@@ -274,7 +285,8 @@ absl::Status SoftAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
   const uint64_t address = reinterpret_cast<uint64_t>(memory);
   const uint64_t last = address + bytes;
   if (address % kPage != 0 || bytes == 0 || last < address) {
-    return CudaError(kCudaErrorInvalidValue, "host memory is registered from a page's beginning on");
+    return CudaError(kCudaErrorInvalidValue,
+                     "host memory is registered from a page's beginning on");
   }
   if (last > base() && address < base() + size()) {
     return CudaError(kCudaErrorInvalidValue, "that is device memory");

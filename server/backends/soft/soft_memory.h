@@ -1,13 +1,15 @@
 // The memory of a session on the software GPU.
 //
-// The whole range of a session is one reservation of this process's address space, readable and writable from the start, so
-// that device addresses are addresses of this process and nothing that a kernel does can crash it. Whether an address *belongs*
-// to the session is a question for the table of ranges alone, to the byte.
+// The whole range of a session is one reservation of this process's address space, readable and
+// writable from the start, so that device addresses are addresses of this process and nothing that
+// a kernel does can crash it. Whether an address *belongs* to the session is a question for the
+// table of ranges alone, to the byte.
 //
 //   base                                       base + size()            end of the reservation
 //    | Map / Unmap: the session's allocations        | globals, device heap   |
 //
-// Bytes that are not mapped are zero, always: unmapping gives whole pages back to the system and clears the rest.
+// Bytes that are not mapped are zero, always: unmapping gives whole pages back to the system and
+// clears the rest.
 #pragma once
 
 #include <atomic>
@@ -40,8 +42,8 @@ class MemoryBudget {
   std::atomic<uint64_t> used_{0};  // relaxed: a sum that publishes nothing
 };
 
-// What belongs to a session: which ranges of addresses, and what kernels may do there. Any thread; kernels in flight ask
-// through MemoryGuard, once a range and quantum.
+// What belongs to a session: which ranges of addresses, and what kernels may do there. Any thread;
+// kernels in flight ask through MemoryGuard, once a range and quantum.
 class RangeTable final : public ptx::MemoryGuard {
  public:
   enum class Kind { kMapped, kHost, kGlobal, kConstant };
@@ -52,7 +54,8 @@ class RangeTable final : public ptx::MemoryGuard {
 
   // False when it overlaps with another range, is empty, or wraps around.
   bool Add(uint64_t begin, uint64_t bytes, Kind kind);
-  // The size of the range of this kind that begins at `begin`, which is gone then; 0 when there is none.
+  // The size of the range of this kind that begins at `begin`, which is gone then; 0 when there is
+  // none.
   uint64_t Remove(uint64_t begin, Kind kind);
   bool Has(uint64_t begin, uint64_t bytes, Kind kind) const;
   // Whether every byte is in some range.
@@ -72,10 +75,13 @@ class RangeTable final : public ptx::MemoryGuard {
 // Shared by a SoftAddressSpace and the work that is done in its name.
 class SpaceState final : public ptx::DeviceHeap {
  public:
-  // Reserves [base, base + reserved): size() bytes for Map, above them room for globals and the heap.
-  static absl::StatusOr<std::shared_ptr<SpaceState>> Create(uint64_t base, uint64_t reserved, MemoryBudget& budget);
+  // Reserves [base, base + reserved): size() bytes for Map, above them room for globals and the
+  // heap.
+  static absl::StatusOr<std::shared_ptr<SpaceState>> Create(uint64_t base, uint64_t reserved,
+                                                            MemoryBudget& budget);
   ~SpaceState() override { Close(); }
-  // Gives the memory and the addresses back. No work in its name is in flight any more; libraries may still hold it.
+  // Gives the memory and the addresses back. No work in its name is in flight any more; libraries
+  // may still hold it.
   void Close();
   SpaceState(const SpaceState&) = delete;
   SpaceState& operator=(const SpaceState&) = delete;
@@ -88,8 +94,10 @@ class SpaceState final : public ptx::DeviceHeap {
   absl::Status Map(uint64_t address, uint64_t bytes);
   absl::Status Unmap(uint64_t address, uint64_t bytes);
 
-  // Zeroed memory above size(), aligned to `alignment` (a power of two, at most 1 MiB), from the top down: first fit.
-  absl::StatusOr<uint64_t> AllocateGlobal(uint64_t bytes, uint64_t alignment, RangeTable::Kind kind);
+  // Zeroed memory above size(), aligned to `alignment` (a power of two, at most 1 MiB), from the
+  // top down: first fit.
+  absl::StatusOr<uint64_t> AllocateGlobal(uint64_t bytes, uint64_t alignment,
+                                          RangeTable::Kind kind);
   void FreeGlobal(uint64_t address, RangeTable::Kind kind);
 
   // Limits of the session's context.
@@ -97,7 +105,8 @@ class SpaceState final : public ptx::DeviceHeap {
   // False once the heap exists with another size.
   bool SetHeapBytes(uint64_t bytes);
 
-  // ptx::DeviceHeap: the heap of device-side malloc, made at its first use and gone with the session.
+  // ptx::DeviceHeap: the heap of device-side malloc, made at its first use and gone with the
+  // session.
   uint64_t Allocate(uint64_t bytes) override;
   bool Free(uint64_t address) override;
 
@@ -135,13 +144,15 @@ class SpaceState final : public ptx::DeviceHeap {
   std::mutex heap_mutex_;
   uint64_t heap_bytes_ = 8 << 20;
   uint64_t heap_base_ = 0;
-  std::map<uint64_t, uint64_t> heap_used_;  // address -> bytes; kept here, out of the kernels' reach
+  std::map<uint64_t, uint64_t>
+      heap_used_;  // address -> bytes; kept here, out of the kernels' reach
 
   std::atomic<int> fault_{0};  // release: publishes fault_message_
   std::mutex fault_mutex_;
   std::string fault_message_;
   std::atomic<bool> abandoned_{false};
-  std::atomic<uint64_t> work_{0};  // its release sequence publishes the effects of ended work to WaitIdle
+  std::atomic<uint64_t> work_{
+      0};  // its release sequence publishes the effects of ended work to WaitIdle
   std::atomic<uint64_t> next_grid_{0};
 };
 
@@ -154,11 +165,17 @@ class SoftAddressSpace final : public AddressSpace {
 
   DeviceAddress base() const override { return state_->base(); }
   uint64_t size() const override { return state_->size(); }
-  absl::Status Map(DeviceAddress address, uint64_t bytes) override { return state_->Map(address, bytes); }
-  absl::Status Unmap(DeviceAddress address, uint64_t bytes) override { return state_->Unmap(address, bytes); }
+  absl::Status Map(DeviceAddress address, uint64_t bytes) override {
+    return state_->Map(address, bytes);
+  }
+  absl::Status Unmap(DeviceAddress address, uint64_t bytes) override {
+    return state_->Unmap(address, bytes);
+  }
   absl::Status RegisterHost(void* memory, uint64_t bytes) override;
   absl::Status UnregisterHost(void* memory) override;
-  bool Contains(DeviceAddress address, uint64_t bytes) const override { return state_->ranges().Covers(address, bytes); }
+  bool Contains(DeviceAddress address, uint64_t bytes) const override {
+    return state_->ranges().Covers(address, bytes);
+  }
   absl::Status fault() const override { return state_->fault(); }
   void Abandon() override;
 

@@ -38,7 +38,8 @@ constexpr int kDriverVersion = 13000;
 constexpr int kGreatestPriority = -5;
 
 void AddTopology(DeviceProperties& properties) {
-  // As on the H200 that was looked at: eight GPCs filled in turn, one of which is short, then TPCs that belong to none.
+  // As on the H200 that was looked at: eight GPCs filled in turn, one of which is short, then TPCs
+  // that belong to none.
   const int tpcs = (properties.sm_count + 1) / 2;
   for (int tpc = 0; tpc < tpcs; ++tpc) {
     int gpc, index;
@@ -57,7 +58,8 @@ void AddTopology(DeviceProperties& properties) {
   }
 }
 
-void AddAttributes(const SoftDeviceOptions& options, const Architecture& architecture, DeviceProperties& properties) {
+void AddAttributes(const SoftDeviceOptions& options, const Architecture& architecture,
+                   DeviceProperties& properties) {
   std::map<int, int>& a = properties.attributes;
   // Whatever is not named below is a thing that this device does not do.
   for (int attribute = 1; attribute < CU_DEVICE_ATTRIBUTE_MAX; ++attribute) a[attribute] = 0;
@@ -78,9 +80,12 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   a[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK] = 65536;
   a[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR] = 65536;
   a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK] = 48 * 1024;
-  a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] = architecture.shared_kib_per_block * 1024;
-  a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR] = architecture.shared_kib_per_sm * 1024;
-  a[CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK] = architecture.sm >= 80 ? kReservedSharedBytes : 0;
+  a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN] =
+      architecture.shared_kib_per_block * 1024;
+  a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR] =
+      architecture.shared_kib_per_sm * 1024;
+  a[CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK] =
+      architecture.sm >= 80 ? kReservedSharedBytes : 0;
   a[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY] = 65536;
   a[CU_DEVICE_ATTRIBUTE_MAX_PITCH] = 2147483647;
   a[CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO] = architecture.double_ratio;
@@ -113,8 +118,10 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   a[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] = 512;
   a[CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT] = 32;
   a[CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT] = 512;
-  for (int attribute : {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH,
-                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH}) {
+  for (int attribute :
+       {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH}) {
     a[attribute] = 131072;
   }
   a[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT] = 65536;
@@ -124,23 +131,32 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   for (int attribute :
        {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT,
         CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH}) {
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH}) {
     a[attribute] = 16384;
   }
-  for (int attribute :
-       {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH}) {
+  for (int attribute : {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH}) {
     a[attribute] = 32768;
   }
-  for (int attribute :
-       {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS,
-        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS}) {
+  for (int attribute : {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS,
+                        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS}) {
     a[attribute] = 2048;
   }
   a[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS] = 2046;
@@ -176,18 +192,21 @@ absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options
                                          [&](const Architecture& known) { return known.sm == sm; });
   if (architecture == kArchitectures.end()) {
     return absl::InvalidArgumentError(absl::StrCat("the software GPU knows no compute capability ",
-                                                   options.compute_major, ".", options.compute_minor));
+                                                   options.compute_major, ".",
+                                                   options.compute_minor));
   }
   if (options.sm_count < 1 || options.sm_count > 1024 || options.sm_group < 1) {
     return absl::InvalidArgumentError("a software GPU has 1 to 1024 SMs, in groups of 1 or more");
   }
-  if (options.ordinal < 0 || options.ordinal > 15) return absl::InvalidArgumentError("at most 16 software GPUs");
+  if (options.ordinal < 0 || options.ordinal > 15)
+    return absl::InvalidArgumentError("at most 16 software GPUs");
 
   DeviceProperties properties;
   properties.name = options.name;
   // Not random: a program that remembers its device finds it again.
-  properties.uuid = {0xde, 0x75, 0x4a, 0x7e, 0x50, 0xf7, 0x40, 0x90, 0x80, 0, 0, 0, 0, 0, 0,
-                     static_cast<uint8_t>(options.ordinal)};
+  properties.uuid = {
+      0xde, 0x75, 0x4a, 0x7e, 0x50, 0xf7, 0x40, 0x90,
+      0x80, 0,    0,    0,    0,    0,    0,    static_cast<uint8_t>(options.ordinal)};
   properties.total_memory = options.total_memory;
   properties.memory_granularity = 512;
   properties.driver_version = kDriverVersion;

@@ -43,20 +43,25 @@ Picoseconds UnitDuration(const Placement& placement, const CostCounters& counter
   const uint64_t unit_warps = placement.warps_per_block * placement.blocks_per_unit;
   const uint64_t blocks = placement.units * placement.blocks_per_unit;
   const uint64_t busy_sms = std::min<uint64_t>(placement.sm_count, blocks);
-  const uint64_t neighbours = std::min<uint64_t>(placement.blocks_per_sm, CeilDivide(blocks, busy_sms));
-  const uint64_t bandwidth = std::min(kSmBandwidth, std::max<uint64_t>(1, kCardBandwidth / busy_sms));
+  const uint64_t neighbours =
+      std::min<uint64_t>(placement.blocks_per_sm, CeilDivide(blocks, busy_sms));
+  const uint64_t bandwidth =
+      std::min(kSmBandwidth, std::max<uint64_t>(1, kCardBandwidth / busy_sms));
 
   const Picoseconds by_latency =
-      FromCycles(latency / unit_warps + counters.barriers * kBarrierCycles / placement.blocks_per_unit) +
+      FromCycles(latency / unit_warps +
+                 counters.barriers * kBarrierCycles / placement.blocks_per_unit) +
       counters.sleep_ns * 1000;
-  const Picoseconds by_issue = FromCycles(CeilDivide(issues * neighbours, kIssuesPerCycle * placement.blocks_per_unit));
-  const Picoseconds by_memory = CeilDivide(
-      counters.global_sectors * kSectorBytes * neighbours * 1000, bandwidth * placement.blocks_per_unit);
+  const Picoseconds by_issue =
+      FromCycles(CeilDivide(issues * neighbours, kIssuesPerCycle * placement.blocks_per_unit));
+  const Picoseconds by_memory =
+      CeilDivide(counters.global_sectors * kSectorBytes * neighbours * 1000,
+                 bandwidth * placement.blocks_per_unit);
   return kBlockStart + std::max({by_latency, by_issue, by_memory});
 }
 
 Picoseconds TransferDuration(CopyEngine engine, uint64_t bytes, bool fill) {
-  const uint64_t bandwidth = fill                             ? kFillBandwidth
+  const uint64_t bandwidth = fill                              ? kFillBandwidth
                              : engine == CopyEngine::kOnDevice ? kOnDeviceCopyBandwidth
                                                                : kHostBandwidth;
   return kTransferStart + CeilDivide(bytes * 1000, bandwidth);
@@ -90,8 +95,8 @@ Timeline::EntryPtr Timeline::Submit(std::shared_ptr<Lane> lane) {
   return entry;
 }
 
-void Timeline::EndKernel(const EntryPtr& entry, const Placement& placement, std::vector<Picoseconds> durations,
-                         Picoseconds sum) {
+void Timeline::EndKernel(const EntryPtr& entry, const Placement& placement,
+                         std::vector<Picoseconds> durations, Picoseconds sum) {
   const std::lock_guard lock(mutex_);
   entry->kind = Entry::Kind::kKernel;
   entry->placement = placement;
@@ -146,7 +151,8 @@ void Timeline::ResolveFront() {
   }
 }
 
-// What has ended has everything before it that it depends on ended, too, and that is earlier in the order: one pass will do.
+// What has ended has everything before it that it depends on ended, too, and that is earlier in the
+// order: one pass will do.
 void Timeline::ResolveAllEnded() {
   for (const EntryPtr& entry : unresolved_) {
     if (entry->ended) Resolve(*entry);
@@ -163,7 +169,8 @@ void Timeline::Resolve(Entry& entry) {
       break;
     case Entry::Kind::kKernel: {
       const Picoseconds ready = tail + kLaunchStart;
-      tail = (entry.durations.empty() ? PlaceSpread(entry, ready) : PlaceUnits(entry, ready)) + kLaunchEnd;
+      tail = (entry.durations.empty() ? PlaceSpread(entry, ready) : PlaceUnits(entry, ready)) +
+             kLaunchEnd;
       break;
     }
     case Entry::Kind::kTransfer: {
@@ -184,7 +191,8 @@ void Timeline::Resolve(Entry& entry) {
 
 Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
   const Placement& placement = entry.placement;
-  const size_t slots_per_block = std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
+  const size_t slots_per_block =
+      std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
 
   // The SMs by (earliest start, blocks placed, number); an SM is in the heap once.
   using Candidate = std::tuple<Picoseconds, uint64_t, int>;
@@ -199,7 +207,8 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
   Picoseconds last_end = ready;
   std::vector<Candidate> chosen;
   for (const Picoseconds duration : entry.durations) {
-    // A unit's blocks take different SMs first; what a cluster has more blocks than SMs goes around again.
+    // A unit's blocks take different SMs first; what a cluster has more blocks than SMs goes around
+    // again.
     chosen.clear();
     Picoseconds start = ready;
     for (uint32_t block = 0; block < placement.blocks_per_unit && !heap.empty(); ++block) {
@@ -211,7 +220,8 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
     const Picoseconds end = start + duration;
     for (auto& [when, placed, sm] : chosen) {
       Slots& slots = sms_[sm];
-      // The first slots are taken and free again at `end`; the others stay sorted, so that one rotation sorts all.
+      // The first slots are taken and free again at `end`; the others stay sorted, so that one
+      // rotation sorts all.
       const auto taken = slots.begin() + slots_per_block;
       const auto place = std::upper_bound(taken, slots.end(), end);
       std::fill(slots.begin(), taken, end);
@@ -226,7 +236,8 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
 
 Picoseconds Timeline::PlaceSpread(const Entry& entry, Picoseconds ready) {
   const Placement& placement = entry.placement;
-  const size_t slots_per_block = std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
+  const size_t slots_per_block =
+      std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
   std::vector<Picoseconds> free;
   for (int sm = placement.first_sm; sm < placement.first_sm + placement.sm_count; ++sm) {
     for (const Picoseconds slot : sms_[sm]) free.push_back(std::max(ready, slot));

@@ -14,10 +14,13 @@ constexpr uint64_t kPieceBytes = 4 << 20;
 // What the submitting thread does itself: less than waking a worker takes.
 constexpr uint64_t kShortBytes = 64 << 10;
 
-// Bytes from the first to the end of the last of `depth` slices of `height` rows of `width` bytes. Nullopt on overflow.
-std::optional<uint64_t> Extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice) {
+// Bytes from the first to the end of the last of `depth` slices of `height` rows of `width` bytes.
+// Nullopt on overflow.
+std::optional<uint64_t> Extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch,
+                               uint64_t slice) {
   uint64_t rows, slices, sum;
-  if (__builtin_mul_overflow(height - 1, pitch, &rows) || __builtin_mul_overflow(depth - 1, slice, &slices) ||
+  if (__builtin_mul_overflow(height - 1, pitch, &rows) ||
+      __builtin_mul_overflow(depth - 1, slice, &slices) ||
       __builtin_add_overflow(rows, slices, &sum) || __builtin_add_overflow(sum, width, &sum)) {
     return std::nullopt;
   }
@@ -33,7 +36,8 @@ class Transfer : public Task {
       : space_(std::move(space)), bytes_(bytes), engine_(engine), fill_(fill) {}
 
   Claimed Claim(Piece* piece) override {
-    if (space_->stopped() || next_ == bytes_) return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
+    if (space_->stopped() || next_ == bytes_)
+      return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
     piece->begin = next_;
     piece->end = next_ = std::min(bytes_, next_ + kPieceBytes);
     ++in_flight_;
@@ -62,8 +66,8 @@ class Transfer : public Task {
 
 class CopyTask final : public Transfer {
  public:
-  CopyTask(std::shared_ptr<SpaceState> space, const CopyRequest& request, std::vector<std::byte> inline_source,
-           CopyEngine engine)
+  CopyTask(std::shared_ptr<SpaceState> space, const CopyRequest& request,
+           std::vector<std::byte> inline_source, CopyEngine engine)
       : Transfer(std::move(space), request.width * request.height * request.depth, engine, false),
         request_(request),
         inline_source_(std::move(inline_source)) {
@@ -97,7 +101,8 @@ class CopyTask final : public Transfer {
 class FillTask final : public Transfer {
  public:
   FillTask(std::shared_ptr<SpaceState> space, const FillRequest& request)
-      : Transfer(std::move(space), request.width * request.height * request.element_bytes, CopyEngine::kOnDevice, true),
+      : Transfer(std::move(space), request.width * request.height * request.element_bytes,
+                 CopyEngine::kOnDevice, true),
         request_(request) {}
 
  protected:
@@ -110,9 +115,11 @@ class FillTask final : public Transfer {
       const uint64_t bytes = std::min(end - begin, row_bytes - column);
       const uint64_t address = request_.address + row * request_.pitch + column;
       if (request_.element_bytes == 1) {
-        std::memset(reinterpret_cast<void*>(address), static_cast<int>(request_.value & 0xff), bytes);
+        std::memset(reinterpret_cast<void*>(address), static_cast<int>(request_.value & 0xff),
+                    bytes);
       } else if (request_.element_bytes == 2) {
-        std::fill_n(reinterpret_cast<uint16_t*>(address), bytes / 2, static_cast<uint16_t>(request_.value));
+        std::fill_n(reinterpret_cast<uint16_t*>(address), bytes / 2,
+                    static_cast<uint16_t>(request_.value));
       } else {
         std::fill_n(reinterpret_cast<uint32_t*>(address), bytes / 4, request_.value);
       }
@@ -126,16 +133,18 @@ class FillTask final : public Transfer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space, const CopyRequest& request) {
-  if (request.width == 0 || request.height == 0 || request.depth == 0) return std::unique_ptr<Task>();
+absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space,
+                                               const CopyRequest& request) {
+  if (request.width == 0 || request.height == 0 || request.depth == 0)
+    return std::unique_ptr<Task>();
   const RangeTable& ranges = space->ranges();
-  const auto destination = Extent(request.width, request.height, request.depth, request.destination_pitch,
-                                  request.destination_slice);
+  const auto destination = Extent(request.width, request.height, request.depth,
+                                  request.destination_pitch, request.destination_slice);
   if (!destination.has_value() || !ranges.Covers(request.destination, *destination)) {
     return NotMemory("the copy's destination is not memory of the session");
   }
-  const auto source =
-      Extent(request.width, request.height, request.depth, request.source_pitch, request.source_slice);
+  const auto source = Extent(request.width, request.height, request.depth, request.source_pitch,
+                             request.source_slice);
   if (!source.has_value() || (!request.inline_source && !ranges.Covers(request.source, *source))) {
     return NotMemory("the copy's source is not memory of the session");
   }
@@ -156,7 +165,8 @@ absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space
   return std::make_unique<CopyTask>(std::move(space), request, std::move(inline_source), engine);
 }
 
-absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space, const FillRequest& request) {
+absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space,
+                                               const FillRequest& request) {
   if (request.element_bytes != 1 && request.element_bytes != 2 && request.element_bytes != 4) {
     return NotMemory("elements have 1, 2 or 4 bytes");
   }

@@ -56,7 +56,8 @@ std::string OnlyPtx(const std::string& image) {
   return text.substr(0, text.find('\0'));
 }
 
-// Everything that the daemon does with an image, which must neither crash nor take more memory than the limit.
+// Everything that the daemon does with an image, which must neither crash nor take more memory than
+// the limit.
 void Digest(std::span<const std::byte> image) {
   constexpr uint64_t kLimit = 1 << 20;
   SniffImage(image);
@@ -116,10 +117,12 @@ TEST_CASE("fatbins that follow each other are one image with numbered parts") {
 }
 
 TEST_CASE("a wrapper yields its fatbin, and the parts of a linked program after it") {
-  const std::string linked = ReadFile("kernels_default.fatbin"), part = ReadFile("kernels_zstd.fatbin");
+  const std::string linked = ReadFile("kernels_default.fatbin"),
+                    part = ReadFile("kernels_zstd.fatbin");
   const void* parts[] = {part.data(), part.data(), nullptr};
   FatbinWrapper wrapper{kFatbinWrapperMagic, 1, linked.data(), parts};
-  CHECK(SniffImage({reinterpret_cast<const std::byte*>(&wrapper), sizeof(wrapper)}) == ImageKind::kWrapper);
+  CHECK(SniffImage({reinterpret_cast<const std::byte*>(&wrapper), sizeof(wrapper)}) ==
+        ImageKind::kWrapper);
   REQUIRE(WrappedFatbins(&wrapper).size() == 1);
   CHECK(WrappedFatbins(&wrapper)[0].size() == linked.size());
   wrapper.version = 2;
@@ -148,7 +151,8 @@ TEST_CASE("code runs on newer devices, machine code and specific PTX only on rel
 }
 
 TEST_CASE("PTX is recognised after comments and white space") {
-  CHECK(SniffImage(Bytes("//\n// Generated\n/* by\n * hand */\n\t.version 9.0\n")) == ImageKind::kPtx);
+  CHECK(SniffImage(Bytes("//\n// Generated\n/* by\n * hand */\n\t.version 9.0\n")) ==
+        ImageKind::kPtx);
   CHECK(SniffImage(Bytes(".version 9.0")) == ImageKind::kPtx);
   CHECK(SniffImage(Bytes("// .version 9.0")) == ImageKind::kUnknown);
   CHECK(SniffImage(Bytes("/* .version")) == ImageKind::kUnknown);
@@ -179,7 +183,8 @@ TEST_CASE("an entry that announces more than it holds is refused without the mem
   CHECK_FALSE(DecompressZstd(Bytes(packed), text.size() - 1, &out, &error));
   CHECK_FALSE(DecompressZstd(Bytes(packed), uint64_t{1} << 60, &out, &error));
   CHECK(out.capacity() < (16 << 20));
-  CHECK_FALSE(DecompressZstd(Bytes(packed.substr(0, packed.size() - 1)), text.size(), &out, &error));
+  CHECK_FALSE(
+      DecompressZstd(Bytes(packed.substr(0, packed.size() - 1)), text.size(), &out, &error));
 
   packed.resize(LZ4_compressBound(text.size()));
   packed.resize(LZ4_compress_default(text.data(), packed.data(), text.size(), packed.size()));
@@ -227,10 +232,13 @@ TEST_CASE("random damage to a fatbin is read or refused") {
       const int changes = 1 + random() % 8;
       for (int change = 0; change < changes; ++change) {
         // Half of it hits headers, where it does more.
-        const size_t limit = random() % 2 == 0 ? std::min<size_t>(96, damaged.size()) : damaged.size();
-        const uint64_t value = random() % 2 == 0 ? random() : (random() % 2 == 0 ? 0 : ~uint64_t{0});
+        const size_t limit =
+            random() % 2 == 0 ? std::min<size_t>(96, damaged.size()) : damaged.size();
+        const uint64_t value =
+            random() % 2 == 0 ? random() : (random() % 2 == 0 ? 0 : ~uint64_t{0});
         const size_t at = random() % limit;
-        std::memcpy(damaged.data() + at, &value, std::min<size_t>(1 + random() % 8, damaged.size() - at));
+        std::memcpy(damaged.data() + at, &value,
+                    std::min<size_t>(1 + random() % 8, damaged.size() - at));
       }
       Digest({reinterpret_cast<const std::byte*>(damaged.data()), damaged.size()});
     }

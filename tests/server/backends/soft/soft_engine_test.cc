@@ -28,7 +28,9 @@ class TestTask final : public Task {
   bool HasMore() const override { return next_ < pieces_; }
   void Perform(Piece* piece) override { action_(piece->begin); }
   bool Finish(Piece* piece) override { return --in_flight_ == 0 && next_ == pieces_; }
-  void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override { timeline.EndNothing(entry); }
+  void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override {
+    timeline.EndNothing(entry);
+  }
   bool IsShort() const override { return is_short_; }
 
  private:
@@ -54,7 +56,9 @@ class EndlessTask final : public Task {
     busy_ = false;
     return false;
   }
-  void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override { timeline.EndNothing(entry); }
+  void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override {
+    timeline.EndNothing(entry);
+  }
 
  private:
   const std::atomic<bool>& stop_;
@@ -76,10 +80,13 @@ class Fixture {
     operation.task = std::move(task);
     return operation;
   }
-  void Run(const std::shared_ptr<QueueState>& queue, std::function<void()> action, bool is_short = false) {
-    engine.Submit(queue, Make(std::make_shared<TestTask>(1, [action](uint64_t) { action(); }, is_short)));
+  void Run(const std::shared_ptr<QueueState>& queue, std::function<void()> action,
+           bool is_short = false) {
+    engine.Submit(queue, Make(std::make_shared<TestTask>(
+                             1, [action](uint64_t) { action(); }, is_short)));
   }
-  void WriteFence(const std::shared_ptr<QueueState>& queue, std::atomic<uint64_t>* fence, uint64_t value) {
+  void WriteFence(const std::shared_ptr<QueueState>& queue, std::atomic<uint64_t>* fence,
+                  uint64_t value) {
     Operation operation;
     operation.kind = Operation::Kind::kWriteFence;
     operation.space = space;
@@ -87,7 +94,8 @@ class Fixture {
     operation.value = value;
     engine.Submit(queue, std::move(operation));
   }
-  void WaitFence(const std::shared_ptr<QueueState>& queue, const std::atomic<uint64_t>* fence, uint64_t value) {
+  void WaitFence(const std::shared_ptr<QueueState>& queue, const std::atomic<uint64_t>* fence,
+                 uint64_t value) {
     Operation operation;
     operation.kind = Operation::Kind::kWaitFence;
     operation.space = space;
@@ -132,7 +140,8 @@ TEST_CASE("the work of a queue is done in its order, every piece once") {
   std::vector<int> order;  // one queue: never two at a time
   std::atomic<int> pieces{0};
   for (int i = 0; i < 200; ++i) {
-    f.Run(queue, [&order, i] { order.push_back(i); }, i % 3 == 0);
+    f.Run(
+        queue, [&order, i] { order.push_back(i); }, i % 3 == 0);
     f.engine.Submit(queue, f.Make(std::make_shared<TestTask>(5, [&](uint64_t) { ++pieces; })));
   }
   f.Finish(queue);
@@ -159,7 +168,8 @@ TEST_CASE("short work on an idle queue is done before the call returns") {
   Fixture f;
   const auto queue = NewQueue();
   std::thread::id who;
-  f.Run(queue, [&] { who = std::this_thread::get_id(); }, true);
+  f.Run(
+      queue, [&] { who = std::this_thread::get_id(); }, true);
   CHECK(who == std::this_thread::get_id());
   std::atomic<uint64_t> fence{0};
   f.WriteFence(queue, &fence, 1);
@@ -233,7 +243,8 @@ TEST_CASE("after a fault work is skipped, fences are not written, and markers go
   f.space->SetFault(kCudaErrorIllegalAddress, "as a test");
   bool ran = false;
   f.Run(queue, [&] { ran = true; });
-  f.Run(queue, [&] { ran = true; }, true);
+  f.Run(
+      queue, [&] { ran = true; }, true);
   const auto point = f.Record(queue);
   std::atomic<uint64_t> fence{0};
   f.WriteFence(queue, &fence, 1);
@@ -277,7 +288,8 @@ TEST_CASE("many threads with many queues and markers between them come to an end
     threads.emplace_back([&, t] {
       const auto queue = NewQueue();
       for (int i = 0; i < kRounds; ++i) {
-        f.Run(queue, [&] { ++count; }, (i + t) % 2 == 0);
+        f.Run(
+            queue, [&] { ++count; }, (i + t) % 2 == 0);
         const auto point = f.Record(queue);
         std::shared_ptr<Point> other;
         {

@@ -102,15 +102,16 @@ TEST_CASE("memory outside the range, off the granules or over other memory is re
   const auto space = MakeSpace(budget);
   const uint64_t end = space->base() + space->size();
   REQUIRE(space->Map(kBase + 4096, 4096).ok());
-  for (const auto& [address, bytes] : std::map<uint64_t, uint64_t>{{kBase - 512, 1024},
-                                                                  {kBase + 1, 512},
-                                                                  {kBase, 100},
-                                                                  {kBase + 512, 4096},
-                                                                  {kBase + 4096 + 512, 512},
-                                                                  {kBase + 8192, 0},
-                                                                  {end, 512},
-                                                                  {end - 512, 1024},
-                                                                  {kBase + 16384, UINT64_MAX - 511}}) {
+  for (const auto& [address, bytes] :
+       std::map<uint64_t, uint64_t>{{kBase - 512, 1024},
+                                    {kBase + 1, 512},
+                                    {kBase, 100},
+                                    {kBase + 512, 4096},
+                                    {kBase + 4096 + 512, 512},
+                                    {kBase + 8192, 0},
+                                    {end, 512},
+                                    {end - 512, 1024},
+                                    {kBase + 16384, UINT64_MAX - 511}}) {
     INFO(address - kBase << " " << bytes);
     CHECK(CudaResultOf(space->Map(address, bytes)) == kCudaErrorInvalidValue);
   }
@@ -133,7 +134,9 @@ TEST_CASE("the card's memory is divided among the sessions") {
   CHECK(first->Map(TestBase(0) + 4096, 4096).ok());
 }
 
-TEST_CASE("a range of addresses is free again as soon as its session is gone, whatever still holds its state") {
+TEST_CASE(
+    "a range of addresses is free again as soon as its session is gone, whatever still holds its "
+    "state") {
   MemoryBudget budget(kBudget);
   auto space = MakeSpace(budget);
   const std::shared_ptr<SpaceState> state = space->state();
@@ -149,7 +152,9 @@ TEST_CASE("a range of addresses is free again as soon as its session is gone, wh
   CHECK_FALSE(state->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal).ok());
 }
 
-TEST_CASE("globals lie above the session's allocations, from the top down, and constants cannot be written by kernels") {
+TEST_CASE(
+    "globals lie above the session's allocations, from the top down, and constants cannot be "
+    "written by kernels") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   SpaceState& state = *space->state();
@@ -195,7 +200,8 @@ TEST_CASE("host memory belongs to the session while it is registered") {
   CHECK_FALSE(space->Contains(address, 1));
 }
 
-TEST_CASE("the device heap gives disjoint memory of the session, and takes back only what it gave") {
+TEST_CASE(
+    "the device heap gives disjoint memory of the session, and takes back only what it gave") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   SpaceState& state = *space->state();

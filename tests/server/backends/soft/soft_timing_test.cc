@@ -23,12 +23,15 @@ class TestQueue {
   }
   void Wait(const std::shared_ptr<TimePoint>& point) { timeline_.EndWait(Submit(), point); }
 
-  void End(const Timeline::EntryPtr& entry, const Placement& placement, const std::vector<Picoseconds>& units) {
+  void End(const Timeline::EntryPtr& entry, const Placement& placement,
+           const std::vector<Picoseconds>& units) {
     Picoseconds sum = 0;
     for (const Picoseconds unit : units) sum += unit;
     timeline_.EndKernel(entry, placement, units, sum);
   }
-  void Kernel(const Placement& placement, const std::vector<Picoseconds>& units) { End(Submit(), placement, units); }
+  void Kernel(const Placement& placement, const std::vector<Picoseconds>& units) {
+    End(Submit(), placement, units);
+  }
 
  private:
   Timeline& timeline_;

@@ -1,4 +1,5 @@
-// Addresses for the sessions of tests. The sanitizers keep most of the address space for themselves, each another part.
+// Addresses for the sessions of tests. The sanitizers keep most of the address space for
+// themselves, each another part.
 #pragma once
 
 #include <cstdint>

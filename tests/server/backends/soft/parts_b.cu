@@ -1,0 +1,3 @@
+extern __device__ int shared_variable;
+
+__device__ int Twice(int value) { return value * 2 + shared_variable; }
