@@ -306,6 +306,7 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
   bool only_polled = true;  // since Run began
   for (;;) {
     bool any_ready = false, alive = false, all_polled = true;
+    const bool whole_pass = next_block == 0 && next_warp == 0;
     for (; next_block < unit.blocks.size(); ++next_block, next_warp = 0) {
       Block& block = unit.blocks[next_block];
       for (; next_warp < block.warps.size(); ++next_warp) {
@@ -323,6 +324,7 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
       }
     }
     next_block = next_warp = 0;
+    if (!whole_pass && !any_ready) continue;
     if (!alive) return RunState::kDone;
     if (!any_ready) {
       // Everything waits. Lanes that wait at joins may be what the others need.

@@ -39,11 +39,11 @@ inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint
                           uint64_t* bits) {
   using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
   const A* a = c.Src<A>(in.a);
-  const uint64_t offset = static_cast<uint64_t>(in.imm);
+  const A offset = static_cast<A>(in.imm);  // 32-bit addresses wrap
   uint64_t lo = ~uint64_t{0}, hi = 0, all = 0;
   if (mask == kFullMask) {
     for (uint32_t i = 0; i < kLanes; ++i) {
-      const uint64_t address = a[i] + offset;
+      const uint64_t address = static_cast<A>(a[i] + offset);
       out[i] = address;
       lo = address < lo ? address : lo;
       hi = address > hi ? address : hi;
@@ -51,7 +51,7 @@ inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint
     }
   } else {
     ForEachLane(mask, [&](uint32_t i) {
-      const uint64_t address = a[i] + offset;
+      const uint64_t address = static_cast<A>(a[i] + offset);
       out[i] = address;
       lo = address < lo ? address : lo;
       hi = address > hi ? address : hi;

@@ -1,0 +1,220 @@
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/server/backends/soft/ptx/ptx_harness.h"
+
+namespace detshare::soft::ptx::testing {
+namespace {
+
+constexpr char kHeader[] = ".version 8.6\n.target sm_80\n.address_size 64\n";
+
+std::string Refused(const std::string& body) {
+  const auto module = Module::Parse(kHeader + body);
+  REQUIRE_FALSE(module.ok());
+  CHECK(module.status().code() == absl::StatusCode::kInvalidArgument);
+  return module.status().ToString();
+}
+
+TEST_CASE("An unknown instruction is refused by its name and line") {
+  const std::string message = Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nfrobnicate.fast.u32 %r1, %r2;\nret;\n}\n");
+  CHECK(message.find("line 6") != std::string::npos);
+  CHECK(message.find("frobnicate.fast.u32") != std::string::npos);
+  CHECK(Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nadd.u33 %r1, %r2, %r1;\nret;\n}").find("add.u33") != std::string::npos);
+  CHECK(Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nadd.fancy.u32 %r1, %r2, %r1;\nret;\n}").find("add.fancy.u32") !=
+        std::string::npos);
+  CHECK(Refused(".sparkle .b32 x;\n").find(".sparkle") != std::string::npos);
+}
+
+TEST_CASE("Malformed texts are refused") {
+  for (const char* body : {
+           ".visible .entry k( {",
+           ".visible .entry k() { ret;",
+           ".visible .entry k() { bra NOWHERE; }",
+           ".visible .entry k() { .reg .b32 %r; add.u32 %r, %r; }",
+           ".visible .entry k() { .reg .b32 %r; .reg .b64 %d; add.u32 %r, %d, %d, %d; }",
+           ".visible .entry k() { .reg .b32 %r; add.u64 %r, %r, %r; }",
+           ".visible .entry k() { .reg .b32 %r; @%r ret; }",
+           ".visible .entry k() { .reg .b32 %r; mov.u32 %r, unknown; }",
+           ".visible .entry k() { call missing; }",
+           ".visible .entry k() { L: L: ret; }",
+           ".visible .entry k(.param .u32 p) { .reg .b64 %d; ld.param.u64 %d, [p]; }",
+           ".visible .entry k() {} .visible .entry k() {}",
+           ".global .u32 x[99999999999];",
+           ".global .u32 x[2] = {1, 2, 3};",
+           ".shared .b8 s[99999999];",
+           ".visible .entry k() { .reg .b32 %r<2>; mov.u32 %r5, 1; }",
+           ".global .u64 p = nothing;",
+       }) {
+    INFO(body);
+    Refused(body);
+  }
+  CHECK_FALSE(Module::Parse("").ok());
+  CHECK_FALSE(Module::Parse("hello").ok());
+  CHECK_FALSE(Module::Parse(".version 8.0\n").ok());
+  CHECK_FALSE(Module::Parse(".version 8.0\n.target sm_80\n.address_size 32\n").ok());
+}
+
+TEST_CASE("A kernel's description says what its directives and declarations say") {
+  const auto module = Module::Parse(std::string(kHeader) + R"(
+.const .align 4 .b8 table[12] = {1, 2, 3};
+.shared .align 16 .b8 common[100];
+.visible .entry k(.param .u8 a, .param .align 16 .b8 b[20], .param .u64 .ptr .global .align 4 c, .param .f32 d)
+.maxntid 128, 2, 1
+.minnctapersm 3
+.maxnreg 64
+{
+  .local .align 8 .b8 depot[40];
+  .shared .align 8 .f64 own[10];
+  .reg .b32 %r<3>;
+  mov.u32 %r1, common;
+  st.shared.u32 [%r1], 5;
+  ret;
+}
+.visible .entry other() .reqntid 32 .reqnctapercluster 2 { ret; }
+)");
+  REQUIRE(module.ok());
+  REQUIRE((*module)->kernels().size() == 2);
+  const KernelInfo& k = (*module)->kernels()[static_cast<size_t>((*module)->FindKernel("k"))];
+  REQUIRE(k.params.size() == 4);
+  CHECK(k.params[1].offset == 16);
+  CHECK(k.params[1].size == 20);
+  CHECK(k.params[2].offset == 40);
+  CHECK(k.params[3].offset == 48);
+  CHECK(k.param_bytes == 52);
+  CHECK(k.max_threads_per_block == 256);
+  CHECK(k.min_blocks_per_sm == 3);
+  CHECK(k.max_registers == 64);
+  CHECK(k.static_shared_bytes == 112 + 80);
+  CHECK(k.local_bytes_per_thread == 48);
+  CHECK(k.const_bytes == 12);
+  CHECK(k.registers_per_thread >= 8);
+  CHECK(k.registers_per_thread <= 64);
+  const KernelInfo& other = (*module)->kernels()[static_cast<size_t>((*module)->FindKernel("other"))];
+  CHECK(other.required_block == std::array<uint32_t, 3>{32, 1, 1});
+  CHECK(other.required_cluster == std::array<uint32_t, 3>{2, 1, 1});
+  CHECK(other.max_threads_per_block == 32);
+  CHECK((*module)->ptx_version() == 86);
+  CHECK((*module)->target() == 80);
+  CHECK((*module)->FindKernel("nothing") == -1);
+}
+
+TEST_CASE("Initialisers fill globals with numbers, strings and addresses") {
+  Memory memory;
+  Program program(&memory, std::string(kHeader) + R"(
+.visible .global .align 4 .u32 numbers[4] = {1, 0x10, -1};
+.visible .global .align 8 .f64 real = 0d3FF8000000000000;
+.visible .global .f32 floats[2] = {0f3F800000, 2.5};
+.visible .global .align 8 .u64 pointers[3] = {numbers, generic(numbers)+8, generic(f)};
+.visible .global .align 1 .b8 bytes[8] = {0xFF(numbers), 0xFF00(numbers), 0xFF0000(numbers), 4};
+.visible .global .align 4 .u32 grid[2][2] = {{1, 2}, {3, 4}};
+.func f() { ret; }
+.visible .entry k() { ret; }
+)");
+  const uint32_t* numbers = program.Global<uint32_t>("numbers");
+  CHECK(numbers[0] == 1);
+  CHECK(numbers[1] == 16);
+  CHECK(numbers[2] == 0xffffffffu);
+  CHECK(numbers[3] == 0);
+  CHECK(*program.Global<double>("real") == 1.5);
+  CHECK(program.Global<float>("floats")[0] == 1.0f);
+  CHECK(program.Global<float>("floats")[1] == 2.5f);
+  const uint64_t* pointers = program.Global<uint64_t>("pointers");
+  CHECK(pointers[0] == reinterpret_cast<uint64_t>(numbers));
+  CHECK(pointers[1] == reinterpret_cast<uint64_t>(numbers) + 8);
+  CHECK(pointers[2] != 0);
+  const uint8_t* bytes = program.Global<uint8_t>("bytes");
+  CHECK(bytes[0] == (pointers[0] & 0xff));
+  CHECK(bytes[1] == (pointers[0] >> 8 & 0xff));
+  CHECK(bytes[2] == (pointers[0] >> 16 & 0xff));
+  CHECK(bytes[3] == 4);
+  CHECK(program.Global<uint32_t>("grid")[3] == 4);
+}
+
+TEST_CASE("Texts link by name") {
+  const std::string user = std::string(kHeader) + R"(
+.extern .func (.param .b32 r) twice(.param .b32 x);
+.extern .global .align 4 .u32 base;
+.func (.param .b32 r) local_name(.param .b32 x) {
+  .reg .b32 %r; ld.param.u32 %r, [x]; add.u32 %r, %r, 1; st.param.b32 [r], %r; ret;
+}
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<4>; .reg .b64 %d;
+  ld.global.u32 %r1, [base];
+  { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; call.uni (q), twice, (p); ld.param.b32 %r2, [q]; }
+  { .param .b32 p; .param .b32 q; st.param.b32 [p], %r2; call.uni (q), local_name, (p); ld.param.b32 %r3, [q]; }
+  ld.param.u64 %d, [out];
+  st.global.u32 [%d], %r3;
+  ret;
+}
+)";
+  const std::string library = std::string(kHeader) + R"(
+.visible .global .align 4 .u32 base = 20;
+.func (.param .b32 r) local_name(.param .b32 x) { .reg .b32 %r; mov.u32 %r, 7; st.param.b32 [r], %r; ret; }
+.visible .func (.param .b32 r) twice(.param .b32 x) {
+  .reg .b32 %r; ld.param.u32 %r, [x]; add.u32 %r, %r, %r; st.param.b32 [r], %r; ret;
+}
+)";
+  CHECK_FALSE(Module::Parse(user).ok());
+  CHECK_FALSE(Module::Link({library, library}).ok());
+  Memory memory;
+  Program program(&memory, {user, library});
+  int* out = memory.New<int>(1);
+  CHECK(program.Run("k", Config(1, 1, Params().Add(out))).fault.kind == FaultKind::kNone);
+  CHECK(*out == 41);
+}
+
+TEST_CASE("Parameters and results may be registers, as in hand-written PTX") {
+  Memory memory;
+  Program program(&memory, std::string(kHeader) + R"(
+.func (.reg .u32 %res) sum(.reg .u32 %x, .reg .u64 %y) {
+  .reg .u32 %t;
+  cvt.u32.u64 %t, %y;
+  add.u32 %res, %x, %t;
+  ret;
+}
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<4>; .reg .b64 %d<3>;
+  mov.u32 %r1, %tid.x;
+  mov.u64 %d2, 100;
+  call (%r2), sum, (%r1, %d2);
+  call (%r3), sum, (%r2, %d2);
+  ld.param.u64 %d1, [out];
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  st.global.u32 [%d1], %r3;
+}
+)");
+  int* out = memory.New<int>(32);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out))).fault.kind == FaultKind::kNone);
+  for (int i = 0; i < 32; ++i) CHECK(out[i] == i + 200);
+}
+
+TEST_CASE("Branch tables jump by index and refuse an index beyond them") {
+  Memory memory;
+  Program program(&memory, std::string(kHeader) + R"(
+.visible .entry k(.param .u64 out, .param .u32 modulus) {
+  .reg .b32 %r<6>; .reg .b64 %d<3>; .reg .pred %p;
+  mov.u32 %r1, %tid.x;
+  ld.param.u32 %r4, [modulus];
+  rem.u32 %r2, %r1, %r4;
+  ts: .branchtargets A, B, C;
+  brx.idx %r2, ts;
+A: mov.u32 %r3, 10; bra DONE;
+B: mov.u32 %r3, 20; bra DONE;
+C: mov.u32 %r3, 30;
+DONE:
+  activemask.b32 %r5;
+  setp.ne.u32 %p, %r5, 0xffffffff;
+  @%p trap;
+  ld.param.u64 %d1, [out];
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  st.global.u32 [%d1], %r3;
+}
+)");
+  int* out = memory.New<int>(32);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(3))).fault.ToString() == Fault{}.ToString());
+  for (int i = 0; i < 32; ++i) CHECK(out[i] == 10 * (i % 3 + 1));
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(4))).fault.kind == FaultKind::kInvalidPc);
+}
+
+}  // namespace
+}  // namespace detshare::soft::ptx::testing
