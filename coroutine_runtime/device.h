@@ -225,8 +225,8 @@ class Device {
 
   // The partition that is always there: all SMs.
   virtual Partition& whole() = 0;
-  // `count` SMs from `first` on, both multiples of properties().sm_group (the last group may be
-  // short). Partitions may overlap. Slow and may drain the device: at start only.
+  // `count` SMs from `first` on, both multiples of properties().sm_group; SMs that make no whole
+  // group belong to the last one. Partitions may overlap. Slow and may drain the device: at start only.
   virtual absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) = 0;
 
   // `timed`: ElapsedMilliseconds may be asked of it.

@@ -28,7 +28,14 @@ struct SmRange {
 
 struct DeviceShape {
   int sm_count = 0;
-  int sm_group = 1;  // partitions are made of whole groups; the last group may be short
+  int sm_group =
+      1;  // partitions are made of whole groups; what makes no whole group belongs to the last one
+  int groups() const { return sm_count / sm_group > 0 ? sm_count / sm_group : 1; }
+  // The SMs of groups [begin, end).
+  SmRange Groups(int begin, int end) const {
+    const int first = begin * sm_group;
+    return {first, (end == groups() ? sm_count : end * sm_group) - first};
+  }
 };
 
 struct Tenant {

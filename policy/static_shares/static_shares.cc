@@ -44,19 +44,17 @@ class StaticShares final : public Policy {
 
   Shares Divide(const DeviceShape& device) const {
     Shares shares;
-    const int group = std::max(1, device.sm_group);
-    int first = 0;
+    const int groups = device.groups();
+    int begin = 0;
     for (const Tenant& tenant : tenants_) {
       if (tenant.sm_percent == 0) continue;
-      const int wanted = device.sm_count * tenant.sm_percent / 100 / group * group;
-      const int count = std::min(std::max(wanted, group), device.sm_count - first);
+      const int wanted = std::max(1, groups * tenant.sm_percent / 100);
+      const int end = std::min(begin + wanted, groups);
       // A device too small for everybody's group: who comes last uses the whole of it.
-      shares.declared[tenant.name] = count > 0 ? SmRange{first, count} : SmRange{};
-      first += std::max(count, 0);
+      shares.declared[tenant.name] = begin < end ? device.Groups(begin, end) : SmRange{};
+      begin = end;
     }
-    if (first > 0 && first < device.sm_count) {
-      shares.others = SmRange{first, device.sm_count - first};
-    }
+    if (begin > 0 && begin < groups) shares.others = device.Groups(begin, groups);
     return shares;
   }
 

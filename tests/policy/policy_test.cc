@@ -49,8 +49,9 @@ TEST_CASE("Policy static uses the whole device where no share is declared or lef
   CHECK(undeclared->Partitions(kH200).empty());
   CHECK(undeclared->Decide(SnapshotOf({{1, "a"}})).bindings.at(1).whole());
 
+  // 16 groups: the last one has 12 SMs.
   auto full = *CreatePolicy("static", {.tenants = {{"a", 97}, {"b", 3}}});
-  CHECK(full->Partitions(kH200) == std::vector<SmRange>{{0, 128}, {128, 4}});
+  CHECK(full->Partitions(kH200) == std::vector<SmRange>{{0, 120}, {120, 12}});
   CHECK(full->Decide(SnapshotOf({{1, "x"}})).bindings.at(1).whole());
 }
 
