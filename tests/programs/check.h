@@ -165,6 +165,15 @@ std::vector<T> Download(const T* device, std::size_t count) {
   return values;
 }
 
+// Asks until `stream` is ready. For streams whose work is known to be complete by what other
+// streams saw of it: their own report may come a moment later.
+inline void WaitUntilReady(cudaStream_t stream) {
+  cudaError_t answer = cudaErrorNotReady;
+  while (answer == cudaErrorNotReady) answer = cudaStreamQuery(stream);
+  CHECK(answer);
+  cudaGetLastError();
+}
+
 // Reports success; the value is main's exit code.
 inline int Ok() {
   std::printf("ok\n");

@@ -71,8 +71,8 @@ int main() {
   EXPECT(cudaStreamQuery(cudaStreamLegacy), cudaErrorNotReady);
   gate.Open();
   CHECK(cudaStreamSynchronize(second));
-  CHECK(cudaStreamQuery(cudaStreamLegacy));
-  CHECK(cudaStreamQuery(first));
+  check::WaitUntilReady(cudaStreamLegacy);
+  check::WaitUntilReady(first);
 
   // While a non-blocking stream is held back, the others finish.
   gate.Close(apart);

@@ -51,7 +51,7 @@ int main() {
   CHECK(cudaMemcpyAsync(pinned[0], device[0], kCount * sizeof(unsigned), cudaMemcpyDeviceToHost,
                         nullptr));
   CHECK(cudaStreamSynchronize(nullptr));
-  CHECK(cudaStreamQuery(cudaStreamLegacy));
+  check::WaitUntilReady(cudaStreamLegacy);
 
   for (int t = 0; t < kThreads; ++t) {
     std::vector<unsigned> want = initial;

@@ -10,4 +10,5 @@ export DETSHARE_LIB_DIR=$PWD/$(dirname "$3")
 
 # The software GPU has the whole time that the test has; a program that hangs is named before the test is killed.
 exec "$1" run --standalone=soft -- "$4" --programs "$(dirname "$5")" --without gpu_only \
+  --expect tests/programs/expected \
   --shard "${TEST_SHARD_INDEX:-0}/${TEST_TOTAL_SHARDS:-1}" --timeout 120 --out "${TEST_UNDECLARED_OUTPUTS_DIR:-$(mktemp -d)}"

@@ -55,8 +55,8 @@ int main() {
   CHECK(cudaEventRecord(end, scaling));
   CHECK(cudaGetLastError());
   CHECK(cudaEventSynchronize(end));
-  CHECK(cudaStreamQuery(scaling));
-  CHECK(cudaStreamQuery(adding));
+  check::WaitUntilReady(scaling);
+  check::WaitUntilReady(adding);
 
   for (int i = 0; i < kCount; ++i) {
     for (int round = 0; round < kRounds; ++round) {
