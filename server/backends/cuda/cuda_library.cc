@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/jit_options.h"
-#include "server/backends/cuda/print_capture.h"
 #include "server/backends/images/fatbin.h"
 #include "server/backends/images/image_kind.h"
 
@@ -203,9 +202,8 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   if (absl::Status status = context.Check(result, "cuLibraryLoadData"); !status.ok()) {
     return CudaError(result, absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
-  if (!MayPrint(image.data(), image.size(), device_sm)) print = nullptr;
-  return std::unique_ptr<CudaLibrary>(
-      new CudaLibrary(context, caretaker, space, handle, std::move(print)));
+  return std::unique_ptr<CudaLibrary>(new CudaLibrary(
+      context, caretaker, space, handle, FindPrintingKernels(bytes, device_sm), std::move(print)));
 }
 
 CudaLibrary::~CudaLibrary() {
@@ -242,8 +240,8 @@ absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
   absl::Status status = context_.Check(
       context_.api.cuLibraryGetKernel(&handle, library_, terminated.c_str()), "cuLibraryGetKernel");
   if (!status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<CudaKernel>> kernel =
-      CudaKernel::Create(context_, handle, terminated, print_ ? &print_ : nullptr);
+  absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = CudaKernel::Create(
+      context_, handle, terminated, printing_.Contains(name) ? &print_ : nullptr);
   if (!kernel.ok()) return kernel.status();
   return kernels_.emplace(terminated, *std::move(kernel)).first->second.get();
 }

@@ -14,6 +14,7 @@
 #include "server/backends/cuda/caretaker.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/printing_kernels.h"
 
 namespace detshare::cuda {
 
@@ -63,18 +64,21 @@ class CudaLibrary final : public Library {
 
  private:
   CudaLibrary(CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
-              CUlibrary library, std::function<void(std::string_view)> print)
+              CUlibrary library, PrintingKernels printing,
+              std::function<void(std::string_view)> print)
       : context_(context),
         caretaker_(caretaker),
         space_(space),
         library_(library),
+        printing_(std::move(printing)),
         print_(std::move(print)) {}
 
   CudaContext& context_;
   Caretaker& caretaker_;
   CudaAddressSpace& space_;
   const CUlibrary library_;
-  const std::function<void(std::string_view)> print_;  // empty unless kernels may print
+  const PrintingKernels printing_;
+  const std::function<void(std::string_view)> print_;
 
   std::mutex mutex_;  // guards the maps
   std::map<std::string, std::unique_ptr<CudaKernel>, std::less<>> kernels_;

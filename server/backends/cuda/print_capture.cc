@@ -5,25 +5,8 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <span>
-#include <string_view>
-#include <vector>
-
-#include "server/backends/images/fatbin.h"
-#include "server/backends/images/image_kind.h"
 
 namespace detshare::cuda {
-namespace {
-
-// The function that device printf() calls.
-constexpr std::string_view kPrintFunction = "vprintf";
-constexpr uint64_t kLargestImage = 1ull << 30;
-
-bool Mentions(std::string_view bytes) {
-  return bytes.find(kPrintFunction) != std::string_view::npos;
-}
-
-}  // namespace
 
 PrintCapture& PrintCapture::Get() {
   static PrintCapture capture;
@@ -58,28 +41,6 @@ std::string PrintCapture::During(const std::function<void()>& run) {
     }
   }
   return text;
-}
-
-bool MayPrint(const void* image, size_t bytes, int device_sm) {
-  const std::span<const std::byte> span(static_cast<const std::byte*>(image), bytes);
-  std::vector<images::FatbinEntry> entries;
-  std::string error;
-  if (images::SniffImage(span) != images::ImageKind::kFatbin ||
-      !images::ParseFatbins(span, &entries, &error)) {
-    return Mentions(std::string_view(static_cast<const char*>(image), bytes));
-  }
-  // The driver prefers machine code; PTX counts only where there is none.
-  bool has_code = false;
-  for (const images::FatbinEntry& entry : entries) {
-    has_code |= entry.kind == images::EntryKind::kElf && images::RunsOn(entry, device_sm);
-  }
-  const images::EntryKind wanted = has_code ? images::EntryKind::kElf : images::EntryKind::kPtx;
-  for (const images::FatbinEntry& entry : entries) {
-    if (entry.kind != wanted || !images::RunsOn(entry, device_sm)) continue;
-    std::string code;
-    if (!images::DecodeEntry(entry, kLargestImage, &code, &error) || Mentions(code)) return true;
-  }
-  return false;
 }
 
 }  // namespace detshare::cuda

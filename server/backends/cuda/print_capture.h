@@ -24,7 +24,4 @@ class PrintCapture {
   int file_ = -1;
 };
 
-// Whether kernels of this image may print.
-bool MayPrint(const void* image, size_t bytes, int device_sm);
-
 }  // namespace detshare::cuda

@@ -1,0 +1,268 @@
+#include "server/backends/cuda/printing_kernels.h"
+
+#include <elf.h>
+
+#include <cctype>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "server/backends/images/fatbin.h"
+#include "server/backends/images/image_kind.h"
+
+namespace detshare::cuda {
+namespace {
+
+// The function that device printf() calls.
+constexpr std::string_view kPrintFunction = "vprintf";
+constexpr uint64_t kLargestImage = 1ull << 30;
+
+// Everything from which the functions in `reached` are called, by edges from caller to callee.
+template <typename Name>
+std::set<Name> CallersOf(std::set<Name> reached, const std::multimap<Name, Name>& callers) {
+  std::vector<Name> open(reached.begin(), reached.end());
+  while (!open.empty()) {
+    const Name callee = open.back();
+    open.pop_back();
+    const auto [begin, end] = callers.equal_range(callee);
+    for (auto edge = begin; edge != end; ++edge) {
+      if (reached.insert(edge->second).second) open.push_back(edge->second);
+    }
+  }
+  return reached;
+}
+
+// Reads fixed-size records that may lie outside of the image.
+template <typename T>
+std::optional<T> Read(std::string_view image, uint64_t offset) {
+  if (offset > image.size() || image.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, image.data() + offset, sizeof value);
+  return value;
+}
+
+std::optional<std::string_view> Slice(std::string_view image, uint64_t offset, uint64_t bytes) {
+  if (offset > image.size() || image.size() - offset < bytes) return std::nullopt;
+  return image.substr(offset, bytes);
+}
+
+std::optional<std::string_view> StringAt(std::string_view table, uint64_t offset) {
+  if (offset >= table.size()) return std::nullopt;
+  const size_t end = table.find('\0', offset);
+  if (end == std::string_view::npos) return std::nullopt;
+  return table.substr(offset, end - offset);
+}
+
+struct Section {
+  Elf64_Shdr header;
+  std::string_view name;
+};
+
+std::optional<std::vector<Section>> Sections(std::string_view elf) {
+  const std::optional<Elf64_Ehdr> header = Read<Elf64_Ehdr>(elf, 0);
+  if (!header || header->e_shentsize != sizeof(Elf64_Shdr)) return std::nullopt;
+  std::vector<Section> sections;
+  for (unsigned i = 0; i < header->e_shnum; ++i) {
+    const auto section = Read<Elf64_Shdr>(elf, header->e_shoff + i * sizeof(Elf64_Shdr));
+    if (!section) return std::nullopt;
+    sections.push_back({*section, {}});
+  }
+  if (header->e_shstrndx >= sections.size()) return std::nullopt;
+  const Elf64_Shdr& names = sections[header->e_shstrndx].header;
+  const auto table = Slice(elf, names.sh_offset, names.sh_size);
+  if (!table) return std::nullopt;
+  for (Section& section : sections) {
+    const auto name = StringAt(*table, section.header.sh_name);
+    if (!name) return std::nullopt;
+    section.name = *name;
+  }
+  return sections;
+}
+
+bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
+
+}  // namespace
+
+// The section .nv.callgraph holds pairs of symbol numbers, caller and callee. A pair whose first
+// number is 0 heads a group: -1 direct calls, -2 prototypes, -3 functions that call through
+// pointers, -4 functions whose address is taken.
+PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
+  if (elf.find(kPrintFunction) == std::string_view::npos) return PrintingKernels::None();
+  const std::optional<std::vector<Section>> sections = Sections(elf);
+  if (!sections) return PrintingKernels::All();
+  const Section* graph = nullptr;
+  const Section* symbols = nullptr;
+  for (const Section& section : *sections) {
+    if (section.name == ".nv.callgraph") graph = &section;
+    if (section.header.sh_type == SHT_SYMTAB) symbols = &section;
+  }
+  if (graph == nullptr || symbols == nullptr || symbols->header.sh_link >= sections->size()) {
+    return PrintingKernels::All();
+  }
+  const Elf64_Shdr& strings = (*sections)[symbols->header.sh_link].header;
+  const auto names = Slice(elf, strings.sh_offset, strings.sh_size);
+  const auto pairs = Slice(elf, graph->header.sh_offset, graph->header.sh_size);
+  const auto table = Slice(elf, symbols->header.sh_offset, symbols->header.sh_size);
+  if (!names || !pairs || !table) return PrintingKernels::All();
+  const auto name_of = [&](uint32_t symbol) -> std::optional<std::string_view> {
+    const auto entry = Read<Elf64_Sym>(*table, uint64_t{symbol} * sizeof(Elf64_Sym));
+    if (!entry) return std::nullopt;
+    return StringAt(*names, entry->st_name);
+  };
+
+  std::multimap<uint32_t, uint32_t> callers;
+  std::set<uint32_t> printing;
+  std::set<uint32_t> indirect;
+  int32_t group = 0;
+  for (uint64_t at = 0; at + 8 <= pairs->size(); at += 8) {
+    const uint32_t caller = *Read<uint32_t>(*pairs, at), callee = *Read<uint32_t>(*pairs, at + 4);
+    if (caller == 0) {
+      group = static_cast<int32_t>(callee);
+    } else if (group == -1 || group == -4) {
+      const auto name = name_of(callee);
+      if (!name) return PrintingKernels::All();
+      if (*name == kPrintFunction) printing.insert(callee);
+      callers.emplace(callee, caller);
+    } else if (group == -3) {
+      indirect.insert(caller);
+    }
+  }
+  // A pointer may lead to whoever prints.
+  printing.insert(indirect.begin(), indirect.end());
+  std::set<std::string, std::less<>> result;
+  for (uint32_t symbol : CallersOf(std::move(printing), callers)) {
+    const auto name = name_of(symbol);
+    if (!name) return PrintingKernels::All();
+    result.emplace(*name);
+  }
+  return PrintingKernels::These(std::move(result));
+}
+
+// Functions are cut out by the words `.entry` and `.func`; a function mentions whom it calls by
+// name.
+PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
+  if (ptx.find(kPrintFunction) == std::string_view::npos) return PrintingKernels::None();
+  struct Function {
+    bool kernel = false;
+    std::set<std::string_view> words;
+    bool indirect = false;
+  };
+  std::map<std::string_view, Function> functions;
+  std::set<std::string_view>
+      outside;                  // words of initialisers: functions whose address is taken there
+  Function* current = nullptr;  // whose body this is
+  std::string_view pending;     // declared, its body may follow
+  bool pending_kernel = false;
+  enum { kNothing, kWantsName } state = kNothing;
+  bool call = false;  // in a call, before its target
+  int braces = 0, parentheses = 0;
+  for (size_t i = 0; i < ptx.size();) {
+    const char c = ptx[i];
+    if (c == '/' && i + 1 < ptx.size() && (ptx[i + 1] == '/' || ptx[i + 1] == '*')) {
+      const bool line = ptx[i + 1] == '/';
+      const size_t end = ptx.find(line ? "\n" : "*/", i + 2);
+      if (end == std::string_view::npos) break;
+      i = end + (line ? 1 : 2);
+      continue;
+    }
+    if (c == '"') {
+      const size_t end = ptx.find('"', i + 1);
+      if (end == std::string_view::npos) break;
+      i = end + 1;
+      continue;
+    }
+    if (IsWord(c) || c == '.' || c == '%') {
+      size_t end = i + 1;
+      while (end < ptx.size() && IsWord(ptx[end])) ++end;
+      const std::string_view word = ptx.substr(i, end - i);
+      i = end;
+      if (braces == 0 && (word == ".entry" || word == ".func")) {
+        state = kWantsName;
+        pending_kernel = word == ".entry";
+        pending = {};
+      } else if (state == kWantsName && parentheses == 0 && c != '.') {
+        pending = word;
+        state = kNothing;
+      } else if (current != nullptr) {
+        if (word == "call") {
+          call = true;
+        } else if (call && parentheses == 0 && c != '.') {
+          current->indirect |= c == '%';
+          call = false;
+        }
+        current->words.insert(word);
+      }
+      continue;
+    }
+    ++i;
+    if (c == '(') ++parentheses;
+    if (c == ')') --parentheses;
+    if (c == '{' && braces++ == 0 && !pending.empty()) {
+      current = &functions[pending];
+      current->kernel = pending_kernel;
+    }
+    if (c == '}' && --braces == 0) {
+      current = nullptr;
+      pending = {};
+    }
+    if (c == ';') {
+      call = false;
+      if (braces == 0) pending = {};  // a declaration only
+    }
+    if (braces < 0 || parentheses < 0) return PrintingKernels::All();
+  }
+
+  std::multimap<std::string_view, std::string_view> callers;
+  std::set<std::string_view> printing = {kPrintFunction};
+  for (const auto& [name, function] : functions) {
+    if (function.words.contains(kPrintFunction)) callers.emplace(kPrintFunction, name);
+    for (const std::string_view word : function.words) {
+      if (word != name && functions.contains(word)) callers.emplace(word, name);
+    }
+    if (function.indirect) printing.insert(name);  // a pointer may lead to whoever prints
+  }
+  std::set<std::string, std::less<>> result;
+  for (const std::string_view name : CallersOf(std::move(printing), callers)) {
+    const auto function = functions.find(name);
+    if (function != functions.end() && function->second.kernel) result.emplace(name);
+  }
+  return PrintingKernels::These(std::move(result));
+}
+
+PrintingKernels FindPrintingKernels(std::span<const std::byte> image, int device_sm) {
+  const std::string_view bytes(reinterpret_cast<const char*>(image.data()), image.size());
+  switch (images::SniffImage(image)) {
+    case images::ImageKind::kElf:
+      return FindPrintingKernelsInElf(bytes);
+    case images::ImageKind::kFatbin:
+      break;
+    default:
+      return FindPrintingKernelsInPtx(bytes);
+  }
+  std::vector<images::FatbinEntry> entries;
+  std::string error;
+  if (!images::ParseFatbins(image, &entries, &error)) return PrintingKernels::All();
+  // The driver prefers machine code; PTX counts only where there is none.
+  bool has_code = false;
+  for (const images::FatbinEntry& entry : entries) {
+    has_code |= entry.kind == images::EntryKind::kElf && images::RunsOn(entry, device_sm);
+  }
+  const images::EntryKind wanted = has_code ? images::EntryKind::kElf : images::EntryKind::kPtx;
+  std::optional<PrintingKernels> result;
+  for (const images::FatbinEntry& entry : entries) {
+    if (entry.kind != wanted || !images::RunsOn(entry, device_sm)) continue;
+    std::string code;
+    if (!images::DecodeEntry(entry, kLargestImage, &code, &error)) return PrintingKernels::All();
+    PrintingKernels found = wanted == images::EntryKind::kElf ? FindPrintingKernelsInElf(code)
+                                                              : FindPrintingKernelsInPtx(code);
+    if (found.empty()) continue;
+    // Two images that print: which of them runs is the driver's choice.
+    if (result.has_value()) return PrintingKernels::All();
+    result = std::move(found);
+  }
+  return result.value_or(PrintingKernels::None());
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,40 @@
+// Which kernels of an image can print. Launches of these are costly (print_capture.h), so it
+// matters to be exact; where an image cannot be understood, all of its kernels count.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace detshare::cuda {
+
+class PrintingKernels {
+ public:
+  static PrintingKernels None() { return PrintingKernels(false, {}); }
+  static PrintingKernels All() { return PrintingKernels(true, {}); }
+  static PrintingKernels These(std::set<std::string, std::less<>> names) {
+    return PrintingKernels(false, std::move(names));
+  }
+
+  bool Contains(std::string_view kernel) const { return all_ || names_.contains(kernel); }
+  bool empty() const { return !all_ && names_.empty(); }
+
+ private:
+  PrintingKernels(bool all, std::set<std::string, std::less<>> names)
+      : all_(all), names_(std::move(names)) {}
+
+  bool all_;
+  std::set<std::string, std::less<>> names_;
+};
+
+// `image` as Device::LoadLibrary takes it, for a GPU of compute capability `device_sm` (90
+// for 9.0). The image may be hostile.
+PrintingKernels FindPrintingKernels(std::span<const std::byte> image, int device_sm);
+
+// Of one machine-code image and of one PTX text.
+PrintingKernels FindPrintingKernelsInElf(std::string_view elf);
+PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx);
+
+}  // namespace detshare::cuda

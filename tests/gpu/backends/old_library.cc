@@ -1,0 +1,5 @@
+// Stands for a driver that knows nothing.
+extern "C" int cuGetProcAddress_v2(const char*, void** function, int, unsigned long long, int*) {
+  *function = nullptr;
+  return 500;  // CUDA_ERROR_NOT_FOUND
+}

@@ -1,0 +1,2 @@
+// Stands for DetShare's own libcuda.
+extern "C" const char* detshare_shim_version() { return "test"; }
