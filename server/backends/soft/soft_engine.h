@@ -12,6 +12,10 @@
 // nobody. With nothing to do the workers sleep; while some queue waits for a fence that only the
 // host can write, one of them looks every 50 us.
 //
+// After a fault of a space its work is skipped and its fences are not written: they would say that
+// the work is done. Markers are reached, so that queues go on for whoever uses them next. Work of
+// an abandoned space is skipped, too; its fences are written.
+//
 // One mutex guards queues, points and tasks' bookkeeping; work itself is done without it.
 #pragma once
 

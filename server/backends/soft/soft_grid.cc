@@ -143,7 +143,7 @@ void GridTask::Perform(Piece* piece) {
     left -= std::min(left, std::max<uint64_t>(1, instructions - runner.unit_instructions));
     runner.unit_instructions = instructions;
     if (state == ptx::RunState::kFaulted) {
-      ReportFault(runner.blocks.fault());
+      KeepFault(runner.unit, runner.blocks.fault());
       break;
     }
     if (state != ptx::RunState::kDone) {
@@ -205,6 +205,10 @@ void GridTask::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
     request_.log(
         absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
   }
+  if (faulted_.load(std::memory_order_relaxed)) {
+    const std::string message = fault_.ToString();
+    if (request_.space->SetFault(ResultOf(fault_.kind), message)) request_.log(message);
+  }
   if (done_units_ == units_) {
     timeline.EndKernel(entry, request_.placement, std::move(durations_), sum_);
   } else {
@@ -219,9 +223,12 @@ void GridTask::Print(std::string_view text) {
   current_text->append(text);
 }
 
-void GridTask::ReportFault(const ptx::Fault& fault) {
-  const std::string message = fault.ToString();
-  if (request_.space->SetFault(ResultOf(fault.kind), message)) request_.log(message);
+void GridTask::KeepFault(uint64_t unit, const ptx::Fault& fault) {
+  const std::lock_guard lock(fault_mutex_);
+  if (faulted_.load(std::memory_order_relaxed) && unit > fault_unit_) return;
+  fault_unit_ = unit;
+  fault_ = fault;
+  faulted_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace detshare::soft

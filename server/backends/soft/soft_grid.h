@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,7 +46,8 @@ class GridTask final : public Task, private ptx::OutputSink {
   bool HasMore() const override;
   void Perform(Piece* piece) override;
   bool Finish(Piece* piece) override;
-  // Prints what the units printed, in the order of the units.
+  // Prints what the units printed, in the order of the units; then tells the space of a fault, so
+  // that whoever learns of the fault finds the text.
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override;
 
  private:
@@ -70,12 +72,14 @@ class GridTask final : public Task, private ptx::OutputSink {
   explicit GridTask(GridRequest request);
   void Print(std::string_view text) override;
   void Begin(Runner& runner);
-  void ReportFault(const ptx::Fault& fault);
+  void KeepFault(uint64_t unit, const ptx::Fault& fault);
   bool HasNewUnits() const { return !returned_.empty() || next_unit_ < units_; }
   bool MayBegin() const {
     return HasNewUnits() && in_flight_ + ready_.size() < request_.resident_units;
   }
-  bool Stopped() const { return request_.space->stopped(); }
+  bool Stopped() const {
+    return faulted_.load(std::memory_order_relaxed) || request_.space->stopped();
+  }
   uint64_t BatchSize() const;
 
   GridRequest request_;
@@ -95,6 +99,11 @@ class GridTask final : public Task, private ptx::OutputSink {
 
   // Each unit's is written by whoever ran the unit; read in Conclude.
   std::vector<Picoseconds> durations_;
+  // Of the units that had a fault the first; others stop as soon as there is one.
+  std::mutex fault_mutex_;
+  uint64_t fault_unit_ = 0;
+  ptx::Fault fault_;
+  std::atomic<bool> faulted_{false};     // relaxed: fault_ has its mutex
   std::atomic<uint64_t> text_bytes_{0};  // relaxed: a limit, nothing is published by it
 };
 

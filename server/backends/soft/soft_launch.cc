@@ -15,6 +15,8 @@ namespace {
 constexpr int kPortableClusterSize = 8;
 constexpr int kLargestClusterSize = 16;
 constexpr uint32_t kWarpSize = 32;
+constexpr uint64_t kMostBytesInFlight = 2ull << 30;  // of one launch
+constexpr uint64_t kRegisterBytesPerThread = 1024;
 
 using Dimensions = std::array<uint32_t, 3>;
 
@@ -132,6 +134,18 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
     return CudaError(kCudaErrorInvalidClusterSize, "a cluster does not fit into the partition");
   }
 
+  // What the blocks in flight may take of the daemon's memory, should they touch all of their
+  // stacks.
+  const uint64_t stack = std::max<uint64_t>(space->stack_bytes.load(std::memory_order_relaxed),
+                                            info.local_bytes_per_thread);
+  const uint64_t unit_bytes =
+      cluster_blocks * (threads * (stack + kRegisterBytesPerThread) + info.static_shared_bytes +
+                        shape.dynamic_shared_bytes);
+  const uint64_t affordable = kMostBytesInFlight / unit_bytes;
+  if (affordable == 0 || (shape.cooperative && Product(grid) / cluster_blocks > affordable)) {
+    return CudaError(kCudaErrorLaunchOutOfResources, "the blocks' stacks do not fit into memory");
+  }
+
   GridRequest request;
   request.module = kernel.module();
   request.kernel = kernel.index();
@@ -141,7 +155,7 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   request.placement.blocks_per_unit = static_cast<uint32_t>(cluster_blocks);
   request.placement.units = Product(grid) / cluster_blocks;
   request.placement.warps_per_block = (threads + kWarpSize - 1) / kWarpSize;
-  request.resident_units = std::max<uint64_t>(1, resident / cluster_blocks);
+  request.resident_units = std::clamp<uint64_t>(resident / cluster_blocks, 1, affordable);
   request.config.grid = grid;
   request.config.block = block;
   request.config.cluster = *cluster;

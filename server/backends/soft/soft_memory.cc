@@ -288,7 +288,7 @@ absl::Status SoftAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue,
                      "host memory is registered from a page's beginning on");
   }
-  if (last > base() && address < base() + size()) {
+  if (last > base() && address < base() + state_->reserved()) {
     return CudaError(kCudaErrorInvalidValue, "that is device memory");
   }
   if (!state_->ranges().Add(address, bytes, RangeTable::Kind::kHost)) {

@@ -88,6 +88,7 @@ class SpaceState final : public ptx::DeviceHeap {
 
   uint64_t base() const { return base_; }
   uint64_t size() const { return size_; }
+  uint64_t reserved() const { return reserved_; }  // size() and what lies above
   RangeTable& ranges() { return ranges_; }
   const RangeTable& ranges() const { return ranges_; }
 

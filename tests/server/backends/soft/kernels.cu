@@ -28,6 +28,11 @@ __global__ void CountUp() { atomicAdd(reinterpret_cast<unsigned long long*>(&cou
 
 __global__ void Trap() { __trap(); }
 
+__global__ void PrintAndTrap() {
+  printf("before\n");
+  __trap();
+}
+
 __global__ void WaitForFlag(volatile int* flag) {
   while (*flag == 0) {
   }

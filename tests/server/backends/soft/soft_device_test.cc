@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <map>
-#include <numeric>
+#include <random>
 
 #include "tests/server/backends/soft/soft_device_harness.h"
 
@@ -349,6 +349,28 @@ TEST_CASE("what kernels print arrives in the order of blocks and kernels, before
   }
 }
 
+TEST_CASE("what a kernel printed before its fault has arrived when the fault is known") {
+  TestDevice device;
+  TestSession session(device, 0);
+  Require(session.Launch("PrintAndTrap", {1}, {1}));
+  CHECK(CudaResultOf(session.Finish()) == kCudaErrorLaunchFailed);
+  CHECK(session.printed() == "before\n");
+}
+
+TEST_CASE("a launch whose stacks would not fit into memory is refused") {
+  TestDevice device;
+  TestSession session(device, 0);
+  int* out = session.Allocate<int>(1024);
+  Require(device->SetLimit(session.space(), CU_LIMIT_STACK_SIZE, 512 << 10));
+  Require(
+      session.Launch("Dynamic", {100}, {1024}, Parameters(out), {.dynamic_shared_bytes = 4096}));
+  Require(session.Finish());
+  CHECK(CudaResultOf(session.Launch("GridSum", {100}, {1024}, Parameters(out, out),
+                                    Cooperative())) == kCudaErrorLaunchOutOfResources);
+  CHECK(CudaResultOf(session.Launch("ClusterRank", {8}, {1024}, Parameters(out), Clusters(8))) ==
+        kCudaErrorLaunchOutOfResources);
+}
+
 TEST_CASE("kernels allocate from the session's heap") {
   TestDevice device;
   TestSession session(device, 0);
@@ -389,6 +411,51 @@ TEST_CASE("a kernel that never ends holds up nobody, and ends when its session i
   TestSession next(device, 0);
   Require(next.Launch("Nothing", {1}, {1}));
   Require(next.Finish());
+}
+
+TEST_CASE("the largest grid that CUDA allows ends when its session is abandoned") {
+  TestDevice device;
+  TestSession session(device, 0);
+  Require(session.Launch("Nothing", {2147483647, 65535, 65535}, {1}));
+  Require(
+      session.Launch("SmIds", {2147483647, 65535, 65535}, {1}, Parameters(nullptr), Clusters(1)));
+}
+
+TEST_CASE("launches of random shapes are run or refused") {
+  TestDevice device;
+  TestSession session(device, 0);
+  std::mt19937 generator(5);
+  const auto random = [&] { return static_cast<uint32_t>(generator()); };
+  const auto number = [&]() -> uint32_t {
+    switch (random() % 6) {
+      case 0:
+        return 0;
+      case 1:
+        return random();
+      case 2:
+        return UINT32_MAX;
+      default:
+        return 1 + random() % 4;
+    }
+  };
+  for (int round = 0; round < 2000; ++round) {
+    LaunchShape shape;
+    shape.grid = {1 + random() % 64, 1 + random() % 4, 1};
+    shape.block = {1 + random() % 32, 1 + random() % 4, 1};
+    uint32_t* const fields[] = {&shape.grid.x,    &shape.grid.y,
+                                &shape.grid.z,    &shape.block.x,
+                                &shape.block.y,   &shape.block.z,
+                                &shape.cluster.x, &shape.cluster.y,
+                                &shape.cluster.z, &shape.dynamic_shared_bytes};
+    for (int change = random() % 4; change > 0; --change) *fields[random() % 10] = number();
+    // Valid, but too long for a test.
+    if (uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z > 100'000) shape.grid.y = 0;
+    shape.cooperative = random() % 4 == 0;
+    const absl::Status status =
+        session.queue().Launch(session.space(), session.kernel("Nothing"), shape, {});
+    if (!status.ok()) REQUIRE(CudaResultOf(status) != kCudaErrorUnknown);
+  }
+  Require(session.Finish());
 }
 
 TEST_CASE("a kernel sees what the host writes while it runs") {
