@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client_shim/copy_threads.h"
+#include "client_shim/log.h"
 #include "client_shim/session.h"
 #include "client_shim/staging.h"
 #include "client_shim/streams.h"
@@ -194,12 +195,16 @@ CUresult FinishCopy(Stream& stream, bool wait, const wire::Signal& signal, uint6
 
 }  // namespace
 
-CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, Place* place) {
+CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_device, Place* place) {
   Allocation allocation;
   if (pointers().Find(address, &allocation)) {
     const uint64_t offset = address - allocation.address;
     if (bytes > allocation.bytes - offset) return CUDA_ERROR_INVALID_VALUE;
     if (side == Side::kHost && !allocation.on_host()) return CUDA_ERROR_INVALID_VALUE;
+    if (allocation.on_device() && allocation.device != own_device) {
+      Log(LogLevel::kWarning, "copies between devices are not supported");
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
     place->gpu = allocation.gpu_address + offset;
     place->host = allocation.on_host() ? allocation.host_address + offset : 0;
     return CUDA_SUCCESS;

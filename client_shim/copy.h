@@ -23,8 +23,9 @@ struct Place {
   bool pageable() const { return gpu == 0; }
 };
 
-// CUDA_ERROR_INVALID_VALUE: not memory of that kind, or not `bytes` of one allocation.
-CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, Place* place);
+// CUDA_ERROR_INVALID_VALUE: not memory of that kind, or not `bytes` of one allocation. CUDA_ERROR_NOT_SUPPORTED: the memory of
+// another device than `device`, which does the copy.
+CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device, Place* place);
 
 // Copies on a stream. With `synchronous` the call has the meaning of cuMemcpy and its variants: it returns when the source may be
 // reused and, where host memory is written or pinned memory is read, when the copy is complete. From ordinary host memory the

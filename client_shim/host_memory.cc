@@ -136,6 +136,7 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   const uint64_t first = start & ~kPageMask;
   const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
   if (start + bytes < start || end < start) return CUDA_ERROR_INVALID_VALUE;
+  if (start - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
   if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   // A neighbour in the same page has been exchanged already, and cannot be a second time.
   if (pointers().OverlapsHostMemory(first, end - first)) {
@@ -192,7 +193,9 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
 CUresult UnregisterHostMemory(void* address) {
   Allocation allocation, alias;
   if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kRegistered, &allocation)) {
-    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    // A place inside of such memory is no name for it; anything else is not known at all.
+    return pointers().Find(reinterpret_cast<uint64_t>(address), &allocation) ? CUDA_ERROR_INVALID_VALUE
+                                                                             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
   const CUresult result =

@@ -192,14 +192,20 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
       ring.Reserve({static_cast<uint16_t>(Op::cuLaunchKernelEx), context->device, stream->context_id, kNoReply}, sizeof(Args),
                    instance->parameter_bytes);
   if (!record) [[unlikely]] return session().Lost();
+  uint32_t flags = request.flags;
+  int32_t priority = request.priority;
+  if (stream->priority_changed.load(std::memory_order_relaxed) && (flags & wire::kLaunchHasPriority) == 0) [[unlikely]] {
+    flags |= wire::kLaunchHasPriority;
+    priority = stream->priority.load(std::memory_order_relaxed);
+  }
   const Args args{stream->id,
                   instance->id,
                   {request.grid[0], request.grid[1], request.grid[2]},
                   {request.block[0], request.block[1], request.block[2]},
                   {request.cluster[0], request.cluster[1], request.cluster[2]},
                   request.shared_bytes,
-                  request.flags,
-                  request.priority};
+                  flags,
+                  priority};
   memcpy(record.args, &args, sizeof(args));
   PackParameters(*instance, params, buffer, buffer_bytes, record.payload);
   ring.Commit(record);

@@ -60,7 +60,10 @@ CUresult DestroyPool(CUmemoryPool handle) {
 }
 
 CUresult AllocateFromPool(MemoryPool& pool, uint64_t bytes, Stream& stream, CUdeviceptr* address) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) {
+    *address = 0;
+    return CUDA_SUCCESS;
+  }
   if (pool.device != stream.device) return CUDA_ERROR_NOT_SUPPORTED;  // access between devices
   wire::cuMemAllocAsync_Answer answer{};
   const CUresult result = session().Call(Op::cuMemAllocAsync, stream.device, stream.context_id,

@@ -71,7 +71,8 @@ struct Stream {
   ContextId context_id = 0;
   uint16_t device = 0;
   uint32_t flags = 0;  // CU_STREAM_NON_BLOCKING or 0
-  int priority = 0;
+  std::atomic<int> priority{0};
+  std::atomic<bool> priority_changed{false};  // since it was made: its launches say theirs
   bool legacy = false;
   bool per_thread = false;
   std::atomic<uint32_t> sync_policy{0};  // CUsynchronizationPolicy

@@ -42,7 +42,8 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   stream->context_id = context.id.load(std::memory_order_acquire);
   stream->device = context.device;
   stream->flags = flags;
-  stream->priority = priority;
+  stream->priority.store(priority, std::memory_order_relaxed);
+  stream->priority_changed.store(false, std::memory_order_relaxed);
   stream->legacy = legacy;
   stream->per_thread = per_thread;
   stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);

@@ -25,6 +25,16 @@ CUresult Create(CUcontext* handle, unsigned int flags, unsigned int api_version,
   return CreateContext(static_cast<uint16_t>(device), flags, api_version, handle);
 }
 
+// Today's devices have neither device-side synchronisation nor CIG.
+CUresult CheckLimit(const Context& context, CUlimit limit) {
+  if (static_cast<uint32_t>(limit) >= kLimitCount) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED ||
+      static_cast<uint32_t>(limit) >= session().device(context.device).limits.size()) {
+    return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 // ---- primary contexts
@@ -130,7 +140,8 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  *flags = context->flags.load(std::memory_order_relaxed);
+  // Mapping host memory is always possible, and always said so.
+  *flags = context->flags.load(std::memory_order_relaxed) | CU_CTX_MAP_HOST;
   return CUDA_SUCCESS;
 }
 
@@ -189,11 +200,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   Context* context;
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (static_cast<uint32_t>(limit) >= session().device(context->device).limits.size() ||
-      static_cast<uint32_t>(limit) >= kLimitCount) {
-    return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  }
-  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (const CUresult known = CheckLimit(*context, limit); known != CUDA_SUCCESS) return known;
+  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED) return CUDA_ERROR_NOT_PERMITTED;
   wire::cuCtxSetLimit_Answer answer{};
   const CUresult set = session().Call(Op::cuCtxSetLimit, context->device, context->id.load(std::memory_order_acquire),
                                       wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &answer);
@@ -205,10 +213,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (static_cast<uint32_t>(limit) >= kLimitCount ||
-      static_cast<uint32_t>(limit) >= session().device(context->device).limits.size()) {
-    return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  }
+  if (const CUresult known = CheckLimit(*context, limit); known != CUDA_SUCCESS) return known;
   *pvalue = context->limits[limit].load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }

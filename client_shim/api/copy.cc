@@ -17,9 +17,9 @@ CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t
   CUresult result = StreamForWork(handle, &stream);
   if (result != CUDA_SUCCESS || bytes == 0) return result;
   Place destination, source;
-  result = FindPlace(to, bytes, to_side, &destination);
+  result = FindPlace(to, bytes, to_side, stream->device, &destination);
   if (result != CUDA_SUCCESS) return result;
-  result = FindPlace(from, bytes, from_side, &source);
+  result = FindPlace(from, bytes, from_side, stream->device, &source);
   if (result != CUDA_SUCCESS) return result;
   return CopyLinear(*stream, destination, source, bytes, synchronous);
 }
@@ -37,7 +37,7 @@ struct Box {
   size_t height;  // rows from slice to slice; 0: those that are copied
 };
 
-CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, PitchedPlace* place) {
+CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device, PitchedPlace* place) {
   Side side = Side::kAny;
   uint64_t base = box.device;
   switch (box.type) {
@@ -71,7 +71,7 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, Pitc
       __builtin_add_overflow(bytes, width, &bytes) || __builtin_add_overflow(base, offset, &base)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return FindPlace(base, bytes, side, &place->place);
+  return FindPlace(base, bytes, side, device, &place->place);
 }
 
 CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth, CUstream handle, bool synchronous) {
@@ -81,9 +81,9 @@ CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, si
   if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
   if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
   PitchedPlace destination, source;
-  result = Resolve(to, width, height, depth, &destination);
+  result = Resolve(to, width, height, depth, stream->device, &destination);
   if (result != CUDA_SUCCESS) return result;
-  result = Resolve(from, width, height, depth, &source);
+  result = Resolve(from, width, height, depth, stream->device, &source);
   if (result != CUDA_SUCCESS) return result;
   return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
 }
@@ -97,13 +97,29 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
   return Pitched(to, from, copy->WidthInBytes, copy->Height, 1, stream, synchronous);
 }
 
-CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream stream, bool synchronous) {
+// CUDA_MEMCPY3D, or CUDA_MEMCPY3D_PEER, which adds contexts.
+template <typename Description>
+CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous) {
   if (copy == nullptr || copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const Box to{copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstXInBytes, copy->dstY,
                copy->dstZ, copy->dstPitch, copy->dstHeight};
   const Box from{copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcXInBytes, copy->srcY,
                  copy->srcZ, copy->srcPitch, copy->srcHeight};
   return Pitched(to, from, copy->WidthInBytes, copy->Height, copy->Depth, stream, synchronous);
+}
+
+// Both contexts of a copy between peers must be live and of one device.
+CUresult CheckPeers(CUcontext to, CUcontext from) {
+  const Context* destination = FindContext(to);
+  const Context* source = FindContext(from);
+  if (destination == nullptr || source == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return destination->device == source->device ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool synchronous) {
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = CheckPeers(copy->dstContext, copy->srcContext);
+  return result != CUDA_SUCCESS ? result : Copy3D(copy, stream, synchronous);
 }
 
 }  // namespace
@@ -138,5 +154,24 @@ CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return Copy2D(pCopy, kDefau
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) { return Copy2D(pCopy, hStream, false); }
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return Copy3D(pCopy, kDefault, true); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) { return Copy3D(pCopy, hStream, false); }
+
+// ---- between contexts of one device
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                      size_t ByteCount) {
+  const CUresult result = CheckPeers(dstContext, srcContext);
+  return result != CUDA_SUCCESS ? result
+                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, kDefault, true);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                           size_t ByteCount, CUstream hStream) {
+  const CUresult result = CheckPeers(dstContext, srcContext);
+  return result != CUDA_SUCCESS ? result
+                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, hStream, false);
+}
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) { return Copy3DPeer(pCopy, kDefault, true); }
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  return Copy3DPeer(pCopy, hStream, false);
+}
 
 }  // namespace detshare::shim::api

@@ -104,11 +104,17 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   constexpr unsigned int kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) {
+    *pp = nullptr;
+    return CUDA_SUCCESS;
+  }
   return AllocateHostMemory(*context, bytesize, Flags, pp);
 }
 
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_DEVICEMAP); }
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { 
+  return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+}
 
 CUresult cuMemFreeHost(void* p) {
   if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
@@ -129,10 +135,10 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   Allocation allocation;
-  if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || allocation.kind != MemoryKind::kPinned) {
+  if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // With unified addressing all pinned memory is portable and mapped.
+  // With unified addressing all host memory of the driver's is mapped.
   *pFlags = allocation.flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }

@@ -22,7 +22,7 @@ CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t elem
     return CUDA_ERROR_INVALID_VALUE;
   }
   Place place;
-  result = FindPlace(address, bytes, Side::kDevice, &place);
+  result = FindPlace(address, bytes, Side::kDevice, stream->device, &place);
   if (result != CUDA_SUCCESS) return result;
   result = SubmitWork(*stream, Op::cuMemsetD2D32Async,
                       wire::cuMemsetD2D32Async{place.gpu, pitch, width, height, value, element, stream->id, 0});

@@ -20,6 +20,19 @@ CUresult NoCapture(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* i
   return CUDA_SUCCESS;
 }
 
+// A lower number is a higher priority; what lies outside the device's range is moved to its end.
+int InRange(uint16_t device_index, int priority) {
+  const DeviceInfo& device = session().device(device_index);
+  return std::clamp(priority, std::min(device.greatest_priority, device.least_priority),
+                    std::max(device.greatest_priority, device.least_priority));
+}
+
+// Holds for the launches that follow.
+void SetPriority(Stream& stream, int priority) {
+  const int before = stream.priority.exchange(InRange(stream.device, priority), std::memory_order_relaxed);
+  if (before != priority) stream.priority_changed.store(true, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return api::cuStreamCreateWithPriority(phStream, Flags, 0); }
@@ -29,11 +42,7 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   if ((flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const DeviceInfo& device = session().device(context->device);
-  // A lower number is a higher priority; what lies outside the range is moved to its end.
-  const int low = std::min(device.greatest_priority, device.least_priority);
-  const int high = std::max(device.greatest_priority, device.least_priority);
-  return CreateStream(*context, flags, std::clamp(priority, low, high), phStream);
+  return CreateStream(*context, flags, InRange(context->device, priority), phStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) { return DestroyStream(hStream); }
@@ -41,7 +50,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) { return DestroyStream(hStream); }
 CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
   Stream* stream;
   const CUresult result = ResolveStream(hStream, &stream);
-  if (result == CUDA_SUCCESS) *priority = stream->priority;
+  if (result == CUDA_SUCCESS) *priority = stream->priority.load(std::memory_order_relaxed);
   return result;
 }
 
@@ -117,6 +126,7 @@ CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
   result = ResolveStream(srcStream, &from);
   if (result != CUDA_SUCCESS) return result;
   to->sync_policy.store(from->sync_policy.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  SetPriority(*to, from->priority.load(std::memory_order_relaxed));
   return CUDA_SUCCESS;
 }
 
@@ -129,7 +139,7 @@ CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAtt
       value->syncPolicy = static_cast<CUsynchronizationPolicy>(stream->sync_policy.load(std::memory_order_relaxed));
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      value->priority = stream->priority;
+      value->priority = stream->priority.load(std::memory_order_relaxed);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       memset(&value->accessPolicyWindow, 0, sizeof(value->accessPolicyWindow));
@@ -159,8 +169,8 @@ CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstr
       stream->sync_policy.store(param->syncPolicy, std::memory_order_relaxed);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      // A stream's priority is fixed when it is made.
-      return param->priority == stream->priority ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+      SetPriority(*stream, param->priority);
+      return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       return CUDA_SUCCESS;  // hints
