@@ -25,27 +25,9 @@
 #include "server/logging.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/ring_test_client.h"
+#include "tests/server/test_windows.h"
 
 namespace detshare {
-
-struct TestDirectory {
-  TestDirectory() {
-    char pattern[] = "/dev/shm/detshare-test-XXXXXX";
-    path = mkdtemp(pattern);
-  }
-  ~TestDirectory() { RemoveTree(path); }
-  std::string path;
-};
-
-// Windows that every sanitizer leaves alone, below where Linux puts libraries.
-inline AddressWindows TestWindows() {
-  AddressWindows windows;
-  windows.device_base = 0x7E9000000000;
-  windows.device_bytes = uint64_t{1} << 30;
-  windows.pinned_base = 0x7EA000000000;
-  windows.pinned_bytes = uint64_t{1} << 28;
-  return windows;
-}
 
 class TestDaemon {
  public:

@@ -1,0 +1,31 @@
+// Where tests put what a session maps.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "server/server_options.h"
+
+namespace detshare {
+
+struct TestDirectory {
+  TestDirectory() {
+    char pattern[] = "/dev/shm/detshare-test-XXXXXX";
+    path = mkdtemp(pattern);
+  }
+  ~TestDirectory() { RemoveTree(path); }
+  std::string path;
+};
+
+// Windows that every sanitizer leaves alone, below where Linux puts libraries.
+inline AddressWindows TestWindows() {
+  AddressWindows windows;
+  windows.device_base = 0x7E9000000000;
+  windows.device_bytes = uint64_t{1} << 30;
+  windows.pinned_base = 0x7EA000000000;
+  windows.pinned_bytes = uint64_t{1} << 28;
+  return windows;
+}
+
+}  // namespace detshare
