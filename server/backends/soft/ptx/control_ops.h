@@ -41,6 +41,13 @@ void ExecElect(Context& c, const Instr& in, uint32_t mask);    // d leader, d2 p
 void ExecActiveMask(Context& c, const Instr& in, uint32_t mask);
 void ExecNanosleep(Context& c, const Instr& in, uint32_t mask);  // a: ns
 
+// SIMD video instructions: d, a, b, c; aux as follows.
+struct VideoAux {
+  static constexpr uint32_t kAddOp = 0, kSubOp = 1, kAverageOp = 2, kAbsDiffOp = 3, kMinOp = 4, kMaxOp = 5, kOpMask = 7;
+  static constexpr uint32_t kFour = 8, kAdd = 16, kSat = 32, kSignedA = 64, kSignedB = 128, kSignedD = 256, kRelu = 512;
+};
+void ExecVideo(Context& c, const Instr& in, uint32_t mask);
+
 enum class Sreg : uint8_t {
   kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
   kLaneid, kWarpid, kNwarpid, kSmid, kNsmid, kGridid, kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt,

@@ -126,6 +126,8 @@ class Lowering {
   void LowerLop3();
   void LowerPrmt();
   void LowerDot();
+  void LowerVideo();
+  void LowerPair16(uint32_t op, Type type, bool relu);
   void LowerSad();
   void LowerSetp();
   void LowerSet();

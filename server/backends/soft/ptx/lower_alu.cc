@@ -121,6 +121,19 @@ void Lowering::LowerMov() {
   if (!AllUsed() || !NeedOperands(2, 2)) return;
   if (type == Type::kPred) {
     bool negated = false;
+    if (Op(1).kind == Operand::Kind::kSymbol && Op(1).name == "%is_explicit_cluster") {
+      const int32_t value = NewTemp(RegClass::k32);
+      LowInstr& read = EmitUnguarded(SregHandler(false), CostCounters::kInteger);
+      read.in.d = value;
+      read.in.aux = static_cast<uint32_t>(Sreg::kIsExplicitCluster);
+      const int32_t p = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
+      if (!ok()) return;
+      LowInstr& set = Emit(SelectVectorOp(VectorOp::kSetp, Type::kU32, {}, Compare::kNe), CostCounters::kInteger);
+      set.in.d = p;
+      set.in.a = value;
+      set.in.b = Constant(RegClass::k32, 0);
+      return;
+    }
     const int32_t a = PredSource(Op(1), &negated);
     const int32_t d = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
     if (!ok()) return;
@@ -171,6 +184,7 @@ void Lowering::LowerAddSub() {
   const Rounding rounding = TakeRounding();
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
+  if (!sub && (type == Type::kU16x2 || type == Type::kS16x2)) return LowerPair16(VideoAux::kAddOp, type, false);
   if (IsHalf(type)) return LowerHalf(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2);
   if (IsFloat(type) && rounding != Rounding::kNone && rounding != Rounding::kRn) {
     return LowerRounded(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2);
@@ -292,6 +306,9 @@ void Lowering::LowerMinMax() {
   const bool abs = Take("abs");
   if (xorsign != abs) return FailUnknown();
   const Type type = TakeType();
+  if (type == Type::kU16x2 || type == Type::kS16x2) {
+    return LowerPair16(max ? VideoAux::kMaxOp : VideoAux::kMinOp, type, flags.relu);
+  }
   const uint32_t more = xorsign ? FloatAux::kAbs : 0;
   if (IsHalf(type)) return LowerHalf(max ? FloatOp::kMax : FloatOp::kMin, type, Rounding::kNone, flags, 2, more);
   if (type == Type::kF32 && xorsign) {
@@ -459,6 +476,34 @@ void Lowering::LowerDot() {
   LowInstr* low = EmitSimple(SelectVectorOp(two ? VectorOp::kDp2a : VectorOp::kDp4a, Type::kB32, {}), CostCounters::kInteger,
                              Type::kB32, {Type::kB32, Type::kB32, Type::kB32});
   if (low != nullptr) low->in.imm = (IsSigned(ta) ? 1 : 0) | (IsSigned(tb) ? 2 : 0) | (hi ? 4 : 0);
+}
+
+void Lowering::LowerVideo() {
+  const std::string_view name = parts_[0];
+  static constexpr std::string_view kOps[] = {"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"};
+  uint32_t aux = 0;
+  for (uint32_t i = 0; i < 6; ++i) {
+    if (name.substr(0, name.size() - 1) == kOps[i]) aux = i;
+  }
+  if (name.back() == '4') aux |= VideoAux::kFour;
+  if (Take("add")) aux |= VideoAux::kAdd;
+  if (Take("sat")) aux |= VideoAux::kSat;
+  const Type d = TakeType(), a = TakeType(), b = TakeType();
+  for (Type t : {d, a, b}) {
+    if (t != Type::kU32 && t != Type::kS32) return FailUnknown();
+  }
+  if (IsSigned(d)) aux |= VideoAux::kSignedD;
+  if (IsSigned(a)) aux |= VideoAux::kSignedA;
+  if (IsSigned(b)) aux |= VideoAux::kSignedB;
+  EmitSimple(ExecVideo, CostCounters::kInteger, d, {a, b, Type::kU32}, aux);
+}
+
+// add, min and max on pairs of 16-bit integers.
+void Lowering::LowerPair16(uint32_t op, Type type, bool relu) {
+  uint32_t aux = op | (relu ? VideoAux::kRelu : 0);
+  if (type == Type::kS16x2) aux |= VideoAux::kSignedA | VideoAux::kSignedB | VideoAux::kSignedD;
+  LowInstr* low = EmitSimple(ExecVideo, CostCounters::kInteger, type, {type, type}, aux);
+  if (low != nullptr) low->in.c = Constant(RegClass::k32, 0);
 }
 
 // --- comparison and selection ---

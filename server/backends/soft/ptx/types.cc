@@ -20,7 +20,7 @@ constexpr Name kNames[] = {
     {"f32", Type::kF32},         {"f64", Type::kF64},       {"tf32", Type::kTF32},
     {"e4m3", Type::kE4M3},       {"e5m2", Type::kE5M2},     {"e4m3x2", Type::kE4M3x2},
     {"e5m2x2", Type::kE5M2x2},   {"u4", Type::kU4},         {"s4", Type::kS4},
-    {"b1", Type::kB1},
+    {"b1", Type::kB1},           {"u16x2", Type::kU16x2},   {"s16x2", Type::kS16x2},
 };
 
 }  // namespace

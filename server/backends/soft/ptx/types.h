@@ -13,6 +13,7 @@ enum class Type : uint8_t {
   kU8, kU16, kU32, kU64,
   kS8, kS16, kS32, kS64,
   kF16, kF16x2, kBF16, kBF16x2, kF32, kF64,
+  kU16x2, kS16x2,
   kTF32, kE4M3, kE5M2, kE4M3x2, kE5M2x2,
   kU4, kS4, kB1,  // matrix operands only
 };
@@ -30,7 +31,7 @@ constexpr uint32_t SizeOf(Type type) {
     case Type::kE4M3x2: case Type::kE5M2x2:
       return 2;
     case Type::kB32: case Type::kU32: case Type::kS32: case Type::kF16x2: case Type::kBF16x2:
-    case Type::kF32: case Type::kTF32:
+    case Type::kF32: case Type::kTF32: case Type::kU16x2: case Type::kS16x2:
       return 4;
     case Type::kB64: case Type::kU64: case Type::kS64: case Type::kF64:
       return 8;
