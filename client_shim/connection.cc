@@ -63,6 +63,7 @@ CUresult ResultOfRefusal(const grpc::Status& status) {
     case grpc::StatusCode::UNAUTHENTICATED:
       return CUDA_ERROR_NOT_PERMITTED;
     case grpc::StatusCode::NOT_FOUND:
+    case grpc::StatusCode::INVALID_ARGUMENT:
       return CUDA_ERROR_NO_DEVICE;
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -173,7 +174,7 @@ std::string SocketPath() {
 }
 
 std::unique_ptr<Connection> Connection::Open(const std::string& socket_path, const proto::OpenSessionRequest& request,
-                                             CUresult* result) {
+                                             bool quiet_devices, CUresult* result) {
   const int fd = ConnectTo(socket_path);
   if (fd < 0) {
     *result = CUDA_ERROR_SYSTEM_NOT_READY;
@@ -196,6 +197,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path, con
   const grpc::Status status = connection->Start(request);
   if (!status.ok()) {
     *result = ResultOfRefusal(status);
+    if (*result == CUDA_ERROR_NO_DEVICE && quiet_devices) return nullptr;
     Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
                 ? "this libcuda.so.1 is version " + request.version() + " (ABI " + std::to_string(request.abi_version()) +
                       "), detshared at " + socket_path + " refuses it: " + status.error_message()

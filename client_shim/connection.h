@@ -18,9 +18,10 @@ std::string SocketPath();
 class Connection {
  public:
   // Connects, opens a session and waits for its grant. Null when that fails: *result is what cuInit answers, and why was printed
-  // (once a process). May be called again after a failure. Not reentrant.
+  // (once a process; with quiet_devices not for CUDA_ERROR_NO_DEVICE, which says that one of request.device_ids does not exist).
+  // May be called again after a failure. Not reentrant.
   static std::unique_ptr<Connection> Open(const std::string& socket_path, const proto::OpenSessionRequest& request,
-                                          CUresult* result);
+                                          bool quiet_devices, CUresult* result);
   virtual ~Connection() = default;
 
   virtual const proto::Grant& grant() const = 0;

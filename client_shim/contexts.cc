@@ -36,10 +36,10 @@ void Begin(Context& context) {
 
 // Ends what is in the context, here and in the daemon. Waits for its work.
 CUresult End(Context& context) {
-  const ContextId id = context.id.load(std::memory_order_acquire);
   // Destructors may still use the context.
   context.storage.Clear(HandleOf(context));
-  context.id.store(0, std::memory_order_release);
+  const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
+  if (id == 0) return CUDA_SUCCESS;  // another thread was first
   const CUresult result = session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
   RetireStreamsAndEvents(id);
   RetireModules(id);

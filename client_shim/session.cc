@@ -101,8 +101,14 @@ Session* Session::Open(CUresult* result) {
 
   const std::string socket_path = SocketPath();
   std::unique_ptr<Session> session(new Session);
-  session->connection_ = Connection::Open(socket_path, request, result);
-  if (session->connection_ == nullptr) return nullptr;
+  // CUDA_VISIBLE_DEVICES counts up to the first entry that names no device.
+  const bool shorten = getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  for (;;) {
+    session->connection_ = Connection::Open(socket_path, request, shorten, result);
+    if (session->connection_ != nullptr) break;
+    if (*result != CUDA_ERROR_NO_DEVICE || !shorten || request.device_ids_size() <= 1) return nullptr;
+    request.mutable_device_ids()->RemoveLast();
+  }
   const proto::Grant& grant = session->connection_->grant();
   *result = session->Map(grant, socket_path);
   if (*result != CUDA_SUCCESS) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/registry.h"
 #include "server/logging.h"
 
 namespace detshare {
@@ -40,18 +41,35 @@ std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
   return text;
 }
 
-SessionManager::SessionManager(std::vector<Device*> devices, const ServerOptions& options)
+absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(std::vector<Device*> devices,
+                                                                       const ServerOptions& options) {
+  static const RealClock clock;
+  std::vector<std::unique_ptr<Placement>> placements;
+  for (Device* device : devices) {
+    policy::Options policy_options;
+    policy_options.tenants = options.tenants;
+    absl::StatusOr<std::unique_ptr<policy::Policy>> policy = policy::CreatePolicy(options.policy, policy_options);
+    if (!policy.ok()) return policy.status();
+    absl::StatusOr<std::unique_ptr<Placement>> placement = Placement::Create(*device, *std::move(policy), clock);
+    if (!placement.ok()) return placement.status();
+    placements.push_back(*std::move(placement));
+  }
+  std::unique_ptr<SessionManager> manager(
+      new SessionManager(std::move(devices), std::move(placements), options));
+  RemoveTree(manager->sessions_directory_);
+  if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok()) return made;
+  return manager;
+}
+
+SessionManager::SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<Placement>> placements,
+                               const ServerOptions& options)
     : devices_(std::move(devices)),
       options_(options),
       sessions_directory_(options.runtime_directory + "/sessions"),
+      placements_(std::move(placements)),
       slots_(AddressWindows::kSlots, false),
       next_session_(options.first_session) {
   for (Device* device : devices_) queues_.push_back(std::make_unique<QueuePool>(*device));
-  RemoveTree(sessions_directory_);
-  if (absl::Status made = MakeSharedDirectory(sessions_directory_); !made.ok()) {
-    LogError(std::string(made.message()));
-    refusing_ = std::string(made.message());
-  }
   reaper_ = std::thread([this] { Reap(); });
 }
 
@@ -75,6 +93,7 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector
   for (const std::string& id : ids) {
     int index = -1;
     if (!absl::SimpleAtoi(id, &index)) {
+      index = -1;  // SimpleAtoi writes even when it fails
       const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
       for (size_t i = 0; i < devices_.size(); ++i) {
         if (absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid)) == wanted) index = static_cast<int>(i);
@@ -108,6 +127,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.id = id;
   config.slot = static_cast<int>(slot - slots_.begin());
   config.owner = request.owner;
+  config.tenant = request.tenant;
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid, ", ",
                               request.program, ")");
   config.directory = absl::StrCat(sessions_directory_, "/", id);
@@ -118,6 +138,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     Session::Config::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
+    on.placement = placements_[index].get();
     on.memory_base = windows.device_base + windows.device_bytes * static_cast<uint64_t>(config.slot) +
                      part * static_cast<uint64_t>(index);
     on.memory_bytes = part;
@@ -217,6 +238,8 @@ std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
     info.age_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - entry.begin).count();
     info.counters = entry.worker->counters();
     info.state = StateName(entry.worker->state());
+    const auto& on = entry.worker->config().devices;
+    if (!on.empty()) info.partition = on.front().placement->PartitionOf(id);
   }
   return infos;
 }
@@ -235,25 +258,9 @@ absl::Status SessionManager::DeviceHealth() {
   return absl::OkStatus();
 }
 
-size_t SessionManager::SessionsOn(Device* device) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return std::count_if(sessions_.begin(), sessions_.end(), [device](const auto& item) {
-    const auto& on = item.second.worker->config().devices;
-    return std::any_of(on.begin(), on.end(), [device](const auto& one) { return one.device == device; });
-  });
-}
-
 uint64_t SessionManager::next_session() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return next_session_;
-}
-
-std::vector<int> SessionManager::DevicesOf(const SessionWorker& worker) const {
-  std::vector<int> indices;
-  for (const auto& on : worker.config().devices) {
-    indices.push_back(static_cast<int>(std::find(devices_.begin(), devices_.end(), on.device) - devices_.begin()));
-  }
-  return indices;
 }
 
 }  // namespace detshare
