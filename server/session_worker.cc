@@ -54,7 +54,9 @@ void SessionWorker::End(int result, const std::string& reason, bool violation) {
     end_violation_ = violation;
   }
   stop_.store(true, std::memory_order_release);
-  if (session_ != nullptr) session_->reader().Wake();
+  if (session_ == nullptr) return;
+  if (std::this_thread::get_id() != thread_.get_id()) session_->Interrupt(result);
+  session_->reader().Wake();
 }
 
 void SessionWorker::Call(RareCall call) {

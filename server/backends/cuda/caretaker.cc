@@ -65,50 +65,30 @@ void Caretaker::Run() {
       wake_.wait(lock, [this] { return stop_; });
       return;
     }
-    const bool busy = Scan();
-    Reclaim(busy);
+    const bool busy = context_.Busy();
+    Reclaim();
     idle_polls = busy ? 0 : idle_polls + 1;
     if (idle_polls >= kIdlePolls && watched_.load()) {
       idle_polls = 0;
       watched_.store(false);
-      if (Scan()) watched_.store(true);
+      if (context_.Busy()) watched_.store(true);
     }
   }
 }
 
-bool Caretaker::Scan() {
-  bool busy = false;
-  for (const std::shared_ptr<StreamState>& stream : context_.Streams()) {
-    const uint64_t submitted = stream->submitted.load();
-    if (submitted == stream->completed.load()) continue;
-    const CUresult result = context_.api.cuStreamQuery(stream->stream);
-    if (result == CUDA_SUCCESS) {
-      stream->completed.store(submitted);
-    } else if (result == CUDA_ERROR_NOT_READY) {
-      busy = true;
-    } else {
-      context_.Check(result, "cuStreamQuery").IgnoreError();
-      return false;
-    }
-  }
-  return busy;
-}
-
-void Caretaker::Reclaim(bool busy) {
-  for (;;) {
+void Caretaker::Reclaim() {
+  while (!context_.lost()) {
     std::list<Item> item;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (later_.empty() || context_.lost()) return;
-      if (busy) {
-        // What drains the context must not wait for work that waits for a client.
-        if (later_.front().deadline_ns > clock_.NowNanoseconds()) return;
-        if (context_.AnySpaceWaitsForTheHost()) return;
-      }
+      if (later_.empty()) return;
       item.splice(item.begin(), later_, later_.begin());
     }
-    item.front().work();
-    busy = Scan();
+    const bool impatient = item.front().deadline_ns <= clock_.NowNanoseconds();
+    if (context_.idle.TryRun(item.front().work, impatient)) continue;
+    std::lock_guard<std::mutex> lock(mutex_);
+    later_.splice(later_.begin(), item);
+    return;
   }
 }
 

@@ -39,10 +39,8 @@ class Caretaker {
 
   void Wake();
   void Run();
-  // Asks every stream that may have work in flight. True when one has.
-  bool Scan();
   // Runs what may run now.
-  void Reclaim(bool busy);
+  void Reclaim();
 
   CudaContext& context_;
   const RealClock clock_;

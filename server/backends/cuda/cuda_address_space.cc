@@ -219,6 +219,11 @@ bool CudaAddressSpace::NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t
   return true;
 }
 
+bool CudaAddressSpace::abandoned() const {
+  std::lock_guard<std::mutex> lock(work_mutex_);
+  return abandoned_;
+}
+
 bool CudaAddressSpace::WaitsForTheHost() {
   std::lock_guard<std::mutex> lock(work_mutex_);
   return std::any_of(host_waits_.begin(), host_waits_.end(),

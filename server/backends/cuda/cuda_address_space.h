@@ -63,6 +63,8 @@ class CudaAddressSpace final : public AddressSpace {
 
   // For the context.
   void SetSuspect() { suspect_.store(true, std::memory_order_relaxed); }
+  // The session is gone. Any thread.
+  bool abandoned() const;
   bool suspect() const { return suspect_.load(std::memory_order_relaxed); }
   bool WaitsForTheHost();
 
@@ -92,7 +94,7 @@ class CudaAddressSpace final : public AddressSpace {
   std::map<DeviceAddress, Mapping> mapped_;
   std::map<DeviceAddress, Range> host_, globals_;
 
-  std::mutex work_mutex_;  // guards what follows
+  mutable std::mutex work_mutex_;  // guards what follows
   std::vector<std::shared_ptr<StreamState>> streams_;
   std::vector<std::pair<const std::atomic<uint64_t>*, uint64_t>> host_waits_;
   bool abandoned_ = false;

@@ -117,6 +117,28 @@ std::vector<std::shared_ptr<StreamState>> CudaContext::Streams() {
   return alive;
 }
 
+bool CudaContext::Busy() {
+  bool busy = false;
+  for (const std::shared_ptr<StreamState>& stream : Streams()) {
+    if (stream->entering.load()) {
+      busy = true;
+      continue;
+    }
+    const uint64_t submitted = stream->submitted.load();
+    if (submitted == stream->completed.load()) continue;
+    const CUresult result = api.cuStreamQuery(stream->stream);
+    if (result == CUDA_SUCCESS) {
+      stream->completed.store(submitted);
+    } else if (result == CUDA_ERROR_NOT_READY) {
+      busy = true;
+    } else {
+      Check(result, "cuStreamQuery").IgnoreError();
+      return false;
+    }
+  }
+  return busy;
+}
+
 bool CudaContext::AnySpaceWaitsForTheHost() {
   std::lock_guard<std::mutex> lock(mutex_);
   return std::any_of(spaces_.begin(), spaces_.end(),

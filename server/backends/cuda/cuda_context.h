@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "server/backends/cuda/driver_api.h"
+#include "server/backends/cuda/idle_window.h"
 
 namespace detshare::cuda {
 
@@ -25,10 +26,12 @@ struct StreamState {
   const CUstream stream;
   // In whose name the latest work was submitted. Changes only while the stream is idle.
   std::atomic<CudaAddressSpace*> space{nullptr};
-  // Work ever submitted (by the queue's thread) and the value of that at which the caretaker last
+  // Work ever submitted (by the queue's thread) and the value of that at which Busy() last
   // saw the stream idle. Sequentially consistent against CudaContext's `watched_`.
   std::atomic<uint64_t> submitted{0};
   std::atomic<uint64_t> completed{0};
+  // Whether the queue's thread is just submitting (see IdleWindow::holding).
+  std::atomic<bool> entering{false};
 };
 
 // Any thread.
@@ -61,6 +64,10 @@ class CudaContext {
   void RemoveSpace(CudaAddressSpace* space);
   std::vector<std::shared_ptr<StreamState>> Streams();
   bool AnySpaceWaitsForTheHost();
+  // Whether any stream has work in flight, or somebody is submitting some. Asks every stream that may have.
+  bool Busy();
+
+  IdleWindow idle{*this};
 
  private:
   void OnFault(CUresult result, const char* call);

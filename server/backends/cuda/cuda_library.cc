@@ -43,9 +43,9 @@ CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
 // ---------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
-    CudaContext& context, CUkernel handle, std::string name,
+    CudaContext& context, CudaAddressSpace& space, CUkernel handle, std::string name,
     const std::function<void(std::string_view)>* print) {
-  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, print));
+  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, space, handle, print));
   KernelInfo& info = kernel->info_;
   info.name = std::move(name);
   for (size_t i = 0; i < kMaxParameters; ++i) {
@@ -69,12 +69,12 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
   return kernel;
 }
 
-absl::StatusOr<CUfunction> CudaKernel::Function() {
-  CUfunction function = function_.load(std::memory_order_acquire);
-  if (function != nullptr) return function;
-  context_.Enter();
-  absl::Status status =
-      context_.Check(context_.api.cuKernelGetFunction(&function, kernel_), "cuKernelGetFunction");
+absl::StatusOr<CUfunction> CudaKernel::Upload() {
+  CUfunction function = nullptr;
+  const absl::Status status = context_.idle.Run(space_, [&] {
+    context_.Enter();
+    return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_), "cuKernelGetFunction");
+  });
   if (!status.ok()) return status;
   function_.store(function, std::memory_order_release);
   return function;
@@ -101,11 +101,13 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
 }
 
 absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
+  const absl::StatusOr<CUfunction> function = Function();
+  if (!function.ok()) return function.status();
   context_.Enter();
   int blocks = 0;
   absl::Status status =
       context_.Check(context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-                         &blocks, reinterpret_cast<CUfunction>(kernel_), query.block_size,
+                         &blocks, *function, query.block_size,
                          query.dynamic_shared_bytes, query.flags),
                      "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
   if (!status.ok()) return status;
@@ -113,36 +115,42 @@ absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
 }
 
 absl::StatusOr<uint64_t> CudaKernel::AvailableDynamicShared(int blocks, int block_size) {
+  const absl::StatusOr<CUfunction> function = Function();
+  if (!function.ok()) return function.status();
   context_.Enter();
   size_t bytes = 0;
   absl::Status status =
       context_.Check(context_.api.cuOccupancyAvailableDynamicSMemPerBlock(
-                         &bytes, reinterpret_cast<CUfunction>(kernel_), blocks, block_size),
+                         &bytes, *function, blocks, block_size),
                      "cuOccupancyAvailableDynamicSMemPerBlock");
   if (!status.ok()) return status;
   return bytes;
 }
 
 absl::StatusOr<int> CudaKernel::MaxPotentialClusterSize(const LaunchShape& shape) {
+  const absl::StatusOr<CUfunction> function = Function();
+  if (!function.ok()) return function.status();
   context_.Enter();
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int size = 0;
   absl::Status status = context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(
-                                           &size, reinterpret_cast<CUfunction>(kernel_), &config),
+                                           &size, *function, &config),
                                        "cuOccupancyMaxPotentialClusterSize");
   if (!status.ok()) return status;
   return size;
 }
 
 absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
+  const absl::StatusOr<CUfunction> function = Function();
+  if (!function.ok()) return function.status();
   context_.Enter();
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int clusters = 0;
   absl::Status status =
       context_.Check(context_.api.cuOccupancyMaxActiveClusters(
-                         &clusters, reinterpret_cast<CUfunction>(kernel_), &config),
+                         &clusters, *function, &config),
                      "cuOccupancyMaxActiveClusters");
   if (!status.ok()) return status;
   return clusters;
@@ -191,16 +199,21 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   const bool compile = !text.empty() || image.empty();
   JitOptions jit(options, logs, compile);
   CUlibrary handle = nullptr;
-  CUresult result = context.api.cuLibraryLoadData(&handle, data, jit.names(), jit.values(),
-                                                  jit.count(), nullptr, nullptr, 0);
-  if (result == CUDA_SUCCESS && compile) {
-    CUmodule module = nullptr;
-    result = context.api.cuLibraryGetModule(&module, handle);
-    if (result != CUDA_SUCCESS) context.api.cuLibraryUnload(handle);
-  }
+  const auto load = [&] {
+    CUresult result = context.api.cuLibraryLoadData(&handle, data, jit.names(), jit.values(),
+                                                    jit.count(), nullptr, nullptr, 0);
+    if (result == CUDA_SUCCESS && compile) {
+      CUmodule module = nullptr;
+      result = context.api.cuLibraryGetModule(&module, handle);
+      if (result != CUDA_SUCCESS) context.api.cuLibraryUnload(handle);
+    }
+    return context.Check(result, "cuLibraryLoadData");
+  };
+  const absl::Status status = compile ? context.idle.Run(space, load) : load();
   jit.TakeLogs(logs);
-  if (absl::Status status = context.Check(result, "cuLibraryLoadData"); !status.ok()) {
-    return CudaError(result, absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
+  if (!status.ok()) {
+    return CudaError(CudaResultOf(status),
+                     absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
   return std::unique_ptr<CudaLibrary>(new CudaLibrary(
       context, caretaker, space, handle, FindPrintingKernels(bytes, device_sm), std::move(print)));
@@ -241,7 +254,7 @@ absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
       context_.api.cuLibraryGetKernel(&handle, library_, terminated.c_str()), "cuLibraryGetKernel");
   if (!status.ok()) return status;
   absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = CudaKernel::Create(
-      context_, handle, terminated, printing_.Contains(name) ? &print_ : nullptr);
+      context_, space_, handle, terminated, printing_.Contains(name) ? &print_ : nullptr);
   if (!kernel.ok()) return kernel.status();
   return kernels_.emplace(terminated, *std::move(kernel)).first->second.get();
 }
@@ -253,9 +266,11 @@ absl::StatusOr<Library::Global> CudaLibrary::GetGlobal(std::string_view name) {
   const std::string terminated(name);
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  absl::Status status = context_.Check(
-      context_.api.cuLibraryGetGlobal(&address, &bytes, library_, terminated.c_str()),
-      "cuLibraryGetGlobal");
+  const absl::Status status = context_.idle.Run(space_, [&] {
+    return context_.Check(
+        context_.api.cuLibraryGetGlobal(&address, &bytes, library_, terminated.c_str()),
+        "cuLibraryGetGlobal");
+  });
   if (!status.ok()) return status;
   const Global global{address, bytes};
   globals_.emplace(terminated, global);

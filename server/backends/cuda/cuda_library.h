@@ -22,7 +22,7 @@ class CudaKernel final : public Kernel {
  public:
   // `print`: null unless the kernel may print.
   static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(
-      CudaContext& context, CUkernel kernel, std::string name,
+      CudaContext& context, CudaAddressSpace& space, CUkernel kernel, std::string name,
       const std::function<void(std::string_view)>* print);
 
   const KernelInfo& info() const override { return info_; }
@@ -33,16 +33,23 @@ class CudaKernel final : public Kernel {
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) override;
 
   // The kernel in the primary context, whose functions run on streams of green contexts as well.
-  // The first call uploads the code, which drains the device.
-  absl::StatusOr<CUfunction> Function();
+  // The first call uploads the code and waits for an idle moment of the device.
+  absl::StatusOr<CUfunction> Function() {
+    CUfunction function = function_.load(std::memory_order_acquire);
+    if (function != nullptr) [[likely]] return function;
+    return Upload();
+  }
   const std::function<void(std::string_view)>* print() const { return print_; }
 
  private:
-  CudaKernel(CudaContext& context, CUkernel kernel,
+  CudaKernel(CudaContext& context, CudaAddressSpace& space, CUkernel kernel,
              const std::function<void(std::string_view)>* print)
-      : context_(context), kernel_(kernel), print_(print) {}
+      : context_(context), space_(space), kernel_(kernel), print_(print) {}
+
+  absl::StatusOr<CUfunction> Upload();
 
   CudaContext& context_;
+  CudaAddressSpace& space_;
   const CUkernel kernel_;
   const std::function<void(std::string_view)>* const print_;
   KernelInfo info_;

@@ -50,14 +50,33 @@ CudaMarker::~CudaMarker() {
   context_.api.cuEventDestroy(event_);
 }
 
-CudaAddressSpace& CudaQueue::Begin(AddressSpace& space) {
-  context_.Enter();
-  auto& own = static_cast<CudaAddressSpace&>(space);
-  if (state_->space.load(std::memory_order_relaxed) != &own) own.Use(state_);
-  state_->submitted.store(state_->submitted.load(std::memory_order_relaxed) + 1);
-  caretaker_.NoteWork();
-  return own;
-}
+// One piece of work that is being submitted.
+class CudaQueue::Submission {
+ public:
+  Submission(CudaQueue& queue, AddressSpace& space)
+      : state_(*queue.state_), space_(static_cast<CudaAddressSpace&>(space)) {
+    queue.context_.Enter();
+    if (state_.space.load(std::memory_order_relaxed) != &space_) space_.Use(queue.state_);
+    state_.entering.store(true);
+    while (queue.context_.idle.holding()) [[unlikely]] {
+      state_.entering.store(false);
+      queue.context_.idle.WaitUntilOpen();
+      state_.entering.store(true);
+    }
+    state_.submitted.store(state_.submitted.load(std::memory_order_relaxed) + 1);
+    queue.caretaker_.NoteWork();
+  }
+  // Release: whoever sees the queue's thread gone asks the driver about the stream after this work.
+  ~Submission() { state_.entering.store(false, std::memory_order_release); }
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
+
+  CudaAddressSpace& space() { return space_; }
+
+ private:
+  StreamState& state_;
+  CudaAddressSpace& space_;
+};
 
 absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                                absl::Span<const std::byte> parameters) {
@@ -65,9 +84,10 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
   if (parameters.size() < own.info().parameter_bytes) {
     return CudaError(kCudaErrorInvalidValue, "too few parameter bytes");
   }
-  Begin(space);
-  absl::StatusOr<CUfunction> function = own.Function();
+  // Not while something is being submitted: it may wait for an idle moment.
+  const absl::StatusOr<CUfunction> function = own.Function();
   if (!function.ok()) return function.status();
+  const Submission submission(*this, space);
 
   CUlaunchAttribute attributes[4];
   CUlaunchConfig config{};
@@ -200,7 +220,8 @@ absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyReques
 }
 
 absl::Status CudaQueue::Copy(AddressSpace& any_space, const CopyRequest& request) {
-  const CudaAddressSpace& space = Begin(any_space);
+  Submission submission(*this, any_space);
+  const CudaAddressSpace& space = submission.space();
   if (request.width == 0 || request.height == 0 || request.depth == 0) return absl::OkStatus();
   if (request.height == 1 && request.depth == 1) {
     return CopyLine(space, request.destination, request.source, request.inline_source,
@@ -253,7 +274,8 @@ absl::Status CudaQueue::FillRow(const CudaAddressSpace& space, DeviceAddress add
 }
 
 absl::Status CudaQueue::Fill(AddressSpace& any_space, const FillRequest& request) {
-  const CudaAddressSpace& space = Begin(any_space);
+  Submission submission(*this, any_space);
+  const CudaAddressSpace& space = submission.space();
   if (request.width == 0 || request.height == 0) return absl::OkStatus();
   const int bytes = request.element_bytes;
   if (bytes != 1 && bytes != 2 && bytes != 4) {
@@ -292,7 +314,7 @@ absl::Status CudaQueue::Fill(AddressSpace& any_space, const FillRequest& request
 
 absl::Status CudaQueue::WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
                                    uint64_t value) {
-  Begin(space);
+  const Submission submission(*this, space);
   // The default flag includes a barrier: what was written before is visible first.
   return context_.Check(
       context_.api.cuStreamWriteValue64(state_->stream, reinterpret_cast<CUdeviceptr>(fence), value,
@@ -302,7 +324,8 @@ absl::Status CudaQueue::WriteFence(AddressSpace& space, std::atomic<uint64_t>* f
 
 absl::Status CudaQueue::WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
                                   uint64_t value) {
-  if (!Begin(space).NoteHostWait(fence, value)) return absl::OkStatus();
+  Submission submission(*this, space);
+  if (!submission.space().NoteHostWait(fence, value)) return absl::OkStatus();
   return context_.Check(
       context_.api.cuStreamWaitValue64(state_->stream, reinterpret_cast<CUdeviceptr>(fence), value,
                                        CU_STREAM_WAIT_VALUE_GEQ),

@@ -38,8 +38,8 @@ class CudaQueue final : public Queue {
   absl::Status Wait(Marker& marker) override;
 
  private:
-  // To be called before every piece of work.
-  CudaAddressSpace& Begin(AddressSpace& space);
+  class Submission;
+
   absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                         DeviceAddress source, bool inline_source, uint64_t bytes);
   absl::Status CopyBox(const CopyRequest& request);
