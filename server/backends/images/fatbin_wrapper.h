@@ -4,8 +4,8 @@
 //   0  u32      magic 0x466243B1
 //   4  u32      version: 1, or 2 for a program that nvlink has linked (-rdc=true)
 //   8  pointer  the fatbin
-//  16  pointer  version 1: unused; version 2: the fatbins that were linked, an array of pointers
-//  that a null pointer ends
+//  16  pointer  version 1: unused
+//               version 2: the fatbins that were linked, an array of pointers that a null one ends
 //
 // The linked fatbin of version 2 holds machine code only; the PTX of its parts is in the fatbins of
 // the array.

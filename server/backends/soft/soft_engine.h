@@ -1,11 +1,13 @@
 // The engine of the software GPU: queues of operations, and worker threads that do the work at
 // their heads.
 //
-//   queue:  [ op ][ op ][ op ] ...        head op:  task    running: workers take pieces of it, in
-//   turns with the other tasks
-//             ^ one at a time                       fence   written at once
-//                                                   wait    the queue stands still until the point
-//                                                   is reached / the fence has its value
+//   queue:  [ op ][ op ][ op ] ...
+//             ^ the head; one at a time
+//
+//   task    running: workers take pieces of it, in turns with the other tasks
+//   fence   written at once
+//   record  its point is reached: queues that wait for it go on
+//   wait    the queue stands still until the point is reached, or the fence has its value
 //
 // Tasks run at the same time, whatever queues they come from: each piece that a worker takes is
 // bounded, and the workers go around the running tasks, so that a kernel that never ends starves

@@ -132,6 +132,13 @@ void GridTask::Begin(Runner& runner) {
 
 void GridTask::Perform(Piece* piece) {
   Runner& runner = *static_cast<Runner*>(piece->context);
+  TakeTurn(runner);
+  // Whoever sets the memory that it polls may need this CPU.
+  if (runner.spinning) sched_yield();
+}
+
+void GridTask::TakeTurn(Runner& runner) {
+  const AccessGate::Pass pass(request_.space->gate());
   current_text = &runner.text;
   uint64_t left = request_.quantum;
   runner.spinning = false;
@@ -162,8 +169,6 @@ void GridTask::Perform(Piece* piece) {
     ++runner.unit;
   }
   current_text = nullptr;
-  // Whoever sets the memory that it polls may need this CPU.
-  if (runner.spinning) sched_yield();
 }
 
 bool GridTask::Finish(Piece* piece) {

@@ -71,6 +71,7 @@ class GridTask final : public Task, private ptx::OutputSink {
 
   explicit GridTask(GridRequest request);
   void Print(std::string_view text) override;
+  void TakeTurn(Runner& runner);
   void Begin(Runner& runner);
   void KeepFault(uint64_t unit, const ptx::Fault& fault);
   bool HasNewUnits() const { return !returned_.empty() || next_unit_ < units_; }
@@ -99,7 +100,7 @@ class GridTask final : public Task, private ptx::OutputSink {
 
   // Each unit's is written by whoever ran the unit; read in Conclude.
   std::vector<Picoseconds> durations_;
-  // Of the units that had a fault the first; others stop as soon as there is one.
+  // The fault of the lowest unit that had one; all units stop soon after the first.
   std::mutex fault_mutex_;
   uint64_t fault_unit_ = 0;
   ptx::Fault fault_;

@@ -103,6 +103,25 @@ bool RangeTable::Find(uint64_t address, ptx::MemoryRange* range) const {
   return true;
 }
 
+uint64_t AccessGate::Enter() {
+  const std::lock_guard lock(mutex_);
+  ++inside_[epoch_ % 2];
+  return epoch_;
+}
+
+void AccessGate::Leave(uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  if (--inside_[epoch % 2] == 0) left_.notify_all();
+}
+
+void AccessGate::Drain() {
+  const std::lock_guard drain(drain_mutex_);
+  std::unique_lock lock(mutex_);
+  // Everybody inside entered in this epoch: the one before was drained by the last call.
+  const uint64_t old = epoch_++;
+  left_.wait(lock, [&] { return inside_[old % 2] == 0; });
+}
+
 SpaceState::SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget)
     : base_(base),
       reserved_(reserved),
@@ -303,6 +322,8 @@ absl::Status SoftAddressSpace::UnregisterHost(void* memory) {
     constexpr int kHostMemoryNotRegistered = 713;
     return CudaError(kHostMemoryNotRegistered, "the host memory is not registered");
   }
+  // A kernel that has nothing to do with the memory any more, as it should, may still know it.
+  state_->gate().Drain();
   return absl::OkStatus();
 }
 

@@ -12,7 +12,9 @@
 // clears the rest.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -72,6 +74,39 @@ class RangeTable final : public ptx::MemoryGuard {
   std::map<uint64_t, Range> ranges_;  // by begin; never overlapping
 };
 
+// Lets whoever takes memory away wait until nobody uses it any more that may have found it before.
+//
+// Users enter before they look memory up and leave when they have let go of it; they stay for one
+// turn at most. After Drain everybody inside has entered after the call: nobody holds what was gone
+// by then. New users do not make it wait longer. Any thread.
+class AccessGate {
+ public:
+  class Pass {
+   public:
+    explicit Pass(AccessGate& gate) : gate_(gate), epoch_(gate.Enter()) {}
+    ~Pass() { gate_.Leave(epoch_); }
+    Pass(const Pass&) = delete;
+    Pass& operator=(const Pass&) = delete;
+
+   private:
+    AccessGate& gate_;
+    const uint64_t epoch_;
+  };
+  // Not with a Pass of the same thread.
+  void Drain();
+
+ private:
+  friend class Pass;
+  uint64_t Enter();
+  void Leave(uint64_t epoch);
+
+  std::mutex drain_mutex_;  // one Drain at a time
+  std::mutex mutex_;
+  std::condition_variable left_;
+  uint64_t epoch_ = 0;
+  std::array<uint64_t, 2> inside_{};  // users that entered in an even, an odd epoch
+};
+
 // Shared by a SoftAddressSpace and the work that is done in its name.
 class SpaceState final : public ptx::DeviceHeap {
  public:
@@ -91,6 +126,10 @@ class SpaceState final : public ptx::DeviceHeap {
   uint64_t reserved() const { return reserved_; }  // size() and what lies above
   RangeTable& ranges() { return ranges_; }
   const RangeTable& ranges() const { return ranges_; }
+
+  // Work passes it for as long as it holds addresses that it has looked up. Device memory stays
+  // readable whatever happens; host memory does not.
+  AccessGate& gate() { return gate_; }
 
   absl::Status Map(uint64_t address, uint64_t bytes);
   absl::Status Unmap(uint64_t address, uint64_t bytes);
@@ -137,6 +176,7 @@ class SpaceState final : public ptx::DeviceHeap {
   const uint64_t size_;      // of its lower part
   MemoryBudget& budget_;
   RangeTable ranges_;
+  AccessGate gate_;
 
   std::mutex globals_mutex_;
   bool closed_ = false;

@@ -3,30 +3,30 @@
 // Time passes for work alone and depends only on what was submitted and in which order, never on
 // how fast this machine runs. The model, in picoseconds:
 //
-//  - A queue has a tail: the moment when all of its work so far is complete. A piece of work begins
-//  at the tail at the earliest.
-//    A marker's time is the tail where it was recorded; waiting for a marker raises the tail to
-//    that time. Fences and host functions take no time, and an idle host takes none either.
+//  - A queue has a tail: the moment when all of its work so far is complete. A piece of work
+//    begins at the tail at the earliest. A marker's time is the tail where it was recorded; waiting
+//    for a marker raises the tail to that time. Fences and host functions take no time, and an idle
+//    host takes none either.
 //  - Work is placed in the order of submission, over all queues (list scheduling): nothing that was
-//  submitted later makes
-//    something earlier start later.
+//    submitted later makes something earlier start later.
 //  - An SM has 32 slots. A block of a kernel of which N fit on an SM takes 32/N of them, all at
-//  once. Each block goes to the SM
-//    where it can start first; among equals where fewest blocks of its kernel are, then to the
-//    lowest. A cluster's blocks start and end together. Grids of more than kExactUnits blocks are
-//    spread evenly, as a liquid.
+//    once. Each block goes to the SM where it can start first; among equals where fewest blocks of
+//    its kernel are, then to the lowest. A cluster's blocks start and end together. Grids of more
+//    than kExactUnits blocks are spread evenly, as a liquid.
 //  - A block takes the longest of three times, after kBlockStart: the latency of the instructions
-//  of one warp (the
-//    average one); its issue slots, shared with the blocks of its kernel on the same SM; its memory
-//    traffic, at its share of the SM's bandwidth, which is the card's divided by the SMs in use,
-//    and at most kSmBandwidth.
+//    of one warp (the average one); its issue slots, shared with the blocks of its kernel on the
+//    same SM; its memory traffic, at its share of the SM's bandwidth, which is the card's divided
+//    by the SMs in use, and at most kSmBandwidth.
 //  - A kernel takes kLaunchStart before its first block and kLaunchEnd after its last.
 //  - A copy or fill occupies one of three engines (to the device, from it, on it) for a fixed time
-//  and one by its size.
+//    and one by its size.
 //
 // Times are known when the work is done and all work submitted before it is. Whoever asks earlier
 // than the latter (a tenant's kernel may run for ever) gets the answer that leaves the unfinished
 // work of other queues out of account.
+//
+// What a kernel sees is not this: %smid is the SM that the block has on an idle partition when all
+// blocks take equally long, and the global timer counts the session's launches.
 #pragma once
 
 #include <array>

@@ -27,6 +27,32 @@ std::optional<uint64_t> Extent(uint64_t width, uint64_t height, uint64_t depth, 
   return sum;
 }
 
+bool Covers(const RangeTable& ranges, uint64_t address, std::optional<uint64_t> extent) {
+  return extent.has_value() && ranges.Covers(address, *extent);
+}
+
+std::optional<uint64_t> SourceExtent(const CopyRequest& copy) {
+  return Extent(copy.width, copy.height, copy.depth, copy.source_pitch, copy.source_slice);
+}
+
+bool DestinationIsThere(const RangeTable& ranges, const CopyRequest& copy) {
+  return Covers(
+      ranges, copy.destination,
+      Extent(copy.width, copy.height, copy.depth, copy.destination_pitch, copy.destination_slice));
+}
+
+bool SourceIsThere(const RangeTable& ranges, const CopyRequest& copy) {
+  return copy.inline_source ? SourceExtent(copy).has_value()
+                            : Covers(ranges, copy.source, SourceExtent(copy));
+}
+
+bool FilledIsThere(const RangeTable& ranges, const FillRequest& fill) {
+  uint64_t row_bytes;
+  return !__builtin_mul_overflow(fill.width, static_cast<uint64_t>(fill.element_bytes),
+                                 &row_bytes) &&
+         Covers(ranges, fill.address, Extent(row_bytes, fill.height, 1, fill.pitch, 0));
+}
+
 absl::Status NotMemory(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
 
 // Work on `bytes` bytes in a row, cut into pieces.
@@ -44,14 +70,27 @@ class Transfer : public Task {
     return Claimed::kPiece;
   }
   bool HasMore() const override { return next_ < bytes_; }
-  void Perform(Piece* piece) override { Do(piece->begin, piece->end); }
-  bool Finish(Piece* piece) override { return --in_flight_ == 0 && next_ == bytes_; }
+  void Perform(Piece* piece) override {
+    const AccessGate::Pass pass(space_->gate());
+    // It was the session's when the transfer was submitted, which may be long ago.
+    if (HasMemory(space_->ranges())) {
+      Do(piece->begin, piece->end);
+    } else {
+      space_->SetFault(kCudaErrorIllegalAddress, "a copy or fill of memory that is gone");
+    }
+  }
+  bool Finish(Piece* piece) override {
+    --in_flight_;
+    return in_flight_ == 0 && (next_ == bytes_ || space_->stopped());
+  }
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override {
     timeline.EndTransfer(entry, engine_, TransferDuration(engine_, bytes_, fill_));
   }
   bool IsShort() const override { return bytes_ <= kShortBytes; }
 
  protected:
+  // Whether all of the memory that it touches belongs to the session.
+  virtual bool HasMemory(const RangeTable& ranges) const = 0;
   virtual void Do(uint64_t begin, uint64_t end) = 0;
 
  private:
@@ -75,6 +114,9 @@ class CopyTask final : public Transfer {
   }
 
  protected:
+  bool HasMemory(const RangeTable& ranges) const override {
+    return DestinationIsThere(ranges, request_) && SourceIsThere(ranges, request_);
+  }
   void Do(uint64_t begin, uint64_t end) override {
     const bool linear = request_.height == 1 && request_.depth == 1;
     const uint64_t width = request_.width;
@@ -106,6 +148,9 @@ class FillTask final : public Transfer {
         request_(request) {}
 
  protected:
+  bool HasMemory(const RangeTable& ranges) const override {
+    return FilledIsThere(ranges, request_);
+  }
   // Pieces are whole elements: their size is a multiple of all element sizes.
   void Do(uint64_t begin, uint64_t end) override {
     const uint64_t row_bytes = request_.width * request_.element_bytes;
@@ -138,14 +183,10 @@ absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space
   if (request.width == 0 || request.height == 0 || request.depth == 0)
     return std::unique_ptr<Task>();
   const RangeTable& ranges = space->ranges();
-  const auto destination = Extent(request.width, request.height, request.depth,
-                                  request.destination_pitch, request.destination_slice);
-  if (!destination.has_value() || !ranges.Covers(request.destination, *destination)) {
+  if (!DestinationIsThere(ranges, request)) {
     return NotMemory("the copy's destination is not memory of the session");
   }
-  const auto source = Extent(request.width, request.height, request.depth, request.source_pitch,
-                             request.source_slice);
-  if (!source.has_value() || (!request.inline_source && !ranges.Covers(request.source, *source))) {
+  if (!SourceIsThere(ranges, request)) {
     return NotMemory("the copy's source is not memory of the session");
   }
   uint64_t rows, bytes;
@@ -156,7 +197,7 @@ absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space
   std::vector<std::byte> inline_source;
   if (request.inline_source) {
     const auto* begin = reinterpret_cast<const std::byte*>(request.source);
-    inline_source.assign(begin, begin + *source);
+    inline_source.assign(begin, begin + *SourceExtent(request));
   }
   const bool from_host = request.inline_source || ranges.IsHost(request.source);
   const CopyEngine engine = from_host                            ? CopyEngine::kToDevice
@@ -180,8 +221,7 @@ absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space
       __builtin_mul_overflow(row_bytes, request.height, &bytes)) {
     return NotMemory("the fill is too large");
   }
-  const auto extent = Extent(row_bytes, request.height, 1, request.pitch, 0);
-  if (!extent.has_value() || !space->ranges().Covers(request.address, *extent)) {
+  if (!FilledIsThere(space->ranges(), request)) {
     return NotMemory("the filled memory is not memory of the session");
   }
   return std::make_unique<FillTask>(std::move(space), request);

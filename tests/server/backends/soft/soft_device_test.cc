@@ -1,6 +1,7 @@
 #include "server/backends/soft/soft_device.h"
 
 #include <cuda.h>
+#include <sys/mman.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -525,6 +526,39 @@ TEST_CASE("copies and fills reach what the session owns, of every shape") {
   fill.address = Address(target);
   fill.element_bytes = 3;
   CHECK(CudaResultOf(session.queue().Fill(session.space(), fill)) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("host memory that is gone when its turn comes is not touched") {
+  TestDevice device;
+  TestSession session(device, 0);
+  uint8_t* memory = session.Allocate<uint8_t>(4096);
+  void* host = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(host != MAP_FAILED);
+  Require(session.space().RegisterHost(host, 4096));
+  std::atomic<uint64_t> gate{0};
+  Require(session.queue().WaitFence(session.space(), &gate, 1));
+  CopyRequest copy;
+  copy.source = Address(host);
+  copy.destination = Address(memory);
+  copy.width = 4096;
+  Require(session.queue().Copy(session.space(), copy));
+  Require(session.space().UnregisterHost(host));
+  munmap(host, 4096);
+  gate = 1;
+  CHECK(CudaResultOf(session.Finish()) == kCudaErrorIllegalAddress);
+}
+
+TEST_CASE("host memory can be taken away under a kernel that never ends") {
+  TestDevice device;
+  TestSession session(device, 0);
+  void* host = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(host != MAP_FAILED);
+  Require(session.space().RegisterHost(host, 4096));
+  Require(session.Launch("WaitForFlag", {20}, {64}, Parameters(host)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  Require(session.space().UnregisterHost(host));
+  munmap(host, 4096);
+  CHECK(CudaResultOf(session.Finish()) == kCudaErrorIllegalAddress);
 }
 
 TEST_CASE("large copies are complete, and take the time of their bytes") {

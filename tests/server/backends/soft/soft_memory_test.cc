@@ -200,6 +200,36 @@ TEST_CASE("host memory belongs to the session while it is registered") {
   CHECK_FALSE(space->Contains(address, 1));
 }
 
+TEST_CASE("whoever takes memory away waits for those who may have found it, and for nobody else") {
+  AccessGate gate;
+  gate.Drain();
+  auto early = std::make_unique<AccessGate::Pass>(gate);
+  std::atomic<bool> drained{false};
+  std::thread drainer([&] {
+    gate.Drain();
+    drained = true;
+  });
+  // These may come before or after the call; they leave in any case.
+  for (int i = 0; i < 1000; ++i) AccessGate::Pass pass(gate);
+  CHECK_FALSE(drained);
+  early.reset();
+  drainer.join();
+  CHECK(drained);
+
+  // Users that overlap without a pause hold up nobody.
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> users;
+  for (int i = 0; i < 2; ++i) {
+    users.emplace_back([&] {
+      auto pass = std::make_unique<AccessGate::Pass>(gate);
+      while (!stop) pass = std::make_unique<AccessGate::Pass>(gate);
+    });
+  }
+  for (int i = 0; i < 100; ++i) gate.Drain();
+  stop = true;
+  for (std::thread& user : users) user.join();
+}
+
 TEST_CASE(
     "the device heap gives disjoint memory of the session, and takes back only what it gave") {
   MemoryBudget budget(kBudget);
