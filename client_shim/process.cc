@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <array>
+#include <cstdlib>
 #include <mutex>
 
 #include "client_shim/contexts.h"
@@ -31,8 +32,10 @@ void AfterForkInChild() {
   pointers().KeepRegisteredMemoryInChild();
 }
 
-// Runs after the program's own exit handlers and destructors. Everything is left as it is: threads may still be in it.
-__attribute__((destructor)) void TearDown() {
+// Runs after the exit handlers that the program registered since cuInit, and before those from earlier: the CUDA runtime's own
+// among them, which would take the contexts from under threads that are still in it. As with the real driver, they are told
+// CUDA_ERROR_DEINITIALIZED. Everything else is left as it is.
+void TearDown() {
   if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   g_session->DrainOutput();
   g_dead.store(true, std::memory_order_relaxed);
@@ -51,6 +54,8 @@ CUresult Initialise() {
   if (g_gate.load(std::memory_order_acquire) == CUDA_SUCCESS) return CUDA_SUCCESS;
   static const int watched = pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
   if (watched != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  static const int ended = atexit(TearDown);
+  if (ended != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = CUDA_ERROR_UNKNOWN;
   Session* session = Session::Open(&result);
   if (session == nullptr) return result;

@@ -1,6 +1,6 @@
 // The life of the shim in its process.
 //
-//   no session --Initialise (cuInit)--> session --library destructor--> torn down
+//   no session --Initialise (cuInit)--> session --exit handler--> torn down
 //                                          |
 //                                          +--fork, in the child--> dead: CUDA_ERROR_NOT_INITIALIZED for ever
 //

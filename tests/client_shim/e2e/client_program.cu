@@ -1,0 +1,281 @@
+// A CUDA program that does what its first argument says. The tests of this folder start it, and sometimes end it.
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int kFailed = 3;
+
+void Say(const char* text) {
+  std::printf("%s\n", text);
+  std::fflush(stdout);
+}
+
+// Ends the program, with the error's name on stdout.
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  Say(cudaGetErrorName(error));
+  std::_Exit(kFailed);
+}
+
+__global__ void Mix(uint32_t* values, int count, uint32_t seed, int rounds) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  uint32_t value = values[i] + seed;
+  for (int r = 0; r < rounds; ++r) value = value * 1664525u + 1013904223u + i;
+  values[i] = value;
+}
+
+uint32_t MixOnCpu(uint32_t value, uint32_t seed, int rounds, uint32_t i) {
+  value += seed;
+  for (int r = 0; r < rounds; ++r) value = value * 1664525u + 1013904223u + i;
+  return value;
+}
+
+constexpr int kCount = 20000;
+constexpr int kThreads = 128;
+constexpr int kBlocks = (kCount + kThreads - 1) / kThreads;
+
+// Copies, launches and copies back; compares with the CPU, and prints a digest.
+int Compute(uint32_t seed) {
+  std::vector<uint32_t> values(kCount);
+  for (int i = 0; i < kCount; ++i) values[i] = i * 7 + seed;
+  const std::vector<uint32_t> start = values;
+  uint32_t* device = nullptr;
+  Check(cudaMalloc(&device, kCount * sizeof(uint32_t)));
+  Check(cudaMemcpy(device, values.data(), kCount * sizeof(uint32_t), cudaMemcpyHostToDevice));
+  for (int round = 0; round < 5; ++round) {
+    Mix<<<kBlocks, kThreads>>>(device, kCount, seed + round, 10);
+    Check(cudaGetLastError());
+  }
+  Check(cudaMemcpy(values.data(), device, kCount * sizeof(uint32_t), cudaMemcpyDeviceToHost));
+  Check(cudaFree(device));
+  uint64_t digest = 14695981039346656037u;
+  for (int i = 0; i < kCount; ++i) {
+    uint32_t expected = start[i];
+    for (int round = 0; round < 5; ++round) expected = MixOnCpu(expected, seed + round, 10, i);
+    if (values[i] != expected) {
+      std::printf("value %d is %u instead of %u\n", i, values[i], expected);
+      return 1;
+    }
+    digest = (digest ^ values[i]) * 1099511628211u;
+  }
+  std::printf("digest %016llx\n", static_cast<unsigned long long>(digest));
+  return 0;
+}
+
+// Where the driver library came from.
+int Where() {
+  Check(cudaFree(nullptr));
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  Dl_info info;
+  if (library == nullptr || dladdr(dlsym(library, "cuInit"), &info) == 0) return 1;
+  char path[4096];
+  if (realpath(info.dli_fname, path) == nullptr) return 1;
+  Say(path);
+  return 0;
+}
+
+// Holds memory of every kind and copies until it is killed.
+int CopyForEver() {
+  constexpr size_t kBytes = 32 << 20;
+  char* device = nullptr;
+  char* pinned = nullptr;
+  Check(cudaMalloc(&device, kBytes));
+  Check(cudaMallocHost(&pinned, kBytes));
+  std::vector<char> pageable(kBytes, 1), registered(1 << 20);
+  Check(cudaHostRegister(registered.data(), registered.size(), cudaHostRegisterDefault));
+  cudaStream_t stream;
+  Check(cudaStreamCreate(&stream));
+  Say("ready");
+  for (;;) {
+    Check(cudaMemcpyAsync(device, pinned, kBytes, cudaMemcpyHostToDevice, stream));
+    Check(cudaMemcpy(device, pageable.data(), kBytes, cudaMemcpyHostToDevice));
+    Check(cudaMemcpy(pageable.data(), device, kBytes, cudaMemcpyDeviceToHost));
+  }
+}
+
+// Launches until the driver says that it is over.
+int WorkForEver() {
+  uint32_t* device = nullptr;
+  Check(cudaMalloc(&device, kCount * sizeof(uint32_t)));
+  Check(cudaMemset(device, 0, kCount * sizeof(uint32_t)));
+  Check(cudaDeviceSynchronize());
+  Say("ready");
+  for (uint32_t i = 0;; ++i) {
+    Mix<<<kBlocks, kThreads>>>(device, kCount, i, 10);
+    Check(cudaGetLastError());
+    if (i % 10 == 9) Check(cudaDeviceSynchronize());
+  }
+}
+
+// ---- ways to end
+
+uint32_t* g_device = nullptr;
+
+void AtExit() {
+  // What comes back depends on who was torn down first; only a crash or a hang would be wrong.
+  cudaMemset(g_device, 0, 16);
+  cudaDeviceSynchronize();
+  cudaFree(g_device);
+  Say("atexit");
+}
+
+struct Owner {
+  ~Owner() {
+    cudaFree(g_device);
+    Say("destructor");
+  }
+};
+
+int EndWithAtExit() {
+  static Owner owner;
+  Check(cudaMalloc(&g_device, 1 << 20));
+  std::atexit(AtExit);
+  return Compute(1);
+}
+
+int EndWithWorkInFlight() {
+  Check(cudaMalloc(&g_device, kCount * sizeof(uint32_t)));
+  for (int i = 0; i < 20; ++i) Mix<<<kBlocks, kThreads>>>(g_device, kCount, i, 1000);
+  Check(cudaGetLastError());
+  Say("launched");
+  return 0;
+}
+
+int EndWhileThreadsWork() {
+  std::atomic<int> running{0};
+  for (int t = 0; t < 3; ++t) {
+    std::thread([&running] {
+      uint32_t* device = nullptr;
+      if (cudaMalloc(&device, kCount * sizeof(uint32_t)) != cudaSuccess) return;
+      for (uint32_t i = 0;; ++i) {
+        Mix<<<kBlocks, kThreads>>>(device, kCount, i, 10);
+        if (cudaDeviceSynchronize() != cudaSuccess) return;
+        if (i == 2) ++running;
+      }
+    }).detach();
+  }
+  while (running < 3) usleep(1000);
+  std::exit(7);
+}
+
+// ---- fork
+
+int Forked(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int ForkAfterInit() {
+  if (Compute(1) != 0) return 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    void* memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, 16);
+    Say(cudaGetErrorName(error));
+    std::exit(error == cudaErrorInitializationError || error == cudaErrorNotPermitted ? 0 : 1);
+  }
+  if (Forked(child) != 0) return 1;
+  return Compute(2);
+}
+
+int ForkBeforeInit() {
+  const pid_t child = fork();
+  if (child == 0) std::exit(Compute(1));
+  const int mine = Compute(2);
+  return Forked(child) != 0 ? 1 : mine;
+}
+
+// A child that executes another CUDA program, as build tools and job runners do.
+int ForkAndExecute(char* self) {
+  if (Compute(1) != 0) return 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(self, self, "compute", "2", nullptr);
+    std::_Exit(1);
+  }
+  if (Forked(child) != 0) return 1;
+  return Compute(3);
+}
+
+// ---- CUDA_VISIBLE_DEVICES
+
+int Devices() {
+  int count = -1;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  std::printf("%s %d", cudaGetErrorName(error), count);
+  for (int i = 0; i < count; ++i) {
+    char id[32];
+    Check(cudaDeviceGetPCIBusId(id, sizeof(id), i));
+    std::printf(" %s", id);
+  }
+  std::printf("\n");
+  return 0;
+}
+
+// The second device is used without ever having been current when the code was loaded.
+int EveryDevice() {
+  int count = 0;
+  Check(cudaGetDeviceCount(&count));
+  for (int i = 0; i < count; ++i) {
+    Check(cudaSetDevice(i));
+    if (Compute(i + 1) != 0) return 1;
+  }
+  return 0;
+}
+
+// Variables and functions are as new after a reset.
+__device__ int g_counter = 41;
+__global__ void Increment() { ++g_counter; }
+
+int Reset() {
+  for (int i = 0; i < 2; ++i) {
+    Increment<<<1, 1>>>();
+    int value = 0;
+    Check(cudaMemcpyFromSymbol(&value, g_counter, sizeof(value)));
+    std::printf("counter %d\n", value);
+    Check(cudaDeviceReset());
+  }
+  return Compute(1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  const uint32_t seed = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1;
+  if (what == "compute") return Compute(seed);
+  if (what == "compute-many") {
+    for (int i = 0; i < 20; ++i) {
+      if (Compute(seed) != 0) return 1;
+    }
+    return 0;
+  }
+  if (what == "where") return Where();
+  if (what == "copy-for-ever") return CopyForEver();
+  if (what == "work-for-ever") return WorkForEver();
+  if (what == "atexit") return EndWithAtExit();
+  if (what == "in-flight") return EndWithWorkInFlight();
+  if (what == "exit-while-threads-work") return EndWhileThreadsWork();
+  if (what == "fork-after-init") return ForkAfterInit();
+  if (what == "fork-before-init") return ForkBeforeInit();
+  if (what == "fork-and-execute") return ForkAndExecute(argv[0]);
+  if (what == "devices") return Devices();
+  if (what == "every-device") return EveryDevice();
+  if (what == "reset") return Reset();
+  std::fprintf(stderr, "unknown: %s\n", what.c_str());
+  return 2;
+}

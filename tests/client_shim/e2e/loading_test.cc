@@ -1,0 +1,138 @@
+// The ways in which a program comes to use the shim, and what it is told when it cannot.
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "proto/control.grpc.pb.h"
+#include "proto/ring_abi.h"
+#include "tests/client_shim/e2e/harness.h"
+
+namespace detshare::e2e {
+namespace {
+
+int Lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+std::string Shim() { return std::filesystem::canonical(ShimDirectory() + "/libcuda.so.1").string(); }
+
+TEST_CASE("detshare run puts the shim first on the library path") {
+  Daemon daemon;
+  const Outcome where = RunThrough(daemon, {ClientProgram(), "where"});
+  CHECK(where.exit_code == 0);
+  CHECK(where.out == Shim() + "\n");
+  const Outcome outcome = RunThrough(daemon, {ClientProgram(), "compute"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.rfind("digest ", 0) == 0);
+  CHECK(outcome.err.empty());
+}
+
+TEST_CASE("The shim can be preloaded") {
+  Daemon daemon;
+  const Strings environment = {"LD_PRELOAD=" + Shim(), "DETSHARE_SOCKET=" + daemon.socket()};
+  const Outcome where = Run({ClientProgram(), "where"}, environment);
+  CHECK(where.exit_code == 0);
+  CHECK(where.out == Shim() + "\n");
+  const Outcome outcome = Run({ClientProgram(), "compute"}, environment);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err.empty());
+}
+
+TEST_CASE("A program that is linked with -lcuda finds the shim by its soname") {
+  Daemon daemon;
+  const Outcome outcome = Run({LinkedProgram()}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out == "ok\n");
+  CHECK(outcome.err.empty());
+}
+
+TEST_CASE("The exit code is the program's") {
+  Daemon daemon;
+  CHECK(RunThrough(daemon, {"/bin/sh", "-c", "exit 42"}).exit_code == 42);
+}
+
+TEST_CASE("Without a daemon the first CUDA call says what to start, once, and nothing on stdout") {
+  const Outcome outcome = Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.out == "cuInit(0): CUDA_ERROR_SYSTEM_NOT_READY\n");
+  CHECK(Lines(outcome.err) == 1);
+  CHECK(outcome.err.find("/nonexistent/socket") != std::string::npos);
+  CHECK(outcome.err.find("start") != std::string::npos);
+  // The runtime tries again and again; the line is printed once.
+  const Outcome runtime =
+      Run({ClientProgram(), "fork-before-init"}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
+  CHECK(runtime.out.find("cudaErrorSystemNotReady") != std::string::npos);
+}
+
+TEST_CASE("The daemon refuses a shim of another version and names both") {
+  Daemon daemon;
+  auto stub = proto::Control::NewStub(grpc::CreateChannel("unix:" + daemon.socket(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  proto::OpenSessionRequest request;
+  request.set_abi_version(kAbiVersion + 7);
+  request.set_version("77.7");
+  const auto stream = stub->OpenSession(&context, request);
+  proto::SessionEvent event;
+  CHECK_FALSE(stream->Read(&event));
+  const grpc::Status status = stream->Finish();
+  CHECK(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(status.error_message().find("77.7 (ABI " + std::to_string(kAbiVersion + 7) + ")") != std::string::npos);
+  CHECK(status.error_message().find("(ABI " + std::to_string(kAbiVersion) + ")") != std::string::npos);
+}
+
+// A daemon of another age.
+class ForeignDaemon final : public proto::Control::Service {
+  grpc::Status OpenSession(grpc::ServerContext*, const proto::OpenSessionRequest*,
+                           grpc::ServerWriter<proto::SessionEvent>*) override {
+    return {grpc::StatusCode::FAILED_PRECONDITION, "this is detshared 99.9 (ABI 999)"};
+  }
+};
+
+TEST_CASE("A program that the daemon refuses for its version prints both versions, and cuInit says mismatch") {
+  char directory[] = "/dev/shm/detshare-e2e-XXXXXX";
+  REQUIRE(mkdtemp(directory) != nullptr);
+  const std::string socket = std::string(directory) + "/s";
+  ForeignDaemon service;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  REQUIRE(server != nullptr);
+  const Outcome outcome = Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket});
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.out == "cuInit(0): CUDA_ERROR_SYSTEM_DRIVER_MISMATCH\n");
+  CHECK(Lines(outcome.err) == 1);
+  CHECK(outcome.err.find("(ABI " + std::to_string(kAbiVersion) + ")") != std::string::npos);
+  CHECK(outcome.err.find("99.9 (ABI 999)") != std::string::npos);
+  server->Shutdown();
+  std::filesystem::remove_all(directory);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES and DETSHARE_DEVICES choose among the daemon's devices") {
+  Daemon daemon({"--soft-devices", "2"});
+  const auto devices = [&](const Strings& more) {
+    Strings environment = daemon.Environment();
+    environment.insert(environment.end(), more.begin(), more.end());
+    return Run({ClientProgram(), "devices"}, environment).out;
+  };
+  const std::string all = devices({});
+  REQUIRE(all.rfind("cudaSuccess 2 ", 0) == 0);
+  const std::string first = all.substr(14, 12), second = all.substr(27, 12);
+  CHECK(first != second);
+  CHECK(devices({"CUDA_VISIBLE_DEVICES=1"}) == "cudaSuccess 1 " + second + "\n");
+  CHECK(devices({"CUDA_VISIBLE_DEVICES=1,0"}) == "cudaSuccess 2 " + second + " " + first + "\n");
+  CHECK(devices({"CUDA_VISIBLE_DEVICES=0,5,1"}) == "cudaSuccess 1 " + first + "\n");
+  CHECK(devices({"CUDA_VISIBLE_DEVICES="}).rfind("cudaErrorNoDevice ", 0) == 0);
+  CHECK(devices({"DETSHARE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}) == "cudaSuccess 1 " + second + "\n");
+}
+
+TEST_CASE("Code that was loaded for one device runs on another, too") {
+  Daemon daemon({"--soft-devices", "2"});
+  const Outcome outcome = Run({ClientProgram(), "every-device"}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(Lines(outcome.out) == 2);
+}
+
+}  // namespace
+}  // namespace detshare::e2e
