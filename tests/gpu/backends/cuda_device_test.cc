@@ -837,6 +837,13 @@ TEST_CASE("How long things take", "[.speed]") {
   REQUIRE_OK(session.space->Map(kBase + 2 * kMiB, 64 * kMiB));
   report("32 MiB from registered memory, fence seen", 10,
          [&] { copy(kBase, session.host_address(), 32 * kMiB, false); });
+  // The same piece twice: whether the borders of pieces cost something.
+  report("2 x 16 MiB from one piece of registered memory, fence seen", 10, [&] {
+    session.Copy(kBase, session.host_address(), 16 * kMiB);
+    copy(kBase + 16 * kMiB, session.host_address(), 16 * kMiB, false);
+  });
+  report("32 MiB to registered memory, fence seen", 10,
+         [&] { copy(session.host_address(), kBase, 32 * kMiB, false); });
   CHECK(ok);
   session.queue.reset();
   library.reset();
@@ -854,8 +861,8 @@ TEST_CASE("A fault is noticed while nobody asks, and said to every session", "[.
       *guilty.space, *iota, Shape(1, 32),
       Parameters().Add(kBase + (1ull << 39)).Add(uint32_t{1}).Add(uint32_t{32})));
   const auto begin = std::chrono::steady_clock::now();
-  while (gpu->health().ok()) {
-    REQUIRE(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  while (gpu->health().ok() &&
+         std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
