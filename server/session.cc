@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, con
     if (!coroutine.ok()) return coroutine.status();
     device.coroutine = *std::move(coroutine);
     device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
+    on.placement->Add(config.id, config.tenant, *device.coroutine);
   }
   session->current_device_ = session->devices_.empty() ? nullptr : &session->devices_[0];
   session->libraries_.push_back(nullptr);  // ids begin with 1
@@ -63,6 +64,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, con
 }
 
 Session::~Session() {
+  for (const Config::OnDevice& on : config_.devices) on.placement->Remove(config_.id);
   if (!devices_.empty() && executor_ != nullptr) {
     WaitForDevices();
   }
@@ -210,6 +212,15 @@ void Session::Close(int result) {
   executor_->Poll();
   region_->ForceFences();
   region_->AnswerAll(sticky_error_);
+}
+
+void Session::Interrupt(int result) {
+  SessionHeader* const header = region_->header();
+  uint32_t none = 0;
+  // A client must not take what was dropped for done: it sees the error before any fence.
+  header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result), std::memory_order_release);
+  header->closed.store(1, std::memory_order_release);
+  for (SessionDevice& device : devices_) device.space->Abandon();
 }
 
 void Session::Abandon() {

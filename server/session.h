@@ -20,6 +20,7 @@
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/placement.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/task.h"
 #include "proto/driver_api/row.h"
@@ -46,10 +47,12 @@ class Session {
     int slot = 0;           // its place in the address windows
     Owner owner;
     std::string label;      // names the session in the log
+    std::string tenant;
     std::string directory;  // exists not yet
     struct OnDevice {
       Device* device = nullptr;
       QueuePool* queues = nullptr;
+      Placement* placement = nullptr;
       uint64_t memory_base = 0, memory_bytes = 0;
     };
     std::vector<OnDevice> devices;
@@ -96,6 +99,8 @@ class Session {
   void Close(int result);
   // Queued work may be dropped.
   void Abandon();
+  // Both at once, from any thread: ends what the worker may be waiting for in the middle of an operation.
+  void Interrupt(int result);
 
   // ---- for handlers
 

@@ -55,7 +55,8 @@ void SessionWorker::End(int result, const std::string& reason, bool violation) {
   }
   stop_.store(true, std::memory_order_release);
   if (session_ == nullptr) return;
-  if (std::this_thread::get_id() != thread_.get_id()) session_->Interrupt(result);
+  // Violations are found by the worker itself, which waits for nothing then.
+  if (!violation) session_->Interrupt(result);
   session_->reader().Wake();
 }
 
