@@ -1,4 +1,5 @@
-// The cache in which NVRTC keeps what it has compiled. Natively it is on disk; here it lives as long as the process.
+// The cache in which NVRTC keeps what it has compiled. Natively it is on disk; here it lives as
+// long as the process.
 #pragma once
 
 #include <cstddef>

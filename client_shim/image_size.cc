@@ -19,8 +19,9 @@ bool StartsWith(const std::byte* image, const char* magic, size_t bytes) {
   return true;
 }
 
-// The end of what an ELF file's own tables describe. Sections without bytes in the file (SHT_NOBITS, and the processor's own
-// kinds, of which some have none) count for nothing: in a cubin all sections lie before the section headers.
+// The end of what an ELF file's own tables describe. Sections without bytes in the file
+// (SHT_NOBITS, and the processor's own kinds, of which some have none) count for nothing: in a
+// cubin all sections lie before the section headers.
 uint64_t EndOfElf(const std::byte* image) {
   const std::optional<images::CubinInfo> info = images::ReadCubinHeader({image, kElfHeaderBytes});
   return info.has_value() && info->bytes < kMaxImageBytes ? info->bytes : 0;
@@ -37,7 +38,11 @@ CUresult One(std::span<const std::byte> piece, ImagePieces* pieces) {
 CUresult MeasureImage(const void* image, ImagePieces* pieces) {
   pieces->clear();
   const auto* bytes = static_cast<const std::byte*>(image);
-  if (StartsWith(bytes, "\x7f" "ELF", 4)) return One({bytes, EndOfElf(bytes)}, pieces);
+  if (StartsWith(bytes,
+                 "\x7f"
+                 "ELF",
+                 4))
+    return One({bytes, EndOfElf(bytes)}, pieces);
   if (StartsWith(bytes, "\x50\xED\x55\xBA", 4)) return One(images::FatbinBytes(image), pieces);
   if (StartsWith(bytes, "\xB1\x43\x62\x46", 4)) {
     for (const std::span<const std::byte> fatbin : images::WrappedFatbins(image)) {
@@ -45,7 +50,8 @@ CUresult MeasureImage(const void* image, ImagePieces* pieces) {
     }
     return pieces->empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
   }
-  const std::span<const std::byte> text{bytes, strnlen(static_cast<const char*>(image), kMaxImageBytes)};
+  const std::span<const std::byte> text{bytes,
+                                        strnlen(static_cast<const char*>(image), kMaxImageBytes)};
   if (images::SniffImage(text) != images::ImageKind::kPtx) return CUDA_ERROR_INVALID_IMAGE;
   return One(text, pieces);
 }
@@ -60,7 +66,8 @@ CUresult CheckImage(std::span<const std::byte> image, ImagePieces* pieces) {
       return One(image, pieces);
     case images::ImageKind::kPtx:
       // A text that is stored with its terminator.
-      return One(image.first(strnlen(reinterpret_cast<const char*>(image.data()), image.size())), pieces);
+      return One(image.first(strnlen(reinterpret_cast<const char*>(image.data()), image.size())),
+                 pieces);
     default:
       return CUDA_ERROR_INVALID_IMAGE;
   }

@@ -54,7 +54,8 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
         plain_.push_back({static_cast<uint32_t>(options[i]), Number(values[i])});
     }
   }
-  if ((info_.buffer == nullptr && info_.bytes != 0) || (error_.buffer == nullptr && error_.bytes != 0)) {
+  if ((info_.buffer == nullptr && info_.bytes != 0) ||
+      (error_.buffer == nullptr && error_.bytes != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;

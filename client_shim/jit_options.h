@@ -1,5 +1,5 @@
-// The options of a compilation or link, as programs give them: an array of CUjit_option, and one of values that are sometimes
-// numbers, sometimes pointers, and sometimes answers.
+// The options of a compilation or link, as programs give them: an array of CUjit_option, and one of
+// values that are sometimes numbers, sometimes pointers, and sometimes answers.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace detshare::shim {
 
-// Not thread-safe. Keeps pointers to the caller's value array, which must outlive the last WriteBack (as CUDA demands of its
-// callers).
+// Not thread-safe. Keeps pointers to the caller's value array, which must outlive the last
+// WriteBack (as CUDA demands of its callers).
 class JitOptions {
  public:
   // CUDA_ERROR_INVALID_VALUE: null arrays, unknown options, a log buffer that is null with a size.
@@ -21,11 +21,13 @@ class JitOptions {
 
   // What crosses to the daemon: the options with plain numbers.
   const std::vector<wire::JitOption>& plain() const { return plain_; }
-  // How many characters are worth sending: one more than the caller has room for, so that a cut is noticed.
+  // How many characters are worth sending: one more than the caller has room for, so that a cut is
+  // noticed.
   uint64_t info_log_bytes() const { return info_.wanted(); }
   uint64_t error_log_bytes() const { return error_.wanted(); }
 
-  // Hands the answers to the caller: logs (cut to the room), their lengths (of a cut one: the buffer's), the time.
+  // Hands the answers to the caller: logs (cut to the room), their lengths (of a cut one: the
+  // buffer's), the time.
   void WriteBack(std::string_view info, std::string_view error, float milliseconds);
 
  private:

@@ -14,7 +14,8 @@
 namespace detshare::shim {
 namespace {
 
-// An image of at most this size is kept, so that it can be loaded again after its context was reset.
+// An image of at most this size is kept, so that it can be loaded again after its context was
+// reset.
 constexpr size_t kKeptImageBytes = 4 << 20;
 
 // Takes structs and texts off the front of an answer.
@@ -41,7 +42,8 @@ class AnswerReader {
 };
 
 CUresult Malformed(Op op) {
-  Log(LogLevel::kError, "detshared answered %s with something malformed", OpName(static_cast<uint16_t>(op)));
+  Log(LogLevel::kError, "detshared answered %s with something malformed",
+      OpName(static_cast<uint16_t>(op)));
   return CUDA_ERROR_UNKNOWN;
 }
 
@@ -61,7 +63,8 @@ void AppendPieces(const ImagePieces& image, std::vector<Piece>* payload, uint64_
   }
 }
 
-// Sends the image to the daemon for that device. The logs, when somebody wants them, go to *jit. library.mutex is held.
+// Sends the image to the daemon for that device. The logs, when somebody wants them, go to *jit.
+// library.mutex is held.
 CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOptions* jit) {
   const auto begin = std::chrono::steady_clock::now();
   wire::cuLibraryLoadData args{};
@@ -76,8 +79,8 @@ CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOp
     args.error_log_bytes = jit->error_log_bytes();
   }
   std::string answer;
-  const CUresult result =
-      session().CallRare(Op::cuLibraryLoadData, device, library.context_id, &args, sizeof(args), payload, &answer);
+  const CUresult result = session().CallRare(Op::cuLibraryLoadData, device, library.context_id,
+                                             &args, sizeof(args), payload, &answer);
   wire::cuLibraryLoadData_Answer fixed{};
   std::string_view info, error;
   AnswerReader reader(answer);
@@ -91,24 +94,28 @@ CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOp
   return CUDA_SUCCESS;
 }
 
-bool CanReload(const Library& library) { return !library.image.empty() || !library.preserved.empty(); }
+bool CanReload(const Library& library) {
+  return !library.image.empty() || !library.preserved.empty();
+}
 
 // Has the library on that device. library.mutex is held.
 CUresult EnsureLoaded(Library& library, uint16_t device) {
-  if (library.ids[device] != 0) [[likely]] return CUDA_SUCCESS;
+  if (library.ids[device] != 0) [[likely]]
+    return CUDA_SUCCESS;
   if (library.module || !CanReload(library)) return CUDA_ERROR_INVALID_HANDLE;
   if (!library.preserved.empty()) return Send(library, library.preserved, device, nullptr);
   return Send(library, {std::as_bytes(std::span(library.image))}, device, nullptr);
 }
 
 // Asks the daemon for a kernel. library.mutex is held.
-CUresult AskForKernel(Library& library, std::string_view name, uint16_t device, KernelInstance** instance) {
+CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
+                      KernelInstance** instance) {
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
   const wire::cuLibraryGetKernel args{library.ids[device], 0};
   const Piece payload{name.data(), name.size()};
   std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryGetKernel, device, library.context_id, &args, sizeof(args),
-                                             {&payload, 1}, &answer);
+  const CUresult result = session().CallRare(Op::cuLibraryGetKernel, device, library.context_id,
+                                             &args, sizeof(args), {&payload, 1}, &answer);
   if (result != CUDA_SUCCESS) return result;
   AnswerReader reader(answer);
   wire::cuLibraryGetKernel_Answer fixed;
@@ -184,7 +191,8 @@ void Forget(Library& library) {
 CUresult UnloadOn(Library& library, uint16_t device) {
   const wire::cuLibraryUnload args{library.ids[device], 0};
   std::string answer;
-  return session().CallRare(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args), {}, &answer);
+  return session().CallRare(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args),
+                            {}, &answer);
 }
 
 // Fills library.names. library.mutex is held.
@@ -194,8 +202,8 @@ CUresult AskForNames(Library& library) {
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
   const wire::cuLibraryEnumerateKernels args{library.ids[device], 0};
   std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryEnumerateKernels, device, library.context_id, &args,
-                                             sizeof(args), {}, &answer);
+  const CUresult result = session().CallRare(Op::cuLibraryEnumerateKernels, device,
+                                             library.context_id, &args, sizeof(args), {}, &answer);
   if (result != CUDA_SUCCESS) return result;
   std::string_view rest = answer;
   while (!rest.empty()) {
@@ -210,7 +218,8 @@ CUresult AskForNames(Library& library) {
 }  // namespace
 
 Library* FindLibrary(CUlibrary handle) {
-  Library* library = objects().libraries.Find(HandleKind::kLibrary, reinterpret_cast<uint64_t>(handle));
+  Library* library =
+      objects().libraries.Find(HandleKind::kLibrary, reinterpret_cast<uint64_t>(handle));
   return library != nullptr && !library->module ? library : nullptr;
 }
 
@@ -235,8 +244,8 @@ uint16_t DeviceFor(const Kernel& kernel) {
   return library.module ? library.home_device : CurrentDeviceOr(library.home_device);
 }
 
-CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved, JitOptions& options,
-                     Library** library) {
+CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
+                     JitOptions& options, Library** library) {
   uint32_t index;
   Library* made = objects().libraries.Reserve(&index);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -260,7 +269,8 @@ CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device
       for (const auto& piece : image) bytes += piece.size() + kImagePieceAlignment;
       if (bytes <= kKeptImageBytes || session().devices().size() > 1) {
         for (const auto& piece : image) {
-          made->image.resize((made->image.size() + kImagePieceAlignment - 1) / kImagePieceAlignment * kImagePieceAlignment);
+          made->image.resize((made->image.size() + kImagePieceAlignment - 1) /
+                             kImagePieceAlignment * kImagePieceAlignment);
           made->image.append(reinterpret_cast<const char*>(piece.data()), piece.size());
         }
       }
@@ -278,7 +288,8 @@ CUresult UnloadLibrary(Library& library) {
     const std::lock_guard lock(library.mutex);
     for (uint16_t device = 0; device < kMaxDevices; ++device) {
       if (library.ids[device] == 0) continue;
-      if (const CUresult unloaded = UnloadOn(library, device); result == CUDA_SUCCESS) result = unloaded;
+      if (const CUresult unloaded = UnloadOn(library, device); result == CUDA_SUCCESS)
+        result = unloaded;
     }
     Forget(library);
   }
@@ -294,9 +305,12 @@ CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel) {
     *kernel = known->second;
     return CUDA_SUCCESS;
   }
-  const uint16_t device = library.module ? library.home_device : CurrentDeviceOr(library.home_device);
+  const uint16_t device =
+      library.module ? library.home_device : CurrentDeviceOr(library.home_device);
   KernelInstance* instance;
-  if (const CUresult result = AskForKernel(library, name, device, &instance); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = AskForKernel(library, name, device, &instance);
+      result != CUDA_SUCCESS)
+    return result;
   Kernel* made = AddKernel(library, name);
   if (made == nullptr) {
     delete instance;
@@ -313,7 +327,8 @@ CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels) {
   kernels->resize(std::min(kernels->size(), library.names.size()));
   for (size_t i = 0; i < kernels->size(); ++i) {
     const auto known = library.kernels.find(library.names[i]);
-    (*kernels)[i] = known != library.kernels.end() ? known->second : AddKernel(library, library.names[i]);
+    (*kernels)[i] =
+        known != library.kernels.end() ? known->second : AddKernel(library, library.names[i]);
     if ((*kernels)[i] == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return CUDA_SUCCESS;
@@ -332,8 +347,8 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
   const wire::cuLibraryGetGlobal args{library.ids[device], 0};
   const Piece payload{name.data(), name.size()};
   std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryGetGlobal, device, library.context_id, &args, sizeof(args),
-                                             {&payload, 1}, &answer);
+  const CUresult result = session().CallRare(Op::cuLibraryGetGlobal, device, library.context_id,
+                                             &args, sizeof(args), {&payload, 1}, &answer);
   if (result != CUDA_SUCCESS) return result;
   wire::cuLibraryGetGlobal_Answer found;
   if (!AnswerReader(answer).Struct(&found)) return Malformed(Op::cuLibraryGetGlobal);
@@ -350,14 +365,20 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
   return CUDA_SUCCESS;
 }
 
-CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute, int value) {
+CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute,
+                            int value) {
   KernelInstance* instance;
-  if (const CUresult result = InstanceOn(kernel, device, &instance); result != CUDA_SUCCESS) return result;
-  const auto current = [&](CUfunction_attribute which) { return instance->attributes[which].load(std::memory_order_relaxed); };
+  if (const CUresult result = InstanceOn(kernel, device, &instance); result != CUDA_SUCCESS)
+    return result;
+  const auto current = [&](CUfunction_attribute which) {
+    return instance->attributes[which].load(std::memory_order_relaxed);
+  };
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      const int most = session().device(device).attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-      if (value < 0 || value > most - current(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)) return CUDA_ERROR_INVALID_VALUE;
+      const int most =
+          session().device(device).attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      if (value < 0 || value > most - current(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES))
+        return CUDA_ERROR_INVALID_VALUE;
       break;
     }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
@@ -372,7 +393,8 @@ CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribut
       value = value != 0;
       break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+      if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+          value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       break;

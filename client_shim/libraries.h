@@ -1,12 +1,13 @@
 // Code as the shim holds it: libraries and modules, their kernels and global variables.
 //
-// A library is sent to the daemon when it is loaded, for the device that is current then; another device gets it when it is
-// first used there. Each kernel is asked for once a device, with everything that programs want to know of it; a module is a
-// library that belongs to one context. A CUfunction is its CUkernel under another kind, and means the kernel on the device of
-// the context in which it is used.
+// A library is sent to the daemon when it is loaded, for the device that is current then; another
+// device gets it when it is first used there. Each kernel is asked for once a device, with
+// everything that programs want to know of it; a module is a library that belongs to one context. A
+// CUfunction is its CUkernel under another kind, and means the kernel on the device of the context
+// in which it is used.
 //
-// Descriptions of kernels stay in memory after their library is unloaded, since other threads may be reading them: a few
-// hundred bytes each.
+// Descriptions of kernels stay in memory after their library is unloaded, since other threads may
+// be reading them: a few hundred bytes each.
 #pragma once
 
 #include <string_view>
@@ -31,49 +32,63 @@ inline Kernel* FindKernel(CUkernel handle) {
 inline Kernel* FindFunction(CUfunction handle) {
   const auto value = reinterpret_cast<uint64_t>(handle);
   const auto kind = static_cast<HandleKind>(value >> 56);
-  if (kind != HandleKind::kFunction && kind != HandleKind::kKernel) [[unlikely]] return nullptr;
+  if (kind != HandleKind::kFunction && kind != HandleKind::kKernel) [[unlikely]]
+    return nullptr;
   return objects().kernels.Find(kind, value);
 }
-inline CUlibrary LibraryHandle(const Library& library) { return reinterpret_cast<CUlibrary>(library.handle); }
-inline CUmodule ModuleHandle(const Library& library) {
-  return reinterpret_cast<CUmodule>(HandleTable<Library>::WithKind(HandleKind::kModule, library.handle));
+inline CUlibrary LibraryHandle(const Library& library) {
+  return reinterpret_cast<CUlibrary>(library.handle);
 }
-inline CUkernel KernelHandle(const Kernel& kernel) { return reinterpret_cast<CUkernel>(kernel.handle); }
+inline CUmodule ModuleHandle(const Library& library) {
+  return reinterpret_cast<CUmodule>(
+      HandleTable<Library>::WithKind(HandleKind::kModule, library.handle));
+}
+inline CUkernel KernelHandle(const Kernel& kernel) {
+  return reinterpret_cast<CUkernel>(kernel.handle);
+}
 inline CUfunction FunctionHandle(const Kernel& kernel) {
-  return reinterpret_cast<CUfunction>(HandleTable<Kernel>::WithKind(HandleKind::kFunction, kernel.handle));
+  return reinterpret_cast<CUfunction>(
+      HandleTable<Kernel>::WithKind(HandleKind::kFunction, kernel.handle));
 }
 
-// Asks the daemon for the kernel on that device, and loads its library there first where that is needed.
+// Asks the daemon for the kernel on that device, and loads its library there first where that is
+// needed.
 CUresult LoadInstance(Kernel& kernel, uint16_t device, KernelInstance** instance);
 // The kernel on that device. After its first use a plain load.
 inline CUresult InstanceOn(Kernel& kernel, uint16_t device, KernelInstance** instance) {
   // Acquire: pairs with the release that published the filled instance.
   *instance = kernel.instances[device].load(std::memory_order_acquire);
-  if (*instance != nullptr) [[likely]] return CUDA_SUCCESS;
+  if (*instance != nullptr) [[likely]]
+    return CUDA_SUCCESS;
   return LoadInstance(kernel, device, instance);
 }
 
-// The device that a call about a function or kernel means: that of the current context, else that of its library.
+// The device that a call about a function or kernel means: that of the current context, else that
+// of its library.
 uint16_t DeviceFor(const Kernel& kernel);
 
-// Loads an image. `context`: null for a library. `preserved`: the pieces stay where they are for the life of the library.
-CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved, JitOptions& options,
-                     Library** library);
+// Loads an image. `context`: null for a library. `preserved`: the pieces stay where they are for
+// the life of the library.
+CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
+                     JitOptions& options, Library** library);
 // Waits for the work of the session, then ends the library, its kernels and its globals.
 CUresult UnloadLibrary(Library& library);
 
 // CUDA_ERROR_NOT_FOUND when the library has no such kernel.
 CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel);
-// The first kernels->size() kernels in the library's order; *kernels is made shorter when it has fewer.
+// The first kernels->size() kernels in the library's order; *kernels is made shorter when it has
+// fewer.
 CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels);
 // A global variable on the context's device. CUDA_ERROR_NOT_FOUND when there is none of that name.
 CUresult GetGlobal(Library& library, Context& context, std::string_view name, Global* global);
 
 // Sets an attribute of the kernel on that device, in the daemon, too.
-CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute, int value);
+CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute,
+                            int value);
 
-// Context life `context` is over in the daemon: its modules are gone. The libraries of a device that now has no context are
-// loaded again when they are next used there, so that their globals begin afresh.
+// Context life `context` is over in the daemon: its modules are gone. The libraries of a device
+// that now has no context are loaded again when they are next used there, so that their globals
+// begin afresh.
 void RetireModules(ContextId context);
 
 }  // namespace detshare::shim

@@ -11,13 +11,14 @@ LinkRequest::LinkRequest(const LinkState& state) {
   args_.error_log_bytes = state.options.error_log_bytes();
   headers_.reserve(state.inputs.size());  // its addresses are in the payload
   for (const LinkState::Input& input : state.inputs) {
-    const wire::LinkInput& header =
-        headers_.emplace_back(wire::LinkInput{input.type, static_cast<uint32_t>(input.name.size()), input.bytes.size()});
+    const wire::LinkInput& header = headers_.emplace_back(
+        wire::LinkInput{input.type, static_cast<uint32_t>(input.name.size()), input.bytes.size()});
     payload_.push_back({&header, sizeof(header)});
     payload_.push_back({input.name.data(), input.name.size()});
     payload_.push_back({input.bytes.data(), input.bytes.size()});
   }
-  payload_.push_back({state.options.plain().data(), state.options.plain().size() * sizeof(wire::JitOption)});
+  payload_.push_back(
+      {state.options.plain().data(), state.options.plain().size() * sizeof(wire::JitOption)});
 }
 
 bool ParseLinkAnswer(std::string_view answer, LinkAnswer* parts) {

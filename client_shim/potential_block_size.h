@@ -14,12 +14,14 @@ struct BlockSizeSearch {
   int limit = 0;  // of the block size
 };
 
-// The block size with the most resident threads on a multiprocessor, the largest of several, and the grid that fills the device
-// with such blocks. Candidates are the limit and the whole warps below it, from the largest down, until one fills the
-// multiprocessor. `blocks_for(block_size, &blocks)` says how many blocks of a size fit a multiprocessor; its error ends the
-// search. Both answers are 0 when no block fits.
+// The block size with the most resident threads on a multiprocessor, the largest of several, and
+// the grid that fills the device with such blocks. Candidates are the limit and the whole warps
+// below it, from the largest down, until one fills the multiprocessor. `blocks_for(block_size,
+// &blocks)` says how many blocks of a size fit a multiprocessor; its error ends the search. Both
+// answers are 0 when no block fits.
 template <typename BlocksFor>
-CUresult FindBlockSize(const BlockSizeSearch& search, BlocksFor blocks_for, int* min_grid_size, int* block_size) {
+CUresult FindBlockSize(const BlockSizeSearch& search, BlocksFor blocks_for, int* min_grid_size,
+                       int* block_size) {
   int best_threads = 0, best_size = 0, best_blocks = 0;
   const int warps = (search.limit + search.warp_size - 1) / search.warp_size;
   for (int warp = warps; warp > 0 && best_threads < search.threads_per_multiprocessor; --warp) {

@@ -14,8 +14,10 @@ CUresult ReadFile(const char* path, std::string* contents) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   struct stat status;
-  CUresult result = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? CUDA_SUCCESS : CUDA_ERROR_FILE_NOT_FOUND;
-  if (result == CUDA_SUCCESS && static_cast<uint64_t>(status.st_size) >= kMaxImageBytes) result = CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result =
+      fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? CUDA_SUCCESS : CUDA_ERROR_FILE_NOT_FOUND;
+  if (result == CUDA_SUCCESS && static_cast<uint64_t>(status.st_size) >= kMaxImageBytes)
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   size_t read_bytes = 0;
   if (result == CUDA_SUCCESS) contents->resize(status.st_size);
   while (result == CUDA_SUCCESS && read_bytes < contents->size()) {

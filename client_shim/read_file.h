@@ -7,7 +7,8 @@
 
 namespace detshare::shim {
 
-// CUDA_ERROR_FILE_NOT_FOUND when it cannot be read, CUDA_ERROR_OUT_OF_MEMORY when it is longer than any image.
+// CUDA_ERROR_FILE_NOT_FOUND when it cannot be read, CUDA_ERROR_OUT_OF_MEMORY when it is longer than
+// any image.
 CUresult ReadFile(const char* path, std::string* contents);
 
 }  // namespace detshare::shim

@@ -21,9 +21,11 @@ struct PciAddress {
   unsigned int domain = 0, bus = 0, device = 0, function = 0;
 };
 
-// "domain:bus:device.function", "domain:bus:device" or "bus:device.function", hexadecimal. What follows is not looked at.
+// "domain:bus:device.function", "domain:bus:device" or "bus:device.function", hexadecimal. What
+// follows is not looked at.
 bool ParsePciAddress(const char* text, PciAddress* address) {
-  const int found = sscanf(text, "%x:%x:%x.%x", &address->domain, &address->bus, &address->device, &address->function);
+  const int found = sscanf(text, "%x:%x:%x.%x", &address->domain, &address->bus, &address->device,
+                           &address->function);
   if (found >= 3) return true;
   address->domain = 0;
   return sscanf(text, "%x:%x.%x", &address->bus, &address->device, &address->function) == 3;
@@ -120,7 +122,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
       return static_cast<unsigned int>(devices[i].attribute(attribute)) == value;
     };
     if (address.function == 0 && is(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, address.domain) &&
-        is(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, address.bus) && is(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, address.device)) {
+        is(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, address.bus) &&
+        is(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, address.device)) {
       *dev = static_cast<CUdevice>(i);
       return CUDA_SUCCESS;
     }
@@ -133,7 +136,8 @@ CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (len <= 0) return CUDA_ERROR_INVALID_VALUE;
   snprintf(pciBusId, len, "%04X:%02X:%02X.0", device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-           device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+           device->attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+           device->attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
   return len >= kPciBusIdBytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -144,9 +148,12 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
-  if (Find(srcDevice) == nullptr || Find(dstDevice) == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
-  if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice) {
+  if (Find(srcDevice) == nullptr || Find(dstDevice) == nullptr || srcDevice == dstDevice)
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+      attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *value = 0;

@@ -1,4 +1,5 @@
-// Kernels and functions. A CUfunction is a CUkernel under another kind; what is known of it is held here.
+// Kernels and functions. A CUfunction is a CUkernel under another kind; what is known of it is held
+// here.
 #include "client_shim/contexts.h"
 #include "client_shim/libraries.h"
 #include "proto/driver_api/shim_api.h"
@@ -6,13 +7,16 @@
 namespace detshare::shim::api {
 namespace {
 
-bool DeviceValid(CUdevice device) { return device >= 0 && static_cast<size_t>(device) < session().devices().size(); }
+bool DeviceValid(CUdevice device) {
+  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
+}
 
 CUresult GetAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute, int* value) {
   if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   static_assert(CU_FUNC_ATTRIBUTE_MAX <= wire::kFunctionAttributes);
   KernelInstance* instance;
-  if (const CUresult result = InstanceOn(kernel, device, &instance); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = InstanceOn(kernel, device, &instance); result != CUDA_SUCCESS)
+    return result;
   *value = instance->attributes[attribute].load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -21,7 +25,9 @@ CUresult GetParameter(Kernel& kernel, size_t index, size_t* offset, size_t* byte
   Context* context;
   if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
   KernelInstance* instance;
-  if (const CUresult result = InstanceOn(kernel, DeviceFor(kernel), &instance); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = InstanceOn(kernel, DeviceFor(kernel), &instance);
+      result != CUDA_SUCCESS)
+    return result;
   if (index >= instance->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = instance->parameters[index].offset;
   if (bytes != nullptr) *bytes = instance->parameters[index].bytes;
@@ -33,7 +39,9 @@ Kernel* FindFunctionOnly(CUfunction handle) {
   return objects().kernels.Find(HandleKind::kFunction, reinterpret_cast<uint64_t>(handle));
 }
 
-bool CacheConfigValid(CUfunc_cache config) { return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL; }
+bool CacheConfigValid(CUfunc_cache config) {
+  return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+}
 
 }  // namespace
 
@@ -43,7 +51,9 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   Context* context;
   if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
   KernelInstance* instance;
-  if (const CUresult result = InstanceOn(*found, context->device, &instance); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = InstanceOn(*found, context->device, &instance);
+      result != CUDA_SUCCESS)
+    return result;
   *pFunc = FunctionHandle(*found);
   return CUDA_SUCCESS;
 }
@@ -83,7 +93,8 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                              size_t* paramSize) {
   Kernel* found = FindKernel(kernel);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return GetParameter(*found, paramIndex, paramOffset, paramSize);
@@ -120,7 +131,8 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                            size_t* paramSize) {
   Kernel* found = FindFunctionOnly(func);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return GetParameter(*found, paramIndex, paramOffset, paramSize);
@@ -130,7 +142,8 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   Kernel* found = FindFunctionOnly(function);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // Acquire: as in InstanceOn.
-  const bool loaded = found->instances[DeviceFor(*found)].load(std::memory_order_acquire) != nullptr;
+  const bool loaded =
+      found->instances[DeviceFor(*found)].load(std::memory_order_acquire) != nullptr;
   *state = loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
   return CUDA_SUCCESS;
 }
@@ -144,7 +157,8 @@ CUresult cuFuncLoad(CUfunction function) {
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
   if (FindFunctionOnly(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+  return config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE &&
+                 config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }

@@ -16,12 +16,14 @@ namespace detshare::shim::api {
 namespace {
 
 // Whether the program keeps the image for the life of the library.
-CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values, bool* preserved) {
+CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values,
+                             bool* preserved) {
   *preserved = false;
   if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
     switch (options[i]) {
-      case CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE:  // host functions by device address: nothing here needs it
+      case CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE:  // host functions by device address:
+                                                               // nothing here needs it
         break;
       case CU_LIBRARY_BINARY_IS_PRESERVED:
         *preserved = values == nullptr || values[i] != nullptr;
@@ -33,7 +35,8 @@ CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options,
   return CUDA_SUCCESS;
 }
 
-// A library comes for the current context's device. One may be loaded with no context; then for the first device.
+// A library comes for the current context's device. One may be loaded with no context; then for the
+// first device.
 uint16_t CurrentDevice() {
   Context* context;
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : 0;
@@ -50,11 +53,13 @@ CUresult LoadModule(CUmodule* module, const ImagePieces& image, JitOptions& opti
 
 }  // namespace
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-                           unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                           void** jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption* libraryOptions, void** libraryOptionValues,
                            unsigned int numLibraryOptions) {
   bool preserved;
-  CUresult result = ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved);
+  CUresult result =
+      ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved);
   if (result != CUDA_SUCCESS) return result;
   JitOptions options;
   result = options.Parse(numJitOptions, jitOptions, jitOptionsValues);
@@ -68,11 +73,13 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
   return result;
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions, void** jitOptionsValues,
-                               unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
+                               void** jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) {
   bool preserved;
-  CUresult result = ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved);
+  CUresult result =
+      ParseLibraryOptions(numLibraryOptions, libraryOptions, libraryOptionValues, &preserved);
   if (result != CUDA_SUCCESS) return result;
   JitOptions options;
   result = options.Parse(numJitOptions, jitOptions, jitOptionsValues);
@@ -149,7 +156,9 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   std::string file;
   if (const CUresult result = ReadFile(fname, &file); result != CUDA_SUCCESS) return result;
   ImagePieces image;
-  if (const CUresult result = CheckImage(std::as_bytes(std::span(file)), &image); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = CheckImage(std::as_bytes(std::span(file)), &image);
+      result != CUDA_SUCCESS)
+    return result;
   JitOptions options;
   return LoadModule(module, image, options);
 }
@@ -158,12 +167,14 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return api::cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
-                            void** optionValues) {
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                            CUjit_option* options, void** optionValues) {
   Context* context;
   if (const CUresult result = ContextForWork(&context); result != CUDA_SUCCESS) return result;
   JitOptions parsed;
-  if (const CUresult result = parsed.Parse(numOptions, options, optionValues); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = parsed.Parse(numOptions, options, optionValues);
+      result != CUDA_SUCCESS)
+    return result;
   ImagePieces pieces;
   if (const CUresult result = MeasureImage(image, &pieces); result != CUDA_SUCCESS) return result;
   return LoadModule(module, pieces, parsed);
@@ -182,7 +193,8 @@ CUresult cuModuleUnload(CUmodule hmod) {
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   const char* wish = getenv("CUDA_MODULE_LOADING");
-  *mode = wish != nullptr && strcmp(wish, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+  *mode = wish != nullptr && strcmp(wish, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING
+                                                        : CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }
 
@@ -203,7 +215,8 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                    CUmodule mod) {
   Library* found = FindModule(mod);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<Kernel*> all(std::min(numFunctions, found->kernel_count));

@@ -1,4 +1,5 @@
-// The linker: what is added is collected here and sent to the daemon at once when the link is completed.
+// The linker: what is added is collected here and sent to the daemon at once when the link is
+// completed.
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -11,13 +12,15 @@
 #include "client_shim/log.h"
 #include "client_shim/read_file.h"
 #include "client_shim/session.h"
-#include "server/backends/images/image_kind.h"
 #include "proto/driver_api/shim_api.h"
+#include "server/backends/images/image_kind.h"
 
 namespace detshare::shim::api {
 namespace {
 
-LinkState* Find(CUlinkState handle) { return objects().links.Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle)); }
+LinkState* Find(CUlinkState handle) {
+  return objects().links.Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle));
+}
 
 // Whether the input is at all of the kind that it is said to be.
 bool Plausible(CUjitInputType type, std::string_view bytes) {
@@ -34,20 +37,22 @@ bool Plausible(CUjitInputType type, std::string_view bytes) {
   }
 }
 
-CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::string name, unsigned int option_count,
-             CUjit_option* options, void** values) {
+CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::string name,
+             unsigned int option_count, CUjit_option* options, void** values) {
   LinkState* state = Find(handle);
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (type < 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   // Options of one input: none of them changes what is linked here, but wrong ones are told.
   JitOptions own;
-  if (const CUresult result = own.Parse(option_count, options, values); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = own.Parse(option_count, options, values); result != CUDA_SUCCESS)
+    return result;
   const std::lock_guard lock(state->mutex);
   if (state->complete) return CUDA_ERROR_INVALID_VALUE;
   if (state->failed != CUDA_SUCCESS) return state->failed;
   if (!Plausible(type, bytes)) {
     state->failed = CUDA_ERROR_INVALID_IMAGE;
-    state->options.WriteBack("", "an input of the link is not of the kind that it is said to be", 0);
+    state->options.WriteBack("", "an input of the link is not of the kind that it is said to be",
+                             0);
     return state->failed;
   }
   state->inputs.push_back({static_cast<uint32_t>(type), std::move(name), std::move(bytes)});
@@ -56,11 +61,14 @@ CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::st
 
 }  // namespace
 
-CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
+                         CUlinkState* stateOut) {
   Context* context;
   if (const CUresult result = CurrentContext(&context); result != CUDA_SUCCESS) return result;
   JitOptions parsed;
-  if (const CUresult result = parsed.Parse(numOptions, options, optionValues); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = parsed.Parse(numOptions, options, optionValues);
+      result != CUDA_SUCCESS)
+    return result;
   uint32_t index;
   LinkState* state = objects().links.Reserve(&index);
   if (state == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -77,16 +85,17 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   return CUDA_SUCCESS;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
-                          unsigned int numOptions, CUjit_option* options, void** optionValues) {
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size,
+                          const char* name, unsigned int numOptions, CUjit_option* options,
+                          void** optionValues) {
   if (Find(state) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (size == 0 || size >= kMaxImageBytes) return CUDA_ERROR_INVALID_VALUE;
-  return Add(state, type, std::string(static_cast<const char*>(data), size), name != nullptr ? name : "", numOptions, options,
-             optionValues);
+  return Add(state, type, std::string(static_cast<const char*>(data), size),
+             name != nullptr ? name : "", numOptions, options, optionValues);
 }
 
-CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
-                          CUjit_option* options, void** optionValues) {
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path,
+                          unsigned int numOptions, CUjit_option* options, void** optionValues) {
   if (Find(state) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::string bytes;
   if (const CUresult result = ReadFile(path, &bytes); result != CUDA_SUCCESS) return result;
@@ -102,13 +111,16 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
     const auto begin = std::chrono::steady_clock::now();
     const LinkRequest request(*link);
     std::string answer;
-    const CUresult result = session().CallRare(Op::cuLinkComplete, link->device, link->context, &request.args(),
-                                               sizeof(request.args()), request.payload(), &answer);
+    const CUresult result =
+        session().CallRare(Op::cuLinkComplete, link->device, link->context, &request.args(),
+                           sizeof(request.args()), request.payload(), &answer);
     LinkAnswer parts;
     const bool sound = ParseLinkAnswer(answer, &parts);
     if (sound) {
-      link->options.WriteBack(parts.info, parts.error,
-                              std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count());
+      link->options.WriteBack(
+          parts.info, parts.error,
+          std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin)
+              .count());
     }
     if (result != CUDA_SUCCESS) return link->failed = result;
     if (!sound) {
@@ -126,7 +138,8 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
 
 CUresult cuLinkDestroy(CUlinkState state) {
   LinkState* link = Find(state);
-  if (link == nullptr || !objects().links.Retire(reinterpret_cast<uint64_t>(state))) return CUDA_ERROR_INVALID_HANDLE;
+  if (link == nullptr || !objects().links.Retire(reinterpret_cast<uint64_t>(state)))
+    return CUDA_ERROR_INVALID_HANDLE;
   {
     const std::lock_guard lock(link->mutex);
     link->inputs.clear();

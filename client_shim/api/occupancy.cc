@@ -1,4 +1,5 @@
-// Occupancy. The daemon is asked once for each kernel and shape; what is searched for is searched here.
+// Occupancy. The daemon is asked once for each kernel and shape; what is searched for is searched
+// here.
 #include <algorithm>
 
 #include "client_shim/contexts.h"
@@ -16,7 +17,9 @@ struct Target {
   ContextId context = 0;
 
   const DeviceInfo& info() const { return session().device(device); }
-  int attribute(CUfunction_attribute which) const { return instance->attributes[which].load(std::memory_order_relaxed); }
+  int attribute(CUfunction_attribute which) const {
+    return instance->attributes[which].load(std::memory_order_relaxed);
+  }
 };
 
 CUresult Find(CUfunction function, Target* target) {
@@ -29,14 +32,16 @@ CUresult Find(CUfunction function, Target* target) {
   return InstanceOn(*kernel, context->device, &target->instance);
 }
 
-// What a question is remembered by; the first word says which question it is. MaxActiveBlocks uses 1.
+// What a question is remembered by; the first word says which question it is. MaxActiveBlocks
+// uses 1.
 using Key = std::array<uint64_t, 8>;
 constexpr uint64_t kAvailableSharedMemory = 2, kPotentialClusterSize = 3, kActiveClusters = 4;
 
 constexpr uint64_t Pack(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
 template <typename Args, typename Answer>
-CUresult Ask(const Target& target, const Key& key, Op op, const Args& args, int64_t (*value)(const Answer&), int64_t* answer) {
+CUresult Ask(const Target& target, const Key& key, Op op, const Args& args,
+             int64_t (*value)(const Answer&), int64_t* answer) {
   KernelInstance& instance = *target.instance;
   const std::lock_guard lock(instance.mutex);
   if (const auto known = instance.occupancy.find(key); known != instance.occupancy.end()) {
@@ -51,8 +56,8 @@ CUresult Ask(const Target& target, const Key& key, Op op, const Args& args, int6
 }
 
 bool ShapeValid(const CUlaunchConfig& config) {
-  return config.gridDimX != 0 && config.gridDimY != 0 && config.gridDimZ != 0 && config.blockDimX != 0 &&
-         config.blockDimY != 0 && config.blockDimZ != 0;
+  return config.gridDimX != 0 && config.gridDimY != 0 && config.gridDimZ != 0 &&
+         config.blockDimX != 0 && config.blockDimY != 0 && config.blockDimZ != 0;
 }
 
 // The cluster that the launch would have; zeros for a launch without.
@@ -63,8 +68,9 @@ CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t 
       cluster[0] = attribute.value.clusterDim.x;
       cluster[1] = attribute.value.clusterDim.y;
       cluster[2] = attribute.value.clusterDim.z;
-      const bool fits = cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0 && config.gridDimX % cluster[0] == 0 &&
-                        config.gridDimY % cluster[1] == 0 && config.gridDimZ % cluster[2] == 0;
+      const bool fits = cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0 &&
+                        config.gridDimX % cluster[0] == 0 && config.gridDimY % cluster[1] == 0 &&
+                        config.gridDimZ % cluster[2] == 0;
       return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
   }
@@ -76,57 +82,72 @@ CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t 
 
 }  // namespace
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize) {
-  return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize,
-                                                                   CU_OCCUPANCY_DEFAULT);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
+  return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      numBlocks, func, blockSize, dynamicSMemSize, CU_OCCUPANCY_DEFAULT);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
-                                                              size_t dynamicSMemSize, unsigned int flags) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
-  if (blockSize <= 0 || (flags & ~static_cast<unsigned int>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
+  if (blockSize <= 0 ||
+      (flags & ~static_cast<unsigned int>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return MaxActiveBlocks(*target.instance, target.device, target.context, blockSize, dynamicSMemSize, flags, numBlocks);
+  return MaxActiveBlocks(*target.instance, target.device, target.context, blockSize,
+                         dynamicSMemSize, flags, numBlocks);
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                          int blockSizeLimit) {
-  return api::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                                        dynamicSMemSize, blockSizeLimit, CU_OCCUPANCY_DEFAULT);
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+  return api::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
+                                                        blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                                        blockSizeLimit, CU_OCCUPANCY_DEFAULT);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
-                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                   int blockSizeLimit, unsigned int flags) {
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
-  if (blockSizeLimit < 0 || (flags & ~static_cast<unsigned int>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
+  if (blockSizeLimit < 0 ||
+      (flags & ~static_cast<unsigned int>(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   BlockSizeSearch search;
   search.warp_size = target.info().attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
   search.multiprocessors = target.info().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  search.threads_per_multiprocessor = target.info().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  search.threads_per_multiprocessor =
+      target.info().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   search.limit = std::min(target.info().attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
                           target.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
   if (blockSizeLimit != 0) search.limit = std::min(search.limit, blockSizeLimit);
   const auto blocks_for = [&](int block_size, int* blocks) {
-    const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(block_size) : dynamicSMemSize;
-    return MaxActiveBlocks(*target.instance, target.device, target.context, block_size, shared, flags, blocks);
+    const size_t shared = blockSizeToDynamicSMemSize != nullptr
+                              ? blockSizeToDynamicSMemSize(block_size)
+                              : dynamicSMemSize;
+    return MaxActiveBlocks(*target.instance, target.device, target.context, block_size, shared,
+                           flags, blocks);
   };
   return FindBlockSize(search, blocks_for, minGridSize, blockSize);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks, int blockSize) {
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
   if (numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
   using Answer = wire::cuOccupancyAvailableDynamicSMemPerBlock_Answer;
-  const Key key{kAvailableSharedMemory, static_cast<uint64_t>(numBlocks), static_cast<uint64_t>(blockSize)};
-  const wire::cuOccupancyAvailableDynamicSMemPerBlock args{target.instance->id, numBlocks, blockSize, 0};
+  const Key key{kAvailableSharedMemory, static_cast<uint64_t>(numBlocks),
+                static_cast<uint64_t>(blockSize)};
+  const wire::cuOccupancyAvailableDynamicSMemPerBlock args{target.instance->id, numBlocks,
+                                                           blockSize, 0};
   int64_t bytes;
   const CUresult result = Ask<decltype(args), Answer>(
       target, key, Op::cuOccupancyAvailableDynamicSMemPerBlock, args,
@@ -135,17 +156,20 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   return result;
 }
 
-CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                            const CUlaunchConfig* config) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
   if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
   using Answer = wire::cuOccupancyMaxPotentialClusterSize_Answer;
-  const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY), Pack(config->gridDimZ, config->blockDimX),
+  const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY),
+                Pack(config->gridDimZ, config->blockDimX),
                 Pack(config->blockDimY, config->blockDimZ), config->sharedMemBytes};
-  const wire::cuOccupancyMaxPotentialClusterSize args{target.instance->id,
-                                                      {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                                      {config->blockDimX, config->blockDimY, config->blockDimZ},
-                                                      config->sharedMemBytes};
+  const wire::cuOccupancyMaxPotentialClusterSize args{
+      target.instance->id,
+      {config->gridDimX, config->gridDimY, config->gridDimZ},
+      {config->blockDimX, config->blockDimY, config->blockDimZ},
+      config->sharedMemBytes};
   int64_t size;
   const CUresult result = Ask<decltype(args), Answer>(
       target, key, Op::cuOccupancyMaxPotentialClusterSize, args,
@@ -154,12 +178,14 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, c
   return result;
 }
 
-CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                      const CUlaunchConfig* config) {
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
   if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
   uint32_t cluster[3];
-  if (const CUresult result = ClusterOf(target, *config, cluster); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = ClusterOf(target, *config, cluster); result != CUDA_SUCCESS)
+    return result;
   if (cluster[0] == 0) {
     *numClusters = 0;
     return CUDA_SUCCESS;
@@ -171,12 +197,13 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const C
                 Pack(config->blockDimY, config->blockDimZ),
                 Pack(cluster[0], cluster[1]),
                 Pack(cluster[2], config->sharedMemBytes)};
-  const wire::cuOccupancyMaxActiveClusters args{target.instance->id,
-                                                {config->gridDimX, config->gridDimY, config->gridDimZ},
-                                                {config->blockDimX, config->blockDimY, config->blockDimZ},
-                                                {cluster[0], cluster[1], cluster[2]},
-                                                config->sharedMemBytes,
-                                                0};
+  const wire::cuOccupancyMaxActiveClusters args{
+      target.instance->id,
+      {config->gridDimX, config->gridDimY, config->gridDimZ},
+      {config->blockDimX, config->blockDimY, config->blockDimZ},
+      {cluster[0], cluster[1], cluster[2]},
+      config->sharedMemBytes,
+      0};
   int64_t clusters;
   const CUresult result = Ask<decltype(args), Answer>(
       target, key, Op::cuOccupancyMaxActiveClusters, args,

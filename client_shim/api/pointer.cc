@@ -1,7 +1,7 @@
 // Pointer attributes, from the map of the process's allocations.
 //
-// As driver 580: a question about memory that the driver does not know is an error for one attribute, but a default value where
-// several are asked for; truth values are written as 32 bits.
+// As driver 580: a question about memory that the driver does not know is an error for one
+// attribute, but a default value where several are asked for; truth values are written as 32 bits.
 #include <cstring>
 
 #include "client_shim/pointer_map.h"
@@ -20,18 +20,22 @@ CUresult Write(void* data, T value) {
 }
 
 bool Valid(CUpointer_attribute attribute) {
-  return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
+  return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+         attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
 }
 
-// CUDA_ERROR_INVALID_VALUE where the attribute has no value; what is written then counts where several are asked for.
-CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
+// CUDA_ERROR_INVALID_VALUE where the attribute has no value; what is written then counts where
+// several are asked for.
+CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute,
+                      CUdeviceptr pointer, void* data) {
   const uint64_t offset = pointer - allocation.address;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       // Memory of a pool belongs to a device, not to a context.
       return Write<uint64_t>(data, allocation.pool != 0 ? 0 : allocation.context_handle);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return Write<uint32_t>(data, allocation.on_device() ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+      return Write<uint32_t>(data,
+                             allocation.on_device() ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return Write<uint64_t>(data, allocation.gpu_address + offset);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -57,9 +61,11 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Write<uint64_t>(data, allocation.pool);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return Write<uint64_t>(data, allocation.mapping != 0 ? allocation.mapping_bytes : allocation.bytes);
+      return Write<uint64_t>(data,
+                             allocation.mapping != 0 ? allocation.mapping_bytes : allocation.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return Write<uint64_t>(data, allocation.mapping != 0 ? allocation.mapping : allocation.address);
+      return Write<uint64_t>(data,
+                             allocation.mapping != 0 ? allocation.mapping : allocation.address);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -106,10 +112,13 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   return OfAllocation(allocation, attribute, ptr, data);
 }
 
-CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
-  if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                void** data, CUdeviceptr ptr) {
+  if (numAttributes == 0 || attributes == nullptr || data == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < numAttributes; ++i) {
-    if (!Valid(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS || data[i] == nullptr) {
+    if (!Valid(attributes[i]) || attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ||
+        data[i] == nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }

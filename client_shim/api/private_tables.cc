@@ -1,6 +1,7 @@
-// cuGetExportTable: tables of functions without names, by which CUDA's runtime and libraries talk to the driver. Which tables
-// are asked for, how long they are and what their entries must do was measured, or is described by the ZLUDA project; what
-// nobody was seen to call answers CUDA_ERROR_NOT_SUPPORTED and is named in the log.
+// cuGetExportTable: tables of functions without names, by which CUDA's runtime and libraries talk
+// to the driver. Which tables are asked for, how long they are and what their entries must do was
+// measured, or is described by the ZLUDA project; what nobody was seen to call answers
+// CUDA_ERROR_NOT_SUPPORTED and is named in the log.
 //
 // A table begins with its size in bytes, but for the one of context-local storage.
 #include <pthread.h>
@@ -45,8 +46,10 @@ enum TableName {
   kFourierTransforms,
 };
 constexpr const char* kTableNames[] = {
-    "runtime interface", "tool callbacks", "context-local storage", "context checks", "handshake",      "thread state",
-    "log sink",          "identity",       "SM topology",           "compile cache",  "cuFFT's private",
+    "runtime interface", "tool callbacks",  "context-local storage",
+    "context checks",    "handshake",       "thread state",
+    "log sink",          "identity",        "SM topology",
+    "compile cache",     "cuFFT's private",
 };
 
 // One function for each table and index, so that the log can say which was called.
@@ -54,7 +57,8 @@ template <TableName table, size_t index>
 CUresult Unfilled() {
   static std::atomic<bool> named{false};
   if (!named.exchange(true, std::memory_order_relaxed)) {
-    Log(LogLevel::kWarning, "entry %zu of the %s table of cuGetExportTable is not supported", index, kTableNames[table]);
+    Log(LogLevel::kWarning, "entry %zu of the %s table of cuGetExportTable is not supported", index,
+        kTableNames[table]);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -68,7 +72,8 @@ Table<entries> UnfilledTable() {
     Table<entries> all{reinterpret_cast<const void*>(&Unfilled<table, index>)...};
     all[0] = reinterpret_cast<const void*>(entries * sizeof(void*));
     return all;
-  }(std::make_index_sequence<entries>());
+  }
+  (std::make_index_sequence<entries>());
 }
 
 template <typename Function>
@@ -81,7 +86,8 @@ const void* Entry(Function* function) {
 CUresult GetPrimaryContext(CUcontext* context, CUdevice device) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (device < 0 || static_cast<size_t>(device) >= session().devices().size()) return CUDA_ERROR_INVALID_DEVICE;
+  if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
+    return CUDA_ERROR_INVALID_DEVICE;
   *context = HandleOf(PrimaryContext(static_cast<uint16_t>(device)));
   return CUDA_SUCCESS;
 }
@@ -127,7 +133,8 @@ const Table<7>& ToolCallbacks() {
 
 // `handle` null: the current context.
 CUresult StorageOf(CUcontext handle, Context** context) {
-  if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) [[unlikely]] return gate;
+  if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) [[unlikely]]
+    return gate;
   if (handle == nullptr || handle == thread_state.current) [[likely]] {
     return CurrentContext(context) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   }
@@ -149,8 +156,10 @@ CUresult StorageDelete(CUcontext handle, void* key) {
 
 CUresult StorageGet(void** value, CUcontext handle, void* key) {
   Context* context;
-  if (const CUresult result = StorageOf(handle, &context); result != CUDA_SUCCESS) [[unlikely]] return result;
-  if (value == nullptr) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = StorageOf(handle, &context); result != CUDA_SUCCESS) [[unlikely]]
+    return result;
+  if (value == nullptr) [[unlikely]]
+    return CUDA_ERROR_INVALID_VALUE;
   return context->storage.Get(key, value);
 }
 
@@ -259,7 +268,8 @@ CUresult GetContextId(CUcontext context, uint64_t* id) {
   return result;
 }
 
-// The object is the shim's own; its address is only handed back to GetStreamId. Streams stay in memory for ever.
+// The object is the shim's own; its address is only handed back to GetStreamId. Streams stay in
+// memory for ever.
 CUresult GetStreamObject(CUcontext context, CUstream stream, void** object) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -406,27 +416,38 @@ const void* Begin(const Entries& table) {
 }
 
 constexpr Known kKnown[] = {
-    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
+    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+      0xf9},
      [] { return Begin(RuntimeInterface()); }},
-    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
+    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
+      0x66},
      [] { return Begin(ToolCallbacks()); }},
-    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93},
+    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
+      0x93},
      [] { return Begin(LocalStorageTable()); }},
-    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e},
+    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
+      0x7e},
      [] { return Begin(ContextChecks()); }},
-    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2},
+    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
+      0xf2},
      [] { return Begin(HandshakeTable()); }},
-    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc},
+    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
+      0xdc},
      [] { return Begin(ThreadStateTable()); }},
-    {{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9},
+    {{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
+      0xd9},
      [] { return Begin(LogSink()); }},
-    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
+    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
+      0xf2},
      [] { return Begin(Identity()); }},
-    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca},
+    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
+      0xca},
      [] { return Begin(Topology()); }},
-    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28},
+    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
+      0x28},
      [] { return Begin(CompileCacheTable()); }},
-    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
+      0x1e},
      [] { return Begin(FourierTransforms()); }},
 };
 
@@ -441,7 +462,8 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   }
   if (LogShown(LogLevel::kInfo)) {
     char text[33];
-    for (int i = 0; i < 16; ++i) snprintf(text + 2 * i, 3, "%02x", static_cast<uint8_t>(pExportTableId->bytes[i]));
+    for (int i = 0; i < 16; ++i)
+      snprintf(text + 2 * i, 3, "%02x", static_cast<uint8_t>(pExportTableId->bytes[i]));
     Log(LogLevel::kInfo, "cuGetExportTable: no table %s", text);
   }
   *ppExportTable = nullptr;

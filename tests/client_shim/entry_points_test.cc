@@ -9,7 +9,8 @@ namespace {
 TEST_CASE("cuGetProcAddress gives the exported functions") {
   void* function = nullptr;
   CUdriverProcAddressQueryResult status;
-  REQUIRE(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status) == CUDA_SUCCESS);
+  REQUIRE(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, CU_GET_PROC_ADDRESS_DEFAULT,
+                              &status) == CUDA_SUCCESS);
   CHECK(status == CU_GET_PROC_ADDRESS_SUCCESS);
   CHECK(function == reinterpret_cast<void*>(&cuMemAlloc_v2));
   REQUIRE(cuGetProcAddress_v2("cuGetProcAddress", &function, 12000, 0, &status) == CUDA_SUCCESS);

@@ -14,7 +14,8 @@ class AtEndOfMemory {
  public:
   explicit AtEndOfMemory(const std::string& bytes) {
     pages_ = (bytes.size() + 4095) / 4096 + 1;
-    base_ = static_cast<char*>(mmap(nullptr, pages_ * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<char*>(
+        mmap(nullptr, pages_ * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(base_ + (pages_ - 1) * 4096, 4096, PROT_NONE);
     data_ = base_ + (pages_ - 1) * 4096 - bytes.size();
     memcpy(data_, bytes.data(), bytes.size());
@@ -45,7 +46,10 @@ std::string Fatbin(const std::string& entries) {
 
 // The ELF header of a cubin whose section headers end at `bytes`.
 std::string Cubin(size_t bytes) {
-  std::string elf("\x7f" "ELF\x02\x01\x01", 7);
+  std::string elf(
+      "\x7f"
+      "ELF\x02\x01\x01",
+      7);
   elf.resize(bytes);
   Put<uint16_t>(&elf, 18, 190);
   Put<uint64_t>(&elf, 40, bytes - 128);  // e_shoff
@@ -72,7 +76,10 @@ TEST_CASE("A PTX text goes up to its terminator") {
 
 TEST_CASE("A text that is no PTX is an invalid image, however short it is") {
   ImagePieces pieces;
-  for (const std::string text : {"", "a", "ab", "\x7f", "\x7f" "E", "P", "garbage that is no image", "// only a comment"}) {
+  for (const std::string text : {"", "a", "ab", "\x7f",
+                                 "\x7f"
+                                 "E",
+                                 "P", "garbage that is no image", "// only a comment"}) {
     const AtEndOfMemory memory(text + '\0');
     CHECK(MeasureImage(memory.data(), &pieces) == CUDA_ERROR_INVALID_IMAGE);
     CHECK(pieces.empty());
@@ -128,7 +135,8 @@ TEST_CASE("A wrapper is taken off its fatbin") {
 }
 
 TEST_CASE("A wrapper of linked code names the fatbins of its parts, too") {
-  const std::string linked = Fatbin(std::string(40, 'x')), first = Fatbin(std::string(8, 'y')), second = Fatbin("z");
+  const std::string linked = Fatbin(std::string(40, 'x')), first = Fatbin(std::string(8, 'y')),
+                    second = Fatbin("z");
   const void* parts[] = {first.data(), second.data(), nullptr};
   struct {
     uint32_t magic = 0x466243B1, version = 2;

@@ -11,8 +11,9 @@ void* Number(uintptr_t value) { return reinterpret_cast<void*>(value); }
 
 TEST_CASE("Numbers cross to the daemon, buffers stay here") {
   char info[16];
-  CUjit_option options[] = {CU_JIT_MAX_REGISTERS, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
-                            CU_JIT_TARGET_FROM_CUCONTEXT, CU_JIT_WALL_TIME, CU_JIT_LOG_VERBOSE};
+  CUjit_option options[] = {CU_JIT_MAX_REGISTERS,   CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_INFO_LOG_BUFFER, CU_JIT_TARGET_FROM_CUCONTEXT,
+                            CU_JIT_WALL_TIME,       CU_JIT_LOG_VERBOSE};
   void* values[] = {Number(32), Number(sizeof(info)), info, nullptr, nullptr, Number(1)};
   JitOptions parsed;
   REQUIRE(parsed.Parse(6, options, values) == CUDA_SUCCESS);
@@ -28,7 +29,8 @@ TEST_CASE("Numbers cross to the daemon, buffers stay here") {
 TEST_CASE("A log is written with its terminator, and its length into the size option") {
   char error[16];
   memset(error, 'x', sizeof(error));
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_WALL_TIME};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_WALL_TIME};
   void* values[] = {error, Number(sizeof(error)), nullptr};
   JitOptions parsed;
   REQUIRE(parsed.Parse(3, options, values) == CUDA_SUCCESS);

@@ -48,7 +48,8 @@ TEST_CASE("A link crosses as its inputs in their order, then the options") {
 
 TEST_CASE("The answer to a link is taken apart") {
   wire::cuLinkComplete_Answer fixed{5, 4, 3};
-  const std::string answer = std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "imageinfoerr";
+  const std::string answer =
+      std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "imageinfoerr";
   LinkAnswer parts;
   REQUIRE(ParseLinkAnswer(answer, &parts));
   CHECK(parts.image == "image");
@@ -58,7 +59,8 @@ TEST_CASE("The answer to a link is taken apart") {
 
 TEST_CASE("An answer to a link that is shorter than it says is refused") {
   wire::cuLinkComplete_Answer fixed{500, 0, 0};
-  const std::string answer = std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "image";
+  const std::string answer =
+      std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "image";
   LinkAnswer parts;
   CHECK_FALSE(ParseLinkAnswer(answer, &parts));
   CHECK_FALSE(ParseLinkAnswer("short", &parts));

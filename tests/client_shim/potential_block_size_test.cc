@@ -24,7 +24,8 @@ CUresult PlainKernel(int block_size, int* blocks) {
 TEST_CASE("The potential block size is the driver's") {
   struct {
     int limit, grid, block;
-  } const expected[] = {{1024, 264, 1024}, {1, 4224, 1}, {33, 4224, 33}, {100, 4224, 64}, {256, 1056, 256}, {128, 2112, 128}};
+  } const expected[] = {{1024, 264, 1024}, {1, 4224, 1},     {33, 4224, 33},
+                        {100, 4224, 64},   {256, 1056, 256}, {128, 2112, 128}};
   for (const auto& e : expected) {
     int grid = -1, block = -1;
     REQUIRE(FindBlockSize(LikeH200(e.limit), PlainKernel, &grid, &block) == CUDA_SUCCESS);

@@ -24,7 +24,8 @@ constexpr Shape kShapes[] = {
 
 CUuuid Uuid(const std::string& hex) {
   CUuuid uuid;
-  for (int i = 0; i < 16; ++i) uuid.bytes[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  for (int i = 0; i < 16; ++i)
+    uuid.bytes[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
   return uuid;
 }
 
@@ -64,7 +65,8 @@ TEST_CASE("A table that is not known is an invalid value and a null pointer") {
   CHECK(table == nullptr);
 }
 
-TEST_CASE("Entries that nobody fills answer CUDA_ERROR_NOT_SUPPORTED, each by a function of its own") {
+TEST_CASE(
+    "Entries that nobody fills answer CUDA_ERROR_NOT_SUPPORTED, each by a function of its own") {
   void* const* table = Table("6bd5fb6c5bf4e74a8987d93912fd9df9");
   CHECK(Call(table[3]) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(Call(table[4]) == CUDA_ERROR_NOT_SUPPORTED);
@@ -100,10 +102,12 @@ TEST_CASE("Tool callbacks get zeroed buffers of the lengths that the runtime exp
 TEST_CASE("Tables that need a context say so before initialisation") {
   CUcontext context;
   void* value;
-  CHECK(Call<CUcontext*, CUdevice>(Table("6bd5fb6c5bf4e74a8987d93912fd9df9")[2], &context, 0) == CUDA_ERROR_NOT_INITIALIZED);
-  CHECK(Call<CUcontext*>(Table("42d85a8123f6cb478298f6e78a3aecdc")[2], &context) == CUDA_ERROR_NOT_INITIALIZED);
-  CHECK(Call<void**, CUcontext, void*>(Table("c693336e1121df11a8c368f355d89593")[2], &value, nullptr, &value) ==
+  CHECK(Call<CUcontext*, CUdevice>(Table("6bd5fb6c5bf4e74a8987d93912fd9df9")[2], &context, 0) ==
         CUDA_ERROR_NOT_INITIALIZED);
+  CHECK(Call<CUcontext*>(Table("42d85a8123f6cb478298f6e78a3aecdc")[2], &context) ==
+        CUDA_ERROR_NOT_INITIALIZED);
+  CHECK(Call<void**, CUcontext, void*>(Table("c693336e1121df11a8c368f355d89593")[2], &value,
+                                       nullptr, &value) == CUDA_ERROR_NOT_INITIALIZED);
   uint8_t *first, *second;
   CHECK(Call<uint8_t**, uint8_t**>(Table("1734dc26800d47458726c0f1e7dd8bca")[4], &first, &second) ==
         CUDA_ERROR_NOT_INITIALIZED);
@@ -116,8 +120,8 @@ TEST_CASE("A context is checked as good, and messages of the runtime are taken")
   CHECK(Call<CUcontext, uint32_t*, void**>(checks[2], nullptr, &result, &more) == CUDA_SUCCESS);
   CHECK(result == 0);
   CHECK(Call(checks[3]) == CUDA_SUCCESS);
-  CHECK(Call<const char*, int, const char*>(Table("f8cff95121468b4eb9e2fb469e7c0dd9")[1], "runtime", 1, "text") ==
-        CUDA_SUCCESS);
+  CHECK(Call<const char*, int, const char*>(Table("f8cff95121468b4eb9e2fb469e7c0dd9")[1], "runtime",
+                                            1, "text") == CUDA_SUCCESS);
 }
 
 TEST_CASE("cuFFT's table refuses as the real driver does") {
@@ -127,13 +131,17 @@ TEST_CASE("cuFFT's table refuses as the real driver does") {
 TEST_CASE("NVRTC finds what it has stored in its compile cache") {
   void* const* table = Table("da9151d33ae6cc41a5c04f26d533e328");
   void* handle = nullptr;
-  REQUIRE(Call<void**, uint32_t, const void*, size_t, const void*>(table[1], &handle, 3, "source", 6, nullptr) == CUDA_SUCCESS);
+  REQUIRE(Call<void**, uint32_t, const void*, size_t, const void*>(table[1], &handle, 3, "source",
+                                                                   6, nullptr) == CUDA_SUCCESS);
   REQUIRE(handle != nullptr);
   void* data = nullptr;
   size_t bytes = 0;
-  CHECK(Call<void*, uint64_t, void**, size_t*>(table[3], handle, 0, &data, &bytes) == CUDA_ERROR_NOT_FOUND);
-  REQUIRE(Call<void*, uint64_t, const void*, size_t>(table[4], handle, 0, "machine code", 12) == CUDA_SUCCESS);
-  REQUIRE(Call<void*, uint64_t, void**, size_t*>(table[3], handle, 0, &data, &bytes) == CUDA_SUCCESS);
+  CHECK(Call<void*, uint64_t, void**, size_t*>(table[3], handle, 0, &data, &bytes) ==
+        CUDA_ERROR_NOT_FOUND);
+  REQUIRE(Call<void*, uint64_t, const void*, size_t>(table[4], handle, 0, "machine code", 12) ==
+          CUDA_SUCCESS);
+  REQUIRE(Call<void*, uint64_t, void**, size_t*>(table[3], handle, 0, &data, &bytes) ==
+          CUDA_SUCCESS);
   CHECK(std::string(static_cast<char*>(data), bytes) == "machine code");
   CHECK(Call<void*>(table[6], data) == CUDA_SUCCESS);
   CHECK(Call<void*>(table[2], handle) == CUDA_SUCCESS);

@@ -1,4 +1,5 @@
-// A CUDA program that does what its first argument says. The tests of this folder start it, and sometimes end it.
+// A CUDA program that does what its first argument says. The tests of this folder start it, and
+// sometimes end it.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <sys/wait.h>

@@ -23,7 +23,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 int MillisecondsLeft(Clock::time_point end) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
   return left > 0 ? static_cast<int>(left) : 0;
 }
 
@@ -32,7 +33,8 @@ Strings ChildEnvironment(const Strings& changes) {
   Strings environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string name = name_of(*entry);
-    bool changed = name.rfind("DETSHARE_", 0) == 0 || name == "LD_LIBRARY_PATH" || name == "CUDA_VISIBLE_DEVICES";
+    bool changed = name.rfind("DETSHARE_", 0) == 0 || name == "LD_LIBRARY_PATH" ||
+                   name == "CUDA_VISIBLE_DEVICES";
     for (const std::string& change : changes) changed = changed || name_of(change) == name;
     if (!changed) environment.push_back(*entry);
   }
@@ -55,7 +57,8 @@ std::string Path(const std::string& file) { return std::filesystem::absolute(fil
 
 Process::Process(const Strings& command, const Strings& environment) {
   int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipes");
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
+    throw std::runtime_error("no pipes");
   const Strings child_environment = ChildEnvironment(environment);
   const std::vector<char*> argv = Pointers(command), envp = Pointers(child_environment);
   pid_ = fork();
@@ -140,7 +143,9 @@ Outcome Process::Wait() {
   return outcome_;
 }
 
-Outcome Run(const Strings& command, const Strings& environment) { return Process(command, environment).Wait(); }
+Outcome Run(const Strings& command, const Strings& environment) {
+  return Process(command, environment).Wait();
+}
 
 bool Eventually(const std::function<bool()>& condition) {
   const auto end = Clock::now() + std::chrono::milliseconds(kPatienceMs);
@@ -157,12 +162,23 @@ Daemon::Daemon(const Strings& flags) {
   if (mkdtemp(name) == nullptr) throw std::runtime_error("no directory");
   directory_ = name;
   socket_ = directory_ + "/s";
-  Strings command = {Path("server/detshared"), "--socket",      socket_,          "--backend", "soft",
-                     "--soft-memory",          "1GiB",          "--soft-threads", "2",         "--soft-sms",
-                     "16",                     "--staging-mib", "4"};
+  Strings command = {Path("server/detshared"),
+                     "--socket",
+                     socket_,
+                     "--backend",
+                     "soft",
+                     "--soft-memory",
+                     "1GiB",
+                     "--soft-threads",
+                     "2",
+                     "--soft-sms",
+                     "16",
+                     "--staging-mib",
+                     "4"};
   command.insert(command.end(), flags.begin(), flags.end());
   process_ = std::make_unique<Process>(command);
-  if (!Eventually([this] { return std::filesystem::exists(socket_) || kill(process_->pid(), 0) != 0; })) {
+  if (!Eventually(
+          [this] { return std::filesystem::exists(socket_) || kill(process_->pid(), 0) != 0; })) {
     throw std::runtime_error("detshared does not begin");
   }
 }
@@ -173,10 +189,13 @@ Daemon::~Daemon() {
   std::filesystem::remove_all(directory_, ignored);
 }
 
-Strings Daemon::Environment() const { return {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket_}; }
+Strings Daemon::Environment() const {
+  return {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket_};
+}
 
 nlohmann::json Daemon::Status() const {
-  const Outcome outcome = Run({Path("tools/detsharectl/detsharectl"), "status", "--json", "--socket", socket_});
+  const Outcome outcome =
+      Run({Path("tools/detsharectl/detsharectl"), "status", "--json", "--socket", socket_});
   if (outcome.exit_code != 0) throw std::runtime_error("detsharectl status: " + outcome.err);
   return nlohmann::json::parse(outcome.out);
 }
@@ -188,7 +207,8 @@ bool Daemon::Becomes(const std::function<bool(const nlohmann::json&)>& what) con
 Strings Daemon::SessionFiles() const {
   Strings files;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_ + "/sessions", ignored)) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(directory_ + "/sessions", ignored)) {
     files.push_back(entry.path().string());
   }
   return files;

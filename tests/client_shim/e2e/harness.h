@@ -31,14 +31,16 @@ struct Outcome {
 // A running child. Killed when it still runs at the end.
 class Process {
  public:
-  // `environment` ("NAME=value") replaces what the test has of these names; a name without "=" is taken away.
+  // `environment` ("NAME=value") replaces what the test has of these names; a name without "=" is
+  // taken away.
   explicit Process(const Strings& command, const Strings& environment = {});
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Waits until a whole line came on stdout, and returns it without its end. "" when the output ended before.
+  // Waits until a whole line came on stdout, and returns it without its end. "" when the output
+  // ended before.
   std::string ReadLine();
   void Signal(int signal);
   // Waits for its end; kills it, with timed_out set, when that takes too long.

@@ -12,7 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-bool NoSessions(const json& status) { return status["sessions"].empty() && status["devices"][0]["used_memory"] == 0; }
+bool NoSessions(const json& status) {
+  return status["sessions"].empty() && status["devices"][0]["used_memory"] == 0;
+}
 
 void CheckNothingLeft(const Daemon& daemon) {
   CHECK(daemon.Becomes(NoSessions));
@@ -121,7 +123,8 @@ TEST_CASE("The status names sessions and their tenants") {
   REQUIRE(status["sessions"].size() == 1);
   CHECK(status["sessions"][0]["tenant"] == "somebody");
   CHECK(status["sessions"][0]["pid"] == client.pid());
-  CHECK(status["sessions"][0]["program"].get<std::string>().find("client_program") != std::string::npos);
+  CHECK(status["sessions"][0]["program"].get<std::string>().find("client_program") !=
+        std::string::npos);
 }
 
 TEST_CASE("When the daemon ends, a working client gets an error and neither hangs nor crashes") {
@@ -139,7 +142,8 @@ TEST_CASE("When the daemon ends, a working client gets an error and neither hang
   CHECK(daemon.SessionFiles().empty());
 }
 
-TEST_CASE("When the daemon is killed, a working client gets an error and neither hangs nor crashes") {
+TEST_CASE(
+    "When the daemon is killed, a working client gets an error and neither hangs nor crashes") {
   Daemon daemon;
   Process client({ClientProgram(), "work-for-ever"}, daemon.Environment());
   REQUIRE(client.ReadLine() == "ready");

@@ -13,9 +13,13 @@
 namespace detshare::e2e {
 namespace {
 
-int Lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+int Lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
 
-std::string Shim() { return std::filesystem::canonical(ShimDirectory() + "/libcuda.so.1").string(); }
+std::string Shim() {
+  return std::filesystem::canonical(ShimDirectory() + "/libcuda.so.1").string();
+}
 
 TEST_CASE("detshare run puts the shim first on the library path") {
   Daemon daemon;
@@ -53,7 +57,8 @@ TEST_CASE("The exit code is the program's") {
 }
 
 TEST_CASE("Without a daemon the first CUDA call says what to start, once, and nothing on stdout") {
-  const Outcome outcome = Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
+  const Outcome outcome = Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(),
+                                                  "DETSHARE_SOCKET=/nonexistent/socket"});
   CHECK(outcome.exit_code == 3);
   CHECK(outcome.out == "cuInit(0): CUDA_ERROR_SYSTEM_NOT_READY\n");
   CHECK(Lines(outcome.err) == 1);
@@ -61,13 +66,15 @@ TEST_CASE("Without a daemon the first CUDA call says what to start, once, and no
   CHECK(outcome.err.find("start") != std::string::npos);
   // The runtime tries again and again; the line is printed once.
   const Outcome runtime =
-      Run({ClientProgram(), "fork-before-init"}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
+      Run({ClientProgram(), "fork-before-init"},
+          {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
   CHECK(runtime.out.find("cudaErrorSystemNotReady") != std::string::npos);
 }
 
 TEST_CASE("The daemon refuses a shim of another version and names both") {
   Daemon daemon;
-  auto stub = proto::Control::NewStub(grpc::CreateChannel("unix:" + daemon.socket(), grpc::InsecureChannelCredentials()));
+  auto stub = proto::Control::NewStub(
+      grpc::CreateChannel("unix:" + daemon.socket(), grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   proto::OpenSessionRequest request;
   request.set_abi_version(kAbiVersion + 7);
@@ -77,8 +84,10 @@ TEST_CASE("The daemon refuses a shim of another version and names both") {
   CHECK_FALSE(stream->Read(&event));
   const grpc::Status status = stream->Finish();
   CHECK(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
-  CHECK(status.error_message().find("77.7 (ABI " + std::to_string(kAbiVersion + 7) + ")") != std::string::npos);
-  CHECK(status.error_message().find("(ABI " + std::to_string(kAbiVersion) + ")") != std::string::npos);
+  CHECK(status.error_message().find("77.7 (ABI " + std::to_string(kAbiVersion + 7) + ")") !=
+        std::string::npos);
+  CHECK(status.error_message().find("(ABI " + std::to_string(kAbiVersion) + ")") !=
+        std::string::npos);
 }
 
 // A daemon of another age.
@@ -89,7 +98,9 @@ class ForeignDaemon final : public proto::Control::Service {
   }
 };
 
-TEST_CASE("A program that the daemon refuses for its version prints both versions, and cuInit says mismatch") {
+TEST_CASE(
+    "A program that the daemon refuses for its version prints both versions, and cuInit says "
+    "mismatch") {
   char directory[] = "/dev/shm/detshare-e2e-XXXXXX";
   REQUIRE(mkdtemp(directory) != nullptr);
   const std::string socket = std::string(directory) + "/s";
@@ -99,7 +110,8 @@ TEST_CASE("A program that the daemon refuses for its version prints both version
   builder.RegisterService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   REQUIRE(server != nullptr);
-  const Outcome outcome = Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket});
+  const Outcome outcome =
+      Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket});
   CHECK(outcome.exit_code == 3);
   CHECK(outcome.out == "cuInit(0): CUDA_ERROR_SYSTEM_DRIVER_MISMATCH\n");
   CHECK(Lines(outcome.err) == 1);
@@ -124,7 +136,8 @@ TEST_CASE("CUDA_VISIBLE_DEVICES and DETSHARE_DEVICES choose among the daemon's d
   CHECK(devices({"CUDA_VISIBLE_DEVICES=1,0"}) == "cudaSuccess 2 " + second + " " + first + "\n");
   CHECK(devices({"CUDA_VISIBLE_DEVICES=0,5,1"}) == "cudaSuccess 1 " + first + "\n");
   CHECK(devices({"CUDA_VISIBLE_DEVICES="}).rfind("cudaErrorNoDevice ", 0) == 0);
-  CHECK(devices({"DETSHARE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}) == "cudaSuccess 1 " + second + "\n");
+  CHECK(devices({"DETSHARE_DEVICES=1", "CUDA_VISIBLE_DEVICES=0"}) ==
+        "cudaSuccess 1 " + second + "\n");
 }
 
 TEST_CASE("Code that was loaded for one device runs on another, too") {
