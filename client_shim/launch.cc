@@ -19,6 +19,7 @@ CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request
       static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
       static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
       static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
+  // All zero means that none is given.
   const bool given = (request.flags & wire::kLaunchHasCluster) != 0;
   const bool compiled = required[0] != 0;
   if (!given && !compiled) {
@@ -27,9 +28,8 @@ CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request
   uint64_t size = 1;
   for (int i = 0; i < 3; ++i) {
     const uint64_t dimension = given ? request.cluster[i] : std::max<uint64_t>(required[i], 1);
-    if (dimension == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (dimension == 0 || request.grid[i] % dimension != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     if (given && compiled && dimension != std::max<uint64_t>(required[i], 1)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    if (request.grid[i] % dimension != 0) return CUDA_ERROR_INVALID_VALUE;
     size *= dimension;
   }
   const bool large = AttributeOf(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
@@ -50,7 +50,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, L
         request->cluster[0] = value.clusterDim.x;
         request->cluster[1] = value.clusterDim.y;
         request->cluster[2] = value.clusterDim.z;
-        request->flags |= wire::kLaunchHasCluster;
+        if ((value.clusterDim.x | value.clusterDim.y | value.clusterDim.z) != 0) request->flags |= wire::kLaunchHasCluster;
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
         if (value.programmaticStreamSerializationAllowed != 0) request->flags |= wire::kLaunchProgrammaticSerialization;
@@ -107,9 +107,7 @@ CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId con
     threads *= request.block[i];
   }
   if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) return CUDA_ERROR_INVALID_VALUE;
-  if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  }
+  if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) return CUDA_ERROR_INVALID_VALUE;
   if (request.shared_bytes > static_cast<uint32_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -144,14 +142,18 @@ CUresult FindParameters(const KernelInstance& kernel, void** params, void** extr
     }
   }
   if (kernel.parameter_bytes == 0) return CUDA_SUCCESS;
-  if (*buffer == nullptr || size == nullptr || *size < kernel.parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (*buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // As driver 580 has it: a longer buffer is refused, what a shorter one lacks is zero.
+  if (*size > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   *buffer_bytes = *size;
   return CUDA_SUCCESS;
 }
 
 void PackParameters(const KernelInstance& kernel, void** params, const void* buffer, size_t buffer_bytes, std::byte* to) {
   if (buffer != nullptr) {
-    memcpy(to, buffer, std::min<size_t>(buffer_bytes, kernel.parameter_bytes));
+    const size_t bytes = std::min<size_t>(buffer_bytes, kernel.parameter_bytes);
+    memcpy(to, buffer, bytes);
+    memset(to + bytes, 0, kernel.parameter_bytes - bytes);
     return;
   }
   uint32_t written = 0;
@@ -175,11 +177,12 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
   Stream* stream;
   result = ResolveStream(stream_handle, &stream);
   if (result != CUDA_SUCCESS) [[unlikely]] return result;
-  if (stream->context != context) [[unlikely]] return CUDA_ERROR_INVALID_HANDLE;
+  // A module's function runs in its context; that of a library in every one. The current context is not asked.
+  if (kernel->library->module && kernel->library->context_id != stream->context_id) [[unlikely]] return CUDA_ERROR_INVALID_HANDLE;
   KernelInstance* instance;
-  result = InstanceOn(*kernel, context->device, &instance);
+  result = InstanceOn(*kernel, stream->device, &instance);
   if (result != CUDA_SUCCESS) [[unlikely]] return result;
-  result = CheckShape(*instance, context->device, stream->context_id, request);
+  result = CheckShape(*instance, stream->device, stream->context_id, request);
   if (result != CUDA_SUCCESS) [[unlikely]] return result;
   const void* buffer;
   size_t buffer_bytes;
@@ -189,7 +192,7 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
   using Args = wire::cuLaunchKernelEx;
   RingWriter& ring = session().ring();
   const RingWriter::Record record =
-      ring.Reserve({static_cast<uint16_t>(Op::cuLaunchKernelEx), context->device, stream->context_id, kNoReply}, sizeof(Args),
+      ring.Reserve({static_cast<uint16_t>(Op::cuLaunchKernelEx), stream->device, stream->context_id, kNoReply}, sizeof(Args),
                    instance->parameter_bytes);
   if (!record) [[unlikely]] return session().Lost();
   uint32_t flags = request.flags;

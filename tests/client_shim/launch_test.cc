@@ -47,8 +47,15 @@ TEST_CASE("Parameters come from the array or from the buffer of extra, never fro
   CHECK(bytes == sizeof(memory));
   CHECK(FindParameters(p.kernel, params, extra, &buffer, &bytes) == CUDA_ERROR_INVALID_VALUE);
   CHECK(FindParameters(p.kernel, nullptr, nullptr, &buffer, &bytes) == CUDA_ERROR_INVALID_VALUE);
-  size = 27;
-  CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_ERROR_INVALID_VALUE);
+  size = 29;
+  CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  size = 8;
+  CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_SUCCESS);
+  memset(memory, 'x', sizeof(memory));
+  std::byte packed[28];
+  PackParameters(p.kernel, nullptr, buffer, bytes, packed);
+  CHECK(packed[7] == std::byte{'x'});
+  CHECK(packed[8] == std::byte{0});
 }
 
 TEST_CASE("A kernel without parameters needs neither array nor buffer") {
