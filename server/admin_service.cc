@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "server/version.h"
 
 namespace detshare {
@@ -15,7 +17,8 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   status->set_pid(getpid());
   status->set_backend(backend_);
   status->set_policy(manager_.options().policy);
-  for (Device* device : manager_.devices()) {
+  for (size_t i = 0; i < manager_.devices().size(); ++i) {
+    Device* const device = manager_.devices()[i];
     const DeviceProperties& properties = device->properties();
     const Device::Memory memory = device->memory();
     proto::DeviceStatus* const one = status->add_devices();
@@ -26,11 +29,13 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_used_memory(memory.total - std::min(memory.free, memory.total));
     const absl::Status health = device->health();
     one->set_state(health.ok() ? "ok" : std::string(health.message()));
-    proto::PartitionStatus* const whole = one->add_partitions();
-    whole->set_name("whole");
-    whole->set_first_sm(device->whole().first_sm());
-    whole->set_sm_count(device->whole().sm_count());
-    whole->set_sessions(static_cast<uint32_t>(manager_.SessionsOn(device)));
+    for (const Placement::PartitionView& partition : manager_.Partitions(i)) {
+      proto::PartitionStatus* const part = one->add_partitions();
+      part->set_name(partition.name);
+      part->set_first_sm(partition.first_sm);
+      part->set_sm_count(partition.sm_count);
+      part->set_sessions(static_cast<uint32_t>(partition.sessions));
+    }
   }
   for (const SessionManager::SessionInfo& info : manager_.Sessions()) {
     proto::SessionStatus* const one = status->add_sessions();
@@ -45,7 +50,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_operations(info.counters.operations);
     one->set_kernels(info.counters.kernels);
     one->set_bytes_copied(info.counters.bytes_copied);
-    one->set_partition("whole");
+    one->set_partition(info.partition);
     one->set_state(info.state);
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();

@@ -42,7 +42,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
 
   std::vector<Device*> borrowed;
   for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
-  daemon->manager_ = std::make_unique<SessionManager>(borrowed, opts.server);
+  absl::StatusOr<std::unique_ptr<SessionManager>> manager = SessionManager::Create(borrowed, opts.server);
+  if (!manager.ok()) return manager.status();
+  daemon->manager_ = *std::move(manager);
   daemon->control_ = std::make_unique<ControlService>(*daemon->manager_, daemon->peers_);
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, opts.backend);
   grpc::ServerBuilder builder;

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/backends.h"
 #include "server/daemon.h"
@@ -35,6 +36,7 @@ struct Flags {
   BackendOptions backend;
   std::string log_level = "info";
   std::string socket_mode = "666";
+  std::vector<std::string> tenants;
   int spin_us = -1, client_spin_us = -1;
   uint64_t staging_mib = 0;
   int ready_fd = -1;
@@ -52,6 +54,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--backend", flags.backend.backend, "The GPUs: real ones, software, or whichever is there")
       ->check(CLI::IsMember({"auto", "cuda", "soft"}));
   app.add_option("--policy", server.policy, "Who runs on which SMs")->type_name("NAME");
+  app.add_option("--tenant", flags.tenants, "A tenant's share of the SMs, for policies that know shares; may be repeated")
+      ->type_name("NAME=PERCENT")
+      ->allow_extra_args(false);
   app.add_option("--spin-us", flags.spin_us, "How long a session's thread looks for work before it sleeps [50 on more than 4 cores]")
       ->type_name("US");
   app.add_option("--client-spin-us", flags.client_spin_us, "... and a client for an answer [50 on more than 4 cores]")
@@ -84,6 +89,19 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--ready-fd", flags.ready_fd)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", server.lose_device_on_fault)->group("");
+}
+
+bool ParseTenants(const std::vector<std::string>& texts, std::vector<policy::Tenant>* tenants) {
+  for (const std::string& text : texts) {
+    const size_t equals = text.rfind('=');
+    policy::Tenant& tenant = tenants->emplace_back();
+    if (equals == std::string::npos || equals == 0 || !absl::SimpleAtoi(text.substr(equals + 1), &tenant.sm_percent)) {
+      LogError("--tenant is NAME=PERCENT, not ", text);
+      return false;
+    }
+    tenant.name = text.substr(0, equals);
+  }
+  return true;
 }
 
 // The same command, for the process that replaces this one: it takes over the socket and goes on counting.
@@ -125,6 +143,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   LogLevel level = LogLevel::kInfo;
   ParseLogLevel(flags.log_level, &level);
   SetLogLevel(level);
+  if (!ParseTenants(flags.tenants, &flags.daemon.server.tenants)) return 1;
   if (flags.daemon.socket.empty()) flags.daemon.socket = kDefaultSocket;
   flags.daemon.socket_mode = static_cast<mode_t>(std::strtoul(flags.socket_mode.c_str(), nullptr, 8));
   if (flags.daemon.listen_fd >= 0) fcntl(flags.daemon.listen_fd, F_SETFD, FD_CLOEXEC);

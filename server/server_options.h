@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "policy/policy.h"
 #include "server/shared_region.h"
 
 namespace detshare {
@@ -33,6 +35,7 @@ struct AddressWindows {
 struct ServerOptions {
   std::string runtime_directory;  // of the sessions' files
   std::string policy = "whole";
+  std::vector<policy::Tenant> tenants;  // with declared shares
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for an answer
   uint64_t first_session = 1;

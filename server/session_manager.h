@@ -13,7 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/placement.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "server/server_options.h"
 #include "server/session_worker.h"
@@ -44,10 +46,13 @@ class SessionManager {
     int64_t age_ms = 0;
     Session::Counters counters;
     std::string state;
+    std::string partition;  // on its first device
   };
 
-  // The devices outlive the manager. Removes what an earlier daemon left in the directory of the sessions.
-  SessionManager(std::vector<Device*> devices, const ServerOptions& options);
+  // The devices outlive the manager. Makes the policy's partitions; removes what an earlier daemon left in the directory of the
+  // sessions. NotFound for an unknown policy.
+  static absl::StatusOr<std::unique_ptr<SessionManager>> Create(std::vector<Device*> devices,
+                                                                const ServerOptions& options);
   // Ends all sessions and waits for them.
   ~SessionManager();
 
@@ -65,12 +70,10 @@ class SessionManager {
   std::vector<SessionInfo> Sessions();
   // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost one ends with.
   absl::Status DeviceHealth();
-  size_t SessionsOn(Device* device);
+  std::vector<Placement::PartitionView> Partitions(size_t device) const { return placements_[device]->Partitions(); }
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   uint64_t next_session() const;
-  // The indices in devices() that a session shows.
-  std::vector<int> DevicesOf(const SessionWorker& worker) const;
 
  private:
   struct Entry {
@@ -82,13 +85,17 @@ class SessionManager {
     bool finished = false;  // its thread can be joined
   };
 
+  SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<Placement>> placements,
+                 const ServerOptions& options);
   absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids) const;
   void Reap();
 
   const std::vector<Device*> devices_;
   const ServerOptions options_;
   const std::string sessions_directory_;
-  std::vector<std::unique_ptr<QueuePool>> queues_;  // one a device
+  // One a device; the queues are of the placements' partitions.
+  const std::vector<std::unique_ptr<Placement>> placements_;
+  std::vector<std::unique_ptr<QueuePool>> queues_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;       // told, finished, gone, or stopping

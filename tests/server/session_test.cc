@@ -48,7 +48,9 @@ struct Fixture {
                               }});
     device.recipes.push_back(
         {"fault", 0, [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
-    manager = std::make_unique<SessionManager>(std::vector<Device*>{&device}, options);
+    auto created = SessionManager::Create({&device}, options);
+    REQUIRE(created.ok());
+    manager = *std::move(created);
   }
 
   std::unique_ptr<OpenedSession> Open() {

@@ -112,12 +112,21 @@ void CheckSimple() {
   const std::pair<const char*, bool (*)(T)> kinds[] = {
       {"finite", [](T a) { return std::isfinite(a); }},   {"infinite", [](T a) { return std::isinf(a); }},
       {"number", [](T a) { return !std::isnan(a); }},     {"notanumber", [](T a) { return std::isnan(a); }},
-      {"normal", [](T a) { return std::isnormal(a); }},
+      {"normal", [](T a) { return std::isnormal(a) || a == 0; }},
       {"subnormal", [](T a) { return std::fpclassify(a) == FP_SUBNORMAL; }}};
   for (const auto& [name, holds] : kinds) {
     CheckInstruction<uint32_t, T, T, T>(std::string("testp.") + name + "." + s + " %p, %a; selp.u32 %o, 1, 0, %p;",
                                         [holds = holds](T a, T, T) { return holds(a) ? 1u : 0u; });
   }
+}
+
+TEST_CASE("NaNs that moves of the sign and conversions give are the hardware's") {
+  // Bits seen on an H200.
+  Check1<uint32_t, float>("abs.f32 %o, %a;", [](float a) { return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(std::fabs(a)); });
+  Check1<uint32_t, float>("neg.f32 %o, %a;", [](float a) { return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(-a); });
+  Check1<uint64_t, double>("neg.f64 %o, %a;", [](double a) { return std::bit_cast<uint64_t>(a != a ? a + a : -a); });
+  Check1<uint32_t, double>("cvt.rn.f32.f64 %o, %a;", [](double a) { return std::bit_cast<uint32_t>(static_cast<float>(a)); });
+  Check1<uint16_t, uint16_t>("neg.f16 %o, %a;", [](uint16_t a) { return (a & 0x7fff) > 0x7c00 ? 0x7fff : a ^ 0x8000; });
 }
 
 TEST_CASE("Minimum, maximum, signs and comparisons follow IEEE with the order of zeros") {

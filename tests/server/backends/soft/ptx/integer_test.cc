@@ -40,7 +40,7 @@ T Div(T a, T b) {
 }
 template <class T>
 T Rem(T a, T b) {
-  if (b == 0) return a;
+  if (b == 0) return static_cast<T>(~u64{0});
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
   return static_cast<T>(a % b);
 }
@@ -192,10 +192,12 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
   Check1<u32, s32>("bfind.s32 %o, %a;", [&](s32 a) { return find(static_cast<u32>(a < 0 ? ~a : a), 32); });
   Check1<u32, u64>("bfind.u64 %o, %a;", [&](u64 a) { return find(a, 64); });
   Check1<u32, u32>("bfind.shiftamt.u32 %o, %a;", [&](u32 a) { return a == 0 ? 0xffffffffu : 31 - find(a, 32); });
-  auto extract = [](u64 a, u32 pos, u32 len, u32 width, bool is_signed) {
-    pos &= 0xff;
-    len &= 0xff;
-    const u32 sign_at = std::min(pos + len - 1, width - 1);
+  auto extract = [](u64 a, u64 pos, u64 len, u32 width, bool is_signed) {
+    if (width == 32) {
+      pos &= 0xff;
+      len &= 0xff;
+    }
+    const u64 sign_at = std::min<u64>(pos + len - 1, width - 1);
     const bool sign = is_signed && len != 0 && (a >> sign_at & 1) != 0;
     u64 r = 0;
     for (u32 i = 0; i < width; ++i) {
@@ -216,8 +218,8 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
   });
   CheckInstruction<u64, u64, u32, u32>("bfi.b64 %o, %a, 0x123456789abcdef0, %b, %c;", [](u64 a, u32 b, u32 c) {
     u64 r = 0x123456789abcdef0;
-    const u32 pos = b & 0xff, len = c & 0xff;
-    for (u32 i = 0; i < len && pos + i < 64; ++i) r = (r & ~(u64{1} << (pos + i))) | (a >> i & 1) << (pos + i);
+    const u64 pos = b, len = c;
+    for (u64 i = 0; i < len && pos + i < 64; ++i) r = (r & ~(u64{1} << (pos + i))) | (a >> i & 1) << (pos + i);
     return r;
   });
   CheckInstruction<u32, u32, u32, u32>("shf.l.wrap.b32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {

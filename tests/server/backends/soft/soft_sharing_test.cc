@@ -1,0 +1,167 @@
+// Several sessions on one software GPU, each in a thread of its own.
+#include <array>
+#include <catch2/catch.hpp>
+#include <random>
+#include <thread>
+
+#include "tests/server/backends/soft/soft_device_harness.h"
+
+namespace detshare::soft {
+namespace {
+
+constexpr int kCount = 1024;
+
+// What a session computed, and how long that took in virtual time on its own queue.
+struct Outcome {
+  std::vector<float> values;
+  bool ok = false;
+};
+
+// Random work on two queues that wait for each other at times; the same for the same seed.
+Outcome Compute(TestDevice& device, uint64_t index, unsigned seed, Partition* partition) {
+  std::mt19937 random(seed);
+  TestSession session(device, index, partition);
+  const auto other = Require((partition ? *partition : device->whole()).CreateQueue(0));
+  const std::array<Queue*, 2> queues = {&session.queue(), other.get()};
+  const auto marker = Require(device->CreateMarker(false));
+  std::array<float*, 4> arrays;
+  for (float*& array : arrays) {
+    array = session.Allocate<float>(kCount);
+    for (int i = 0; i < kCount; ++i) array[i] = static_cast<float>(random() % 100);
+  }
+  const auto address = [](float* array) { return reinterpret_cast<uint64_t>(array); };
+  for (int step = 0; step < 120; ++step) {
+    Queue& queue = *queues[step / 7 % 2];
+    if (step % 7 == 0) {
+      // The work moves to the other queue.
+      Require(queues[1 - step / 7 % 2]->Record(*marker));
+      Require(queue.Wait(*marker));
+    }
+    float* a = arrays[random() % 4];
+    float* b = arrays[random() % 4];
+    float* c = arrays[random() % 4];
+    LaunchShape shape;
+    switch (random() % 4) {
+      case 0:
+        shape.grid = {kCount / 64};
+        shape.block = {64};
+        Require(queue.Launch(session.space(), session.kernel("Add"), shape,
+                             Parameters(a, b, c, kCount)));
+        break;
+      case 1:
+        shape.block = {kCount};
+        Require(
+            queue.Launch(session.space(), session.kernel("Scale"), shape, Parameters(a, kCount)));
+        break;
+      case 2: {
+        CopyRequest copy;
+        copy.source = address(a);
+        copy.destination = address(a) + kCount * 2;
+        copy.width = kCount * 2;
+        Require(queue.Copy(session.space(), copy));
+        break;
+      }
+      default: {
+        FillRequest fill;
+        fill.address = address(a) + 4 * (random() % 512);
+        fill.element_bytes = 4;
+        fill.width = random() % 512;
+        fill.value = 0x40400000;  // 3.0f
+        Require(queue.Fill(session.space(), fill));
+      }
+    }
+  }
+  Require(other->Record(*marker));
+  Require(session.queue().Wait(*marker));
+  Require(session.Finish());
+  Outcome outcome;
+  for (float* array : arrays) outcome.values.insert(outcome.values.end(), array, array + kCount);
+  outcome.ok = session.space().fault().ok();
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("sessions compute the same bits together as alone, whatever their neighbours do") {
+  SoftDeviceOptions options;
+  options.quantum = 500;
+  TestDevice device(options);
+  const auto partition = Require(device->CreatePartition(8, 8));
+  std::array<Outcome, 3> alone, together;
+  for (unsigned i = 0; i < 3; ++i) alone[i] = Compute(device, i, i, nullptr);
+
+  // Prepared here, since Catch is for one thread: the neighbours fail, print, run for ever and go
+  // away.
+  std::atomic<bool> stop{false};
+  std::atomic<int> rounds{0};
+  std::thread neighbour([&] {
+    while (!stop) {
+      TestSession session(device, 7);
+      int* memory = session.Allocate<int>(4);
+      switch (rounds++ % 3) {
+        case 0:
+          (void)session.Launch("WaitForFlag", {40}, {64}, Parameters(memory));
+          break;
+        case 1:
+          (void)session.Launch("Store", {1}, {1}, Parameters(memory + 1'000'000, 1));
+          (void)session.Finish();
+          break;
+        default:
+          (void)session.Launch("Print", {8}, {8});
+          (void)session.Finish();
+      }
+    }
+  });
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 3; ++round) {
+        together[i] = Compute(device, i, i, round == 1 ? partition.get() : nullptr);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stop = true;
+  neighbour.join();
+  for (unsigned i = 0; i < 3; ++i) {
+    CHECK(alone[i].ok);
+    CHECK(together[i].ok);
+    CHECK(std::memcmp(alone[i].values.data(), together[i].values.data(),
+                      alone[i].values.size() * sizeof(float)) == 0);
+  }
+  CHECK(rounds > 0);
+  CHECK(device->memory().free == device->memory().total);
+}
+
+TEST_CASE("what was submitted decides the measured times, not how busy the machine is") {
+  std::array<float, 2> measured;
+  for (const int round : {0, 1}) {
+    TestDevice device;
+    std::atomic<bool> stop{false};
+    // The second time, the machine has something else to do.
+    std::thread load([&] {
+      while (round == 1 && !stop) {
+      }
+    });
+    TestSession first(device, 0), second(device, 1);
+    float* a = first.Allocate<float>(1 << 18);
+    float* b = second.Allocate<float>(1 << 18);
+    const auto begin = Require(device->CreateMarker(true)),
+               end = Require(device->CreateMarker(true));
+    Require(first.queue().Record(*begin));
+    for (uint32_t i = 1; i <= 20; ++i) {
+      Require(first.Launch("Work", {i * 10}, {128}, Parameters(a, 20)));
+      Require(second.Launch("Work", {i * 7}, {256}, Parameters(b, 10)));
+    }
+    Require(first.queue().Record(*end));
+    Require(first.Finish());
+    Require(second.Finish());
+    stop = true;
+    load.join();
+    measured[round] = Require(device->ElapsedMilliseconds(*begin, *end));
+  }
+  CHECK(measured[0] > 0);
+  CHECK(measured[0] == measured[1]);
+}
+
+}  // namespace detshare::soft
