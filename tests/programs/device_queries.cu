@@ -17,7 +17,6 @@ int main() {
   CHECK(cudaSetDevice(0));
   CHECK(cudaRuntimeGetVersion(&runtime));
   CHECK(cudaDriverGetVersion(&driver));
-  std::printf("runtime %d\n", runtime);
   REQUIRE(runtime == CUDART_VERSION && driver / 1000 >= runtime / 1000);
 
   cudaDeviceProp p;
