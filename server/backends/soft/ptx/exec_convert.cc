@@ -80,7 +80,9 @@ D InMode(Rounding rounding, S value) {
   return out;
 }
 
+// Flushing a NaN makes it the hardware's.
 float Flush(float v) {
+  if (v != v) return std::bit_cast<float>(0x7fffffffu);
   const uint32_t bits = std::bit_cast<uint32_t>(v);
   return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : v;
 }
@@ -108,7 +110,7 @@ D SaturateInteger(S v) {
                                          static_cast<Wide>(std::numeric_limits<D>::max())));
 }
 
-template <class D, class S>
+template <class D, class S, bool kCanonical = !std::is_same_v<S, double>>
 LaneOf<D> ToFloat(S value, const Instr& in) {
   const Rounding rounding = static_cast<Rounding>(in.aux & FloatAux::kRoundingMask);
   const bool ftz = (in.aux & FloatAux::kFtz) != 0, sat = (in.aux & FloatAux::kSat) != 0;
@@ -118,12 +120,18 @@ LaneOf<D> ToFloat(S value, const Instr& in) {
     if (ftz) source = Flush(source);
   }
   if constexpr (std::is_floating_point_v<S>) {
-    if (IsIntegral(rounding)) source = RoundToInteger(source, rounding);
+    if (IsIntegral(rounding)) source = source != source ? source + source : RoundToInteger(source, rounding);
   }
   if constexpr (std::is_same_v<D, F16> || std::is_same_v<D, BF16>) {
     constexpr bool kF16 = std::is_same_v<D, F16>;
     uint32_t r;
     const bool finite = (in.aux & FloatAux::kSatFinite) != 0;
+    if constexpr (std::is_same_v<S, double>) {
+      if (kF16 && source != source) {  // the upper bits of the NaN stay
+        const uint64_t bits = std::bit_cast<uint64_t>(source);
+        return static_cast<uint32_t>(bits >> 63 << 15 | 0x7e00 | (bits >> 42 & 0x3ff));
+      }
+    }
     if (std::is_same_v<S, float> && !IsDirected(rounding) && rounding != Rounding::kRna && !finite) {
       r = kF16 ? FloatToHalf(static_cast<float>(source)) : FloatToBf16(static_cast<float>(source));
     } else {
@@ -146,7 +154,7 @@ LaneOf<D> ToFloat(S value, const Instr& in) {
     if (sat) r = r > D{0} ? (r < D{1} ? r : D{1}) : D{0};
     if constexpr (std::is_same_v<D, float>) {
       if (ftz) r = Flush(r);
-      if (r != r) r = std::bit_cast<float>(0x7fffffffu);
+      if (r != r && kCanonical) r = std::bit_cast<float>(0x7fffffffu);
     }
     return std::bit_cast<LaneOf<D>>(r);
   }
@@ -176,7 +184,12 @@ void Convert(Context& c, const Instr& in, uint32_t mask) {
       d[i] = PutInteger<D>(FloatToInteger<D>(v, rounding, std::is_same_v<S, double>));
     });
   } else {
-    ForEachLane(mask, [&](uint32_t i) { d[i] = ToFloat<D>(Read<S>(a[i]), in); });
+    // NaNs of f64 and bf16 keep their payload, those of f16 do not.
+    constexpr bool kCanonical = !std::is_same_v<S, double> && !std::is_same_v<S, BF16>;
+    ForEachLane(mask, [&](uint32_t i) {
+      const auto v = Read<S>(a[i]);
+      d[i] = ToFloat<D, std::remove_const_t<decltype(v)>, kCanonical>(v, in);
+    });
   }
 }
 
@@ -235,7 +248,7 @@ void ConvertToTf32(Context& c, const Instr& in, uint32_t mask) {
   ForEachLane(mask, [&](uint32_t i) {
     uint32_t v = a[i];
     if ((v & 0x7f800000u) == 0x7f800000u) {
-      d[i] = (v & 0x7fffffu) != 0 ? 0x7fffffffu : v;
+      d[i] = (v & 0x7fffffu) != 0 ? (v | 0x400000u) & ~0x1fffu : v;
       return;
     }
     if (rounding == Rounding::kRn) {

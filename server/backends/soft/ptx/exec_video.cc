@@ -29,7 +29,7 @@ void ExecVideo(Context& c, const Instr& in, uint32_t mask) {
       switch (op) {
         case VideoAux::kAddOp: r = x + y; break;
         case VideoAux::kSubOp: r = x - y; break;
-        case VideoAux::kAverageOp: r = (x + y + 1) >> 1; break;
+        case VideoAux::kAverageOp: r = (x + y + (x + y > 0 ? 1 : -1)) / 2; break;  // ties away from zero
         case VideoAux::kAbsDiffOp: r = x < y ? y - x : x - y; break;
         case VideoAux::kMinOp: r = std::min(x, y); break;
         default: r = std::max(x, y); break;
