@@ -201,11 +201,12 @@ CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_dev
     const uint64_t offset = address - allocation.address;
     if (bytes > allocation.bytes - offset) return CUDA_ERROR_INVALID_VALUE;
     if (side == Side::kHost && !allocation.on_host()) return CUDA_ERROR_INVALID_VALUE;
+    if (side == Side::kDevice && allocation.gpu_address == 0) return CUDA_ERROR_INVALID_VALUE;
     if (allocation.on_device() && allocation.device != own_device) {
       Log(LogLevel::kWarning, "copies between devices are not supported");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-    place->gpu = allocation.gpu_address + offset;
+    place->gpu = allocation.gpu_address != 0 ? allocation.gpu_address + offset : 0;
     place->host = allocation.on_host() ? allocation.host_address + offset : 0;
     return CUDA_SUCCESS;
   }

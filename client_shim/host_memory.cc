@@ -64,7 +64,6 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
     if (start > covered) return CUDA_ERROR_INVALID_VALUE;
     if (permissions[3] == 's') {
       // A private copy in its place would cut the program off from those that it shares the memory with.
-      Log(LogLevel::kWarning, "cuMemHostRegister of memory that is shared with other processes is not supported");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     const int found = (permissions[0] == 'r' ? PROT_READ : 0) | (permissions[1] == 'w' ? PROT_WRITE : 0) |
@@ -93,6 +92,20 @@ bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
   }
   return exchange(kPageBytes, bytes - 2 * kPageBytes) && exchange(0, kPageBytes) &&
          exchange(bytes - kPageBytes, kPageBytes);
+}
+
+// Registers memory by name only: the GPU does not reach it, and copies are staged.
+CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, uint32_t flags) {
+  Log(LogLevel::kInfo, "registered memory at %#" PRIx64 " shares pages with others: copies of it are staged", start);
+  Allocation allocation;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = context.device;
+  allocation.context = context.id.load(std::memory_order_relaxed);
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.host_address = start;
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  return pointers().AddUnlessOverlapping(allocation) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 
 }  // namespace
@@ -138,13 +151,13 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   if (start + bytes < start || end < start) return CUDA_ERROR_INVALID_VALUE;
   if (start - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
   if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  // A neighbour in the same page has been exchanged already, and cannot be a second time.
-  if (pointers().OverlapsHostMemory(first, end - first)) {
-    Log(LogLevel::kWarning, "cuMemHostRegister of memory in the same page as other registered memory is not supported");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
   int protection;
   CUresult result = InspectRange(first, end - first, &protection);
+  // A page that a neighbour's registration has exchanged already cannot be exchanged a second time.
+  if (result == CUDA_SUCCESS && pointers().OverlapsHostMemory(first, end - first)) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_ERROR_NOT_SUPPORTED && (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) {
+    return RememberRegistration(context, start, bytes, flags);
+  }
   if (result != CUDA_SUCCESS) return result;
   wire::cuMemHostAlloc_Answer file{};
   result = MakeFile(context, end - first, 0, &file);
@@ -197,6 +210,7 @@ CUresult UnregisterHostMemory(void* address) {
     return pointers().Find(reinterpret_cast<uint64_t>(address), &allocation) ? CUDA_ERROR_INVALID_VALUE
                                                                              : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
+  if (allocation.mapping == 0) return CUDA_SUCCESS;
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
   const CUresult result =
       session().Call(Op::cuMemFreeHost, allocation.device, allocation.context, wire::cuMemFreeHost{allocation.window});
@@ -205,6 +219,7 @@ CUresult UnregisterHostMemory(void* address) {
 }
 
 void UnmapHostMemory(const Allocation& allocation) {
+  if (allocation.mapping == 0) return;
   if (allocation.kind == MemoryKind::kPinned) {
     munmap(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes);
   } else if (!MakeMappingPrivate(allocation)) {
@@ -213,6 +228,7 @@ void UnmapHostMemory(const Allocation& allocation) {
 }
 
 bool MakeMappingPrivate(const Allocation& allocation) {
+  if (allocation.mapping == 0) return true;
   void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return false;
   if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped), allocation.mapping_bytes)) return false;

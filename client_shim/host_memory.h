@@ -5,6 +5,10 @@
 // pages are exchanged, so what else lies in the first and last page moves along; another thread that writes there in the
 // microsecond between copy and exchange loses that write. The program's own address is not the GPU's
 // (cuMemHostGetDevicePointer tells it).
+//
+// Memory that is shared with other processes, or has a page in common with memory that is registered already, is registered by
+// name only: the GPU does not reach it (cuMemHostGetDevicePointer answers CUDA_ERROR_NOT_SUPPORTED), and copies are staged as
+// those of ordinary memory are.
 #pragma once
 
 #include <cstdint>

@@ -28,12 +28,12 @@ struct Allocation {
   uint64_t context_handle = 0;
   uint64_t address = 0;  // of its first byte, for the program
   uint64_t bytes = 0;    // as asked for
-  uint64_t gpu_address = 0;   // of its first byte, for the GPU
+  uint64_t gpu_address = 0;   // of its first byte, for the GPU; 0: none
   uint64_t host_address = 0;  // of its first byte, for the CPU; 0: none
   uint64_t buffer_id = 0;     // unique in the process
   uint64_t pool = 0;          // handle of its memory pool; 0: none
   uint32_t flags = 0;         // as asked for
-  // Host memory: the mapping that holds it.
+  // Host memory: the mapping that holds it; 0 when it is registered by name only.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
   uint64_t window = 0;  // the daemon's name of it: its address in the pinned window

@@ -129,6 +129,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (Flags != 0 || !pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (allocation.gpu_address == 0) return CUDA_ERROR_NOT_SUPPORTED;
   *pdptr = allocation.gpu_address + (reinterpret_cast<uint64_t>(p) - allocation.address);
   return CUDA_SUCCESS;
 }
