@@ -8,6 +8,14 @@
 namespace detshare::shim {
 namespace {
 
+// Programs may write any number where an option belongs.
+int OptionAt(const CUjit_option* option) {
+  int number;
+  static_assert(sizeof(number) == sizeof(*option));
+  memcpy(&number, option, sizeof(number));
+  return number;
+}
+
 // An option's number lies in the low half of its pointer.
 uint32_t Number(void* value) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value)); }
 
@@ -18,7 +26,8 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
   if (count == 0) return CUDA_SUCCESS;
   if (options == nullptr || values == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
-    switch (options[i]) {
+    const int option = OptionAt(&options[i]);
+    switch (option) {
       case CU_JIT_WALL_TIME:
         milliseconds_ = &values[i];
         break;
@@ -37,7 +46,7 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
         error_.filled = &values[i];
         break;
       case CU_JIT_TARGET_FROM_CUCONTEXT:  // has no value
-        plain_.push_back({static_cast<uint32_t>(options[i]), 1});
+        plain_.push_back({static_cast<uint32_t>(option), 1});
         break;
       case CU_JIT_GLOBAL_SYMBOL_NAMES:
       case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
@@ -50,8 +59,8 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
       case CU_JIT_REFERENCED_VARIABLE_COUNT:
         break;  // deprecated hints about what may be left out
       default:
-        if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-        plain_.push_back({static_cast<uint32_t>(options[i]), Number(values[i])});
+        if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+        plain_.push_back({static_cast<uint32_t>(option), Number(values[i])});
     }
   }
   if ((info_.buffer == nullptr && info_.bytes != 0) ||

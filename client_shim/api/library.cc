@@ -21,7 +21,9 @@ CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options,
   *preserved = false;
   if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
-    switch (options[i]) {
+    int option;  // any number
+    memcpy(&option, &options[i], sizeof(option));
+    switch (option) {
       case CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE:  // host functions by device address:
                                                                // nothing here needs it
         break;

@@ -55,7 +55,7 @@ TEST_CASE("A log that is too long is cut, and the size option says the whole buf
 
 TEST_CASE("Options that do not exist, or have no values, are invalid") {
   JitOptions parsed;
-  CUjit_option options[] = {static_cast<CUjit_option>(99)};
+  CUjit_option options[] = {static_cast<CUjit_option>(63)};
   void* values[] = {nullptr};
   CHECK(parsed.Parse(1, options, values) == CUDA_ERROR_INVALID_VALUE);
   CHECK(parsed.Parse(1, nullptr, nullptr) == CUDA_ERROR_INVALID_VALUE);
