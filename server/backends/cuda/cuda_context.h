@@ -64,7 +64,8 @@ class CudaContext {
   void RemoveSpace(CudaAddressSpace* space);
   std::vector<std::shared_ptr<StreamState>> Streams();
   bool AnySpaceWaitsForTheHost();
-  // Whether any stream has work in flight, or somebody is submitting some. Asks every stream that may have.
+  // Whether any stream has work in flight, or somebody is submitting some. Asks every stream that
+  // may have.
   bool Busy();
 
   IdleWindow idle{*this};

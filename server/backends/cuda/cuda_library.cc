@@ -7,6 +7,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/jit_options.h"
 #include "server/backends/images/fatbin.h"
+#include "server/backends/images/fatbin_wrapper.h"
 #include "server/backends/images/image_kind.h"
 
 namespace detshare::cuda {
@@ -73,7 +74,8 @@ absl::StatusOr<CUfunction> CudaKernel::Upload() {
   CUfunction function = nullptr;
   const absl::Status status = context_.idle.Run(space_, [&] {
     context_.Enter();
-    return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_), "cuKernelGetFunction");
+    return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_),
+                          "cuKernelGetFunction");
   });
   if (!status.ok()) return status;
   function_.store(function, std::memory_order_release);
@@ -105,11 +107,10 @@ absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
   if (!function.ok()) return function.status();
   context_.Enter();
   int blocks = 0;
-  absl::Status status =
-      context_.Check(context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-                         &blocks, *function, query.block_size,
-                         query.dynamic_shared_bytes, query.flags),
-                     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
+  absl::Status status = context_.Check(
+      context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+          &blocks, *function, query.block_size, query.dynamic_shared_bytes, query.flags),
+      "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
   if (!status.ok()) return status;
   return blocks;
 }
@@ -119,10 +120,9 @@ absl::StatusOr<uint64_t> CudaKernel::AvailableDynamicShared(int blocks, int bloc
   if (!function.ok()) return function.status();
   context_.Enter();
   size_t bytes = 0;
-  absl::Status status =
-      context_.Check(context_.api.cuOccupancyAvailableDynamicSMemPerBlock(
-                         &bytes, *function, blocks, block_size),
-                     "cuOccupancyAvailableDynamicSMemPerBlock");
+  absl::Status status = context_.Check(
+      context_.api.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, *function, blocks, block_size),
+      "cuOccupancyAvailableDynamicSMemPerBlock");
   if (!status.ok()) return status;
   return bytes;
 }
@@ -134,9 +134,9 @@ absl::StatusOr<int> CudaKernel::MaxPotentialClusterSize(const LaunchShape& shape
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int size = 0;
-  absl::Status status = context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(
-                                           &size, *function, &config),
-                                       "cuOccupancyMaxPotentialClusterSize");
+  absl::Status status =
+      context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(&size, *function, &config),
+                     "cuOccupancyMaxPotentialClusterSize");
   if (!status.ok()) return status;
   return size;
 }
@@ -149,8 +149,7 @@ absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int clusters = 0;
   absl::Status status =
-      context_.Check(context_.api.cuOccupancyMaxActiveClusters(
-                         &clusters, *function, &config),
+      context_.Check(context_.api.cuOccupancyMaxActiveClusters(&clusters, *function, &config),
                      "cuOccupancyMaxActiveClusters");
   if (!status.ok()) return status;
   return clusters;
@@ -169,12 +168,24 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   // lie inside.
   std::string text;
   const void* data = image.data();
+  // Several fatbins are a program that nvlink has linked: the driver finds the parts by a wrapper,
+  // and links their PTX anew where the linked code is for another architecture.
+  images::FatbinWrapper wrapper{images::kFatbinWrapperMagic, 2, data, nullptr};
+  std::vector<const void*> parts;
   switch (images::SniffImage(bytes)) {
     case images::ImageKind::kFatbin: {
       std::vector<images::FatbinEntry> entries;
       std::string error;
       if (!images::ParseFatbins(bytes, &entries, &error)) {
         return CudaError(kCudaErrorInvalidImage, error);
+      }
+      std::vector<std::span<const std::byte>> fatbins;
+      images::SplitFatbins(bytes, &fatbins, &error);
+      if (fatbins.size() > 1) {
+        for (size_t i = 1; i < fatbins.size(); ++i) parts.push_back(fatbins[i].data());
+        parts.push_back(nullptr);
+        wrapper.linked = parts.data();
+        data = &wrapper;
       }
       break;
     }
@@ -193,10 +204,10 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
       data = text.c_str();  // terminated
       break;
   }
-  // Text is compiled now, as cuModuleLoadData would: its errors and logs belong to this call.
-  // Everything else is uploaded when a kernel is needed, so the driver must not be given log
-  // buffers that it could write to then.
-  const bool compile = !text.empty() || image.empty();
+  // Text is compiled now, as cuModuleLoadData would: its errors and logs belong to this call. So
+  // are parts, which lie in memory that is gone afterwards. Everything else is uploaded when a
+  // kernel is needed, so the driver must not be given log buffers that it could write to then.
+  const bool compile = !text.empty() || image.empty() || !parts.empty();
   JitOptions jit(options, logs, compile);
   CUlibrary handle = nullptr;
   const auto load = [&] {

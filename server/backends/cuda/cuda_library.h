@@ -36,7 +36,8 @@ class CudaKernel final : public Kernel {
   // The first call uploads the code and waits for an idle moment of the device.
   absl::StatusOr<CUfunction> Function() {
     CUfunction function = function_.load(std::memory_order_acquire);
-    if (function != nullptr) [[likely]] return function;
+    if (function != nullptr) [[likely]]
+      return function;
     return Upload();
   }
   const std::function<void(std::string_view)>* print() const { return print_; }

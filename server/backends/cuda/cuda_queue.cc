@@ -59,10 +59,10 @@ class CudaQueue::Submission {
     if (state_.space.load(std::memory_order_relaxed) != &space_) space_.Use(queue.state_);
     state_.entering.store(true);
     while (queue.context_.idle.holding()) [[unlikely]] {
-      state_.entering.store(false);
-      queue.context_.idle.WaitUntilOpen();
-      state_.entering.store(true);
-    }
+        state_.entering.store(false);
+        queue.context_.idle.WaitUntilOpen();
+        state_.entering.store(true);
+      }
     state_.submitted.store(state_.submitted.load(std::memory_order_relaxed) + 1);
     queue.caretaker_.NoteWork();
   }

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long others' work is held back for one try, from the first try to the last.
 constexpr milliseconds kFirstHold(10), kLongestHold(500);
-// Between tries everybody goes on for as long as they were held back; while somebody waits for the host there is no point in
-// trying.
+// Between tries everybody goes on for as long as they were held back; while somebody waits for the
+// host there is no point in trying.
 constexpr milliseconds kHostWaitPoll(1);
 // An idle moment is near while nothing new comes: look often.
 constexpr microseconds kIdlePoll(5);

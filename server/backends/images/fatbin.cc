@@ -82,10 +82,9 @@ bool ParseEntries(std::span<const std::byte> rest, size_t fatbin, std::vector<Fa
 
 }  // namespace
 
-bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries,
-                  std::string* error) {
-  entries->clear();
-  size_t fatbin = 0;
+bool SplitFatbins(std::span<const std::byte> image,
+                  std::vector<std::span<const std::byte>>* fatbins, std::string* error) {
+  fatbins->clear();
   do {
     FatbinHeader header;
     if (image.size() < sizeof(header)) return Fail(error, "a fatbin's header is cut off");
@@ -96,13 +95,27 @@ bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* en
     if (header.header_bytes < sizeof(header) || header.header_bytes > image.size()) {
       return Fail(error, "a fatbin's header has an impossible size");
     }
-    image = image.subspan(header.header_bytes);
-    if (header.entry_bytes > image.size()) return Fail(error, "a fatbin is cut off");
-    if (!ParseEntries(image.first(header.entry_bytes), fatbin, entries, error)) return false;
-    image = image.subspan(std::min<uint64_t>(Padded(header.entry_bytes), image.size()));
-    ++fatbin;
+    if (header.entry_bytes > image.size() - header.header_bytes) {
+      return Fail(error, "a fatbin is cut off");
+    }
+    fatbins->push_back(image.first(header.header_bytes + header.entry_bytes));
+    image = image.subspan(
+        std::min<uint64_t>(header.header_bytes + Padded(header.entry_bytes), image.size()));
     // Less than a header can only be the padding of whoever stored the image.
   } while (image.size() >= kFatbinHeaderBytes);
+  return true;
+}
+
+bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries,
+                  std::string* error) {
+  entries->clear();
+  std::vector<std::span<const std::byte>> fatbins;
+  if (!SplitFatbins(image, &fatbins, error)) return false;
+  for (size_t i = 0; i < fatbins.size(); ++i) {
+    FatbinHeader header;
+    std::memcpy(&header, fatbins[i].data(), sizeof(header));
+    if (!ParseEntries(fatbins[i].subspan(header.header_bytes), i, entries, error)) return false;
+  }
   return true;
 }
 

@@ -54,6 +54,11 @@ struct FatbinEntry {
   size_t fatbin = 0;                // which fatbin of the image it is in
 };
 
+// The fatbins that `image` holds one after the other, each with its header. False, with *error set,
+// when the image is not well formed.
+bool SplitFatbins(std::span<const std::byte> image,
+                  std::vector<std::span<const std::byte>>* fatbins, std::string* error);
+
 // The entries of all fatbins of `image` in their order; entries of unknown kinds are left out.
 // False, with *error set, when the image is not well formed.
 bool ParseFatbins(std::span<const std::byte> image, std::vector<FatbinEntry>* entries,

@@ -248,7 +248,7 @@ void ConvertToTf32(Context& c, const Instr& in, uint32_t mask) {
   ForEachLane(mask, [&](uint32_t i) {
     uint32_t v = a[i];
     if ((v & 0x7f800000u) == 0x7f800000u) {
-      d[i] = (v & 0x7fffffu) != 0 ? (v | 0x400000u) & ~0x1fffu : v;
+      d[i] = (v & 0x7fffffu) != 0 ? v & ~0x1fffu : v;
       return;
     }
     if (rounding == Rounding::kRn) {
