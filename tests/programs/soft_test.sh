@@ -1,14 +1,16 @@
 #!/bin/bash
 # Runs this shard's part of the test programs through the shim and a private daemon on the software GPU.
 #
-#   soft_test.sh DETSHARE DETSHARED LIBCUDA RUN_PROGRAMS PROGRAMS.TXT
+#   soft_test.sh DETSHARE DETSHARED LIBCUDA... -- RUN_PROGRAMS PROGRAMS.TXT
 set -uo pipefail
 
+detshare=$1
 export DETSHARE_DAEMON=$PWD/$2
 export DETSHARE_LIB_DIR=$PWD/$(dirname "$3")
+while [ "$1" != -- ]; do shift; done
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 
 # The software GPU has the whole time that the test has; a program that hangs is named before the test is killed.
-exec "$1" run --standalone=soft -- "$4" --programs "$(dirname "$5")" --without gpu_only \
+exec "$detshare" run --standalone=soft -- "$2" --programs "$(dirname "$3")" --without gpu_only \
   --expect tests/programs/expected \
   --shard "${TEST_SHARD_INDEX:-0}/${TEST_TOTAL_SHARDS:-1}" --timeout 120 --out "${TEST_UNDECLARED_OUTPUTS_DIR:-$(mktemp -d)}"
