@@ -4,7 +4,7 @@
 constexpr int kWidth = 128;
 constexpr int kHeight = 96;
 constexpr int kTile = 16;
-constexpr int kGenerations = 20;
+constexpr int kGenerations = 1000;
 
 __global__ void Generation(const unsigned char* from, unsigned char* to) {
   __shared__ unsigned char cells[kTile + 2][kTile + 2];
