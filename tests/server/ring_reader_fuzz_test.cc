@@ -18,7 +18,7 @@ class Generator {
 
   std::vector<uint8_t> Noise() {
     std::vector<uint8_t> bytes(kRing);
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random_());
+    Fill(bytes, 0, kRing);
     return bytes;
   }
 
@@ -38,7 +38,7 @@ class Generator {
       uint32_t header[8] = {kCommitted, size, op, Below(4), Below(3) == 0 ? Below(RingMemory::kReplies) : kNoReply, args,
                             payload, 0};
       if (op == kOpPadding && size > kMaxRecordBytes) break;
-      for (size_t i = 32; i < size; ++i) bytes[at + i] = static_cast<uint8_t>(random_());
+      Fill(bytes, at + sizeof(RecordHeader), size - sizeof(RecordHeader));
       std::memcpy(bytes.data() + at, header, sizeof(header));
       at += size;
     }
@@ -53,6 +53,14 @@ class Generator {
   }
 
  private:
+  // `count` is a multiple of 4.
+  void Fill(std::vector<uint8_t>& bytes, uint64_t begin, uint64_t count) {
+    for (uint64_t i = 0; i < count; i += sizeof(uint32_t)) {
+      const uint32_t word = Any();
+      std::memcpy(bytes.data() + begin + i, &word, sizeof(word));
+    }
+  }
+
   std::mt19937 random_;
 };
 
@@ -78,7 +86,7 @@ TEST_CASE("Random bytes never break the reader's promises") {
 
 TEST_CASE("Records with wrong fields never break the reader's promises") {
   int violations = 0;
-  for (uint32_t seed = 1; seed <= 1500; ++seed) {
+  for (uint32_t seed = 1; seed <= 800; ++seed) {
     Generator generator(seed);
     const std::vector<uint8_t> bytes = generator.Records(1 + static_cast<int>(seed % 6));
     const RingFuzzOutcome outcome = FuzzRing(bytes, kRing, seed % 3 == 0 ? seed : 0);
