@@ -212,6 +212,20 @@ int ForkAndExecute(char* self) {
   return Compute(3);
 }
 
+// ---- a fault
+
+__global__ void WriteTo(uint32_t* where) { *where = 1; }
+
+// Touches memory that is nobody's. Every later call says so.
+int Fault() {
+  uint32_t* device = nullptr;
+  Check(cudaMalloc(&device, 16));
+  WriteTo<<<1, 1>>>(device + (1 << 28));
+  Say(cudaGetErrorName(cudaDeviceSynchronize()));
+  Say(cudaGetErrorName(cudaMalloc(&device, 16)));
+  return 0;
+}
+
 // ---- CUDA_VISIBLE_DEVICES
 
 int Devices() {
@@ -274,6 +288,7 @@ int main(int argc, char** argv) {
   if (what == "fork-after-init") return ForkAfterInit();
   if (what == "fork-before-init") return ForkBeforeInit();
   if (what == "fork-and-execute") return ForkAndExecute(argv[0]);
+  if (what == "fault") return Fault();
   if (what == "devices") return Devices();
   if (what == "every-device") return EveryDevice();
   if (what == "reset") return Reset();

@@ -94,6 +94,24 @@ TEST_CASE("A client that is killed does not disturb its neighbour") {
   CheckNothingLeft(daemon);
 }
 
+TEST_CASE("A fault is the error of the program that made it, and of no other") {
+  Daemon daemon;
+  const std::string alone = Run({ClientProgram(), "compute", "5"}, daemon.Environment()).out;
+  Process neighbour({ClientProgram(), "compute-many", "5"}, daemon.Environment());
+  REQUIRE(neighbour.ReadLine() + "\n" == alone);
+  for (int i = 0; i < 3; ++i) {
+    const Outcome guilty = Run({ClientProgram(), "fault"}, daemon.Environment());
+    CHECK(guilty.exit_code == 0);
+    CHECK(guilty.out == "cudaErrorIllegalAddress\ncudaErrorIllegalAddress\n");
+  }
+  const Outcome outcome = neighbour.Wait();
+  CHECK(outcome.exit_code == 0);
+  std::string expected;
+  for (int i = 0; i < 20; ++i) expected += alone;
+  CHECK(outcome.out == expected);
+  CheckNothingLeft(daemon);
+}
+
 TEST_CASE("Two tenants at once get what they get alone") {
   Daemon daemon;
   const std::string first_alone = RunThrough(daemon, {ClientProgram(), "compute-many", "11"}).out;
