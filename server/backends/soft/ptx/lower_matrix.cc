@@ -1,8 +1,183 @@
 // Matrix instructions.
 #include "server/backends/soft/ptx/lower.h"
+#include "server/backends/soft/ptx/matrix_ops.h"
 
 namespace detshare::soft::ptx {
+namespace {
 
-void Lowering::LowerMatrix() { FailUnknown(); }
+// "m16n8k16". False for anything else.
+bool ParseShape(std::string_view text, MatrixShape* shape) {
+  uint8_t* const sides[] = {&shape->m, &shape->n, &shape->k};
+  size_t at = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (at >= text.size() || text[at++] != "mnk"[i]) return false;
+    uint32_t value = 0;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9' && value < 100) value = value * 10 + static_cast<uint32_t>(text[at++] - '0');
+    if (value == 0 || value > 32) return false;
+    *sides[i] = static_cast<uint8_t>(value);
+  }
+  return at == text.size();
+}
+
+bool IsInput(Type t) {
+  return t == Type::kF16 || t == Type::kBF16 || t == Type::kTF32 || t == Type::kF64 || t == Type::kS8 || t == Type::kU8;
+}
+bool IsAccumulator(Type t) { return t == Type::kF16 || t == Type::kF32 || t == Type::kF64 || t == Type::kS32; }
+Type RegisterType(Type t) { return t == Type::kF64 ? Type::kB64 : Type::kB32; }
+
+}  // namespace
+
+void Lowering::LowerMatrix() {
+  const std::string_view name = parts_[0];
+  const bool wmma = name == "wmma";
+  const bool load = wmma && Take("load"), store = wmma && Take("store");
+  if (wmma && !load && !store && !Take("mma")) return FailUnknown();
+  if (!Take("sync")) return FailUnknown();
+  Take("aligned");
+  std::vector<int32_t> registers;
+  auto take_list = [&](const Operand& o, Type type, bool destination) -> uint32_t {
+    if (o.kind != Operand::Kind::kList) {
+      registers.push_back(destination ? Destination(o, RegisterType(type)) : Source(o, RegisterType(type)));
+      return 1;
+    }
+    for (uint32_t i = 0; i < o.child_count; ++i) {
+      registers.push_back(destination ? Destination(Child(o, i), RegisterType(type)) : Source(Child(o, i), RegisterType(type)));
+    }
+    return o.child_count;
+  };
+  auto emit = [&](ExecFn fn, uint32_t defs) -> LowInstr& {
+    LowInstr& low = EmitUnguarded(fn, CostCounters::kMatrix);
+    low.in.extra = static_cast<uint32_t>(low_.extras.size());
+    low.in.count = static_cast<uint8_t>(registers.size());
+    low.extra_defs = static_cast<uint8_t>(defs);
+    low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
+    return low;
+  };
+
+  if (name == "ldmatrix") {
+    const uint32_t count = Take("x4") ? 4 : Take("x2") ? 2 : 1;
+    Take("x1");
+    const bool transposed = Take("trans");
+    if (!Take("m8n8") || TakeSpace(Space::kGeneric) != Space::kShared || TakeType() != Type::kB16) return FailUnknown();
+    if (!AllUsed() || !NeedOperands(2, 2)) return;
+    BeginGuard();
+    bool wide = true;
+    int64_t offset = 0;
+    const int32_t a = Address(Op(1), &wide, &offset);
+    if (take_list(Op(0), Type::kB32, true) != count) return FailUnknown();
+    const int32_t members = Constant(RegClass::k32, kFullMask);
+    if (!ok()) return;
+    LowInstr& low = emit(ExecLdmatrix, count);
+    low.in.a = a;
+    low.in.e = members;
+    low.in.imm = offset;
+    low.in.aux = (transposed ? 1 : 0) | (wide ? 2 : 0);
+    return;
+  }
+  if (name != "mma" && !wmma) return FailUnknown();
+
+  MatrixShape shape;
+  bool found = false;
+  for (size_t i = 1; i < parts_.size(); ++i) {
+    if (!found && ParseShape(parts_[i], &shape)) {
+      parts_[i] = {};
+      found = true;
+    }
+  }
+  if (!found) return FailUnknown();
+
+  if (load || store) {
+    const bool is_a = load && Take("a"), is_b = load && Take("b");
+    if (!is_a && !is_b && !Take(load ? "c" : "d")) return FailUnknown();
+    const bool by_columns = Take("col");
+    if (!by_columns && !Take("row")) return FailUnknown();
+    const Space space = TakeSpace(Space::kGeneric);
+    const Type type = TakeType();
+    if (is_a || is_b ? !IsInput(type) : !IsAccumulator(type)) return FailUnknown();
+    if (!AllUsed() || !NeedOperands(2, 3)) return;
+    BeginGuard();
+    MatrixShape matrix;
+    matrix.m = is_b ? shape.k : shape.m;
+    matrix.n = is_a ? shape.k : shape.n;
+    matrix.k = 1;
+    matrix.a = type;
+    matrix.saturate = by_columns;
+    if (uint32_t{matrix.m} * matrix.n % kLanes != 0) return FailUnknown();
+    bool wide = true;
+    int64_t offset = 0;
+    int32_t a = Address(Op(load ? 1 : 0), &wide, &offset);
+    if (!ok()) return;
+    // One 64-bit address without an offset.
+    if (!wide) {
+      const int32_t extended = NewTemp(RegClass::k64);
+      LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kZext32To64, Type::kB64, {}), CostCounters::kInteger);
+      low.in.d = extended;
+      low.in.a = a;
+      a = extended;
+    }
+    if (offset != 0) {
+      const int32_t sum = NewTemp(RegClass::k64);
+      LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kAdd, Type::kU64, {}), CostCounters::kInteger);
+      low.in.d = sum;
+      low.in.a = a;
+      low.in.b = Constant(RegClass::k64, static_cast<uint64_t>(offset));
+      a = sum;
+    }
+    const int32_t stride = OpCount() == 3 ? Source(Op(2), Type::kU32) : kNoOperand;
+    const uint32_t count = take_list(Op(load ? 0 : 1), type, load);
+    if (count > 16 || count * ElementsPerRegister(type) * kLanes < uint32_t{matrix.m} * matrix.n) return FailUnknown();
+    const int32_t members = Constant(RegClass::k32, kFullMask);
+    for (int32_t r : registers) {
+      if (store && r < 0) return FailUnknown();
+    }
+    if (!ok()) return;
+    LowInstr& low = emit(load ? ExecWmmaLoad : ExecWmmaStore, load ? count : 0);
+    low.in.a = a;
+    low.in.b = stride;
+    low.in.e = members;
+    low.in.imm = matrix.Pack();
+    low.in.aux = static_cast<uint32_t>(space);
+    return;
+  }
+
+  while (Take("row") || Take("col")) {
+  }
+  shape.wmma = wmma;
+  shape.saturate = Take("satfinite");
+  Take("rn");
+  shape.d = TakeType();
+  const Type second = TakeType(), third = TakeType(), fourth = TakeType();
+  if (third == Type::kNone) {  // wmma on f16: only the types of d and c
+    shape.a = shape.b = Type::kF16;
+    shape.c = second;
+  } else {
+    shape.a = second;
+    shape.b = third;
+    shape.c = fourth;
+  }
+  if (!IsInput(shape.a) || !IsInput(shape.b) || !IsAccumulator(shape.c) || !IsAccumulator(shape.d)) return FailUnknown();
+  if (SizeOf(shape.a) != SizeOf(shape.b) || (shape.c == Type::kF64) != (shape.d == Type::kF64)) return FailUnknown();
+  const bool known_mma = shape.n == 8 && (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) == 1)));
+  if (!AllUsed() || !NeedOperands(4, 4) || (!wmma && !known_mma)) return FailUnknown();
+  BeginGuard();
+  const uint32_t nd = take_list(Op(0), shape.d, true);
+  const uint32_t na = take_list(Op(1), shape.a, false), nb = take_list(Op(2), shape.b, false);
+  const uint32_t nc = take_list(Op(3), shape.c, false);
+  // Each fragment holds its matrix, once or (wmma) several times.
+  auto fits = [&](uint32_t count, Type type, uint32_t elements) {
+    const uint32_t have = count * ElementsPerRegister(type) * kLanes;
+    return elements % kLanes == 0 && (wmma ? have >= elements && have % elements == 0 && count <= 16 : have == elements);
+  };
+  if (!fits(nd, shape.d, uint32_t{shape.m} * shape.n) || !fits(nc, shape.c, uint32_t{shape.m} * shape.n) ||
+      !fits(na, shape.a, uint32_t{shape.m} * shape.k) || !fits(nb, shape.b, uint32_t{shape.k} * shape.n)) {
+    return FailUnknown();
+  }
+  const int32_t members = Constant(RegClass::k32, kFullMask);
+  if (!ok()) return;
+  LowInstr& low = emit(ExecMma, nd);
+  low.in.e = members;
+  low.in.imm = shape.Pack();
+  low.in.aux = nd | na << 8 | nb << 16 | nc << 24;
+}
 
 }  // namespace detshare::soft::ptx

@@ -1,7 +1,9 @@
 // Kernels compiled by nvcc, against references on the host.
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -389,6 +391,50 @@ TEST_CASE_METHOD(Fixture, "A tiled matrix product equals the sum in the same ord
       float sum = 0;
       for (int k = 0; k < kN; ++k) sum = std::fma(a[i * kN + k], b[k * kN + j], sum);
       REQUIRE(c[i * kN + j] == sum);
+    }
+  }
+}
+
+// The half of a small integer.
+uint16_t Half(int v) {
+  if (v == 0) return 0;
+  const int magnitude = std::abs(v);
+  const int exponent = 31 - std::countl_zero(static_cast<uint32_t>(magnitude));
+  return static_cast<uint16_t>((v < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | ((magnitude << (10 - exponent)) & 0x3ff));
+}
+
+TEST_CASE_METHOD(Fixture, "Matrix instructions multiply small integers exactly") {
+  uint16_t* a = Zeros<uint16_t>(256);
+  uint16_t* b = Zeros<uint16_t>(256);
+  float* c = Zeros<float>(256);
+  int8_t* a8 = Zeros<int8_t>(256);
+  int8_t* b8 = Zeros<int8_t>(256);
+  int* c32 = Zeros<int>(256);
+  auto va = [](int i) { return i * 7 % 23 - 11; };
+  auto vb = [](int i) { return i * 5 % 19 - 9; };
+  for (int i = 0; i < 256; ++i) {
+    a[i] = Half(va(i));
+    b[i] = Half(vb(i));
+    a8[i] = static_cast<int8_t>(va(i));
+    b8[i] = static_cast<int8_t>(vb(i));
+    c[i] = static_cast<float>(i);
+  }
+  MustRun("wmma_half", Config(1, 32, Params().Add(a).Add(b).Add(c)));
+  MustRun("wmma_bytes", Config(1, 32, Params().Add(a8).Add(b8).Add(c32)));
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 16; ++j) {
+      int sum = 0;
+      for (int k = 0; k < 16; ++k) sum += va(i * 16 + k) * vb(j * 16 + k);
+      CHECK(c[i * 16 + j] == 2 * (static_cast<float>(sum) + static_cast<float>(i * 16 + j)));
+      CHECK(c32[i * 16 + j] == sum + 5);
+    }
+  }
+  MustRun("mma_half", Config(1, 32, Params().Add(a).Add(b).Add(c)));
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      int sum = 0;
+      for (int k = 0; k < 16; ++k) sum += va(i * 16 + k) * vb(k * 8 + j);
+      CHECK(c[i * 8 + j] == static_cast<float>(sum) + 0.5f);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cooperative_groups/reduce.h>
 #include <cstdio>
 #include <cuda/barrier>
+#include <mma.h>
 
 namespace cg = cooperative_groups;
 
@@ -326,4 +327,54 @@ KERNEL timers(long long* out) {
   }
   out[0] = clock64() - start;
   __nanosleep(200);
+}
+
+// c (16 x 16, by rows) = a (16 x 16, by rows) * b (16 x 16, by columns) + c
+KERNEL wmma_half(const half* a, const half* b, float* c) {
+  using namespace nvcuda::wmma;
+  fragment<matrix_a, 16, 16, 16, half, row_major> fa;
+  fragment<matrix_b, 16, 16, 16, half, col_major> fb;
+  fragment<accumulator, 16, 16, 16, float> fc;
+  load_matrix_sync(fa, a, 16);
+  load_matrix_sync(fb, b, 16);
+  load_matrix_sync(fc, c, 16, mem_row_major);
+  mma_sync(fc, fa, fb, fc);
+  for (int i = 0; i < fc.num_elements; ++i) fc.x[i] *= 2;
+  store_matrix_sync(c, fc, 16, mem_row_major);
+}
+KERNEL wmma_bytes(const signed char* a, const signed char* b, int* c) {
+  using namespace nvcuda::wmma;
+  __shared__ int result[256];
+  fragment<matrix_a, 16, 16, 16, signed char, row_major> fa;
+  fragment<matrix_b, 16, 16, 16, signed char, col_major> fb;
+  fragment<accumulator, 16, 16, 16, int> fc;
+  fill_fragment(fc, 5);
+  load_matrix_sync(fa, a, 16);
+  load_matrix_sync(fb, b, 16);
+  mma_sync(fc, fa, fb, fc);
+  store_matrix_sync(result, fc, 16, mem_row_major);
+  for (int i = threadIdx.x; i < 256; i += 32) c[i] = result[i];
+}
+// c (16 x 8) = a (16 x 16) * b (16 x 8), all by rows.
+KERNEL mma_half(const half* a, const half* b, float* c) {
+  __shared__ __align__(16) half sa[16][16];
+  __shared__ __align__(16) half sb[16][8];
+  for (int i = threadIdx.x; i < 256; i += 32) sa[i / 16][i % 16] = a[i];
+  for (int i = threadIdx.x; i < 128; i += 32) sb[i / 8][i % 8] = b[i];
+  __syncwarp();
+  unsigned ra[4], rb[2];
+  unsigned pa = __cvta_generic_to_shared(&sa[threadIdx.x % 16][threadIdx.x / 16 * 8]);
+  unsigned pb = __cvta_generic_to_shared(&sb[threadIdx.x % 16][0]);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(pa));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(rb[0]), "=r"(rb[1]) : "r"(pb));
+  float d[4];
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+               : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "f"(0.5f));
+  int row = threadIdx.x / 4, column = threadIdx.x % 4 * 2;
+  c[row * 8 + column] = d[0];
+  c[row * 8 + column + 1] = d[1];
+  c[(row + 8) * 8 + column] = d[2];
+  c[(row + 8) * 8 + column + 1] = d[3];
 }

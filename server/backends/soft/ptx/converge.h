@@ -1,0 +1,61 @@
+// Waiting of diverged lanes for each other at instructions that name a member mask.
+#pragma once
+
+#include <array>
+
+#include "server/backends/soft/ptx/warp.h"
+
+namespace detshare::soft::ptx {
+
+// Runs f(group) for each group of lanes that name the same member mask, once all its members are here: lanes of diverged
+// splits wait for each other at the instruction. `same_pc` false lets them wait at different instructions.
+template <class F>
+void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
+  if (in.e == kNoOperand) return f(mask);
+  Warp& warp = *c.warp;
+  const uint32_t* members = c.Src<uint32_t>(in.e);
+  uint32_t left = mask;
+  while (left != 0) {
+    const uint32_t wanted = members[FirstLane(left)];
+    uint32_t group = 0;
+    ForEachLane(left, [&](uint32_t lane) {
+      if (members[lane] == wanted) group |= 1u << lane;
+    });
+    left &= ~group;
+    const uint32_t need = (wanted | group) & warp.alive;
+    uint32_t here = group;
+    std::array<uint8_t, 33> waiting;
+    size_t waiting_count = 0;
+    if ((need & ~here) != 0) {
+      for (uint8_t i = 0; i < warp.split_count; ++i) {
+        Split& s = warp.splits[warp.order[i]];
+        if (s.state != SplitState::kWarpSync || s.sync_mask != wanted) continue;
+        if (same_pc ? (s.pc != &in || s.frame != c.frame) : s.pc->fn != in.fn) continue;
+        here |= s.mask;
+        waiting[waiting_count++] = warp.order[i];
+      }
+    }
+    if ((need & ~here) == 0) {
+      f(here);
+      for (size_t i = 0; i < waiting_count; ++i) {
+        Split& s = warp.splits[waiting[i]];
+        s.state = SplitState::kReady;
+        ++s.pc;
+      }
+      continue;
+    }
+    if (group == c.mask) {
+      c.warp->splits[static_cast<size_t>(c.split)].sync_mask = wanted;
+      return Suspend(c, SplitState::kWarpSync, &in);
+    }
+    // Part of the split waits on its own.
+    const int16_t own = c.split;
+    c.mask &= ~group;
+    warp.splits[static_cast<size_t>(own)].mask = c.mask;
+    const int16_t fresh = AddSplit(warp, &in, c.frame, group, warp.splits[static_cast<size_t>(own)].join, false);
+    warp.splits[static_cast<size_t>(fresh)].state = SplitState::kWarpSync;
+    warp.splits[static_cast<size_t>(fresh)].sync_mask = wanted;
+  }
+}
+
+}  // namespace detshare::soft::ptx
