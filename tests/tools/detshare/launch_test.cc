@@ -1,0 +1,127 @@
+// The launcher as users run it: environment, exit codes, signals, a private daemon.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Ran {
+  int code = -1;       // exit code, or 1000 + signal
+  std::string output;  // stdout and stderr together
+};
+
+std::string Absolute(const char* variable) { return std::filesystem::absolute(getenv(variable)).string(); }
+
+class Running {
+ public:
+  explicit Running(const std::vector<std::string>& arguments, bool with_shim = true) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const std::string shim = std::filesystem::path(Absolute("SHIM")).parent_path().string();
+    const std::string launcher = Absolute("LAUNCHER"), daemon = Absolute("DAEMON");
+    pid = fork();
+    if (pid == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      dup2(ends[1], STDERR_FILENO);
+      close(ends[0]);
+      close(ends[1]);
+      setenv("DETSHARE_LIB_DIR", with_shim ? shim.c_str() : "/nowhere", 1);
+      setenv("DETSHARE_DAEMON", daemon.c_str(), 1);
+      setenv("LD_LIBRARY_PATH", "/old", 1);
+      std::vector<char*> argv = {const_cast<char*>(launcher.c_str())};
+      for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+      argv.push_back(nullptr);
+      execv(argv[0], argv.data());
+      _exit(99);
+    }
+    close(ends[1]);
+    output = ends[0];
+  }
+  // What is printed, up to and with the text; "" when the program ends first.
+  std::string ReadUntil(const std::string& text) {
+    std::string seen;
+    char byte;
+    while (seen.find(text) == std::string::npos) {
+      if (read(output, &byte, 1) != 1) return "";
+      seen.push_back(byte);
+    }
+    return seen;
+  }
+  Ran Finish() {
+    Ran ran;
+    char buffer[4096];
+    ssize_t count;
+    while ((count = read(output, buffer, sizeof(buffer))) > 0) ran.output.append(buffer, count);
+    close(output);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    ran.code = WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+    return ran;
+  }
+
+  pid_t pid = -1;
+  int output = -1;
+};
+
+Ran Run(const std::vector<std::string>& arguments) { return Running(arguments).Finish(); }
+
+TEST_CASE("The program gets the shim first on its library path, and what was asked for") {
+  const Ran ran = Run({"run", "--tenant", "alice", "--device", "1", "--device", "GPU-x", "--socket", "/s/d.sock", "--log-level",
+                       "debug", "--", "/bin/sh", "-c",
+                       "echo $DETSHARE_TENANT $DETSHARE_DEVICES $DETSHARE_SOCKET $DETSHARE_LOG; echo $LD_LIBRARY_PATH"});
+  CHECK(ran.code == 0);
+  CHECK_THAT(ran.output, Catch::Contains("alice 1,GPU-x /s/d.sock debug\n"));
+  CHECK_THAT(ran.output, Catch::Contains("client_shim:/old\n"));
+}
+
+TEST_CASE("Everything after the program's name is the program's") {
+  CHECK(Run({"run", "/bin/sh", "-c", "echo $0 $1", "--tenant", "--"}).output == "--tenant --\n");
+  CHECK(Run({"run", "--", "/bin/echo", "--", "-x"}).output == "-- -x\n");
+}
+
+TEST_CASE("The exit code is the program's") {
+  for (const std::string& mode : {std::string("--socket=/s"), std::string("--standalone=soft")}) {
+    CHECK(Run({"run", mode, "--", "/bin/sh", "-c", "exit 9"}).code == 9);
+    const Ran missing = Run({"run", mode, "--", "/nowhere/program"});
+    CHECK(missing.code == 127);
+    CHECK_THAT(missing.output, Catch::Contains("/nowhere/program"));
+    CHECK(Run({"run", mode, "--", "/etc/passwd"}).code == 126);
+  }
+  CHECK(Run({"run", "--standalone=soft", "--", "/bin/sh", "-c", "kill -SEGV $$"}).code == 128 + SIGSEGV);
+  CHECK(Run({"run", "--socket=/s", "--", "/bin/sh", "-c", "kill -SEGV $$"}).code == 1000 + SIGSEGV);
+}
+
+TEST_CASE("Mistakes are explained") {
+  CHECK(Run({"run"}).code == 125);
+  CHECK_THAT(Run({"run", "--standalone=quantum", "--", "true"}).output, Catch::Contains("quantum"));
+  const Ran ran = Running({"run", "--", "true"}, false).Finish();
+  CHECK(ran.code == 125);
+  CHECK_THAT(ran.output, Catch::Contains("DETSHARE_LIB_DIR"));
+  CHECK(Run({"run", "--help"}).code == 0);
+}
+
+TEST_CASE("A private daemon is there for the command and gone with it") {
+  const Ran ran = Run({"run", "--standalone=soft", "--", "/bin/sh", "-c", "test -S $DETSHARE_SOCKET && dirname $DETSHARE_SOCKET"});
+  CHECK(ran.code == 0);
+  REQUIRE(ran.output.size() > 2);
+  CHECK_FALSE(std::filesystem::exists(ran.output.substr(0, ran.output.size() - 1)));
+}
+
+TEST_CASE("A signal to the launcher reaches the program") {
+  Running running({"run", "--standalone=soft", "--", "/bin/sh", "-c",
+                   "trap 'echo got it; exit 3' TERM; echo ready; while :; do sleep 0.05; done"});
+  REQUIRE_FALSE(running.ReadUntil("ready\n").empty());
+  kill(running.pid, SIGTERM);
+  const Ran ran = running.Finish();
+  CHECK(ran.code == 3);
+  CHECK_THAT(ran.output, Catch::Contains("got it"));
+}
+
+}  // namespace
