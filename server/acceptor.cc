@@ -32,7 +32,8 @@ void PeerTable::Add(int fd, const Peer& peer) {
 
 std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {
   int fd = -1;
-  if (grpc_peer.rfind("fd:", 0) != 0 || !absl::SimpleAtoi(grpc_peer.substr(3), &fd)) return std::nullopt;
+  if (grpc_peer.rfind("fd:", 0) != 0 || !absl::SimpleAtoi(grpc_peer.substr(3), &fd))
+    return std::nullopt;
   const std::lock_guard<std::mutex> lock(mutex_);
   auto found = peers_.find(fd);
   if (found == peers_.end()) return std::nullopt;
@@ -42,7 +43,8 @@ std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {
 absl::Status LockSocket(const std::string& path) {
   const std::string lock_path = path + ".lock";
   const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (lock < 0) return absl::InternalError(absl::StrCat("cannot open ", lock_path, ": ", ErrnoText(errno)));
+  if (lock < 0)
+    return absl::InternalError(absl::StrCat("cannot open ", lock_path, ": ", ErrnoText(errno)));
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     close(lock);
     return absl::FailedPreconditionError(absl::StrCat("another detshared serves at ", path));
@@ -54,8 +56,8 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": a socket's path has at most ", sizeof(address.sun_path) - 1, " characters"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a socket's path has at most ",
+                                                   sizeof(address.sun_path) - 1, " characters"));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -72,7 +74,10 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
 }
 
 Acceptor::Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted)
-    : listen_fd_(listen_fd), peers_(peers), accepted_(std::move(accepted)), stop_fd_(eventfd(0, EFD_CLOEXEC)) {
+    : listen_fd_(listen_fd),
+      peers_(peers),
+      accepted_(std::move(accepted)),
+      stop_fd_(eventfd(0, EFD_CLOEXEC)) {
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -1,7 +1,7 @@
 // The daemon's socket: accepts connections, takes down who is at the other end, hands them to gRPC.
 //
-// gRPC names such a connection "fd:<n>" (ServerContext::peer()), and keeps the descriptor open at least as long as one of its
-// calls lives: so the number tells whose call it is.
+// gRPC names such a connection "fd:<n>" (ServerContext::peer()), and keeps the descriptor open at
+// least as long as one of its calls lives: so the number tells whose call it is.
 #pragma once
 
 #include <sys/types.h>
@@ -38,8 +38,8 @@ class PeerTable {
   std::map<int, Peer> peers_;  // guarded by mutex_; overwritten when the number is used again
 };
 
-// Takes the lock `<path>.lock`, until the process ends or executes another program. FailedPrecondition when another daemon
-// serves there.
+// Takes the lock `<path>.lock`, until the process ends or executes another program.
+// FailedPrecondition when another daemon serves there.
 absl::Status LockSocket(const std::string& path);
 // Makes the socket, replacing a dead one; with the lock.
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
@@ -47,7 +47,8 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
 // Accepts on a thread of its own.
 class Acceptor {
  public:
-  // `accepted` gets each connection, its credentials are in `peers` by then. Takes nothing of `listen_fd` but its use.
+  // `accepted` gets each connection, its credentials are in `peers` by then. Takes nothing of
+  // `listen_fd` but its use.
   Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted);
   ~Acceptor();  // accepts no more
   Acceptor(const Acceptor&) = delete;

@@ -8,12 +8,14 @@
 
 namespace detshare {
 
-grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context, const proto::GetStatusRequest*,
+grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
+                                                  const proto::GetStatusRequest*,
                                                   proto::Status* status) {
   status->set_version(kVersion);
   status->set_abi_version(kAbiVersion);
-  status->set_uptime_ms(
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin_).count());
+  status->set_uptime_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::steady_clock::now() - begin_)
+                            .count());
   status->set_pid(getpid());
   status->set_backend(backend_);
   status->set_policy(manager_.options().policy);

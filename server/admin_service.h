@@ -16,7 +16,8 @@ class AdminService final : public proto::Admin::CallbackService {
   AdminService(SessionManager& manager, std::string backend)
       : manager_(manager), backend_(std::move(backend)), begin_(std::chrono::steady_clock::now()) {}
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const proto::GetStatusRequest* request,
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const proto::GetStatusRequest* request,
                                       proto::Status* status) override;
 
  private:

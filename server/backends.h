@@ -15,10 +15,10 @@ struct BackendOptions {
   std::string cuda_driver;       // path of the real libcuda.so.1; "": looks for it
   int cuda_sm_group = 8;         // SMs of a partition come in groups of this size
   int soft_devices = 1;
-  int soft_sms = 0;              // 0: the default device's
-  uint64_t soft_memory = 0;      // bytes; 0: the default device's
-  std::string soft_cc;           // "9.0"; "": the default device's
-  int soft_threads = 0;          // 0: one for each core
+  int soft_sms = 0;          // 0: the default device's
+  uint64_t soft_memory = 0;  // bytes; 0: the default device's
+  std::string soft_cc;       // "9.0"; "": the default device's
+  int soft_threads = 0;      // 0: one for each core
 };
 
 struct OpenedBackend {
@@ -26,7 +26,8 @@ struct OpenedBackend {
   std::vector<std::unique_ptr<Device>> devices;
 };
 
-// Opens the devices. Once, before the process has other threads. auto: the real ones when there is a driver and a device, else one in software; the log says which and why.
+// Opens the devices. Once, before the process has other threads. auto: the real ones when there is
+// a driver and a device, else one in software; the log says which and why.
 absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options);
 
 }  // namespace detshare

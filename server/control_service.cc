@@ -28,7 +28,8 @@ std::string DefaultTenant(uid_t uid) {
   passwd entry;
   passwd* found = nullptr;
   char buffer[4096];
-  if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found != nullptr) return found->pw_name;
+  if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found != nullptr)
+    return found->pw_name;
   return absl::StrCat("uid-", uid);
 }
 
@@ -36,7 +37,8 @@ std::string DefaultTenant(uid_t uid) {
 bool IsTenantName(const std::string& name) {
   if (name.empty() || name.size() > kMaxTenant) return false;
   for (const char c : name) {
-    if (!isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.' && c != '@') return false;
+    if (!isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.' && c != '@')
+      return false;
   }
   return true;
 }
@@ -51,14 +53,16 @@ std::string Printable(const std::string& text, size_t limit) {
 
 }  // namespace
 
-proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker, uint64_t file_bytes) {
+proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker,
+                       uint64_t file_bytes) {
   const Session::Config& config = worker.config();
   const ServerOptions& options = manager.options();
   proto::Grant grant;
   grant.set_session(config.id);
   grant.set_directory(absl::StrCat("sessions/", config.id));
   grant.set_file_bytes(file_bytes);
-  grant.set_pinned_base(options.windows.pinned_base + options.windows.pinned_bytes * static_cast<uint64_t>(config.slot));
+  grant.set_pinned_base(options.windows.pinned_base +
+                        options.windows.pinned_bytes * static_cast<uint64_t>(config.slot));
   grant.set_pinned_bytes(options.windows.pinned_bytes);
   grant.set_version(kVersion);
   grant.set_client_spin_us(static_cast<uint32_t>(options.client_spin_us));
@@ -69,7 +73,8 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
     device->set_name(properties.name);
     device->set_uuid(properties.uuid.data(), properties.uuid.size());
     device->set_total_memory(properties.total_memory);
-    for (const auto& [attribute, value] : properties.attributes) (*device->mutable_attributes())[attribute] = value;
+    for (const auto& [attribute, value] : properties.attributes)
+      (*device->mutable_attributes())[attribute] = value;
     device->set_memory_base(on.memory_base);
     device->set_memory_bytes(on.memory_bytes);
     for (const uint64_t limit : properties.limits) device->add_limits(limit);
@@ -84,11 +89,13 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
 
 // ---- OpenSession
 
-// Lives from the call until gRPC is done with it. The session's thread and gRPC's threads meet under mutex_; the session's callbacks
-// hold a shared State, so that they may come when the reactor is gone.
+// Lives from the call until gRPC is done with it. The session's thread and gRPC's threads meet
+// under mutex_; the session's callbacks hold a shared State, so that they may come when the reactor
+// is gone.
 class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto::SessionEvent> {
  public:
-  OpenReactor(ControlService& service, const proto::OpenSessionRequest& request, const std::optional<Peer>& peer)
+  OpenReactor(ControlService& service, const proto::OpenSessionRequest& request,
+              const std::optional<Peer>& peer)
       : service_(service), state_(std::make_shared<State>()) {
     state_->reactor = this;
     Begin(request, peer);
@@ -153,7 +160,8 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     const std::lock_guard<std::mutex> lock(state_->mutex);
     SessionRequest wanted;
     if (const grpc::Status status = Check(request, peer, &wanted); !status.ok()) {
-      LogWarning("a session of ", peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("somebody"),
+      LogWarning("a session of ",
+                 peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("somebody"),
                  " is refused: ", status.error_message());
       return state_->FinishWith(status);
     }
@@ -188,31 +196,37 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
       }
       state->FinishWith(grpc::Status::OK);
     };
-    absl::StatusOr<std::shared_ptr<SessionWorker>> worker = service_.manager_.Open(wanted, std::move(listener));
+    absl::StatusOr<std::shared_ptr<SessionWorker>> worker =
+        service_.manager_.Open(wanted, std::move(listener));
     if (!worker.ok()) {
-      LogWarning("a session of pid ", peer->pid, " is refused: ", std::string(worker.status().message()));
+      LogWarning("a session of pid ", peer->pid,
+                 " is refused: ", std::string(worker.status().message()));
       return state_->FinishWith(ToGrpc(worker.status()));
     }
     state_->worker = *worker;
   }
 
-  static grpc::Status Check(const proto::OpenSessionRequest& request, const std::optional<Peer>& peer,
-                            SessionRequest* wanted) {
+  static grpc::Status Check(const proto::OpenSessionRequest& request,
+                            const std::optional<Peer>& peer, SessionRequest* wanted) {
     if (!peer.has_value()) return {grpc::StatusCode::PERMISSION_DENIED, "not a local connection"};
     if (request.abi_version() != kAbiVersion) {
       return {grpc::StatusCode::FAILED_PRECONDITION,
               absl::StrCat("libcuda.so.1 of DetShare ", Printable(request.version(), 64), " (ABI ",
-                           request.abi_version(), ") does not fit detshared ", kVersion, " (ABI ", kAbiVersion, ")")};
+                           request.abi_version(), ") does not fit detshared ", kVersion, " (ABI ",
+                           kAbiVersion, ")")};
     }
     if (geteuid() != 0 && peer->uid != geteuid()) {
       return {grpc::StatusCode::PERMISSION_DENIED,
-              absl::StrCat("detshared runs as user ", geteuid(), " and serves no other; as root it serves all")};
+              absl::StrCat("detshared runs as user ", geteuid(),
+                           " and serves no other; as root it serves all")};
     }
     wanted->tenant = request.tenant().empty() ? DefaultTenant(peer->uid) : request.tenant();
     if (!IsTenantName(wanted->tenant)) {
-      return {grpc::StatusCode::INVALID_ARGUMENT, "a tenant's name has 1 to 64 letters, digits, or any of -_.@"};
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "a tenant's name has 1 to 64 letters, digits, or any of -_.@"};
     }
-    if (request.device_ids_size() > kMaxDeviceIds) return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
+    if (request.device_ids_size() > kMaxDeviceIds)
+      return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
     wanted->device_ids.assign(request.device_ids().begin(), request.device_ids().end());
     wanted->owner = {peer->uid, peer->gid};
     wanted->pid = peer->pid;
@@ -224,14 +238,15 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
   const std::shared_ptr<State> state_;
 };
 
-grpc::ServerWriteReactor<proto::SessionEvent>* ControlService::OpenSession(grpc::CallbackServerContext* context,
-                                                                           const proto::OpenSessionRequest* request) {
+grpc::ServerWriteReactor<proto::SessionEvent>* ControlService::OpenSession(
+    grpc::CallbackServerContext* context, const proto::OpenSessionRequest* request) {
   return new OpenReactor(*this, *request, peers_.Find(context->peer()));
 }
 
 // ---- Call
 
-grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* context, const proto::CallRequest* request,
+grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* context,
+                                               const proto::CallRequest* request,
                                                proto::CallReply* reply) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const std::optional<Peer> peer = peers_.Find(context->peer());
@@ -259,7 +274,8 @@ grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* cont
   call.after = request->after();
   // gRPC keeps request and reply until Finish().
   call.args = {reinterpret_cast<const uint8_t*>(request->args().data()), request->args().size()};
-  call.payload = {reinterpret_cast<const uint8_t*>(request->payload().data()), request->payload().size()};
+  call.payload = {reinterpret_cast<const uint8_t*>(request->payload().data()),
+                  request->payload().size()};
   call.done = [reactor, reply](int result, std::string answer) {
     reply->set_result(result);
     reply->set_answer(std::move(answer));

@@ -16,11 +16,13 @@ namespace detshare {
 // Runs on gRPC's threads, none of which waits: sessions are opened and served by their own threads.
 class ControlService final : public proto::Control::CallbackService {
  public:
-  ControlService(SessionManager& manager, const PeerTable& peers) : manager_(manager), peers_(peers) {}
+  ControlService(SessionManager& manager, const PeerTable& peers)
+      : manager_(manager), peers_(peers) {}
 
-  grpc::ServerWriteReactor<proto::SessionEvent>* OpenSession(grpc::CallbackServerContext* context,
-                                                             const proto::OpenSessionRequest* request) override;
-  grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context, const proto::CallRequest* request,
+  grpc::ServerWriteReactor<proto::SessionEvent>* OpenSession(
+      grpc::CallbackServerContext* context, const proto::OpenSessionRequest* request) override;
+  grpc::ServerUnaryReactor* Call(grpc::CallbackServerContext* context,
+                                 const proto::CallRequest* request,
                                  proto::CallReply* reply) override;
 
  private:
@@ -34,6 +36,7 @@ class ControlService final : public proto::Control::CallbackService {
 };
 
 // What a new session's client learns about the daemon and its devices.
-proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker, uint64_t file_bytes);
+proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker,
+                       uint64_t file_bytes);
 
 }  // namespace detshare

@@ -31,18 +31,23 @@ std::string DirectoryOf(const std::string& path) {
 Daemon::Daemon(std::vector<std::unique_ptr<Device>> devices, Options options)
     : options_(std::move(options)), devices_(std::move(devices)) {}
 
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_ptr<Device>> devices, Options options) {
-  if (options.server.runtime_directory.empty()) options.server.runtime_directory = DirectoryOf(options.socket);
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_ptr<Device>> devices,
+                                                      Options options) {
+  if (options.server.runtime_directory.empty())
+    options.server.runtime_directory = DirectoryOf(options.socket);
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(devices), std::move(options)));
   const Options& opts = daemon->options_;
   // 0755: clients of all users reach the socket and the directories of their sessions.
-  if (mkdir(DirectoryOf(opts.socket).c_str(), 0755) == 0) chmod(DirectoryOf(opts.socket).c_str(), 0755);
-  if (mkdir(opts.server.runtime_directory.c_str(), 0755) == 0) chmod(opts.server.runtime_directory.c_str(), 0755);
+  if (mkdir(DirectoryOf(opts.socket).c_str(), 0755) == 0)
+    chmod(DirectoryOf(opts.socket).c_str(), 0755);
+  if (mkdir(opts.server.runtime_directory.c_str(), 0755) == 0)
+    chmod(opts.server.runtime_directory.c_str(), 0755);
   if (absl::Status locked = LockSocket(opts.socket); !locked.ok()) return locked;
 
   std::vector<Device*> borrowed;
   for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
-  absl::StatusOr<std::unique_ptr<SessionManager>> manager = SessionManager::Create(borrowed, opts.server);
+  absl::StatusOr<std::unique_ptr<SessionManager>> manager =
+      SessionManager::Create(borrowed, opts.server);
   if (!manager.ok()) return manager.status();
   daemon->manager_ = *std::move(manager);
   daemon->control_ = std::make_unique<ControlService>(*daemon->manager_, daemon->peers_);
@@ -63,8 +68,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
     daemon->listen_fd_ = *fd;
   }
   grpc::Server* const server = daemon->grpc_.get();
-  daemon->acceptor_ = std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
-                                                 [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
+  daemon->acceptor_ =
+      std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
+                                 [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
   Daemon* const self = daemon.get();
   daemon->monitor_ = std::thread([self] { self->Monitor(); });
   return daemon;
@@ -104,9 +110,10 @@ void Daemon::Monitor() {
     lock.unlock();
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
-      LogError("the device is lost: ", std::string(health.message()), "; every session ends with CUDA error ",
-               CudaResultOf(health));
-      manager_->EndAll(CudaResultOf(health), absl::StrCat("the device is lost: ", std::string(health.message())),
+      LogError("the device is lost: ", std::string(health.message()),
+               "; every session ends with CUDA error ", CudaResultOf(health));
+      manager_->EndAll(CudaResultOf(health),
+                       absl::StrCat("the device is lost: ", std::string(health.message())),
                        milliseconds(1000));
       if (options_.device_lost) options_.device_lost();
       return;

@@ -1,5 +1,5 @@
-// Everything that serves, put together: devices, sessions, services, socket. Without flags and signals, so that a test can have one
-// in its own process.
+// Everything that serves, put together: devices, sessions, services, socket. Without flags and
+// signals, so that a test can have one in its own process.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -38,13 +38,15 @@ class Daemon {
   };
 
   // Serves when it returns.
-  static absl::StatusOr<std::unique_ptr<Daemon>> Start(std::vector<std::unique_ptr<Device>> devices, Options options);
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(std::vector<std::unique_ptr<Device>> devices,
+                                                       Options options);
   // Stop(), then waits for all sessions, however long that takes.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Tells the clients and takes their sessions down. False when some are still there after `patience` (kernels that run on).
+  // Tells the clients and takes their sessions down. False when some are still there after
+  // `patience` (kernels that run on).
   bool Stop(std::chrono::milliseconds patience);
 
   SessionManager& manager() { return *manager_; }

@@ -14,14 +14,15 @@
 
 namespace detshare {
 
-// Sleeps while *word == expected, at most `timeout`. Returns 0 when woken, else the errno: EAGAIN (the word differs),
-// ETIMEDOUT, EINTR, EFAULT (the memory is gone).
-inline int FutexWait(std::atomic<uint32_t>* word, uint32_t expected, std::chrono::nanoseconds timeout) {
+// Sleeps while *word == expected, at most `timeout`. Returns 0 when woken, else the errno: EAGAIN
+// (the word differs), ETIMEDOUT, EINTR, EFAULT (the memory is gone).
+inline int FutexWait(std::atomic<uint32_t>* word, uint32_t expected,
+                     std::chrono::nanoseconds timeout) {
   timespec relative{};
   relative.tv_sec = timeout.count() / 1000000000;
   relative.tv_nsec = timeout.count() % 1000000000;
-  const long result =
-      syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected, &relative, nullptr, 0);
+  const long result = syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected,
+                              &relative, nullptr, 0);
   return result == 0 ? 0 : errno;
 }
 

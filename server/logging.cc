@@ -16,9 +16,13 @@ constexpr size_t kMaxLine = 4096;
 
 }  // namespace
 
-void SetLogLevel(LogLevel level) { g_level.store(static_cast<int>(level), std::memory_order_relaxed); }
+void SetLogLevel(LogLevel level) {
+  g_level.store(static_cast<int>(level), std::memory_order_relaxed);
+}
 
-bool LogEnabled(LogLevel level) { return static_cast<int>(level) <= g_level.load(std::memory_order_relaxed); }
+bool LogEnabled(LogLevel level) {
+  return static_cast<int>(level) <= g_level.load(std::memory_order_relaxed);
+}
 
 bool ParseLogLevel(const std::string& text, LogLevel* level) {
   constexpr const char* kWords[] = {"error", "warning", "info", "debug"};
@@ -37,9 +41,9 @@ void LogLine(LogLevel level, const std::string& message) {
   tm utc{};
   gmtime_r(&now.tv_sec, &utc);
   char stamp[64];
-  std::snprintf(stamp, sizeof(stamp), "%-7s %04d-%02d-%02dT%02d:%02d:%02d.%03ldZ ", kNames[static_cast<int>(level)],
-                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                now.tv_nsec / 1000000);
+  std::snprintf(stamp, sizeof(stamp), "%-7s %04d-%02d-%02dT%02d:%02d:%02d.%03ldZ ",
+                kNames[static_cast<int>(level)], utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                utc.tm_hour, utc.tm_min, utc.tm_sec, now.tv_nsec / 1000000);
   std::string line = stamp;
   line.append(message, 0, kMaxLine);
   for (char& c : line) {

@@ -1,4 +1,5 @@
-// The daemon's log: one line per event on stderr, "LEVEL time message". The service manager keeps it.
+// The daemon's log: one line per event on stderr, "LEVEL time message". The service manager keeps
+// it.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ bool LogEnabled(LogLevel level);
 // error, warning, info or debug; false for anything else.
 bool ParseLogLevel(const std::string& text, LogLevel* level);
 
-// Writes one line with a single write(). Control characters in `message` are replaced, so that a client's strings cannot
-// forge lines. Any thread.
+// Writes one line with a single write(). Control characters in `message` are replaced, so that a
+// client's strings cannot forge lines. Any thread.
 void LogLine(LogLevel level, const std::string& message);
 
 template <typename... Parts>

@@ -46,41 +46,60 @@ struct Flags {
 
 void AddFlags(CLI::App& app, Flags& flags) {
   ServerOptions& server = flags.daemon.server;
-  app.add_option("--socket", flags.daemon.socket, "Where clients connect")->type_name("PATH")->envname("DETSHARE_SOCKET");
-  app.add_option("--socket-mode", flags.socket_mode, "Who may connect, as chmod takes it")->type_name("OCTAL");
+  app.add_option("--socket", flags.daemon.socket, "Where clients connect")
+      ->type_name("PATH")
+      ->envname("DETSHARE_SOCKET");
+  app.add_option("--socket-mode", flags.socket_mode, "Who may connect, as chmod takes it")
+      ->type_name("OCTAL");
   app.add_option("--runtime-dir", server.runtime_directory,
                  "Where sessions have their shared files, on a tmpfs [the socket's directory]")
       ->type_name("DIR");
-  app.add_option("--backend", flags.backend.backend, "The GPUs: real ones, software, or whichever is there")
+  app.add_option("--backend", flags.backend.backend,
+                 "The GPUs: real ones, software, or whichever is there")
       ->check(CLI::IsMember({"auto", "cuda", "soft"}));
   app.add_option("--policy", server.policy, "Who runs on which SMs")->type_name("NAME");
-  app.add_option("--tenant", flags.tenants, "A tenant's share of the SMs, for policies that know shares; may be repeated")
+  app.add_option("--tenant", flags.tenants,
+                 "A tenant's share of the SMs, for policies that know shares; may be repeated")
       ->type_name("NAME=PERCENT")
       ->allow_extra_args(false);
-  app.add_option("--spin-us", flags.spin_us, "How long a session's thread looks for work before it sleeps [50 on more than 4 cores]")
+  app.add_option(
+         "--spin-us", flags.spin_us,
+         "How long a session's thread looks for work before it sleeps [50 on more than 4 cores]")
       ->type_name("US");
-  app.add_option("--client-spin-us", flags.client_spin_us, "... and a client for an answer [50 on more than 4 cores]")
+  app.add_option("--client-spin-us", flags.client_spin_us,
+                 "... and a client for an answer [50 on more than 4 cores]")
       ->type_name("US");
-  app.add_option("--log-level", flags.log_level)->check(CLI::IsMember({"error", "warning", "info", "debug"}));
-  app.add_option("--staging-mib", flags.staging_mib, "Staging memory of a session for pageable copies [16; 64 with cuda]")
+  app.add_option("--log-level", flags.log_level)
+      ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
+  app.add_option("--staging-mib", flags.staging_mib,
+                 "Staging memory of a session for pageable copies [16; 64 with cuda]")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--cuda-driver", flags.backend.cuda_driver, "The real libcuda.so.1 [looked for]")->type_name("PATH");
-  app.add_option("--cuda-sm-group", flags.backend.cuda_sm_group, "SMs of a partition come in groups of this size")
+  app.add_option("--cuda-driver", flags.backend.cuda_driver, "The real libcuda.so.1 [looked for]")
+      ->type_name("PATH");
+  app.add_option("--cuda-sm-group", flags.backend.cuda_sm_group,
+                 "SMs of a partition come in groups of this size")
       ->check(CLI::IsMember({8, 2}));
   app.add_option("--soft-sms", flags.backend.soft_sms, "SMs of the software GPU");
   app.add_option("--soft-memory", flags.backend.soft_memory, "Memory of the software GPU")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("SIZE");
-  app.add_option("--soft-cc", flags.backend.soft_cc, "Compute capability of the software GPU")->type_name("X.Y");
-  app.add_option("--soft-devices", flags.backend.soft_devices, "Software GPUs")->check(CLI::Range(1, 8));
-  app.add_option("--soft-threads", flags.backend.soft_threads, "Threads of a software GPU [one for each core]");
-  app.add_option("--device-window-base", server.windows.device_base, "First device address of all sessions")
+  app.add_option("--soft-cc", flags.backend.soft_cc, "Compute capability of the software GPU")
+      ->type_name("X.Y");
+  app.add_option("--soft-devices", flags.backend.soft_devices, "Software GPUs")
+      ->check(CLI::Range(1, 8));
+  app.add_option("--soft-threads", flags.backend.soft_threads,
+                 "Threads of a software GPU [one for each core]");
+  app.add_option("--device-window-base", server.windows.device_base,
+                 "First device address of all sessions")
       ->group("Address windows");
-  app.add_option("--device-window-bytes", server.windows.device_bytes, "Device addresses of one session")
+  app.add_option("--device-window-bytes", server.windows.device_bytes,
+                 "Device addresses of one session")
       ->group("Address windows");
-  app.add_option("--pinned-window-base", server.windows.pinned_base, "First address of pinned host memory")
+  app.add_option("--pinned-window-base", server.windows.pinned_base,
+                 "First address of pinned host memory")
       ->group("Address windows");
-  app.add_option("--pinned-window-bytes", server.windows.pinned_bytes, "Pinned addresses of one session")
+  app.add_option("--pinned-window-bytes", server.windows.pinned_bytes,
+                 "Pinned addresses of one session")
       ->group("Address windows");
   app.add_flag("--version", flags.version, "Print the version");
   // What the daemon, the launcher and the tests hand to it.
@@ -95,7 +114,8 @@ bool ParseTenants(const std::vector<std::string>& texts, std::vector<policy::Ten
   for (const std::string& text : texts) {
     const size_t equals = text.rfind('=');
     policy::Tenant& tenant = tenants->emplace_back();
-    if (equals == std::string::npos || equals == 0 || !absl::SimpleAtoi(text.substr(equals + 1), &tenant.sm_percent)) {
+    if (equals == std::string::npos || equals == 0 ||
+        !absl::SimpleAtoi(text.substr(equals + 1), &tenant.sm_percent)) {
       LogError("--tenant is NAME=PERCENT, not ", text);
       return false;
     }
@@ -104,20 +124,23 @@ bool ParseTenants(const std::vector<std::string>& texts, std::vector<policy::Ten
   return true;
 }
 
-// The same command, for the process that replaces this one: it takes over the socket and goes on counting.
-std::vector<std::string> CommandAfterLoss(const std::vector<std::string>& arguments, int listen_fd, uint64_t next_session) {
+// The same command, for the process that replaces this one: it takes over the socket and goes on
+// counting.
+std::vector<std::string> CommandAfterLoss(const std::vector<std::string>& arguments, int listen_fd,
+                                          uint64_t next_session) {
   std::vector<std::string> command;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    const bool replaced = argument == "--listen-fd" || argument == "--first-session" || argument == "--ready-fd";
+    const bool replaced =
+        argument == "--listen-fd" || argument == "--first-session" || argument == "--ready-fd";
     if (replaced) {
       ++i;
       continue;
     }
     command.push_back(argument);
   }
-  for (const std::string& more : {std::string("--listen-fd"), absl::StrCat(listen_fd), std::string("--first-session"),
-                                  absl::StrCat(next_session)}) {
+  for (const std::string& more : {std::string("--listen-fd"), absl::StrCat(listen_fd),
+                                  std::string("--first-session"), absl::StrCat(next_session)}) {
     command.push_back(more);
   }
   return command;
@@ -145,7 +168,8 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   SetLogLevel(level);
   if (!ParseTenants(flags.tenants, &flags.daemon.server.tenants)) return 1;
   if (flags.daemon.socket.empty()) flags.daemon.socket = kDefaultSocket;
-  flags.daemon.socket_mode = static_cast<mode_t>(std::strtoul(flags.socket_mode.c_str(), nullptr, 8));
+  flags.daemon.socket_mode =
+      static_cast<mode_t>(std::strtoul(flags.socket_mode.c_str(), nullptr, 8));
   if (flags.daemon.listen_fd >= 0) fcntl(flags.daemon.listen_fd, F_SETFD, FD_CLOEXEC);
 
   // Before any thread begins: all of them leave these to the loop below.
@@ -174,16 +198,18 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     const uint64_t one = 1;
     [[maybe_unused]] ssize_t written = write(lost_fd, &one, sizeof(one));
   };
-  const std::string runtime_directory = server.runtime_directory.empty()
-                                            ? std::filesystem::path(flags.daemon.socket).parent_path().string()
-                                            : server.runtime_directory;
-  absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(backend->devices), flags.daemon);
+  const std::string runtime_directory =
+      server.runtime_directory.empty()
+          ? std::filesystem::path(flags.daemon.socket).parent_path().string()
+          : server.runtime_directory;
+  absl::StatusOr<std::unique_ptr<Daemon>> daemon =
+      Daemon::Start(std::move(backend->devices), flags.daemon);
   if (!daemon.ok()) {
     LogError(std::string(daemon.status().message()));
     return 1;
   }
-  LogInfo("detshared ", kVersion, " serves at ", flags.daemon.socket, ", backend ", backend->name, ", policy ",
-          server.policy);
+  LogInfo("detshared ", kVersion, " serves at ", flags.daemon.socket, ", backend ", backend->name,
+          ", policy ", server.policy);
   if (flags.ready_fd >= 0) {
     [[maybe_unused]] ssize_t written = write(flags.ready_fd, "\n", 1);
     close(flags.ready_fd);

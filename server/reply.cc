@@ -23,6 +23,8 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
   }
 }
 
-void Reply::SendDropped() { SendBytes(CudaError(kCudaErrorUnknown, "the operation was dropped"), {}); }
+void Reply::SendDropped() {
+  SendBytes(CudaError(kCudaErrorUnknown, "the operation was dropped"), {});
+}
 
 }  // namespace detshare

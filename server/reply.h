@@ -17,9 +17,9 @@ namespace detshare {
 
 class Session;
 
-// One shot: the first Send() counts. A handler that cannot answer yet moves the reply away (into a coroutine) and answers
-// later; whoever destroys an unsent reply answers CUDA_ERROR_UNKNOWN. Nobody may wait for it at all: then an error becomes the
-// session's, and success nothing.
+// One shot: the first Send() counts. A handler that cannot answer yet moves the reply away (into a
+// coroutine) and answers later; whoever destroys an unsent reply answers CUDA_ERROR_UNKNOWN. Nobody
+// may wait for it at all: then an error becomes the session's, and success nothing.
 //
 // Used on the session's worker thread; the session outlives it.
 class Reply {

@@ -25,11 +25,14 @@ static_assert(sizeof(HeaderCopy) == sizeof(RecordHeader) - sizeof(uint32_t));
 
 constexpr uint32_t RoundUp8(uint32_t bytes) { return (bytes + 7) & ~uint32_t{7}; }
 
-std::atomic<uint32_t>* LineState(uint8_t* line) { return reinterpret_cast<std::atomic<uint32_t>*>(line); }
+std::atomic<uint32_t>* LineState(uint8_t* line) {
+  return reinterpret_cast<std::atomic<uint32_t>*>(line);
+}
 
 }  // namespace
 
-RingReader::RingReader(SessionHeader* header, uint8_t* ring, uint64_t ring_bytes, uint32_t reply_count)
+RingReader::RingReader(SessionHeader* header, uint8_t* ring, uint64_t ring_bytes,
+                       uint32_t reply_count)
     : header_(header),
       ring_(ring),
       ring_bytes_(ring_bytes),
@@ -43,7 +46,8 @@ bool RingReader::Ready() const {
 
 RingReader::Result RingReader::Read(RingRecord* record) {
   if (!violation_.empty()) return Result::kViolation;
-  // Bounded: the caller has other things to look at, even while a client commits nothing but padding.
+  // Bounded: the caller has other things to look at, even while a client commits nothing but
+  // padding.
   for (int padding = 0; padding < 16; ++padding) {
     const uint64_t offset = position_ & (ring_bytes_ - 1);
     uint8_t* const line = ring_ + offset;
@@ -59,13 +63,15 @@ RingReader::Result RingReader::Read(RingRecord* record) {
     asm volatile("" : : "r"(&header) : "memory");
 
     if (header.bytes < kRingLine || header.bytes % kRingLine != 0) {
-      return Violation(absl::StrCat("a record of ", header.bytes, " bytes is not made of whole lines"));
+      return Violation(
+          absl::StrCat("a record of ", header.bytes, " bytes is not made of whole lines"));
     }
     if (header.bytes > kMaxRecordBytes) {
       return Violation(absl::StrCat("a record of ", header.bytes, " bytes is too long"));
     }
     if (header.bytes > ring_bytes_ - offset) {
-      return Violation(absl::StrCat("a record of ", header.bytes, " bytes crosses the end of the ring"));
+      return Violation(
+          absl::StrCat("a record of ", header.bytes, " bytes crosses the end of the ring"));
     }
     if (header.op == kOpPadding) {
       Release(offset, header.bytes);
@@ -80,8 +86,9 @@ RingReader::Result RingReader::Read(RingRecord* record) {
     const uint32_t args_room = RoundUp8(header.args_bytes);
     if (header.payload_bytes > kMaxPayloadBytes ||
         sizeof(RecordHeader) + args_room + header.payload_bytes > header.bytes) {
-      return Violation(absl::StrCat("arguments of ", header.args_bytes, " and a payload of ", header.payload_bytes,
-                                    " bytes do not fit a record of ", header.bytes));
+      return Violation(absl::StrCat("arguments of ", header.args_bytes, " and a payload of ",
+                                    header.payload_bytes, " bytes do not fit a record of ",
+                                    header.bytes));
     }
     uint8_t* const copy = reinterpret_cast<uint8_t*>(copy_.get());
     std::memcpy(copy, line + sizeof(RecordHeader), args_room + header.payload_bytes);

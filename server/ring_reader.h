@@ -1,8 +1,9 @@
 // The daemon's end of the submission ring (proto/ring_abi.h draws it).
 //
-// The other side is hostile: whatever lies in the shared memory may be anything and may change at any moment. The reader looks
-// at a record's header once, checks the copy, copies the rest once into private memory, and hands out that copy. It
-// believes nothing else that the client could have written, its own position least of all.
+// The other side is hostile: whatever lies in the shared memory may be anything and may change at
+// any moment. The reader looks at a record's header once, checks the copy, copies the rest once
+// into private memory, and hands out that copy. It believes nothing else that the client could have
+// written, its own position least of all.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ struct RingRecord {
   uint16_t op = 0;
   uint16_t device = 0;
   ContextId context = 0;
-  uint32_t reply_slot = kNoReply;  // below the session's reply count, or kNoReply
+  uint32_t reply_slot = kNoReply;    // below the session's reply count, or kNoReply
   std::span<const uint8_t> args;     // 8-byte aligned
   std::span<const uint8_t> payload;  // 8-byte aligned
 };
@@ -35,10 +36,12 @@ class RingReader {
     kViolation,  // violation() says what; nothing more will be read
   };
 
-  // `header` and `ring` are shared with the client and outlive the reader; sizes and counts are the daemon's own.
+  // `header` and `ring` are shared with the client and outlive the reader; sizes and counts are the
+  // daemon's own.
   RingReader(SessionHeader* header, uint8_t* ring, uint64_t ring_bytes, uint32_t reply_count);
 
-  // The next committed record, which is copied and consumed: its place in the ring is free again when this returns.
+  // The next committed record, which is copied and consumed: its place in the ring is free again
+  // when this returns.
   Result Read(RingRecord* record);
 
   // Bytes ever consumed.
@@ -50,9 +53,10 @@ class RingReader {
   // Whether Read() would not answer kEmpty.
   bool Ready() const;
 
-  // Sleeps until the client commits a record, Wake() is called, or `timeout` has passed; not at all when there is something to
-  // read or `awake()` says so. `awake` is asked after the client has been told, so what is posted before a Wake() is not
-  // missed. False when the shared memory is gone.
+  // Sleeps until the client commits a record, Wake() is called, or `timeout` has passed; not at all
+  // when there is something to read or `awake()` says so. `awake` is asked after the client has
+  // been told, so what is posted before a Wake() is not missed. False when the shared memory is
+  // gone.
   template <typename Awake>
   bool Sleep(std::chrono::nanoseconds timeout, Awake&& awake) {
     AnnounceSleep();
@@ -63,8 +67,8 @@ class RingReader {
     return SleepNow(timeout);
   }
 
-  // Ends a Sleep() of the reader's thread. Any thread. The client can undo it (the word is shared), so whoever must be heard
-  // repeats it.
+  // Ends a Sleep() of the reader's thread. Any thread. The client can undo it (the word is shared),
+  // so whoever must be heard repeats it.
   void Wake();
 
  private:

@@ -17,15 +17,16 @@ struct SessionLimits {
   uint32_t events = 1 << 20;
   uint32_t libraries = 65536;
   uint32_t kernels = 1 << 20;
-  uint32_t calls = 1024;                        // rare calls that wait at a time
-  uint64_t image_bytes = uint64_t{8} << 30;     // of all loaded images together
-  uint64_t log_bytes = 1 << 20;                 // of a compiler's log
+  uint32_t calls = 1024;                     // rare calls that wait at a time
+  uint64_t image_bytes = uint64_t{8} << 30;  // of all loaded images together
+  uint64_t log_bytes = 1 << 20;              // of a compiler's log
   PinnedWindow::Limits pinned;
 };
 
 // Where sessions find their memory. Every session has the same place in both windows, its slot.
 struct AddressWindows {
-  static constexpr int kSlots = 60;  // the pinned window of slot 61 would reach into where Linux puts programs
+  static constexpr int kSlots =
+      60;  // the pinned window of slot 61 would reach into where Linux puts programs
   uint64_t device_base = 0x060000000000;
   uint64_t device_bytes = uint64_t{1} << 40;  // a slot, divided among the devices
   uint64_t pinned_base = 0x460000000000;
@@ -39,7 +40,8 @@ struct ServerOptions {
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for an answer
   uint64_t first_session = 1;
-  bool lose_device_on_fault = false;  // a fault is taken for the loss of the device, as with a real GPU: for tests
+  bool lose_device_on_fault =
+      false;  // a fault is taken for the loss of the device, as with a real GPU: for tests
   RegionSizes region;
   SessionLimits limits;
   AddressWindows windows;

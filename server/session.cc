@@ -21,7 +21,8 @@ const char* NameOf(uint16_t op) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, const ServerOptions& options) {
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
+                                                       const ServerOptions& options) {
   std::unique_ptr<Session> session(new Session(config, options));
   if (absl::Status made = MakeSharedDirectory(config.directory); !made.ok()) return made;
   session->directory_made_ = true;
@@ -30,10 +31,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, con
   if (!region.ok()) return region.status();
   session->region_ = *std::move(region);
   session->reader_ =
-      std::make_unique<RingReader>(session->region_->header(), session->region_->ring(), options.region.ring_bytes,
-                                   options.region.reply_count);
+      std::make_unique<RingReader>(session->region_->header(), session->region_->ring(),
+                                   options.region.ring_bytes, options.region.reply_count);
   session->pinned_ = std::make_unique<PinnedWindow>(
-      config.directory, options.windows.pinned_base + options.windows.pinned_bytes * static_cast<uint64_t>(config.slot),
+      config.directory,
+      options.windows.pinned_base +
+          options.windows.pinned_bytes * static_cast<uint64_t>(config.slot),
       options.windows.pinned_bytes, config.owner, options.limits.pinned);
   RingReader* const reader = session->reader_.get();
   session->executor_ = std::make_unique<Executor>([reader] { reader->Wake(); });
@@ -47,11 +50,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, con
     auto space = on.device->CreateAddressSpace(on.memory_base, on.memory_bytes);
     if (!space.ok()) return space.status();
     device.space = *std::move(space);
-    if (absl::Status registered = device.space->RegisterHost(device_part.data(), device_part.size());
+    if (absl::Status registered =
+            device.space->RegisterHost(device_part.data(), device_part.size());
         !registered.ok()) {
       return registered;
     }
-    auto coroutine = GpuCoroutine::Create(*on.device, *device.space, *on.queues, *session->executor_);
+    auto coroutine =
+        GpuCoroutine::Create(*on.device, *device.space, *on.queues, *session->executor_);
     if (!coroutine.ok()) return coroutine.status();
     device.coroutine = *std::move(coroutine);
     device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
@@ -68,7 +73,8 @@ Session::~Session() {
   if (!devices_.empty() && executor_ != nullptr) {
     WaitForDevices();
   }
-  // In this order: tasks use everything, libraries and memory belong to the spaces, the spaces use the shared memory.
+  // In this order: tasks use everything, libraries and memory belong to the spaces, the spaces use
+  // the shared memory.
   executor_.reset();
   libraries_.clear();
   for (SessionDevice& device : devices_) device.memory.reset();
@@ -96,10 +102,12 @@ void Session::WaitForDevices() {
   bool warned = false;
   while (busy != 0) {
     executor_->Poll();
-    // Whatever a faulted space had queued is not worth waiting for: the space itself waits for what still runs.
+    // Whatever a faulted space had queued is not worth waiting for: the space itself waits for what
+    // still runs.
     bool all_faulted = true;
     for (const SessionDevice& device : devices_) {
-      if (device.space != nullptr && device.space->fault().ok() && device.device->health().ok()) all_faulted = false;
+      if (device.space != nullptr && device.space->fault().ok() && device.device->health().ok())
+        all_faulted = false;
     }
     if (all_faulted) executor_->AbortWaits();
     if (busy == 0) break;
@@ -129,17 +137,20 @@ Session::Counters Session::counters() const {
 
 void Session::HandleRecord(const RingRecord& record) {
   Reply reply(this, record.op, record.reply_slot);
-  Execute(Lane::kRing, record.op, record.device, record.context, record.args, record.payload, reply);
+  Execute(Lane::kRing, record.op, record.device, record.context, record.args, record.payload,
+          reply);
 }
 
-void Session::HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
-                         std::span<const uint8_t> payload, Reply::CallDone done) {
+void Session::HandleCall(uint16_t op, uint32_t device, ContextId context,
+                         std::span<const uint8_t> args, std::span<const uint8_t> payload,
+                         Reply::CallDone done) {
   Reply reply(this, op, std::move(done));
   Execute(Lane::kGrpc, op, device, context, args, payload, reply);
 }
 
-void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
-                      std::span<const uint8_t> payload, Reply& reply) {
+void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context,
+                      std::span<const uint8_t> args, std::span<const uint8_t> payload,
+                      Reply& reply) {
   if (sticky_error_ != 0) [[unlikely]] {
     reply.Send(absl::OkStatus());  // which it turns into the sticky error
     return;
@@ -152,8 +163,7 @@ void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context
   current_device_ = &devices_[device];
   current_context_ = context;
   switch (Dispatch(lane, op, args, payload, *this, reply)) {
-    [[likely]] case Dispatched::kHandled:
-      return;
+    [[likely]] case Dispatched::kHandled : return;
     case Dispatched::kUnknownOp:
       Violate(absl::StrCat("operation ", op, " does not exist"));
       break;
@@ -170,7 +180,8 @@ void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context
 void Session::OnUnansweredError(uint16_t op, const absl::Status& status) {
   if (!violation_.empty()) return;  // which ends the session
   const int result = CudaResultOf(status);
-  // Everything that a client could know is checked there, before it submits: what arrives here is lost work.
+  // Everything that a client could know is checked there, before it submits: what arrives here is
+  // lost work.
   SetStickyError(result, absl::StrCat(NameOf(op), ": ", std::string(status.message())));
 }
 
@@ -190,7 +201,8 @@ void Session::SetStickyError(int result, const std::string& why) {
   if (sticky_error_ != 0) return;
   sticky_error_ = result;
   LogError(label(), ": CUDA error ", result, ": ", why);
-  // Publishes the error before the fences that are forced: a client that sees such a fence sees the error.
+  // Publishes the error before the fences that are forced: a client that sees such a fence sees the
+  // error.
   region_->header()->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);
   executor_->AbortWaits();
   region_->ForceFences();
@@ -208,8 +220,15 @@ void Session::Close(int result) {
   }
   // Publishes sticky_error to clients that look at `closed` only.
   header->closed.store(1, std::memory_order_release);
-  executor_->AbortWaits();
-  executor_->Poll();
+  // On a device that works, tasks that wait for work go on until it is complete: their libraries and
+  // memory are in use until then.
+  bool lost = false;
+  for (const SessionDevice& device : devices_) lost |= !device.device->health().ok();
+  if (lost) {
+    executor_->AbortWaits();
+    executor_->Poll();
+  }
+  // Host functions that nobody will run any more are over, too.
   region_->ForceFences();
   region_->AnswerAll(sticky_error_);
 }
@@ -218,7 +237,8 @@ void Session::Interrupt(int result) {
   SessionHeader* const header = region_->header();
   uint32_t none = 0;
   // A client must not take what was dropped for done: it sees the error before any fence.
-  header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result), std::memory_order_release);
+  header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result),
+                                               std::memory_order_release);
   header->closed.store(1, std::memory_order_release);
   for (SessionDevice& device : devices_) device.space->Abandon();
 }
@@ -238,7 +258,8 @@ absl::Status Session::UseContext(ContextId context) {
     if (found->second == current_device_) return absl::OkStatus();
     return CudaError(kCudaErrorInvalidContext, "a context of another device");
   }
-  if (contexts_.size() >= limits().contexts) return CudaError(kCudaErrorOutOfMemory, "too many contexts");
+  if (contexts_.size() >= limits().contexts)
+    return CudaError(kCudaErrorOutOfMemory, "too many contexts");
   contexts_.emplace(context, current_device_);
   return absl::OkStatus();
 }
@@ -250,21 +271,26 @@ void Session::ForgetContext(ContextId context) {
 }
 
 absl::Status Session::AddStream(StreamId stream, ContextId context) {
-  if (streams_.size() >= limits().streams) return CudaError(kCudaErrorOutOfMemory, "too many streams");
-  if (!streams_.emplace(stream, context).second) return CudaError(kCudaErrorInvalidValue, "the stream id is taken");
+  if (streams_.size() >= limits().streams)
+    return CudaError(kCudaErrorOutOfMemory, "too many streams");
+  if (!streams_.emplace(stream, context).second)
+    return CudaError(kCudaErrorInvalidValue, "the stream id is taken");
   return absl::OkStatus();
 }
 
 absl::Status Session::AddEvent(EventId event, ContextId context) {
   if (events_.size() >= limits().events) return CudaError(kCudaErrorOutOfMemory, "too many events");
-  if (!events_.emplace(event, context).second) return CudaError(kCudaErrorInvalidValue, "the event id is taken");
+  if (!events_.emplace(event, context).second)
+    return CudaError(kCudaErrorInvalidValue, "the event id is taken");
   return absl::OkStatus();
 }
 
 absl::Status Session::CheckRoomForImage(uint64_t bytes) const {
   // Libraries that were unloaded count for their numbers, too: ids are not reused.
-  if (libraries_.size() > limits().libraries) return CudaError(kCudaErrorOutOfMemory, "too many libraries");
-  if (bytes > limits().image_bytes - image_bytes_) return CudaError(kCudaErrorOutOfMemory, "too much code");
+  if (libraries_.size() > limits().libraries)
+    return CudaError(kCudaErrorOutOfMemory, "too many libraries");
+  if (bytes > limits().image_bytes - image_bytes_)
+    return CudaError(kCudaErrorOutOfMemory, "too much code");
   return absl::OkStatus();
 }
 
@@ -288,7 +314,8 @@ Session::LoadedLibrary* Session::FindLibrary(LibraryId id) {
 
 absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::string& name) {
   if (auto known = library.kernels.find(name); known != library.kernels.end()) return known->second;
-  if (kernels_.size() > limits().kernels) return CudaError(kCudaErrorOutOfMemory, "too many kernels");
+  if (kernels_.size() > limits().kernels)
+    return CudaError(kCudaErrorOutOfMemory, "too many kernels");
   absl::StatusOr<Kernel*> kernel = library.library->GetKernel(name);
   if (!kernel.ok()) return kernel.status();
   kernels_.push_back({*kernel, library.device});
@@ -307,7 +334,8 @@ void Session::RemoveLibrary(LibraryId id) {
 std::vector<LibraryId> Session::LibrariesOf(ContextId context) const {
   std::vector<LibraryId> ids;
   for (size_t id = 1; id < libraries_.size(); ++id) {
-    if (libraries_[id] != nullptr && libraries_[id]->context == context) ids.push_back(static_cast<LibraryId>(id));
+    if (libraries_[id] != nullptr && libraries_[id]->context == context)
+      ids.push_back(static_cast<LibraryId>(id));
   }
   return ids;
 }

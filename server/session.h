@@ -1,6 +1,8 @@
-// One client process: its memory shared with the daemon, its objects, its GPU coroutines. Handlers work on it.
+// One client process: its memory shared with the daemon, its objects, its GPU coroutines. Handlers
+// work on it.
 //
-// Threading: made, used and ended by its worker's thread only (session_worker.h); what says "any thread" excepted.
+// Threading: made, used and ended by its worker's thread only (session_worker.h); what says "any
+// thread" excepted.
 #pragma once
 
 #include <atomic>
@@ -44,9 +46,9 @@ class Session {
  public:
   struct Config {
     uint64_t id = 0;
-    int slot = 0;           // its place in the address windows
+    int slot = 0;  // its place in the address windows
     Owner owner;
-    std::string label;      // names the session in the log
+    std::string label;  // names the session in the log
     std::string tenant;
     std::string directory;  // exists not yet
     struct OnDevice {
@@ -62,8 +64,10 @@ class Session {
   };
 
   // Makes the directory, its files and what the devices need.
-  static absl::StatusOr<std::unique_ptr<Session>> Open(const Config& config, const ServerOptions& options);
-  // Waits for what the GPU still does (call Abandon() first to shorten that) and gives everything back.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const Config& config,
+                                                       const ServerOptions& options);
+  // Waits for what the GPU still does (call Abandon() first to shorten that) and gives everything
+  // back.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -81,13 +85,16 @@ class Session {
 
   // ---- for the worker
 
-  // Executes one record of the ring, or one rare call. What breaks the protocol ends up in violation().
+  // Executes one record of the ring, or one rare call. What breaks the protocol ends up in
+  // violation().
   void HandleRecord(const RingRecord& record);
   void HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
                   std::span<const uint8_t> payload, Reply::CallDone done);
-  // Looks for a fault of the session's work and makes it the session's error. Cheap when there is none.
+  // Looks for a fault of the session's work and makes it the session's error. Cheap when there is
+  // none.
   void CheckFault();
-  // From now on every operation answers `result`; everybody who waits is released. The first error stays.
+  // From now on every operation answers `result`; everybody who waits is released. The first error
+  // stays.
   void SetStickyError(int result, const std::string& why);
   int sticky_error() const { return sticky_error_; }
   // Whether the error came from the device.
@@ -95,11 +102,13 @@ class Session {
   // What the client did that ends the session; empty while it did nothing.
   const std::string& violation() const { return violation_; }
   void Violate(std::string what);
-  // Tells the client that nothing will be read or answered any more. `result`: what its calls answer from now on.
+  // Tells the client that nothing will be read or answered any more. `result`: what its calls
+  // answer from now on.
   void Close(int result);
   // Queued work may be dropped.
   void Abandon();
-  // Both at once, from any thread: ends what the worker may be waiting for in the middle of an operation.
+  // Both at once, from any thread: ends what the worker may be waiting for in the middle of an
+  // operation.
   void Interrupt(int result);
 
   // ---- for handlers
@@ -119,7 +128,8 @@ class Session {
     return true;
   }
 
-  // Contexts are born when a client first names them. CUDA_ERROR_INVALID_CONTEXT for 0 and for one of another device.
+  // Contexts are born when a client first names them. CUDA_ERROR_INVALID_CONTEXT for 0 and for one
+  // of another device.
   absl::Status UseContext(ContextId context);
   void ForgetContext(ContextId context);
 
@@ -142,7 +152,8 @@ class Session {
     SessionDevice* device = nullptr;
   };
   absl::Status CheckRoomForImage(uint64_t bytes) const;
-  absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context, uint64_t image_bytes);
+  absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context,
+                                       uint64_t image_bytes);
   // Of the current device and not being unloaded, else nullptr.
   LoadedLibrary* FindLibrary(LibraryId id);
   absl::StatusOr<KernelId> AddKernel(LoadedLibrary& library, const std::string& name);
@@ -157,7 +168,9 @@ class Session {
 
   // Which context a pinned allocation belongs to.
   absl::flat_hash_map<uint64_t, ContextId>& pinned_owners() { return pinned_owners_; }
-  void UpdatePinnedCounter() { pinned_bytes_.store(pinned_->bytes_in_use(), std::memory_order_relaxed); }
+  void UpdatePinnedCounter() {
+    pinned_bytes_.store(pinned_->bytes_in_use(), std::memory_order_relaxed);
+  }
 
   // Where kernels print. Any thread.
   std::function<void(std::string_view)> Printer();
@@ -168,9 +181,10 @@ class Session {
   void OnUnansweredError(uint16_t op, const absl::Status& status);
 
  private:
-  Session(const Config& config, const ServerOptions& options) : config_(config), options_(options) {}
-  void Execute(Lane lane, uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
-               std::span<const uint8_t> payload, Reply& reply);
+  Session(const Config& config, const ServerOptions& options)
+      : config_(config), options_(options) {}
+  void Execute(Lane lane, uint16_t op, uint32_t device, ContextId context,
+               std::span<const uint8_t> args, std::span<const uint8_t> payload, Reply& reply);
   void WaitForDevices();
   Task<void> AwaitIdle(int* busy);
 
@@ -200,7 +214,7 @@ class Session {
   absl::flat_hash_map<uint64_t, ContextId> pinned_owners_;
 
   std::mutex print_mutex_;
-  bool print_overflowed_ = false;  // guarded by print_mutex_
+  bool print_overflowed_ = false;          // guarded by print_mutex_
   std::atomic<uint64_t> pinned_bytes_{0};  // relaxed: for reports only
 };
 

@@ -41,27 +41,31 @@ std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
   return text;
 }
 
-absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(std::vector<Device*> devices,
-                                                                       const ServerOptions& options) {
+absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
+    std::vector<Device*> devices, const ServerOptions& options) {
   static const RealClock clock;
   std::vector<std::unique_ptr<Placement>> placements;
   for (Device* device : devices) {
     policy::Options policy_options;
     policy_options.tenants = options.tenants;
-    absl::StatusOr<std::unique_ptr<policy::Policy>> policy = policy::CreatePolicy(options.policy, policy_options);
+    absl::StatusOr<std::unique_ptr<policy::Policy>> policy =
+        policy::CreatePolicy(options.policy, policy_options);
     if (!policy.ok()) return policy.status();
-    absl::StatusOr<std::unique_ptr<Placement>> placement = Placement::Create(*device, *std::move(policy), clock);
+    absl::StatusOr<std::unique_ptr<Placement>> placement =
+        Placement::Create(*device, *std::move(policy), clock);
     if (!placement.ok()) return placement.status();
     placements.push_back(*std::move(placement));
   }
   std::unique_ptr<SessionManager> manager(
       new SessionManager(std::move(devices), std::move(placements), options));
   RemoveTree(manager->sessions_directory_);
-  if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok()) return made;
+  if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok())
+    return made;
   return manager;
 }
 
-SessionManager::SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<Placement>> placements,
+SessionManager::SessionManager(std::vector<Device*> devices,
+                               std::vector<std::unique_ptr<Placement>> placements,
                                const ServerOptions& options)
     : devices_(std::move(devices)),
       options_(options),
@@ -84,7 +88,8 @@ SessionManager::~SessionManager() {
   RemoveTree(sessions_directory_);
 }
 
-absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids) const {
+absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
+    const std::vector<std::string>& ids) const {
   std::vector<int> chosen;
   if (ids.empty()) {
     for (size_t i = 0; i < devices_.size(); ++i) chosen.push_back(static_cast<int>(i));
@@ -96,12 +101,13 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector
       index = -1;  // SimpleAtoi writes even when it fails
       const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
       for (size_t i = 0; i < devices_.size(); ++i) {
-        if (absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid)) == wanted) index = static_cast<int>(i);
+        if (absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid)) == wanted)
+          index = static_cast<int>(i);
       }
     }
     if (index < 0 || index >= static_cast<int>(devices_.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("there is no device ", id.substr(0, 64), "; the daemon has ",
-                                                     devices_.size()));
+      return absl::InvalidArgumentError(absl::StrCat("there is no device ", id.substr(0, 64),
+                                                     "; the daemon has ", devices_.size()));
     }
     if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
       return absl::InvalidArgumentError(absl::StrCat("device ", index, " is named twice"));
@@ -120,7 +126,8 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
   if (slot == slots_.end()) {
-    return absl::ResourceExhaustedError(absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use"));
   }
   const uint64_t id = next_session_++;
   Session::Config config;
@@ -128,18 +135,21 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.slot = static_cast<int>(slot - slots_.begin());
   config.owner = request.owner;
   config.tenant = request.tenant;
-  config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid, ", ",
-                              request.program, ")");
+  config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
+                              ", ", request.program, ")");
   config.directory = absl::StrCat(sessions_directory_, "/", id);
-  // Every device of the daemon has its part of the slot, whether the session uses it or not: addresses do not depend on that.
+  // Every device of the daemon has its part of the slot, whether the session uses it or not:
+  // addresses do not depend on that.
   const AddressWindows& windows = options_.windows;
-  const uint64_t part = windows.device_bytes / std::max<size_t>(devices_.size(), 1) / (2 << 20) * (2 << 20);
+  const uint64_t part =
+      windows.device_bytes / std::max<size_t>(devices_.size(), 1) / (2 << 20) * (2 << 20);
   for (const int index : *chosen) {
     Session::Config::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
     on.placement = placements_[index].get();
-    on.memory_base = windows.device_base + windows.device_bytes * static_cast<uint64_t>(config.slot) +
+    on.memory_base = windows.device_base +
+                     windows.device_bytes * static_cast<uint64_t>(config.slot) +
                      part * static_cast<uint64_t>(index);
     on.memory_bytes = part;
     config.devices.push_back(on);
@@ -193,12 +203,14 @@ std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
   return found != sessions_.end() ? found->second.worker : nullptr;
 }
 
-void SessionManager::EndAll(int result, const std::string& reason, std::chrono::milliseconds patience) {
+void SessionManager::EndAll(int result, const std::string& reason,
+                            std::chrono::milliseconds patience) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (refusing_.empty()) refusing_ = reason;
   for (auto& [id, entry] : sessions_) entry.worker->End(result, reason);
   changed_.wait_for(lock, patience, [this] {
-    return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& item) { return item.second.told; });
+    return std::all_of(sessions_.begin(), sessions_.end(),
+                       [](const auto& item) { return item.second.told; });
   });
 }
 
@@ -210,7 +222,8 @@ bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds patience) {
 void SessionManager::Reap() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    auto finished = std::find_if(sessions_.begin(), sessions_.end(), [](const auto& item) { return item.second.finished; });
+    auto finished = std::find_if(sessions_.begin(), sessions_.end(),
+                                 [](const auto& item) { return item.second.finished; });
     if (finished == sessions_.end()) {
       if (stopping_ && sessions_.empty()) return;
       changed_.wait(lock);

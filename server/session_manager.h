@@ -33,8 +33,8 @@ struct SessionRequest {
 // Any thread.
 class SessionManager {
  public:
-  // What is told about a session, on its thread: `granted` then `ended`, or `refused`. `result` as in SessionWorker. They hold no
-  // shared pointer to the worker.
+  // What is told about a session, on its thread: `granted` then `ended`, or `refused`. `result` as
+  // in SessionWorker. They hold no shared pointer to the worker.
   struct Listener {
     std::function<void(SessionWorker& worker, uint64_t file_bytes)> granted;
     std::function<void(const absl::Status& why)> refused;
@@ -49,28 +49,32 @@ class SessionManager {
     std::string partition;  // on its first device
   };
 
-  // The devices outlive the manager. Makes the policy's partitions; removes what an earlier daemon left in the directory of the
-  // sessions. NotFound for an unknown policy.
+  // The devices outlive the manager. Makes the policy's partitions; removes what an earlier daemon
+  // left in the directory of the sessions. NotFound for an unknown policy.
   static absl::StatusOr<std::unique_ptr<SessionManager>> Create(std::vector<Device*> devices,
                                                                 const ServerOptions& options);
   // Ends all sessions and waits for them.
   ~SessionManager();
 
-  // Begins to open a session and returns its worker; the listener hears how it goes. InvalidArgument, ResourceExhausted and
-  // Unavailable at once.
-  absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request, Listener listener);
+  // Begins to open a session and returns its worker; the listener hears how it goes.
+  // InvalidArgument, ResourceExhausted and Unavailable at once.
+  absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request,
+                                                      Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
 
-  // No session is opened any more, and those that are there end; `result` is what their calls answer. Waits at most `patience`
-  // until all of them have told their clients.
+  // No session is opened any more, and those that are there end; `result` is what their calls
+  // answer. Waits at most `patience` until all of them have told their clients.
   void EndAll(int result, const std::string& reason, std::chrono::milliseconds patience);
   // ... until all of them are gone. False when some are not.
   bool WaitUntilEmpty(std::chrono::milliseconds patience);
 
   std::vector<SessionInfo> Sessions();
-  // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost one ends with.
+  // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost
+  // one ends with.
   absl::Status DeviceHealth();
-  std::vector<Placement::PartitionView> Partitions(size_t device) const { return placements_[device]->Partitions(); }
+  std::vector<Placement::PartitionView> Partitions(size_t device) const {
+    return placements_[device]->Partitions();
+  }
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   uint64_t next_session() const;
@@ -98,12 +102,12 @@ class SessionManager {
   std::vector<std::unique_ptr<QueuePool>> queues_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;       // told, finished, gone, or stopping
-  std::map<uint64_t, Entry> sessions_;    // guarded by mutex_
-  std::vector<bool> slots_;               // guarded by mutex_: taken
-  uint64_t next_session_;                 // guarded by mutex_
-  std::string refusing_;                  // guarded by mutex_: why no session is opened any more
-  bool stopping_ = false;                 // guarded by mutex_
+  std::condition_variable changed_;     // told, finished, gone, or stopping
+  std::map<uint64_t, Entry> sessions_;  // guarded by mutex_
+  std::vector<bool> slots_;             // guarded by mutex_: taken
+  uint64_t next_session_;               // guarded by mutex_
+  std::string refusing_;                // guarded by mutex_: why no session is opened any more
+  bool stopping_ = false;               // guarded by mutex_
   std::thread reaper_;
 };
 

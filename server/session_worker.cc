@@ -23,8 +23,8 @@ constexpr int kBatch = 64;  // records before the other things are looked at
 // While a coroutine waits for a fence, which nobody announces.
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(200);
-// A fault is not announced either: it is looked for often while there was work lately, and now and then always. A client that
-// plays with the word on which the worker sleeps gets this, too.
+// A fault is not announced either: it is looked for often while there was work lately, and now and
+// then always. A client that plays with the word on which the worker sleeps gets this, too.
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
 constexpr seconds kIdleSleep(1);
@@ -44,7 +44,9 @@ SessionWorker::~SessionWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SessionWorker::Start() { thread_ = std::thread([this] { Run(); }); }
+void SessionWorker::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
 
 void SessionWorker::End(int result, const std::string& reason, bool violation) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -161,7 +163,8 @@ void SessionWorker::Loop(Session& session) {
       CpuRelax();
       continue;
     }
-    std::chrono::nanoseconds timeout = now < active_until ? std::chrono::nanoseconds(kActiveSleep) : kIdleSleep;
+    std::chrono::nanoseconds timeout =
+        now < active_until ? std::chrono::nanoseconds(kActiveSleep) : kIdleSleep;
     if (session.executor().waiting() != 0) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
@@ -186,9 +189,11 @@ bool SessionWorker::Round(Session& session) {
     }
     session.HandleRecord(record);
     busy = true;
-    if (has_calls_.load(std::memory_order_acquire)) [[unlikely]] RunDueCalls(session);
+    if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
+      RunDueCalls(session);
   }
-  if (has_calls_.load(std::memory_order_acquire)) [[unlikely]] RunDueCalls(session);
+  if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
+    RunDueCalls(session);
   if (session.executor().Poll() != 0) busy = true;
   session.CheckFault();
   if (session.sticky_error() != 0 && state() == State::kRunning) {
@@ -212,7 +217,8 @@ void SessionWorker::RunDueCalls(Session& session) {
     for (RareCall& call : calls_) {
       // Nobody can have reserved more than the ring holds.
       if (call.after > position && call.after - position > session.reader().ring_bytes()) {
-        session.Violate(absl::StrCat("a call waits for ring position ", call.after, " at ", position));
+        session.Violate(
+            absl::StrCat("a call waits for ring position ", call.after, " at ", position));
       }
       (call.after <= position ? due : later).push_back(std::move(call));
     }
@@ -220,7 +226,8 @@ void SessionWorker::RunDueCalls(Session& session) {
     has_calls_.store(!calls_.empty(), std::memory_order_release);
   }
   for (RareCall& call : due) {
-    session.HandleCall(call.op, call.device, call.context, call.args, call.payload, std::move(call.done));
+    session.HandleCall(call.op, call.device, call.context, call.args, call.payload,
+                       std::move(call.done));
   }
 }
 

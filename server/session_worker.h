@@ -1,9 +1,12 @@
-// The thread of one session: reads its ring, runs its rare calls and its coroutines, and takes it down in the end.
+// The thread of one session: reads its ring, runs its rare calls and its coroutines, and takes it
+// down in the end.
 //
-//     opening --> running --(client gone, closed, broke the protocol, daemon ends)--> ending --> finished
-//         \______________________________(refused)_______________________________________________^
+//     opening --> running --> ending --> finished
+//        |           client gone, closed, broke the protocol; daemon ends
+//        +--(refused)---------------------^
 //
-// Everything of the session is touched by this thread only, so a session that waits for its GPU work at its end holds up nobody.
+// Everything of the session is touched by this thread only, so a session that waits for its GPU
+// work at its end holds up nobody.
 #pragma once
 
 #include <atomic>
@@ -37,7 +40,8 @@ class SessionWorker {
   struct Events {
     // Once. `file_bytes`: of the session file.
     std::function<void(const absl::Status& status, uint64_t file_bytes)> opened;
-    // Once, unless it was refused: nothing of the client's is answered any more. `result` is its calls' CUresult from now on.
+    // Once, unless it was refused: nothing of the client's is answered any more. `result` is its
+    // calls' CUresult from now on.
     std::function<void(int result, const std::string& reason)> ended;
     // Once, last: everything is given back, the thread can be joined.
     std::function<void()> finished;
@@ -49,7 +53,8 @@ class SessionWorker {
   ~SessionWorker();
 
   void Start();
-  // Any thread. The first reason counts. `violation`: it is the client's fault, and an error in the log.
+  // Any thread. The first reason counts. `violation`: it is the client's fault, and an error in the
+  // log.
   void End(int result, const std::string& reason, bool violation = false);
   // Any thread.
   void Call(RareCall call);
@@ -80,19 +85,20 @@ class SessionWorker {
   std::atomic<bool> faulted_{false};  // release: publishes sticky_error_
   // Release-stored after the reason below; the worker looks at it without the lock.
   std::atomic<bool> stop_{false};
-  // Whether calls_ is not empty, and whether one was added since the worker looked. Release-stored after the addition.
+  // Whether calls_ is not empty, and whether one was added since the worker looked. Release-stored
+  // after the addition.
   std::atomic<bool> has_calls_{false};
   std::atomic<bool> new_calls_{false};
 
   mutable std::mutex mutex_;
-  int end_result_ = 0;                // guarded by mutex_
-  std::string end_reason_;            // guarded by mutex_
-  bool end_violation_ = false;        // guarded by mutex_
-  bool rejecting_ = false;            // guarded by mutex_: calls are answered at once
-  std::vector<RareCall> calls_;       // guarded by mutex_
+  int end_result_ = 0;           // guarded by mutex_
+  std::string end_reason_;       // guarded by mutex_
+  bool end_violation_ = false;   // guarded by mutex_
+  bool rejecting_ = false;       // guarded by mutex_: calls are answered at once
+  std::vector<RareCall> calls_;  // guarded by mutex_
   // Set and cleared under mutex_ by the worker, which alone uses it without.
   std::unique_ptr<Session> session_;
-  Session::Counters last_counters_;   // guarded by mutex_: of the session that is gone
+  Session::Counters last_counters_;  // guarded by mutex_: of the session that is gone
 };
 
 }  // namespace detshare

@@ -28,7 +28,9 @@ namespace {
 
 namespace ipc = boost::interprocess;
 
-constexpr uint64_t RoundUp(uint64_t value, uint64_t granule) { return (value + granule - 1) / granule * granule; }
+constexpr uint64_t RoundUp(uint64_t value, uint64_t granule) {
+  return (value + granule - 1) / granule * granule;
+}
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   const std::string text = absl::StrCat(what, ": ", std::generic_category().message(error));
@@ -52,8 +54,9 @@ uint8_t* MappedFile::data() const { return static_cast<uint8_t*>(mapping_->regio
 uint64_t MappedFile::size() const { return mapping_->region.get_size(); }
 void MappedFile::Remove() { unlink(path_.c_str()); }
 
-absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path, uint64_t bytes,
-                                                               uint64_t address, Owner owner) {
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path,
+                                                               uint64_t bytes, uint64_t address,
+                                                               Owner owner) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
   absl::Status status;
@@ -67,8 +70,8 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
       ipc::file_mapping file(path.c_str(), ipc::read_write);
       ipc::mapped_region region =
           address == 0 ? ipc::mapped_region(file, ipc::read_write, 0, bytes)
-                       : ipc::mapped_region(file, ipc::read_write, 0, bytes, reinterpret_cast<void*>(address),
-                                            MAP_FIXED_NOREPLACE);
+                       : ipc::mapped_region(file, ipc::read_write, 0, bytes,
+                                            reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
       // The file itself need not stay open: a session may have many.
       mapped->mapping_.reset(new Mapping{ipc::file_mapping(), std::move(region)});
     } catch (const ipc::interprocess_exception& error) {
@@ -88,15 +91,18 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
 
 // ---- the session file
 
-absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& path, const RegionSizes& sizes,
+absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& path,
+                                                                   const RegionSizes& sizes,
                                                                    Owner owner) {
   std::unique_ptr<SharedRegion> region(new SharedRegion());
   region->sizes_ = sizes;
   region->ring_offset_ = kPageBytes;
   region->reply_offset_ = RoundUp(region->ring_offset_ + sizes.ring_bytes, kPageBytes);
-  region->output_offset_ = RoundUp(region->reply_offset_ + sizes.reply_count * sizeof(ReplySlot), kPageBytes);
+  region->output_offset_ =
+      RoundUp(region->reply_offset_ + sizes.reply_count * sizeof(ReplySlot), kPageBytes);
   region->fence_offset_ = RoundUp(region->output_offset_ + sizes.output_bytes, kPageBytes);
-  region->staging_offset_ = RoundUp(region->fence_offset_ + sizes.fence_count * sizeof(Fence), kPageBytes);
+  region->staging_offset_ =
+      RoundUp(region->fence_offset_ + sizes.fence_count * sizeof(Fence), kPageBytes);
   const uint64_t bytes = RoundUp(region->staging_offset_ + sizes.staging_bytes, kPageBytes);
 
   auto file = MappedFile::Create(path, bytes, 0, owner);
@@ -138,19 +144,22 @@ void SharedRegion::Answer(uint32_t slot, int result, std::span<const uint8_t> da
 
 void SharedRegion::AnswerAll(int result) {
   for (uint32_t slot = 0; slot < sizes_.reply_count; ++slot) {
-    if (replies()[slot].state.load(std::memory_order_acquire) == kReplyPending) Answer(slot, result, {});
+    if (replies()[slot].state.load(std::memory_order_acquire) == kReplyPending)
+      Answer(slot, result, {});
   }
 }
 
 void SharedRegion::ForceFences() {
-  for (uint32_t i = 0; i < sizes_.fence_count; ++i) fences()[i].store(UINT64_MAX, std::memory_order_release);
+  for (uint32_t i = 0; i < sizes_.fence_count; ++i)
+    fences()[i].store(UINT64_MAX, std::memory_order_release);
 }
 
 bool SharedRegion::Print(std::string_view text) {
   SessionHeader* const h = header();
   uint8_t* const ring = file_->data() + output_offset_;
   const uint64_t size = sizes_.output_bytes;
-  // Acquire: the client has read what it says it has read. What it says is not believed beyond that.
+  // Acquire: the client has read what it says it has read. What it says is not believed beyond
+  // that.
   const uint64_t unread = output_position_ - h->output_head.load(std::memory_order_acquire);
   if (unread > size || text.size() > size - unread) return false;
   const uint64_t offset = output_position_ % size;
@@ -165,7 +174,8 @@ bool SharedRegion::Print(std::string_view text) {
 
 // ---- pinned memory
 
-PinnedWindow::PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner, const Limits& limits)
+PinnedWindow::PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner,
+                           const Limits& limits)
     : directory_(std::move(directory)),
       base_(base),
       bytes_(bytes),
@@ -188,9 +198,11 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
     allocation.fresh = false;
     return allocation;
   }
-  if (in_use_ + kept_bytes_ + file_bytes > limits_.bytes || files_.size() >= limits_.files || !guard_.active()) {
-    return absl::ResourceExhaustedError(absl::StrCat("the session's pinned memory is limited to ", limits_.bytes,
-                                                     " bytes and ", limits_.files, " allocations"));
+  if (in_use_ + kept_bytes_ + file_bytes > limits_.bytes || files_.size() >= limits_.files ||
+      !guard_.active()) {
+    return absl::ResourceExhaustedError(absl::StrCat("the session's pinned memory is limited to ",
+                                                     limits_.bytes, " bytes and ", limits_.files,
+                                                     " allocations"));
   }
   // First fit, deterministic: the same program gets the same addresses.
   uint64_t address = base_;
@@ -198,12 +210,13 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
     if (begin - address >= file_bytes) break;
     address = begin + file.allocation.file_bytes;
   }
-  if (base_ + bytes_ - address < file_bytes) return absl::ResourceExhaustedError("the pinned window is full");
+  if (base_ + bytes_ - address < file_bytes)
+    return absl::ResourceExhaustedError("the pinned window is full");
 
   File file;
   file.allocation = {address, file_bytes, next_file_, true};
-  auto mapping =
-      MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes, address, owner_);
+  auto mapping = MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes,
+                                    address, owner_);
   if (!mapping.ok()) return mapping.status();
   ++next_file_;
   file.mapping = *std::move(mapping);
@@ -259,9 +272,11 @@ std::vector<uint64_t> PinnedWindow::All() const {
 // ---- directories
 
 absl::Status MakeSharedDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0711) != 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
+  if (mkdir(path.c_str(), 0711) != 0)
+    return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
   // Whatever the umask says.
-  if (chmod(path.c_str(), 0711) != 0) return ErrnoStatus(errno, absl::StrCat("cannot open up ", path));
+  if (chmod(path.c_str(), 0711) != 0)
+    return ErrnoStatus(errno, absl::StrCat("cannot open up ", path));
   return absl::OkStatus();
 }
 

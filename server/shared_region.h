@@ -1,8 +1,9 @@
 // The files that a session shares with its client, and the daemon's mappings of them.
 //
-// Files are made with mode 0600, in a directory of the daemon's, and given to the peer's user, who may do with them what it likes: all mappings are guarded
-// against truncation (sigbus_guard.h). Their space is allocated when they are made, so that a full file system is an error of the
-// call and not a signal later.
+// Files are made with mode 0600, in a directory of the daemon's, and given to the peer's user, who
+// may do with them what it likes: all mappings are guarded against truncation (sigbus_guard.h).
+// Their space is allocated when they are made, so that a full file system is an error of the call
+// and not a signal later.
 #pragma once
 
 #include <sys/types.h>
@@ -26,13 +27,15 @@ struct Owner {
   gid_t gid = 0;
 };
 
-// A file of the session, mapped. The file stays until the session's directory is removed, or until Remove().
+// A file of the session, mapped. The file stays until the session's directory is removed, or until
+// Remove().
 class MappedFile {
  public:
-  // Makes `path` with `bytes` (whole pages) of zeros and maps it, at `address` when that is not 0: nothing may be mapped there.
-  // ResourceExhausted when the file system or the address space is full.
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Create(const std::string& path, uint64_t bytes, uint64_t address,
-                                                            Owner owner);
+  // Makes `path` with `bytes` (whole pages) of zeros and maps it, at `address` when that is not 0:
+  // nothing may be mapped there. ResourceExhausted when the file system or the address space is
+  // full.
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Create(const std::string& path, uint64_t bytes,
+                                                            uint64_t address, Owner owner);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -61,7 +64,8 @@ struct RegionSizes {
 // The session file. The daemon's view of the layout is here; it never reads it back.
 class SharedRegion {
  public:
-  static absl::StatusOr<std::unique_ptr<SharedRegion>> Create(const std::string& path, const RegionSizes& sizes,
+  static absl::StatusOr<std::unique_ptr<SharedRegion>> Create(const std::string& path,
+                                                              const RegionSizes& sizes,
                                                               Owner owner);
 
   SessionHeader* header() const { return reinterpret_cast<SessionHeader*>(file_->data()); }
@@ -70,40 +74,45 @@ class SharedRegion {
   Fence* fences() const { return reinterpret_cast<Fence*>(file_->data() + fence_offset_); }
   uint8_t* staging() const { return file_->data() + staging_offset_; }
   // Fences and staging: what the GPU must reach. Whole pages.
-  std::span<uint8_t> device_part() const { return {file_->data() + fence_offset_, file_->size() - fence_offset_}; }
+  std::span<uint8_t> device_part() const {
+    return {file_->data() + fence_offset_, file_->size() - fence_offset_};
+  }
 
   const RegionSizes& sizes() const { return sizes_; }
   uint64_t file_bytes() const { return file_->size(); }
   // Whether the client took pages of the file away.
   bool damaged() const { return guard_->tripped(); }
 
-  // Writes an answer into a reply slot (below sizes().reply_count) and wakes its waiter. At most kReplyDataBytes of data.
+  // Writes an answer into a reply slot (below sizes().reply_count) and wakes its waiter. At most
+  // kReplyDataBytes of data.
   void Answer(uint32_t slot, int result, std::span<const uint8_t> data);
   // Answers every slot that waits, and every later waiter sees `closed`. For the end of a session.
   void AnswerAll(int result);
   // Lets every waiter on a fence go on.
   void ForceFences();
-  // Appends what a kernel printed. False when there is no room: the text is lost, as CUDA loses what overflows its buffer.
-  // Calls must not overlap.
+  // Appends what a kernel printed. False when there is no room: the text is lost, as CUDA loses
+  // what overflows its buffer. Calls must not overlap.
   bool Print(std::string_view text);
 
  private:
   SharedRegion() = default;
 
   RegionSizes sizes_;
-  uint64_t ring_offset_ = 0, reply_offset_ = 0, output_offset_ = 0, fence_offset_ = 0, staging_offset_ = 0;
+  uint64_t ring_offset_ = 0, reply_offset_ = 0, output_offset_ = 0, fence_offset_ = 0,
+           staging_offset_ = 0;
   uint64_t output_position_ = 0;  // bytes ever written
   std::unique_ptr<MappedFile> file_;
   std::unique_ptr<SigbusGuard> guard_;
 };
 
-// The pinned host memory of a session: files `pinned.<n>`, each mapped at a fixed address in the session's window. Freed files
-// are kept for later allocations of the same size, with their registration, since taking one back drains the device.
+// The pinned host memory of a session: files `pinned.<n>`, each mapped at a fixed address in the
+// session's window. Freed files are kept for later allocations of the same size, with their
+// registration, since taking one back drains the device.
 class PinnedWindow {
  public:
   struct Limits {
-    uint64_t bytes = uint64_t{64} << 30;         // in use and kept together
-    uint64_t kept_bytes = uint64_t{512} << 20;   // in files that nobody uses
+    uint64_t bytes = uint64_t{64} << 30;        // in use and kept together
+    uint64_t kept_bytes = uint64_t{512} << 20;  // in files that nobody uses
     uint32_t files = 16384;
   };
   struct Allocation {
@@ -113,14 +122,15 @@ class PinnedWindow {
     bool fresh = false;  // has to be registered with the device
   };
 
-  PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner, const Limits& limits);
+  PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner,
+               const Limits& limits);
 
   // At least `bytes` (not 0). ResourceExhausted beyond the limits.
   absl::StatusOr<Allocation> Allocate(uint64_t bytes);
   // An allocation whose first byte is `address` and that is in use.
   const Allocation* Find(uint64_t address) const;
-  // No work touches it any more. Returns the addresses of files that are dropped instead of kept; the caller takes their
-  // registrations back and then calls Drop().
+  // No work touches it any more. Returns the addresses of files that are dropped instead of kept;
+  // the caller takes their registrations back and then calls Drop().
   std::vector<uint64_t> Free(uint64_t address);
   // Unmaps a file and removes it. Its registration is gone.
   void Drop(uint64_t address);
@@ -143,15 +153,16 @@ class PinnedWindow {
   const uint64_t base_, bytes_;
   const Owner owner_;
   const Limits limits_;
-  std::map<uint64_t, File> files_;                 // by address
-  std::multimap<uint64_t, uint64_t> kept_;         // file_bytes -> address
+  std::map<uint64_t, File> files_;          // by address
+  std::multimap<uint64_t, uint64_t> kept_;  // file_bytes -> address
   uint64_t in_use_ = 0, kept_bytes_ = 0;
   uint32_t next_file_ = 0;
   SigbusGuard guard_;
 };
 
-// Makes `path` (its parents exist) with mode 0711: the daemon's own, so that no client can put a file of its own choice where the
-// daemon will make one; clients reach in by names that they know. An existing one is an error.
+// Makes `path` (its parents exist) with mode 0711: the daemon's own, so that no client can put a
+// file of its own choice where the daemon will make one; clients reach in by names that they know.
+// An existing one is an error.
 absl::Status MakeSharedDirectory(const std::string& path);
 // Removes `path` and everything in it, without following links. A path that does not exist is fine.
 void RemoveTree(const std::string& path);

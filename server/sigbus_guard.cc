@@ -25,7 +25,9 @@ void OnSigbus(int signal, siginfo_t* info, void* context) {
     if (begin < kPage || address < begin) continue;
     if (address >= slot.end.load(std::memory_order_relaxed)) continue;
     void* page = reinterpret_cast<void*>(address & ~(kPage - 1));
-    if (mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) break;
+    if (mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+      break;
     slot.tripped.store(true, std::memory_order_release);
     errno = saved_errno;
     return;
@@ -69,6 +71,8 @@ SigbusGuard::~SigbusGuard() {
   if (slot_ != nullptr) slot_->begin.store(0, std::memory_order_release);
 }
 
-bool SigbusGuard::tripped() const { return slot_ != nullptr && slot_->tripped.load(std::memory_order_acquire); }
+bool SigbusGuard::tripped() const {
+  return slot_ != nullptr && slot_->tripped.load(std::memory_order_acquire);
+}
 
 }  // namespace detshare

@@ -1,8 +1,9 @@
 // Survives a client that truncates a file which the daemon has mapped.
 //
-// Touching a page of a mapped file beyond the file's end raises SIGBUS. Inside a guarded range the handler puts an anonymous zero
-// page over the hole, raises the range's flag and lets the access go on; the owner sees the flag and ends the session. A
-// SIGBUS anywhere else ends the process as ever.
+// Touching a page of a mapped file beyond the file's end raises SIGBUS. Inside a guarded range the
+// handler puts an anonymous zero page over the hole, raises the range's flag and lets the access go
+// on; the owner sees the flag and ends the session. A SIGBUS anywhere else ends the process as
+// ever.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,8 @@
 
 namespace detshare {
 
-// One guarded range of addresses, for as long as the object lives. At most kMaxGuards at a time: further ones protect nothing
-// (active() is false). Any thread.
+// One guarded range of addresses, for as long as the object lives. At most kMaxGuards at a time:
+// further ones protect nothing (active() is false). Any thread.
 class SigbusGuard {
  public:
   static constexpr size_t kMaxGuards = 512;

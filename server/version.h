@@ -1,4 +1,5 @@
-// The version of the daemon's build, for people. What must agree between shim and daemon is kAbiVersion.
+// The version of the daemon's build, for people. What must agree between shim and daemon is
+// kAbiVersion.
 #pragma once
 
 namespace detshare {

@@ -1,5 +1,6 @@
-// What the handlers share. A handler checks what its client claims, does the work or hands it to the session's coroutine, and
-// answers through `reply`; one that must wait moves the reply into a Task, spawned on the session's executor.
+// What the handlers share. A handler checks what its client claims, does the work or hands it to
+// the session's coroutine, and answers through `reply`; one that must wait moves the reply into a
+// Task, spawned on the session's executor.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ namespace detshare::handlers {
 // Signals what a record asks for on its stream; nothing when it asks for nothing.
 inline absl::Status SignalStream(Session& session, StreamId stream, const wire::Signal& signal) {
   Fence* fence = nullptr;
-  if (!session.FindFence(signal.index, &fence)) return CudaError(kCudaErrorInvalidValue, "no such fence");
+  if (!session.FindFence(signal.index, &fence))
+    return CudaError(kCudaErrorInvalidValue, "no such fence");
   if (fence == nullptr) return absl::OkStatus();
   return session.device().coroutine->Signal(stream, fence, signal.value);
 }

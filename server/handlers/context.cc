@@ -27,7 +27,8 @@ Task<void> AnswerWhenIdle(SessionDevice& device, ContextId context, Reply reply)
 
 void cuCtxDestroy_v2(Session& session, const wire::cuCtxDestroy_v2& args, Payload, Reply& reply) {
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
-  session.executor().Spawn(DestroyContext(session, session.device(), args.context, std::move(reply)));
+  session.executor().Spawn(
+      DestroyContext(session, session.device(), args.context, std::move(reply)));
 }
 
 void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payload, Reply& reply) {
@@ -38,7 +39,8 @@ void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payl
   }
   GpuCoroutine& coroutine = *session.device().coroutine;
   if (fence != nullptr) {
-    if (absl::Status status = coroutine.SignalContext(args.context, fence, args.signal.value); !status.ok()) {
+    if (absl::Status status = coroutine.SignalContext(args.context, fence, args.signal.value);
+        !status.ok()) {
       return reply.Send(status);
     }
   }

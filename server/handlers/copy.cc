@@ -1,4 +1,5 @@
-// Copies and memsets: every address and offset is checked to be the session's before the device sees it.
+// Copies and memsets: every address and offset is checked to be the session's before the device
+// sees it.
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
 
@@ -8,8 +9,8 @@ namespace {
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 
 // Where `bytes` bytes at `location` are for the device. `payload` is that of the record.
-absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes, Payload payload,
-                     DeviceAddress* address, bool* is_inline) {
+absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes,
+                     Payload payload, DeviceAddress* address, bool* is_inline) {
   *is_inline = false;
   switch (location.space) {
     case wire::kAddress:
@@ -51,8 +52,8 @@ absl::Status Copy(Session& session, StreamId stream, const wire::PitchedLocation
     return resolved;
   }
   if (destination_inline) return Invalid("a record is no destination");
-  if (absl::Status resolved = Resolve(session, source.location, source_bytes, payload, &request.source,
-                                      &request.inline_source);
+  if (absl::Status resolved = Resolve(session, source.location, source_bytes, payload,
+                                      &request.source, &request.inline_source);
       !resolved.ok()) {
     return resolved;
   }
@@ -68,21 +69,25 @@ absl::Status Copy(Session& session, StreamId stream, const wire::PitchedLocation
 
 }  // namespace
 
-void cuMemcpyAsync(Session& session, const wire::cuMemcpyAsync& args, Payload payload, Reply& reply) {
+void cuMemcpyAsync(Session& session, const wire::cuMemcpyAsync& args, Payload payload,
+                   Reply& reply) {
   const CopyShape shape{args.bytes, 1, 1};
-  absl::Status status = Copy(session, args.stream, {args.destination, 0, 0}, {args.source, 0, 0}, shape, payload);
+  absl::Status status =
+      Copy(session, args.stream, {args.destination, 0, 0}, {args.source, 0, 0}, shape, payload);
   if (status.ok()) status = SignalStream(session, args.stream, args.signal);
   reply.Send(status);
 }
 
-void cuMemcpy3DAsync_v2(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload, Reply& reply) {
+void cuMemcpy3DAsync_v2(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
+                        Reply& reply) {
   const CopyShape shape{args.width, args.height, args.depth};
   absl::Status status = Copy(session, args.stream, args.destination, args.source, shape, payload);
   if (status.ok()) status = SignalStream(session, args.stream, args.signal);
   reply.Send(status);
 }
 
-void cuMemsetD2D32Async(Session& session, const wire::cuMemsetD2D32Async& args, Payload, Reply& reply) {
+void cuMemsetD2D32Async(Session& session, const wire::cuMemsetD2D32Async& args, Payload,
+                        Reply& reply) {
   if (args.element_bytes != 1 && args.element_bytes != 2 && args.element_bytes != 4) {
     return reply.Send(Invalid("elements of neither 1, 2 nor 4 bytes"));
   }

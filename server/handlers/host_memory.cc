@@ -18,7 +18,8 @@ absl::Status Register(Session& session, uint64_t address, uint64_t bytes) {
   for (size_t i = 0; i < devices.size(); ++i) {
     absl::Status status = devices[i].space->RegisterHost(Pointer(address), bytes);
     if (status.ok()) continue;
-    for (size_t done = 0; done < i; ++done) (void)devices[done].space->UnregisterHost(Pointer(address));
+    for (size_t done = 0; done < i; ++done)
+      (void)devices[done].space->UnregisterHost(Pointer(address));
     return status;
   }
   return absl::OkStatus();
@@ -29,7 +30,8 @@ void Free(Session& session, uint64_t address) {
   for (const uint64_t dropped : session.pinned().Free(address)) {
     for (SessionDevice& device : session.devices()) {
       if (absl::Status status = device.space->UnregisterHost(Pointer(dropped)); !status.ok()) {
-        LogWarning(session.label(), ": unregistering pinned memory: ", std::string(status.message()));
+        LogWarning(session.label(),
+                   ": unregistering pinned memory: ", std::string(status.message()));
       }
     }
     session.pinned().Drop(dropped);
@@ -58,7 +60,8 @@ void FreePinnedOf(Session& session, ContextId context) {
 }
 
 void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload, Reply& reply) {
-  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return reply.Send(known);
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
   if (args.bytes == 0 || (args.flags & ~kKnownFlags) != 0) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "no bytes or unknown flags"));
   }
@@ -67,19 +70,23 @@ void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload,
     return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
   }
   if (allocation->fresh) {
-    if (absl::Status status = Register(session, allocation->address, allocation->file_bytes); !status.ok()) {
+    if (absl::Status status = Register(session, allocation->address, allocation->file_bytes);
+        !status.ok()) {
       session.pinned().Drop(allocation->address);
       return reply.Send(status);
     }
   }
   session.pinned_owners()[allocation->address] = session.context();
   session.UpdatePinnedCounter();
-  reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes, allocation->file, 0});
+  reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes,
+                                         allocation->file, 0});
 }
 
 void cuMemFreeHost(Session& session, const wire::cuMemFreeHost& args, Payload, Reply& reply) {
-  // Whoever frees it first owns the answer: the address is unknown from here on, and reused only after the wait.
-  if (session.pinned().Find(args.address) == nullptr || session.pinned_owners().erase(args.address) == 0) {
+  // Whoever frees it first owns the answer: the address is unknown from here on, and reused only
+  // after the wait.
+  if (session.pinned().Find(args.address) == nullptr ||
+      session.pinned_owners().erase(args.address) == 0) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "not pinned memory of this session"));
   }
   session.executor().Spawn(FreeWhenIdle(session, args.address, std::move(reply)));

@@ -13,8 +13,10 @@ Task<void> Allocate(SessionDevice& device, ContextId context, uint64_t bytes, Re
   }
 }
 
-Task<void> AllocateAsync(SessionDevice& device, ContextId context, uint64_t bytes, StreamId stream, Reply reply) {
-  const absl::StatusOr<DeviceAddress> address = co_await device.memory->AllocateAsync(context, bytes, stream);
+Task<void> AllocateAsync(SessionDevice& device, ContextId context, uint64_t bytes, StreamId stream,
+                         Reply reply) {
+  const absl::StatusOr<DeviceAddress> address =
+      co_await device.memory->AllocateAsync(context, bytes, stream);
   if (address.ok()) {
     reply.Send(wire::cuMemAllocAsync_Answer{*address});
   } else {
@@ -29,14 +31,17 @@ Task<void> Free(SessionDevice& device, DeviceAddress address, Reply reply) {
 }  // namespace
 
 void cuMemAlloc_v2(Session& session, const wire::cuMemAlloc_v2& args, Payload, Reply& reply) {
-  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return reply.Send(known);
-  session.executor().Spawn(Allocate(session.device(), session.context(), args.bytes, std::move(reply)));
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  session.executor().Spawn(
+      Allocate(session.device(), session.context(), args.bytes, std::move(reply)));
 }
 
 void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payload, Reply& reply) {
-  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return reply.Send(known);
-  session.executor().Spawn(
-      AllocateAsync(session.device(), session.context(), args.bytes, args.stream, std::move(reply)));
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  session.executor().Spawn(AllocateAsync(session.device(), session.context(), args.bytes,
+                                         args.stream, std::move(reply)));
 }
 
 void cuMemFree_v2(Session& session, const wire::cuMemFree_v2& args, Payload, Reply& reply) {

@@ -86,23 +86,27 @@ Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId libr
 
 }  // namespace
 
-void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Payload payload, Reply& reply) {
+void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Payload payload,
+                       Reply& reply) {
   PayloadReader reader(payload);
   Payload image;
   std::vector<JitOptionValue> options;
-  if (!reader.Bytes(args.image_bytes, &image) || !ReadOptions(reader, args.jit_option_count, &options) ||
-      !reader.empty()) {
+  if (!reader.Bytes(args.image_bytes, &image) ||
+      !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
     session.Violate("cuLibraryLoadData: sizes do not fit the payload");
     return reply.Send(Invalid("malformed"));
   }
   if (args.context != 0) {
-    if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+    if (absl::Status known = session.UseContext(args.context); !known.ok())
+      return reply.Send(known);
   }
-  if (absl::Status room = session.CheckRoomForImage(image.size()); !room.ok()) return reply.Send(room);
+  if (absl::Status room = session.CheckRoomForImage(image.size()); !room.ok())
+    return reply.Send(room);
   CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   SessionDevice& device = session.device();
   absl::StatusOr<std::unique_ptr<Library>> library = device.device->LoadLibrary(
-      *device.space, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()), options,
+      *device.space,
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()), options,
       logs, session.Printer());
   CutLogs(logs);
 
@@ -110,7 +114,8 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   absl::Status status = library.status();
   if (library.ok()) {
     answer.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
-    const absl::StatusOr<LibraryId> id = session.AddLibrary(*std::move(library), args.context, image.size());
+    const absl::StatusOr<LibraryId> id =
+        session.AddLibrary(*std::move(library), args.context, image.size());
     status = id.status();
     if (id.ok()) answer.library = *id;
   }
@@ -127,10 +132,12 @@ void cuLibraryUnload(Session& session, const wire::cuLibraryUnload& args, Payloa
   Session::LoadedLibrary* const library = session.FindLibrary(args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   library->unloading = true;
-  session.executor().Spawn(UnloadLibrary(session, session.device(), args.library, std::move(reply)));
+  session.executor().Spawn(
+      UnloadLibrary(session, session.device(), args.library, std::move(reply)));
 }
 
-void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, Payload payload, Reply& reply) {
+void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, Payload payload,
+                        Reply& reply) {
   Session::LoadedLibrary* const library = session.FindLibrary(args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
@@ -155,7 +162,8 @@ void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, 
   reply.SendBytes(absl::OkStatus(), AsBytes(bytes));
 }
 
-void cuLibraryEnumerateKernels(Session& session, const wire::cuLibraryEnumerateKernels& args, Payload, Reply& reply) {
+void cuLibraryEnumerateKernels(Session& session, const wire::cuLibraryEnumerateKernels& args,
+                               Payload, Reply& reply) {
   Session::LoadedLibrary* const library = session.FindLibrary(args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string bytes;
@@ -166,7 +174,8 @@ void cuLibraryEnumerateKernels(Session& session, const wire::cuLibraryEnumerateK
   reply.SendBytes(absl::OkStatus(), AsBytes(bytes));
 }
 
-void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, Payload payload, Reply& reply) {
+void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, Payload payload,
+                        Reply& reply) {
   Session::LoadedLibrary* const library = session.FindLibrary(args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
@@ -176,7 +185,8 @@ void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, 
   reply.Send(wire::cuLibraryGetGlobal_Answer{global->address, global->bytes});
 }
 
-void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload payload, Reply& reply) {
+void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload payload,
+                    Reply& reply) {
   PayloadReader reader(payload);
   std::vector<LinkInputImage> inputs;
   std::vector<JitOptionValue> options;
@@ -184,7 +194,8 @@ void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload 
   for (uint32_t i = 0; sound && i < args.input_count; ++i) {
     wire::LinkInput input;
     Payload name, bytes;
-    sound = reader.Struct(&input) && reader.Bytes(input.name_bytes, &name) && reader.Bytes(input.bytes, &bytes);
+    sound = reader.Struct(&input) && reader.Bytes(input.name_bytes, &name) &&
+            reader.Bytes(input.bytes, &bytes);
     if (!sound) break;
     LinkInputImage& image = inputs.emplace_back();
     image.type = static_cast<int>(input.type & 0x7FFFFFFF);

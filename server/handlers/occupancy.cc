@@ -9,25 +9,29 @@ absl::Status NoKernel() { return CudaError(kCudaErrorInvalidHandle, "no such ker
 }  // namespace
 
 void cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    Session& session, const wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags& args, Payload, Reply& reply) {
+    Session& session, const wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags& args,
+    Payload, Reply& reply) {
   Kernel* const kernel = session.FindKernel(args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
-  const absl::StatusOr<int> blocks = kernel->MaxActiveBlocks({args.block_size, args.dynamic_shared_bytes, args.flags});
+  const absl::StatusOr<int> blocks =
+      kernel->MaxActiveBlocks({args.block_size, args.dynamic_shared_bytes, args.flags});
   if (!blocks.ok()) return reply.Send(blocks.status());
   reply.Send(wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer{*blocks, 0});
 }
 
-void cuOccupancyAvailableDynamicSMemPerBlock(Session& session,
-                                             const wire::cuOccupancyAvailableDynamicSMemPerBlock& args, Payload,
-                                             Reply& reply) {
+void cuOccupancyAvailableDynamicSMemPerBlock(
+    Session& session, const wire::cuOccupancyAvailableDynamicSMemPerBlock& args, Payload,
+    Reply& reply) {
   Kernel* const kernel = session.FindKernel(args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
-  const absl::StatusOr<uint64_t> bytes = kernel->AvailableDynamicShared(args.blocks, args.block_size);
+  const absl::StatusOr<uint64_t> bytes =
+      kernel->AvailableDynamicShared(args.blocks, args.block_size);
   if (!bytes.ok()) return reply.Send(bytes.status());
   reply.Send(wire::cuOccupancyAvailableDynamicSMemPerBlock_Answer{*bytes});
 }
 
-void cuOccupancyMaxPotentialClusterSize(Session& session, const wire::cuOccupancyMaxPotentialClusterSize& args,
+void cuOccupancyMaxPotentialClusterSize(Session& session,
+                                        const wire::cuOccupancyMaxPotentialClusterSize& args,
                                         Payload, Reply& reply) {
   Kernel* const kernel = session.FindKernel(args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
@@ -40,8 +44,8 @@ void cuOccupancyMaxPotentialClusterSize(Session& session, const wire::cuOccupanc
   reply.Send(wire::cuOccupancyMaxPotentialClusterSize_Answer{*size, 0});
 }
 
-void cuOccupancyMaxActiveClusters(Session& session, const wire::cuOccupancyMaxActiveClusters& args, Payload,
-                                  Reply& reply) {
+void cuOccupancyMaxActiveClusters(Session& session, const wire::cuOccupancyMaxActiveClusters& args,
+                                  Payload, Reply& reply) {
   Kernel* const kernel = session.FindKernel(args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
   LaunchShape shape;

@@ -19,35 +19,41 @@ Task<void> AnswerAtPoint(Session& session, FencePoint point, Reply reply) {
 
 }  // namespace
 
-void cuStreamCreateWithPriority(Session& session, const wire::cuStreamCreateWithPriority& args, Payload,
-                                Reply& reply) {
+void cuStreamCreateWithPriority(Session& session, const wire::cuStreamCreateWithPriority& args,
+                                Payload, Reply& reply) {
   if ((args.flags & ~(kNonBlocking | wire::kStreamLegacyDefault)) != 0) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "unknown stream flags"));
   }
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
-  if (absl::Status added = session.AddStream(args.stream, args.context); !added.ok()) return reply.Send(added);
+  if (absl::Status added = session.AddStream(args.stream, args.context); !added.ok())
+    return reply.Send(added);
   StreamOptions options;
   options.non_blocking = (args.flags & kNonBlocking) != 0;
   options.legacy_default = (args.flags & wire::kStreamLegacyDefault) != 0;
   options.priority = args.priority;
-  const absl::Status status = session.device().coroutine->CreateStream(args.stream, args.context, options);
+  const absl::Status status =
+      session.device().coroutine->CreateStream(args.stream, args.context, options);
   if (!status.ok()) session.RemoveStream(args.stream);
   reply.Send(status);
 }
 
-void cuStreamDestroy_v2(Session& session, const wire::cuStreamDestroy_v2& args, Payload, Reply& reply) {
+void cuStreamDestroy_v2(Session& session, const wire::cuStreamDestroy_v2& args, Payload,
+                        Reply& reply) {
   const absl::Status status = session.device().coroutine->DestroyStream(args.stream);
   if (status.ok()) session.RemoveStream(args.stream);
   reply.Send(status);
 }
 
-void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args, Payload, Reply& reply) {
-  if (absl::Status status = SignalStream(session, args.stream, args.signal); !status.ok()) return reply.Send(status);
+void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args, Payload,
+                         Reply& reply) {
+  if (absl::Status status = SignalStream(session, args.stream, args.signal); !status.ok())
+    return reply.Send(status);
   if (!reply.wanted()) return reply.Send(absl::OkStatus());
   Fence* fence = nullptr;
   session.FindFence(args.signal.index, &fence);
   if (fence != nullptr) {
-    session.executor().Spawn(AnswerWhenReached(session, fence, args.signal.value, std::move(reply)));
+    session.executor().Spawn(
+        AnswerWhenReached(session, fence, args.signal.value, std::move(reply)));
     return;
   }
   const absl::StatusOr<FencePoint> point = session.device().coroutine->Point(args.stream);
@@ -55,19 +61,20 @@ void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args
   session.executor().Spawn(AnswerAtPoint(session, *point, std::move(reply)));
 }
 
-void cuStreamWaitEvent(Session& session, const wire::cuStreamWaitEvent& args, Payload, Reply& reply) {
+void cuStreamWaitEvent(Session& session, const wire::cuStreamWaitEvent& args, Payload,
+                       Reply& reply) {
   reply.Send(session.device().coroutine->WaitEvent(args.stream, args.event));
 }
 
 void cuLaunchHostFunc(Session& session, const wire::cuLaunchHostFunc& args, Payload, Reply& reply) {
   Fence* reached = nullptr;
   Fence* resume = nullptr;
-  if (!session.FindFence(args.reached.index, &reached) || !session.FindFence(args.resume_index, &resume) ||
-      reached == nullptr || resume == nullptr) {
+  if (!session.FindFence(args.reached.index, &reached) ||
+      !session.FindFence(args.resume_index, &resume) || reached == nullptr || resume == nullptr) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "no such fence"));
   }
-  reply.Send(session.device().coroutine->HostFunction(args.stream, reached, args.reached.value, resume,
-                                                      args.resume_value));
+  reply.Send(session.device().coroutine->HostFunction(args.stream, reached, args.reached.value,
+                                                      resume, args.resume_value));
 }
 
 }  // namespace detshare::handlers

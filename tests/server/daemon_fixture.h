@@ -11,8 +11,8 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
-#include <filesystem>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,14 +48,16 @@ class TestDaemon {
     }
     // add(u64* a, u64 b): *a += b. fault(): a fault. Both before the first library.
     for (InstantDevice* device : this->devices) {
-      device->recipes.push_back({"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
-                                   uint64_t address, value;
-                                   std::memcpy(&address, parameters, 8);
-                                   std::memcpy(&value, parameters + 8, 8);
-                                   *reinterpret_cast<uint64_t*>(address) += value;
-                                 }});
       device->recipes.push_back(
-          {"fault", 0, [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
+          {"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
+             uint64_t address, value;
+             std::memcpy(&address, parameters, 8);
+             std::memcpy(&value, parameters + 8, 8);
+             *reinterpret_cast<uint64_t*>(address) += value;
+           }});
+      device->recipes.push_back(
+          {"fault", 0,
+           [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
     }
     auto started = Daemon::Start(std::move(owned), options);
     REQUIRE(started.ok());
@@ -66,7 +68,9 @@ class TestDaemon {
   // Files of sessions that exist.
   size_t session_directories() const {
     size_t count = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory.path + "/sessions")) ++count;
+    for ([[maybe_unused]] const auto& entry :
+         std::filesystem::directory_iterator(directory.path + "/sessions"))
+      ++count;
     return count;
   }
 
@@ -149,7 +153,8 @@ class TestClient {
   }
 
   template <typename Args>
-  std::pair<grpc::Status, proto::CallReply> Call(Op op, const Args& args, const std::string& payload = "",
+  std::pair<grpc::Status, proto::CallReply> Call(Op op, const Args& args,
+                                                 const std::string& payload = "",
                                                  uint64_t session = 0) {
     proto::CallRequest call;
     call.set_session(session != 0 ? session : grant.session());
@@ -166,15 +171,17 @@ class TestClient {
 
   // ---- shorthand
 
-  void CreateStream(StreamId stream) { ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{stream, 1, 0, 0}); }
+  void CreateStream(StreamId stream) {
+    ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{stream, 1, 0, 0});
+  }
   uint64_t Allocate(uint64_t bytes, int* result = nullptr) {
     wire::cuMemAlloc_v2_Answer answer{};
     const int status = ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{bytes}, &answer);
     if (result != nullptr) *result = status;
     return answer.address;
   }
-  wire::cuMemcpyAsync CopyOf(wire::Location destination, wire::Location source, uint64_t bytes, StreamId stream,
-                             FenceIndex fence = kNoFence, uint64_t value = 0) {
+  wire::cuMemcpyAsync CopyOf(wire::Location destination, wire::Location source, uint64_t bytes,
+                             StreamId stream, FenceIndex fence = kNoFence, uint64_t value = 0) {
     return {destination, source, bytes, stream, 0, {value, fence, 0}};
   }
   LibraryId Load(const std::string& image = "code") {
@@ -183,13 +190,15 @@ class TestClient {
     args.image_bytes = image.size();
     auto [status, reply] = Call(Op::cuLibraryLoadData, args, image);
     wire::cuLibraryLoadData_Answer answer{};
-    if (reply.answer().size() >= sizeof(answer)) std::memcpy(&answer, reply.answer().data(), sizeof(answer));
+    if (reply.answer().size() >= sizeof(answer))
+      std::memcpy(&answer, reply.answer().data(), sizeof(answer));
     return answer.library;
   }
   KernelId GetKernel(LibraryId library, const std::string& name) {
     auto [status, reply] = Call(Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library, 0}, name);
     wire::cuLibraryGetKernel_Answer answer{};
-    if (reply.answer().size() >= sizeof(answer)) std::memcpy(&answer, reply.answer().data(), sizeof(answer));
+    if (reply.answer().size() >= sizeof(answer))
+      std::memcpy(&answer, reply.answer().data(), sizeof(answer));
     return answer.kernel;
   }
   wire::cuLaunchKernelEx LaunchOf(KernelId kernel, StreamId stream) {
@@ -200,7 +209,8 @@ class TestClient {
     return launch;
   }
   int Synchronize(StreamId stream) {
-    return ring->Call(Op::cuStreamSynchronize, wire::cuStreamSynchronize{stream, 0, {0, kNoFence, 0}});
+    return ring->Call(Op::cuStreamSynchronize,
+                      wire::cuStreamSynchronize{stream, 0, {0, kNoFence, 0}});
   }
 
   proto::OpenSessionRequest request;

@@ -55,7 +55,8 @@ TEST_CASE("Memory is allocated, filled, copied both ways and freed") {
             {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   ring.Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{a + 16, 0, 4, 1, 0x01020304, 4, 1, 0});
   ring.Send(Op::cuMemcpyAsync, client.CopyOf({b + 100, kAddress, 0}, {a, kAddress, 0}, 4096, 1));
-  ring.Send(Op::cuMemcpyAsync, client.CopyOf({8192, kStaging, 0}, {b + 100, kAddress, 0}, 4096, 1, 9, 5));
+  ring.Send(Op::cuMemcpyAsync,
+            client.CopyOf({8192, kStaging, 0}, {b + 100, kAddress, 0}, 4096, 1, 9, 5));
   REQUIRE(Eventually([&] { return ring.fence(9).load() == 5; }));
   CHECK(std::memcmp(ring.staging() + 8192, text.data(), 16) == 0);
   CHECK(ring.staging()[8192 + 16] == 4);
@@ -104,17 +105,21 @@ TEST_CASE("A kernel is loaded by a rare call, launched through the ring, and unl
   REQUIRE(kernel != 0);
   CHECK(client.GetKernel(library, "add") == kernel);
   CHECK(client.GetKernel(library, "missing") == 0);
-  auto [status, names] = client.Call(Op::cuLibraryEnumerateKernels, wire::cuLibraryEnumerateKernels{library, 0});
+  auto [status, names] =
+      client.Call(Op::cuLibraryEnumerateKernels, wire::cuLibraryEnumerateKernels{library, 0});
   CHECK(names.answer() == std::string("add\0fault\0", 10));
-  auto [ok, global] = client.Call(Op::cuLibraryGetGlobal, wire::cuLibraryGetGlobal{library, 0}, "counter");
+  auto [ok, global] =
+      client.Call(Op::cuLibraryGetGlobal, wire::cuLibraryGetGlobal{library, 0}, "counter");
   wire::cuLibraryGetGlobal_Answer where{};
   REQUIRE(global.answer().size() == sizeof(where));
   std::memcpy(&where, global.answer().data(), sizeof(where));
   CHECK(where.bytes == 8);
 
   const uint64_t parameters[2] = {where.address, 20};
-  const std::span<const uint8_t> payload(reinterpret_cast<const uint8_t*>(parameters), sizeof(parameters));
-  for (int i = 0; i < 1000; ++i) ring.Send(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1), payload);
+  const std::span<const uint8_t> payload(reinterpret_cast<const uint8_t*>(parameters),
+                                         sizeof(parameters));
+  for (int i = 0; i < 1000; ++i)
+    ring.Send(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1), payload);
   ring.Send(Op::cuMemcpyAsync, client.CopyOf({0, kStaging, 0}, {where.address, kAddress, 0}, 8, 1));
   CHECK(client.Synchronize(1) == 0);
   uint64_t counter;
@@ -127,7 +132,8 @@ TEST_CASE("A kernel is loaded by a rare call, launched through the ring, and unl
   CHECK(unloaded.ok());
   CHECK(reply.result() == 0);
   CHECK(daemon.devices[0]->libraries.load() == 0);
-  CHECK(ring.Call(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1), payload) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1), payload) ==
+        kCudaErrorInvalidHandle);
 }
 
 TEST_CASE("Code that does not compile is answered with its log") {
@@ -153,15 +159,18 @@ TEST_CASE("Pinned memory is a file that both sides map at the same address") {
   REQUIRE(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{10000, 0, 0}, &pinned) == 0);
   CHECK(pinned.address == client.grant.pinned_base());
   CHECK(pinned.file_bytes == 12288);
-  CHECK(std::filesystem::file_size(client.directory + "/pinned." + std::to_string(pinned.file)) == 12288);
+  CHECK(std::filesystem::file_size(client.directory + "/pinned." + std::to_string(pinned.file)) ==
+        12288);
   // Daemon and test are one process: the daemon's mapping is what the client would see.
   std::memset(reinterpret_cast<void*>(pinned.address), 3, 10000);
   const uint64_t a = client.Allocate(10000);
-  ring.Send(Op::cuMemcpyAsync, client.CopyOf({a, kAddress, 0}, {pinned.address, kAddress, 0}, 10000, 1));
+  ring.Send(Op::cuMemcpyAsync,
+            client.CopyOf({a, kAddress, 0}, {pinned.address, kAddress, 0}, 10000, 1));
   CHECK(client.Synchronize(1) == 0);
   CHECK(*reinterpret_cast<uint8_t*>(a + 9999) == 3);
   CHECK(ring.Call(Op::cuMemFreeHost, wire::cuMemFreeHost{pinned.address}) == 0);
-  CHECK(ring.Call(Op::cuMemFreeHost, wire::cuMemFreeHost{pinned.address}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuMemFreeHost, wire::cuMemFreeHost{pinned.address}) ==
+        kCudaErrorInvalidValue);
   CHECK(ring.Call(Op::cuMemFreeHost, wire::cuMemFreeHost{12345}) == kCudaErrorInvalidValue);
 }
 
@@ -182,7 +191,8 @@ TEST_CASE("Events are recorded, signalled and timed") {
   CHECK(ring.Call(Op::cuEventElapsedTime_v2, wire::cuEventElapsedTime_v2{1, 2}, &elapsed) == 0);
   CHECK(elapsed.milliseconds == 1.5f);
   ring.Send(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{1, 0});
-  CHECK(ring.Call(Op::cuEventElapsedTime_v2, wire::cuEventElapsedTime_v2{1, 2}) == kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuEventElapsedTime_v2, wire::cuEventElapsedTime_v2{1, 2}) ==
+        kCudaErrorInvalidHandle);
 }
 
 TEST_CASE("Destroying a context ends all of its objects") {
@@ -201,7 +211,8 @@ TEST_CASE("Destroying a context ends all of its objects") {
   CHECK(daemon.devices[0]->libraries.load() == 0);
   CHECK(client.GetKernel(library, "add") == 0);
   CHECK(ring.Call(Op::cuMemFree_v2, wire::cuMemFree_v2{a}) == kCudaErrorInvalidValue);
-  CHECK(ring.Call(Op::cuMemFreeHost, wire::cuMemFreeHost{pinned.address}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuMemFreeHost, wire::cuMemFreeHost{pinned.address}) ==
+        kCudaErrorInvalidValue);
   CHECK(client.Synchronize(1) == kCudaErrorInvalidHandle);
   // The ids are free again.
   client.CreateStream(1);
@@ -217,7 +228,8 @@ TEST_CASE("A session that ends leaves nothing behind") {
     client.Allocate(64 << 20);
     client.Load();
     wire::cuMemHostAlloc_Answer pinned{};
-    REQUIRE(client.ring->Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{1 << 20, 0, 0}, &pinned) == 0);
+    REQUIRE(client.ring->Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{1 << 20, 0, 0}, &pinned) ==
+            0);
     CHECK(daemon.session_directories() == 1);
     CHECK(daemon.devices[0]->used.load() > 0);
     client.Close();
@@ -267,7 +279,8 @@ TEST_CASE("Files that an earlier daemon left are removed at the start") {
   TestDirectory directory;
   std::filesystem::create_directories(directory.path + "/sessions/17");
   std::filesystem::copy_file("/proc/self/cmdline", directory.path + "/sessions/17/session");
-  TestDaemon daemon([&](Daemon::Options& options) { options.server.runtime_directory = directory.path; });
+  TestDaemon daemon(
+      [&](Daemon::Options& options) { options.server.runtime_directory = directory.path; });
   CHECK_FALSE(std::filesystem::exists(directory.path + "/sessions/17"));
 }
 

@@ -26,7 +26,8 @@ struct Fixture {
     memory = client.Allocate(1 << 20);
   }
   void CheckNeighbour() {
-    neighbour.ring->Send(Op::cuMemsetD2D32Async, wire::cuMemsetD2D32Async{secret, 0, 4096, 1, 9, 1, 1, 0});
+    neighbour.ring->Send(Op::cuMemsetD2D32Async,
+                         wire::cuMemsetD2D32Async{secret, 0, 4096, 1, 9, 1, 1, 0});
     CHECK(neighbour.Synchronize(1) == 0);
     CHECK(*reinterpret_cast<uint8_t*>(secret + 4095) == 9);
     CHECK(neighbour.ring->header().sticky_error.load() == 0);
@@ -90,7 +91,8 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
   RingTestClient& ring = *f.client.ring;
   const uint64_t staging = ring.header().staging_bytes;
   const auto copy = [&](wire::Location destination, wire::Location source, uint64_t bytes) {
-    return ring.Call(Op::cuMemcpyAsync, f.client.CopyOf(destination, source, bytes, 1), std::span<const uint8_t>());
+    return ring.Call(Op::cuMemcpyAsync, f.client.CopyOf(destination, source, bytes, 1),
+                     std::span<const uint8_t>());
   };
   const wire::Location mine{f.memory, kAddress, 0};
   CHECK(copy(mine, {f.secret, kAddress, 0}, 16) == kCudaErrorInvalidValue);
@@ -124,7 +126,9 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
   CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
   CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, pitched) == 0);
 
-  const auto fill = [&](wire::cuMemsetD2D32Async args) { return ring.Call(Op::cuMemsetD2D32Async, args); };
+  const auto fill = [&](wire::cuMemsetD2D32Async args) {
+    return ring.Call(Op::cuMemsetD2D32Async, args);
+  };
   CHECK(fill({f.secret, 0, 1, 1, 0, 4, 1, 0}) == kCudaErrorInvalidValue);
   CHECK(fill({f.memory, 0, UINT64_MAX / 2, 1, 0, 4, 1, 0}) == kCudaErrorInvalidValue);
   CHECK(fill({f.memory, UINT64_MAX, 1, 3, 0, 1, 1, 0}) == kCudaErrorInvalidValue);
@@ -142,12 +146,17 @@ TEST_CASE("Fences that do not exist are refused") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
   const uint32_t count = ring.header().fence_count;
-  CHECK(ring.Call(Op::cuStreamSynchronize, wire::cuStreamSynchronize{1, 0, {1, count, 0}}) == kCudaErrorInvalidValue);
-  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{1, 0, {1, count + 7, 0}}) == kCudaErrorInvalidValue);
-  CHECK(ring.Call(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, count, 1, {1, 0, 0}}) == kCudaErrorInvalidValue);
-  CHECK(ring.Call(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 0, 1, {1, kNoFence, 0}}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuStreamSynchronize, wire::cuStreamSynchronize{1, 0, {1, count, 0}}) ==
+        kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{1, 0, {1, count + 7, 0}}) ==
+        kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, count, 1, {1, 0, 0}}) ==
+        kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuLaunchHostFunc, wire::cuLaunchHostFunc{1, 0, 1, {1, kNoFence, 0}}) ==
+        kCudaErrorInvalidValue);
   ring.Send(Op::cuEventCreate, wire::cuEventCreate{1, 1, 0, 0});
-  CHECK(ring.Call(Op::cuEventRecordWithFlags, wire::cuEventRecordWithFlags{1, 1, {1, count, 0}}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuEventRecordWithFlags, wire::cuEventRecordWithFlags{1, 1, {1, count, 0}}) ==
+        kCudaErrorInvalidValue);
 }
 
 TEST_CASE("Handles that the session does not have are refused") {
@@ -159,12 +168,18 @@ TEST_CASE("Handles that the session does not have are refused") {
   CHECK(ring.Call(Op::cuLaunchKernelEx, f.client.LaunchOf(kernel, 1)) == kCudaErrorInvalidHandle);
   CHECK(f.client.GetKernel(theirs, "add") == 0);
   CHECK(f.client.Synchronize(99) == kCudaErrorInvalidHandle);
-  CHECK(ring.Call(Op::cuStreamDestroy_v2, wire::cuStreamDestroy_v2{99, 0}) == kCudaErrorInvalidHandle);
-  CHECK(ring.Call(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{99, 0}) == kCudaErrorInvalidHandle);
-  CHECK(ring.Call(Op::cuKernelSetAttribute, wire::cuKernelSetAttribute{UINT32_MAX, 0, 0, 0}) == kCudaErrorInvalidHandle);
-  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0}) == kCudaErrorInvalidValue);
-  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 0, 0, 0}) == kCudaErrorInvalidContext);
-  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 1, 8, 0}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuStreamDestroy_v2, wire::cuStreamDestroy_v2{99, 0}) ==
+        kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{99, 0}) ==
+        kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuKernelSetAttribute, wire::cuKernelSetAttribute{UINT32_MAX, 0, 0, 0}) ==
+        kCudaErrorInvalidHandle);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0}) ==
+        kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 0, 0, 0}) ==
+        kCudaErrorInvalidContext);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 1, 8, 0}) ==
+        kCudaErrorInvalidValue);
   // A launch with fewer bytes of parameters than the kernel reads.
   const KernelId mine = f.client.GetKernel(f.client.Load(), "add");
   CHECK(ring.Call(Op::cuLaunchKernelEx, f.client.LaunchOf(mine, 1)) == kCudaErrorInvalidValue);
@@ -185,15 +200,21 @@ TEST_CASE("Too much of anything is out of memory") {
   REQUIRE(client.Open());
   RingTestClient& ring = *client.ring;
   for (StreamId id = 1; id <= 3; ++id) client.CreateStream(id);
-  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{4, 1, 0, 0}) == kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{4, 1, 0, 0}) ==
+        kCudaErrorOutOfMemory);
   ring.Send(Op::cuStreamDestroy_v2, wire::cuStreamDestroy_v2{2, 0});
-  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{4, 1, 0, 0}) == 0);
-  for (EventId id = 1; id <= 3; ++id) ring.Send(Op::cuEventCreate, wire::cuEventCreate{id, 1, 0, 0});
+  CHECK(ring.Call(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{4, 1, 0, 0}) ==
+        0);
+  for (EventId id = 1; id <= 3; ++id)
+    ring.Send(Op::cuEventCreate, wire::cuEventCreate{id, 1, 0, 0});
   CHECK(ring.Call(Op::cuEventCreate, wire::cuEventCreate{4, 1, 0, 0}) == kCudaErrorOutOfMemory);
   CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{2, 0, {0, kNoFence, 0}}) == 0);
-  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{3, 0, {0, kNoFence, 0}}) == kCudaErrorOutOfMemory);
-  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{2 << 20, 0, 0}) == kCudaErrorOutOfMemory);
-  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{UINT64_MAX, 0, 0}) == kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{3, 0, {0, kNoFence, 0}}) ==
+        kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{2 << 20, 0, 0}) ==
+        kCudaErrorOutOfMemory);
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{UINT64_MAX, 0, 0}) ==
+        kCudaErrorOutOfMemory);
   int result = 0;
   client.Allocate(UINT64_MAX, &result);
   CHECK(result == kCudaErrorOutOfMemory);
@@ -208,7 +229,8 @@ TEST_CASE("Too much of anything is out of memory") {
 
 TEST_CASE("A rare call only works on the connection of its session") {
   Fixture f;
-  auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "", f.neighbour.grant.session());
+  auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "",
+                                       f.neighbour.grant.session());
   CHECK(status.error_code() == grpc::StatusCode::NOT_FOUND);
   auto [none, nothing] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "", 999);
   CHECK(none.error_code() == grpc::StatusCode::NOT_FOUND);
@@ -315,13 +337,16 @@ TEST_CASE("Another version is refused, and the refusal names both") {
   REQUIRE_FALSE(client.Open());
   CHECK(client.status().error_code() == grpc::StatusCode::FAILED_PRECONDITION);
   CHECK_THAT(client.status().error_message(), Catch::Contains("9.9.9"));
-  CHECK_THAT(client.status().error_message(), Catch::Contains("ABI " + std::to_string(kAbiVersion + 1)));
-  CHECK_THAT(client.status().error_message(), Catch::Contains("ABI " + std::to_string(kAbiVersion) + ")"));
+  CHECK_THAT(client.status().error_message(),
+             Catch::Contains("ABI " + std::to_string(kAbiVersion + 1)));
+  CHECK_THAT(client.status().error_message(),
+             Catch::Contains("ABI " + std::to_string(kAbiVersion) + ")"));
 }
 
 TEST_CASE("Names of tenants are names") {
   TestDaemon daemon;
-  for (const std::string& name : {std::string("../../etc"), std::string(65, 'a'), std::string("a b"), std::string("a\n")}) {
+  for (const std::string& name :
+       {std::string("../../etc"), std::string(65, 'a'), std::string("a b"), std::string("a\n")}) {
     TestClient client(daemon.socket());
     client.request.set_tenant(name);
     CHECK_FALSE(client.Open());
@@ -354,7 +379,8 @@ TEST_CASE("A fault is its session's alone and ends every wait with the error") {
   ring.slot(6).state.store(kReplyPending);
   ring.Send(Op::cuLaunchKernelEx, f.client.LaunchOf(kernel, 1));
   ring.Submit(static_cast<uint16_t>(Op::cuStreamSynchronize),
-              std::array<uint32_t, 8>{1, 0, 5, 0, 2, 0, 0, 0}.data(), sizeof(wire::cuStreamSynchronize), {}, 6);
+              std::array<uint32_t, 8>{1, 0, 5, 0, 2, 0, 0, 0}.data(),
+              sizeof(wire::cuStreamSynchronize), {}, 6);
   CHECK(ring.Await(6) == kCudaErrorIllegalAddress);
   REQUIRE(Eventually([&] { return ring.fence(2).load() >= 5; }));
   CHECK(ring.header().sticky_error.load() == kCudaErrorIllegalAddress);
@@ -370,7 +396,8 @@ TEST_CASE("A fault is its session's alone and ends every wait with the error") {
 TEST_CASE("An error that nobody waits for becomes the session's") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
-  ring.Send(Op::cuMemcpyAsync, f.client.CopyOf({f.secret, kAddress, 0}, {0, kStaging, 0}, 16, 1, 3, 1));
+  ring.Send(Op::cuMemcpyAsync,
+            f.client.CopyOf({f.secret, kAddress, 0}, {0, kStaging, 0}, 16, 1, 3, 1));
   REQUIRE(Eventually([&] { return ring.fence(3).load() >= 1; }));
   CHECK(ring.header().sticky_error.load() == kCudaErrorInvalidValue);
   f.CheckNeighbour();

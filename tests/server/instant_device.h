@@ -1,5 +1,5 @@
-// A device for tests of the server: every operation is done, on memory of this process, when it is submitted. Kernels do what the test
-// says.
+// A device for tests of the server: every operation is done, on memory of this process, when it is
+// submitted. Kernels do what the test says.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,8 @@ class InstantDevice;
 
 class InstantSpace final : public AddressSpace {
  public:
-  InstantSpace(InstantDevice& device, DeviceAddress base, uint64_t size) : device_(device), base_(base), size_(size) {}
+  InstantSpace(InstantDevice& device, DeviceAddress base, uint64_t size)
+      : device_(device), base_(base), size_(size) {}
   ~InstantSpace() override;
 
   DeviceAddress base() const override { return base_; }
@@ -37,8 +38,9 @@ class InstantSpace final : public AddressSpace {
   }
   absl::Status UnregisterHost(void* memory) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return host_.erase(reinterpret_cast<uint64_t>(memory)) != 0 ? absl::OkStatus()
-                                                                 : absl::NotFoundError("not registered");
+    return host_.erase(reinterpret_cast<uint64_t>(memory)) != 0
+               ? absl::OkStatus()
+               : absl::NotFoundError("not registered");
   }
   bool Contains(DeviceAddress address, uint64_t bytes) const override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -46,7 +48,9 @@ class InstantSpace final : public AddressSpace {
       auto after = ranges->upper_bound(address);
       if (after == ranges->begin()) continue;
       --after;
-      if (address - after->first <= after->second && bytes <= after->second - (address - after->first)) return true;
+      if (address - after->first <= after->second &&
+          bytes <= after->second - (address - after->first))
+        return true;
     }
     return false;
   }
@@ -70,18 +74,22 @@ class InstantSpace final : public AddressSpace {
 
 class InstantKernel final : public Kernel {
  public:
-  using Body = std::function<void(InstantSpace& space, const LaunchShape& shape, const std::byte* parameters)>;
+  using Body = std::function<void(InstantSpace& space, const LaunchShape& shape,
+                                  const std::byte* parameters)>;
   InstantKernel(std::string name, uint32_t parameter_bytes, Body body) : body_(std::move(body)) {
     info_.name = std::move(name);
     info_.parameter_bytes = parameter_bytes;
-    for (uint32_t offset = 0; offset < parameter_bytes; offset += 8) info_.parameters.push_back({offset, 8});
+    for (uint32_t offset = 0; offset < parameter_bytes; offset += 8)
+      info_.parameters.push_back({offset, 8});
   }
   const KernelInfo& info() const override { return info_; }
   absl::Status SetAttribute(int attribute, int value) override {
     info_.attributes[attribute % 24] = value;
     return absl::OkStatus();
   }
-  absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override { return 2048 / query.block_size; }
+  absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) override {
+    return 2048 / query.block_size;
+  }
   absl::StatusOr<uint64_t> AvailableDynamicShared(int, int) override { return 1024; }
   absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape&) override { return 8; }
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape&) override { return 16; }
@@ -99,15 +107,19 @@ class InstantQueue final : public Queue {
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters) override {
     auto& instant = static_cast<InstantSpace&>(space);
-    if (!instant.stopped()) static_cast<InstantKernel&>(kernel).Run(instant, shape, parameters.data());
+    if (!instant.stopped())
+      static_cast<InstantKernel&>(kernel).Run(instant, shape, parameters.data());
     return absl::OkStatus();
   }
   absl::Status Copy(AddressSpace& space, const CopyRequest& r) override {
     if (static_cast<InstantSpace&>(space).stopped()) return absl::OkStatus();
     for (uint64_t z = 0; z < r.depth; ++z) {
       for (uint64_t y = 0; y < r.height; ++y) {
-        std::memmove(reinterpret_cast<void*>(r.destination + z * r.destination_slice + y * r.destination_pitch),
-                     reinterpret_cast<const void*>(r.source + z * r.source_slice + y * r.source_pitch), r.width);
+        std::memmove(
+            reinterpret_cast<void*>(r.destination + z * r.destination_slice +
+                                    y * r.destination_pitch),
+            reinterpret_cast<const void*>(r.source + z * r.source_slice + y * r.source_pitch),
+            r.width);
       }
     }
     return absl::OkStatus();
@@ -116,16 +128,20 @@ class InstantQueue final : public Queue {
     if (static_cast<InstantSpace&>(space).stopped()) return absl::OkStatus();
     for (uint64_t y = 0; y < r.height; ++y) {
       for (uint64_t x = 0; x < r.width; ++x) {
-        std::memcpy(reinterpret_cast<char*>(r.address + y * r.pitch) + x * r.element_bytes, &r.value, r.element_bytes);
+        std::memcpy(reinterpret_cast<char*>(r.address + y * r.pitch) + x * r.element_bytes,
+                    &r.value, r.element_bytes);
       }
     }
     return absl::OkStatus();
   }
-  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence, uint64_t value) override {
+  absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
+                          uint64_t value) override {
     if (space.fault().ok()) fence->store(value, std::memory_order_release);
     return absl::OkStatus();
   }
-  absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>*, uint64_t) override { return absl::OkStatus(); }
+  absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>*, uint64_t) override {
+    return absl::OkStatus();
+  }
   absl::Status Record(Marker&) override { return absl::OkStatus(); }
   absl::Status Wait(Marker&) override { return absl::OkStatus(); }
 };
@@ -134,11 +150,13 @@ class InstantPartition final : public Partition {
  public:
   int first_sm() const override { return 0; }
   int sm_count() const override { return 4; }
-  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int) override { return std::make_unique<InstantQueue>(); }
+  absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int) override {
+    return std::make_unique<InstantQueue>();
+  }
 };
 
-// Libraries are made from any image that begins with "code": each holds the kernels that the test registered, and the global
-// "counter".
+// Libraries are made from any image that begins with "code": each holds the kernels that the test
+// registered, and the global "counter".
 class InstantDevice final : public Device {
  public:
   struct KernelRecipe {
@@ -164,15 +182,18 @@ class InstantDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int, int) override {
     return std::make_unique<InstantPartition>();
   }
-  absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool) override { return std::make_unique<Marker>(); }
+  absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool) override {
+    return std::make_unique<Marker>();
+  }
   absl::StatusOr<float> ElapsedMilliseconds(Marker&, Marker&) override { return 1.5f; }
-  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base, uint64_t size) override {
+  absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
+                                                                   uint64_t size) override {
     spaces.fetch_add(1);
     return std::make_unique<InstantSpace>(*this, base, size);
   }
-  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space, absl::Span<const std::byte> image,
-                                                       absl::Span<const JitOptionValue>, CompileLogs& logs,
-                                                       std::function<void(std::string_view)> print) override {
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
+      AddressSpace& space, absl::Span<const std::byte> image, absl::Span<const JitOptionValue>,
+      CompileLogs& logs, std::function<void(std::string_view)> print) override {
     if (image.size() < 4 || std::memcmp(image.data(), "code", 4) != 0) {
       logs.error = "this is no code";
       return CudaError(kCudaErrorInvalidPtx, "this is no code");
@@ -182,13 +203,15 @@ class InstantDevice final : public Device {
     if (print) print("loaded\n");
     return std::make_unique<InstantLibrary>(*this, space);
   }
-  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs, absl::Span<const JitOptionValue>,
-                                   CompileLogs&) override {
+  absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
+                                   absl::Span<const JitOptionValue>, CompileLogs&) override {
     std::string image = "code";
     for (const LinkInputImage& input : inputs) image += input.name + "=" + input.bytes + ";";
     return image;
   }
-  Memory memory() const override { return {properties_.total_memory - used.load(), properties_.total_memory}; }
+  Memory memory() const override {
+    return {properties_.total_memory - used.load(), properties_.total_memory};
+  }
   absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
   absl::Status health() const override {
     return lost.load() ? CudaError(kCudaErrorIllegalAddress, "lost by the test") : absl::OkStatus();
@@ -204,7 +227,8 @@ class InstantDevice final : public Device {
    public:
     InstantLibrary(InstantDevice& device, AddressSpace& space) : device_(device), space_(space) {
       for (const KernelRecipe& recipe : device.recipes) {
-        kernels_.push_back(std::make_unique<InstantKernel>(recipe.name, recipe.parameter_bytes, recipe.body));
+        kernels_.push_back(
+            std::make_unique<InstantKernel>(recipe.name, recipe.parameter_bytes, recipe.body));
       }
       (void)space.RegisterHost(&counter_, sizeof(counter_));
     }
@@ -248,8 +272,10 @@ inline InstantSpace::~InstantSpace() {
 }
 
 inline absl::Status InstantSpace::Map(DeviceAddress address, uint64_t bytes) {
-  if (device_.used.load() + bytes > device_.properties().total_memory) return absl::ResourceExhaustedError("full");
-  if (address < base_ || bytes > size_ || address - base_ > size_ - bytes) return absl::OutOfRangeError("outside");
+  if (device_.used.load() + bytes > device_.properties().total_memory)
+    return absl::ResourceExhaustedError("full");
+  if (address < base_ || bytes > size_ || address - base_ > size_ - bytes)
+    return absl::OutOfRangeError("outside");
   void* memory = mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (memory != reinterpret_cast<void*>(address)) return absl::InternalError("cannot map there");

@@ -31,11 +31,22 @@ class DaemonProcess {
  public:
   explicit DaemonProcess(std::vector<std::string> more) {
     const AddressWindows windows = TestWindows();
-    std::vector<std::string> command = {getenv("DETSHARED"), "--socket", socket(), "--backend", "soft", "--soft-memory",
-                                        "256MB", "--soft-threads", "1", "--device-window-base",
-                                        std::to_string(windows.device_base), "--device-window-bytes",
-                                        std::to_string(windows.device_bytes), "--pinned-window-base",
-                                        std::to_string(windows.pinned_base), "--pinned-window-bytes",
+    std::vector<std::string> command = {getenv("DETSHARED"),
+                                        "--socket",
+                                        socket(),
+                                        "--backend",
+                                        "soft",
+                                        "--soft-memory",
+                                        "256MB",
+                                        "--soft-threads",
+                                        "1",
+                                        "--device-window-base",
+                                        std::to_string(windows.device_base),
+                                        "--device-window-bytes",
+                                        std::to_string(windows.device_bytes),
+                                        "--pinned-window-base",
+                                        std::to_string(windows.pinned_base),
+                                        "--pinned-window-bytes",
                                         std::to_string(windows.pinned_bytes)};
     command.insert(command.end(), more.begin(), more.end());
     std::vector<char*> argv;
@@ -96,7 +107,9 @@ TEST_CASE("SIGTERM ends the daemon cleanly: clients are told, files are gone, th
   CHECK_FALSE(std::filesystem::exists(process.socket()));
 }
 
-TEST_CASE("A lost device ends all sessions with its error, and the daemon serves again in the same process") {
+TEST_CASE(
+    "A lost device ends all sessions with its error, and the daemon serves again in the same "
+    "process") {
   DaemonProcess process({"--soft-lose-device-on-fault"});
   TestClient guilty(process.socket()), innocent(process.socket());
   guilty.request.set_tenant("guilty");
@@ -149,10 +162,13 @@ TEST_CASE("A fault on a device that can bear it ends one session's work only") {
 }
 
 TEST_CASE("Flags that make no sense are refused with a message") {
-  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
-           {"--policy", "nonsense"}, {"--backend", "soft", "--soft-cc", "nine"}, {"--backend", "quantum"}}) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--policy", "nonsense"},
+                                             {"--backend", "soft", "--soft-cc", "nine"},
+                                             {"--backend", "quantum"}}) {
     TestDirectory directory;
-    std::vector<std::string> command = {getenv("DETSHARED"), "--socket", directory.path + "/d.sock", "--backend", "soft"};
+    std::vector<std::string> command = {getenv("DETSHARED"), "--socket", directory.path + "/d.sock",
+                                        "--backend", "soft"};
     if (flags[0] == "--backend") command.resize(3);
     command.insert(command.end(), flags.begin(), flags.end());
     std::vector<char*> argv;

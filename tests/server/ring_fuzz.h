@@ -1,4 +1,5 @@
-// One run of the ring reader over bytes that somebody made up. Shared by the deterministic test and by libFuzzer.
+// One run of the ring reader over bytes that somebody made up. Shared by the deterministic test and
+// by libFuzzer.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,10 @@ struct RingFuzzOutcome {
   bool sound = true;  // every record that was handed out kept the reader's promises
 };
 
-// Lays `bytes` into the ring, reads until the reader stops, changing the ring between reads as `churn` says.
-inline RingFuzzOutcome FuzzRing(std::span<const uint8_t> bytes, uint64_t ring_bytes, uint32_t churn) {
+// Lays `bytes` into the ring, reads until the reader stops, changing the ring between reads as
+// `churn` says.
+inline RingFuzzOutcome FuzzRing(std::span<const uint8_t> bytes, uint64_t ring_bytes,
+                                uint32_t churn) {
   RingMemory memory(ring_bytes);
   std::memcpy(memory.ring(), bytes.data(), std::min<uint64_t>(bytes.size(), ring_bytes));
   RingReader reader(memory.header(), memory.ring(), ring_bytes, RingMemory::kReplies);

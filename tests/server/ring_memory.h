@@ -16,7 +16,8 @@ class RingMemory {
   static constexpr uint32_t kReplies = 8;
 
   explicit RingMemory(uint64_t ring_bytes)
-      : memory_(static_cast<uint8_t*>(std::aligned_alloc(kPageBytes, kPageBytes + ring_bytes)), &std::free) {
+      : memory_(static_cast<uint8_t*>(std::aligned_alloc(kPageBytes, kPageBytes + ring_bytes)),
+                &std::free) {
     std::memset(memory_.get(), 0, kPageBytes + ring_bytes);
     header()->ring_offset = kPageBytes;
     header()->ring_bytes = ring_bytes;

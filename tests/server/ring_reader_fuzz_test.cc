@@ -35,8 +35,9 @@ class Generator {
         size = static_cast<uint32_t>(kRing - at);
         op = kOpPadding;
       }
-      uint32_t header[8] = {kCommitted, size, op, Below(4), Below(3) == 0 ? Below(RingMemory::kReplies) : kNoReply, args,
-                            payload, 0};
+      uint32_t header[8] = {
+          kCommitted, size,    op, Below(4), Below(3) == 0 ? Below(RingMemory::kReplies) : kNoReply,
+          args,       payload, 0};
       if (op == kOpPadding && size > kMaxRecordBytes) break;
       Fill(bytes, at + sizeof(RecordHeader), size - sizeof(RecordHeader));
       std::memcpy(bytes.data() + at, header, sizeof(header));
@@ -45,7 +46,8 @@ class Generator {
     for (int i = 0; i < wrong; ++i) {
       // Mostly in the first records, which are certainly read.
       const uint64_t line = Below(3) == 0 ? Below(kRing / kRingLine) : Below(16);
-      const uint32_t interesting[] = {0, 1, 63, 64, 65, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, kCommitted, Any()};
+      const uint32_t interesting[] = {0,          1,          63,         64,         65,
+                                      0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, kCommitted, Any()};
       const uint32_t value = interesting[Below(10)];
       std::memcpy(bytes.data() + line * kRingLine + 4 * Below(8), &value, sizeof(value));
     }

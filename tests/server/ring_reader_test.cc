@@ -81,7 +81,8 @@ TEST_CASE("Records of all sizes go around the ring many times") {
     REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
     REQUIRE(std::memcmp(f.record.args.data(), &args, sizeof(args)) == 0);
     REQUIRE(f.record.payload.size() == payload.size());
-    REQUIRE((payload.empty() || std::memcmp(f.record.payload.data(), payload.data(), payload.size()) == 0));
+    REQUIRE((payload.empty() ||
+             std::memcmp(f.record.payload.data(), payload.data(), payload.size()) == 0));
   }
   CHECK(f.reader.violation().empty());
 }
@@ -197,7 +198,8 @@ TEST_CASE("A sleeping reader is woken by a commit and by Wake()") {
       posted.store(true);
       f.reader.Wake();
     });
-    while (!posted.load()) CHECK(f.reader.Sleep(std::chrono::seconds(60), [&] { return posted.load(); }));
+    while (!posted.load())
+      CHECK(f.reader.Sleep(std::chrono::seconds(60), [&] { return posted.load(); }));
     other.join();
   }
   SECTION("not at all when something was posted before") {

@@ -1,4 +1,5 @@
-// A client's end of a session for tests, without the shim: writes records as a single thread, and may be as rude as a test likes.
+// A client's end of a session for tests, without the shim: writes records as a single thread, and
+// may be as rude as a test likes.
 #pragma once
 
 #include <atomic>
@@ -42,11 +43,16 @@ struct RawHeader {
 
 class RingTestClient {
  public:
-  explicit RingTestClient(SessionHeader* header) : header_(header), base_(reinterpret_cast<uint8_t*>(header)) {}
+  explicit RingTestClient(SessionHeader* header)
+      : header_(header), base_(reinterpret_cast<uint8_t*>(header)) {}
 
   SessionHeader& header() { return *header_; }
-  ReplySlot& slot(uint32_t index) { return reinterpret_cast<ReplySlot*>(base_ + header_->reply_offset)[index]; }
-  Fence& fence(uint32_t index) { return reinterpret_cast<Fence*>(base_ + header_->fence_offset)[index]; }
+  ReplySlot& slot(uint32_t index) {
+    return reinterpret_cast<ReplySlot*>(base_ + header_->reply_offset)[index];
+  }
+  Fence& fence(uint32_t index) {
+    return reinterpret_cast<Fence*>(base_ + header_->fence_offset)[index];
+  }
   uint8_t* staging() { return base_ + header_->staging_offset; }
   uint8_t* ring() { return base_ + header_->ring_offset; }
   uint8_t* line(uint64_t position) { return ring() + (position & (header_->ring_bytes - 1)); }
@@ -56,7 +62,8 @@ class RingTestClient {
   uint16_t device = 0;
   ContextId context = 1;
 
-  // Submits raw bytes: a header as the caller likes it, and what follows. Moves on by `advance` bytes.
+  // Submits raw bytes: a header as the caller likes it, and what follows. Moves on by `advance`
+  // bytes.
   void SubmitRaw(const RawHeader& record, std::span<const uint8_t> body, uint32_t advance) {
     uint8_t* const at = line(tail_);
     if (!body.empty()) std::memcpy(at + sizeof(RecordHeader), body.data(), body.size());
@@ -76,10 +83,12 @@ class RingTestClient {
     Wake();
   }
 
-  void Submit(uint16_t op, const void* args, uint32_t args_bytes, std::span<const uint8_t> payload, uint32_t reply_slot) {
+  void Submit(uint16_t op, const void* args, uint32_t args_bytes, std::span<const uint8_t> payload,
+              uint32_t reply_slot) {
     const uint32_t room = (args_bytes + 7) / 8 * 8;
     const uint32_t bytes =
-        (sizeof(RecordHeader) + room + static_cast<uint32_t>(payload.size()) + kRingLine - 1) / kRingLine * kRingLine;
+        (sizeof(RecordHeader) + room + static_cast<uint32_t>(payload.size()) + kRingLine - 1) /
+        kRingLine * kRingLine;
     const uint64_t left = header_->ring_bytes - (tail_ & (header_->ring_bytes - 1));
     if (left < bytes) {
       RawHeader padding;
@@ -122,7 +131,9 @@ class RingTestClient {
     return result;
   }
   int Await(uint32_t index) {
-    if (!Eventually([&] { return slot(index).state.load(std::memory_order_acquire) == kReplyDone; })) return -1;
+    if (!Eventually(
+            [&] { return slot(index).state.load(std::memory_order_acquire) == kReplyDone; }))
+      return -1;
     return slot(index).result;
   }
 
@@ -133,7 +144,9 @@ class RingTestClient {
 
  private:
   void WaitForRoom(uint64_t bytes) {
-    Eventually([&] { return tail_ + bytes - header_->head.load(std::memory_order_acquire) <= header_->ring_bytes; });
+    Eventually([&] {
+      return tail_ + bytes - header_->head.load(std::memory_order_acquire) <= header_->ring_bytes;
+    });
   }
 
   SessionHeader* const header_;

@@ -40,14 +40,16 @@ struct Fixture {
     options.region.staging_bytes = 1 << 16;
     options.region.fence_count = 512;
     options.limits.calls = 16;
-    device.recipes.push_back({"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
-                                uint64_t address, value;
-                                std::memcpy(&address, parameters, 8);
-                                std::memcpy(&value, parameters + 8, 8);
-                                *reinterpret_cast<uint64_t*>(address) += value;
-                              }});
     device.recipes.push_back(
-        {"fault", 0, [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
+        {"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
+           uint64_t address, value;
+           std::memcpy(&address, parameters, 8);
+           std::memcpy(&value, parameters + 8, 8);
+           *reinterpret_cast<uint64_t*>(address) += value;
+         }});
+    device.recipes.push_back(
+        {"fault", 0,
+         [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
     auto created = SessionManager::Create({&device}, options);
     REQUIRE(created.ok());
     manager = *std::move(created);
@@ -78,8 +80,8 @@ struct Fixture {
   }
 
   template <typename Args>
-  static std::pair<int, std::string> Call(OpenedSession& session, Op op, const Args& args, const std::string& payload = "",
-                                          uint64_t after = 0) {
+  static std::pair<int, std::string> Call(OpenedSession& session, Op op, const Args& args,
+                                          const std::string& payload = "", uint64_t after = 0) {
     std::promise<std::pair<int, std::string>> answered;
     RareCall call;
     call.op = static_cast<uint16_t>(op);
@@ -87,7 +89,9 @@ struct Fixture {
     call.after = after;
     call.args = {reinterpret_cast<const uint8_t*>(&args), sizeof(args)};
     call.payload = {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()};
-    call.done = [&](int result, std::string answer) { answered.set_value({result, std::move(answer)}); };
+    call.done = [&](int result, std::string answer) {
+      answered.set_value({result, std::move(answer)});
+    };
     session.worker->Call(std::move(call));
     return answered.get_future().get();
   }
@@ -97,11 +101,14 @@ struct Fixture {
     load.context = 1;
     load.image_bytes = 4;
     wire::cuLibraryLoadData_Answer library{};
-    std::memcpy(&library, Call(session, Op::cuLibraryLoadData, load, "code").second.data(), sizeof(library));
+    std::memcpy(&library, Call(session, Op::cuLibraryLoadData, load, "code").second.data(),
+                sizeof(library));
     wire::cuLibraryGetKernel_Answer kernel{};
-    std::memcpy(&kernel,
-                Call(session, Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library.library, 0}, name).second.data(),
-                sizeof(kernel));
+    std::memcpy(
+        &kernel,
+        Call(session, Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library.library, 0}, name)
+            .second.data(),
+        sizeof(kernel));
     return kernel.kernel;
   }
 
@@ -135,9 +142,13 @@ TEST_CASE("Sessions work side by side, each in its own memory") {
       wire::cuMemAlloc_v2_Answer memory{};
       ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &memory);
       const uint64_t parameters[2] = {memory.address, static_cast<uint64_t>(i + 1)};
-      const std::span<const uint8_t> payload(reinterpret_cast<const uint8_t*>(parameters), sizeof(parameters));
+      const std::span<const uint8_t> payload(reinterpret_cast<const uint8_t*>(parameters),
+                                             sizeof(parameters));
       for (int k = 0; k < 5000; ++k) ring.Send(Op::cuLaunchKernelEx, Launch(kernel), payload);
-      ring.Send(Op::cuMemcpyAsync, wire::cuMemcpyAsync{{0, wire::kStaging, 0}, {memory.address, wire::kAddress, 0}, 8, 1, 0, {1, 0, 0}});
+      ring.Send(
+          Op::cuMemcpyAsync,
+          wire::cuMemcpyAsync{
+              {0, wire::kStaging, 0}, {memory.address, wire::kAddress, 0}, 8, 1, 0, {1, 0, 0}});
       if (!Eventually([&] { return ring.fence(0).load(std::memory_order_acquire) == 1; })) return;
       uint64_t sum;
       std::memcpy(&sum, ring.staging(), 8);
@@ -156,7 +167,8 @@ TEST_CASE("A rare call waits for the records before it") {
   Fixture f;
   auto session = f.Open();
   RingTestClient& ring = *session->ring;
-  // The call names a place that the ring has not reached; it is answered only after the record is there.
+  // The call names a place that the ring has not reached; it is answered only after the record is
+  // there.
   std::atomic<bool> answered{false};
   std::thread caller([&] {
     Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine);
@@ -177,8 +189,8 @@ TEST_CASE("Calls beyond the limit, and calls of a session that ended, are answer
   std::atomic<int> refused{0};
   for (int i = 0; i < 20; ++i) {
     callers.emplace_back([&] {
-      if (Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine).first ==
-          kCudaErrorNotPermitted) {
+      if (Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine)
+              .first == kCudaErrorNotPermitted) {
         ++refused;
       }
     });
@@ -187,7 +199,8 @@ TEST_CASE("Calls beyond the limit, and calls of a session that ended, are answer
   session->worker->End(77, "the test ends it");
   for (std::thread& caller : callers) caller.join();
   CHECK(session->ended.get_future().get() == 77);
-  CHECK(Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first == kCudaErrorNotPermitted);
+  CHECK(Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first ==
+        kCudaErrorNotPermitted);
 }
 
 TEST_CASE("A fault is seen by a session that sleeps, and by it alone") {
@@ -197,7 +210,8 @@ TEST_CASE("A fault is seen by a session that sleeps, and by it alone") {
   const KernelId kernel = Fixture::LoadKernel(*guilty, "fault");
   guilty->ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
   guilty->ring->Send(Op::cuLaunchKernelEx, Launch(kernel));
-  CHECK(Eventually([&] { return guilty->ring->header().sticky_error.load() == kCudaErrorIllegalAddress; }));
+  CHECK(Eventually(
+      [&] { return guilty->ring->header().sticky_error.load() == kCudaErrorIllegalAddress; }));
   CHECK(guilty->worker->faulted());
   CHECK(innocent->ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{64}) == 0);
   CHECK(innocent->ring->header().sticky_error.load() == 0);
@@ -211,7 +225,8 @@ TEST_CASE("Sessions that come and go at random leave nothing behind") {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 12; ++i) {
         auto session = f.Open();
-        session->ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+        session->ring->Send(Op::cuStreamCreateWithPriority,
+                            wire::cuStreamCreateWithPriority{1, 1, 0, 0});
         if ((i + t) % 3 == 0) session->ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{1 << 20});
         session->worker->End(5, "done");
         if (i % 2 == 0) session->worker->End(6, "again");

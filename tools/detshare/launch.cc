@@ -51,12 +51,14 @@ void SetEnvironment(const RunOptions& options, const std::string& shim_directory
 }  // namespace
 
 std::vector<std::string> ShimDirectories(const std::string& own_directory) {
-  if (const char* set = std::getenv("DETSHARE_LIB_DIR"); set != nullptr && *set != '\0') return {set};
+  if (const char* set = std::getenv("DETSHARE_LIB_DIR"); set != nullptr && *set != '\0')
+    return {set};
   return {own_directory + "/../lib/detshare", own_directory + "/../../client_shim"};
 }
 
 std::vector<std::string> DaemonPaths(const std::string& own_directory) {
-  if (const char* set = std::getenv("DETSHARE_DAEMON"); set != nullptr && *set != '\0') return {set};
+  if (const char* set = std::getenv("DETSHARE_DAEMON"); set != nullptr && *set != '\0')
+    return {set};
   return {own_directory + "/detshared", own_directory + "/../../server/detshared"};
 }
 

@@ -10,13 +10,14 @@ namespace {
 
 constexpr char kUsage[] = "detshare run [OPTIONS] -- PROGRAM [ARGUMENTS...]";
 
-// Where the program begins: after `--`, else at the first argument that is neither an option nor an option's value.
+// Where the program begins: after `--`, else at the first argument that is neither an option nor an
+// option's value.
 size_t FindProgram(const std::vector<std::string>& arguments) {
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.rfind('-', 0) != 0 || argument == "--") return i;
-    const bool takes_next = argument == "--tenant" || argument == "--device" || argument == "--socket" ||
-                            argument == "--log-level";
+    const bool takes_next = argument == "--tenant" || argument == "--device" ||
+                            argument == "--socket" || argument == "--log-level";
     if (takes_next) ++i;
   }
   return arguments.size();
@@ -29,16 +30,20 @@ int main(int argc, char** argv) {
   detshare::tools::RunOptions options;
   CLI::App app("Runs CUDA programs through DetShare.", "detshare");
   app.require_subcommand(1);
-  CLI::App* run = app.add_subcommand("run", "Run a program with its CUDA calls served by detshared");
+  CLI::App* run =
+      app.add_subcommand("run", "Run a program with its CUDA calls served by detshared");
   run->footer(kUsage);
-  run->add_option("--tenant", options.tenant, "Ask for this tenant's class and limits")->type_name("NAME");
-  run->add_option("--device", options.devices, "Show only this device (index or UUID); may be repeated")
+  run->add_option("--tenant", options.tenant, "Ask for this tenant's class and limits")
+      ->type_name("NAME");
+  run->add_option("--device", options.devices,
+                  "Show only this device (index or UUID); may be repeated")
       ->type_name("N");
   run->add_option("--socket", options.socket,
                   "The daemon's socket [$DETSHARE_SOCKET, else /run/detshare/detshared.sock]")
       ->type_name("PATH");
   run->add_flag("--standalone{auto}", options.standalone,
-                "Start a private daemon for this command: --standalone, --standalone=soft or --standalone=cuda")
+                "Start a private daemon for this command: --standalone, --standalone=soft or "
+                "--standalone=cuda")
       ->check(CLI::IsMember({"auto", "soft", "cuda"}));
   run->add_option("--log-level", options.log_level, "What DetShare says on stderr")
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}));

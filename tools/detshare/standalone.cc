@@ -18,7 +18,8 @@
 namespace detshare::tools {
 namespace {
 
-constexpr int kForwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH};
+constexpr int kForwarded[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
+                              SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH};
 constexpr int kReadyMilliseconds = 30000;
 constexpr int kEndMilliseconds = 5000;
 
@@ -60,7 +61,8 @@ class PrivateDaemon {
   bool Start(const std::string& daemon, const RunOptions& options) {
     directory_ = MakeDirectory();
     if (directory_.empty()) {
-      std::fprintf(stderr, "detshare: cannot make a directory in /dev/shm, $XDG_RUNTIME_DIR or /tmp\n");
+      std::fprintf(stderr,
+                   "detshare: cannot make a directory in /dev/shm, $XDG_RUNTIME_DIR or /tmp\n");
       return false;
     }
     socket_ = directory_ + "/detshared.sock";
@@ -71,9 +73,9 @@ class PrivateDaemon {
     }
     const std::string ready_fd = std::to_string(ready[1]);
     const std::string log_level = options.log_level.empty() ? "warning" : options.log_level;
-    const std::vector<std::string> command = {daemon,        "--socket",  socket_,     "--backend",   options.standalone,
-                                              "--log-level", log_level,   "--ready-fd", ready_fd,
-                                              "--remove-runtime-dir"};
+    const std::vector<std::string> command = {
+        daemon,        "--socket", socket_,      "--backend", options.standalone,
+        "--log-level", log_level,  "--ready-fd", ready_fd,    "--remove-runtime-dir"};
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
@@ -119,7 +121,8 @@ int ExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Waits for the program and hands on what is sent to this process alone. What the terminal sends, the program gets by itself.
+// Waits for the program and hands on what is sent to this process alone. What the terminal sends,
+// the program gets by itself.
 int WaitForwarding(pid_t program, const sigset_t& signals) {
   for (;;) {
     int status = 0;
@@ -140,7 +143,8 @@ int RunStandalone(const RunOptions& options, const std::vector<std::string>& dae
     if (daemon.empty() && access(path.c_str(), X_OK) == 0) daemon = path;
   }
   if (daemon.empty()) {
-    std::fprintf(stderr, "detshare: the daemon is not at %s; set DETSHARE_DAEMON to its path\n", daemons.front().c_str());
+    std::fprintf(stderr, "detshare: the daemon is not at %s; set DETSHARE_DAEMON to its path\n",
+                 daemons.front().c_str());
     return kExitLauncher;
   }
   // From here on signals are taken by sigwaitinfo(), so that none is lost between the steps.

@@ -17,7 +17,9 @@ struct Ran {
   std::string output;  // stdout and stderr together
 };
 
-std::string Absolute(const char* variable) { return std::filesystem::absolute(getenv(variable)).string(); }
+std::string Absolute(const char* variable) {
+  return std::filesystem::absolute(getenv(variable)).string();
+}
 
 class Running {
  public:
@@ -36,7 +38,8 @@ class Running {
       setenv("DETSHARE_DAEMON", daemon.c_str(), 1);
       setenv("LD_LIBRARY_PATH", "/old", 1);
       std::vector<char*> argv = {const_cast<char*>(launcher.c_str())};
-      for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+      for (const std::string& argument : arguments)
+        argv.push_back(const_cast<char*>(argument.c_str()));
       argv.push_back(nullptr);
       execv(argv[0], argv.data());
       _exit(99);
@@ -73,9 +76,10 @@ class Running {
 Ran Run(const std::vector<std::string>& arguments) { return Running(arguments).Finish(); }
 
 TEST_CASE("The program gets the shim first on its library path, and what was asked for") {
-  const Ran ran = Run({"run", "--tenant", "alice", "--device", "1", "--device", "GPU-x", "--socket", "/s/d.sock", "--log-level",
-                       "debug", "--", "/bin/sh", "-c",
-                       "echo $DETSHARE_TENANT $DETSHARE_DEVICES $DETSHARE_SOCKET $DETSHARE_LOG; echo $LD_LIBRARY_PATH"});
+  const Ran ran = Run({"run", "--tenant", "alice", "--device", "1", "--device", "GPU-x", "--socket",
+                       "/s/d.sock", "--log-level", "debug", "--", "/bin/sh", "-c",
+                       "echo $DETSHARE_TENANT $DETSHARE_DEVICES $DETSHARE_SOCKET $DETSHARE_LOG; "
+                       "echo $LD_LIBRARY_PATH"});
   CHECK(ran.code == 0);
   CHECK_THAT(ran.output, Catch::Contains("alice 1,GPU-x /s/d.sock debug\n"));
   CHECK_THAT(ran.output, Catch::Contains("client_shim:/old\n"));
@@ -94,7 +98,8 @@ TEST_CASE("The exit code is the program's") {
     CHECK_THAT(missing.output, Catch::Contains("/nowhere/program"));
     CHECK(Run({"run", mode, "--", "/etc/passwd"}).code == 126);
   }
-  CHECK(Run({"run", "--standalone=soft", "--", "/bin/sh", "-c", "kill -SEGV $$"}).code == 128 + SIGSEGV);
+  CHECK(Run({"run", "--standalone=soft", "--", "/bin/sh", "-c", "kill -SEGV $$"}).code ==
+        128 + SIGSEGV);
   CHECK(Run({"run", "--socket=/s", "--", "/bin/sh", "-c", "kill -SEGV $$"}).code == 1000 + SIGSEGV);
 }
 
@@ -108,7 +113,8 @@ TEST_CASE("Mistakes are explained") {
 }
 
 TEST_CASE("A private daemon is there for the command and gone with it") {
-  const Ran ran = Run({"run", "--standalone=soft", "--", "/bin/sh", "-c", "test -S $DETSHARE_SOCKET && dirname $DETSHARE_SOCKET"});
+  const Ran ran = Run({"run", "--standalone=soft", "--", "/bin/sh", "-c",
+                       "test -S $DETSHARE_SOCKET && dirname $DETSHARE_SOCKET"});
   CHECK(ran.code == 0);
   REQUIRE(ran.output.size() > 2);
   CHECK_FALSE(std::filesystem::exists(ran.output.substr(0, ran.output.size() - 1)));
