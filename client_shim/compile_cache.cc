@@ -2,15 +2,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace detshare::shim {
 
-CompileCache::Entry* CompileCache::Open(uint32_t kind, std::string_view key) {
-  auto* entry = new Entry;
-  entry->key.assign(reinterpret_cast<const char*>(&kind), sizeof(kind));
-  entry->key.append(key);
-  return entry;
-}
+CompileCache::Entry* CompileCache::Open(std::string key) { return new Entry{std::move(key)}; }
 
 void CompileCache::Close(Entry* entry) { delete entry; }
 
@@ -30,12 +26,12 @@ bool CompileCache::Find(const Entry& entry, void** data, size_t* bytes) const {
 void CompileCache::Store(const Entry& entry, const void* data, size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (const auto old = contents_.find(entry.key); old != contents_.end()) {
-    bytes_ -= old->second.size();
+    bytes_ -= old->first.size() + old->second.size();
     contents_.erase(old);
   }
-  if (bytes > limit_bytes_ - bytes_) return;
+  if (entry.key.size() + bytes > limit_bytes_ - bytes_) return;
   contents_.emplace(entry.key, std::string(static_cast<const char*>(data), bytes));
-  bytes_ += bytes;
+  bytes_ += entry.key.size() + bytes;
 }
 
 }  // namespace detshare::shim

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 
 namespace detshare::shim {
 
@@ -22,12 +19,13 @@ class CompileCache {
     std::string key;
   };
   // Never null; ended by Close.
-  Entry* Open(uint32_t kind, std::string_view key);
+  Entry* Open(std::string key);
   void Close(Entry* entry);
 
   // A copy that the caller frees with free(). False when there is nothing.
   bool Find(const Entry& entry, void** data, size_t* bytes) const;
-  // Replaces what was there. What would make the cache larger than its limit is not kept.
+  // Replaces what was there. What would make the cache larger than its limit, keys included, is
+  // not kept.
   void Store(const Entry& entry, const void* data, size_t bytes);
 
  private:

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -349,9 +350,22 @@ CompileCache& Cache() {
   return *cache;
 }
 
-CUresult CacheOpen(CompileCache::Entry** handle, uint32_t kind, const void* key, size_t key_bytes) {
-  if (handle == nullptr || (key == nullptr && key_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
-  *handle = Cache().Open(kind, {static_cast<const char*>(key), key_bytes});
+// Lengths are 32 bits wide: NVRTC keeps other things behind the variable that it hands in.
+
+// What is compiled is `input`; what comes out depends as much on the options (one string) and on
+// the compiler, which says its host, its date and the architecture (90 for sm_90).
+CUresult CacheOpen(CompileCache::Entry** handle, uint32_t kind, const void* input,
+                   uint32_t input_bytes, const char* options, const char* host, const char* date,
+                   uint32_t architecture) {
+  if (handle == nullptr || (input == nullptr && input_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+  std::string key(reinterpret_cast<const char*>(&kind), sizeof(kind));
+  key.append(reinterpret_cast<const char*>(&architecture), sizeof(architecture));
+  for (const char* text : {options, host, date}) {
+    if (text != nullptr) key += text;
+    key.push_back('\0');
+  }
+  key.append(static_cast<const char*>(input), input_bytes);
+  *handle = Cache().Open(std::move(key));
   return CUDA_SUCCESS;
 }
 
@@ -360,12 +374,15 @@ CUresult CacheClose(CompileCache::Entry* handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult CacheFind(CompileCache::Entry* handle, uint64_t, void** data, size_t* bytes) {
+CUresult CacheFind(CompileCache::Entry* handle, uint64_t, void** data, uint32_t* bytes) {
   if (handle == nullptr || data == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Cache().Find(*handle, data, bytes) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  size_t found;
+  if (!Cache().Find(*handle, data, &found)) return CUDA_ERROR_NOT_FOUND;
+  *bytes = static_cast<uint32_t>(found);
+  return CUDA_SUCCESS;
 }
 
-CUresult CacheStore(CompileCache::Entry* handle, uint64_t, const void* data, size_t bytes) {
+CUresult CacheStore(CompileCache::Entry* handle, uint64_t, const void* data, uint32_t bytes) {
   if (handle == nullptr || (data == nullptr && bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
   Cache().Store(*handle, data, bytes);
   return CUDA_SUCCESS;

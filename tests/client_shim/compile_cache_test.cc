@@ -20,8 +20,8 @@ std::string Contents(const CompileCache& cache, const CompileCache::Entry& entry
 
 TEST_CASE("What was stored under a key is found by another handle of that key") {
   CompileCache cache(1000);
-  CompileCache::Entry* first = cache.Open(1, "key");
-  CompileCache::Entry* second = cache.Open(1, "key");
+  CompileCache::Entry* first = cache.Open("key");
+  CompileCache::Entry* second = cache.Open("key");
   CHECK(Contents(cache, *second) == "(nothing)");
   cache.Store(*first, "code", 4);
   cache.Close(first);
@@ -31,10 +31,10 @@ TEST_CASE("What was stored under a key is found by another handle of that key") 
   cache.Close(second);
 }
 
-TEST_CASE("Keys of another kind are other keys") {
+TEST_CASE("Nothing is found under another key") {
   CompileCache cache(1000);
-  CompileCache::Entry* first = cache.Open(1, "key");
-  CompileCache::Entry* other = cache.Open(2, "key");
+  CompileCache::Entry* first = cache.Open("key");
+  CompileCache::Entry* other = cache.Open(std::string("key\0", 4));
   cache.Store(*first, "code", 4);
   CHECK(Contents(cache, *other) == "(nothing)");
   cache.Close(first);
@@ -42,9 +42,9 @@ TEST_CASE("Keys of another kind are other keys") {
 }
 
 TEST_CASE("The compile cache keeps nothing beyond its limit") {
-  CompileCache cache(6);
-  CompileCache::Entry* first = cache.Open(1, "a");
-  CompileCache::Entry* second = cache.Open(1, "b");
+  CompileCache cache(8);  // two keys of one byte each, and six more
+  CompileCache::Entry* first = cache.Open("a");
+  CompileCache::Entry* second = cache.Open("b");
   cache.Store(*first, "1234", 4);
   cache.Store(*second, "567", 3);
   CHECK(Contents(cache, *first) == "1234");
@@ -62,7 +62,7 @@ TEST_CASE("Threads may use the compile cache at the same time") {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&cache, t] {
       for (int i = 0; i < 200; ++i) {
-        CompileCache::Entry* entry = cache.Open(1, std::to_string(i % 10));
+        CompileCache::Entry* entry = cache.Open(std::to_string(i % 10));
         cache.Store(*entry, "0123456789", 10);
         const std::string contents = Contents(cache, *entry);
         if (contents != "0123456789") std::abort();

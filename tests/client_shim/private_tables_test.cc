@@ -128,23 +128,64 @@ TEST_CASE("cuFFT's table refuses as the real driver does") {
   CHECK(Call(Table("6e163fbeb958444d835ce182aff1991e")[7]) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("NVRTC finds what it has stored in its compile cache") {
+struct Cache {
   void* const* table = Table("da9151d33ae6cc41a5c04f26d533e328");
-  void* handle = nullptr;
-  REQUIRE(Call<void**, uint32_t, const void*, size_t, const void*>(table[1], &handle, 3, "source",
-                                                                   6, nullptr) == CUDA_SUCCESS);
-  REQUIRE(handle != nullptr);
-  void* data = nullptr;
-  size_t bytes = 0;
-  CHECK(Call<void*, uint64_t, void**, size_t*>(table[3], handle, 0, &data, &bytes) ==
-        CUDA_ERROR_NOT_FOUND);
-  REQUIRE(Call<void*, uint64_t, const void*, size_t>(table[4], handle, 0, "machine code", 12) ==
-          CUDA_SUCCESS);
-  REQUIRE(Call<void*, uint64_t, void**, size_t*>(table[3], handle, 0, &data, &bytes) ==
-          CUDA_SUCCESS);
-  CHECK(std::string(static_cast<char*>(data), bytes) == "machine code");
-  CHECK(Call<void*>(table[6], data) == CUDA_SUCCESS);
-  CHECK(Call<void*>(table[2], handle) == CUDA_SUCCESS);
+
+  void* Open(uint32_t kind, const char* input, const char* options, const char* date,
+             uint32_t architecture) {
+    void* handle = nullptr;
+    REQUIRE(Call<void**, uint32_t, const void*, uint32_t, const char*, const char*, const char*,
+                 uint32_t>(table[1], &handle, kind, input, strlen(input), options, "HOST64", date,
+                           architecture) == CUDA_SUCCESS);
+    REQUIRE(handle != nullptr);
+    return handle;
+  }
+  void Store(void* handle, const char* code) {
+    REQUIRE(Call<void*, uint64_t, const void*, uint32_t>(table[4], handle, 0, code, strlen(code)) ==
+            CUDA_SUCCESS);
+  }
+  std::string Find(void* handle) {
+    void* data = nullptr;
+    uint32_t bytes[2] = {0, 0xABCDEF};
+    const CUresult result =
+        Call<void*, uint64_t, void**, uint32_t*>(table[3], handle, 0, &data, bytes);
+    CHECK(bytes[1] == 0xABCDEF);  // the length is 32 bits wide
+    if (result != CUDA_SUCCESS) {
+      CHECK(result == CUDA_ERROR_NOT_FOUND);
+      return "(nothing)";
+    }
+    const std::string code(static_cast<char*>(data), bytes[0]);
+    CHECK(Call<void*>(table[6], data) == CUDA_SUCCESS);
+    return code;
+  }
+  void Close(void* handle) { CHECK(Call<void*>(table[2], handle) == CUDA_SUCCESS); }
+};
+
+TEST_CASE("NVRTC finds what it has stored in its compile cache") {
+  Cache cache;
+  void* handle = cache.Open(2, "bitcode", " -arch=compute_90", "Aug 20", 90);
+  CHECK(cache.Find(handle) == "(nothing)");
+  cache.Store(handle, "ptx for 90");
+  CHECK(cache.Find(handle) == "ptx for 90");
+  cache.Close(handle);
+  handle = cache.Open(2, "bitcode", " -arch=compute_90", "Aug 20", 90);
+  CHECK(cache.Find(handle) == "ptx for 90");
+  cache.Close(handle);
+}
+
+TEST_CASE("What NVRTC compiled with other options, or another NVRTC compiled, is not found") {
+  Cache cache;
+  void* handle = cache.Open(2, "input", " -arch=compute_90", "Aug 20", 90);
+  cache.Store(handle, "ptx");
+  cache.Close(handle);
+  for (void* other : {cache.Open(1, "input", " -arch=compute_90", "Aug 20", 90),
+                      cache.Open(2, "other", " -arch=compute_90", "Aug 20", 90),
+                      cache.Open(2, "input", " -arch=compute_80", "Aug 20", 90),
+                      cache.Open(2, "input", " -arch=compute_90", "Sep 1", 90),
+                      cache.Open(2, "input", " -arch=compute_90", "Aug 20", 80)}) {
+    CHECK(cache.Find(other) == "(nothing)");
+    cache.Close(other);
+  }
 }
 
 }  // namespace
