@@ -55,10 +55,13 @@ cudaOccDeviceState StateOf(const KernelResources& kernel) {
 
 int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& kernel,
                     int block_size, uint64_t dynamic_shared_bytes) {
-  if (block_size <= 0 || block_size > kernel.max_threads_per_block) return 0;
+  if (block_size <= 0) return 0;
   if (dynamic_shared_bytes > kernel.largest_dynamic_shared_bytes) return 0;
   const cudaOccDeviceProp device = DeviceOf(properties);
-  const cudaOccFuncAttributes function = FunctionOf(kernel);
+  cudaOccFuncAttributes function = FunctionOf(kernel);
+  // As driver 580, which does not look at the kernel's own bound: 8 blocks of 256 threads for a
+  // kernel of at most 128.
+  function.maxThreadsPerBlock = device.maxThreadsPerBlock;
   const cudaOccDeviceState state = StateOf(kernel);
   cudaOccResult result;
   if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &function, &state, block_size,
