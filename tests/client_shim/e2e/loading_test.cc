@@ -51,6 +51,13 @@ TEST_CASE("A program that is linked with -lcuda finds the shim by its soname") {
   CHECK(outcome.err.empty());
 }
 
+TEST_CASE("NVRTC gets the same code again, and other code for other options") {
+  Daemon daemon;
+  const Outcome outcome = Run({Path("tests/client_shim/e2e/nvrtc_program")}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out == "ok\n");
+}
+
 TEST_CASE("The exit code is the program's") {
   Daemon daemon;
   CHECK(RunThrough(daemon, {"/bin/sh", "-c", "exit 42"}).exit_code == 42);
