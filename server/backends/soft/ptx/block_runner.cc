@@ -70,6 +70,10 @@ void RaiseFault(Context& c, const Instr& in, FaultKind kind, uint64_t address, u
 
 // --- launch ---
 
+namespace {
+constexpr uint64_t kMaxLocalBytes = uint64_t{512} << 20;  // of one unit
+}
+
 KernelLaunch::KernelLaunch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 KernelLaunch::~KernelLaunch() = default;
 const KernelInfo& KernelLaunch::kernel() const { return *impl_->info; }
@@ -127,6 +131,9 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
   impl->shared_allocated = static_cast<uint32_t>((shared + 255) / 256 * 256);
   const uint64_t stack = std::max<uint64_t>(config.stack_bytes_per_thread, info.local_bytes_per_thread + 64);
   impl->stack_bytes = static_cast<uint32_t>(std::min<uint64_t>((stack + 15) / 16 * 16, 512u << 10));
+  if (uint64_t{impl->stack_bytes} * ((threads + kLanes - 1) / kLanes * kLanes) * cluster > kMaxLocalBytes) {
+    return absl::ResourceExhaustedError("too much local memory");
+  }
   // Params are read by whole words: pad.
   config.params.resize((std::max<size_t>(config.params.size(), info.param_bytes) + 31) / 16 * 16);
   impl->config = std::move(config);

@@ -79,8 +79,8 @@ class KernelLaunch {
  public:
   // InvalidArgument when the geometry is impossible for the kernel: zero or too large dimensions, more than 1024 or
   // max_threads_per_block threads, a grid that clusters do not divide, more shared memory than max_shared_bytes, too
-  // few parameter bytes, other than the required block or cluster dimensions. The executable and the services must outlive
-  // the launch.
+  // few parameter bytes, other than the required block or cluster dimensions. ResourceExhausted when the threads' stacks
+  // take more than 512 MiB. The executable and the services must outlive the launch.
   static absl::StatusOr<std::unique_ptr<KernelLaunch>> Create(const Executable& executable, size_t kernel_index,
                                                               LaunchConfig config, const LaunchServices& services);
   ~KernelLaunch();

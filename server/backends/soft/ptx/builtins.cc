@@ -48,7 +48,9 @@ void AssertFail(Context& c, const Instr& in, const CallSite& call, uint32_t mask
     ReadString(c, lane, Argument(c, call, 3, lane), &function);
     const uint32_t thread = c.warp->index * kLanes + lane;
     auto triple = [](uint32_t x, uint32_t y, uint32_t z) {
-      return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
+      char text[64];
+      std::snprintf(text, sizeof text, "[%u,%u,%u]", x, y, z);
+      return std::string(text);
     };
     const std::string text =
         file + ":" + std::to_string(static_cast<uint32_t>(Argument(c, call, 2, lane))) + ": " + function +

@@ -11,12 +11,23 @@
 
 namespace detshare::soft::ptx {
 
-void AlignedFree::operator()(uint8_t* p) const { std::free(p); }
+namespace {
+constexpr size_t kAlignment = 64;
+}
+
+// The block that calloc gave is noted in front of the aligned bytes. calloc leaves large blocks untouched until they are
+// used: stacks of threads that need none cost nothing.
+void AlignedFree::operator()(uint8_t* p) const {
+  void* block;
+  std::memcpy(&block, p - sizeof block, sizeof block);
+  std::free(block);
+}
 
 AlignedBytes AllocateAligned(size_t bytes) {
-  const size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
-  auto* p = static_cast<uint8_t*>(std::aligned_alloc(64, rounded));
-  if (p != nullptr) std::memset(p, 0, rounded);
+  void* const block = std::calloc(1, std::max<size_t>(bytes, 1) + 2 * kAlignment);
+  if (block == nullptr) return AlignedBytes();
+  uint8_t* const p = static_cast<uint8_t*>(block) + kAlignment - reinterpret_cast<uintptr_t>(block) % kAlignment;
+  std::memcpy(p - sizeof block, &block, sizeof block);
   return AlignedBytes(p);
 }
 
