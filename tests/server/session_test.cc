@@ -24,8 +24,9 @@ using std::chrono::seconds;
 struct OpenedSession {
   std::shared_ptr<SessionWorker> worker;
   std::unique_ptr<RingTestClient> ring;
-  std::promise<uint64_t> granted;
-  std::promise<int> ended;
+  // The manager may outlive the object and tell of the end then.
+  std::shared_ptr<std::promise<uint64_t>> granted = std::make_shared<std::promise<uint64_t>>();
+  std::shared_ptr<std::promise<int>> ended = std::make_shared<std::promise<int>>();
   uint64_t bytes = 0;
   ~OpenedSession() {
     if (ring != nullptr) munmap(&ring->header(), bytes);
@@ -59,16 +60,20 @@ struct Fixture {
     auto session = std::make_unique<OpenedSession>();
     OpenedSession* const s = session.get();
     SessionManager::Listener listener;
-    listener.granted = [s](SessionWorker&, uint64_t bytes) { s->granted.set_value(bytes); };
-    listener.refused = [s](const absl::Status&) { s->granted.set_value(0); };
-    listener.ended = [s](uint64_t, int result, const std::string&) { s->ended.set_value(result); };
+    listener.granted = [granted = s->granted](SessionWorker&, uint64_t bytes) {
+      granted->set_value(bytes);
+    };
+    listener.refused = [granted = s->granted](const absl::Status&) { granted->set_value(0); };
+    listener.ended = [ended = s->ended](uint64_t, int result, const std::string&) {
+      ended->set_value(result);
+    };
     SessionRequest request;
     request.owner = {getuid(), getgid()};
     request.tenant = "tester";
     auto worker = manager->Open(request, listener);
     REQUIRE(worker.ok());
     s->worker = *worker;
-    s->bytes = s->granted.get_future().get();
+    s->bytes = s->granted->get_future().get();
     REQUIRE(s->bytes != 0);
     const int fd = open((s->worker->config().directory + "/session").c_str(), O_RDWR);
     REQUIRE(fd >= 0);
@@ -198,7 +203,7 @@ TEST_CASE("Calls beyond the limit, and calls of a session that ended, are answer
   CHECK(Eventually([&] { return refused.load() == 4; }));
   session->worker->End(77, "the test ends it");
   for (std::thread& caller : callers) caller.join();
-  CHECK(session->ended.get_future().get() == 77);
+  CHECK(session->ended->get_future().get() == 77);
   CHECK(Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first ==
         kCudaErrorNotPermitted);
 }
@@ -230,7 +235,7 @@ TEST_CASE("Sessions that come and go at random leave nothing behind") {
         if ((i + t) % 3 == 0) session->ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{1 << 20});
         session->worker->End(5, "done");
         if (i % 2 == 0) session->worker->End(6, "again");
-        CHECK(session->ended.get_future().get() == 5);
+        CHECK(session->ended->get_future().get() == 5);
       }
     });
   }
@@ -248,7 +253,7 @@ TEST_CASE("A client that plays with the sleeping reader's word is still ended") 
     while (!stop.load()) session->ring->header().reader_asleep.store(1);
   });
   session->worker->End(8, "the test ends it");
-  CHECK(session->ended.get_future().get() == 8);
+  CHECK(session->ended->get_future().get() == 8);
   stop.store(true);
   rude.join();
 }
