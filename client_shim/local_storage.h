@@ -1,4 +1,5 @@
-// What CUDA runtimes and libraries keep with a context, by key. Read at nearly every call of theirs: reading is lock-free.
+// What CUDA runtimes and libraries keep with a context, by key. Read at nearly every call of
+// theirs: reading is lock-free.
 #pragma once
 
 #include <array>
@@ -14,7 +15,13 @@ class LocalStorage {
  public:
   using Destructor = void (*)(CUcontext context, void* key, void* value);
 
-  // Any thread. Null key or a full store: CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_OUT_OF_MEMORY. Replaces a former value.
+  LocalStorage() = default;
+  ~LocalStorage() { delete entries_.load(std::memory_order_relaxed); }
+  LocalStorage(const LocalStorage&) = delete;
+  LocalStorage& operator=(const LocalStorage&) = delete;
+
+  // Any thread. Null key or a full store: CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_OUT_OF_MEMORY.
+  // Replaces a former value.
   CUresult Put(void* key, void* value, Destructor destructor);
   // CUDA_ERROR_INVALID_HANDLE when there is no such key.
   CUresult Get(void* key, void** value) const;
