@@ -113,7 +113,7 @@ class PinnedWindow {
   struct Limits {
     uint64_t bytes = uint64_t{64} << 30;        // in use and kept together
     uint64_t kept_bytes = uint64_t{512} << 20;  // in files that nobody uses
-    uint32_t files = 16384;
+    uint32_t files = 1000;  // mappings are scarce: all sessions together have less than 65536
   };
   struct Allocation {
     uint64_t address = 0;
