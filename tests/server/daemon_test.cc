@@ -261,9 +261,11 @@ TEST_CASE("The daemon tells its clients when it ends, and removes its files") {
   TestClient client(daemon.socket());
   REQUIRE(client.Open());
   client.ring->slot(4).state.store(kReplyPending);
-  std::thread stopper([&] { CHECK(daemon.daemon->Stop(std::chrono::seconds(20))); });
+  bool empty = false;
+  std::thread stopper([&] { empty = daemon.daemon->Stop(std::chrono::seconds(20)); });
   const auto ended = client.AwaitEnd();
   stopper.join();
+  CHECK(empty);
   REQUIRE(ended.has_value());
   CHECK(ended->result() == kCudaErrorSystemNotReady);
   CHECK(client.ring->header().closed.load() == 1);
