@@ -72,9 +72,11 @@ CUresult ResultOfRefusal(const grpc::Status& status) {
   }
 }
 
-class GrpcConnection final : public Connection, private grpc::ClientReadReactor<proto::SessionEvent> {
+class GrpcConnection final : public Connection,
+                             private grpc::ClientReadReactor<proto::SessionEvent> {
  public:
-  GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd) : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
+  GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd)
+      : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
 
   // The grant, or why there is none.
   grpc::Status Start(const proto::OpenSessionRequest& request) {
@@ -88,10 +90,13 @@ class GrpcConnection final : public Connection, private grpc::ClientReadReactor<
       context_.TryCancel();
       lock.lock();
       changed_.wait(lock, [this] { return done_; });
-      return {grpc::StatusCode::DEADLINE_EXCEEDED, "detshared accepted the connection but does not answer"};
+      return {grpc::StatusCode::DEADLINE_EXCEEDED,
+              "detshared accepted the connection but does not answer"};
     }
     if (granted_) return grpc::Status::OK;
-    return status_.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "detshared ended the session at once") : status_;
+    return status_.ok()
+               ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "detshared ended the session at once")
+               : status_;
   }
 
   const proto::Grant& grant() const override { return grant_; }
@@ -173,7 +178,8 @@ std::string SocketPath() {
   return path != nullptr && *path != '\0' ? path : kDefaultSocket;
 }
 
-std::unique_ptr<Connection> Connection::Open(const std::string& socket_path, const proto::OpenSessionRequest& request,
+std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
+                                             const proto::OpenSessionRequest& request,
                                              bool quiet_devices, CUresult* result) {
   const int fd = ConnectTo(socket_path);
   if (fd < 0) {
@@ -199,8 +205,9 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path, con
     *result = ResultOfRefusal(status);
     if (*result == CUDA_ERROR_NO_DEVICE && quiet_devices) return nullptr;
     Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
-                ? "this libcuda.so.1 is version " + request.version() + " (ABI " + std::to_string(request.abi_version()) +
-                      "), detshared at " + socket_path + " refuses it: " + status.error_message()
+                ? "this libcuda.so.1 is version " + request.version() + " (ABI " +
+                      std::to_string(request.abi_version()) + "), detshared at " + socket_path +
+                      " refuses it: " + status.error_message()
                 : "detshared at " + socket_path + " refuses a session: " + status.error_message());
     return nullptr;
   }

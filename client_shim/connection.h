@@ -1,4 +1,5 @@
-// The gRPC connection to the daemon: opens the session, carries rare calls, and notices when the daemon is gone.
+// The gRPC connection to the daemon: opens the session, carries rare calls, and notices when the
+// daemon is gone.
 #pragma once
 
 #include <atomic>
@@ -17,10 +18,12 @@ std::string SocketPath();
 
 class Connection {
  public:
-  // Connects, opens a session and waits for its grant. Null when that fails: *result is what cuInit answers, and why was printed
-  // (once a process; with quiet_devices not for CUDA_ERROR_NO_DEVICE, which says that one of request.device_ids does not exist).
-  // May be called again after a failure. Not reentrant.
-  static std::unique_ptr<Connection> Open(const std::string& socket_path, const proto::OpenSessionRequest& request,
+  // Connects, opens a session and waits for its grant. Null when that fails: *result is what cuInit
+  // answers, and why was printed (once a process; with quiet_devices not for CUDA_ERROR_NO_DEVICE,
+  // which says that one of request.device_ids does not exist). May be called again after a failure.
+  // Not reentrant.
+  static std::unique_ptr<Connection> Open(const std::string& socket_path,
+                                          const proto::OpenSessionRequest& request,
                                           bool quiet_devices, CUresult* result);
   virtual ~Connection() = default;
 
@@ -32,7 +35,8 @@ class Connection {
   // The CUresult that calls answer after the session has ended.
   virtual CUresult result() const = 0;
 
-  // One rare call. CUDA_SUCCESS or the daemon's CUresult; the reply is valid in both cases. Waits. Any thread.
+  // One rare call. CUDA_SUCCESS or the daemon's CUresult; the reply is valid in both cases. Waits.
+  // Any thread.
   virtual CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) = 0;
 
   // In the child of a fork: the descriptor is the parent's.

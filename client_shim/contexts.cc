@@ -26,7 +26,8 @@ ContextId NextContextId() {
 void Begin(Context& context) {
   const DeviceInfo& device = session().device(context.device);
   for (uint32_t i = 0; i < kLimitCount; ++i) {
-    context.limits[i].store(i < device.limits.size() ? device.limits[i] : 0, std::memory_order_relaxed);
+    context.limits[i].store(i < device.limits.size() ? device.limits[i] : 0,
+                            std::memory_order_relaxed);
   }
   context.cache_config.store(CU_FUNC_CACHE_PREFER_NONE, std::memory_order_relaxed);
   context.shared_config.store(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE, std::memory_order_relaxed);
@@ -40,7 +41,8 @@ CUresult End(Context& context) {
   context.storage.Clear(HandleOf(context));
   const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
-  const CUresult result = session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
+  const CUresult result =
+      session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
   RetireStreamsAndEvents(id);
   RetireModules(id);
   pointers().RemoveContext(id);
@@ -78,7 +80,8 @@ void CreatePrimaryContexts() {
     context->device = static_cast<uint16_t>(i);
     context->primary = true;
     context->api_version = 3020;
-    context->handle.store(objects().contexts.Publish(HandleKind::kContext, index), std::memory_order_release);
+    context->handle.store(objects().contexts.Publish(HandleKind::kContext, index),
+                          std::memory_order_release);
     g_primary[i].context = context;
   }
 }
@@ -95,7 +98,8 @@ CUresult SynchronizeContext(Context& context) {
   uint64_t position = 0;
   wire::cuCtxSynchronize args{id, 0, {0, kNoFence, 0}};
   if (ThreadFence(&args.signal)) {
-    const CUresult result = session().Submit(Op::cuCtxSynchronize, context.device, id, args, {}, &position);
+    const CUresult result =
+        session().Submit(Op::cuCtxSynchronize, context.device, id, args, {}, &position);
     if (result != CUDA_SUCCESS) return result;
     if (SpinForFence(args.signal.index, args.signal.value)) {
       RaiseTo(context.complete, position + 1);
@@ -180,7 +184,8 @@ CUresult DestroyContext(CUcontext handle) {
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   // The storage's destructors may ask about the context, so its handle ends after it.
   CUresult result = End(*context);
-  if (!objects().contexts.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!objects().contexts.Retire(reinterpret_cast<uint64_t>(handle)))
+    return CUDA_ERROR_INVALID_CONTEXT;
   context->handle.store(0, std::memory_order_release);
   objects().contexts.Recycle(context->index);
   if (thread_state.current == handle) PopContext(nullptr);
@@ -192,7 +197,8 @@ Context& PrimaryContext(uint16_t device) { return *g_primary[device].context; }
 CUresult RetainPrimary(uint16_t device, CUcontext* handle) {
   Primary& primary = g_primary[device];
   const std::lock_guard lock(primary.mutex);
-  if (primary.retained == 0 && primary.context->id.load(std::memory_order_acquire) == 0) Begin(*primary.context);
+  if (primary.retained == 0 && primary.context->id.load(std::memory_order_acquire) == 0)
+    Begin(*primary.context);
   ++primary.retained;
   *handle = HandleOf(*primary.context);
   return CUDA_SUCCESS;
@@ -227,6 +233,8 @@ CUresult SetPrimaryFlags(uint16_t device, uint32_t flags) {
   return CUDA_SUCCESS;
 }
 
-bool PrimaryActive(uint16_t device) { return PrimaryContext(device).id.load(std::memory_order_acquire) != 0; }
+bool PrimaryActive(uint16_t device) {
+  return PrimaryContext(device).id.load(std::memory_order_acquire) != 0;
+}
 
 }  // namespace detshare::shim

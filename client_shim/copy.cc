@@ -17,7 +17,8 @@ namespace {
 constexpr uint64_t kParallelBytes = 1 << 20;
 
 Staging& staging() {
-  static Staging* const area = new Staging(session().staging(), session().staging_bytes(), session().fences(), session().closed_word());
+  static Staging* const area = new Staging(session().staging(), session().staging_bytes(),
+                                           session().fences(), session().closed_word());
   return *area;
 }
 
@@ -26,12 +27,13 @@ wire::Location InChunk(const StagingChunk& chunk) { return {chunk.offset, wire::
 
 uint64_t RoomIn(bool large) { return large ? staging().large_bytes() : Staging::kSmallBytes; }
 
-// The rows of a copy that has ordinary host memory on one side, cut into tasks that fit a chunk. A row that does not fit is cut
-// itself. Linear copies have one row.
+// The rows of a copy that has ordinary host memory on one side, cut into tasks that fit a chunk. A
+// row that does not fit is cut itself. Linear copies have one row.
 class StagedCopy {
  public:
-  StagedCopy(Stream& stream, bool to_device, const PitchedPlace& device, std::byte* host, uint64_t host_row_pitch,
-             uint64_t host_slice_pitch, uint64_t width, uint64_t height, uint64_t depth)
+  StagedCopy(Stream& stream, bool to_device, const PitchedPlace& device, std::byte* host,
+             uint64_t host_row_pitch, uint64_t host_slice_pitch, uint64_t width, uint64_t height,
+             uint64_t depth)
       : stream_(stream),
         to_device_(to_device),
         device_(device),
@@ -78,7 +80,8 @@ class StagedCopy {
   }
 
   std::byte* HostRow(const Task& task, uint64_t row) const {
-    return host_ + task.slice * host_slice_pitch_ + (task.row + row) * host_row_pitch_ + task.offset;
+    return host_ + task.slice * host_slice_pitch_ + (task.row + row) * host_row_pitch_ +
+           task.offset;
   }
 
   void Fail(CUresult error) {
@@ -87,23 +90,25 @@ class StagedCopy {
   }
 
   CUresult Submit(const Task& task, StagingChunk& chunk) {
-    const uint64_t address =
-        device_.place.gpu + task.slice * device_.slice_pitch + task.row * device_.row_pitch + task.offset;
+    const uint64_t address = device_.place.gpu + task.slice * device_.slice_pitch +
+                             task.row * device_.row_pitch + task.offset;
     const wire::Signal signal = chunk.NextSignal();
     CUresult result;
     if (task.rows == 1) {
-      wire::cuMemcpyAsync args{AtAddress(address), InChunk(chunk), task.bytes, stream_.id, 0, signal};
+      wire::cuMemcpyAsync args{
+          AtAddress(address), InChunk(chunk), task.bytes, stream_.id, 0, signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpyAsync, args);
     } else {
-      wire::cuMemcpy3DAsync_v2 args{{AtAddress(address), device_.row_pitch, device_.row_pitch * task.rows},
-                                    {InChunk(chunk), task.bytes, task.bytes * task.rows},
-                                    task.bytes,
-                                    task.rows,
-                                    1,
-                                    stream_.id,
-                                    0,
-                                    signal};
+      wire::cuMemcpy3DAsync_v2 args{
+          {AtAddress(address), device_.row_pitch, device_.row_pitch * task.rows},
+          {InChunk(chunk), task.bytes, task.bytes * task.rows},
+          task.bytes,
+          task.rows,
+          1,
+          stream_.id,
+          0,
+          signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpy3DAsync_v2, args);
     }
@@ -122,7 +127,8 @@ class StagedCopy {
       StagingChunk* chunk = staging().Acquire(large_);
       if (chunk == nullptr) return Fail(session().Lost());
       const Task task = TaskAt(i);
-      for (uint64_t row = 0; row < task.rows; ++row) memcpy(chunk->memory + row * task.bytes, HostRow(task, row), task.bytes);
+      for (uint64_t row = 0; row < task.rows; ++row)
+        memcpy(chunk->memory + row * task.bytes, HostRow(task, row), task.bytes);
       Submit(task, *chunk);
       staging().Release(chunk);
     }
@@ -139,7 +145,8 @@ class StagedCopy {
         Fail(result);
       } else {
         for (uint64_t row = 0; row < pending_task.rows; ++row) {
-          memcpy(HostRow(pending_task, row), pending->memory + row * pending_task.bytes, pending_task.bytes);
+          memcpy(HostRow(pending_task, row), pending->memory + row * pending_task.bytes,
+                 pending_task.bytes);
         }
       }
       staging().Release(pending);
@@ -221,14 +228,16 @@ CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_dev
 
 CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
   if (!SpinForFence(fence, value)) {
-    const CUresult result = session().Call(Op::cuStreamSynchronize, stream.device, stream.context_id,
-                                           wire::cuStreamSynchronize{stream.id, 0, {0, kNoFence, 0}});
+    const CUresult result =
+        session().Call(Op::cuStreamSynchronize, stream.device, stream.context_id,
+                       wire::cuStreamSynchronize{stream.id, 0, {0, kNoFence, 0}});
     if (result != CUDA_SUCCESS) return result;
   }
   return session().sticky_error();
 }
 
-CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes, bool synchronous) {
+CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes,
+                    bool synchronous) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to.pageable() && from.pageable()) {
     const CUresult result = SynchronizeStream(stream);
@@ -238,16 +247,21 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
   }
   if (from.pageable()) {
     if (bytes <= kInlineCopyBytes) {
-      return SubmitWork(stream, Op::cuMemcpyAsync,
-                        wire::cuMemcpyAsync{AtAddress(to.gpu), {0, wire::kInline, 0}, bytes, stream.id, 0, {0, kNoFence, 0}},
-                        {reinterpret_cast<const void*>(from.host), bytes});
+      return SubmitWork(
+          stream, Op::cuMemcpyAsync,
+          wire::cuMemcpyAsync{
+              AtAddress(to.gpu), {0, wire::kInline, 0}, bytes, stream.id, 0, {0, kNoFence, 0}},
+          {reinterpret_cast<const void*>(from.host), bytes});
     }
-    return StagedCopy(stream, true, {to, bytes, bytes}, reinterpret_cast<std::byte*>(from.host), bytes, bytes, bytes, 1, 1)
+    return StagedCopy(stream, true, {to, bytes, bytes}, reinterpret_cast<std::byte*>(from.host),
+                      bytes, bytes, bytes, 1, 1)
         .Run();
   }
   if (to.pageable()) {
     const CUresult result =
-        StagedCopy(stream, false, {from, bytes, bytes}, reinterpret_cast<std::byte*>(to.host), bytes, bytes, bytes, 1, 1).Run();
+        StagedCopy(stream, false, {from, bytes, bytes}, reinterpret_cast<std::byte*>(to.host),
+                   bytes, bytes, bytes, 1, 1)
+            .Run();
     session().DrainOutput();
     return result;
   }
@@ -260,33 +274,38 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
   return result != CUDA_SUCCESS ? result : FinishCopy(stream, wait, args.signal, position);
 }
 
-CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from, uint64_t width, uint64_t height,
-                     uint64_t depth, bool synchronous) {
+CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from,
+                     uint64_t width, uint64_t height, uint64_t depth, bool synchronous) {
   if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
   const auto dense = [&](const PitchedPlace& side) {
-    return (height == 1 || side.row_pitch == width) && (depth == 1 || side.slice_pitch == width * height);
+    return (height == 1 || side.row_pitch == width) &&
+           (depth == 1 || side.slice_pitch == width * height);
   };
-  if (dense(to) && dense(from)) return CopyLinear(stream, to.place, from.place, width * height * depth, synchronous);
+  if (dense(to) && dense(from))
+    return CopyLinear(stream, to.place, from.place, width * height * depth, synchronous);
   if (to.place.pageable() && from.place.pageable()) {
     const CUresult result = SynchronizeStream(stream);
     if (result != CUDA_SUCCESS) return result;
     for (uint64_t z = 0; z < depth; ++z) {
       for (uint64_t y = 0; y < height; ++y) {
         memmove(reinterpret_cast<void*>(to.place.host + z * to.slice_pitch + y * to.row_pitch),
-                reinterpret_cast<const void*>(from.place.host + z * from.slice_pitch + y * from.row_pitch), width);
+                reinterpret_cast<const void*>(from.place.host + z * from.slice_pitch +
+                                              y * from.row_pitch),
+                width);
       }
     }
     return CUDA_SUCCESS;
   }
   if (from.place.pageable()) {
-    return StagedCopy(stream, true, to, reinterpret_cast<std::byte*>(from.place.host), from.row_pitch, from.slice_pitch, width,
-                      height, depth)
+    return StagedCopy(stream, true, to, reinterpret_cast<std::byte*>(from.place.host),
+                      from.row_pitch, from.slice_pitch, width, height, depth)
         .Run();
   }
   if (to.place.pageable()) {
-    const CUresult result = StagedCopy(stream, false, from, reinterpret_cast<std::byte*>(to.place.host), to.row_pitch,
-                                       to.slice_pitch, width, height, depth)
-                                .Run();
+    const CUresult result =
+        StagedCopy(stream, false, from, reinterpret_cast<std::byte*>(to.place.host), to.row_pitch,
+                   to.slice_pitch, width, height, depth)
+            .Run();
     session().DrainOutput();
     return result;
   }

@@ -23,22 +23,24 @@ struct Place {
   bool pageable() const { return gpu == 0; }
 };
 
-// CUDA_ERROR_INVALID_VALUE: not memory of that kind, or not `bytes` of one allocation. CUDA_ERROR_NOT_SUPPORTED: the memory of
-// another device than `device`, which does the copy.
+// CUDA_ERROR_INVALID_VALUE: not memory of that kind, or not `bytes` of one allocation.
+// CUDA_ERROR_NOT_SUPPORTED: the memory of another device than `device`, which does the copy.
 CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device, Place* place);
 
-// Copies on a stream. With `synchronous` the call has the meaning of cuMemcpy and its variants: it returns when the source may be
-// reused and, where host memory is written or pinned memory is read, when the copy is complete. From ordinary host memory the
-// call returns when the bytes are staged; into it, always when they have arrived.
-CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes, bool synchronous);
+// Copies on a stream. With `synchronous` the call has the meaning of cuMemcpy and its variants: it
+// returns when the source may be reused and, where host memory is written or pinned memory is read,
+// when the copy is complete. From ordinary host memory the call returns when the bytes are staged;
+// into it, always when they have arrived.
+CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes,
+                    bool synchronous);
 
 struct PitchedPlace {
   Place place;  // of the first byte
   uint64_t row_pitch = 0;
   uint64_t slice_pitch = 0;
 };
-CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from, uint64_t width, uint64_t height,
-                     uint64_t depth, bool synchronous);
+CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from,
+                     uint64_t width, uint64_t height, uint64_t depth, bool synchronous);
 
 // Waits until a signal of the stream has arrived. The session's sticky error.
 CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value);

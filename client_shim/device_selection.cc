@@ -12,8 +12,10 @@ std::vector<std::string> Split(std::string_view list) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
     std::string_view entry = list.substr(0, comma);
-    while (!entry.empty() && isspace(static_cast<unsigned char>(entry.front()))) entry.remove_prefix(1);
-    while (!entry.empty() && isspace(static_cast<unsigned char>(entry.back()))) entry.remove_suffix(1);
+    while (!entry.empty() && isspace(static_cast<unsigned char>(entry.front())))
+      entry.remove_prefix(1);
+    while (!entry.empty() && isspace(static_cast<unsigned char>(entry.back())))
+      entry.remove_suffix(1);
     entries.emplace_back(entry);
     if (comma == std::string_view::npos) break;
     list.remove_prefix(comma + 1);

@@ -10,9 +10,10 @@
 
 namespace detshare::shim {
 
-// What entry points answer before they do anything: CUDA_ERROR_NOT_INITIALIZED before cuInit and in the child of an initialised
-// process, CUDA_SUCCESS while there is a session, CUDA_ERROR_DEINITIALIZED once the library is torn down. The release store of
-// CUDA_SUCCESS publishes the session.
+// What entry points answer before they do anything: CUDA_ERROR_NOT_INITIALIZED before cuInit and in
+// the child of an initialised process, CUDA_SUCCESS while there is a session,
+// CUDA_ERROR_DEINITIALIZED once the library is torn down. The release store of CUDA_SUCCESS
+// publishes the session.
 extern std::atomic<CUresult> g_gate;
 
 // The checks that come before everything else, for row `row` of kRows.
@@ -25,16 +26,22 @@ inline CUresult Enter() {
   }
 }
 
-// The answer of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Named in the log at its first call.
+// The answer of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Named in the log at
+// its first call.
 CUresult Unsupported(size_t row);
 
-// What a stream argument means to the variants of entry points with a default stream for each thread.
-inline CUstream PerThreadStream(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
+// What a stream argument means to the variants of entry points with a default stream for each
+// thread.
+inline CUstream PerThreadStream(CUstream stream) {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
 
 // While it lives, the default stream of this thread's calls is the thread's own.
 class PerThreadDefaultScope {
  public:
-  PerThreadDefaultScope() : before_(thread_state.per_thread_default) { thread_state.per_thread_default = true; }
+  PerThreadDefaultScope() : before_(thread_state.per_thread_default) {
+    thread_state.per_thread_default = true;
+  }
   ~PerThreadDefaultScope() { thread_state.per_thread_default = before_; }
   PerThreadDefaultScope(const PerThreadDefaultScope&) = delete;
   PerThreadDefaultScope& operator=(const PerThreadDefaultScope&) = delete;

@@ -1,5 +1,6 @@
-// Who uses which fence of the session. A fence goes to its next user when the last value that the former one asked for has
-// arrived, and its values go on from there: so a late signal never takes a fence back.
+// Who uses which fence of the session. A fence goes to its next user when the last value that the
+// former one asked for has arrived, and its values go on from there: so a late signal never takes a
+// fence back.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ class FencePool {
   // `fences` has `count` entries and outlives the pool.
   FencePool(Fence* fences, uint32_t count) : fences_(fences), count_(count) {}
 
-  // A fence whose value is lease.value: the next to ask for is lease.value + 1. index kNoFence when there are no more.
+  // A fence whose value is lease.value: the next to ask for is lease.value + 1. index kNoFence when
+  // there are no more.
   FenceLease Take();
   // `value`: the highest that was asked for.
   void Give(FenceIndex index, uint64_t value);

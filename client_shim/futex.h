@@ -11,9 +11,11 @@
 
 namespace detshare::shim {
 
-// Returns when woken, at once when *word is not `expected`, at the latest after timeout_us. Spurious returns happen.
+// Returns when woken, at once when *word is not `expected`, at the latest after timeout_us.
+// Spurious returns happen.
 inline void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, uint32_t timeout_us) {
-  timespec timeout{static_cast<time_t>(timeout_us / 1'000'000), static_cast<long>(timeout_us % 1'000'000) * 1000};
+  timespec timeout{static_cast<time_t>(timeout_us / 1'000'000),
+                   static_cast<long>(timeout_us % 1'000'000) * 1000};
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected, &timeout, nullptr, 0);
 }
 

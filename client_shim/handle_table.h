@@ -1,11 +1,13 @@
-// Handles that programs hold: numbers that look like pointers, checked at every use, never followed.
+// Handles that programs hold: numbers that look like pointers, checked at every use, never
+// followed.
 //
 //   63    56 55            28 27              4 3  0
 //   +-------+----------------+-----------------+----+
 //   | kind  |   generation   |      index      | 0  |
 //   +-------+----------------+-----------------+----+
 //
-// The kind makes them non-canonical addresses. Even numbers, since PyTorch takes odd streams for its own.
+// The kind makes them non-canonical addresses. Even numbers, since PyTorch takes odd streams for
+// its own.
 #pragma once
 
 #include <array>
@@ -29,8 +31,9 @@ enum class HandleKind : uint8_t {
   kLink = 0x29,
 };
 
-// A table of objects that are reached by handle. Objects are never freed, only used again with another generation: whoever
-// still holds a T* after its end sees another object of the same type, never foreign memory. T needs a default constructor.
+// A table of objects that are reached by handle. Objects are never freed, only used again with
+// another generation: whoever still holds a T* after its end sees another object of the same type,
+// never foreign memory. T needs a default constructor.
 //
 // Find: any thread, lock-free, two dependent loads. Create and Remove: any thread, a mutex.
 template <typename T>
@@ -43,14 +46,18 @@ class HandleTable {
 
   // The live object of a handle of this kind, or null for every other number.
   T* Find(HandleKind kind, uint64_t handle) const {
-    if (handle >> 56 != static_cast<uint64_t>(kind) || (handle & 15) != 0) [[unlikely]] return nullptr;
+    if (handle >> 56 != static_cast<uint64_t>(kind) || (handle & 15) != 0) [[unlikely]]
+      return nullptr;
     Slot* slot = SlotOf(IndexOf(handle));
     // Pairs with the release in Publish: the object is as its creator left it.
-    if (slot == nullptr || slot->live.load(std::memory_order_acquire) != Generation(handle)) [[unlikely]] return nullptr;
+    if (slot == nullptr || slot->live.load(std::memory_order_acquire) != Generation(handle))
+        [[unlikely]]
+      return nullptr;
     return &slot->object;
   }
 
-  // A place for a new object, not yet to be found; `*index` is unique among living objects and below Limit(). Null: no more.
+  // A place for a new object, not yet to be found; `*index` is unique among living objects. Null:
+  // there are no more.
   T* Reserve(uint32_t* index) {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
@@ -75,7 +82,8 @@ class HandleTable {
     return Handle(kind, index, slot->next);
   }
 
-  // Ends the object: its handles are stale from now on. False when somebody else was first. Recycle gives its place back.
+  // Ends the object: its handles are stale from now on. False when somebody else was first. Recycle
+  // gives its place back.
   bool Retire(uint64_t handle) {
     Slot* slot = SlotOf(IndexOf(handle));
     if (slot == nullptr) return false;
@@ -114,7 +122,7 @@ class HandleTable {
  private:
   struct Slot {
     std::atomic<uint64_t> live{0};  // the generation while the object lives, else 0
-    uint64_t next = 0;              // the last generation; only touched by the one who reserved the slot
+    uint64_t next = 0;  // the last generation; only touched by the one who reserved the slot
     T object{};
   };
 

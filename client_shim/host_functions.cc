@@ -35,12 +35,15 @@ class Runner {
     if (!started_ && !Start()) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult result =
         SubmitWork(stream, Op::cuLaunchHostFunc,
-                   wire::cuLaunchHostFunc{stream.id, stream.host_resume, stream.host_resume_value + 1,
+                   wire::cuLaunchHostFunc{stream.id,
+                                          stream.host_resume,
+                                          stream.host_resume_value + 1,
                                           {stream.host_reached_value + 1, stream.host_reached, 0}});
     if (result != CUDA_SUCCESS) return result;
     ++stream.host_reached_value;
     ++stream.host_resume_value;
-    pending_.push_back({function, stream.host_reached, stream.host_reached_value, stream.host_resume, stream.host_resume_value});
+    pending_.push_back({function, stream.host_reached, stream.host_reached_value,
+                        stream.host_resume, stream.host_resume_value});
     changed_.notify_one();
     return CUDA_SUCCESS;
   }
@@ -72,8 +75,8 @@ class Runner {
     return nullptr;
   }
 
-  // The first function whose stream has arrived, taken out. (Streams wait for each other, so the first to come need not be the first
-  // to run.)
+  // The first function whose stream has arrived, taken out. (Streams wait for each other, so the
+  // first to come need not be the first to run.)
   bool TakeReady(Pending* ready) {
     FencePool& fences = session().fences();
     for (auto it = pending_.begin(); it != pending_.end(); ++it) {

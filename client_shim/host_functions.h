@@ -1,5 +1,6 @@
-// Functions of the program that streams call: cuLaunchHostFunc and cuStreamAddCallback. They run on one thread of the process,
-// started with the first; each stands in its stream, in order, and what follows waits for its return.
+// Functions of the program that streams call: cuLaunchHostFunc and cuStreamAddCallback. They run on
+// one thread of the process, started with the first; each stands in its stream, in order, and what
+// follows waits for its return.
 #pragma once
 
 #include "client_shim/objects.h"

@@ -25,7 +25,8 @@ void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int pro
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return nullptr;
   void* const wanted = reinterpret_cast<void*>(address);
-  void* mapped = mmap(wanted, file.file_bytes, protection, MAP_SHARED | (address != 0 ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+  void* mapped = mmap(wanted, file.file_bytes, protection,
+                      MAP_SHARED | (address != 0 ? MAP_FIXED_NOREPLACE : 0), fd, 0);
   const int saved = errno;
   close(fd);
   if (mapped != MAP_FAILED && address != 0 && mapped != wanted) {
@@ -36,20 +37,23 @@ void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int pro
   return mapped == MAP_FAILED ? nullptr : mapped;
 }
 
-CUresult MakeFile(Context& context, uint64_t bytes, uint32_t flags, wire::cuMemHostAlloc_Answer* file) {
+CUresult MakeFile(Context& context, uint64_t bytes, uint32_t flags,
+                  wire::cuMemHostAlloc_Answer* file) {
   const ContextId id = context.id.load(std::memory_order_acquire);
-  const CUresult result =
-      session().Call(Op::cuMemHostAlloc, context.device, id, wire::cuMemHostAlloc{bytes, flags, 0}, file);
+  const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
+                                         wire::cuMemHostAlloc{bytes, flags, 0}, file);
   if (result != CUDA_SUCCESS) return result;
   if (file->file_bytes < bytes || file->file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
   return CUDA_SUCCESS;
 }
 
 CUresult GiveBack(const Context& context, uint64_t window) {
-  return session().Call(Op::cuMemFreeHost, context.device, context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
+  return session().Call(Op::cuMemFreeHost, context.device,
+                        context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
 }
 
-// The protection of [address, address + bytes), when all of it is mapped, private and of one protection.
+// The protection of [address, address + bytes), when all of it is mapped, private and of one
+// protection.
 CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), fclose);
   if (maps == nullptr) return CUDA_ERROR_UNKNOWN;
@@ -63,10 +67,12 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
     if (end <= covered) continue;
     if (start > covered) return CUDA_ERROR_INVALID_VALUE;
     if (permissions[3] == 's') {
-      // A private copy in its place would cut the program off from those that it shares the memory with.
+      // A private copy in its place would cut the program off from those that it shares the memory
+      // with.
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-    const int found = (permissions[0] == 'r' ? PROT_READ : 0) | (permissions[1] == 'w' ? PROT_WRITE : 0) |
+    const int found = (permissions[0] == 'r' ? PROT_READ : 0) |
+                      (permissions[1] == 'w' ? PROT_WRITE : 0) |
                       (permissions[2] == 'x' ? PROT_EXEC : 0);
     if ((found & PROT_READ) == 0) return CUDA_ERROR_INVALID_VALUE;
     if (*protection == -1) *protection = found;
@@ -76,8 +82,8 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
   return covered >= address + bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Copies [from, from + bytes) to `to` and moves that mapping over it. What others write meanwhile into the edge pages is lost, so
-// those come last and one by one.
+// Copies [from, from + bytes) to `to` and moves that mapping over it. What others write meanwhile
+// into the edge pages is lost, so those come last and one by one.
 bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
   const auto exchange = [&](uint64_t offset, uint64_t length) {
     std::byte* const source = reinterpret_cast<std::byte*>(from + offset);
@@ -96,7 +102,8 @@ bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
 
 // Registers memory by name only: the GPU does not reach it, and copies are staged.
 CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, uint32_t flags) {
-  Log(LogLevel::kInfo, "registered memory at %#" PRIx64 " shares pages with others: copies of it are staged", start);
+  Log(LogLevel::kInfo,
+      "registered memory at %#" PRIx64 " shares pages with others: copies of it are staged", start);
   Allocation allocation;
   allocation.kind = MemoryKind::kRegistered;
   allocation.device = context.device;
@@ -105,7 +112,8 @@ CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, 
   allocation.address = allocation.host_address = start;
   allocation.bytes = bytes;
   allocation.flags = flags;
-  return pointers().AddUnlessOverlapping(allocation) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return pointers().AddUnlessOverlapping(allocation) ? CUDA_SUCCESS
+                                                     : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 
 }  // namespace
@@ -116,7 +124,8 @@ CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, vo
   if (result != CUDA_SUCCESS) return result;
   if (file.address - session().pinned_base() >= session().pinned_bytes() ||
       MapFile(file, file.address, PROT_READ | PROT_WRITE) == nullptr) {
-    Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", file.address, strerror(errno));
+    Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", file.address,
+        strerror(errno));
     GiveBack(context, file.address);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -137,9 +146,10 @@ CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, vo
 
 CUresult FreeHostMemory(void* address) {
   Allocation allocation;
-  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result =
-      session().Call(Op::cuMemFreeHost, allocation.device, allocation.context, wire::cuMemFreeHost{allocation.window});
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                                         wire::cuMemFreeHost{allocation.window});
   UnmapHostMemory(allocation);
   return result;
 }
@@ -154,7 +164,8 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   int protection;
   CUresult result = InspectRange(first, end - first, &protection);
   // A page that a neighbour's registration has exchanged already cannot be exchanged a second time.
-  if (result == CUDA_SUCCESS && pointers().OverlapsHostMemory(first, end - first)) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_SUCCESS && pointers().OverlapsHostMemory(first, end - first))
+    result = CUDA_ERROR_NOT_SUPPORTED;
   if (result == CUDA_ERROR_NOT_SUPPORTED && (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) {
     return RememberRegistration(context, start, bytes, flags);
   }
@@ -187,7 +198,8 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
   const bool exchanged = CopyAndExchange(first, mapped, end - first);
-  if (file.file_bytes > end - first) munmap(mapped + (end - first), file.file_bytes - (end - first));
+  if (file.file_bytes > end - first)
+    munmap(mapped + (end - first), file.file_bytes - (end - first));
   if (!exchanged) {
     Log(LogLevel::kError, "cannot exchange the pages of registered memory: %s", strerror(errno));
     pointers().Take(start, MemoryKind::kRegistered, &allocation);
@@ -195,7 +207,8 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     GiveBack(context, file.address);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if ((protection & PROT_WRITE) == 0) mprotect(reinterpret_cast<void*>(first), end - first, protection);
+  if ((protection & PROT_WRITE) == 0)
+    mprotect(reinterpret_cast<void*>(first), end - first, protection);
   Allocation alias = allocation;
   alias.kind = MemoryKind::kRegisteredAlias;
   alias.address = allocation.gpu_address;
@@ -207,13 +220,14 @@ CUresult UnregisterHostMemory(void* address) {
   Allocation allocation, alias;
   if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kRegistered, &allocation)) {
     // A place inside of such memory is no name for it; anything else is not known at all.
-    return pointers().Find(reinterpret_cast<uint64_t>(address), &allocation) ? CUDA_ERROR_INVALID_VALUE
-                                                                             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    return pointers().Find(reinterpret_cast<uint64_t>(address), &allocation)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   if (allocation.mapping == 0) return CUDA_SUCCESS;
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
-  const CUresult result =
-      session().Call(Op::cuMemFreeHost, allocation.device, allocation.context, wire::cuMemFreeHost{allocation.window});
+  const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                                         wire::cuMemFreeHost{allocation.window});
   UnmapHostMemory(allocation);
   return result;
 }
@@ -229,11 +243,15 @@ void UnmapHostMemory(const Allocation& allocation) {
 
 bool MakeMappingPrivate(const Allocation& allocation) {
   if (allocation.mapping == 0) return true;
-  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return false;
-  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped), allocation.mapping_bytes)) return false;
+  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped),
+                       allocation.mapping_bytes))
+    return false;
   if ((allocation.protection & PROT_WRITE) == 0 && allocation.protection != 0) {
-    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes, allocation.protection);
+    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes,
+             allocation.protection);
   }
   return true;
 }

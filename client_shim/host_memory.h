@@ -1,14 +1,16 @@
 // Host memory that the GPU reaches: files of the session, mapped by the program and by the daemon.
 //
-// cuMemHostAlloc maps such a file at an address that the daemon chose, the same on both sides. cuMemHostRegister puts one in the
-// place of pages that the program has already: their contents are copied into the file, and the file is mapped over them. Whole
-// pages are exchanged, so what else lies in the first and last page moves along; another thread that writes there in the
-// microsecond between copy and exchange loses that write. The program's own address is not the GPU's
+// cuMemHostAlloc maps such a file at an address that the daemon chose, the same on both sides.
+// cuMemHostRegister puts one in the place of pages that the program has already: their contents are
+// copied into the file, and the file is mapped over them. Whole pages are exchanged, so what else
+// lies in the first and last page moves along; another thread that writes there in the microsecond
+// between copy and exchange loses that write. The program's own address is not the GPU's
 // (cuMemHostGetDevicePointer tells it).
 //
-// Memory that is shared with other processes, or has a page in common with memory that is registered already, is registered by
-// name only: the GPU does not reach it (cuMemHostGetDevicePointer answers CUDA_ERROR_NOT_SUPPORTED), and copies are staged as
-// those of ordinary memory are.
+// Memory that is shared with other processes, or has a page in common with memory that is
+// registered already, is registered by name only: the GPU does not reach it
+// (cuMemHostGetDevicePointer answers CUDA_ERROR_NOT_SUPPORTED), and copies are staged as those of
+// ordinary memory are.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +26,11 @@ CUresult FreeHostMemory(void* address);
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
 CUresult UnregisterHostMemory(void* address);
 
-// Takes the mapping of an allocation away that the daemon has ended: pinned memory is unmapped, registered memory becomes
-// ordinary memory with the same contents.
+// Takes the mapping of an allocation away that the daemon has ended: pinned memory is unmapped,
+// registered memory becomes ordinary memory with the same contents.
 void UnmapHostMemory(const Allocation& allocation);
-// Ordinary memory of this process alone with the same contents, in the place of the allocation's mapping.
+// Ordinary memory of this process alone with the same contents, in the place of the allocation's
+// mapping.
 bool MakeMappingPrivate(const Allocation& allocation);
 
 }  // namespace detshare::shim

@@ -16,20 +16,26 @@ int AttributeOf(const KernelInstance& kernel, CUfunction_attribute attribute) {
 
 CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request) {
   const uint64_t required[] = {
-      static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
-      static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
-      static_cast<uint64_t>(std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
+      static_cast<uint64_t>(
+          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH))),
+      static_cast<uint64_t>(
+          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
+      static_cast<uint64_t>(
+          std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
   // All zero means that none is given.
   const bool given = (request.flags & wire::kLaunchHasCluster) != 0;
   const bool compiled = required[0] != 0;
   if (!given && !compiled) {
-    return AttributeOf(kernel, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    return AttributeOf(kernel, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0
+               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+               : CUDA_SUCCESS;
   }
   uint64_t size = 1;
   for (int i = 0; i < 3; ++i) {
     const uint64_t dimension = given ? request.cluster[i] : std::max<uint64_t>(required[i], 1);
     if (dimension == 0 || request.grid[i] % dimension != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-    if (given && compiled && dimension != std::max<uint64_t>(required[i], 1)) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (given && compiled && dimension != std::max<uint64_t>(required[i], 1))
+      return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     size *= dimension;
   }
   const bool large = AttributeOf(kernel, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) != 0;
@@ -38,7 +44,8 @@ CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request
 
 }  // namespace
 
-CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, LaunchEvents* events) {
+CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
+                         LaunchEvents* events) {
   if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config.attrs[i].value;
@@ -50,10 +57,12 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, L
         request->cluster[0] = value.clusterDim.x;
         request->cluster[1] = value.clusterDim.y;
         request->cluster[2] = value.clusterDim.z;
-        if ((value.clusterDim.x | value.clusterDim.y | value.clusterDim.z) != 0) request->flags |= wire::kLaunchHasCluster;
+        if ((value.clusterDim.x | value.clusterDim.y | value.clusterDim.z) != 0)
+          request->flags |= wire::kLaunchHasCluster;
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-        if (value.programmaticStreamSerializationAllowed != 0) request->flags |= wire::kLaunchProgrammaticSerialization;
+        if (value.programmaticStreamSerializationAllowed != 0)
+          request->flags |= wire::kLaunchProgrammaticSerialization;
         break;
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:
         request->priority = value.priority;
@@ -61,9 +70,11 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, L
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: {
-        // The event may come as late as the kernel's end: that is where a kernel without a trigger has it.
-        const CUevent handle = config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? value.programmaticEvent.event
-                                                                                            : value.launchCompletionEvent.event;
+        // The event may come as late as the kernel's end: that is where a kernel without a trigger
+        // has it.
+        const CUevent handle = config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+                                   ? value.programmaticEvent.event
+                                   : value.launchCompletionEvent.event;
         Event* event = FindEvent(handle);
         if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         if (events == nullptr || events->count == 2) return CUDA_ERROR_INVALID_VALUE;
@@ -89,45 +100,57 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, L
   return CUDA_SUCCESS;
 }
 
-CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context, const LaunchRequest& request) {
+CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId context,
+                    const LaunchRequest& request) {
   const DeviceInfo& device = session().device(device_index);
-  static constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+  static constexpr CUdevice_attribute kGridLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+                                                       CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
                                                        CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z};
   static constexpr CUdevice_attribute kBlockLimits[] = {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
                                                         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
                                                         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z};
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
-    if (request.grid[i] == 0 || request.grid[i] > static_cast<uint32_t>(device.attribute(kGridLimits[i]))) {
+    if (request.grid[i] == 0 ||
+        request.grid[i] > static_cast<uint32_t>(device.attribute(kGridLimits[i]))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (request.block[i] == 0 || request.block[i] > static_cast<uint32_t>(device.attribute(kBlockLimits[i]))) {
+    if (request.block[i] == 0 ||
+        request.block[i] > static_cast<uint32_t>(device.attribute(kBlockLimits[i]))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     threads *= request.block[i];
   }
-  if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) return CUDA_ERROR_INVALID_VALUE;
-  if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) return CUDA_ERROR_INVALID_VALUE;
-  if (request.shared_bytes > static_cast<uint32_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))) {
+  if (threads > static_cast<uint64_t>(device.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (threads > static_cast<uint64_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (request.shared_bytes >
+      static_cast<uint32_t>(AttributeOf(kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const CUresult result = CheckCluster(kernel, request); result != CUDA_SUCCESS) return result;
   if ((request.flags & wire::kLaunchCooperative) != 0) {
     int blocks;
-    const CUresult result = MaxActiveBlocks(kernel, device_index, context, static_cast<int>(threads), request.shared_bytes, 0, &blocks);
+    const CUresult result = MaxActiveBlocks(
+        kernel, device_index, context, static_cast<int>(threads), request.shared_bytes, 0, &blocks);
     if (result != CUDA_SUCCESS) return result;
-    const uint64_t room = static_cast<uint64_t>(blocks) * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    const uint64_t room =
+        static_cast<uint64_t>(blocks) * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     // 128 bits are not needed: the limits were checked, and 2^31 * 2^16 * 2^16 fits.
-    if (uint64_t{request.grid[0]} * request.grid[1] * request.grid[2] > room) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (uint64_t{request.grid[0]} * request.grid[1] * request.grid[2] > room)
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra, const void** buffer, size_t* buffer_bytes) {
+CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra,
+                        const void** buffer, size_t* buffer_bytes) {
   *buffer = nullptr;
   *buffer_bytes = 0;
   if (extra == nullptr) {
-    return params == nullptr && !kernel.parameters.empty() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return params == nullptr && !kernel.parameters.empty() ? CUDA_ERROR_INVALID_VALUE
+                                                           : CUDA_SUCCESS;
   }
   if (params != nullptr) return CUDA_ERROR_INVALID_VALUE;
   const size_t* size = nullptr;
@@ -149,7 +172,8 @@ CUresult FindParameters(const KernelInstance& kernel, void** params, void** extr
   return CUDA_SUCCESS;
 }
 
-void PackParameters(const KernelInstance& kernel, void** params, const void* buffer, size_t buffer_bytes, std::byte* to) {
+void PackParameters(const KernelInstance& kernel, void** params, const void* buffer,
+                    size_t buffer_bytes, std::byte* to) {
   if (buffer != nullptr) {
     const size_t bytes = std::min<size_t>(buffer_bytes, kernel.parameter_bytes);
     memcpy(to, buffer, bytes);
@@ -167,37 +191,47 @@ void PackParameters(const KernelInstance& kernel, void** params, const void* buf
   if (written < kernel.parameter_bytes) memset(to + written, 0, kernel.parameter_bytes - written);
 }
 
-CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest& request, const LaunchEvents* events,
-                void** params, void** extra) {
+CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest& request,
+                const LaunchEvents* events, void** params, void** extra) {
   Context* context;
   CUresult result = ContextForWork(&context);
-  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    return result;
   Kernel* kernel = FindFunction(function);
-  if (kernel == nullptr) [[unlikely]] return CUDA_ERROR_INVALID_HANDLE;
+  if (kernel == nullptr) [[unlikely]]
+    return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream;
   result = ResolveStream(stream_handle, &stream);
-  if (result != CUDA_SUCCESS) [[unlikely]] return result;
-  // A module's function runs in its context; that of a library in every one. The current context is not asked.
-  if (kernel->library->module && kernel->library->context_id != stream->context_id) [[unlikely]] return CUDA_ERROR_INVALID_HANDLE;
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    return result;
+  // A module's function runs in its context; that of a library in every one. The current context is
+  // not asked.
+  if (kernel->library->module && kernel->library->context_id != stream->context_id) [[unlikely]]
+    return CUDA_ERROR_INVALID_HANDLE;
   KernelInstance* instance;
   result = InstanceOn(*kernel, stream->device, &instance);
-  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    return result;
   result = CheckShape(*instance, stream->device, stream->context_id, request);
-  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    return result;
   const void* buffer;
   size_t buffer_bytes;
   result = FindParameters(*instance, params, extra, &buffer, &buffer_bytes);
-  if (result != CUDA_SUCCESS) [[unlikely]] return result;
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    return result;
 
   using Args = wire::cuLaunchKernelEx;
   RingWriter& ring = session().ring();
-  const RingWriter::Record record =
-      ring.Reserve({static_cast<uint16_t>(Op::cuLaunchKernelEx), stream->device, stream->context_id, kNoReply}, sizeof(Args),
-                   instance->parameter_bytes);
-  if (!record) [[unlikely]] return session().Lost();
+  const RingWriter::Record record = ring.Reserve(
+      {static_cast<uint16_t>(Op::cuLaunchKernelEx), stream->device, stream->context_id, kNoReply},
+      sizeof(Args), instance->parameter_bytes);
+  if (!record) [[unlikely]]
+    return session().Lost();
   uint32_t flags = request.flags;
   int32_t priority = request.priority;
-  if (stream->priority_changed.load(std::memory_order_relaxed) && (flags & wire::kLaunchHasPriority) == 0) [[unlikely]] {
+  if (stream->priority_changed.load(std::memory_order_relaxed) &&
+      (flags & wire::kLaunchHasPriority) == 0) [[unlikely]] {
     flags |= wire::kLaunchHasPriority;
     priority = stream->priority.load(std::memory_order_relaxed);
   }
@@ -222,8 +256,8 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
   return CUDA_SUCCESS;
 }
 
-CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size, uint64_t shared_bytes,
-                         uint32_t flags, int* blocks) {
+CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size,
+                         uint64_t shared_bytes, uint32_t flags, int* blocks) {
   const std::array<uint64_t, 8> key{1, static_cast<uint64_t>(block_size), shared_bytes, flags};
   const std::lock_guard lock(kernel.mutex);
   const auto known = kernel.occupancy.find(key);
@@ -232,9 +266,11 @@ CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId cont
     return CUDA_SUCCESS;
   }
   wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer answer{};
-  const CUresult result = session().Call(
-      Op::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, device, context,
-      wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags{shared_bytes, kernel.id, block_size, flags, 0}, &answer);
+  const CUresult result =
+      session().Call(Op::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, device, context,
+                     wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags{
+                         shared_bytes, kernel.id, block_size, flags, 0},
+                     &answer);
   if (result != CUDA_SUCCESS) return result;
   *blocks = answer.blocks;
   kernel.occupancy[key] = answer.blocks;

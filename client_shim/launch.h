@@ -1,4 +1,5 @@
-// Launches: checks everything that CUDA answers at the call, packs the parameters straight into the ring.
+// Launches: checks everything that CUDA answers at the call, packs the parameters straight into the
+// ring.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +25,27 @@ struct LaunchEvents {
 };
 
 // CUDA_ERROR_NOT_SUPPORTED for attributes whose meaning cannot be kept; hints are ignored.
-CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request, LaunchEvents* events);
+CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
+                         LaunchEvents* events);
 
-// CUDA's own checks of a launch's shape. May ask the daemon once about a kernel's occupancy (cooperative launches).
-CUresult CheckShape(KernelInstance& kernel, uint16_t device, ContextId context, const LaunchRequest& request);
+// CUDA's own checks of a launch's shape. May ask the daemon once about a kernel's occupancy
+// (cooperative launches).
+CUresult CheckShape(KernelInstance& kernel, uint16_t device, ContextId context,
+                    const LaunchRequest& request);
 
-// Where the parameters come from: an array of pointers, or the buffer of `extra`. Exactly one of them where there are parameters.
-// `buffer` is null for the array.
-CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra, const void** buffer, size_t* buffer_bytes);
+// Where the parameters come from: an array of pointers, or the buffer of `extra`. Exactly one of
+// them where there are parameters. `buffer` is null for the array.
+CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra,
+                        const void** buffer, size_t* buffer_bytes);
 // Writes kernel.parameter_bytes to `to`.
-void PackParameters(const KernelInstance& kernel, void** params, const void* buffer, size_t buffer_bytes, std::byte* to);
+void PackParameters(const KernelInstance& kernel, void** params, const void* buffer,
+                    size_t buffer_bytes, std::byte* to);
 
-CUresult Launch(CUfunction function, CUstream stream, const LaunchRequest& request, const LaunchEvents* events, void** params,
-                void** extra);
+CUresult Launch(CUfunction function, CUstream stream, const LaunchRequest& request,
+                const LaunchEvents* events, void** params, void** extra);
 
 // Blocks of the kernel that fit an SM. Asked once for each shape.
-CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size, uint64_t shared_bytes,
-                         uint32_t flags, int* blocks);
+CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size,
+                         uint64_t shared_bytes, uint32_t flags, int* blocks);
 
 }  // namespace detshare::shim

@@ -18,7 +18,8 @@ LocalStorage::Entry* LocalStorage::Find(void* key) const {
 
 CUresult LocalStorage::Get(void* key, void** value) const {
   const Entry* entry = key == nullptr ? nullptr : Find(key);
-  if (entry == nullptr || !entry->present.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_HANDLE;
+  if (entry == nullptr || !entry->present.load(std::memory_order_acquire))
+    return CUDA_ERROR_INVALID_HANDLE;
   *value = entry->value.load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -47,7 +48,8 @@ CUresult LocalStorage::Put(void* key, void* value, Destructor destructor) {
 CUresult LocalStorage::Delete(void* key) {
   const std::lock_guard lock(mutex_);
   Entry* entry = key == nullptr ? nullptr : Find(key);
-  if (entry == nullptr || !entry->present.load(std::memory_order_relaxed)) return CUDA_ERROR_INVALID_HANDLE;
+  if (entry == nullptr || !entry->present.load(std::memory_order_relaxed))
+    return CUDA_ERROR_INVALID_HANDLE;
   entry->present.store(false, std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -66,7 +68,8 @@ void LocalStorage::Clear(CUcontext context) {
     for (Entry& entry : *entries) {
       if (!entry.present.load(std::memory_order_relaxed)) continue;
       entry.present.store(false, std::memory_order_release);
-      ended.push_back({entry.key.load(std::memory_order_relaxed), entry.value.load(std::memory_order_relaxed), entry.destructor});
+      ended.push_back({entry.key.load(std::memory_order_relaxed),
+                       entry.value.load(std::memory_order_relaxed), entry.destructor});
     }
   }
   for (const Ended& entry : ended) {

@@ -1,14 +1,17 @@
-// What the shim says to people: lines on stderr, "detshare: ...". Never stdout, which belongs to the program.
+// What the shim says to people: lines on stderr, "detshare: ...". Never stdout, which belongs to
+// the program.
 #pragma once
 
 namespace detshare::shim {
 
 enum class LogLevel { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 
-// Whether lines of this level are shown: DETSHARE_LOG is error (the default), warning, info or debug. Any thread.
+// Whether lines of this level are shown: DETSHARE_LOG is error (the default), warning, info or
+// debug. Any thread.
 bool LogShown(LogLevel level);
 
-// One line, at most 1,000 characters, written by one write(2). Keeps errno. Any thread, no allocation.
+// One line, at most 1,000 characters, written by one write(2). Keeps errno. Any thread, no
+// allocation.
 void Log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 }  // namespace detshare::shim

@@ -38,8 +38,12 @@ void CreateDefaultMemoryPools() {
 }
 
 MemoryPool& DefaultPool(uint16_t device) { return *g_default[device]; }
-MemoryPool& CurrentPool(uint16_t device) { return *g_current[device].load(std::memory_order_acquire); }
-void SetCurrentPool(uint16_t device, MemoryPool& pool) { g_current[device].store(&pool, std::memory_order_release); }
+MemoryPool& CurrentPool(uint16_t device) {
+  return *g_current[device].load(std::memory_order_acquire);
+}
+void SetCurrentPool(uint16_t device, MemoryPool& pool) {
+  g_current[device].store(&pool, std::memory_order_release);
+}
 
 CUresult CreatePool(uint16_t device, CUmemoryPool* handle) {
   MemoryPool* pool = MakePool(device, false);

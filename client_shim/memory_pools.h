@@ -1,5 +1,5 @@
-// Memory pools. The daemon knows none: an allocation from a pool is an allocation of the session, and a pool is what the client
-// remembers about them.
+// Memory pools. The daemon knows none: an allocation from a pool is an allocation of the session,
+// and a pool is what the client remembers about them.
 #pragma once
 
 #include "client_shim/contexts.h"

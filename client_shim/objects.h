@@ -1,5 +1,5 @@
-// The driver's objects as the shim holds them. They live in HandleTables, so their memory stays what it is for ever; what may be
-// read while another thread destroys the object is atomic.
+// The driver's objects as the shim holds them. They live in HandleTables, so their memory stays
+// what it is for ever; what may be read while another thread destroys the object is atomic.
 #pragma once
 
 #include <atomic>
@@ -23,14 +23,16 @@ namespace detshare::shim {
 // Raises a value that only grows.
 inline void RaiseTo(std::atomic<uint64_t>& value, uint64_t to) {
   uint64_t seen = value.load(std::memory_order_relaxed);
-  while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_release, std::memory_order_relaxed)) {
+  while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_release,
+                                                   std::memory_order_relaxed)) {
   }
 }
 
 inline constexpr uint32_t kLimitCount = 10;  // CUlimit values that are known
 inline constexpr uint32_t kMaxDevices = 16;
 
-// A lock for a few instructions that two threads contend for only when they use one object at the same moment.
+// A lock for a few instructions that two threads contend for only when they use one object at the
+// same moment.
 class TinyLock {
  public:
   void lock();
@@ -55,10 +57,11 @@ struct Context {
   std::atomic<uint32_t> shared_config{0};
   std::array<std::atomic<uint64_t>, kLimitCount> limits{};
   std::atomic<Stream*> legacy{nullptr};  // its default stream, made when first used
-  // All work, and that of its blocking streams, is complete up to these ring positions + 1. They only grow.
+  // All work, and that of its blocking streams, is complete up to these ring positions + 1. They
+  // only grow.
   std::atomic<uint64_t> complete{0};
   std::atomic<uint64_t> blocking_complete{0};
-  std::mutex mutex;                      // makes `legacy`
+  std::mutex mutex;  // makes `legacy`
   LocalStorage storage;
 };
 
@@ -78,14 +81,16 @@ struct Stream {
   std::atomic<uint32_t> sync_policy{0};  // CUsynchronizationPolicy
 
   // What is known of its progress, in ring positions + 1 (0: nothing yet). They only grow.
-  std::atomic<uint64_t> work{0};      // of its last record; of a default stream, also those of the streams that it waits for
+  std::atomic<uint64_t> work{
+      0};  // of its last record; of a default stream, also those of the streams that it waits for
   std::atomic<uint64_t> complete{0};  // everything up to here is complete
 
   TinyLock lock;  // orders the signals, and guards what follows
   FenceIndex fence = kNoFence;
   uint64_t signalled = 0;           // the last value that was asked for ...
   uint64_t signalled_position = 0;  // ... and what it covers
-  // Host functions: the stream signals `host_reached` and waits for `host_resume`. Made with the first one.
+  // Host functions: the stream signals `host_reached` and waits for `host_resume`. Made with the
+  // first one.
   FenceIndex host_reached = kNoFence;
   FenceIndex host_resume = kNoFence;
   uint64_t host_reached_value = 0;
@@ -100,14 +105,17 @@ struct Event {
   ContextId context_id = 0;
   uint16_t device = 0;
   uint32_t flags = 0;
-  // Fence in the upper 24 bits, value in the lower 40: reached means that the last recording is complete. 0: never recorded.
+  // Fence in the upper 24 bits, value in the lower 40: reached means that the last recording is
+  // complete. 0: never recorded.
   std::atomic<uint64_t> point{0};
-  TinyLock lock;                 // held while it is recorded
-  uint64_t recorded_stream = 0;  // unique_id of the stream of the last recording ...
-  std::atomic<Stream*> stream{nullptr};         // ... and where that stream is or was
+  TinyLock lock;                               // held while it is recorded
+  uint64_t recorded_stream = 0;                // unique_id of the stream of the last recording ...
+  std::atomic<Stream*> stream{nullptr};        // ... and where that stream is or was
   std::atomic<uint64_t> recorded_position{0};  // ring position + 1
 
-  static uint64_t Pack(FenceIndex fence, uint64_t value) { return uint64_t{fence + 1} << 40 | value; }
+  static uint64_t Pack(FenceIndex fence, uint64_t value) {
+    return uint64_t{fence + 1} << 40 | value;
+  }
   static FenceIndex FenceOf(uint64_t point) { return static_cast<FenceIndex>(point >> 40) - 1; }
   static uint64_t ValueOf(uint64_t point) { return point & ((uint64_t{1} << 40) - 1); }
 };

@@ -18,7 +18,8 @@ const Allocation* PointerMap::Holding(uint64_t address) const {
   auto after = by_address_.upper_bound(address);
   if (after == by_address_.begin()) return nullptr;
   const Allocation& candidate = std::prev(after)->second;
-  return address - candidate.address < std::max<uint64_t>(candidate.bytes, 1) ? &candidate : nullptr;
+  return address - candidate.address < std::max<uint64_t>(candidate.bytes, 1) ? &candidate
+                                                                              : nullptr;
 }
 
 void PointerMap::Add(Allocation allocation) {
@@ -31,7 +32,8 @@ bool PointerMap::AddUnlessOverlapping(Allocation allocation) {
   const std::unique_lock lock(mutex_);
   if (Holding(allocation.address) != nullptr) return false;
   const auto next = by_address_.lower_bound(allocation.address);
-  if (next != by_address_.end() && next->first - allocation.address < allocation.bytes) return false;
+  if (next != by_address_.end() && next->first - allocation.address < allocation.bytes)
+    return false;
   allocation.buffer_id = next_buffer_id_++;
   by_address_[allocation.address] = allocation;
   return true;
@@ -78,7 +80,8 @@ void PointerMap::RemoveContext(ContextId context) {
         ++it;
         continue;
       }
-      if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered) host.push_back(it->second);
+      if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered)
+        host.push_back(it->second);
       it = by_address_.erase(it);
     }
   }

@@ -26,8 +26,8 @@ struct Allocation {
   uint16_t device = 0;
   ContextId context = 0;
   uint64_t context_handle = 0;
-  uint64_t address = 0;  // of its first byte, for the program
-  uint64_t bytes = 0;    // as asked for
+  uint64_t address = 0;       // of its first byte, for the program
+  uint64_t bytes = 0;         // as asked for
   uint64_t gpu_address = 0;   // of its first byte, for the GPU; 0: none
   uint64_t host_address = 0;  // of its first byte, for the CPU; 0: none
   uint64_t buffer_id = 0;     // unique in the process
@@ -48,9 +48,11 @@ class PointerMap {
  public:
   // Gives it a buffer id.
   void Add(Allocation allocation);
-  // False when an allocation begins before `address + bytes` and ends after `address`, of the same kind of address.
+  // False when an allocation begins before `address + bytes` and ends after `address`, of the same
+  // kind of address.
   bool AddUnlessOverlapping(Allocation allocation);
-  // The allocation that holds `address`; one of zero bytes holds its first. False: pageable memory, or nothing at all.
+  // The allocation that holds `address`; one of zero bytes holds its first. False: pageable memory,
+  // or nothing at all.
   bool Find(uint64_t address, Allocation* found) const;
   // The one that begins there, taken out.
   bool Take(uint64_t address, MemoryKind kind, Allocation* taken);
@@ -61,7 +63,8 @@ class PointerMap {
   // A context ended: its device memory is gone, and its host memory is returned to be given back.
   void RemoveContext(ContextId context);
 
-  // In the child of a fork: registered memory becomes the child's own, so that it does not write into its parent.
+  // In the child of a fork: registered memory becomes the child's own, so that it does not write
+  // into its parent.
   void KeepRegisteredMemoryInChild();
 
  private:

@@ -32,9 +32,10 @@ void AfterForkInChild() {
   pointers().KeepRegisteredMemoryInChild();
 }
 
-// Runs after the exit handlers that the program registered since cuInit, and before those from earlier: the CUDA runtime's own
-// among them, which would take the contexts from under threads that are still in it. As with the real driver, they are told
-// CUDA_ERROR_DEINITIALIZED. Everything else is left as it is.
+// Runs after the exit handlers that the program registered since cuInit, and before those from
+// earlier: the CUDA runtime's own among them, which would take the contexts from under threads that
+// are still in it. As with the real driver, they are told CUDA_ERROR_DEINITIALIZED. Everything else
+// is left as it is.
 void TearDown() {
   if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   g_session->DrainOutput();
@@ -71,7 +72,8 @@ CUresult Unsupported(size_t row) {
   static std::array<std::atomic<bool>, kRowCount> named;
   if (!named[row].exchange(true, std::memory_order_relaxed)) {
     const char* note = kRows[row].note;
-    Log(LogLevel::kWarning, "%s is not supported%s%s", kRows[row].symbol, *note != '\0' ? ": " : "", note);
+    Log(LogLevel::kWarning, "%s is not supported%s%s", kRows[row].symbol, *note != '\0' ? ": " : "",
+        note);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -2,7 +2,8 @@
 //
 //   no session --Initialise (cuInit)--> session --exit handler--> torn down
 //                                          |
-//                                          +--fork, in the child--> dead: CUDA_ERROR_NOT_INITIALIZED for ever
+//                                          +--fork, in the child--> dead:
+//                                          CUDA_ERROR_NOT_INITIALIZED for ever
 //
 // The child of a process that had no session may open one of its own.
 #pragma once
@@ -11,7 +12,8 @@
 
 namespace detshare::shim {
 
-// What cuInit does: opens the session, once; later calls answer the same. After a failure the next call tries again.
+// What cuInit does: opens the session, once; later calls answer the same. After a failure the next
+// call tries again.
 CUresult Initialise();
 
 }  // namespace detshare::shim

@@ -17,13 +17,15 @@ ReplySlots::ReplySlots(ReplySlot* slots, uint32_t count, const std::atomic<uint3
       count_(count),
       closed_(closed),
       taken_(std::make_unique<std::atomic<uint64_t>[]>((count + 63) / 64)) {
-  if (count % 64 != 0) taken_[count / 64] = ~uint64_t{0} << count % 64;  // what is no slot is always taken
+  if (count % 64 != 0)
+    taken_[count / 64] = ~uint64_t{0} << count % 64;  // what is no slot is always taken
 }
 
 uint32_t ReplySlots::Acquire(uint32_t* hint) {
   const uint32_t words = (count_ + 63) / 64;
   for (uint32_t round = 0;; ++round) {
-    if (closed_.load(std::memory_order_acquire) != 0) [[unlikely]] return kNoReply;
+    if (closed_.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return kNoReply;
     const uint32_t preferred = *hint < count_ ? *hint : 0;
     const uint64_t bit = uint64_t{1} << preferred % 64;
     uint32_t slot = kNoReply;
@@ -36,7 +38,8 @@ uint32_t ReplySlots::Acquire(uint32_t* hint) {
       uint64_t seen = taken_[word].load(std::memory_order_relaxed);
       while (~seen != 0) {
         const int free = __builtin_ctzll(~seen);
-        if (taken_[word].compare_exchange_weak(seen, seen | uint64_t{1} << free, std::memory_order_acquire)) {
+        if (taken_[word].compare_exchange_weak(seen, seen | uint64_t{1} << free,
+                                               std::memory_order_acquire)) {
           slot = word * 64 + free;
           break;
         }
@@ -63,7 +66,8 @@ bool ReplySlots::Wait(uint32_t index, uint32_t spin_us) {
   // Acquire: the answer lies in the slot.
   const auto done = [&] { return slot.state.load(std::memory_order_acquire) == kReplyDone; };
   if (SpinUntil(done, spin_us)) return true;
-  // The daemon stores the state and then looks at `waiting`; we store `waiting` and then look at the state.
+  // The daemon stores the state and then looks at `waiting`; we store `waiting` and then look at
+  // the state.
   slot.waiting.exchange(1, std::memory_order_seq_cst);
   while (!done()) {
     if (closed_.load(std::memory_order_acquire) != 0) return done();

@@ -6,9 +6,11 @@
 
 namespace detshare::shim {
 
-RingWriter::Record RingWriter::Reserve(const Heading& heading, uint32_t args_bytes, uint32_t payload_bytes) {
+RingWriter::Record RingWriter::Reserve(const Heading& heading, uint32_t args_bytes,
+                                       uint32_t payload_bytes) {
   const uint64_t bytes = RecordBytes(args_bytes, payload_bytes);
-  if (bytes > kMaxRecordBytes || closed()) [[unlikely]] return {};
+  if (bytes > kMaxRecordBytes || closed()) [[unlikely]]
+    return {};
   uint64_t tail = header_.tail.load(std::memory_order_relaxed);
   uint64_t padding;
   uint32_t rounds = 0;
@@ -23,7 +25,8 @@ RingWriter::Record RingWriter::Reserve(const Heading& heading, uint32_t args_byt
       continue;
     }
     // Relaxed: a record publishes itself, by its state.
-    if (header_.tail.compare_exchange_weak(tail, tail + padding + bytes, std::memory_order_relaxed)) break;
+    if (header_.tail.compare_exchange_weak(tail, tail + padding + bytes, std::memory_order_relaxed))
+      break;
   }
   if (padding != 0) [[unlikely]] {
     auto* filler = reinterpret_cast<RecordHeader*>(ring_ + (tail & mask_));
@@ -54,20 +57,25 @@ void RingWriter::Commit(const Record& record) {
 }
 
 void RingWriter::WakeReader() {
-  // The reader stores reader_asleep and then looks at the ring once more; we publish and then look at reader_asleep. The
-  // sequentially consistent operation between makes sure that one of us sees the other.
+  // The reader stores reader_asleep and then looks at the ring once more; we publish and then look
+  // at reader_asleep. The sequentially consistent operation between makes sure that one of us sees
+  // the other.
 #ifdef __SANITIZE_THREAD__
   if (header_.reader_asleep.fetch_add(0, std::memory_order_seq_cst) == 0) return;
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (header_.reader_asleep.load(std::memory_order_relaxed) == 0) [[likely]] return;
+  if (header_.reader_asleep.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
 #endif
-  if (header_.reader_asleep.exchange(0, std::memory_order_seq_cst) != 0) FutexWake(&header_.reader_asleep, 1);
+  if (header_.reader_asleep.exchange(0, std::memory_order_seq_cst) != 0)
+    FutexWake(&header_.reader_asleep, 1);
 }
 
 bool RingWriter::WaitForRoom(uint64_t seen, uint32_t* rounds) {
   WakeReader();
-  const auto moved = [&] { return header_.head.load(std::memory_order_relaxed) != seen || closed(); };
+  const auto moved = [&] {
+    return header_.head.load(std::memory_order_relaxed) != seen || closed();
+  };
   if (++*rounds <= 64) {
     if (!SpinUntil(moved, 2)) sched_yield();
   } else if (!moved()) {

@@ -1,12 +1,13 @@
 // The client's end of the submission ring (proto/ring_abi.h): any number of threads, no lock.
 //
-//   Record record = ring.Reserve(...);       // a compare-and-swap on `tail`; waits only while the ring is full
-//   if (!record) return <session is over>;
+//   Record record = ring.Reserve(...);       // a compare-and-swap on `tail`; waits only while the
+//   ring is full if (!record) return <session is over>;
 //   ... write record.args and record.payload ...
-//   ring.Commit(record);                     // publishes the record, wakes the reader when it sleeps
+//   ring.Commit(record);                     // publishes the record, wakes the reader when it
+//   sleeps
 //
-// Records are read in the order of their reservations. Nothing that may take long stands between Reserve and Commit, since the
-// reader waits there.
+// Records are read in the order of their reservations. Nothing that may take long stands between
+// Reserve and Commit, since the reader waits there.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,8 @@ class RingWriter {
     RecordHeader* header = nullptr;
     std::byte* args = nullptr;
     std::byte* payload = nullptr;
-    uint64_t position = 0;  // in bytes ever reserved, where the record begins: records are read in this order
+    uint64_t position =
+        0;  // in bytes ever reserved, where the record begins: records are read in this order
     explicit operator bool() const { return header != nullptr; }
   };
   struct Heading {
@@ -36,8 +38,8 @@ class RingWriter {
   RingWriter(SessionHeader& header, std::byte* ring, uint64_t ring_bytes)
       : header_(header), ring_(ring), ring_bytes_(ring_bytes), mask_(ring_bytes - 1) {}
 
-  // Room for a record, its header written but for the state. Null when the session is closed, or the record is longer than
-  // kMaxRecordBytes.
+  // Room for a record, its header written but for the state. Null when the session is closed, or
+  // the record is longer than kMaxRecordBytes.
   Record Reserve(const Heading& heading, uint32_t args_bytes, uint32_t payload_bytes);
   void Commit(const Record& record);
 
@@ -49,12 +51,14 @@ class RingWriter {
 
   // How long a record becomes.
   static constexpr uint64_t RecordBytes(uint32_t args_bytes, uint32_t payload_bytes) {
-    const uint64_t bytes = sizeof(RecordHeader) + ((uint64_t{args_bytes} + 7) & ~uint64_t{7}) + payload_bytes;
+    const uint64_t bytes =
+        sizeof(RecordHeader) + ((uint64_t{args_bytes} + 7) & ~uint64_t{7}) + payload_bytes;
     return (bytes + kRingLine - 1) & ~uint64_t{kRingLine - 1};
   }
 
  private:
-  // Waits until the reader has moved `head` past `seen`, or for a while. False when the session is closed.
+  // Waits until the reader has moved `head` past `seen`, or for a while. False when the session is
+  // closed.
   bool WaitForRoom(uint64_t seen, uint32_t* rounds);
   void WakeReader();
 

@@ -39,7 +39,8 @@ std::string ProgramName() {
   return text;
 }
 
-// Attributes that promise functions which the shim does not have. The daemon answers for the device, this for its interface.
+// Attributes that promise functions which the shim does not have. The daemon answers for the
+// device, this for its interface.
 constexpr CUdevice_attribute kNotOffered[] = {
     CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
@@ -92,7 +93,8 @@ Session* Session::Open(CUresult* result) {
   if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
   request.set_program(ProgramName());
   request.set_pid(getpid());
-  const DeviceSelection selection = SelectDevices(getenv("DETSHARE_DEVICES"), getenv("CUDA_VISIBLE_DEVICES"));
+  const DeviceSelection selection =
+      SelectDevices(getenv("DETSHARE_DEVICES"), getenv("CUDA_VISIBLE_DEVICES"));
   if (selection.none) {
     *result = CUDA_ERROR_NO_DEVICE;
     return nullptr;
@@ -106,7 +108,8 @@ Session* Session::Open(CUresult* result) {
   for (;;) {
     session->connection_ = Connection::Open(socket_path, request, shorten, result);
     if (session->connection_ != nullptr) break;
-    if (*result != CUDA_ERROR_NO_DEVICE || !shorten || request.device_ids_size() <= 1) return nullptr;
+    if (*result != CUDA_ERROR_NO_DEVICE || !shorten || request.device_ids_size() <= 1)
+      return nullptr;
     request.mutable_device_ids()->RemoveLast();
   }
   const proto::Grant& grant = session->connection_->grant();
@@ -118,8 +121,9 @@ Session* Session::Open(CUresult* result) {
   }
   session->AdoptDevices(grant);
   session->connection_->Watch(&session->header_->closed);
-  Log(LogLevel::kInfo, "session %llu with detshared %s, %zu device(s)", static_cast<unsigned long long>(session->id_),
-      grant.version().c_str(), session->devices_.size());
+  Log(LogLevel::kInfo, "session %llu with detshared %s, %zu device(s)",
+      static_cast<unsigned long long>(session->id_), grant.version().c_str(),
+      session->devices_.size());
   if (session->devices_.empty()) {
     *result = CUDA_ERROR_NO_DEVICE;
     [[maybe_unused]] Connection* leaked = session->connection_.release();
@@ -134,7 +138,8 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   pinned_base_ = grant.pinned_base();
   pinned_bytes_ = grant.pinned_bytes();
   const size_t slash = socket_path.rfind('/');
-  directory_ = (slash == std::string::npos ? "." : socket_path.substr(0, slash)) + "/" + grant.directory();
+  directory_ =
+      (slash == std::string::npos ? "." : socket_path.substr(0, slash)) + "/" + grant.directory();
   if (directory_[0] != '/') {
     // The program may change its working directory.
     char* absolute = realpath(directory_.c_str(), nullptr);
@@ -144,13 +149,15 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   const std::string path = directory_ + "/session";
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
-    Log(LogLevel::kError, "cannot open the session's shared memory %s: %s", path.c_str(), strerror(errno));
+    Log(LogLevel::kError, "cannot open the session's shared memory %s: %s", path.c_str(),
+        strerror(errno));
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   struct stat status;
   void* memory = MAP_FAILED;
   const uint64_t bytes = grant.file_bytes();
-  if (fstat(fd, &status) == 0 && bytes >= kPageBytes && static_cast<uint64_t>(status.st_size) >= bytes) {
+  if (fstat(fd, &status) == 0 && bytes >= kPageBytes &&
+      static_cast<uint64_t>(status.st_size) >= bytes) {
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
   close(fd);
@@ -176,17 +183,19 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   layout.staging_offset = header->staging_offset;
   layout.staging_bytes = header->staging_bytes;
   if (layout.magic != kSessionMagic || layout.abi_version != kAbiVersion) {
-    Log(LogLevel::kError, "this libcuda.so.1 speaks ABI %u, detshared %s speaks ABI %u", kAbiVersion, grant.version().c_str(),
-        layout.abi_version);
+    Log(LogLevel::kError, "this libcuda.so.1 speaks ABI %u, detshared %s speaks ABI %u",
+        kAbiVersion, grant.version().c_str(), layout.abi_version);
     munmap(memory, bytes);
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   }
-  const bool sound = layout.ring_bytes >= 2 * kMaxRecordBytes && (layout.ring_bytes & (layout.ring_bytes - 1)) == 0 &&
-                     Inside(layout.ring_offset, layout.ring_bytes, bytes, kRingLine) && layout.reply_count != 0 &&
-                     Inside(layout.reply_offset, uint64_t{layout.reply_count} * sizeof(ReplySlot), bytes, 64) &&
-                     layout.output_bytes != 0 && Inside(layout.output_offset, layout.output_bytes, bytes, 1) &&
-                     Inside(layout.fence_offset, uint64_t{layout.fence_count} * sizeof(Fence), bytes, 8) &&
-                     Inside(layout.staging_offset, layout.staging_bytes, bytes, 64);
+  const bool sound =
+      layout.ring_bytes >= 2 * kMaxRecordBytes &&
+      (layout.ring_bytes & (layout.ring_bytes - 1)) == 0 &&
+      Inside(layout.ring_offset, layout.ring_bytes, bytes, kRingLine) && layout.reply_count != 0 &&
+      Inside(layout.reply_offset, uint64_t{layout.reply_count} * sizeof(ReplySlot), bytes, 64) &&
+      layout.output_bytes != 0 && Inside(layout.output_offset, layout.output_bytes, bytes, 1) &&
+      Inside(layout.fence_offset, uint64_t{layout.fence_count} * sizeof(Fence), bytes, 8) &&
+      Inside(layout.staging_offset, layout.staging_bytes, bytes, 64);
   if (!sound) {
     Log(LogLevel::kError, "the session's shared memory has an unsound layout");
     munmap(memory, bytes);
@@ -194,9 +203,10 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   }
   header_ = header;
   ring_ = std::make_unique<RingWriter>(*header, base + layout.ring_offset, layout.ring_bytes);
-  replies_ = std::make_unique<ReplySlots>(reinterpret_cast<ReplySlot*>(base + layout.reply_offset), layout.reply_count,
-                                          header->closed);
-  fences_ = std::make_unique<FencePool>(reinterpret_cast<Fence*>(base + layout.fence_offset), layout.fence_count);
+  replies_ = std::make_unique<ReplySlots>(reinterpret_cast<ReplySlot*>(base + layout.reply_offset),
+                                          layout.reply_count, header->closed);
+  fences_ = std::make_unique<FencePool>(reinterpret_cast<Fence*>(base + layout.fence_offset),
+                                        layout.fence_count);
   staging_ = base + layout.staging_offset;
   staging_bytes_ = layout.staging_bytes;
   output_ = reinterpret_cast<const char*>(base + layout.output_offset);
@@ -209,7 +219,8 @@ void Session::AdoptDevices(const proto::Grant& grant) {
     if (devices_.size() == kMaxDevices) break;
     DeviceInfo to;
     to.name = from.name();
-    memcpy(to.uuid.bytes, from.uuid().data(), std::min<size_t>(from.uuid().size(), sizeof(to.uuid.bytes)));
+    memcpy(to.uuid.bytes, from.uuid().data(),
+           std::min<size_t>(from.uuid().size(), sizeof(to.uuid.bytes)));
     to.total_memory = from.total_memory();
     for (const auto& [attribute, value] : from.attributes()) {
       if (attribute < 0 || attribute >= DeviceInfo::kAttributes) continue;
@@ -240,24 +251,27 @@ CUresult Session::Lost() const {
   return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_VALUE;  // a record that is too long
 }
 
-CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args, uint32_t args_bytes, void* answer,
-                           uint32_t answer_bytes) {
+CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
+                           uint32_t args_bytes, void* answer, uint32_t answer_bytes) {
   const uint32_t slot = replies_->Acquire(&thread_state.reply_hint);
-  if (slot == kNoReply) [[unlikely]] return Lost();
-  const RingWriter::Record record = ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes, 0);
+  if (slot == kNoReply) [[unlikely]]
+    return Lost();
+  const RingWriter::Record record =
+      ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes, 0);
   if (!record) [[unlikely]] {
     replies_->Release(slot);
     return Lost();
   }
   memcpy(record.args, args, args_bytes);
   ring_->Commit(record);
-  if (!replies_->Wait(slot, spin_us_)) [[unlikely]] return Lost();
+  if (!replies_->Wait(slot, spin_us_)) [[unlikely]]
+    return Lost();
   const ReplySlot& reply = (*replies_)[slot];
   CUresult result = static_cast<CUresult>(reply.result);
   if (result == CUDA_SUCCESS && answer_bytes != 0) {
     if (reply.bytes < answer_bytes) {
-      Log(LogLevel::kError, "detshared answered %s with %u bytes instead of %u", OpName(static_cast<uint16_t>(op)), reply.bytes,
-          answer_bytes);
+      Log(LogLevel::kError, "detshared answered %s with %u bytes instead of %u",
+          OpName(static_cast<uint16_t>(op)), reply.bytes, answer_bytes);
       result = CUDA_ERROR_UNKNOWN;
     } else {
       memcpy(answer, reply.data, answer_bytes);
@@ -267,8 +281,8 @@ CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void
   return result;
 }
 
-CUresult Session::CallRare(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
-                           std::span<const Piece> payload, std::string* answer) {
+CUresult Session::CallRare(Op op, uint16_t device, ContextId context, const void* args,
+                           size_t args_bytes, std::span<const Piece> payload, std::string* answer) {
   proto::CallRequest request;
   request.set_session(id_);
   request.set_op(static_cast<uint32_t>(op));
@@ -279,7 +293,8 @@ CUresult Session::CallRare(Op op, uint16_t device, ContextId context, const void
   size_t total = 0;
   for (const Piece& piece : payload) total += piece.bytes;
   bytes->reserve(total);
-  for (const Piece& piece : payload) bytes->append(static_cast<const char*>(piece.data), piece.bytes);
+  for (const Piece& piece : payload)
+    bytes->append(static_cast<const char*>(piece.data), piece.bytes);
   request.set_after(ring_->tail());
   proto::CallReply reply;
   const CUresult result = connection_->Call(request, &reply);

@@ -1,7 +1,8 @@
 // The client's side of a session: its grant, its shared memory, and the ways to the daemon.
 //
-// There is at most one in a process; it is made by cuInit (process.h) and never destroyed. Everything here may be used by any
-// thread. What the daemon wrote into the session file's header is read once, checked, and kept in private copies.
+// There is at most one in a process; it is made by cuInit (process.h) and never destroyed.
+// Everything here may be used by any thread. What the daemon wrote into the session file's header
+// is read once, checked, and kept in private copies.
 #pragma once
 
 #include <array>
@@ -70,23 +71,28 @@ class Session {
 
   const std::atomic<uint32_t>& closed_word() const { return header_->closed; }
   bool closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
-  // CUDA_SUCCESS, or the error that every later call answers: of the session's work, or that the session is over.
+  // CUDA_SUCCESS, or the error that every later call answers: of the session's work, or that the
+  // session is over.
   CUresult sticky_error() const {
     // Acquire: pairs with the daemon's release, before it forces fences.
     const uint32_t error = header_->sticky_error.load(std::memory_order_acquire);
-    if (error != 0) [[unlikely]] return static_cast<CUresult>(error);
-    if (closed()) [[unlikely]] return connection_->result();
+    if (error != 0) [[unlikely]]
+      return static_cast<CUresult>(error);
+    if (closed()) [[unlikely]]
+      return connection_->result();
     return CUDA_SUCCESS;
   }
 
-  // Submits a record without an answer. The session's error when it is over. `*position` is the record's place in the order of
-  // the ring.
+  // Submits a record without an answer. The session's error when it is over. `*position` is the
+  // record's place in the order of the ring.
   template <typename Args>
   CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args, Piece payload = {},
                   uint64_t* position = nullptr) {
-    const RingWriter::Record record = ring_->Reserve({static_cast<uint16_t>(op), device, context, kNoReply}, sizeof(Args),
-                                                     static_cast<uint32_t>(payload.bytes));
-    if (!record) [[unlikely]] return Lost();
+    const RingWriter::Record record =
+        ring_->Reserve({static_cast<uint16_t>(op), device, context, kNoReply}, sizeof(Args),
+                       static_cast<uint32_t>(payload.bytes));
+    if (!record) [[unlikely]]
+      return Lost();
     memcpy(record.args, &args, sizeof(Args));
     if (payload.bytes != 0) memcpy(record.payload, payload.data, payload.bytes);
     ring_->Commit(record);
@@ -105,13 +111,15 @@ class Session {
     return CallRing(op, device, context, &args, sizeof(Args), answer, sizeof(Answer));
   }
 
-  // A rare call over gRPC, ordered after what was submitted so far. `answer` is what came back, also with an error.
+  // A rare call over gRPC, ordered after what was submitted so far. `answer` is what came back,
+  // also with an error.
   CUresult CallRare(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
                     std::span<const Piece> payload, std::string* answer);
 
   // Writes what kernels have printed to stdout. Cheap when there is nothing.
   void DrainOutput() {
-    if (header_->output_tail.load(std::memory_order_acquire) != header_->output_head.load(std::memory_order_relaxed)) {
+    if (header_->output_tail.load(std::memory_order_acquire) !=
+        header_->output_head.load(std::memory_order_relaxed)) {
       DrainOutputSlowly();
     }
   }
@@ -125,8 +133,8 @@ class Session {
   Session() = default;
   CUresult Map(const proto::Grant& grant, const std::string& socket_path);
   void AdoptDevices(const proto::Grant& grant);
-  CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args, uint32_t args_bytes, void* answer,
-                    uint32_t answer_bytes);
+  CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args,
+                    uint32_t args_bytes, void* answer, uint32_t answer_bytes);
   void DrainOutputSlowly();
 
   std::unique_ptr<Connection> connection_;

@@ -6,7 +6,8 @@
 
 namespace detshare::shim {
 
-Staging::Staging(std::byte* memory, uint64_t bytes, FencePool& fences, const std::atomic<uint32_t>& closed)
+Staging::Staging(std::byte* memory, uint64_t bytes, FencePool& fences,
+                 const std::atomic<uint32_t>& closed)
     : fences_(fences), closed_(closed) {
   const uint32_t small_count = std::clamp<uint64_t>(bytes / 4 / kSmallBytes, 1, 64);
   const uint64_t small_total = uint64_t{small_count} * kSmallBytes;
@@ -18,14 +19,17 @@ Staging::Staging(std::byte* memory, uint64_t bytes, FencePool& fences, const std
   Divide(large_, small_total, large_bytes_, large_count, memory);
 }
 
-void Staging::Divide(Class& chunks, uint64_t offset, uint64_t bytes, uint32_t count, std::byte* memory) {
+void Staging::Divide(Class& chunks, uint64_t offset, uint64_t bytes, uint32_t count,
+                     std::byte* memory) {
   for (uint32_t i = 0; i < count; ++i) {
     const FenceLease lease = fences_.Take();
     if (lease.index == kNoFence) break;
-    chunks.chunks[i] = {offset + i * bytes, bytes, memory + offset + i * bytes, lease.index, lease.value};
+    chunks.chunks[i] = {offset + i * bytes, bytes, memory + offset + i * bytes, lease.index,
+                        lease.value};
     chunks.count = i + 1;
   }
-  chunks.available.store(chunks.count == 64 ? ~uint64_t{0} : (uint64_t{1} << chunks.count) - 1, std::memory_order_release);
+  chunks.available.store(chunks.count == 64 ? ~uint64_t{0} : (uint64_t{1} << chunks.count) - 1,
+                         std::memory_order_release);
 }
 
 StagingChunk* Staging::Try(Class& chunks) {
@@ -48,7 +52,9 @@ StagingChunk* Staging::Try(Class& chunks) {
   return nullptr;
 }
 
-StagingChunk* Staging::TryAcquire(bool large) { return Try(large && large_.count != 0 ? large_ : small_); }
+StagingChunk* Staging::TryAcquire(bool large) {
+  return Try(large && large_.count != 0 ? large_ : small_);
+}
 
 StagingChunk* Staging::Acquire(bool large) {
   StagingChunk* chunk = nullptr;
@@ -64,7 +70,9 @@ StagingChunk* Staging::Acquire(bool large) {
 }
 
 void Staging::Release(StagingChunk* chunk) {
-  Class& chunks = chunk >= large_.chunks.data() && chunk < large_.chunks.data() + large_.count ? large_ : small_;
+  Class& chunks = chunk >= large_.chunks.data() && chunk < large_.chunks.data() + large_.count
+                      ? large_
+                      : small_;
   const StagingChunk* const base = chunks.chunks.data();
   chunks.available.fetch_or(uint64_t{1} << (chunk - base), std::memory_order_release);
 }

@@ -1,5 +1,6 @@
-// The session's staging area, through which bytes of ordinary host memory reach the GPU and come from it. Divided into chunks of
-// two sizes; each has a fence that says when the GPU is done with it.
+// The session's staging area, through which bytes of ordinary host memory reach the GPU and come
+// from it. Divided into chunks of two sizes; each has a fence that says when the GPU is done with
+// it.
 #pragma once
 
 #include <array>
@@ -30,11 +31,14 @@ class Staging {
   static constexpr uint32_t kSmallBytes = 64 * 1024;
 
   // `memory` is the whole area.
-  Staging(std::byte* memory, uint64_t bytes, FencePool& fences, const std::atomic<uint32_t>& closed);
+  Staging(std::byte* memory, uint64_t bytes, FencePool& fences,
+          const std::atomic<uint32_t>& closed);
 
-  // A chunk that nobody uses, of kSmallBytes or large_bytes(). Waits; null when the session is closed.
+  // A chunk that nobody uses, of kSmallBytes or large_bytes(). Waits; null when the session is
+  // closed.
   StagingChunk* Acquire(bool large);
-  // Null when none is free at the moment. For those who hold one already, and must not wait for another.
+  // Null when none is free at the moment. For those who hold one already, and must not wait for
+  // another.
   StagingChunk* TryAcquire(bool large);
   void Release(StagingChunk* chunk);
 
@@ -44,8 +48,9 @@ class Staging {
   struct Class {
     std::array<StagingChunk, 64> chunks;
     uint32_t count = 0;
-    std::atomic<uint64_t> available{0};  // bit set: nobody holds it (the GPU may). Acquire and release order its users
-    std::atomic<uint32_t> turn{0};       // where to look first, so that chunks are used in turn
+    std::atomic<uint64_t> available{
+        0};  // bit set: nobody holds it (the GPU may). Acquire and release order its users
+    std::atomic<uint32_t> turn{0};  // where to look first, so that chunks are used in turn
   };
   void Divide(Class& chunks, uint64_t offset, uint64_t bytes, uint32_t count, std::byte* memory);
   StagingChunk* Try(Class& chunks);

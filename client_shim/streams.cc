@@ -25,8 +25,10 @@ uint64_t NextStreamUniqueId() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Makes a stream of any kind. The handle is valid for all, though only those of CreateStream are given to programs.
-CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy, bool per_thread, Stream** made) {
+// Makes a stream of any kind. The handle is valid for all, though only those of CreateStream are
+// given to programs.
+CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy, bool per_thread,
+                    Stream** made) {
   const FenceLease lease = session().fences().Take();
   if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
   uint32_t index;
@@ -55,7 +57,8 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   uint64_t position = 0;
   const CUresult result = session().Submit(
       Op::cuStreamCreateWithPriority, stream->device, stream->context_id,
-      wire::cuStreamCreateWithPriority{stream->id, stream->context_id, flags | (legacy ? wire::kStreamLegacyDefault : 0), priority},
+      wire::cuStreamCreateWithPriority{stream->id, stream->context_id,
+                                       flags | (legacy ? wire::kStreamLegacyDefault : 0), priority},
       {}, &position);
   // The default stream may have blocking streams to wait for.
   stream->work.store(legacy ? position + 1 : 0, std::memory_order_relaxed);
@@ -64,7 +67,8 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
     objects().streams.Recycle(index);
     return result;
   }
-  stream->handle.store(objects().streams.Publish(HandleKind::kStream, index), std::memory_order_release);
+  stream->handle.store(objects().streams.Publish(HandleKind::kStream, index),
+                       std::memory_order_release);
   *made = stream;
   return CUDA_SUCCESS;
 }
@@ -121,7 +125,8 @@ CUresult PerThreadDefault(Context& context, Stream** stream) {
 uint64_t KnownComplete(const Stream& stream) {
   uint64_t known = std::max(stream.complete.load(std::memory_order_acquire),
                             stream.context->complete.load(std::memory_order_acquire));
-  if (stream.flags == 0) known = std::max(known, stream.context->blocking_complete.load(std::memory_order_acquire));
+  if (stream.flags == 0)
+    known = std::max(known, stream.context->blocking_complete.load(std::memory_order_acquire));
   return known;
 }
 
@@ -136,9 +141,10 @@ CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
   const std::lock_guard lock(stream.lock);
   if (stream.signalled_position < work) {
     uint64_t position = 0;
-    const CUresult result = session().Submit(Op::cuStreamSynchronize, stream.device, stream.context_id,
-                                             wire::cuStreamSynchronize{stream.id, 0, {stream.signalled + 1, stream.fence, 0}},
-                                             {}, &position);
+    const CUresult result = session().Submit(
+        Op::cuStreamSynchronize, stream.device, stream.context_id,
+        wire::cuStreamSynchronize{stream.id, 0, {stream.signalled + 1, stream.fence, 0}}, {},
+        &position);
     if (result != CUDA_SUCCESS) return result;
     ++stream.signalled;
     stream.signalled_position = position + 1;
@@ -152,7 +158,8 @@ CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
 // Waits until the daemon has read the signal, and a little longer for the GPU to give it.
 bool GiveTime(Stream& stream, const StreamPoint& point) {
   constexpr uint32_t kReadMicroseconds = 5'000;
-  // A daemon that spins answers within microseconds; one that shares few cores with its clients may be kept from running.
+  // A daemon that spins answers within microseconds; one that shares few cores with its clients may
+  // be kept from running.
   const uint32_t signal_us = session().spin_us() != 0 ? 200 : 2'000;
   RingWriter& ring = session().ring();
   const auto reached = [&] { return session().fences().Reached(stream.fence, point.value); };
@@ -165,7 +172,8 @@ bool GiveTime(Stream& stream, const StreamPoint& point) {
     return true;
   };
   if (SpinForFence(stream.fence, point.value)) return true;
-  yielding([&] { return ring.head() >= point.position || ring.closed() || reached(); }, kReadMicroseconds);
+  yielding([&] { return ring.head() >= point.position || ring.closed() || reached(); },
+           kReadMicroseconds);
   return yielding(reached, signal_us);
 }
 
@@ -198,23 +206,27 @@ CUresult ResolveStream(CUstream handle, Stream** stream) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  const bool own = handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread_state.per_thread_default);
+  const bool own =
+      handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread_state.per_thread_default);
   return own ? PerThreadDefault(*context, stream) : LegacyStream(*context, stream);
 }
 
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle) {
   Stream* stream;
   const CUresult result = MakeStream(context, flags, priority, false, false, &stream);
-  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream->handle.load(std::memory_order_relaxed));
+  if (result == CUDA_SUCCESS)
+    *handle = reinterpret_cast<CUstream>(stream->handle.load(std::memory_order_relaxed));
   return result;
 }
 
 CUresult DestroyStream(CUstream handle) {
   Stream* stream = objects().streams.Find(HandleKind::kStream, reinterpret_cast<uint64_t>(handle));
   if (stream == nullptr || stream->legacy || stream->per_thread) return CUDA_ERROR_INVALID_HANDLE;
-  if (!objects().streams.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult result = session().Submit(Op::cuStreamDestroy_v2, stream->device, stream->context_id,
-                                           wire::cuStreamDestroy_v2{stream->id, 0});
+  if (!objects().streams.Retire(reinterpret_cast<uint64_t>(handle)))
+    return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result =
+      session().Submit(Op::cuStreamDestroy_v2, stream->device, stream->context_id,
+                       wire::cuStreamDestroy_v2{stream->id, 0});
   Dispose(*stream);
   return result;
 }
@@ -225,9 +237,11 @@ CUresult QueryStream(Stream& stream) {
     StreamPoint point;
     const CUresult result = SignalStream(stream, work, &point);
     if (result != CUDA_SUCCESS) return result;
-    // Whoever knows by other means that the stream is idle expects to be told so: the daemon gets a moment to answer a question
-    // that is new. Asked again without new work, the answer is a plain load.
-    const bool reached = point.fresh ? GiveTime(stream, point) : session().fences().Reached(stream.fence, point.value);
+    // Whoever knows by other means that the stream is idle expects to be told so: the daemon gets a
+    // moment to answer a question that is new. Asked again without new work, the answer is a plain
+    // load.
+    const bool reached = point.fresh ? GiveTime(stream, point)
+                                     : session().fences().Reached(stream.fence, point.value);
     if (!reached) {
       const CUresult error = session().sticky_error();
       return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
@@ -297,8 +311,9 @@ CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
   event->flags = flags;
   event->point.store(0, std::memory_order_relaxed);
   event->recorded_stream = 0;
-  const CUresult result = session().Submit(Op::cuEventCreate, event->device, event->context_id,
-                                           wire::cuEventCreate{event->id, event->context_id, flags, 0});
+  const CUresult result =
+      session().Submit(Op::cuEventCreate, event->device, event->context_id,
+                       wire::cuEventCreate{event->id, event->context_id, flags, 0});
   if (result != CUDA_SUCCESS) {
     objects().events.Recycle(index);
     return result;
@@ -311,10 +326,11 @@ CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
 
 CUresult DestroyEvent(CUevent handle) {
   Event* event = FindEvent(handle);
-  if (event == nullptr || !objects().events.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr || !objects().events.Retire(reinterpret_cast<uint64_t>(handle)))
+    return CUDA_ERROR_INVALID_HANDLE;
   event->handle.store(0, std::memory_order_release);
-  const CUresult result =
-      session().Submit(Op::cuEventDestroy_v2, event->device, event->context_id, wire::cuEventDestroy_v2{event->id, 0});
+  const CUresult result = session().Submit(Op::cuEventDestroy_v2, event->device, event->context_id,
+                                           wire::cuEventDestroy_v2{event->id, 0});
   const uint64_t point = event->point.load(std::memory_order_relaxed);
   if (point != 0) session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
   objects().events.Recycle(event->index);
@@ -326,9 +342,10 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   FencePool& fences = session().fences();
   const uint64_t point = event.point.load(std::memory_order_relaxed);
   FenceLease lease;
-  // Signals of one stream arrive in order. Another stream's could overtake one that is still under way, so it gets a fence of
-  // its own.
-  if (point != 0 && (event.recorded_stream == stream.unique_id || fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
+  // Signals of one stream arrive in order. Another stream's could overtake one that is still under
+  // way, so it gets a fence of its own.
+  if (point != 0 && (event.recorded_stream == stream.unique_id ||
+                     fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
     lease = {Event::FenceOf(point), Event::ValueOf(point)};
   } else {
     lease = fences.Take();
@@ -340,9 +357,10 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   // Release: whoever sees the point may poll the fence for it.
   event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);
   uint64_t position = 0;
-  const CUresult result = SubmitWork(stream, Op::cuEventRecordWithFlags,
-                                     wire::cuEventRecordWithFlags{event.id, stream.id, {lease.value, lease.index, 0}}, {},
-                                     &position);
+  const CUresult result =
+      SubmitWork(stream, Op::cuEventRecordWithFlags,
+                 wire::cuEventRecordWithFlags{event.id, stream.id, {lease.value, lease.index, 0}},
+                 {}, &position);
   event.stream.store(&stream, std::memory_order_relaxed);
   event.recorded_position.store(position + 1, std::memory_order_release);
   return result;
@@ -350,17 +368,18 @@ CUresult RecordEvent(Event& event, Stream& stream) {
 
 namespace {
 
-// The recording `point` of the event was found complete: so is its stream, up to there. (A stream that was made later in the same
-// place only has records behind it.)
+// The recording `point` of the event was found complete: so is its stream, up to there. (A stream
+// that was made later in the same place only has records behind it.)
 void MarkEventComplete(Event& event, uint64_t point) {
   Stream* stream = event.stream.load(std::memory_order_acquire);
-  if (stream == nullptr ||
-      stream->complete.load(std::memory_order_relaxed) >= event.recorded_position.load(std::memory_order_relaxed)) {
+  if (stream == nullptr || stream->complete.load(std::memory_order_relaxed) >=
+                               event.recorded_position.load(std::memory_order_relaxed)) {
     return;
   }
   const std::lock_guard lock(event.lock);
   if (event.point.load(std::memory_order_relaxed) != point) return;  // recorded again meanwhile
-  RaiseTo(event.stream.load(std::memory_order_relaxed)->complete, event.recorded_position.load(std::memory_order_relaxed));
+  RaiseTo(event.stream.load(std::memory_order_relaxed)->complete,
+          event.recorded_position.load(std::memory_order_relaxed));
 }
 
 }  // namespace

@@ -7,21 +7,26 @@
 
 namespace detshare::shim {
 
-// Polls a fence for as long as the daemon's grant says. Acquire: what it stands for happened before.
+// Polls a fence for as long as the daemon's grant says. Acquire: what it stands for happened
+// before.
 bool SpinForFence(FenceIndex index, uint64_t value);
 
-// The next signal of the thread's own fence, which only this thread waits for. False when there are no fences left.
+// The next signal of the thread's own fence, which only this thread waits for. False when there are
+// no fences left.
 bool ThreadFence(wire::Signal* signal);
 
-// The stream that a handle means: 0 and CU_STREAM_LEGACY are the current context's default stream (0 the thread's own inside a
-// PerThreadDefaultScope), CU_STREAM_PER_THREAD is the thread's own; made when first used. For stale and foreign
-// values CUDA_ERROR_INVALID_HANDLE; CUDA_ERROR_INVALID_CONTEXT where a default stream needs a current context.
+// The stream that a handle means: 0 and CU_STREAM_LEGACY are the current context's default stream
+// (0 the thread's own inside a PerThreadDefaultScope), CU_STREAM_PER_THREAD is the thread's own;
+// made when first used. For stale and foreign values CUDA_ERROR_INVALID_HANDLE;
+// CUDA_ERROR_INVALID_CONTEXT where a default stream needs a current context.
 CUresult ResolveStream(CUstream handle, Stream** stream);
 
 // The same for a call that gives the stream work: the sticky error, too.
 inline CUresult StreamForWork(CUstream handle, Stream** stream) {
-  if (thread_state.in_host_function) [[unlikely]] return CUDA_ERROR_NOT_PERMITTED;
-  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]] return error;
+  if (thread_state.in_host_function) [[unlikely]]
+    return CUDA_ERROR_NOT_PERMITTED;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
+    return error;
   return ResolveStream(handle, stream);
 }
 
@@ -50,9 +55,11 @@ inline void MarkComplete(Stream& stream, uint64_t position) {
 
 // Submits a record of the stream and marks it. `*where` is its ring position.
 template <typename Args>
-CUresult SubmitWork(Stream& stream, Op op, const Args& args, Piece payload = {}, uint64_t* where = nullptr) {
+CUresult SubmitWork(Stream& stream, Op op, const Args& args, Piece payload = {},
+                    uint64_t* where = nullptr) {
   uint64_t position = 0;
-  const CUresult result = session().Submit(op, stream.device, stream.context_id, args, payload, &position);
+  const CUresult result =
+      session().Submit(op, stream.device, stream.context_id, args, payload, &position);
   if (result == CUDA_SUCCESS) [[likely]] {
     MarkWork(stream, position);
     if (where != nullptr) *where = position;
@@ -76,7 +83,8 @@ void DestroyPerThreadStreams(PerThreadStreams* streams);
 CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle);
 CUresult DestroyEvent(CUevent handle);
 CUresult RecordEvent(Event& event, Stream& stream);
-// Whether the last recording is complete: CUDA_SUCCESS (also when there is none) or CUDA_ERROR_NOT_READY.
+// Whether the last recording is complete: CUDA_SUCCESS (also when there is none) or
+// CUDA_ERROR_NOT_READY.
 CUresult QueryEvent(Event& event);
 CUresult SynchronizeEvent(Event& event);
 

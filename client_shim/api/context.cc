@@ -15,7 +15,8 @@ CUresult ContextOf(CUcontext handle, Context** context) {
   if (handle == nullptr) return CurrentContext(context);
   *context = FindContext(handle);
   if (*context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return (*context)->id.load(std::memory_order_acquire) == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  return (*context)->id.load(std::memory_order_acquire) == 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                             : CUDA_SUCCESS;
 }
 
 CUresult Create(CUcontext* handle, unsigned int flags, unsigned int api_version, CUdevice device) {
@@ -50,7 +51,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  return DeviceValid(dev) ? SetPrimaryFlags(static_cast<uint16_t>(dev), flags) : CUDA_ERROR_INVALID_DEVICE;
+  return DeviceValid(dev) ? SetPrimaryFlags(static_cast<uint16_t>(dev), flags)
+                          : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
@@ -66,15 +68,19 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 
 // ---- contexts of the program's own
 
-CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return Create(pctx, flags, 3020, dev); }
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  return Create(pctx, flags, 3020, dev);
+}
 
-CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
+                        unsigned int flags, CUdevice dev) {
   if (numParams < 0 || (numParams != 0 && paramsArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return Create(pctx, flags, 3020, dev);
 }
 
-CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
+                        CUdevice dev) {
   if (ctxCreateParams != nullptr) {
     if (ctxCreateParams->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     if (ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -82,9 +88,13 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
   return Create(pctx, flags, 3020, dev);
 }
 
-CUresult cuCtxDestroy_v2(CUcontext ctx) { return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : DestroyContext(ctx); }
+CUresult cuCtxDestroy_v2(CUcontext ctx) {
+  return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : DestroyContext(ctx);
+}
 
-CUresult cuCtxPushCurrent_v2(CUcontext ctx) { return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : PushContext(ctx); }
+CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : PushContext(ctx);
+}
 
 CUresult cuCtxPopCurrent_v2(CUcontext* pctx) { return PopContext(pctx); }
 
@@ -114,7 +124,8 @@ CUresult cuCtxDetach(CUcontext ctx) {
   if (context->primary) return ReleasePrimary(context->device);
   uint32_t attached = context->attached.load(std::memory_order_relaxed);
   while (attached != 0) {
-    if (context->attached.compare_exchange_weak(attached, attached - 1, std::memory_order_relaxed)) return CUDA_SUCCESS;
+    if (context->attached.compare_exchange_weak(attached, attached - 1, std::memory_order_relaxed))
+      return CUDA_SUCCESS;
   }
   return DestroyContext(ctx);
 }
@@ -131,7 +142,8 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
                                    HandleOf(*thread_state.context) == handle
                                ? thread_state.context
                                : FindContext(handle);
-  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr)
+    return ctx == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
   *device = context->device;
   return CUDA_SUCCESS;
 }
@@ -201,10 +213,12 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   if (const CUresult known = CheckLimit(*context, limit); known != CUDA_SUCCESS) return known;
-  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED) return CUDA_ERROR_NOT_PERMITTED;
+  if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED)
+    return CUDA_ERROR_NOT_PERMITTED;
   wire::cuCtxSetLimit_Answer answer{};
-  const CUresult set = session().Call(Op::cuCtxSetLimit, context->device, context->id.load(std::memory_order_acquire),
-                                      wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &answer);
+  const CUresult set = session().Call(
+      Op::cuCtxSetLimit, context->device, context->id.load(std::memory_order_acquire),
+      wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &answer);
   if (set == CUDA_SUCCESS) context->limits[limit].store(answer.value, std::memory_order_relaxed);
   return set;
 }
@@ -230,7 +244,8 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+    return CUDA_ERROR_INVALID_VALUE;
   context->cache_config.store(config, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -247,7 +262,8 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
+  if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
+      config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   // The banks of today's devices have one size.

@@ -12,7 +12,8 @@ namespace {
 // The stream of a synchronous call: the default stream, whatever that is here.
 constexpr CUstream kDefault = nullptr;
 
-CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t bytes, CUstream handle, bool synchronous) {
+CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t bytes,
+                CUstream handle, bool synchronous) {
   Stream* stream;
   CUresult result = StreamForWork(handle, &stream);
   if (result != CUDA_SUCCESS || bytes == 0) return result;
@@ -37,7 +38,8 @@ struct Box {
   size_t height;  // rows from slice to slice; 0: those that are copied
 };
 
-CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device, PitchedPlace* place) {
+CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device,
+                 PitchedPlace* place) {
   Side side = Side::kAny;
   uint64_t base = box.device;
   switch (box.type) {
@@ -57,28 +59,35 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
   }
   uint64_t end;
   place->row_pitch = box.pitch != 0 ? box.pitch : width + box.x;
-  if (__builtin_add_overflow(width, box.x, &end) || (end > place->row_pitch && (height > 1 || depth > 1 || box.pitch != 0))) {
+  if (__builtin_add_overflow(width, box.x, &end) ||
+      (end > place->row_pitch && (height > 1 || depth > 1 || box.pitch != 0))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t rows = box.height != 0 ? box.height : height + box.y;
-  if (depth > 1 && (__builtin_add_overflow(height, box.y, &end) || end > rows)) return CUDA_ERROR_INVALID_VALUE;
+  if (depth > 1 && (__builtin_add_overflow(height, box.y, &end) || end > rows))
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t offset, more, bytes;
   if (__builtin_mul_overflow(place->row_pitch, rows, &place->slice_pitch) ||
-      __builtin_mul_overflow(place->slice_pitch, box.z, &offset) || __builtin_mul_overflow(place->row_pitch, box.y, &more) ||
-      __builtin_add_overflow(offset, more, &offset) || __builtin_add_overflow(offset, box.x, &offset) ||
+      __builtin_mul_overflow(place->slice_pitch, box.z, &offset) ||
+      __builtin_mul_overflow(place->row_pitch, box.y, &more) ||
+      __builtin_add_overflow(offset, more, &offset) ||
+      __builtin_add_overflow(offset, box.x, &offset) ||
       __builtin_mul_overflow(place->slice_pitch, depth - 1, &bytes) ||
-      __builtin_mul_overflow(place->row_pitch, height - 1, &more) || __builtin_add_overflow(bytes, more, &bytes) ||
-      __builtin_add_overflow(bytes, width, &bytes) || __builtin_add_overflow(base, offset, &base)) {
+      __builtin_mul_overflow(place->row_pitch, height - 1, &more) ||
+      __builtin_add_overflow(bytes, more, &bytes) || __builtin_add_overflow(bytes, width, &bytes) ||
+      __builtin_add_overflow(base, offset, &base)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return FindPlace(base, bytes, side, device, &place->place);
 }
 
-CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth, CUstream handle, bool synchronous) {
+CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth,
+                 CUstream handle, bool synchronous) {
   Stream* stream;
   CUresult result = StreamForWork(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
+  if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY)
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
   PitchedPlace destination, source;
   result = Resolve(to, width, height, depth, stream->device, &destination);
@@ -90,10 +99,24 @@ CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, si
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Box to{copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstXInBytes, copy->dstY, 0,
-               copy->dstPitch, 0};
-  const Box from{copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcXInBytes, copy->srcY, 0,
-                 copy->srcPitch, 0};
+  const Box to{copy->dstMemoryType,
+               copy->dstHost,
+               copy->dstDevice,
+               copy->dstArray,
+               copy->dstXInBytes,
+               copy->dstY,
+               0,
+               copy->dstPitch,
+               0};
+  const Box from{copy->srcMemoryType,
+                 copy->srcHost,
+                 copy->srcDevice,
+                 copy->srcArray,
+                 copy->srcXInBytes,
+                 copy->srcY,
+                 0,
+                 copy->srcPitch,
+                 0};
   return Pitched(to, from, copy->WidthInBytes, copy->Height, 1, stream, synchronous);
 }
 
@@ -101,10 +124,12 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
 template <typename Description>
 CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous) {
   if (copy == nullptr || copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Box to{copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstXInBytes, copy->dstY,
-               copy->dstZ, copy->dstPitch, copy->dstHeight};
-  const Box from{copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcXInBytes, copy->srcY,
-                 copy->srcZ, copy->srcPitch, copy->srcHeight};
+  const Box to{copy->dstMemoryType, copy->dstHost,     copy->dstDevice,
+               copy->dstArray,      copy->dstXInBytes, copy->dstY,
+               copy->dstZ,          copy->dstPitch,    copy->dstHeight};
+  const Box from{copy->srcMemoryType, copy->srcHost,     copy->srcDevice,
+                 copy->srcArray,      copy->srcXInBytes, copy->srcY,
+                 copy->srcZ,          copy->srcPitch,    copy->srcHeight};
   return Pitched(to, from, copy->WidthInBytes, copy->Height, copy->Depth, stream, synchronous);
 }
 
@@ -140,36 +165,47 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t By
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
   return Linear(dst, Side::kAny, src, Side::kAny, ByteCount, hStream, false);
 }
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) {
   return Linear(dstDevice, Side::kDevice, Address(srcHost), Side::kAny, ByteCount, hStream, false);
 }
-CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
   return Linear(Address(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, hStream, false);
 }
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
   return Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, hStream, false);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return Copy2D(pCopy, kDefault, true); }
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) { return Copy2D(pCopy, hStream, false); }
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return Copy2D(pCopy, hStream, false);
+}
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return Copy3D(pCopy, kDefault, true); }
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) { return Copy3D(pCopy, hStream, false); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return Copy3D(pCopy, hStream, false);
+}
 
 // ---- between contexts of one device
 
-CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                      size_t ByteCount) {
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) {
   const CUresult result = CheckPeers(dstContext, srcContext);
   return result != CUDA_SUCCESS ? result
-                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, kDefault, true);
+                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice,
+                                         ByteCount, kDefault, true);
 }
-CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                           size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream) {
   const CUresult result = CheckPeers(dstContext, srcContext);
   return result != CUDA_SUCCESS ? result
-                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, hStream, false);
+                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice,
+                                         ByteCount, hStream, false);
 }
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) { return Copy3DPeer(pCopy, kDefault, true); }
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  return Copy3DPeer(pCopy, kDefault, true);
+}
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   return Copy3DPeer(pCopy, hStream, false);
 }

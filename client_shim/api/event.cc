@@ -10,10 +10,12 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   Context* context;
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  constexpr unsigned int kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  constexpr unsigned int kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
-    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
   }
   return CreateEvent(*context, Flags, phEvent);
 }
@@ -52,9 +54,12 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   Event* start = FindEvent(hStart);
   Event* end = FindEvent(hEnd);
-  if (start == nullptr || end == nullptr || start->context_id != end->context_id) return CUDA_ERROR_INVALID_HANDLE;
-  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
-  if (start->point.load(std::memory_order_acquire) == 0 || end->point.load(std::memory_order_acquire) == 0) {
+  if (start == nullptr || end == nullptr || start->context_id != end->context_id)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (start->point.load(std::memory_order_acquire) == 0 ||
+      end->point.load(std::memory_order_acquire) == 0) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
   for (Event* event : {start, end}) {
@@ -62,8 +67,9 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
     if (result != CUDA_SUCCESS) return result;
   }
   wire::cuEventElapsedTime_v2_Answer answer{};
-  const CUresult result = session().Call(Op::cuEventElapsedTime_v2, start->device, start->context_id,
-                                         wire::cuEventElapsedTime_v2{start->id, end->id}, &answer);
+  const CUresult result =
+      session().Call(Op::cuEventElapsedTime_v2, start->device, start->context_id,
+                     wire::cuEventElapsedTime_v2{start->id, end->id}, &answer);
   if (result == CUDA_SUCCESS) *pMilliseconds = answer.milliseconds;
   return result;
 }

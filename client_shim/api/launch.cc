@@ -7,9 +7,10 @@
 
 namespace detshare::shim::api {
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
-                        CUstream hStream, void** kernelParams, void** extra) {
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
   LaunchRequest request;
   request.grid[0] = gridDimX;
   request.grid[1] = gridDimY;
@@ -21,7 +22,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
   return Launch(f, hStream, request, nullptr, kernelParams, extra);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                          void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchRequest request;
   LaunchEvents events;
@@ -33,12 +35,15 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   request.block[2] = config->blockDimZ;
   request.shared_bytes = config->sharedMemBytes;
   const CUresult result = ParseAttributes(*config, &request, &events);
-  return result != CUDA_SUCCESS ? result : Launch(f, config->hStream, request, &events, kernelParams, extra);
+  return result != CUDA_SUCCESS ? result
+                                : Launch(f, config->hStream, request, &events, kernelParams, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
   LaunchRequest request;
   request.grid[0] = gridDimX;
   request.grid[1] = gridDimY;
@@ -51,18 +56,22 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
   return Launch(f, hStream, request, nullptr, kernelParams, nullptr);
 }
 
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                             unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream;
   const CUresult result = StreamForWork(hStream, &stream);
-  return result != CUDA_SUCCESS ? result : EnqueueHostFunction(*stream, {nullptr, callback, hStream, userData});
+  return result != CUDA_SUCCESS
+             ? result
+             : EnqueueHostFunction(*stream, {nullptr, callback, hStream, userData});
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream;
   const CUresult result = StreamForWork(hStream, &stream);
-  return result != CUDA_SUCCESS ? result : EnqueueHostFunction(*stream, {fn, nullptr, hStream, userData});
+  return result != CUDA_SUCCESS ? result
+                                : EnqueueHostFunction(*stream, {fn, nullptr, hStream, userData});
 }
 
 }  // namespace detshare::shim::api

@@ -20,7 +20,8 @@ CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const ContextId id = context->id.load(std::memory_order_acquire);
   wire::cuMemAlloc_v2_Answer answer{};
-  result = session().Call(Op::cuMemAlloc_v2, context->device, id, wire::cuMemAlloc_v2{bytes}, &answer);
+  result =
+      session().Call(Op::cuMemAlloc_v2, context->device, id, wire::cuMemAlloc_v2{bytes}, &answer);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kDevice;
@@ -48,8 +49,9 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   wire::cuMemGetInfo_v2_Answer answer{};
-  result = session().Call(Op::cuMemGetInfo_v2, context->device, context->id.load(std::memory_order_acquire),
-                          wire::cuMemGetInfo_v2{0}, &answer);
+  result = session().Call(Op::cuMemGetInfo_v2, context->device,
+                          context->id.load(std::memory_order_acquire), wire::cuMemGetInfo_v2{0},
+                          &answer);
   if (result != CUDA_SUCCESS) return result;
   if (free != nullptr) *free = answer.free;
   if (total != nullptr) *total = answer.total;
@@ -63,11 +65,13 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   Context* context;
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (WidthInBytes == 0 || Height == 0 || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)) {
+  if (WidthInBytes == 0 || Height == 0 ||
+      (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   size_t pitch, bytes;
-  if (__builtin_add_overflow(WidthInBytes, kPitchAlignment - 1, &pitch)) return CUDA_ERROR_INVALID_VALUE;
+  if (__builtin_add_overflow(WidthInBytes, kPitchAlignment - 1, &pitch))
+    return CUDA_ERROR_INVALID_VALUE;
   pitch &= ~(kPitchAlignment - 1);
   if (__builtin_mul_overflow(pitch, Height, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   result = Allocate(bytes, dptr);
@@ -81,8 +85,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   Allocation allocation;
   if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   NotePoolFree(allocation.pool, allocation.bytes);
-  const CUresult result =
-      session().Call(Op::cuMemFree_v2, allocation.device, allocation.context, wire::cuMemFree_v2{dptr});
+  const CUresult result = session().Call(Op::cuMemFree_v2, allocation.device, allocation.context,
+                                         wire::cuMemFree_v2{dptr});
   // The call waits for the work before it, which may have printed.
   session().DrainOutput();
   return result;
@@ -92,7 +96,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
   if (pbase == nullptr && psize == nullptr) return CUDA_SUCCESS;
   Allocation allocation;
   if (!pointers().Find(dptr, &allocation)) return CUDA_ERROR_NOT_FOUND;
-  if (pbase != nullptr) *pbase = allocation.on_device() ? allocation.address : allocation.gpu_address;
+  if (pbase != nullptr)
+    *pbase = allocation.on_device() ? allocation.address : allocation.gpu_address;
   if (psize != nullptr) *psize = allocation.bytes;
   return CUDA_SUCCESS;
 }
@@ -103,7 +108,8 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   Context* context;
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  constexpr unsigned int kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  constexpr unsigned int kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytesize == 0) {
     *pp = nullptr;
@@ -112,7 +118,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   return AllocateHostMemory(*context, bytesize, Flags, pp);
 }
 
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { 
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
   return cuMemHostAlloc(pp, bytesize, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
@@ -126,7 +132,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
-  if (Flags != 0 || !pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
+  if (Flags != 0 || !pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) ||
+      !allocation.on_host()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (allocation.gpu_address == 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -148,8 +155,8 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   Context* context;
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                                  CU_MEMHOSTREGISTER_READ_ONLY;
+  constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                  CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   return RegisterHostMemory(*context, p, bytesize, Flags);

@@ -9,7 +9,9 @@
 namespace detshare::shim::api {
 namespace {
 
-bool DeviceValid(int device) { return device >= 0 && static_cast<size_t>(device) < session().devices().size(); }
+bool DeviceValid(int device) {
+  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
+}
 
 // The device of a location, for calls that name pools by it.
 CUresult DeviceOf(const CUmemLocation* location, CUmemAllocationType type, uint16_t* device) {
@@ -43,10 +45,12 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                CUmemAllocationType type) {
   uint16_t device;
   const CUresult result = DeviceOf(location, type, &device);
-  if (result == CUDA_SUCCESS) *pool_out = reinterpret_cast<CUmemoryPool>(DefaultPool(device).handle);
+  if (result == CUDA_SUCCESS)
+    *pool_out = reinterpret_cast<CUmemoryPool>(DefaultPool(device).handle);
   return result;
 }
 
@@ -66,15 +70,19 @@ CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUme
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   Stream* stream;
   const CUresult result = StreamForWork(hStream, &stream);
-  return result != CUDA_SUCCESS ? result : AllocateFromPool(CurrentPool(stream->device), bytesize, *stream, dptr);
+  return result != CUDA_SUCCESS
+             ? result
+             : AllocateFromPool(CurrentPool(stream->device), bytesize, *stream, dptr);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream hStream) {
   Stream* stream;
   const CUresult result = StreamForWork(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;
   MemoryPool* found = FindPool(pool);
-  return found == nullptr ? CUDA_ERROR_INVALID_VALUE : AllocateFromPool(*found, bytesize, *stream, dptr);
+  return found == nullptr ? CUDA_ERROR_INVALID_VALUE
+                          : AllocateFromPool(*found, bytesize, *stream, dptr);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
@@ -166,16 +174,20 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                            CUmemLocation* location) {
   MemoryPool* found = FindPool(memPool);
-  if (found == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
-  *flags = location->id == found->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = location->id == found->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
-  if (poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   uint16_t device;
   const CUresult result = DeviceOf(&poolProps->location, poolProps->allocType, &device);

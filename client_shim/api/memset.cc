@@ -1,4 +1,5 @@
-// Memsets. All are one operation; the synchronous ones wait only where pinned host memory is written, as CUDA has it.
+// Memsets. All are one operation; the synchronous ones wait only where pinned host memory is
+// written, as CUDA has it.
 #include "client_shim/copy.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
@@ -9,8 +10,8 @@ namespace {
 
 constexpr CUstream kDefault = nullptr;
 
-CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height,
-              CUstream handle, bool synchronous) {
+CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width,
+              uint64_t height, CUstream handle, bool synchronous) {
   Stream* stream;
   CUresult result = StreamForWork(handle, &stream);
   if (result != CUDA_SUCCESS || width == 0 || height == 0) return result;
@@ -18,14 +19,16 @@ CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t elem
   if (__builtin_mul_overflow(width, uint64_t{element}, &row)) return CUDA_ERROR_INVALID_VALUE;
   if (height > 1 && (pitch < row || pitch % element != 0)) return CUDA_ERROR_INVALID_VALUE;
   if (address % element != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (__builtin_mul_overflow(pitch, height - 1, &bytes) || __builtin_add_overflow(bytes, row, &bytes)) {
+  if (__builtin_mul_overflow(pitch, height - 1, &bytes) ||
+      __builtin_add_overflow(bytes, row, &bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Place place;
   result = FindPlace(address, bytes, Side::kDevice, stream->device, &place);
   if (result != CUDA_SUCCESS) return result;
-  result = SubmitWork(*stream, Op::cuMemsetD2D32Async,
-                      wire::cuMemsetD2D32Async{place.gpu, pitch, width, height, value, element, stream->id, 0});
+  result = SubmitWork(
+      *stream, Op::cuMemsetD2D32Async,
+      wire::cuMemsetD2D32Async{place.gpu, pitch, width, height, value, element, stream->id, 0});
   if (result != CUDA_SUCCESS) return result;
   return synchronous && place.host != 0 ? SynchronizeStream(*stream) : CUDA_SUCCESS;
 }
@@ -41,13 +44,16 @@ CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
   return Fill(dstDevice, 0, ui, 4, N, 1, kDefault, true);
 }
-CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height) {
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                         size_t Height) {
   return Fill(dstDevice, dstPitch, uc, 1, Width, Height, kDefault, true);
 }
-CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height) {
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                          size_t Height) {
   return Fill(dstDevice, dstPitch, us, 2, Width, Height, kDefault, true);
 }
-CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height) {
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                          size_t Height) {
   return Fill(dstDevice, dstPitch, ui, 4, Width, Height, kDefault, true);
 }
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
@@ -59,16 +65,16 @@ CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CU
 CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
   return Fill(dstDevice, 0, ui, 4, N, 1, hStream, false);
 }
-CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
-                           CUstream hStream) {
+CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                           size_t Height, CUstream hStream) {
   return Fill(dstDevice, dstPitch, uc, 1, Width, Height, hStream, false);
 }
-CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height,
-                            CUstream hStream) {
+CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
+                            size_t Height, CUstream hStream) {
   return Fill(dstDevice, dstPitch, us, 2, Width, Height, hStream, false);
 }
-CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
-                            CUstream hStream) {
+CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                            size_t Height, CUstream hStream) {
   return Fill(dstDevice, dstPitch, ui, 4, Width, Height, hStream, false);
 }
 

@@ -37,7 +37,8 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
       return Write<uint32_t>(data,
                              allocation.on_device() ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return Write<uint64_t>(data, allocation.gpu_address != 0 ? allocation.gpu_address + offset : 0);
+      return Write<uint64_t>(data,
+                             allocation.gpu_address != 0 ? allocation.gpu_address + offset : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       Write<uint64_t>(data, allocation.on_host() ? allocation.host_address + offset : 0);
       return allocation.on_host() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -1,11 +1,10 @@
 // Streams.
-#include "client_shim/streams.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "client_shim/contexts.h"
 #include "client_shim/session.h"
+#include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {
@@ -29,19 +28,23 @@ int InRange(uint16_t device_index, int priority) {
 
 // Holds for the launches that follow.
 void SetPriority(Stream& stream, int priority) {
-  const int before = stream.priority.exchange(InRange(stream.device, priority), std::memory_order_relaxed);
+  const int before =
+      stream.priority.exchange(InRange(stream.device, priority), std::memory_order_relaxed);
   if (before != priority) stream.priority_changed.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return api::cuStreamCreateWithPriority(phStream, Flags, 0); }
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return api::cuStreamCreateWithPriority(phStream, Flags, 0);
+}
 
 CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
   Context* context;
   const CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  if ((flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   return CreateStream(*context, flags, InRange(context->device, priority), phStream);
 }
 
@@ -97,7 +100,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   // CU_EVENT_WAIT_EXTERNAL only means something in a capture.
   if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (event->point.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+  if (event->point.load(std::memory_order_acquire) == 0)
+    return CUDA_SUCCESS;  // never recorded: nothing to wait for
   if (event->device != stream->device) {
     // Devices have queues of their own: the wait between them is made here.
     return SynchronizeEvent(*event);
@@ -125,7 +129,8 @@ CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
   if (result != CUDA_SUCCESS) return result;
   result = ResolveStream(srcStream, &from);
   if (result != CUDA_SUCCESS) return result;
-  to->sync_policy.store(from->sync_policy.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  to->sync_policy.store(from->sync_policy.load(std::memory_order_relaxed),
+                        std::memory_order_relaxed);
   SetPriority(*to, from->priority.load(std::memory_order_relaxed));
   return CUDA_SUCCESS;
 }
@@ -136,7 +141,8 @@ CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAtt
   if (result != CUDA_SUCCESS) return result;
   switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      value->syncPolicy = static_cast<CUsynchronizationPolicy>(stream->sync_policy.load(std::memory_order_relaxed));
+      value->syncPolicy =
+          static_cast<CUsynchronizationPolicy>(stream->sync_policy.load(std::memory_order_relaxed));
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       value->priority = stream->priority.load(std::memory_order_relaxed);
@@ -156,14 +162,16 @@ CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAtt
   }
 }
 
-CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* param) {
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                              const CUstreamAttrValue* param) {
   Stream* stream;
   const CUresult result = ResolveStream(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (param == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      if (param->syncPolicy < CU_SYNC_POLICY_AUTO || param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+      if (param->syncPolicy < CU_SYNC_POLICY_AUTO ||
+          param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       stream->sync_policy.store(param->syncPolicy, std::memory_order_relaxed);
@@ -187,19 +195,24 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
   return NoCapture(hStream, captureStatus, nullptr);
 }
 
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out) {
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                cuuint64_t* id_out) {
   return NoCapture(hStream, captureStatus_out, id_out);
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
-                                   CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
-  return api::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr,
-                                   numDependencies_out);
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                   cuuint64_t* id_out, CUgraph* graph_out,
+                                   const CUgraphNode** dependencies_out,
+                                   size_t* numDependencies_out) {
+  return api::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out,
+                                        dependencies_out, nullptr, numDependencies_out);
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
-                                   CUgraph* graph_out, const CUgraphNode** dependencies_out,
-                                   const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                   cuuint64_t* id_out, CUgraph* graph_out,
+                                   const CUgraphNode** dependencies_out,
+                                   const CUgraphEdgeData** edgeData_out,
+                                   size_t* numDependencies_out) {
   const CUresult result = NoCapture(hStream, captureStatus_out, id_out);
   if (result != CUDA_SUCCESS) return result;
   if (graph_out != nullptr) *graph_out = nullptr;
@@ -210,7 +223,8 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* capt
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (*mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  if (*mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
   const auto before = static_cast<CUstreamCaptureMode>(thread_state.capture_mode);
   thread_state.capture_mode = static_cast<uint8_t>(*mode);
   *mode = before;

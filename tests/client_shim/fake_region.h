@@ -1,5 +1,5 @@
-// Session memory without a daemon: what the ring and its helpers need of it, and a reader that a test steps by hand or runs on a
-// thread.
+// Session memory without a daemon: what the ring and its helpers need of it, and a reader that a
+// test steps by hand or runs on a thread.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,7 +18,10 @@ class FakeRegion {
  public:
   explicit FakeRegion(uint64_t ring_bytes, uint32_t reply_count = 8, uint32_t fence_count = 256,
                       uint64_t staging_bytes = 1 << 20)
-      : ring_bytes_(ring_bytes), ring_(Pages(ring_bytes)), staging_(Pages(staging_bytes)), staging_bytes_(staging_bytes) {
+      : ring_bytes_(ring_bytes),
+        ring_(Pages(ring_bytes)),
+        staging_(Pages(staging_bytes)),
+        staging_bytes_(staging_bytes) {
     header_ = new (Pages(sizeof(SessionHeader))) SessionHeader{};
     replies_ = reinterpret_cast<ReplySlot*>(Pages(reply_count * sizeof(ReplySlot)));
     fences_ = reinterpret_cast<Fence*>(Pages(fence_count * sizeof(Fence)));

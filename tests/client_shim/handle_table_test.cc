@@ -40,7 +40,8 @@ TEST_CASE("A handle of another kind is not found") {
   uint32_t index;
   const uint64_t handle = Make(table, 7, &index);
   CHECK(table.Find(HandleKind::kEvent, handle) == nullptr);
-  CHECK(table.Find(HandleKind::kEvent, HandleTable<Thing>::WithKind(HandleKind::kEvent, handle)) != nullptr);
+  CHECK(table.Find(HandleKind::kEvent, HandleTable<Thing>::WithKind(HandleKind::kEvent, handle)) !=
+        nullptr);
 }
 
 TEST_CASE("Garbage is no handle") {
@@ -51,7 +52,8 @@ TEST_CASE("Garbage is no handle") {
   for (int i = 0; i < 100000; ++i) {
     uint64_t value = random();
     if (i % 2 == 0) value = handle ^ (uint64_t{1} << random() % 56);
-    if (i % 3 == 0) value &= 0x00FFFFFFFFFFFFFF | uint64_t{static_cast<uint8_t>(HandleKind::kStream)} << 56;
+    if (i % 3 == 0)
+      value &= 0x00FFFFFFFFFFFFFF | uint64_t{static_cast<uint8_t>(HandleKind::kStream)} << 56;
     if (value != handle) CHECK(table.Find(HandleKind::kStream, value) == nullptr);
   }
   for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {
@@ -79,7 +81,9 @@ TEST_CASE("Looking up while others make and end objects finds whole objects or n
   std::thread reader([&] {
     while (!stop) {
       const uint64_t handle = shared.load();
-      if (Thing* thing = table.Find(HandleKind::kStream, handle); thing != nullptr && thing->value == 0) ++wrong;
+      if (Thing* thing = table.Find(HandleKind::kStream, handle);
+          thing != nullptr && thing->value == 0)
+        ++wrong;
     }
   });
   for (int i = 1; i < 20000; ++i) {

@@ -32,14 +32,16 @@ TEST_CASE("Parameters are packed where the kernel has them, with zeros between")
   CHECK(memcmp(packed + 16, c, 12) == 0);
 }
 
-TEST_CASE("Parameters come from the array or from the buffer of extra, never from both or neither") {
+TEST_CASE(
+    "Parameters come from the array or from the buffer of extra, never from both or neither") {
   Parameters p;
   const void* buffer;
   size_t bytes;
   void* params[3] = {};
   char memory[28] = {};
   size_t size = sizeof(memory);
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, memory, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, memory, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
   CHECK(FindParameters(p.kernel, params, nullptr, &buffer, &bytes) == CUDA_SUCCESS);
   CHECK(buffer == nullptr);
   CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_SUCCESS);
@@ -48,7 +50,8 @@ TEST_CASE("Parameters come from the array or from the buffer of extra, never fro
   CHECK(FindParameters(p.kernel, params, extra, &buffer, &bytes) == CUDA_ERROR_INVALID_VALUE);
   CHECK(FindParameters(p.kernel, nullptr, nullptr, &buffer, &bytes) == CUDA_ERROR_INVALID_VALUE);
   size = 29;
-  CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) ==
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   size = 8;
   CHECK(FindParameters(p.kernel, nullptr, extra, &buffer, &bytes) == CUDA_SUCCESS);
   memset(memory, 'x', sizeof(memory));
@@ -83,7 +86,8 @@ TEST_CASE("Launch attributes that change results are kept, hints ignored, the un
   LaunchRequest request;
   LaunchEvents events;
   CHECK(ParseAttributes(config, &request, &events) == CUDA_SUCCESS);
-  CHECK(request.flags == (wire::kLaunchCooperative | wire::kLaunchHasCluster | wire::kLaunchHasPriority));
+  CHECK(request.flags ==
+        (wire::kLaunchCooperative | wire::kLaunchHasCluster | wire::kLaunchHasPriority));
   CHECK(request.cluster[0] == 2);
   CHECK(request.priority == -3);
   CHECK(events.count == 0);

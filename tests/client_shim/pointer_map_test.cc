@@ -11,7 +11,8 @@ Allocation Make(uint64_t address, uint64_t bytes, MemoryKind kind, ContextId con
   allocation.context = context;
   allocation.address = allocation.gpu_address = address;
   allocation.bytes = bytes;
-  if (kind == MemoryKind::kPinned || kind == MemoryKind::kRegistered) allocation.host_address = address;
+  if (kind == MemoryKind::kPinned || kind == MemoryKind::kRegistered)
+    allocation.host_address = address;
   return allocation;
 }
 

@@ -116,7 +116,9 @@ TEST_CASE("Many threads' records all arrive once, each thread's in its order") {
   for (uint64_t thread = 0; thread < kThreads; ++thread) {
     writers.emplace_back([&ring, thread] {
       for (uint64_t number = 0; number < kRecords; ++number) {
-        Write(ring, 5, {thread, number}, static_cast<uint32_t>((number * 131 + thread * 977) % 3000), static_cast<uint8_t>(thread));
+        Write(ring, 5, {thread, number},
+              static_cast<uint32_t>((number * 131 + thread * 977) % 3000),
+              static_cast<uint8_t>(thread));
       }
     });
   }

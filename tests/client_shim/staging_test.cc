@@ -57,7 +57,9 @@ TEST_CASE("A chunk comes back when the GPU is done with it, not when it is relea
   CHECK(staging.TryAcquire(false) == chunk);
 }
 
-TEST_CASE("An area without large chunks serves large copies with small ones, and a closed session with none") {
+TEST_CASE(
+    "An area without large chunks serves large copies with small ones, and a closed session with "
+    "none") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
   FencePool fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);

@@ -1,5 +1,6 @@
-// Asks the driver many questions that have wrong answers, and prints what it says. driver_answers.expected is what driver 580
-// (CUDA 13.0) says on an H200; the shim has to say the same.
+// Asks the driver many questions that have wrong answers, and prints what it says.
+// driver_answers.expected is what driver 580 (CUDA 13.0) says on an H200; the shim has to say the
+// same.
 #include <cuda.h>
 #include <sys/mman.h>
 
@@ -78,7 +79,8 @@ void Launches() {
   char buffer[16] = {};
   size_t size = 12;
   void* params[] = {&a, &b};
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
   ANSWER(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
   ANSWER(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, params, extra));
   ANSWER(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
@@ -96,7 +98,8 @@ void Clusters() {
   config.attrs = &attribute;
   config.numAttrs = 1;
   attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  const auto launch = [&](CUfunction function, unsigned int grid, unsigned int x, unsigned int y, unsigned int z) {
+  const auto launch = [&](CUfunction function, unsigned int grid, unsigned int x, unsigned int y,
+                          unsigned int z) {
     config.gridDimX = grid;
     attribute.value.clusterDim.x = x;
     attribute.value.clusterDim.y = y;
@@ -167,7 +170,8 @@ void Memory() {
 }
 
 void HostMemory() {
-  char* range = static_cast<char*>(mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* range = static_cast<char*>(
+      mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   unsigned int flags;
   CUdeviceptr address;
   ANSWER(cuMemHostRegister(range + 100, 8192, 0));

@@ -13,7 +13,8 @@ TEST_CASE("The shim refuses what driver 580 refuses, with the same codes") {
   expected << file.rdbuf();
   REQUIRE_FALSE(expected.str().empty());
   Daemon daemon;
-  const Outcome outcome = Run({Path("tests/client_shim/answers/driver_answers")}, daemon.Environment());
+  const Outcome outcome =
+      Run({Path("tests/client_shim/answers/driver_answers")}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
   CHECK(outcome.out == expected.str());
