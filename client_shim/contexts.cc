@@ -39,13 +39,16 @@ void Begin(Context& context) {
 CUresult End(Context& context) {
   // Destructors may still use the context.
   context.storage.Clear(HandleOf(context));
+  // Host memory keeps what the work has written, and is unmapped before the daemon gives its
+  // addresses to others.
+  if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
   const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
+  pointers().RemoveContext(id);
   const CUresult result =
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
   RetireStreamsAndEvents(id);
   RetireModules(id);
-  pointers().RemoveContext(id);
   context.legacy.store(nullptr, std::memory_order_release);
   session().DrainOutput();
   return result;

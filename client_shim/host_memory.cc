@@ -148,10 +148,11 @@ CUresult FreeHostMemory(void* address) {
   Allocation allocation;
   if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation))
     return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
-                                         wire::cuMemFreeHost{allocation.window});
+  // Before the daemon gives the address to somebody else. Work that still uses the memory has the
+  // daemon's mapping.
   UnmapHostMemory(allocation);
-  return result;
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{allocation.window});
 }
 
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags) {
@@ -226,10 +227,14 @@ CUresult UnregisterHostMemory(void* address) {
   }
   if (allocation.mapping == 0) return CUDA_SUCCESS;
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
-  const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
-                                         wire::cuMemFreeHost{allocation.window});
+  // The program keeps what the work before has written, and the daemon may use the file for others
+  // as soon as it is told.
+  objects().contexts.ForEach([](Context& context) {
+    if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
+  });
   UnmapHostMemory(allocation);
-  return result;
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{allocation.window});
 }
 
 void UnmapHostMemory(const Allocation& allocation) {

@@ -26,7 +26,7 @@ CUresult FreeHostMemory(void* address);
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
 CUresult UnregisterHostMemory(void* address);
 
-// Takes the mapping of an allocation away that the daemon has ended: pinned memory is unmapped,
+// Takes the mapping of an allocation away, before the daemon is told: pinned memory is unmapped,
 // registered memory becomes ordinary memory with the same contents.
 void UnmapHostMemory(const Allocation& allocation);
 // Ordinary memory of this process alone with the same contents, in the place of the allocation's
