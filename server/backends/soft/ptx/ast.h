@@ -1,5 +1,6 @@
-// What the parser makes of one PTX text: declarations and, for each function body, a list of statements with register
-// names resolved. Names stay views into the text, which must outlive the tree.
+// What the parser makes of one PTX text: declarations and, for each function body, a list of
+// statements with register names resolved. Names stay views into the text, which must outlive the
+// tree.
 #pragma once
 
 #include <array>
@@ -23,16 +24,16 @@ struct Operand {
     kInteger,   // value
     kFloat32,   // value holds the bits
     kFloat64,
-    kAddress,   // [base + value]; base is base_kind with vreg, var or name; kInteger: absolute
-    kList,      // {...} or (...): child_count operands from first_child
-    kSink,      // _
+    kAddress,  // [base + value]; base is base_kind with vreg, var or name; kInteger: absolute
+    kList,     // {...} or (...): child_count operands from first_child
+    kSink,     // _
   };
   Kind kind = Kind::kSink;
   Kind base_kind = Kind::kInteger;
   bool negated = false;   // !p or, on a register, -x
   uint8_t component = 0;  // 1..4 for .x .y .z .w of a vector register
   int32_t vreg = -1;
-  int32_t pair = -1;      // vreg of the predicate in d|p; -1: none, -2: sink
+  int32_t pair = -1;  // vreg of the predicate in d|p; -1: none, -2: sink
   int32_t var = -1;
   uint32_t first_child = 0;
   uint32_t child_count = 0;
@@ -52,11 +53,11 @@ struct Statement {
 
 // An address inside an initialiser, filled in when addresses are known.
 struct Relocation {
-  uint64_t offset = 0;  // bytes into the variable
+  uint64_t offset = 0;      // bytes into the variable
   std::string_view symbol;  // generic(symbol) and symbol are the same here: one flat address space
   int64_t addend = 0;
-  uint8_t size = 8;     // bytes to write
-  uint8_t shift = 0;    // 0xFF00(symbol) selects a byte: the value is shifted right by this first
+  uint8_t size = 8;   // bytes to write
+  uint8_t shift = 0;  // 0xFF00(symbol) selects a byte: the value is shifted right by this first
   uint32_t line = 0;
 };
 
@@ -75,7 +76,8 @@ struct Variable {
   std::vector<uint8_t> image;  // initial bytes; zeros follow when shorter than size
   std::vector<Relocation> relocations;
   bool has_initializer = false;
-  uint32_t area_offset = 0;  // param space, except a kernel's formals: place in the frame's parameter area
+  uint32_t area_offset =
+      0;  // param space, except a kernel's formals: place in the frame's parameter area
 };
 
 struct Vreg {
@@ -105,15 +107,18 @@ struct FunctionAst {
   bool explicit_cluster = false;
 
   uint32_t param_area_bytes = 0;
-  std::vector<Variable> vars;  // declared inside: param (for calls), local, shared, also global and const
+  std::vector<Variable>
+      vars;  // declared inside: param (for calls), local, shared, also global and const
   std::vector<Vreg> vregs;
   std::vector<Statement> statements;
   std::vector<Operand> operands;  // of statements; lists point into children
   std::vector<Operand> children;
   std::vector<uint32_t> scope_parent;  // scope 0 is the body
-  std::map<std::pair<uint32_t, std::string_view>, uint32_t> labels;  // (scope, name) to statement index
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t>
+      labels;  // (scope, name) to statement index
   std::map<std::pair<uint32_t, std::string_view>, std::vector<std::string_view>> branch_targets;
-  // .callprototype: number of parameters that it declares; the sizes come from the call's variables.
+  // .callprototype: number of parameters that it declares; the sizes come from the call's
+  // variables.
   std::map<std::pair<uint32_t, std::string_view>, uint32_t> prototypes;
 };
 

@@ -10,26 +10,37 @@ namespace detshare::soft::ptx {
 
 const char* FaultKindName(FaultKind kind) {
   switch (kind) {
-    case FaultKind::kNone: return "no fault";
-    case FaultKind::kIllegalAddress: return "illegal address";
-    case FaultKind::kMisalignedAddress: return "misaligned address";
-    case FaultKind::kInvalidAddressSpace: return "invalid address space";
-    case FaultKind::kInvalidPc: return "invalid program counter";
-    case FaultKind::kTrap: return "trap";
-    case FaultKind::kAssert: return "assertion failed";
-    case FaultKind::kStackOverflow: return "stack overflow";
-    case FaultKind::kIllegalInstruction: return "illegal instruction";
-    case FaultKind::kDeadlock: return "deadlock";
+    case FaultKind::kNone:
+      return "no fault";
+    case FaultKind::kIllegalAddress:
+      return "illegal address";
+    case FaultKind::kMisalignedAddress:
+      return "misaligned address";
+    case FaultKind::kInvalidAddressSpace:
+      return "invalid address space";
+    case FaultKind::kInvalidPc:
+      return "invalid program counter";
+    case FaultKind::kTrap:
+      return "trap";
+    case FaultKind::kAssert:
+      return "assertion failed";
+    case FaultKind::kStackOverflow:
+      return "stack overflow";
+    case FaultKind::kIllegalInstruction:
+      return "illegal instruction";
+    case FaultKind::kDeadlock:
+      return "deadlock";
   }
   return "unknown";
 }
 
 std::string Fault::ToString() const {
   char text[256];
-  std::snprintf(text, sizeof text, ", block (%u,%u,%u), thread (%u,%u,%u), PTX line %u", block[0], block[1], block[2],
-                thread[0], thread[1], thread[2], line);
+  std::snprintf(text, sizeof text, ", block (%u,%u,%u), thread (%u,%u,%u), PTX line %u", block[0],
+                block[1], block[2], thread[0], thread[1], thread[2], line);
   std::string out = FaultKindName(kind);
-  if (kind == FaultKind::kIllegalAddress || kind == FaultKind::kMisalignedAddress || kind == FaultKind::kInvalidPc) {
+  if (kind == FaultKind::kIllegalAddress || kind == FaultKind::kMisalignedAddress ||
+      kind == FaultKind::kInvalidPc) {
     char hex[32];
     std::snprintf(hex, sizeof hex, " 0x%llx", static_cast<unsigned long long>(address));
     out += hex;
@@ -85,8 +96,10 @@ uint64_t KernelLaunch::unit_count() const {
   return uint64_t{g[0]} * g[1] * g[2] / impl_->cluster_blocks;
 }
 
-absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executable& executable, size_t kernel_index,
-                                                                   LaunchConfig config, const LaunchServices& services) {
+absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executable& executable,
+                                                                   size_t kernel_index,
+                                                                   LaunchConfig config,
+                                                                   const LaunchServices& services) {
   const ModuleCode& module = executable.module().code();
   if (kernel_index >= module.kernels.size()) return absl::InvalidArgumentError("no such kernel");
   if (services.guard == nullptr) return absl::InvalidArgumentError("a memory guard is needed");
@@ -95,15 +108,19 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
   static constexpr uint32_t kMaxGrid[3] = {0x7fffffffu, 65535, 65535};
   static constexpr uint32_t kMaxBlock[3] = {1024, 1024, 64};
   for (size_t d = 0; d < 3; ++d) {
-    if (config.grid[d] == 0 || config.grid[d] > kMaxGrid[d]) return absl::InvalidArgumentError("bad grid dimensions");
-    if (config.block[d] == 0 || config.block[d] > kMaxBlock[d]) return absl::InvalidArgumentError("bad block dimensions");
-    if (config.cluster[d] == 0 || config.cluster[d] > 16 || config.grid[d] % config.cluster[d] != 0) {
+    if (config.grid[d] == 0 || config.grid[d] > kMaxGrid[d])
+      return absl::InvalidArgumentError("bad grid dimensions");
+    if (config.block[d] == 0 || config.block[d] > kMaxBlock[d])
+      return absl::InvalidArgumentError("bad block dimensions");
+    if (config.cluster[d] == 0 || config.cluster[d] > 16 ||
+        config.grid[d] % config.cluster[d] != 0) {
       return absl::InvalidArgumentError("bad cluster dimensions");
     }
     threads *= config.block[d];
     cluster *= config.cluster[d];
   }
-  if (threads > 1024 || threads > info.max_threads_per_block) return absl::InvalidArgumentError("too many threads in a block");
+  if (threads > 1024 || threads > info.max_threads_per_block)
+    return absl::InvalidArgumentError("too many threads in a block");
   if (cluster > 16) return absl::InvalidArgumentError("too many blocks in a cluster");
   if (info.required_block[0] != 0 && config.block != info.required_block) {
     return absl::InvalidArgumentError("the kernel requires other block dimensions");
@@ -111,7 +128,8 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
   if (info.required_cluster[0] != 0 && config.cluster != info.required_cluster) {
     return absl::InvalidArgumentError("the kernel requires other cluster dimensions");
   }
-  if (config.params.size() < info.param_bytes) return absl::InvalidArgumentError("too few parameter bytes");
+  if (config.params.size() < info.param_bytes)
+    return absl::InvalidArgumentError("too few parameter bytes");
   auto impl = std::make_unique<Impl>();
   impl->dynamic_shared_offset = (info.static_shared_bytes + 15) / 16 * 16;
   const uint64_t shared = config.dynamic_shared_bytes == 0
@@ -129,9 +147,11 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
   impl->cluster_blocks = static_cast<uint32_t>(cluster);
   impl->shared_bytes = static_cast<uint32_t>(shared);
   impl->shared_allocated = static_cast<uint32_t>((shared + 255) / 256 * 256);
-  const uint64_t stack = std::max<uint64_t>(config.stack_bytes_per_thread, info.local_bytes_per_thread + 64);
+  const uint64_t stack =
+      std::max<uint64_t>(config.stack_bytes_per_thread, info.local_bytes_per_thread + 64);
   impl->stack_bytes = static_cast<uint32_t>(std::min<uint64_t>((stack + 15) / 16 * 16, 512u << 10));
-  if (uint64_t{impl->stack_bytes} * ((threads + kLanes - 1) / kLanes * kLanes) * cluster > kMaxLocalBytes) {
+  if (uint64_t{impl->stack_bytes} * ((threads + kLanes - 1) / kLanes * kLanes) * cluster >
+      kMaxLocalBytes) {
     return absl::ResourceExhaustedError("too much local memory");
   }
   // Params are read by whole words: pad.
@@ -157,7 +177,8 @@ struct BlockRunner::Impl {
       block.shared = AllocateAligned(launch->shared_allocated);
       block.local = AllocateAligned(size_t{launch->stack_bytes} * warps * kLanes);
       block.registers = AllocateAligned(warp_bytes * warps);
-      out_of_memory = out_of_memory || block.shared == nullptr || block.local == nullptr || block.registers == nullptr;
+      out_of_memory = out_of_memory || block.shared == nullptr || block.local == nullptr ||
+                      block.registers == nullptr;
       block.warps.resize(warps);
       for (uint32_t w = 0; w < warps; ++w) {
         Warp& warp = block.warps[w];
@@ -213,7 +234,8 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
     block.sm_id = sm_ids.empty() ? 0 : sm_ids[std::min<size_t>(rank, sm_ids.size() - 1)];
     block.threads_alive = launch->block_threads;
     block.barriers.fill(Barrier{});
-    if (block.shared != nullptr) std::fill_n(block.shared.get(), launch->shared_allocated, uint8_t{0});
+    if (block.shared != nullptr)
+      std::fill_n(block.shared.get(), launch->shared_allocated, uint8_t{0});
     for (Warp& warp : block.warps) {
       warp.alive = warp.lanes;
       warp.splits.fill(Split{});
@@ -234,9 +256,10 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
 
 namespace {
 
-constexpr int64_t kTurn = 4096;            // instructions of a warp before the next warp's turn
-constexpr int64_t kDivergedTurn = 1024;    // when splits of the warp wait for their turn
-constexpr uint32_t kBreakPolls = 256;      // polling operations after which lanes no longer wait at joins
+constexpr int64_t kTurn = 4096;          // instructions of a warp before the next warp's turn
+constexpr int64_t kDivergedTurn = 1024;  // when splits of the warp wait for their turn
+constexpr uint32_t kBreakPolls =
+    256;  // polling operations after which lanes no longer wait at joins
 constexpr uint64_t kBreakSteps = 1 << 20;
 
 }  // namespace
@@ -306,8 +329,9 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
   if (unit.fault.kind != FaultKind::kNone) return RunState::kFaulted;
   unit.ranges.clear();
   if (launch->config.grid_workspace_bytes != 0) {
-    unit.ranges.push_back({launch->config.grid_workspace_address,
-                           launch->config.grid_workspace_address + launch->config.grid_workspace_bytes, true});
+    unit.ranges.push_back(
+        {launch->config.grid_workspace_address,
+         launch->config.grid_workspace_address + launch->config.grid_workspace_bytes, true});
   }
   uint64_t used = 0;
   bool only_polled = true;  // since Run began
@@ -357,9 +381,12 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
   }
 }
 
-BlockRunner::BlockRunner(const KernelLaunch* launch) : impl_(std::make_unique<Impl>(&launch->impl())) {}
+BlockRunner::BlockRunner(const KernelLaunch* launch)
+    : impl_(std::make_unique<Impl>(&launch->impl())) {}
 BlockRunner::~BlockRunner() = default;
-void BlockRunner::Start(uint64_t unit, const std::vector<uint32_t>& sm_ids) { impl_->Start(unit, sm_ids); }
+void BlockRunner::Start(uint64_t unit, const std::vector<uint32_t>& sm_ids) {
+  impl_->Start(unit, sm_ids);
+}
 RunState BlockRunner::Run(uint64_t instruction_budget) { return impl_->Run(instruction_budget); }
 const Fault& BlockRunner::fault() const { return impl_->unit.fault; }
 const CostCounters& BlockRunner::counters() const { return impl_->unit.counters; }

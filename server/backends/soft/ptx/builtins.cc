@@ -12,7 +12,8 @@ uint64_t Argument(const Context& c, const CallSite& call, size_t index, uint32_t
   if (index >= call.args.size()) return 0;
   const ParamPlace& place = call.args[index];
   uint64_t value = 0;
-  std::memcpy(&value, c.frame->params + size_t{c.frame->function->param_area_bytes} * lane + place.offset,
+  std::memcpy(&value,
+              c.frame->params + size_t{c.frame->function->param_area_bytes} * lane + place.offset,
               place.size < 8 ? place.size : 8);
   return value;
 }
@@ -20,8 +21,8 @@ uint64_t Argument(const Context& c, const CallSite& call, size_t index, uint32_t
 void Return(const Context& c, const CallSite& call, uint32_t lane, uint64_t value) {
   if (call.returns.empty()) return;
   const ParamPlace& place = call.returns[0];
-  std::memcpy(c.frame->params + size_t{c.frame->function->param_area_bytes} * lane + place.offset, &value,
-              place.size < 8 ? place.size : 8);
+  std::memcpy(c.frame->params + size_t{c.frame->function->param_area_bytes} * lane + place.offset,
+              &value, place.size < 8 ? place.size : 8);
 }
 
 // A NUL-terminated string of the kernel, cut at a generous length.
@@ -53,10 +54,10 @@ void AssertFail(Context& c, const Instr& in, const CallSite& call, uint32_t mask
       return std::string(text);
     };
     const std::string text =
-        file + ":" + std::to_string(static_cast<uint32_t>(Argument(c, call, 2, lane))) + ": " + function +
-        ": block: " + triple(block[0], block[1], block[2]) +
-        ", thread: " + triple(thread % dims[0], thread / dims[0] % dims[1], thread / dims[0] / dims[1]) + " Assertion `" +
-        message + "` failed.\n";
+        file + ":" + std::to_string(static_cast<uint32_t>(Argument(c, call, 2, lane))) + ": " +
+        function + ": block: " + triple(block[0], block[1], block[2]) + ", thread: " +
+        triple(thread % dims[0], thread / dims[0] % dims[1], thread / dims[0] / dims[1]) +
+        " Assertion `" + message + "` failed.\n";
     if (output != nullptr) output->Print(text);
   });
   RaiseFault(c, in, FaultKind::kAssert, 0, FirstLane(mask));
@@ -70,7 +71,8 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
     case Builtin::kVprintf:
       ForEachLane(mask, [&](uint32_t lane) {
         int count = 0;
-        const std::string text = FormatDevicePrintf(c, lane, Argument(c, call, 0, lane), Argument(c, call, 1, lane), &count);
+        const std::string text = FormatDevicePrintf(c, lane, Argument(c, call, 0, lane),
+                                                    Argument(c, call, 1, lane), &count);
         if (services.output != nullptr && !text.empty()) services.output->Print(text);
         Return(c, call, lane, static_cast<uint64_t>(static_cast<int64_t>(count)));
       });
@@ -79,7 +81,8 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
       return AssertFail(c, in, call, mask);
     case Builtin::kMalloc:
       ForEachLane(mask, [&](uint32_t lane) {
-        Return(c, call, lane, services.heap == nullptr ? 0 : services.heap->Allocate(Argument(c, call, 0, lane)));
+        Return(c, call, lane,
+               services.heap == nullptr ? 0 : services.heap->Allocate(Argument(c, call, 0, lane)));
       });
       return;
     case Builtin::kFree:
@@ -93,7 +96,8 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
   }
 }
 
-std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_address, uint64_t arguments, int* count) {
+std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_address,
+                               uint64_t arguments, int* count) {
   *count = -1;
   std::string format, out;
   if (!ReadString(c, lane, format_address, &format)) return out;
@@ -121,7 +125,8 @@ std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_addres
     }
     // %[flags][width][.precision][size]type, as the device's printf reads it.
     std::string spec = "%";
-    while (i < format.size() && std::strchr("-+ #0", format[i]) != nullptr) spec.push_back(format[i++]);
+    while (i < format.size() && std::strchr("-+ #0", format[i]) != nullptr)
+      spec.push_back(format[i++]);
     auto number = [&] {
       if (i < format.size() && format[i] == '*') {
         ++i;
@@ -151,27 +156,42 @@ std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_addres
     }
     const char type = i < format.size() ? format[i] : '\0';
     switch (type) {
-      case 'd': case 'i':
+      case 'd':
+      case 'i':
         if (wide) {
-          std::snprintf(buffer, sizeof buffer, (spec + "lld").c_str(), static_cast<long long>(next(8)));
+          std::snprintf(buffer, sizeof buffer, (spec + "lld").c_str(),
+                        static_cast<long long>(next(8)));
         } else {
           std::snprintf(buffer, sizeof buffer, (spec + "d").c_str(), static_cast<int>(next(4)));
         }
         out += buffer;
         break;
-      case 'u': case 'o': case 'x': case 'X':
+      case 'u':
+      case 'o':
+      case 'x':
+      case 'X':
         if (wide) {
-          std::snprintf(buffer, sizeof buffer, (spec + "ll" + type).c_str(), static_cast<unsigned long long>(next(8)));
+          std::snprintf(buffer, sizeof buffer, (spec + "ll" + type).c_str(),
+                        static_cast<unsigned long long>(next(8)));
         } else {
-          std::snprintf(buffer, sizeof buffer, (spec + type).c_str(), static_cast<unsigned>(next(4)));
+          std::snprintf(buffer, sizeof buffer, (spec + type).c_str(),
+                        static_cast<unsigned>(next(4)));
         }
         out += buffer;
         break;
       case 'c':
-        std::snprintf(buffer, sizeof buffer, (spec + "c").c_str(), static_cast<int>(next(4)) & 0xff);
+        std::snprintf(buffer, sizeof buffer, (spec + "c").c_str(),
+                      static_cast<int>(next(4)) & 0xff);
         out += buffer;
         break;
-      case 'f': case 'F': case 'e': case 'E': case 'g': case 'G': case 'a': case 'A': {
+      case 'f':
+      case 'F':
+      case 'e':
+      case 'E':
+      case 'g':
+      case 'G':
+      case 'a':
+      case 'A': {
         const uint64_t bits = next(8);
         double value;
         std::memcpy(&value, &bits, 8);
@@ -181,7 +201,8 @@ std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_addres
         break;
       }
       case 'p':
-        std::snprintf(buffer, sizeof buffer, (spec + "p").c_str(), reinterpret_cast<void*>(next(8)));
+        std::snprintf(buffer, sizeof buffer, (spec + "p").c_str(),
+                      reinterpret_cast<void*>(next(8)));
         out += buffer;
         break;
       case 's': {
@@ -194,7 +215,8 @@ std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_addres
         }
         // The precision cuts, the width pads.
         std::string padded(text.size() + 512, '\0');
-        const int length = std::snprintf(padded.data(), padded.size(), (spec + "s").c_str(), text.c_str());
+        const int length =
+            std::snprintf(padded.data(), padded.size(), (spec + "s").c_str(), text.c_str());
         padded.resize(length > 0 ? static_cast<size_t>(length) : 0);
         out += padded;
         break;

@@ -39,7 +39,8 @@ void ForOperands(const LowFunction& low, const LowInstr& low_in, UseFn use, DefF
   if (in.d2 != kNoOperand) def(in.d2);
 }
 
-// Where each register's value is needed. Registers that live in one block are found directly, the others by data flow.
+// Where each register's value is needed. Registers that live in one block are found directly, the
+// others by data flow.
 std::vector<Interval> LiveIntervals(const LowFunction& low, const FlowGraph& graph) {
   const size_t count = low.vregs.size();
   const uint32_t block_count = static_cast<uint32_t>(graph.blocks.size());
@@ -86,7 +87,8 @@ std::vector<Interval> LiveIntervals(const LowFunction& low, const FlowGraph& gra
     keep_everywhere();
     return intervals;
   }
-  std::vector<uint64_t> use(words * block_count), def(words * block_count), in(words * block_count), out(words * block_count);
+  std::vector<uint64_t> use(words * block_count), def(words * block_count), in(words * block_count),
+      out(words * block_count);
   for (uint32_t b = 0; b < block_count; ++b) {
     uint64_t* u = use.data() + words * b;
     uint64_t* d = def.data() + words * b;
@@ -131,26 +133,29 @@ std::vector<Interval> LiveIntervals(const LowFunction& low, const FlowGraph& gra
   for (uint32_t b = 0; b < block_count; ++b) {
     const FlowGraph::Block& block = graph.blocks[b];
     for (size_t w = 0; w < words; ++w) {
-      for (uint64_t m = in[words * b + w]; m != 0; m &= m - 1) {
+      for (uint64_t m = in [words * b + w]; m != 0; m &= m - 1) {
         intervals[shared[w * 64 + static_cast<size_t>(__builtin_ctzll(m))]].Cover(2 * block.begin);
       }
       for (uint64_t m = out[words * b + w]; m != 0; m &= m - 1) {
-        intervals[shared[w * 64 + static_cast<size_t>(__builtin_ctzll(m))]].Cover(2 * block.end - 1);
+        intervals[shared[w * 64 + static_cast<size_t>(__builtin_ctzll(m))]].Cover(2 * block.end -
+                                                                                  1);
       }
     }
   }
   return intervals;
 }
 
-// Linear scan: gives each register of a class a slot; registers whose intervals do not meet share slots.
-uint32_t AssignSlots(const std::vector<Interval>& intervals, const std::vector<RegClass>& classes, RegClass wanted,
-                     std::vector<uint32_t>* slot) {
+// Linear scan: gives each register of a class a slot; registers whose intervals do not meet share
+// slots.
+uint32_t AssignSlots(const std::vector<Interval>& intervals, const std::vector<RegClass>& classes,
+                     RegClass wanted, std::vector<uint32_t>* slot) {
   std::vector<uint32_t> order;
   for (uint32_t v = 0; v < intervals.size(); ++v) {
     if (classes[v] == wanted && intervals[v].used()) order.push_back(v);
   }
   std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
-    return intervals[x].begin != intervals[y].begin ? intervals[x].begin < intervals[y].begin : x < y;
+    return intervals[x].begin != intervals[y].begin ? intervals[x].begin < intervals[y].begin
+                                                    : x < y;
   });
   using Active = std::pair<uint32_t, uint32_t>;  // end, slot
   std::priority_queue<Active, std::vector<Active>, std::greater<>> active;
@@ -193,7 +198,8 @@ absl::Status LayoutCode(LowFunction* low) {
   const uint32_t exit = static_cast<uint32_t>(graph.blocks.size()) - 1;
   using Flow = LowInstr::Flow;
 
-  // Reconvergence points. Threads of a kernel that return just end: nobody waits for them at its end.
+  // Reconvergence points. Threads of a kernel that return just end: nobody waits for them at its
+  // end.
   std::vector<bool> join_at(graph.blocks.size());
   for (uint32_t b = 0; b < exit; ++b) {
     const Flow flow = low->instrs[graph.blocks[b].end - 1].flow;
@@ -217,7 +223,8 @@ absl::Status LayoutCode(LowFunction* low) {
   }
   if (top > kMaxFrameBytes) return PtxError(low->ast->line, "too many live registers");
   code.frame_bytes = static_cast<uint32_t>((top + 63) / 64 * 64);
-  code.register_pressure = counts[static_cast<int>(RegClass::k32)] + 2 * counts[static_cast<int>(RegClass::k64)] +
+  code.register_pressure = counts[static_cast<int>(RegClass::k32)] +
+                           2 * counts[static_cast<int>(RegClass::k64)] +
                            4 * counts[static_cast<int>(RegClass::k128)];
 
   // Constants.
@@ -235,10 +242,12 @@ absl::Status LayoutCode(LowFunction* low) {
   auto place = [&](int32_t operand) -> int32_t {
     if (operand == kNoOperand) return kNoOperand;
     if (operand < 0) {
-      return static_cast<int32_t>(0x80000000u | code.consts[static_cast<size_t>(-1 - operand)].offset);
+      return static_cast<int32_t>(0x80000000u |
+                                  code.consts[static_cast<size_t>(-1 - operand)].offset);
     }
     const RegClass c = low->vregs[static_cast<size_t>(operand)];
-    return static_cast<int32_t>(base[static_cast<int>(c)] + uint64_t{slot[static_cast<size_t>(operand)]} * BytesOf(c));
+    return static_cast<int32_t>(base[static_cast<int>(c)] +
+                                uint64_t{slot[static_cast<size_t>(operand)]} * BytesOf(c));
   };
 
   // Final addresses of instructions, with a join in front of each reconvergence point.
@@ -287,7 +296,8 @@ absl::Status LayoutCode(LowFunction* low) {
         in.imm = static_cast<int64_t>(code.branch_tables.size());
         in.extra = join;
         code.branch_tables.emplace_back();
-        for (uint32_t t : low_in.targets) code.branch_tables.back().push_back(address[low->labels[t]]);
+        for (uint32_t t : low_in.targets)
+          code.branch_tables.back().push_back(address[low->labels[t]]);
         break;
       }
       case Flow::kReturn:

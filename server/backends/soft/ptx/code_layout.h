@@ -1,4 +1,5 @@
-// From lowered instructions to their final form: control-flow graph, reconvergence points, register places.
+// From lowered instructions to their final form: control-flow graph, reconvergence points, register
+// places.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct FlowGraph {
   };
   static constexpr uint32_t kNone = 0xffffffffu;
   std::vector<Block> blocks;
-  std::vector<uint32_t> block_of;          // instruction to block, for the first instruction of each block
-  std::vector<uint32_t> post_dominator;    // immediate, or kNone
+  std::vector<uint32_t> block_of;  // instruction to block, for the first instruction of each block
+  std::vector<uint32_t> post_dominator;  // immediate, or kNone
 };
 
 // `low` ends with its final return. ResourceExhausted-like limits are InvalidArgument.

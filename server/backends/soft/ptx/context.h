@@ -1,10 +1,13 @@
-// Run-time state of a unit: blocks, warps, and within a warp the *splits*: groups of lanes that share a program counter.
+// Run-time state of a unit: blocks, warps, and within a warp the *splits*: groups of lanes that
+// share a program counter.
 //
-// A warp begins as one split. A divergent branch makes two that share a *join*: the reconvergence point (the branch's
-// immediate post-dominator) and the lanes expected there. A split that reaches the point waits until all expected lanes
-// have come, have exited or have left the function, and goes on as one. Every split gets its turn, so lanes that poll for
-// what diverged lanes of their own warp will do make progress; when the running splits of a warp only poll, lanes that
-// wait at a join are let through without the others (`broken`): waiting there is an optimisation, never a duty.
+// A warp begins as one split. A divergent branch makes two that share a *join*: the reconvergence
+// point (the branch's immediate post-dominator) and the lanes expected there. A split that reaches
+// the point waits until all expected lanes have come, have exited or have left the function, and
+// goes on as one. Every split gets its turn, so lanes that poll for what diverged lanes of their
+// own warp will do make progress; when the running splits of a warp only poll, lanes that wait at a
+// join are let through without the others (`broken`): waiting there is an optimisation, never a
+// duty.
 #pragma once
 
 #include <array>
@@ -29,8 +32,8 @@ struct Frame {
   Frame* caller = nullptr;
   const Instr* return_pc = nullptr;
   const CallSite* call = nullptr;
-  uint32_t lanes = 0;         // still inside
-  uint32_t local_base = 0;    // of its variables in the lanes' local memory
+  uint32_t lanes = 0;       // still inside
+  uint32_t local_base = 0;  // of its variables in the lanes' local memory
   uint32_t local_top = 0;
   uint32_t depth = 0;
   AlignedBytes storage;
@@ -43,10 +46,10 @@ struct Split {
   const Instr* pc = nullptr;
   Frame* frame = nullptr;
   uint32_t mask = 0;
-  uint32_t sync_mask = 0;     // kWarpSync: the lanes that must come
+  uint32_t sync_mask = 0;  // kWarpSync: the lanes that must come
   int16_t join = -1;
   SplitState state = SplitState::kFree;
-  uint8_t barrier = 0;        // kBarrier: which
+  uint8_t barrier = 0;  // kBarrier: which
 };
 
 struct Join {
@@ -66,13 +69,13 @@ struct Warp {
   uint32_t alive = 0;
   std::array<Split, 33> splits;
   std::array<Join, 33> joins;
-  std::array<uint8_t, 33> order{};  // split indices that are in use, next to run first
-  uint8_t split_count = 0;  // of order
-  Frame base;                       // the kernel's own frame
+  std::array<uint8_t, 33> order{};             // split indices that are in use, next to run first
+  uint8_t split_count = 0;                     // of order
+  Frame base;                                  // the kernel's own frame
   std::vector<std::unique_ptr<Frame>> frames;  // of called functions, in use or not
   std::vector<Frame*> free_frames;
-  uint8_t* local = nullptr;         // stack_bytes for each lane
-  uint32_t polls = 0;               // polling operations since the last arrival at a join
+  uint8_t* local = nullptr;  // stack_bytes for each lane
+  uint32_t polls = 0;        // polling operations since the last arrival at a join
   uint64_t steps_since_arrival = 0;
   uint64_t sleep_ns = 0;
   uint32_t cluster_phase = 0;  // generation of the cluster barrier at the last arrival
@@ -89,7 +92,7 @@ struct Barrier {
 struct Block {
   Unit* unit = nullptr;
   std::array<uint32_t, 3> id{};
-  uint32_t rank = 0;     // in the cluster
+  uint32_t rank = 0;  // in the cluster
   uint32_t sm_id = 0;
   uint32_t threads_alive = 0;
   std::vector<Warp> warps;
@@ -110,9 +113,9 @@ struct Context {
   Warp* warp = nullptr;
   Block* block = nullptr;
   Unit* unit = nullptr;
-  int16_t split = -1;      // -1: the split has ended or waits, and its state is saved
-  int64_t turn_length = 0; // the budget at the start of the turn
-  int64_t unused = 0;      // of the budget, when the turn ended early
+  int16_t split = -1;       // -1: the split has ended or waits, and its state is saved
+  int64_t turn_length = 0;  // the budget at the start of the turn
+  int64_t unused = 0;       // of the budget, when the turn ended early
   uint32_t turn_polls = 0;
 
   uint8_t* shared = nullptr;
@@ -168,8 +171,8 @@ struct KernelLaunch::Impl {
   uint32_t block_threads = 0;
   uint32_t cluster_blocks = 0;
   uint32_t dynamic_shared_offset = 0;
-  uint32_t shared_bytes = 0;        // that the kernel asked for
-  uint32_t shared_allocated = 0;    // rounded up as hardware does
+  uint32_t shared_bytes = 0;      // that the kernel asked for
+  uint32_t shared_allocated = 0;  // rounded up as hardware does
   uint32_t stack_bytes = 0;
 };
 
@@ -182,8 +185,8 @@ inline void EndTurn(Context& c) {
   c.budget = 0;
 }
 
-// Marks a polling operation: an atomic, a volatile or acquiring load, a sleep, a fence. A warp that does little else
-// gives its turn away early.
+// Marks a polling operation: an atomic, a volatile or acquiring load, a sleep, a fence. A warp that
+// does little else gives its turn away early.
 inline void NotePoll(Context& c) {
   ++c.warp->polls;
   if (++c.turn_polls >= 32) EndTurn(c);

@@ -7,8 +7,9 @@
 
 namespace detshare::soft::ptx {
 
-// Runs f(group) for each group of lanes that name the same member mask, once all its members are here: lanes of diverged
-// splits wait for each other at the instruction. `same_pc` false lets them wait at different instructions.
+// Runs f(group) for each group of lanes that name the same member mask, once all its members are
+// here: lanes of diverged splits wait for each other at the instruction. `same_pc` false lets them
+// wait at different instructions.
 template <class F>
 void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
   if (in.e == kNoOperand) return f(mask);
@@ -52,7 +53,8 @@ void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
     const int16_t own = c.split;
     c.mask &= ~group;
     warp.splits[static_cast<size_t>(own)].mask = c.mask;
-    const int16_t fresh = AddSplit(warp, &in, c.frame, group, warp.splits[static_cast<size_t>(own)].join, false);
+    const int16_t fresh =
+        AddSplit(warp, &in, c.frame, group, warp.splits[static_cast<size_t>(own)].join, false);
     warp.splits[static_cast<size_t>(fresh)].state = SplitState::kWarpSync;
     warp.splits[static_cast<size_t>(fresh)].sync_mask = wanted;
   }

@@ -1,5 +1,5 @@
-// atom and red. Host atomics everywhere: blocks of one kernel run on several threads, and the host may poll what they
-// write.
+// atom and red. Host atomics everywhere: blocks of one kernel run on several threads, and the host
+// may poll what they write.
 #include <bit>
 
 #include "server/backends/soft/ptx/half.h"
@@ -18,22 +18,38 @@ T Update(T* p, F f) {
 
 // Each operation works on the bits: T is the unsigned integer of the access width.
 struct DoAdd {
-  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T Do(T* p, T b, T) {
+    return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 struct DoAnd {
-  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_and(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T Do(T* p, T b, T) {
+    return __atomic_fetch_and(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 struct DoOr {
-  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_or(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T Do(T* p, T b, T) {
+    return __atomic_fetch_or(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 struct DoXor {
-  template <class T> static T Do(T* p, T b, T) { return __atomic_fetch_xor(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T Do(T* p, T b, T) {
+    return __atomic_fetch_xor(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 struct DoExch {
-  template <class T> static T Do(T* p, T b, T) { return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T Do(T* p, T b, T) {
+    return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 struct DoCas {
-  template <class T> static T Do(T* p, T b, T c) {
+  template <class T>
+  static T Do(T* p, T b, T c) {
     T expected = b;
     __atomic_compare_exchange_n(p, &expected, c, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
@@ -41,7 +57,8 @@ struct DoCas {
 };
 template <bool kSigned, bool kMax>
 struct DoMinMax {
-  template <class T> static T Do(T* p, T b, T) {
+  template <class T>
+  static T Do(T* p, T b, T) {
     using V = std::conditional_t<kSigned, std::make_signed_t<T>, T>;
     return Update(p, [=](T old) {
       const bool less = static_cast<V>(b) < static_cast<V>(old);
@@ -50,12 +67,14 @@ struct DoMinMax {
   }
 };
 struct DoInc {
-  template <class T> static T Do(T* p, T b, T) {
+  template <class T>
+  static T Do(T* p, T b, T) {
     return Update(p, [=](T old) { return static_cast<T>(old >= b ? 0 : old + 1); });
   }
 };
 struct DoDec {
-  template <class T> static T Do(T* p, T b, T) {
+  template <class T>
+  static T Do(T* p, T b, T) {
     return Update(p, [=](T old) { return static_cast<T>(old == 0 || old > b ? b : old - 1); });
   }
 };
@@ -74,13 +93,18 @@ struct DoAddF64 {
     });
   }
 };
-inline uint16_t AddHalf(uint16_t a, uint16_t b) { return FloatToHalf(HalfToFloat(a) + HalfToFloat(b)); }
-inline uint16_t AddBf16(uint16_t a, uint16_t b) { return FloatToBf16(Bf16ToFloat(a) + Bf16ToFloat(b)); }
+inline uint16_t AddHalf(uint16_t a, uint16_t b) {
+  return FloatToHalf(HalfToFloat(a) + HalfToFloat(b));
+}
+inline uint16_t AddBf16(uint16_t a, uint16_t b) {
+  return FloatToBf16(Bf16ToFloat(a) + Bf16ToFloat(b));
+}
 enum class HalfMath { kAdd, kMin, kMax };
 template <HalfMath kMath, bool kBf16>
 inline uint16_t HalfCombine(uint16_t a, uint16_t b) {
   if (kMath == HalfMath::kAdd) return kBf16 ? AddBf16(a, b) : AddHalf(a, b);
-  const float x = kBf16 ? Bf16ToFloat(a) : HalfToFloat(a), y = kBf16 ? Bf16ToFloat(b) : HalfToFloat(b);
+  const float x = kBf16 ? Bf16ToFloat(a) : HalfToFloat(a),
+              y = kBf16 ? Bf16ToFloat(b) : HalfToFloat(b);
   if (x != x) return y != y ? 0x7fff : b;
   if (y != y) return a;
   const bool b_less = y < x || (y == x && (b & 0x8000) != 0);
@@ -96,8 +120,10 @@ template <HalfMath kMath, bool kBf16>
 struct DoHalf2 {
   static uint32_t Do(uint32_t* p, uint32_t b, uint32_t) {
     return Update(p, [=](uint32_t old) {
-      const uint16_t lo = HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
-      const uint16_t hi = HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(b >> 16));
+      const uint16_t lo =
+          HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
+      const uint16_t hi = HalfCombine<kMath, kBf16>(static_cast<uint16_t>(old >> 16),
+                                                    static_cast<uint16_t>(b >> 16));
       return lo | static_cast<uint32_t>(hi) << 16;
     });
   }
@@ -140,7 +166,8 @@ void AtomicVector(Context& c, const Instr& in, uint32_t mask) {
   NotePoll(c);
 }
 
-// 128-bit exchange and compare-and-swap, by a process-wide lock: x86-64 without -mcx16 has no such instruction.
+// 128-bit exchange and compare-and-swap, by a process-wide lock: x86-64 without -mcx16 has no such
+// instruction.
 std::atomic_flag g_wide_lock = ATOMIC_FLAG_INIT;
 
 template <bool kCas, Reach kReach, bool kAddress64>
@@ -175,13 +202,16 @@ ExecFn PickReach(const MemoryKey& key) {
   switch (key.space) {
     case Space::kGlobal:
       if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGlobal, true> : nullptr;
-      return key.address64 ? Atomic<T, Op, Reach::kGlobal, true> : Atomic<T, Op, Reach::kGlobal, false>;
+      return key.address64 ? Atomic<T, Op, Reach::kGlobal, true>
+                           : Atomic<T, Op, Reach::kGlobal, false>;
     case Space::kGeneric:
       if (vector) return key.address64 ? AtomicVector<T, Op, Reach::kGeneric, true> : nullptr;
-      return key.address64 ? Atomic<T, Op, Reach::kGeneric, true> : Atomic<T, Op, Reach::kGeneric, false>;
+      return key.address64 ? Atomic<T, Op, Reach::kGeneric, true>
+                           : Atomic<T, Op, Reach::kGeneric, false>;
     case Space::kShared:
       if (vector) return nullptr;
-      return key.address64 ? Atomic<T, Op, Reach::kShared, true> : Atomic<T, Op, Reach::kShared, false>;
+      return key.address64 ? Atomic<T, Op, Reach::kShared, true>
+                           : Atomic<T, Op, Reach::kShared, false>;
     default:
       return nullptr;
   }
@@ -190,19 +220,27 @@ ExecFn PickReach(const MemoryKey& key) {
 template <bool kCas>
 ExecFn Pick128(const MemoryKey& key) {
   switch (key.space) {
-    case Space::kGlobal: return Atomic128<kCas, Reach::kGlobal, true>;
-    case Space::kGeneric: return Atomic128<kCas, Reach::kGeneric, true>;
-    case Space::kShared: return key.address64 ? Atomic128<kCas, Reach::kShared, true> : Atomic128<kCas, Reach::kShared, false>;
-    default: return nullptr;
+    case Space::kGlobal:
+      return Atomic128<kCas, Reach::kGlobal, true>;
+    case Space::kGeneric:
+      return Atomic128<kCas, Reach::kGeneric, true>;
+    case Space::kShared:
+      return key.address64 ? Atomic128<kCas, Reach::kShared, true>
+                           : Atomic128<kCas, Reach::kShared, false>;
+    default:
+      return nullptr;
   }
 }
 
 template <class Op>
 ExecFn PickWord(const MemoryKey& key) {
   switch (SizeOf(key.type)) {
-    case 4: return PickReach<uint32_t, Op>(key);
-    case 8: return PickReach<uint64_t, Op>(key);
-    default: return nullptr;
+    case 4:
+      return PickReach<uint32_t, Op>(key);
+    case 8:
+      return PickReach<uint64_t, Op>(key);
+    default:
+      return nullptr;
   }
 }
 
@@ -210,15 +248,24 @@ template <bool kMax>
 ExecFn PickMinMax(const MemoryKey& key) {
   constexpr HalfMath kMath = kMax ? HalfMath::kMax : HalfMath::kMin;
   switch (key.type) {
-    case Type::kS32: return PickReach<uint32_t, DoMinMax<true, kMax>>(key);
-    case Type::kU32: return PickReach<uint32_t, DoMinMax<false, kMax>>(key);
-    case Type::kS64: return PickReach<uint64_t, DoMinMax<true, kMax>>(key);
-    case Type::kU64: return PickReach<uint64_t, DoMinMax<false, kMax>>(key);
-    case Type::kF16: return PickReach<uint16_t, DoHalf<kMath, false>>(key);
-    case Type::kBF16: return PickReach<uint16_t, DoHalf<kMath, true>>(key);
-    case Type::kF16x2: return PickReach<uint32_t, DoHalf2<kMath, false>>(key);
-    case Type::kBF16x2: return PickReach<uint32_t, DoHalf2<kMath, true>>(key);
-    default: return nullptr;
+    case Type::kS32:
+      return PickReach<uint32_t, DoMinMax<true, kMax>>(key);
+    case Type::kU32:
+      return PickReach<uint32_t, DoMinMax<false, kMax>>(key);
+    case Type::kS64:
+      return PickReach<uint64_t, DoMinMax<true, kMax>>(key);
+    case Type::kU64:
+      return PickReach<uint64_t, DoMinMax<false, kMax>>(key);
+    case Type::kF16:
+      return PickReach<uint16_t, DoHalf<kMath, false>>(key);
+    case Type::kBF16:
+      return PickReach<uint16_t, DoHalf<kMath, true>>(key);
+    case Type::kF16x2:
+      return PickReach<uint32_t, DoHalf2<kMath, false>>(key);
+    case Type::kBF16x2:
+      return PickReach<uint32_t, DoHalf2<kMath, true>>(key);
+    default:
+      return nullptr;
   }
 }
 
@@ -234,23 +281,39 @@ ExecFn SelectAtomic(AtomOp op, const MemoryKey& key) {
   switch (op) {
     case AtomOp::kAdd:
       switch (key.type) {
-        case Type::kF32: return PickReach<uint32_t, DoAddF32>(key);
-        case Type::kF64: return PickReach<uint64_t, DoAddF64>(key);
-        case Type::kF16: return PickReach<uint16_t, DoHalf<HalfMath::kAdd, false>>(key);
-        case Type::kBF16: return PickReach<uint16_t, DoHalf<HalfMath::kAdd, true>>(key);
-        case Type::kF16x2: return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, false>>(key);
-        case Type::kBF16x2: return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, true>>(key);
-        default: return PickWord<DoAdd>(key);
+        case Type::kF32:
+          return PickReach<uint32_t, DoAddF32>(key);
+        case Type::kF64:
+          return PickReach<uint64_t, DoAddF64>(key);
+        case Type::kF16:
+          return PickReach<uint16_t, DoHalf<HalfMath::kAdd, false>>(key);
+        case Type::kBF16:
+          return PickReach<uint16_t, DoHalf<HalfMath::kAdd, true>>(key);
+        case Type::kF16x2:
+          return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, false>>(key);
+        case Type::kBF16x2:
+          return PickReach<uint32_t, DoHalf2<HalfMath::kAdd, true>>(key);
+        default:
+          return PickWord<DoAdd>(key);
       }
-    case AtomOp::kMin: return PickMinMax<false>(key);
-    case AtomOp::kMax: return PickMinMax<true>(key);
-    case AtomOp::kInc: return key.type == Type::kU32 ? PickReach<uint32_t, DoInc>(key) : nullptr;
-    case AtomOp::kDec: return key.type == Type::kU32 ? PickReach<uint32_t, DoDec>(key) : nullptr;
-    case AtomOp::kExch: return PickWord<DoExch>(key);
-    case AtomOp::kCas: return SizeOf(key.type) == 2 ? PickReach<uint16_t, DoCas>(key) : PickWord<DoCas>(key);
-    case AtomOp::kAnd: return PickWord<DoAnd>(key);
-    case AtomOp::kOr: return PickWord<DoOr>(key);
-    case AtomOp::kXor: return PickWord<DoXor>(key);
+    case AtomOp::kMin:
+      return PickMinMax<false>(key);
+    case AtomOp::kMax:
+      return PickMinMax<true>(key);
+    case AtomOp::kInc:
+      return key.type == Type::kU32 ? PickReach<uint32_t, DoInc>(key) : nullptr;
+    case AtomOp::kDec:
+      return key.type == Type::kU32 ? PickReach<uint32_t, DoDec>(key) : nullptr;
+    case AtomOp::kExch:
+      return PickWord<DoExch>(key);
+    case AtomOp::kCas:
+      return SizeOf(key.type) == 2 ? PickReach<uint16_t, DoCas>(key) : PickWord<DoCas>(key);
+    case AtomOp::kAnd:
+      return PickWord<DoAnd>(key);
+    case AtomOp::kOr:
+      return PickWord<DoOr>(key);
+    case AtomOp::kXor:
+      return PickWord<DoXor>(key);
   }
   return nullptr;
 }

@@ -9,7 +9,9 @@ namespace detshare::soft::ptx {
 namespace {
 
 const Instr* At(const Context& c, uint64_t index) { return c.frame->function->code.data() + index; }
-const Instr* Point(const Context& c, const Instr& in) { return in.extra == kNoJoin ? nullptr : At(c, in.extra); }
+const Instr* Point(const Context& c, const Instr& in) {
+  return in.extra == kNoJoin ? nullptr : At(c, in.extra);
+}
 
 constexpr size_t kMaxFrameBytesPerUnit = size_t{256} << 20;
 
@@ -34,12 +36,13 @@ Frame* NewFrame(Context& c, const FunctionCode& function) {
   return frame;
 }
 
-void CopyParam(const uint8_t* from, uint32_t from_stride, const ParamPlace& a, uint8_t* to, uint32_t to_stride,
-               const ParamPlace& b, uint32_t mask) {
+void CopyParam(const uint8_t* from, uint32_t from_stride, const ParamPlace& a, uint8_t* to,
+               uint32_t to_stride, const ParamPlace& b, uint32_t mask) {
   const uint32_t size = a.size < b.size ? a.size : b.size;
   if (size == 0) return;
   ForEachLane(mask, [&](uint32_t lane) {
-    std::memcpy(to + size_t{to_stride} * lane + b.offset, from + size_t{from_stride} * lane + a.offset, size);
+    std::memcpy(to + size_t{to_stride} * lane + b.offset,
+                from + size_t{from_stride} * lane + a.offset, size);
   });
 }
 
@@ -78,7 +81,9 @@ void EnterFunction(Context& c, const Instr& in, const CallSite& call, uint32_t c
 
 void ExecNop(Context&, const Instr&, uint32_t) {}
 
-void ExecBranch(Context& c, const Instr& in, uint32_t) { c.pc = At(c, static_cast<uint64_t>(in.imm)); }
+void ExecBranch(Context& c, const Instr& in, uint32_t) {
+  c.pc = At(c, static_cast<uint64_t>(in.imm));
+}
 
 void ExecBranchCond(Context& c, const Instr& in, uint32_t mask) {
   uint32_t taken = c.Pred(in.a);
@@ -90,7 +95,8 @@ void ExecBranchCond(Context& c, const Instr& in, uint32_t mask) {
   } else if (taken != 0) {
     const Instr* point = Point(c, in);
     if (c.pc == point) {
-      // The lanes that fall through have nothing to do before the point: let these wait, the others run.
+      // The lanes that fall through have nothing to do before the point: let these wait, the others
+      // run.
       Diverge(c, mask & ~taken, c.pc, point);
       c.pc = target;
     } else {
@@ -100,12 +106,14 @@ void ExecBranchCond(Context& c, const Instr& in, uint32_t mask) {
 }
 
 void ExecBranchIndex(Context& c, const Instr& in, uint32_t mask) {
-  const std::vector<uint32_t>& table = c.frame->function->branch_tables[static_cast<size_t>(in.imm)];
+  const std::vector<uint32_t>& table =
+      c.frame->function->branch_tables[static_cast<size_t>(in.imm)];
   const uint32_t* index = c.Src<uint32_t>(in.a);
   uint32_t left = mask;
   while (left != 0) {
     const uint32_t first = FirstLane(left);
-    if (index[first] >= table.size()) return RaiseFault(c, in, FaultKind::kInvalidPc, index[first], first);
+    if (index[first] >= table.size())
+      return RaiseFault(c, in, FaultKind::kInvalidPc, index[first], first);
     const uint32_t target = table[index[first]];
     uint32_t group = 0;
     ForEachLane(left, [&](uint32_t lane) {
@@ -156,8 +164,8 @@ void ExecCall(Context& c, const Instr& in, uint32_t mask) {
     const uint64_t target = address[first];
     const uint64_t index = (target - kFunctionWindow) / kFunctionStride - 1;
     const ModuleCode& module = *c.unit->launch->module;
-    if (target < kFunctionWindow + kFunctionStride || target % kFunctionStride != 0 || index >= module.functions.size() ||
-        module.functions[index].is_entry) {
+    if (target < kFunctionWindow + kFunctionStride || target % kFunctionStride != 0 ||
+        index >= module.functions.size() || module.functions[index].is_entry) {
       return RaiseFault(c, in, FaultKind::kInvalidPc, target, first);
     }
     uint32_t others = 0;
@@ -175,12 +183,13 @@ void ExecReturn(Context& c, const Instr&, uint32_t mask) {
   Warp& warp = *c.warp;
   Split& s = warp.splits[static_cast<size_t>(c.split)];
   Frame* frame = c.frame;
-  while (s.join >= 0 && warp.joins[static_cast<size_t>(s.join)].frame == frame) s.join = LeaveJoin(warp, s.join, mask);
+  while (s.join >= 0 && warp.joins[static_cast<size_t>(s.join)].frame == frame)
+    s.join = LeaveJoin(warp, s.join, mask);
   Frame* caller = frame->caller;
   const CallSite& call = *frame->call;
   for (size_t i = 0; i < call.returns.size() && i < frame->function->returns.size(); ++i) {
-    CopyParam(frame->params, frame->function->param_area_bytes, frame->function->returns[i], caller->params,
-              caller->function->param_area_bytes, call.returns[i], mask);
+    CopyParam(frame->params, frame->function->param_area_bytes, frame->function->returns[i],
+              caller->params, caller->function->param_area_bytes, call.returns[i], mask);
   }
   c.pc = frame->return_pc;
   c.frame = caller;
@@ -193,7 +202,9 @@ void ExecReturn(Context& c, const Instr&, uint32_t mask) {
 
 void ExecExit(Context& c, const Instr&, uint32_t mask) { ExitLanes(c, mask); }
 
-void ExecTrap(Context& c, const Instr& in, uint32_t mask) { RaiseFault(c, in, FaultKind::kTrap, 0, FirstLane(mask)); }
+void ExecTrap(Context& c, const Instr& in, uint32_t mask) {
+  RaiseFault(c, in, FaultKind::kTrap, 0, FirstLane(mask));
+}
 
 void ExecBarrier(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* ids = c.Src<uint32_t>(in.a);
@@ -208,7 +219,8 @@ void ExecBarrier(Context& c, const Instr& in, uint32_t mask) {
     mask &= ~others;
   }
   Block& block = *c.block;
-  if (id >= block.barriers.size()) return RaiseFault(c, in, FaultKind::kIllegalInstruction, id, first);
+  if (id >= block.barriers.size())
+    return RaiseFault(c, in, FaultKind::kIllegalInstruction, id, first);
   Barrier& b = block.barriers[id];
   const uint32_t count = in.b == kNoOperand ? 0 : c.Src<uint32_t>(in.b)[first];
   if (count % kLanes != 0) return RaiseFault(c, in, FaultKind::kIllegalInstruction, count, first);
@@ -238,7 +250,8 @@ void ExecClusterArrive(Context& c, const Instr&, uint32_t mask) {
 }
 
 void ExecClusterWait(Context& c, const Instr&, uint32_t) {
-  if (c.unit->cluster_generation == c.warp->cluster_phase) Suspend(c, SplitState::kClusterBarrier, c.pc);
+  if (c.unit->cluster_generation == c.warp->cluster_phase)
+    Suspend(c, SplitState::kClusterBarrier, c.pc);
 }
 
 }  // namespace detshare::soft::ptx

@@ -16,12 +16,14 @@ struct F16 {};
 struct BF16 {};
 
 template <class T>
-constexpr bool kIsFloat = std::is_same_v<T, F16> || std::is_same_v<T, BF16> || std::is_floating_point_v<T>;
+constexpr bool kIsFloat =
+    std::is_same_v<T, F16> || std::is_same_v<T, BF16> || std::is_floating_point_v<T>;
 template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint32_t,
                                   std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
 
-// The value of a lane: integers as themselves, all floats as a double or float that holds them exactly.
+// The value of a lane: integers as themselves, all floats as a double or float that holds them
+// exactly.
 template <class S>
 inline auto Read(LaneOf<S> lane) {
   if constexpr (std::is_same_v<S, F16>) {
@@ -48,24 +50,38 @@ inline LaneOf<D> PutInteger(D v) {
 template <class T>
 inline T RoundToInteger(T v, Rounding rounding) {
   switch (rounding) {
-    case Rounding::kRni: case Rounding::kRn: return std::nearbyint(v);
-    case Rounding::kRmi: case Rounding::kRm: return std::floor(v);
-    case Rounding::kRpi: case Rounding::kRp: return std::ceil(v);
-    default: return std::trunc(v);
+    case Rounding::kRni:
+    case Rounding::kRn:
+      return std::nearbyint(v);
+    case Rounding::kRmi:
+    case Rounding::kRm:
+      return std::floor(v);
+    case Rounding::kRpi:
+    case Rounding::kRp:
+      return std::ceil(v);
+    default:
+      return std::trunc(v);
   }
 }
 
 SmallRounding SmallMode(Rounding rounding) {
   switch (rounding) {
-    case Rounding::kRz: return SmallRounding::kZero;
-    case Rounding::kRm: return SmallRounding::kDown;
-    case Rounding::kRp: return SmallRounding::kUp;
-    case Rounding::kRna: return SmallRounding::kAway;
-    default: return SmallRounding::kNearest;
+    case Rounding::kRz:
+      return SmallRounding::kZero;
+    case Rounding::kRm:
+      return SmallRounding::kDown;
+    case Rounding::kRp:
+      return SmallRounding::kUp;
+    case Rounding::kRna:
+      return SmallRounding::kAway;
+    default:
+      return SmallRounding::kNearest;
   }
 }
 
-bool IsDirected(Rounding r) { return r == Rounding::kRz || r == Rounding::kRm || r == Rounding::kRp; }
+bool IsDirected(Rounding r) {
+  return r == Rounding::kRz || r == Rounding::kRm || r == Rounding::kRp;
+}
 bool IsIntegral(Rounding r) {
   return r == Rounding::kRni || r == Rounding::kRzi || r == Rounding::kRmi || r == Rounding::kRpi;
 }
@@ -73,7 +89,9 @@ bool IsIntegral(Rounding r) {
 // One conversion in a directed mode; volatile keeps it between the changes of the mode.
 template <class D, class S>
 D InMode(Rounding rounding, S value) {
-  std::fesetround(rounding == Rounding::kRz ? FE_TOWARDZERO : rounding == Rounding::kRm ? FE_DOWNWARD : FE_UPWARD);
+  std::fesetround(rounding == Rounding::kRz   ? FE_TOWARDZERO
+                  : rounding == Rounding::kRm ? FE_DOWNWARD
+                                              : FE_UPWARD);
   const volatile S in = value;
   const volatile D out = static_cast<D>(in);
   std::fesetround(FE_TONEAREST);
@@ -120,7 +138,8 @@ LaneOf<D> ToFloat(S value, const Instr& in) {
     if (ftz) source = Flush(source);
   }
   if constexpr (std::is_floating_point_v<S>) {
-    if (IsIntegral(rounding)) source = source != source ? source + source : RoundToInteger(source, rounding);
+    if (IsIntegral(rounding))
+      source = source != source ? source + source : RoundToInteger(source, rounding);
   }
   if constexpr (std::is_same_v<D, F16> || std::is_same_v<D, BF16>) {
     constexpr bool kF16 = std::is_same_v<D, F16>;
@@ -132,12 +151,15 @@ LaneOf<D> ToFloat(S value, const Instr& in) {
         return static_cast<uint32_t>(bits >> 63 << 15 | 0x7e00 | (bits >> 42 & 0x3ff));
       }
     }
-    if (std::is_same_v<S, float> && !IsDirected(rounding) && rounding != Rounding::kRna && !finite) {
+    if (std::is_same_v<S, float> && !IsDirected(rounding) && rounding != Rounding::kRna &&
+        !finite) {
       r = kF16 ? FloatToHalf(static_cast<float>(source)) : FloatToBf16(static_cast<float>(source));
     } else {
-      r = DoubleToSmall(kF16 ? kF16Format : kBF16Format, static_cast<double>(source), SmallMode(rounding), finite);
+      r = DoubleToSmall(kF16 ? kF16Format : kBF16Format, static_cast<double>(source),
+                        SmallMode(rounding), finite);
     }
-    const float back = kF16 ? HalfToFloat(static_cast<uint16_t>(r)) : Bf16ToFloat(static_cast<uint16_t>(r));
+    const float back =
+        kF16 ? HalfToFloat(static_cast<uint16_t>(r)) : Bf16ToFloat(static_cast<uint16_t>(r));
     if (sat) {
       const float clamped = back > 0.0f ? (back < 1.0f ? back : 1.0f) : 0.0f;
       r = kF16 ? FloatToHalf(clamped) : FloatToBf16(clamped);
@@ -166,7 +188,8 @@ void Convert(Context& c, const Instr& in, uint32_t mask) {
   const LaneOf<S>* a = c.Src<LaneOf<S>>(in.a);
   if constexpr (!kIsFloat<D> && !kIsFloat<S>) {
     if ((in.aux & FloatAux::kSat) != 0) {
-      ForEachLane(mask, [&](uint32_t i) { d[i] = PutInteger<D>(SaturateInteger<D>(Read<S>(a[i]))); });
+      ForEachLane(mask,
+                  [&](uint32_t i) { d[i] = PutInteger<D>(SaturateInteger<D>(Read<S>(a[i]))); });
     } else if (mask == kFullMask) {
 #pragma GCC ivdep
       for (uint32_t i = 0; i < kLanes; ++i) d[i] = PutInteger<D>(static_cast<D>(Read<S>(a[i])));
@@ -233,7 +256,8 @@ void ConvertF8ToHalves(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* a = c.Src<uint32_t>(in.a);
   const bool relu = (in.aux & FloatAux::kRelu) != 0;
   auto one = [&](uint32_t v) -> uint32_t {
-    uint32_t h = FloatToHalf(static_cast<float>(SmallToDouble(kE4M3 ? kE4M3Format : kE5M2Format, v)));
+    uint32_t h =
+        FloatToHalf(static_cast<float>(SmallToDouble(kE4M3 ? kE4M3Format : kE5M2Format, v)));
     if (relu && (h & 0x8000) != 0) h = 0;
     return h;
   };
@@ -265,19 +289,32 @@ void ConvertToTf32(Context& c, const Instr& in, uint32_t mask) {
 template <class D>
 ExecFn FromSource(Type src) {
   switch (src) {
-    case Type::kU8: return Convert<D, uint8_t>;
-    case Type::kU16: return Convert<D, uint16_t>;
-    case Type::kU32: return Convert<D, uint32_t>;
-    case Type::kU64: return Convert<D, uint64_t>;
-    case Type::kS8: return Convert<D, int8_t>;
-    case Type::kS16: return Convert<D, int16_t>;
-    case Type::kS32: return Convert<D, int32_t>;
-    case Type::kS64: return Convert<D, int64_t>;
-    case Type::kF16: return Convert<D, F16>;
-    case Type::kBF16: return Convert<D, BF16>;
-    case Type::kF32: return Convert<D, float>;
-    case Type::kF64: return Convert<D, double>;
-    default: return nullptr;
+    case Type::kU8:
+      return Convert<D, uint8_t>;
+    case Type::kU16:
+      return Convert<D, uint16_t>;
+    case Type::kU32:
+      return Convert<D, uint32_t>;
+    case Type::kU64:
+      return Convert<D, uint64_t>;
+    case Type::kS8:
+      return Convert<D, int8_t>;
+    case Type::kS16:
+      return Convert<D, int16_t>;
+    case Type::kS32:
+      return Convert<D, int32_t>;
+    case Type::kS64:
+      return Convert<D, int64_t>;
+    case Type::kF16:
+      return Convert<D, F16>;
+    case Type::kBF16:
+      return Convert<D, BF16>;
+    case Type::kF32:
+      return Convert<D, float>;
+    case Type::kF64:
+      return Convert<D, double>;
+    default:
+      return nullptr;
   }
 }
 
@@ -285,27 +322,48 @@ ExecFn FromSource(Type src) {
 
 ExecFn SelectConvert(Type dst, Type src) {
   switch (dst) {
-    case Type::kU8: return FromSource<uint8_t>(src);
-    case Type::kU16: return FromSource<uint16_t>(src);
-    case Type::kU32: return FromSource<uint32_t>(src);
-    case Type::kU64: return FromSource<uint64_t>(src);
-    case Type::kS8: return FromSource<int8_t>(src);
-    case Type::kS16: return FromSource<int16_t>(src);
-    case Type::kS32: return FromSource<int32_t>(src);
-    case Type::kS64: return FromSource<int64_t>(src);
-    case Type::kF16: return FromSource<F16>(src);
-    case Type::kBF16: return FromSource<BF16>(src);
-    case Type::kF32: return FromSource<float>(src);
-    case Type::kF64: return FromSource<double>(src);
+    case Type::kU8:
+      return FromSource<uint8_t>(src);
+    case Type::kU16:
+      return FromSource<uint16_t>(src);
+    case Type::kU32:
+      return FromSource<uint32_t>(src);
+    case Type::kU64:
+      return FromSource<uint64_t>(src);
+    case Type::kS8:
+      return FromSource<int8_t>(src);
+    case Type::kS16:
+      return FromSource<int16_t>(src);
+    case Type::kS32:
+      return FromSource<int32_t>(src);
+    case Type::kS64:
+      return FromSource<int64_t>(src);
+    case Type::kF16:
+      return FromSource<F16>(src);
+    case Type::kBF16:
+      return FromSource<BF16>(src);
+    case Type::kF32:
+      return FromSource<float>(src);
+    case Type::kF64:
+      return FromSource<double>(src);
     case Type::kF16x2:
       if (src == Type::kE4M3x2) return ConvertF8ToHalves<true>;
       if (src == Type::kE5M2x2) return ConvertF8ToHalves<false>;
       return src == Type::kF32 ? ConvertPair<true> : nullptr;
-    case Type::kBF16x2: return src == Type::kF32 ? ConvertPair<false> : nullptr;
-    case Type::kE4M3x2: return src == Type::kF32 ? ConvertPairToF8<true> : src == Type::kF16x2 ? ConvertHalvesToF8<true> : nullptr;
-    case Type::kE5M2x2: return src == Type::kF32 ? ConvertPairToF8<false> : src == Type::kF16x2 ? ConvertHalvesToF8<false> : nullptr;
-    case Type::kTF32: return src == Type::kF32 ? ConvertToTf32 : nullptr;
-    default: return nullptr;
+    case Type::kBF16x2:
+      return src == Type::kF32 ? ConvertPair<false> : nullptr;
+    case Type::kE4M3x2:
+      return src == Type::kF32     ? ConvertPairToF8<true>
+             : src == Type::kF16x2 ? ConvertHalvesToF8<true>
+                                   : nullptr;
+    case Type::kE5M2x2:
+      return src == Type::kF32     ? ConvertPairToF8<false>
+             : src == Type::kF16x2 ? ConvertHalvesToF8<false>
+                                   : nullptr;
+    case Type::kTF32:
+      return src == Type::kF32 ? ConvertToTf32 : nullptr;
+    default:
+      return nullptr;
   }
 }
 

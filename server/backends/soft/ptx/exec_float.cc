@@ -27,9 +27,13 @@ T Saturate(T v) {
 // Sets the rounding mode of this thread while it lives.
 class RoundingScope {
  public:
-  explicit RoundingScope(Rounding rounding) : active_(rounding == Rounding::kRz || rounding == Rounding::kRm || rounding == Rounding::kRp) {
+  explicit RoundingScope(Rounding rounding)
+      : active_(rounding == Rounding::kRz || rounding == Rounding::kRm ||
+                rounding == Rounding::kRp) {
     if (active_) {
-      std::fesetround(rounding == Rounding::kRz ? FE_TOWARDZERO : rounding == Rounding::kRm ? FE_DOWNWARD : FE_UPWARD);
+      std::fesetround(rounding == Rounding::kRz   ? FE_TOWARDZERO
+                      : rounding == Rounding::kRm ? FE_DOWNWARD
+                                                  : FE_UPWARD);
     }
   }
   ~RoundingScope() {
@@ -43,23 +47,37 @@ class RoundingScope {
 template <FloatOp kOp, class T>
 inline T Compute(T a, T b, T e) {
   switch (kOp) {
-    case FloatOp::kAdd: return a + b;
-    case FloatOp::kSub: return a - b;
-    case FloatOp::kMul: return a * b;
-    case FloatOp::kFma: return std::fma(a, b, e);
+    case FloatOp::kAdd:
+      return a + b;
+    case FloatOp::kSub:
+      return a - b;
+    case FloatOp::kMul:
+      return a * b;
+    case FloatOp::kFma:
+      return std::fma(a, b, e);
     case FloatOp::kDiv:
-    case FloatOp::kDivApprox: return a / b;
+    case FloatOp::kDivApprox:
+      return a / b;
     case FloatOp::kSqrt:
-    case FloatOp::kSqrtApprox: return std::sqrt(a);
+    case FloatOp::kSqrtApprox:
+      return std::sqrt(a);
     case FloatOp::kRcp:
-    case FloatOp::kRcpApprox: return T{1} / a;
-    case FloatOp::kRsqrt: return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a)));
-    case FloatOp::kSin: return std::sin(a);
-    case FloatOp::kCos: return std::cos(a);
-    case FloatOp::kEx2: return std::exp2(a);
-    case FloatOp::kLg2: return std::log2(a);
-    case FloatOp::kTanh: return std::tanh(a);
-    default: return a;
+    case FloatOp::kRcpApprox:
+      return T{1} / a;
+    case FloatOp::kRsqrt:
+      return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a)));
+    case FloatOp::kSin:
+      return std::sin(a);
+    case FloatOp::kCos:
+      return std::cos(a);
+    case FloatOp::kEx2:
+      return std::exp2(a);
+    case FloatOp::kLg2:
+      return std::log2(a);
+    case FloatOp::kTanh:
+      return std::tanh(a);
+    default:
+      return a;
   }
 }
 
@@ -94,7 +112,8 @@ void MinMaxXorSign(Context& c, const Instr& in, uint32_t mask) {
   const bool ftz = (in.aux & FloatAux::kFtz) != 0, nan = (in.aux & FloatAux::kNan) != 0;
   ForEachLane(mask, [&](uint32_t i) {
     const float x = std::fabs(ftz ? Flush(a[i]) : a[i]), y = std::fabs(ftz ? Flush(b[i]) : b[i]);
-    const uint32_t sign = (std::bit_cast<uint32_t>(a[i]) ^ std::bit_cast<uint32_t>(b[i])) & 0x80000000u;
+    const uint32_t sign =
+        (std::bit_cast<uint32_t>(a[i]) ^ std::bit_cast<uint32_t>(b[i])) & 0x80000000u;
     float r = (kMax ? x > y : x < y) ? x : y;
     if (x != x) r = y;
     if (y != y) r = x;
@@ -109,16 +128,26 @@ void MinMaxXorSign(Context& c, const Instr& in, uint32_t mask) {
 template <class T>
 ExecFn SelectFor(FloatOp op) {
   switch (op) {
-    case FloatOp::kAdd: return Arithmetic<FloatOp::kAdd, T>;
-    case FloatOp::kSub: return Arithmetic<FloatOp::kSub, T>;
-    case FloatOp::kMul: return Arithmetic<FloatOp::kMul, T>;
-    case FloatOp::kFma: return Arithmetic<FloatOp::kFma, T>;
-    case FloatOp::kDiv: return Arithmetic<FloatOp::kDiv, T>;
-    case FloatOp::kSqrt: return Arithmetic<FloatOp::kSqrt, T>;
-    case FloatOp::kRcp: return Arithmetic<FloatOp::kRcp, T>;
-    case FloatOp::kRcpApprox: return Arithmetic<FloatOp::kRcpApprox, T>;
-    case FloatOp::kRsqrt: return Arithmetic<FloatOp::kRsqrt, T>;
-    default: return nullptr;
+    case FloatOp::kAdd:
+      return Arithmetic<FloatOp::kAdd, T>;
+    case FloatOp::kSub:
+      return Arithmetic<FloatOp::kSub, T>;
+    case FloatOp::kMul:
+      return Arithmetic<FloatOp::kMul, T>;
+    case FloatOp::kFma:
+      return Arithmetic<FloatOp::kFma, T>;
+    case FloatOp::kDiv:
+      return Arithmetic<FloatOp::kDiv, T>;
+    case FloatOp::kSqrt:
+      return Arithmetic<FloatOp::kSqrt, T>;
+    case FloatOp::kRcp:
+      return Arithmetic<FloatOp::kRcp, T>;
+    case FloatOp::kRcpApprox:
+      return Arithmetic<FloatOp::kRcpApprox, T>;
+    case FloatOp::kRsqrt:
+      return Arithmetic<FloatOp::kRsqrt, T>;
+    default:
+      return nullptr;
   }
 }
 
@@ -151,15 +180,26 @@ inline uint16_t HalfCompute(uint16_t a, uint16_t b, uint16_t e, uint32_t aux) {
   const float x = Widen<kKind>(a), y = Widen<kKind>(b);
   uint16_t r = 0;
   switch (kOp) {
-    case FloatOp::kAdd: r = Narrow<kKind>(x + y); break;
-    case FloatOp::kSub: r = Narrow<kKind>(x - y); break;
-    case FloatOp::kMul: r = Narrow<kKind>(x * y); break;
+    case FloatOp::kAdd:
+      r = Narrow<kKind>(x + y);
+      break;
+    case FloatOp::kSub:
+      r = Narrow<kKind>(x - y);
+      break;
+    case FloatOp::kMul:
+      r = Narrow<kKind>(x * y);
+      break;
     case FloatOp::kFma:
       r = static_cast<uint16_t>(DoubleToSmall(kKind == HalfKind::kF16 ? kF16Format : kBF16Format,
-                                              FmaRoundedToOdd(x, y, Widen<kKind>(e)), SmallRounding::kNearest, false));
+                                              FmaRoundedToOdd(x, y, Widen<kKind>(e)),
+                                              SmallRounding::kNearest, false));
       break;
-    case FloatOp::kEx2: r = Narrow<kKind>(std::exp2(x)); break;
-    case FloatOp::kTanh: r = Narrow<kKind>(std::tanh(x)); break;
+    case FloatOp::kEx2:
+      r = Narrow<kKind>(std::exp2(x));
+      break;
+    case FloatOp::kTanh:
+      r = Narrow<kKind>(std::tanh(x));
+      break;
     case FloatOp::kMin:
     case FloatOp::kMax: {
       const bool abs = (aux & FloatAux::kAbs) != 0;
@@ -173,7 +213,8 @@ inline uint16_t HalfCompute(uint16_t a, uint16_t b, uint16_t e, uint32_t aux) {
       if (abs) r = static_cast<uint16_t>(r | ((a ^ b) & 0x8000));
       return r;
     }
-    default: break;
+    default:
+      break;
   }
   r = flush(r);
   const float result = Widen<kKind>(r);
@@ -190,7 +231,8 @@ void Half(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* e = in.c == kNoOperand ? a : c.Src<uint32_t>(in.c);
   ForEachLane(mask, [&](uint32_t i) {
     auto part = [&](int shift) -> uint32_t {
-      return HalfCompute<kOp, kKind>(static_cast<uint16_t>(a[i] >> shift), static_cast<uint16_t>(b[i] >> shift),
+      return HalfCompute<kOp, kKind>(static_cast<uint16_t>(a[i] >> shift),
+                                     static_cast<uint16_t>(b[i] >> shift),
                                      static_cast<uint16_t>(e[i] >> shift), in.aux);
     };
     d[i] = kPair ? part(0) | part(16) << 16 : part(0);
@@ -200,36 +242,61 @@ void Half(Context& c, const Instr& in, uint32_t mask) {
 template <HalfKind kKind, bool kPair>
 ExecFn SelectHalfFor(FloatOp op) {
   switch (op) {
-    case FloatOp::kAdd: return Half<FloatOp::kAdd, kKind, kPair>;
-    case FloatOp::kSub: return Half<FloatOp::kSub, kKind, kPair>;
-    case FloatOp::kMul: return Half<FloatOp::kMul, kKind, kPair>;
-    case FloatOp::kFma: return Half<FloatOp::kFma, kKind, kPair>;
-    case FloatOp::kMin: return Half<FloatOp::kMin, kKind, kPair>;
-    case FloatOp::kMax: return Half<FloatOp::kMax, kKind, kPair>;
-    case FloatOp::kAbs: return Half<FloatOp::kAbs, kKind, kPair>;
-    case FloatOp::kNeg: return Half<FloatOp::kNeg, kKind, kPair>;
-    case FloatOp::kEx2: return Half<FloatOp::kEx2, kKind, kPair>;
-    case FloatOp::kTanh: return Half<FloatOp::kTanh, kKind, kPair>;
-    default: return nullptr;
+    case FloatOp::kAdd:
+      return Half<FloatOp::kAdd, kKind, kPair>;
+    case FloatOp::kSub:
+      return Half<FloatOp::kSub, kKind, kPair>;
+    case FloatOp::kMul:
+      return Half<FloatOp::kMul, kKind, kPair>;
+    case FloatOp::kFma:
+      return Half<FloatOp::kFma, kKind, kPair>;
+    case FloatOp::kMin:
+      return Half<FloatOp::kMin, kKind, kPair>;
+    case FloatOp::kMax:
+      return Half<FloatOp::kMax, kKind, kPair>;
+    case FloatOp::kAbs:
+      return Half<FloatOp::kAbs, kKind, kPair>;
+    case FloatOp::kNeg:
+      return Half<FloatOp::kNeg, kKind, kPair>;
+    case FloatOp::kEx2:
+      return Half<FloatOp::kEx2, kKind, kPair>;
+    case FloatOp::kTanh:
+      return Half<FloatOp::kTanh, kKind, kPair>;
+    default:
+      return nullptr;
   }
 }
 
 bool Holds(Compare compare, float a, float b) {
   switch (compare) {
-    case Compare::kEq: return a == b;
-    case Compare::kNe: return a < b || a > b;
-    case Compare::kLt: return a < b;
-    case Compare::kLe: return a <= b;
-    case Compare::kGt: return a > b;
-    case Compare::kGe: return a >= b;
-    case Compare::kEqu: return !(a < b || a > b);
-    case Compare::kNeu: return !(a == b);
-    case Compare::kLtu: return !(a >= b);
-    case Compare::kLeu: return !(a > b);
-    case Compare::kGtu: return !(a <= b);
-    case Compare::kGeu: return !(a < b);
-    case Compare::kNum: return a == a && b == b;
-    case Compare::kNan: return a != a || b != b;
+    case Compare::kEq:
+      return a == b;
+    case Compare::kNe:
+      return a < b || a > b;
+    case Compare::kLt:
+      return a < b;
+    case Compare::kLe:
+      return a <= b;
+    case Compare::kGt:
+      return a > b;
+    case Compare::kGe:
+      return a >= b;
+    case Compare::kEqu:
+      return !(a < b || a > b);
+    case Compare::kNeu:
+      return !(a == b);
+    case Compare::kLtu:
+      return !(a >= b);
+    case Compare::kLeu:
+      return !(a > b);
+    case Compare::kGtu:
+      return !(a <= b);
+    case Compare::kGeu:
+      return !(a < b);
+    case Compare::kNum:
+      return a == a && b == b;
+    case Compare::kNan:
+      return a != a || b != b;
   }
   return false;
 }
@@ -240,7 +307,8 @@ uint32_t CompareLanes(Context& c, const Instr& in, uint32_t mask, Compare compar
   const uint32_t* b = c.Src<uint32_t>(in.b);
   uint32_t result = 0;
   ForEachLane(mask, [&](uint32_t i) {
-    float x = Widen<kKind>(static_cast<uint16_t>(a[i] >> shift)), y = Widen<kKind>(static_cast<uint16_t>(b[i] >> shift));
+    float x = Widen<kKind>(static_cast<uint16_t>(a[i] >> shift)),
+          y = Widen<kKind>(static_cast<uint16_t>(b[i] >> shift));
     if ((in.aux & FloatAux::kFtz) != 0) {
       const float least = kKind == HalfKind::kF16 ? 0x1p-14f : 0x1p-126f;
       if (std::fabs(x) < least) x = 0;
@@ -271,7 +339,9 @@ void HalfSetp(Context& c, const Instr& in, uint32_t mask) {
       if (op != BoolOp::kNone) {
         uint32_t other = c.Pred(in.c);
         if ((in.aux & 4) != 0) other = ~other;
-        second = op == BoolOp::kAnd ? second & other : op == BoolOp::kOr ? second | other : second ^ other;
+        second = op == BoolOp::kAnd  ? second & other
+                 : op == BoolOp::kOr ? second | other
+                                     : second ^ other;
       }
     }
   }
@@ -290,14 +360,16 @@ void HalfSet(Context& c, const Instr& in, uint32_t mask) {
   }
   const uint32_t high = CompareLanes<kKind>(c, in, mask, kCompare, 16);
   ForEachLane(mask, [&](uint32_t i) {
-    d[i] = ((low >> i & 1) != 0 ? yes & 0xffffu : 0) | ((high >> i & 1) != 0 ? yes & 0xffff0000u : 0);
+    d[i] =
+        ((low >> i & 1) != 0 ? yes & 0xffffu : 0) | ((high >> i & 1) != 0 ? yes & 0xffff0000u : 0);
   });
 }
 
 template <HalfKind kKind, bool kPair, bool kSet>
 ExecFn SelectHalfCompareFor(Compare compare) {
 #define DETSHARE_COMPARE(name) \
-  case Compare::name: return kSet ? HalfSet<kKind, kPair, Compare::name> : HalfSetp<kKind, kPair, Compare::name>;
+  case Compare::name:          \
+    return kSet ? HalfSet<kKind, kPair, Compare::name> : HalfSetp<kKind, kPair, Compare::name>;
   switch (compare) {
     DETSHARE_COMPARE(kEq)
     DETSHARE_COMPARE(kNe)
@@ -321,11 +393,16 @@ ExecFn SelectHalfCompareFor(Compare compare) {
 template <bool kSet>
 ExecFn SelectHalfCompareType(Type type, Compare compare) {
   switch (type) {
-    case Type::kF16: return SelectHalfCompareFor<HalfKind::kF16, false, kSet>(compare);
-    case Type::kF16x2: return SelectHalfCompareFor<HalfKind::kF16, true, kSet>(compare);
-    case Type::kBF16: return SelectHalfCompareFor<HalfKind::kBF16, false, kSet>(compare);
-    case Type::kBF16x2: return SelectHalfCompareFor<HalfKind::kBF16, true, kSet>(compare);
-    default: return nullptr;
+    case Type::kF16:
+      return SelectHalfCompareFor<HalfKind::kF16, false, kSet>(compare);
+    case Type::kF16x2:
+      return SelectHalfCompareFor<HalfKind::kF16, true, kSet>(compare);
+    case Type::kBF16:
+      return SelectHalfCompareFor<HalfKind::kBF16, false, kSet>(compare);
+    case Type::kBF16x2:
+      return SelectHalfCompareFor<HalfKind::kBF16, true, kSet>(compare);
+    default:
+      return nullptr;
   }
 }
 
@@ -335,30 +412,49 @@ ExecFn SelectFloat(FloatOp op, Type type) {
   if (type == Type::kF64) return SelectFor<double>(op);
   if (type != Type::kF32) return nullptr;
   switch (op) {
-    case FloatOp::kDivApprox: return Arithmetic<FloatOp::kDivApprox, float>;
-    case FloatOp::kSqrtApprox: return Arithmetic<FloatOp::kSqrtApprox, float>;
-    case FloatOp::kSin: return Arithmetic<FloatOp::kSin, float>;
-    case FloatOp::kCos: return Arithmetic<FloatOp::kCos, float>;
-    case FloatOp::kEx2: return Arithmetic<FloatOp::kEx2, float>;
-    case FloatOp::kLg2: return Arithmetic<FloatOp::kLg2, float>;
-    case FloatOp::kTanh: return Arithmetic<FloatOp::kTanh, float>;
-    case FloatOp::kMin: return MinMaxXorSign<false>;
-    case FloatOp::kMax: return MinMaxXorSign<true>;
-    default: return SelectFor<float>(op);
+    case FloatOp::kDivApprox:
+      return Arithmetic<FloatOp::kDivApprox, float>;
+    case FloatOp::kSqrtApprox:
+      return Arithmetic<FloatOp::kSqrtApprox, float>;
+    case FloatOp::kSin:
+      return Arithmetic<FloatOp::kSin, float>;
+    case FloatOp::kCos:
+      return Arithmetic<FloatOp::kCos, float>;
+    case FloatOp::kEx2:
+      return Arithmetic<FloatOp::kEx2, float>;
+    case FloatOp::kLg2:
+      return Arithmetic<FloatOp::kLg2, float>;
+    case FloatOp::kTanh:
+      return Arithmetic<FloatOp::kTanh, float>;
+    case FloatOp::kMin:
+      return MinMaxXorSign<false>;
+    case FloatOp::kMax:
+      return MinMaxXorSign<true>;
+    default:
+      return SelectFor<float>(op);
   }
 }
 
 ExecFn SelectHalf(FloatOp op, Type type) {
   switch (type) {
-    case Type::kF16: return SelectHalfFor<HalfKind::kF16, false>(op);
-    case Type::kF16x2: return SelectHalfFor<HalfKind::kF16, true>(op);
-    case Type::kBF16: return SelectHalfFor<HalfKind::kBF16, false>(op);
-    case Type::kBF16x2: return SelectHalfFor<HalfKind::kBF16, true>(op);
-    default: return nullptr;
+    case Type::kF16:
+      return SelectHalfFor<HalfKind::kF16, false>(op);
+    case Type::kF16x2:
+      return SelectHalfFor<HalfKind::kF16, true>(op);
+    case Type::kBF16:
+      return SelectHalfFor<HalfKind::kBF16, false>(op);
+    case Type::kBF16x2:
+      return SelectHalfFor<HalfKind::kBF16, true>(op);
+    default:
+      return nullptr;
   }
 }
 
-ExecFn SelectHalfCompare(Type type, Compare compare) { return SelectHalfCompareType<false>(type, compare); }
-ExecFn SelectHalfSet(Type type, Compare compare) { return SelectHalfCompareType<true>(type, compare); }
+ExecFn SelectHalfCompare(Type type, Compare compare) {
+  return SelectHalfCompareType<false>(type, compare);
+}
+ExecFn SelectHalfSet(Type type, Compare compare) {
+  return SelectHalfCompareType<true>(type, compare);
+}
 
 }  // namespace detshare::soft::ptx

@@ -16,7 +16,9 @@ void MatchAny(Context& c, const Instr& in, uint32_t mask) {
     const T* a = c.Src<T>(in.a);
     uint32_t result[kLanes] = {};
     ForEachLane(lanes, [&](uint32_t lane) {
-      ForEachLane(lanes, [&](uint32_t other) { result[lane] |= static_cast<uint32_t>(a[other] == a[lane]) << other; });
+      ForEachLane(lanes, [&](uint32_t other) {
+        result[lane] |= static_cast<uint32_t>(a[other] == a[lane]) << other;
+      });
     });
     PutLanes(c, in.d, lanes, result);
   });
@@ -90,9 +92,12 @@ void ExecVote(Context& c, const Instr& in, uint32_t mask) {
     if ((in.aux & 8) != 0) p = ~p;
     p &= lanes;
     switch (in.aux & 7) {
-      case 0: return c.SetPred(in.d, p == lanes ? kFullMask : 0, lanes);
-      case 1: return c.SetPred(in.d, p != 0 ? kFullMask : 0, lanes);
-      case 2: return c.SetPred(in.d, p == lanes || p == 0 ? kFullMask : 0, lanes);
+      case 0:
+        return c.SetPred(in.d, p == lanes ? kFullMask : 0, lanes);
+      case 1:
+        return c.SetPred(in.d, p != 0 ? kFullMask : 0, lanes);
+      case 2:
+        return c.SetPred(in.d, p == lanes || p == 0 ? kFullMask : 0, lanes);
       default: {
         uint32_t* d = c.Dst<uint32_t>(in.d);
         ForEachLane(lanes, [&](uint32_t lane) { d[lane] = p; });
@@ -113,14 +118,27 @@ void ExecRedux(Context& c, const Instr& in, uint32_t mask) {
     const bool is_signed = (in.aux & 8) != 0;
     ForEachLane(lanes & (lanes - 1), [&](uint32_t lane) {
       const uint32_t v = a[lane];
-      const bool less = is_signed ? static_cast<int32_t>(v) < static_cast<int32_t>(value) : v < value;
+      const bool less =
+          is_signed ? static_cast<int32_t>(v) < static_cast<int32_t>(value) : v < value;
       switch (in.aux & 7) {
-        case 0: value += v; break;
-        case 1: value = less ? v : value; break;
-        case 2: value = less ? value : v; break;
-        case 3: value &= v; break;
-        case 4: value |= v; break;
-        default: value ^= v; break;
+        case 0:
+          value += v;
+          break;
+        case 1:
+          value = less ? v : value;
+          break;
+        case 2:
+          value = less ? value : v;
+          break;
+        case 3:
+          value &= v;
+          break;
+        case 4:
+          value |= v;
+          break;
+        default:
+          value ^= v;
+          break;
       }
     });
     uint32_t result[kLanes];
@@ -163,50 +181,86 @@ uint64_t UniformSreg(Context& c, const Instr& in) {
   const KernelLaunch::Impl& launch = *c.unit->launch;
   const LaunchConfig& config = launch.config;
   const Block& block = *c.block;
-  const uint64_t cycles = c.unit->cycles + static_cast<uint64_t>(c.turn_length - c.unused - c.budget);
+  const uint64_t cycles =
+      c.unit->cycles + static_cast<uint64_t>(c.turn_length - c.unused - c.budget);
   const Sreg sreg = static_cast<Sreg>(in.aux);
   auto of = [&](Sreg first) { return static_cast<size_t>(sreg) - static_cast<size_t>(first); };
   switch (sreg) {
-    case Sreg::kNtidX: case Sreg::kNtidY: case Sreg::kNtidZ: return config.block[of(Sreg::kNtidX)];
-    case Sreg::kCtaidX: case Sreg::kCtaidY: case Sreg::kCtaidZ: return block.id[of(Sreg::kCtaidX)];
-    case Sreg::kNctaidX: case Sreg::kNctaidY: case Sreg::kNctaidZ: return config.grid[of(Sreg::kNctaidX)];
-    case Sreg::kWarpid: return c.warp->index;
-    case Sreg::kNwarpid: return 64;
-    case Sreg::kSmid: return block.sm_id;
-    case Sreg::kNsmid: return config.sm_count;
-    case Sreg::kGridid: return config.grid_id;
-    case Sreg::kClock: return static_cast<uint32_t>(config.start_cycle + cycles);
-    case Sreg::kClockHi: return (config.start_cycle + cycles) >> 32;
-    case Sreg::kClock64: return config.start_cycle + cycles;
-    case Sreg::kGlobaltimer: return config.start_time_ns + cycles;
-    case Sreg::kGlobaltimerLo: return static_cast<uint32_t>(config.start_time_ns + cycles);
-    case Sreg::kGlobaltimerHi: return (config.start_time_ns + cycles) >> 32;
-    case Sreg::kDynamicSmemSize: return config.dynamic_shared_bytes;
+    case Sreg::kNtidX:
+    case Sreg::kNtidY:
+    case Sreg::kNtidZ:
+      return config.block[of(Sreg::kNtidX)];
+    case Sreg::kCtaidX:
+    case Sreg::kCtaidY:
+    case Sreg::kCtaidZ:
+      return block.id[of(Sreg::kCtaidX)];
+    case Sreg::kNctaidX:
+    case Sreg::kNctaidY:
+    case Sreg::kNctaidZ:
+      return config.grid[of(Sreg::kNctaidX)];
+    case Sreg::kWarpid:
+      return c.warp->index;
+    case Sreg::kNwarpid:
+      return 64;
+    case Sreg::kSmid:
+      return block.sm_id;
+    case Sreg::kNsmid:
+      return config.sm_count;
+    case Sreg::kGridid:
+      return config.grid_id;
+    case Sreg::kClock:
+      return static_cast<uint32_t>(config.start_cycle + cycles);
+    case Sreg::kClockHi:
+      return (config.start_cycle + cycles) >> 32;
+    case Sreg::kClock64:
+      return config.start_cycle + cycles;
+    case Sreg::kGlobaltimer:
+      return config.start_time_ns + cycles;
+    case Sreg::kGlobaltimerLo:
+      return static_cast<uint32_t>(config.start_time_ns + cycles);
+    case Sreg::kGlobaltimerHi:
+      return (config.start_time_ns + cycles) >> 32;
+    case Sreg::kDynamicSmemSize:
+      return config.dynamic_shared_bytes;
     case Sreg::kTotalSmemSize:
-    case Sreg::kAggrSmemSize: return launch.shared_allocated;
-    case Sreg::kClusteridX: case Sreg::kClusteridY: case Sreg::kClusteridZ: {
+    case Sreg::kAggrSmemSize:
+      return launch.shared_allocated;
+    case Sreg::kClusteridX:
+    case Sreg::kClusteridY:
+    case Sreg::kClusteridZ: {
       const size_t d = of(Sreg::kClusteridX);
       return block.id[d] / config.cluster[d];
     }
-    case Sreg::kNclusteridX: case Sreg::kNclusteridY: case Sreg::kNclusteridZ: {
+    case Sreg::kNclusteridX:
+    case Sreg::kNclusteridY:
+    case Sreg::kNclusteridZ: {
       const size_t d = of(Sreg::kNclusteridX);
       return config.grid[d] / config.cluster[d];
     }
-    case Sreg::kClusterCtaidX: case Sreg::kClusterCtaidY: case Sreg::kClusterCtaidZ: {
+    case Sreg::kClusterCtaidX:
+    case Sreg::kClusterCtaidY:
+    case Sreg::kClusterCtaidZ: {
       const size_t d = of(Sreg::kClusterCtaidX);
       return block.id[d] % config.cluster[d];
     }
-    case Sreg::kClusterNctaidX: case Sreg::kClusterNctaidY: case Sreg::kClusterNctaidZ:
+    case Sreg::kClusterNctaidX:
+    case Sreg::kClusterNctaidY:
+    case Sreg::kClusterNctaidZ:
       return config.cluster[of(Sreg::kClusterNctaidX)];
-    case Sreg::kClusterCtarank: return block.rank;
-    case Sreg::kClusterNctarank: return launch.cluster_blocks;
-    case Sreg::kIsExplicitCluster: return launch.cluster_blocks > 1 ? 1 : 0;
+    case Sreg::kClusterCtarank:
+      return block.rank;
+    case Sreg::kClusterNctarank:
+      return launch.cluster_blocks;
+    case Sreg::kIsExplicitCluster:
+      return launch.cluster_blocks > 1 ? 1 : 0;
     case Sreg::kEnvreg:
       // How cooperative_groups finds the grid's workspace.
       if (config.cooperative && in.imm == 1) return config.grid_workspace_address >> 32;
-      if (config.cooperative && in.imm == 2) return static_cast<uint32_t>(config.grid_workspace_address);
+      if (config.cooperative && in.imm == 2)
+        return static_cast<uint32_t>(config.grid_workspace_address);
       return 0;
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -220,10 +274,12 @@ void ReadSreg(Context& c, const Instr& in, uint32_t mask) {
       ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) % config.block[0]; });
       break;
     case Sreg::kTidY:
-      ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) / config.block[0] % config.block[1]; });
+      ForEachLane(mask,
+                  [&](uint32_t i) { d[i] = (thread + i) / config.block[0] % config.block[1]; });
       break;
     case Sreg::kTidZ:
-      ForEachLane(mask, [&](uint32_t i) { d[i] = (thread + i) / config.block[0] / config.block[1]; });
+      ForEachLane(mask,
+                  [&](uint32_t i) { d[i] = (thread + i) / config.block[0] / config.block[1]; });
       break;
     case Sreg::kLaneid:
       ForEachLane(mask, [&](uint32_t i) { d[i] = i; });

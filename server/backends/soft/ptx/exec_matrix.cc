@@ -1,10 +1,9 @@
-#include "server/backends/soft/ptx/matrix_ops.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "server/backends/soft/ptx/converge.h"
 #include "server/backends/soft/ptx/half.h"
+#include "server/backends/soft/ptx/matrix_ops.h"
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
@@ -15,17 +14,25 @@ double ReadElement(const Context& c, int32_t reg, Type type, uint32_t lane, uint
   if (type == Type::kF64) return c.Src<double>(reg)[lane];
   const uint32_t bits = c.Src<uint32_t>(reg)[lane];
   switch (type) {
-    case Type::kF16: return HalfToFloat(static_cast<uint16_t>(bits >> (16 * j)));
-    case Type::kBF16: return Bf16ToFloat(static_cast<uint16_t>(bits >> (16 * j)));
-    case Type::kTF32: return std::bit_cast<float>(bits & ~0x1fffu);
-    case Type::kF32: return std::bit_cast<float>(bits);
-    case Type::kS8: return static_cast<int8_t>(bits >> (8 * j));
-    case Type::kU8: return static_cast<uint8_t>(bits >> (8 * j));
-    default: return static_cast<int32_t>(bits);
+    case Type::kF16:
+      return HalfToFloat(static_cast<uint16_t>(bits >> (16 * j)));
+    case Type::kBF16:
+      return Bf16ToFloat(static_cast<uint16_t>(bits >> (16 * j)));
+    case Type::kTF32:
+      return std::bit_cast<float>(bits & ~0x1fffu);
+    case Type::kF32:
+      return std::bit_cast<float>(bits);
+    case Type::kS8:
+      return static_cast<int8_t>(bits >> (8 * j));
+    case Type::kU8:
+      return static_cast<uint8_t>(bits >> (8 * j));
+    default:
+      return static_cast<int32_t>(bits);
   }
 }
 
-void WriteElement(const Context& c, int32_t reg, const MatrixShape& shape, uint32_t lane, uint32_t j, double value) {
+void WriteElement(const Context& c, int32_t reg, const MatrixShape& shape, uint32_t lane,
+                  uint32_t j, double value) {
   switch (shape.d) {
     case Type::kF64:
       c.Dst<double>(reg)[lane] = value;
@@ -58,7 +65,8 @@ enum class Role { kA, kB, kAccumulator };
 template <class F>
 void ForFragment(const MatrixShape& shape, Role role, Type type, uint32_t registers, F f) {
   const uint32_t per = ElementsPerRegister(type);
-  const uint32_t rows = role == Role::kB ? shape.k : shape.m, columns = role == Role::kA ? shape.k : shape.n;
+  const uint32_t rows = role == Role::kB ? shape.k : shape.m,
+                 columns = role == Role::kA ? shape.k : shape.n;
   if (shape.wmma) {
     const uint32_t unique = rows * columns / kLanes;
     for (uint32_t r = 0; r < registers; ++r) {
@@ -95,13 +103,17 @@ void ExecMma(Context& c, const Instr& in, uint32_t mask) {
   Converge(c, in, mask, true, [&](uint32_t lanes) {
     const MatrixShape shape = MatrixShape::Unpack(in.imm);
     const int32_t* registers = c.frame->function->extras.data() + in.extra;
-    const uint32_t nd = in.aux & 0xff, na = in.aux >> 8 & 0xff, nb = in.aux >> 16 & 0xff, nc = in.aux >> 24;
-    if (lanes != kFullMask) return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
+    const uint32_t nd = in.aux & 0xff, na = in.aux >> 8 & 0xff, nb = in.aux >> 16 & 0xff,
+                   nc = in.aux >> 24;
+    if (lanes != kFullMask)
+      return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
     Matrix a, b, d;
     auto read = [&](Role role, Type type, const int32_t* list, uint32_t count, Matrix* out) {
-      ForFragment(shape, role, type, count, [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
-        out->v[row % kMaxSide][column % kMaxSide] = ReadElement(c, list[r], type, lane, j);
-      });
+      ForFragment(shape, role, type, count,
+                  [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
+                    out->v[row % kMaxSide][column % kMaxSide] =
+                        ReadElement(c, list[r], type, lane, j);
+                  });
     };
     read(Role::kA, shape.a, registers + nd, na, &a);
     read(Role::kB, shape.b, registers + nd + na, nb, &b);
@@ -115,7 +127,8 @@ void ExecMma(Context& c, const Instr& in, uint32_t mask) {
     }
     ForFragment(shape, Role::kAccumulator, shape.d, nd,
                 [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
-                  WriteElement(c, registers[r], shape, lane, j, d.v[row % kMaxSide][column % kMaxSide]);
+                  WriteElement(c, registers[r], shape, lane, j,
+                               d.v[row % kMaxSide][column % kMaxSide]);
                 });
   });
 }
@@ -129,30 +142,38 @@ void WmmaMemory(Context& c, const Instr& in, uint32_t mask) {
     const bool by_columns = shape.saturate;
     shape.wmma = true;
     const int32_t* registers = c.frame->function->extras.data() + in.extra;
-    if (lanes != kFullMask) return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
+    if (lanes != kFullMask)
+      return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
     const uint64_t base = c.Src<uint64_t>(in.a)[0];
-    const uint64_t stride = in.b == kNoOperand ? (by_columns ? shape.m : shape.n) : c.Src<uint32_t>(in.b)[0];
+    const uint64_t stride =
+        in.b == kNoOperand ? (by_columns ? shape.m : shape.n) : c.Src<uint32_t>(in.b)[0];
     const uint64_t size = shape.a == Type::kTF32 ? 4 : SizeOf(shape.a);
     bool failed = false;
     ForFragment(shape, Role::kAccumulator, shape.a, in.count,
                 [&](uint32_t row, uint32_t column, uint32_t r, uint32_t lane, uint32_t j) {
-      if (failed) return;
-      const uint64_t index = by_columns ? column * stride + row : row * stride + column;
-      const uint64_t address = base + index * size;
-      uint8_t* p = static_cast<Space>(in.aux) == Space::kShared ? SharedPointer(c, address, size)
-                                                                : GenericPointer(c, lane, address, size, kStore);
-      if (p == nullptr || address % size != 0) {
-        failed = true;
-        return RaiseFault(c, in, p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress, address, lane);
-      }
-      uint8_t* lane_bytes = c.Dst<uint8_t>(registers[r]) + (size == 8 ? 8 : 4) * lane + size * j;
-      if (kStore) {
-        std::memcpy(p, lane_bytes, size);
-      } else {
-        std::memcpy(lane_bytes, p, size);
-      }
-    });
-    (kStore ? c.counters->global_bytes_written : c.counters->global_bytes_read) += uint64_t{shape.m} * shape.n * size;
+                  if (failed) return;
+                  const uint64_t index = by_columns ? column * stride + row : row * stride + column;
+                  const uint64_t address = base + index * size;
+                  uint8_t* p = static_cast<Space>(in.aux) == Space::kShared
+                                   ? SharedPointer(c, address, size)
+                                   : GenericPointer(c, lane, address, size, kStore);
+                  if (p == nullptr || address % size != 0) {
+                    failed = true;
+                    return RaiseFault(
+                        c, in,
+                        p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
+                        address, lane);
+                  }
+                  uint8_t* lane_bytes =
+                      c.Dst<uint8_t>(registers[r]) + (size == 8 ? 8 : 4) * lane + size * j;
+                  if (kStore) {
+                    std::memcpy(p, lane_bytes, size);
+                  } else {
+                    std::memcpy(lane_bytes, p, size);
+                  }
+                });
+    (kStore ? c.counters->global_bytes_written : c.counters->global_bytes_read) +=
+        uint64_t{shape.m} * shape.n * size;
   });
 }
 
@@ -163,16 +184,20 @@ void ExecWmmaStore(Context& c, const Instr& in, uint32_t mask) { WmmaMemory<true
 
 void ExecLdmatrix(Context& c, const Instr& in, uint32_t mask) {
   Converge(c, in, mask, true, [&](uint32_t lanes) {
-    if (lanes != kFullMask) return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
+    if (lanes != kFullMask)
+      return RaiseFault(c, in, FaultKind::kIllegalInstruction, 0, FirstLane(lanes));
     const int32_t* registers = c.frame->function->extras.data() + in.extra;
     const bool transposed = (in.aux & 1) != 0;
     uint16_t rows[4][8][8];
     for (uint32_t i = 0; i < 8u * in.count; ++i) {
-      const uint64_t register_value = (in.aux & 2) != 0 ? c.Src<uint64_t>(in.a)[i] : c.Src<uint32_t>(in.a)[i];
+      const uint64_t register_value =
+          (in.aux & 2) != 0 ? c.Src<uint64_t>(in.a)[i] : c.Src<uint32_t>(in.a)[i];
       const uint64_t address = register_value + static_cast<uint64_t>(in.imm);
       const uint8_t* p = SharedPointer(c, address, 16);
       if (p == nullptr || address % 16 != 0) {
-        return RaiseFault(c, in, p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress, address, i);
+        return RaiseFault(c, in,
+                          p == nullptr ? FaultKind::kIllegalAddress : FaultKind::kMisalignedAddress,
+                          address, i);
       }
       std::memcpy(rows[i / 8][i % 8], p, 16);
     }
@@ -180,8 +205,10 @@ void ExecLdmatrix(Context& c, const Instr& in, uint32_t mask) {
       uint32_t* d = c.Dst<uint32_t>(registers[m]);
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
         const uint32_t row = lane / 4, column = lane % 4 * 2;
-        d[lane] = transposed ? rows[m][column][row] | static_cast<uint32_t>(rows[m][column + 1][row]) << 16
-                             : rows[m][row][column] | static_cast<uint32_t>(rows[m][row][column + 1]) << 16;
+        d[lane] = transposed
+                      ? rows[m][column][row] | static_cast<uint32_t>(rows[m][column + 1][row]) << 16
+                      : rows[m][row][column] | static_cast<uint32_t>(rows[m][row][column + 1])
+                                                   << 16;
       }
     }
   });

@@ -95,10 +95,12 @@ void StoreVector(Context& c, const Instr& in, uint32_t mask) {
 template <bool kStore, bool kVector, class E, Reach kReach>
 ExecFn Pick(bool address64) {
   if constexpr (kStore) {
-    if constexpr (kVector) return address64 ? StoreVector<E, kReach, true> : StoreVector<E, kReach, false>;
+    if constexpr (kVector)
+      return address64 ? StoreVector<E, kReach, true> : StoreVector<E, kReach, false>;
     return address64 ? Store<E, kReach, true> : Store<E, kReach, false>;
   } else {
-    if constexpr (kVector) return address64 ? LoadVector<E, kReach, true> : LoadVector<E, kReach, false>;
+    if constexpr (kVector)
+      return address64 ? LoadVector<E, kReach, true> : LoadVector<E, kReach, false>;
     return address64 ? Load<E, kReach, true> : Load<E, kReach, false>;
   }
 }
@@ -116,12 +118,18 @@ ExecFn PickElement(const MemoryKey& key) {
       break;
   }
   switch (SizeOf(key.type)) {
-    case 1: return Pick<kStore, kVector, Element<uint8_t, uint32_t>, kReach>(key.address64);
-    case 2: return Pick<kStore, kVector, Element<uint16_t, uint32_t>, kReach>(key.address64);
-    case 4: return Pick<kStore, kVector, Element<uint32_t, uint32_t>, kReach>(key.address64);
-    case 8: return Pick<kStore, kVector, Element<uint64_t, uint64_t>, kReach>(key.address64);
-    case 16: return kVector ? nullptr : Pick<kStore, kVector, Element128, kReach>(key.address64);
-    default: return nullptr;
+    case 1:
+      return Pick<kStore, kVector, Element<uint8_t, uint32_t>, kReach>(key.address64);
+    case 2:
+      return Pick<kStore, kVector, Element<uint16_t, uint32_t>, kReach>(key.address64);
+    case 4:
+      return Pick<kStore, kVector, Element<uint32_t, uint32_t>, kReach>(key.address64);
+    case 8:
+      return Pick<kStore, kVector, Element<uint64_t, uint64_t>, kReach>(key.address64);
+    case 16:
+      return kVector ? nullptr : Pick<kStore, kVector, Element128, kReach>(key.address64);
+    default:
+      return nullptr;
   }
 }
 
@@ -202,7 +210,8 @@ void LocalAddress(Context& c, const Instr& in, uint32_t mask) {
 template <class T>
 void DynamicShared(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
-  const T value = static_cast<T>(c.unit->launch->dynamic_shared_offset + static_cast<uint64_t>(in.imm));
+  const T value =
+      static_cast<T>(c.unit->launch->dynamic_shared_offset + static_cast<uint64_t>(in.imm));
   ForEachLane(mask, [&](uint32_t i) { d[i] = value; });
 }
 
@@ -210,7 +219,8 @@ template <class T, uint64_t kWindow, bool kTo>
 void Cvta(Context& c, const Instr& in, uint32_t mask) {
   T* d = c.Dst<T>(in.d);
   const T* a = c.Src<T>(in.a);
-  ForEachLane(mask, [&](uint32_t i) { d[i] = static_cast<T>(kTo ? a[i] - kWindow : a[i] + kWindow); });
+  ForEachLane(mask,
+              [&](uint32_t i) { d[i] = static_cast<T>(kTo ? a[i] - kWindow : a[i] + kWindow); });
 }
 template <uint64_t kWindow>
 ExecFn PickCvta(bool to, bool wide) {
@@ -224,7 +234,8 @@ void IsSpace(Context& c, const Instr& in, uint32_t mask) {
   uint32_t result = 0;
   ForEachLane(mask, [&](uint32_t i) {
     const uint64_t address = a[i];
-    const bool is = kWindow == 0 ? address < kSharedWindow : address >= kWindow && address - kWindow < kWindowSize;
+    const bool is = kWindow == 0 ? address < kSharedWindow
+                                 : address >= kWindow && address - kWindow < kWindowSize;
     result |= static_cast<uint32_t>(is) << i;
   });
   c.SetPred(in.d, result, mask);
@@ -270,7 +281,9 @@ void CpAsync(Context& c, const Instr& in, uint32_t mask) {
       if (sizes[i] == 0) reading &= ~(1u << i);
     });
   }
-  if (reading != 0 && !Pointers<Reach::kGlobal, kGlobal64>(c, from, reading, bytes, bytes, false, q)) return;
+  if (reading != 0 &&
+      !Pointers<Reach::kGlobal, kGlobal64>(c, from, reading, bytes, bytes, false, q))
+    return;
   ForEachLane(mask, [&](uint32_t i) {
     const uint64_t have = sizes == nullptr || sizes[i] > bytes ? bytes : sizes[i];
     uint8_t* out = reinterpret_cast<uint8_t*>(p[i]);
@@ -303,7 +316,8 @@ template <class T>
 void StackRestore(Context& c, const Instr& in, uint32_t mask) {
   const uint64_t top = c.Src<T>(in.a)[FirstLane(mask)];
   // Diverged lanes share the frame's top: it only falls when all of them are here.
-  if (mask == (c.frame->lanes & c.warp->alive) && top >= c.frame->local_base && top <= c.frame->local_top) {
+  if (mask == (c.frame->lanes & c.warp->alive) && top >= c.frame->local_base &&
+      top <= c.frame->local_top) {
     c.frame->local_top = static_cast<uint32_t>(top);
   }
 }
@@ -318,16 +332,24 @@ void Fence(Context& c, const Instr&, uint32_t) {
 ExecFn SelectLoad(const MemoryKey& key) {
   if (key.space == Space::kParam) {
     switch (key.type) {
-      case Type::kS8: return PickParam<Element<int8_t, uint32_t>>(key.address64);
-      case Type::kS16: return PickParam<Element<int16_t, uint32_t>>(key.address64);
-      default: break;
+      case Type::kS8:
+        return PickParam<Element<int8_t, uint32_t>>(key.address64);
+      case Type::kS16:
+        return PickParam<Element<int16_t, uint32_t>>(key.address64);
+      default:
+        break;
     }
     switch (SizeOf(key.type)) {
-      case 1: return PickParam<Element<uint8_t, uint32_t>>(key.address64);
-      case 2: return PickParam<Element<uint16_t, uint32_t>>(key.address64);
-      case 4: return PickParam<Element<uint32_t, uint32_t>>(key.address64);
-      case 8: return PickParam<Element<uint64_t, uint64_t>>(key.address64);
-      default: return nullptr;
+      case 1:
+        return PickParam<Element<uint8_t, uint32_t>>(key.address64);
+      case 2:
+        return PickParam<Element<uint16_t, uint32_t>>(key.address64);
+      case 4:
+        return PickParam<Element<uint32_t, uint32_t>>(key.address64);
+      case 8:
+        return PickParam<Element<uint64_t, uint64_t>>(key.address64);
+      default:
+        return nullptr;
     }
   }
   return key.vector > 1 ? PickReach<false, true>(key) : PickReach<false, false>(key);
@@ -337,44 +359,65 @@ ExecFn SelectStore(const MemoryKey& key) {
   return key.vector > 1 ? PickReach<true, true>(key) : PickReach<true, false>(key);
 }
 
-#define DETSHARE_BY_ELEMENT(handler)                                     \
-  switch (type) {                                                        \
-    case Type::kS8: return handler<Element<int8_t, uint32_t>>;           \
-    case Type::kS16: return handler<Element<int16_t, uint32_t>>;         \
-    default: break;                                                      \
-  }                                                                      \
-  switch (SizeOf(type)) {                                                \
-    case 1: return handler<Element<uint8_t, uint32_t>>;                  \
-    case 2: return handler<Element<uint16_t, uint32_t>>;                 \
-    case 4: return handler<Element<uint32_t, uint32_t>>;                 \
-    case 8: return handler<Element<uint64_t, uint64_t>>;                 \
-    case 16: return handler<Element128>;                                 \
-    default: return nullptr;                                             \
+#define DETSHARE_BY_ELEMENT(handler)               \
+  switch (type) {                                  \
+    case Type::kS8:                                \
+      return handler<Element<int8_t, uint32_t>>;   \
+    case Type::kS16:                               \
+      return handler<Element<int16_t, uint32_t>>;  \
+    default:                                       \
+      break;                                       \
+  }                                                \
+  switch (SizeOf(type)) {                          \
+    case 1:                                        \
+      return handler<Element<uint8_t, uint32_t>>;  \
+    case 2:                                        \
+      return handler<Element<uint16_t, uint32_t>>; \
+    case 4:                                        \
+      return handler<Element<uint32_t, uint32_t>>; \
+    case 8:                                        \
+      return handler<Element<uint64_t, uint64_t>>; \
+    case 16:                                       \
+      return handler<Element128>;                  \
+    default:                                       \
+      return nullptr;                              \
   }
 
-ExecFn SelectKernelParamLoad(Type type) { DETSHARE_BY_ELEMENT(LoadKernelParam) }
-ExecFn SelectParamAreaLoad(Type type) { DETSHARE_BY_ELEMENT(LoadParamArea) }
-ExecFn SelectParamAreaStore(Type type) { DETSHARE_BY_ELEMENT(StoreParamArea) }
+ExecFn SelectKernelParamLoad(Type type){DETSHARE_BY_ELEMENT(LoadKernelParam)} ExecFn
+    SelectParamAreaLoad(Type type){DETSHARE_BY_ELEMENT(LoadParamArea)} ExecFn
+    SelectParamAreaStore(Type type){DETSHARE_BY_ELEMENT(StoreParamArea)}
 #undef DETSHARE_BY_ELEMENT
 
-ExecFn LocalAddressHandler(bool wide) { return wide ? LocalAddress<uint64_t> : LocalAddress<uint32_t>; }
-ExecFn DynamicSharedHandler(bool wide) { return wide ? DynamicShared<uint64_t> : DynamicShared<uint32_t>; }
+ExecFn LocalAddressHandler(bool wide) {
+  return wide ? LocalAddress<uint64_t> : LocalAddress<uint32_t>;
+}
+ExecFn DynamicSharedHandler(bool wide) {
+  return wide ? DynamicShared<uint64_t> : DynamicShared<uint32_t>;
+}
 
 ExecFn SelectCvta(Space space, bool to, bool wide) {
   switch (space) {
-    case Space::kShared: return PickCvta<kSharedWindow>(to, wide);
-    case Space::kLocal: return PickCvta<kLocalWindow>(to, wide);
-    case Space::kParam: return PickCvta<kParamWindow>(to, wide);
-    default: return PickCvta<0>(to, wide);
+    case Space::kShared:
+      return PickCvta<kSharedWindow>(to, wide);
+    case Space::kLocal:
+      return PickCvta<kLocalWindow>(to, wide);
+    case Space::kParam:
+      return PickCvta<kParamWindow>(to, wide);
+    default:
+      return PickCvta<0>(to, wide);
   }
 }
 
 ExecFn SelectIsSpace(Space space, bool wide) {
   switch (space) {
-    case Space::kShared: return wide ? IsSpace<uint64_t, kSharedWindow> : IsSpace<uint32_t, kSharedWindow>;
-    case Space::kLocal: return wide ? IsSpace<uint64_t, kLocalWindow> : IsSpace<uint32_t, kLocalWindow>;
-    case Space::kParam: return wide ? IsSpace<uint64_t, kParamWindow> : IsSpace<uint32_t, kParamWindow>;
-    default: return wide ? IsSpace<uint64_t, 0> : IsSpace<uint32_t, 0>;
+    case Space::kShared:
+      return wide ? IsSpace<uint64_t, kSharedWindow> : IsSpace<uint32_t, kSharedWindow>;
+    case Space::kLocal:
+      return wide ? IsSpace<uint64_t, kLocalWindow> : IsSpace<uint32_t, kLocalWindow>;
+    case Space::kParam:
+      return wide ? IsSpace<uint64_t, kParamWindow> : IsSpace<uint32_t, kParamWindow>;
+    default:
+      return wide ? IsSpace<uint64_t, 0> : IsSpace<uint32_t, 0>;
   }
 }
 
@@ -394,7 +437,9 @@ ExecFn SelectCpAsync(bool shared64, bool global64) {
 
 ExecFn AllocaHandler(bool wide) { return wide ? Alloca<uint64_t> : Alloca<uint32_t>; }
 ExecFn StackSaveHandler(bool wide) { return wide ? StackSave<uint64_t> : StackSave<uint32_t>; }
-ExecFn StackRestoreHandler(bool wide) { return wide ? StackRestore<uint64_t> : StackRestore<uint32_t>; }
+ExecFn StackRestoreHandler(bool wide) {
+  return wide ? StackRestore<uint64_t> : StackRestore<uint32_t>;
+}
 ExecFn FenceHandler() { return Fence; }
 
 }  // namespace detshare::soft::ptx

@@ -1,8 +1,8 @@
 // The SIMD video instructions: two 16-bit or four 8-bit lanes in one register.
 #include <algorithm>
 
-#include "server/backends/soft/ptx/control_ops.h"
 #include "server/backends/soft/ptx/context.h"
+#include "server/backends/soft/ptx/control_ops.h"
 
 namespace detshare::soft::ptx {
 
@@ -19,20 +19,34 @@ void ExecVideo(Context& c, const Instr& in, uint32_t mask) {
   const int32_t high = signed_d ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
   auto part = [&](uint32_t value, uint32_t k, bool is_signed) {
     const uint32_t field = value >> (k * bits) & ((1u << bits) - 1);
-    return is_signed ? static_cast<int32_t>(field << (32 - bits)) >> (32 - bits) : static_cast<int32_t>(field);
+    return is_signed ? static_cast<int32_t>(field << (32 - bits)) >> (32 - bits)
+                     : static_cast<int32_t>(field);
   };
   ForEachLane(mask, [&](uint32_t i) {
     uint32_t result = 0, sum = e[i];
     for (uint32_t k = 0; k < parts; ++k) {
-      const int32_t x = part(a[i], k, (in.aux & VideoAux::kSignedA) != 0), y = part(b[i], k, (in.aux & VideoAux::kSignedB) != 0);
+      const int32_t x = part(a[i], k, (in.aux & VideoAux::kSignedA) != 0),
+                    y = part(b[i], k, (in.aux & VideoAux::kSignedB) != 0);
       int32_t r = 0;
       switch (op) {
-        case VideoAux::kAddOp: r = x + y; break;
-        case VideoAux::kSubOp: r = x - y; break;
-        case VideoAux::kAverageOp: r = (x + y + (x + y > 0 ? 1 : -1)) / 2; break;  // ties away from zero
-        case VideoAux::kAbsDiffOp: r = x < y ? y - x : x - y; break;
-        case VideoAux::kMinOp: r = std::min(x, y); break;
-        default: r = std::max(x, y); break;
+        case VideoAux::kAddOp:
+          r = x + y;
+          break;
+        case VideoAux::kSubOp:
+          r = x - y;
+          break;
+        case VideoAux::kAverageOp:
+          r = (x + y + (x + y > 0 ? 1 : -1)) / 2;
+          break;  // ties away from zero
+        case VideoAux::kAbsDiffOp:
+          r = x < y ? y - x : x - y;
+          break;
+        case VideoAux::kMinOp:
+          r = std::min(x, y);
+          break;
+        default:
+          r = std::max(x, y);
+          break;
       }
       if ((in.aux & VideoAux::kRelu) != 0 && r < 0) r = 0;
       if (sat) r = std::clamp(r, low, high);

@@ -9,15 +9,15 @@ namespace detshare::soft::ptx {
 
 enum class FaultKind {
   kNone = 0,
-  kIllegalAddress,      // CUDA_ERROR_ILLEGAL_ADDRESS
-  kMisalignedAddress,   // CUDA_ERROR_MISALIGNED_ADDRESS
-  kInvalidAddressSpace, // CUDA_ERROR_INVALID_ADDRESS_SPACE
-  kInvalidPc,           // CUDA_ERROR_INVALID_PC: an indirect call to something that is no function
-  kTrap,                // CUDA_ERROR_LAUNCH_FAILED: trap or brkpt
-  kAssert,              // CUDA_ERROR_ASSERT: the message went to the output sink
-  kStackOverflow,       // CUDA_ERROR_LAUNCH_FAILED: recursion or alloca beyond the stack limit
-  kIllegalInstruction,  // CUDA_ERROR_ILLEGAL_INSTRUCTION: operands that no hardware accepts
-  kDeadlock,            // CUDA_ERROR_LAUNCH_TIMEOUT: every thread waits for a barrier that none can complete
+  kIllegalAddress,       // CUDA_ERROR_ILLEGAL_ADDRESS
+  kMisalignedAddress,    // CUDA_ERROR_MISALIGNED_ADDRESS
+  kInvalidAddressSpace,  // CUDA_ERROR_INVALID_ADDRESS_SPACE
+  kInvalidPc,            // CUDA_ERROR_INVALID_PC: an indirect call to something that is no function
+  kTrap,                 // CUDA_ERROR_LAUNCH_FAILED: trap or brkpt
+  kAssert,               // CUDA_ERROR_ASSERT: the message went to the output sink
+  kStackOverflow,        // CUDA_ERROR_LAUNCH_FAILED: recursion or alloca beyond the stack limit
+  kIllegalInstruction,   // CUDA_ERROR_ILLEGAL_INSTRUCTION: operands that no hardware accepts
+  kDeadlock,  // CUDA_ERROR_LAUNCH_TIMEOUT: every thread waits for a barrier that none can complete
 };
 
 // The name as it appears in the log, for example "illegal address".

@@ -1,5 +1,5 @@
-// Floating-point instructions that are not worth vectorising: directed rounding, division and roots, transcendental
-// functions, half precision, and all conversions.
+// Floating-point instructions that are not worth vectorising: directed rounding, division and
+// roots, transcendental functions, half precision, and all conversions.
 #pragma once
 
 #include "server/backends/soft/ptx/ir.h"
@@ -10,9 +10,26 @@ namespace detshare::soft::ptx {
 enum class Rounding : uint8_t { kNone, kRn, kRz, kRm, kRp, kRna, kRni, kRzi, kRmi, kRpi };
 
 enum class FloatOp : uint8_t {
-  kAdd, kSub, kMul, kFma, kDiv, kSqrt, kRcp,  // correctly rounded, also in the directed modes
-  kDivApprox, kSqrtApprox, kRcpApprox, kRsqrt, kSin, kCos, kEx2, kLg2, kTanh,
-  kMin, kMax, kAbs, kNeg,                      // half types only
+  kAdd,
+  kSub,
+  kMul,
+  kFma,
+  kDiv,
+  kSqrt,
+  kRcp,  // correctly rounded, also in the directed modes
+  kDivApprox,
+  kSqrtApprox,
+  kRcpApprox,
+  kRsqrt,
+  kSin,
+  kCos,
+  kEx2,
+  kLg2,
+  kTanh,
+  kMin,
+  kMax,
+  kAbs,
+  kNeg,  // half types only
 };
 
 // Instr::aux of the handlers below.
@@ -22,7 +39,7 @@ struct FloatAux {
   static constexpr uint32_t kSat = 0x20;
   static constexpr uint32_t kNan = 0x40;
   static constexpr uint32_t kRelu = 0x80;
-  static constexpr uint32_t kAbs = 0x100;     // min and max: .xorsign.abs
+  static constexpr uint32_t kAbs = 0x100;  // min and max: .xorsign.abs
   static constexpr uint32_t kSatFinite = 0x200;
 };
 
@@ -30,7 +47,8 @@ struct FloatAux {
 ExecFn SelectFloat(FloatOp op, Type type);
 // For f16, f16x2, bf16, bf16x2.
 ExecFn SelectHalf(FloatOp op, Type type);
-// setp on f16 and bf16 (aux and operands as VectorOp::kSetp) and on the x2 types, which set d and d2 for the two halves.
+// setp on f16 and bf16 (aux and operands as VectorOp::kSetp) and on the x2 types, which set d and
+// d2 for the two halves.
 ExecFn SelectHalfCompare(Type type, Compare compare);
 // set with a half source; imm: the value for true of each half.
 ExecFn SelectHalfSet(Type type, Compare compare);

@@ -6,7 +6,8 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// Cooper, Harvey and Kennedy on the reversed graph. Gives up (false) on graphs that need too many steps.
+// Cooper, Harvey and Kennedy on the reversed graph. Gives up (false) on graphs that need too many
+// steps.
 bool PostDominators(FlowGraph* graph) {
   const uint32_t count = static_cast<uint32_t>(graph->blocks.size());
   const uint32_t exit = count - 1;
@@ -105,7 +106,8 @@ absl::Status BuildFlowGraph(const LowFunction& low, FlowGraph* graph) {
     const LowInstr& in = instrs[i];
     if (in.flow == Flow::kNext) continue;
     leader[i + 1] = true;
-    if (in.flow == Flow::kBranch || in.flow == Flow::kBranchCond) leader[low.labels[in.target]] = true;
+    if (in.flow == Flow::kBranch || in.flow == Flow::kBranchCond)
+      leader[low.labels[in.target]] = true;
     for (uint32_t t : in.targets) leader[low.labels[t]] = true;
   }
   graph->block_of.assign(count, FlowGraph::kNone);
@@ -132,7 +134,8 @@ absl::Status BuildFlowGraph(const LowFunction& low, FlowGraph* graph) {
       case Flow::kBranchIndex:
         for (uint32_t t : last.targets) block.successors.push_back(graph->block_of[low.labels[t]]);
         std::sort(block.successors.begin(), block.successors.end());
-        block.successors.erase(std::unique(block.successors.begin(), block.successors.end()), block.successors.end());
+        block.successors.erase(std::unique(block.successors.begin(), block.successors.end()),
+                               block.successors.end());
         break;
       case Flow::kReturn:
         block.successors = {exit};

@@ -41,8 +41,10 @@ inline double SmallToDouble(const SmallFormat& f, uint32_t bits) {
   return negative ? -value : value;
 }
 
-// Rounds once. `finite`: values beyond the largest become the largest (always so for formats without infinity).
-inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding rounding, bool finite) {
+// Rounds once. `finite`: values beyond the largest become the largest (always so for formats
+// without infinity).
+inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding rounding,
+                              bool finite) {
   const uint64_t bits = std::bit_cast<uint64_t>(value);
   const bool negative = bits >> 63 != 0;
   const uint32_t sign = negative ? 1u << (f.mantissa_bits + f.exponent_bits) : 0;
@@ -57,17 +59,27 @@ inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding 
   if (magnitude == 0) return sign;
   int exponent = std::ilogb(magnitude);
   if (exponent < 1 - bias) exponent = 1 - bias;
-  // In units of the last place: an integer part of at most mantissa_bits + 1 bits and an exact fraction.
+  // In units of the last place: an integer part of at most mantissa_bits + 1 bits and an exact
+  // fraction.
   const double scaled = std::ldexp(magnitude, f.mantissa_bits - exponent);
   double whole = std::floor(scaled);
   const double fraction = scaled - whole;
   bool up = false;
   switch (rounding) {
-    case SmallRounding::kNearest: up = fraction > 0.5 || (fraction == 0.5 && std::fmod(whole, 2.0) != 0); break;
-    case SmallRounding::kAway: up = fraction >= 0.5; break;
-    case SmallRounding::kZero: break;
-    case SmallRounding::kDown: up = negative && fraction != 0; break;
-    case SmallRounding::kUp: up = !negative && fraction != 0; break;
+    case SmallRounding::kNearest:
+      up = fraction > 0.5 || (fraction == 0.5 && std::fmod(whole, 2.0) != 0);
+      break;
+    case SmallRounding::kAway:
+      up = fraction >= 0.5;
+      break;
+    case SmallRounding::kZero:
+      break;
+    case SmallRounding::kDown:
+      up = negative && fraction != 0;
+      break;
+    case SmallRounding::kUp:
+      up = !negative && fraction != 0;
+      break;
   }
   if (up) whole += 1;
   // Adding the mantissa to the exponent field carries into it as needed.
@@ -77,7 +89,8 @@ inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding 
     code = (static_cast<uint64_t>(exponent + bias - 1) << f.mantissa_bits) + units;
   }
   if (code > largest) {
-    const bool toward_zero = rounding == SmallRounding::kZero || (rounding == SmallRounding::kDown && !negative) ||
+    const bool toward_zero = rounding == SmallRounding::kZero ||
+                             (rounding == SmallRounding::kDown && !negative) ||
                              (rounding == SmallRounding::kUp && negative);
     return sign | (finite || !f.has_infinity || toward_zero ? largest : infinity);
   }
@@ -88,7 +101,9 @@ inline float HalfToFloat(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
   const uint32_t exponent = h >> 10 & 0x1f;
   const uint32_t mantissa = h & 0x3ff;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa != 0 ? 0x400000u | mantissa << 13 : 0));
+  if (exponent == 0x1f)
+    return std::bit_cast<float>(sign | 0x7f800000u |
+                                (mantissa != 0 ? 0x400000u | mantissa << 13 : 0));
   if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
   const float value = static_cast<float>(mantissa) * 0x1p-24f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
@@ -108,15 +123,17 @@ inline uint16_t FloatToHalf(float value) {
   magnitude += 0xc8000fffu + (magnitude >> 13 & 1);
   return static_cast<uint16_t>(sign | magnitude >> 13);
 }
-inline float Bf16ToFloat(uint16_t h) { return std::bit_cast<float>(static_cast<uint32_t>(h) << 16); }
+inline float Bf16ToFloat(uint16_t h) {
+  return std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+}
 inline uint16_t FloatToBf16(float value) {
   if (value != value) return 0x7fff;
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-// a * b + c with a, b, c of at most 16 bits each, so that rounding the result once more to such a format is correct:
-// the double result is rounded to odd.
+// a * b + c with a, b, c of at most 16 bits each, so that rounding the result once more to such a
+// format is correct: the double result is rounded to odd.
 inline double FmaRoundedToOdd(double a, double b, double c) {
   const double product = a * b;  // exact
   const double sum = product + c;

@@ -1,6 +1,6 @@
-// What the software GPU core needs from whoever embeds it: which memory a kernel may touch, where its output goes, and
-// where its malloc() allocates. All three are called from the threads that run blocks, several at once, so
-// implementations are thread-safe.
+// What the software GPU core needs from whoever embeds it: which memory a kernel may touch, where
+// its output goes, and where its malloc() allocates. All three are called from the threads that run
+// blocks, several at once, so implementations are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace detshare::soft::ptx {
 
-// Half-open range of accessible addresses. Device addresses are addresses of this process: the interpreter reads and
-// writes the memory directly once a range has allowed it.
+// Half-open range of accessible addresses. Device addresses are addresses of this process: the
+// interpreter reads and writes the memory directly once a range has allowed it.
 struct MemoryRange {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -21,15 +21,16 @@ class MemoryGuard {
  public:
   virtual ~MemoryGuard() = default;
 
-  // Sets *range to the largest known accessible range that contains `address` and returns true; returns false when
-  // nothing of the tenant lies there. The interpreter keeps returned ranges until the current BlockRunner::Run returns,
-  // so the memory of a range must stay mapped as long as a kernel of the tenant is inside Run. Adjacent allocations may
-  // be returned as one range or as several: an access that crosses ranges is refused.
+  // Sets *range to the largest known accessible range that contains `address` and returns true;
+  // returns false when nothing of the tenant lies there. The interpreter keeps returned ranges
+  // until the current BlockRunner::Run returns, so the memory of a range must stay mapped as long
+  // as a kernel of the tenant is inside Run. Adjacent allocations may be returned as one range or
+  // as several: an access that crosses ranges is refused.
   virtual bool Find(uint64_t address, MemoryRange* range) const = 0;
 };
 
-// Receives what kernels print: formatted device printf text and assertion messages, whole pieces, one call a thread and
-// statement. Within a block the order is deterministic.
+// Receives what kernels print: formatted device printf text and assertion messages, whole pieces,
+// one call a thread and statement. Within a block the order is deterministic.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
@@ -40,7 +41,8 @@ class OutputSink {
 class DeviceHeap {
  public:
   virtual ~DeviceHeap() = default;
-  // Returns the address of `bytes` bytes aligned to 16 that the MemoryGuard accepts, or 0 when exhausted.
+  // Returns the address of `bytes` bytes aligned to 16 that the MemoryGuard accepts, or 0 when
+  // exhausted.
   virtual uint64_t Allocate(uint64_t bytes) = 0;
   // Frees what Allocate returned; any other non-null address is ignored and returns false.
   virtual bool Free(uint64_t address) = 0;

@@ -1,9 +1,10 @@
 // Decoded code: flat arrays of instructions with handlers and operand places resolved.
 //
-// A warp's registers live in one frame: each register is an array over the 32 lanes (128 bytes for everything up to 32
-// bits, 256 for 64, 512 for 128), a predicate is one 32-bit mask. Immediates and addresses are constants of the same
-// shape in a pool of the function, so that handlers do not care. An operand is the byte offset of its array: in the
-// frame when non-negative, in the constant pool (with the sign bit cleared) when negative.
+// A warp's registers live in one frame: each register is an array over the 32 lanes (128 bytes for
+// everything up to 32 bits, 256 for 64, 512 for 128), a predicate is one 32-bit mask. Immediates
+// and addresses are constants of the same shape in a pool of the function, so that handlers do not
+// care. An operand is the byte offset of its array: in the frame when non-negative, in the constant
+// pool (with the sign bit cleared) when negative.
 #pragma once
 
 #include <array>
@@ -31,10 +32,14 @@ constexpr uint32_t kFullMask = 0xffffffffu;
 
 constexpr uint32_t BytesOf(RegClass c) {
   switch (c) {
-    case RegClass::kPred: return 4;
-    case RegClass::k32: return 4 * kLanes;
-    case RegClass::k64: return 8 * kLanes;
-    default: return 16 * kLanes;
+    case RegClass::kPred:
+      return 4;
+    case RegClass::k32:
+      return 4 * kLanes;
+    case RegClass::k64:
+      return 8 * kLanes;
+    default:
+      return 16 * kLanes;
   }
 }
 
@@ -57,7 +62,9 @@ struct Instr {
   static constexpr uint8_t kGuardNegated = 1;
   static constexpr uint8_t kClassShift = 4;  // CostCounters::Class in the upper bits
 
-  CostCounters::Class cost_class() const { return static_cast<CostCounters::Class>(flags >> kClassShift); }
+  CostCounters::Class cost_class() const {
+    return static_cast<CostCounters::Class>(flags >> kClassShift);
+  }
 };
 static_assert(sizeof(Instr) == 64);
 
@@ -83,7 +90,7 @@ enum class Builtin : uint8_t { kNone, kVprintf, kAssertFail, kMalloc, kFree };
 struct CallSite {
   int32_t callee = -1;  // function index; -1: indirect through the register operand `a`
   Builtin builtin = Builtin::kNone;
-  std::vector<ParamPlace> args;     // in the caller's area
+  std::vector<ParamPlace> args;  // in the caller's area
   std::vector<ParamPlace> returns;
 };
 
@@ -91,22 +98,22 @@ struct FunctionCode {
   std::string name;
   bool is_entry = false;
   bool has_indirect_calls = false;
-  bool uses_module_shared = false;   // names a shared variable of module scope
+  bool uses_module_shared = false;  // names a shared variable of module scope
   bool uses_dynamic_shared = false;
   std::vector<Instr> code;
   std::vector<int32_t> extras;
   std::vector<CallSite> calls;
   std::vector<std::vector<uint32_t>> branch_tables;  // instruction indices for brx.idx
   std::vector<ConstEntry> consts;
-  std::vector<uint32_t> callees;     // direct, and functions whose address is taken
+  std::vector<uint32_t> callees;  // direct, and functions whose address is taken
   uint32_t const_bytes = 0;
   uint32_t frame_bytes = 0;
-  uint32_t param_area_bytes = 0;     // per lane
-  std::vector<ParamPlace> params;    // formals in the area
+  uint32_t param_area_bytes = 0;   // per lane
+  std::vector<ParamPlace> params;  // formals in the area
   std::vector<ParamPlace> returns;
   uint32_t local_bytes = 0;
   uint32_t shared_begin = 0, shared_end = 0;  // own static shared variables
-  uint32_t register_pressure = 0;    // in 32-bit registers
+  uint32_t register_pressure = 0;             // in 32-bit registers
 };
 
 struct GlobalReloc {
@@ -147,16 +154,20 @@ struct ExecutableCode {
   std::vector<AlignedBytes> const_pools;  // one for each function
 };
 
-// Fixed places above every host address, so that generic addresses of these spaces depend on nothing outside the kernel.
+// Fixed places above every host address, so that generic addresses of these spaces depend on
+// nothing outside the kernel.
 constexpr uint64_t kSharedWindow = uint64_t{1} << 48;
 constexpr uint64_t kLocalWindow = kSharedWindow + (uint64_t{1} << 40);
 constexpr uint64_t kParamWindow = kSharedWindow + (uint64_t{2} << 40);
 constexpr uint64_t kFunctionWindow = kSharedWindow + (uint64_t{3} << 40);
 constexpr uint64_t kWindowSize = uint64_t{1} << 40;
 constexpr uint64_t kFunctionStride = 16;
-// A shared address below this is the block's own; above, (rank + 1) * this + offset names a block of the cluster.
+// A shared address below this is the block's own; above, (rank + 1) * this + offset names a block
+// of the cluster.
 constexpr uint32_t kClusterStride = 1u << 24;
 
-constexpr uint64_t FunctionAddress(uint32_t index) { return kFunctionWindow + kFunctionStride * (index + 1); }
+constexpr uint64_t FunctionAddress(uint32_t index) {
+  return kFunctionWindow + kFunctionStride * (index + 1);
+}
 
 }  // namespace detshare::soft::ptx

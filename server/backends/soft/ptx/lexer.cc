@@ -106,7 +106,8 @@ Token Lexer::Number(Token token) {
       }
       const std::string copy(text_.substr(pos_, end - pos_));
       pos_ = end;
-      return finish(TokenKind::kFloat64, std::bit_cast<uint64_t>(std::strtod(copy.c_str(), nullptr)));
+      return finish(TokenKind::kFloat64,
+                    std::bit_cast<uint64_t>(std::strtod(copy.c_str(), nullptr)));
     }
     value = digits(At(0) == '0' ? 8 : 10, 64, &count);
   }

@@ -8,13 +8,14 @@ namespace detshare::soft::ptx {
 
 enum class TokenKind : uint8_t {
   kEnd,
-  kWord,       // name, opcode with its dotted modifiers, or register with component: "ld.global.f32", "%tid.x"
+  kWord,  // name, opcode with its dotted modifiers, or register with component: "ld.global.f32",
+          // "%tid.x"
   kDirective,  // begins with a dot and ends before the next: ".reg", ".b32"
   kInteger,
-  kFloat32,    // 0f and eight hexadecimal digits; value holds the bits
-  kFloat64,    // 0d and sixteen digits, or a decimal fraction; value holds the bits
-  kString,     // text without the quotes
-  kPunct,      // one character
+  kFloat32,  // 0f and eight hexadecimal digits; value holds the bits
+  kFloat64,  // 0d and sixteen digits, or a decimal fraction; value holds the bits
+  kString,   // text without the quotes
+  kPunct,    // one character
   kError,
 };
 
@@ -26,7 +27,9 @@ struct Token {
   std::string_view text;  // into the source
 
   bool Is(char c) const { return kind == TokenKind::kPunct && punct == c; }
-  bool IsDirective(std::string_view name) const { return kind == TokenKind::kDirective && text == name; }
+  bool IsDirective(std::string_view name) const {
+    return kind == TokenKind::kDirective && text == name;
+  }
 };
 
 class Lexer {
@@ -38,7 +41,9 @@ class Lexer {
   void SkipLine();
 
  private:
-  char At(size_t offset) const { return pos_ + offset < text_.size() ? text_[pos_ + offset] : '\0'; }
+  char At(size_t offset) const {
+    return pos_ + offset < text_.size() ? text_[pos_ + offset] : '\0';
+  }
   void SkipSpace();
   Token Number(Token token);
   Token Word(Token token);

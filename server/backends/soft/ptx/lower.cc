@@ -19,9 +19,12 @@ std::vector<std::string_view> SplitOpcode(std::string_view opcode) {
   return parts;
 }
 
-absl::Status LowerFunction(const SymbolTable& symbols, LowFunction* low) { return Lowering(symbols, low).Run(); }
+absl::Status LowerFunction(const SymbolTable& symbols, LowFunction* low) {
+  return Lowering(symbols, low).Run();
+}
 
-Lowering::Lowering(const SymbolTable& symbols, LowFunction* low) : symbols_(symbols), low_(*low), ast_(*low->ast) {
+Lowering::Lowering(const SymbolTable& symbols, LowFunction* low)
+    : symbols_(symbols), low_(*low), ast_(*low->ast) {
   for (const Vreg& v : ast_.vregs) low_.vregs.push_back(ClassOf(v.type));
 }
 
@@ -207,9 +210,10 @@ VectorFlags Lowering::TakeArithmeticFlags() {
 
 bool Lowering::TakeCompare(Compare* compare, bool unsigned_names) {
   static constexpr std::pair<std::string_view, Compare> kNames[] = {
-      {"eq", Compare::kEq},   {"ne", Compare::kNe},   {"lt", Compare::kLt},   {"le", Compare::kLe},
-      {"gt", Compare::kGt},   {"ge", Compare::kGe},   {"equ", Compare::kEqu}, {"neu", Compare::kNeu},
-      {"ltu", Compare::kLtu}, {"leu", Compare::kLeu}, {"gtu", Compare::kGtu}, {"geu", Compare::kGeu},
+      {"eq", Compare::kEq},   {"ne", Compare::kNe},   {"lt", Compare::kLt},
+      {"le", Compare::kLe},   {"gt", Compare::kGt},   {"ge", Compare::kGe},
+      {"equ", Compare::kEqu}, {"neu", Compare::kNeu}, {"ltu", Compare::kLtu},
+      {"leu", Compare::kLeu}, {"gtu", Compare::kGtu}, {"geu", Compare::kGeu},
       {"num", Compare::kNum}, {"nan", Compare::kNan}};
   static constexpr std::pair<std::string_view, Compare> kUnsigned[] = {
       {"lo", Compare::kLt}, {"ls", Compare::kLe}, {"hi", Compare::kGt}, {"hs", Compare::kGe}};
@@ -233,8 +237,9 @@ bool Lowering::TakeCompare(Compare* compare, bool unsigned_names) {
 void Lowering::TakeCacheHints() {
   for (size_t i = 1; i < parts_.size(); ++i) {
     const std::string_view p = parts_[i];
-    if (p == "ca" || p == "cg" || p == "cs" || p == "lu" || p == "cv" || p == "wb" || p == "wt" || p == "nc" ||
-        p.substr(0, 4) == "L1::" || p.substr(0, 4) == "L2::" || p == "cluster_ctarank" || p == "unified") {
+    if (p == "ca" || p == "cg" || p == "cs" || p == "lu" || p == "cv" || p == "wb" || p == "wt" ||
+        p == "nc" || p.substr(0, 4) == "L1::" || p.substr(0, 4) == "L2::" ||
+        p == "cluster_ctarank" || p == "unified") {
       parts_[i] = {};
     }
   }
@@ -291,12 +296,13 @@ int32_t Lowering::NewTemp(RegClass c) {
 }
 
 int32_t Lowering::ConstantEntry(ConstEntry entry) {
-  const uint64_t hash = (entry.value * 0x9e3779b97f4a7c15u) ^ (entry.high * 31) ^ (uint64_t{entry.index} << 8) ^
-                        (static_cast<uint64_t>(entry.kind) << 4) ^ static_cast<uint64_t>(entry.reg_class);
+  const uint64_t hash = (entry.value * 0x9e3779b97f4a7c15u) ^ (entry.high * 31) ^
+                        (uint64_t{entry.index} << 8) ^ (static_cast<uint64_t>(entry.kind) << 4) ^
+                        static_cast<uint64_t>(entry.reg_class);
   auto& bucket = constants_[hash];
   for (const auto& [known, number] : bucket) {
-    if (known.kind == entry.kind && known.reg_class == entry.reg_class && known.index == entry.index &&
-        known.value == entry.value && known.high == entry.high) {
+    if (known.kind == entry.kind && known.reg_class == entry.reg_class &&
+        known.index == entry.index && known.value == entry.value && known.high == entry.high) {
       return -1 - number;
     }
   }
@@ -310,7 +316,9 @@ int32_t Lowering::ConstantEntry(ConstEntry entry) {
 int32_t Lowering::Constant(RegClass c, uint64_t value, uint64_t high) {
   ConstEntry entry;
   entry.reg_class = c;
-  entry.value = c == RegClass::kPred ? (value != 0 ? 1 : 0) : c == RegClass::k32 ? value & 0xffffffffu : value;
+  entry.value = c == RegClass::kPred ? (value != 0 ? 1 : 0)
+                : c == RegClass::k32 ? value & 0xffffffffu
+                                     : value;
   entry.high = high;
   return ConstantEntry(entry);
 }
@@ -402,18 +410,21 @@ int32_t Lowering::SourceClass(const Operand& o, RegClass wanted, Type type) {
       if (have != wanted) {
         if (have == RegClass::k64 && wanted == RegClass::k32) {
           source = NewTemp(RegClass::k32);
-          LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kTrunc64To32, Type::kB32, {}), CostCounters::kInteger);
+          LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kTrunc64To32, Type::kB32, {}),
+                                        CostCounters::kInteger);
           low.in.d = source;
           low.in.a = o.vreg;
         } else if (have == RegClass::k32 && wanted == RegClass::k64 && SizeOf(type) < 8) {
           source = NewTemp(RegClass::k64);
           LowInstr& low = EmitUnguarded(
-              SelectVectorOp(IsSigned(type) ? VectorOp::kSext32To64 : VectorOp::kZext32To64, Type::kB64, {}),
+              SelectVectorOp(IsSigned(type) ? VectorOp::kSext32To64 : VectorOp::kZext32To64,
+                             Type::kB64, {}),
               CostCounters::kInteger);
           low.in.d = source;
           low.in.a = o.vreg;
         } else {
-          Fail("operand of the wrong width for '" + std::string(statement_->opcode.substr(0, 100)) + "'");
+          Fail("operand of the wrong width for '" + std::string(statement_->opcode.substr(0, 100)) +
+               "'");
           return 0;
         }
       }
@@ -433,21 +444,25 @@ int32_t Lowering::SourceClass(const Operand& o, RegClass wanted, Type type) {
       return source;
     }
     case Operand::Kind::kInteger: {
-      if (type == Type::kF32) return Constant(wanted, std::bit_cast<uint32_t>(static_cast<float>(o.value)));
-      if (type == Type::kF64) return Constant(wanted, std::bit_cast<uint64_t>(static_cast<double>(o.value)));
+      if (type == Type::kF32)
+        return Constant(wanted, std::bit_cast<uint32_t>(static_cast<float>(o.value)));
+      if (type == Type::kF64)
+        return Constant(wanted, std::bit_cast<uint64_t>(static_cast<double>(o.value)));
       return Constant(wanted, static_cast<uint64_t>(o.value), o.value < 0 ? ~uint64_t{0} : 0);
     }
     case Operand::Kind::kFloat32: {
       const uint32_t bits = static_cast<uint32_t>(o.value);
       if (wanted == RegClass::k64) {
-        return Constant(wanted, std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(bits))));
+        return Constant(wanted,
+                        std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(bits))));
       }
       return Constant(wanted, bits);
     }
     case Operand::Kind::kFloat64: {
       const uint64_t bits = static_cast<uint64_t>(o.value);
       if (wanted == RegClass::k32) {
-        return Constant(wanted, std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits))));
+        return Constant(wanted,
+                        std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits))));
       }
       return Constant(wanted, bits);
     }
@@ -471,13 +486,17 @@ int32_t Lowering::SourceClass(const Operand& o, RegClass wanted, Type type) {
   return 0;
 }
 
-int32_t Lowering::Source(const Operand& o, Type type) { return SourceClass(o, ClassOf(type), type); }
+int32_t Lowering::Source(const Operand& o, Type type) {
+  return SourceClass(o, ClassOf(type), type);
+}
 
 int32_t Lowering::PredSource(const Operand& o, bool* negated) {
   *negated = o.negated;
   if (o.kind == Operand::Kind::kInteger) return Constant(RegClass::kPred, o.value != 0);
-  if (o.kind != Operand::Kind::kRegister || low_.vregs[static_cast<size_t>(o.vreg)] != RegClass::kPred) {
-    Fail("expected a predicate operand for '" + std::string(statement_->opcode.substr(0, 100)) + "'");
+  if (o.kind != Operand::Kind::kRegister ||
+      low_.vregs[static_cast<size_t>(o.vreg)] != RegClass::kPred) {
+    Fail("expected a predicate operand for '" + std::string(statement_->opcode.substr(0, 100)) +
+         "'");
     return 0;
   }
   return o.vreg;
@@ -486,7 +505,8 @@ int32_t Lowering::PredSource(const Operand& o, bool* negated) {
 int32_t Lowering::PredDestination(int32_t vreg) {
   if (vreg == -2) return kNoOperand;
   if (vreg < 0 || low_.vregs[static_cast<size_t>(vreg)] != RegClass::kPred) {
-    Fail("expected a predicate destination for '" + std::string(statement_->opcode.substr(0, 100)) + "'");
+    Fail("expected a predicate destination for '" + std::string(statement_->opcode.substr(0, 100)) +
+         "'");
     return 0;
   }
   return vreg;
@@ -497,7 +517,8 @@ int32_t Lowering::Destination(const Operand& o, Type type) {
   const RegClass wanted = ClassOf(type);
   if (o.kind == Operand::Kind::kSink) return NewTemp(wanted);
   if (o.kind != Operand::Kind::kRegister) {
-    Fail("the destination of '" + std::string(statement_->opcode.substr(0, 100)) + "' is no register");
+    Fail("the destination of '" + std::string(statement_->opcode.substr(0, 100)) +
+         "' is no register");
     return 0;
   }
   const RegClass have = low_.vregs[static_cast<size_t>(o.vreg)];
@@ -507,7 +528,8 @@ int32_t Lowering::Destination(const Operand& o, Type type) {
     pending_.push_back({temp, o.vreg, IsSigned(type)});
     return temp;
   }
-  Fail("the destination of '" + std::string(statement_->opcode.substr(0, 100)) + "' has the wrong width");
+  Fail("the destination of '" + std::string(statement_->opcode.substr(0, 100)) +
+       "' has the wrong width");
   return 0;
 }
 
@@ -559,8 +581,9 @@ LowInstr& Lowering::Emit(ExecFn fn, CostCounters::Class cost) {
 
 void Lowering::FlushPending() {
   for (const PendingWiden& p : pending_) {
-    LowInstr& low = Emit(SelectVectorOp(p.sign ? VectorOp::kSext32To64 : VectorOp::kZext32To64, Type::kB64, {}),
-                         CostCounters::kInteger);
+    LowInstr& low =
+        Emit(SelectVectorOp(p.sign ? VectorOp::kSext32To64 : VectorOp::kZext32To64, Type::kB64, {}),
+             CostCounters::kInteger);
     low.in.d = p.to;
     low.in.a = p.from;
   }
@@ -572,7 +595,9 @@ uint32_t Lowering::NewLabel() {
   return static_cast<uint32_t>(low_.labels.size() - 1);
 }
 
-void Lowering::PlaceLabel(uint32_t label) { low_.labels[label] = static_cast<uint32_t>(low_.instrs.size()); }
+void Lowering::PlaceLabel(uint32_t label) {
+  low_.labels[label] = static_cast<uint32_t>(low_.instrs.size());
+}
 
 bool Lowering::FindLabel(std::string_view name, uint32_t* label) {
   uint32_t scope = statement_->scope;
@@ -622,7 +647,8 @@ absl::Status Lowering::Run() {
   for (size_t i = 0; i < ast_.vars.size(); ++i) {
     const Variable& v = ast_.vars[i];
     if (v.space == Space::kLocal) local_offset_[i] = place(&local, v);
-    if (v.space == Space::kShared && !v.is_extern && !v.unsized) shared_offset_[i] = place(&shared, v);
+    if (v.space == Space::kShared && !v.is_extern && !v.unsized)
+      shared_offset_[i] = place(&shared, v);
     if (local > ParseLimits::kLocalBytes || shared > ParseLimits::kSharedBytes) {
       return PtxError(v.line, "variables of the function are too large");
     }
@@ -644,7 +670,8 @@ absl::Status Lowering::Run() {
     statement_labels_[index].push_back(label);
   }
   for (size_t i = 0; i <= ast_.statements.size() && ok(); ++i) {
-    if (const auto it = statement_labels_.find(static_cast<uint32_t>(i)); it != statement_labels_.end()) {
+    if (const auto it = statement_labels_.find(static_cast<uint32_t>(i));
+        it != statement_labels_.end()) {
       for (uint32_t label : it->second) PlaceLabel(label);
     }
     if (i == ast_.statements.size()) break;
@@ -659,7 +686,8 @@ absl::Status Lowering::Run() {
     (this->*handler->second)();
     FlushPending();
     EndGuard();
-    if (low_.instrs.size() > (8u << 20) || low_.code->consts.size() > (1u << 20)) Fail("function too large");
+    if (low_.instrs.size() > (8u << 20) || low_.code->consts.size() > (1u << 20))
+      Fail("function too large");
   }
   return status_;
 }

@@ -1,5 +1,5 @@
-// From the parser's statements to decoded instructions: picks handlers, checks operands, and hands the result to
-// code_layout for control flow, register places and final form.
+// From the parser's statements to decoded instructions: picks handlers, checks operands, and hands
+// the result to code_layout for control flow, register places and final form.
 #pragma once
 
 #include <string>
@@ -20,22 +20,30 @@ namespace detshare::soft::ptx {
 // Module-level names after linking. Keys are views into the linked texts.
 struct SymbolTable {
   struct Symbol {
-    enum class Kind : uint8_t { kGlobal, kShared, kDynamicShared, kFunction, kKernel, kBuiltin } kind;
-    uint32_t index = 0;   // of the global or function; Builtin
-    uint64_t value = 0;   // shared: offset in the module's shared variables
+    enum class Kind : uint8_t {
+      kGlobal,
+      kShared,
+      kDynamicShared,
+      kFunction,
+      kKernel,
+      kBuiltin
+    } kind;
+    uint32_t index = 0;  // of the global or function; Builtin
+    uint64_t value = 0;  // shared: offset in the module's shared variables
   };
   std::unordered_map<std::string_view, Symbol> symbols;
 };
 
-// An instruction before places are given: operands are registers (their number) or constants (-1 - number).
+// An instruction before places are given: operands are registers (their number) or constants (-1 -
+// number).
 struct LowInstr {
   // kReturn ends the function, for a kernel the threads; kExit ends the threads from anywhere.
   enum class Flow : uint8_t { kNext, kBranch, kBranchCond, kBranchIndex, kReturn, kExit };
   Instr in;
   Flow flow = Flow::kNext;
-  uint8_t extra_defs = 0;          // of the extras, the first so many are destinations
-  uint32_t target = 0;             // label number
-  std::vector<uint32_t> targets;   // kBranchIndex
+  uint8_t extra_defs = 0;         // of the extras, the first so many are destinations
+  uint32_t target = 0;            // label number
+  std::vector<uint32_t> targets;  // kBranchIndex
 };
 
 struct LowFunction {
@@ -44,7 +52,7 @@ struct LowFunction {
   std::vector<LowInstr> instrs;
   std::vector<int32_t> extras;
   std::vector<RegClass> vregs;
-  std::vector<uint32_t> labels;    // label number to instruction index
+  std::vector<uint32_t> labels;  // label number to instruction index
 };
 
 // Fills `low` (with low->ast and low->code set) from the statements.
@@ -69,7 +77,9 @@ class Lowering {
   void FailUnknown();  // "unknown instruction 'x.y.z'"
   const Operand& Op(size_t i) const { return ast_.operands[statement_->first_operand + i]; }
   size_t OpCount() const { return statement_->operand_count; }
-  const Operand& Child(const Operand& list, size_t i) const { return ast_.children[list.first_child + i]; }
+  const Operand& Child(const Operand& list, size_t i) const {
+    return ast_.children[list.first_child + i];
+  }
   bool NeedOperands(size_t low, size_t high);
 
   // Modifiers, consumed one by one; AllUsed fails when some were not understood.
@@ -141,10 +151,11 @@ class Lowering {
   void LowerCvt();
   void LowerCarry();
   // Emits `fn` with destination operand 0 and the following operands as sources of the given types.
-  LowInstr* EmitSimple(ExecFn fn, CostCounters::Class cost, Type result, std::initializer_list<Type> sources,
-                       uint32_t aux = 0);
+  LowInstr* EmitSimple(ExecFn fn, CostCounters::Class cost, Type result,
+                       std::initializer_list<Type> sources, uint32_t aux = 0);
   void LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources);
-  void LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources, uint32_t more_aux = 0);
+  void LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources,
+                 uint32_t more_aux = 0);
   bool TakeCombination(BoolOp* op);
 
   // --- families (lower_memory.cc) ---
@@ -202,7 +213,8 @@ class Lowering {
   };
   std::vector<PendingWiden> pending_;
   std::unordered_map<uint64_t, std::vector<std::pair<ConstEntry, int32_t>>> constants_;
-  std::unordered_map<uint32_t, std::vector<uint32_t>> statement_labels_;  // statement index to label numbers
+  std::unordered_map<uint32_t, std::vector<uint32_t>>
+      statement_labels_;  // statement index to label numbers
   std::map<std::pair<uint32_t, std::string_view>, uint32_t> label_numbers_;
   std::vector<uint32_t> local_offset_;   // of ast vars in local space
   std::vector<uint32_t> shared_offset_;  // of ast vars in shared space, from shared_begin

@@ -15,23 +15,29 @@ CostCounters::Class ArithmeticCost(Type t) {
 
 Type Widened(Type t) {
   switch (t) {
-    case Type::kU16: return Type::kU32;
-    case Type::kS16: return Type::kS32;
-    case Type::kU32: return Type::kU64;
-    case Type::kS32: return Type::kS64;
-    default: return Type::kNone;
+    case Type::kU16:
+      return Type::kU32;
+    case Type::kS16:
+      return Type::kS32;
+    case Type::kU32:
+      return Type::kU64;
+    case Type::kS32:
+      return Type::kS64;
+    default:
+      return Type::kNone;
   }
 }
 
 uint32_t AuxOf(Rounding rounding, VectorFlags flags) {
-  return static_cast<uint32_t>(rounding) | (flags.ftz ? FloatAux::kFtz : 0) | (flags.sat ? FloatAux::kSat : 0) |
-         (flags.nan ? FloatAux::kNan : 0) | (flags.relu ? FloatAux::kRelu : 0);
+  return static_cast<uint32_t>(rounding) | (flags.ftz ? FloatAux::kFtz : 0) |
+         (flags.sat ? FloatAux::kSat : 0) | (flags.nan ? FloatAux::kNan : 0) |
+         (flags.relu ? FloatAux::kRelu : 0);
 }
 
 }  // namespace
 
-LowInstr* Lowering::EmitSimple(ExecFn fn, CostCounters::Class cost, Type result, std::initializer_list<Type> sources,
-                               uint32_t aux) {
+LowInstr* Lowering::EmitSimple(ExecFn fn, CostCounters::Class cost, Type result,
+                               std::initializer_list<Type> sources, uint32_t aux) {
   if (!AllUsed() || !NeedOperands(1 + sources.size(), 1 + sources.size())) return nullptr;
   if (fn == nullptr) {
     FailUnknown();
@@ -128,7 +134,8 @@ void Lowering::LowerMov() {
       read.in.aux = static_cast<uint32_t>(Sreg::kIsExplicitCluster);
       const int32_t p = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
       if (!ok()) return;
-      LowInstr& set = Emit(SelectVectorOp(VectorOp::kSetp, Type::kU32, {}, Compare::kNe), CostCounters::kInteger);
+      LowInstr& set = Emit(SelectVectorOp(VectorOp::kSetp, Type::kU32, {}, Compare::kNe),
+                           CostCounters::kInteger);
       set.in.d = p;
       set.in.a = value;
       set.in.b = Constant(RegClass::k32, 0);
@@ -137,7 +144,9 @@ void Lowering::LowerMov() {
     const int32_t a = PredSource(Op(1), &negated);
     const int32_t d = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
     if (!ok()) return;
-    LowInstr& low = Emit(SelectVectorOp(negated ? VectorOp::kPredNot : VectorOp::kPredMov, type, {}), CostCounters::kInteger);
+    LowInstr& low =
+        Emit(SelectVectorOp(negated ? VectorOp::kPredNot : VectorOp::kPredMov, type, {}),
+             CostCounters::kInteger);
     low.in.d = d;
     low.in.a = a;
     return;
@@ -154,19 +163,20 @@ void Lowering::LowerMov() {
 
 // --- integer and float arithmetic ---
 
-void Lowering::LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources) {
+void Lowering::LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags,
+                            uint32_t sources) {
   const uint32_t aux = AuxOf(rounding, flags);
   const ExecFn fn = SelectFloat(op, type);
-  const CostCounters::Class cost = op == FloatOp::kDiv || op == FloatOp::kSqrt || op == FloatOp::kRcp
-                                       ? CostCounters::kSpecial
-                                       : ArithmeticCost(type);
+  const CostCounters::Class cost =
+      op == FloatOp::kDiv || op == FloatOp::kSqrt || op == FloatOp::kRcp ? CostCounters::kSpecial
+                                                                         : ArithmeticCost(type);
   if (sources == 1) EmitSimple(fn, cost, type, {type}, aux);
   if (sources == 2) EmitSimple(fn, cost, type, {type, type}, aux);
   if (sources == 3) EmitSimple(fn, cost, type, {type, type, type}, aux);
 }
 
-void Lowering::LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources,
-                         uint32_t more_aux) {
+void Lowering::LowerHalf(FloatOp op, Type type, Rounding rounding, VectorFlags flags,
+                         uint32_t sources, uint32_t more_aux) {
   if (rounding != Rounding::kNone && rounding != Rounding::kRn) return FailUnknown();
   const uint32_t aux = AuxOf(rounding, flags) | more_aux;
   const ExecFn fn = SelectHalf(op, type);
@@ -184,12 +194,14 @@ void Lowering::LowerAddSub() {
   const Rounding rounding = TakeRounding();
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
-  if (!sub && (type == Type::kU16x2 || type == Type::kS16x2)) return LowerPair16(VideoAux::kAddOp, type, false);
+  if (!sub && (type == Type::kU16x2 || type == Type::kS16x2))
+    return LowerPair16(VideoAux::kAddOp, type, false);
   if (IsHalf(type)) return LowerHalf(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2);
   if (IsFloat(type) && rounding != Rounding::kNone && rounding != Rounding::kRn) {
     return LowerRounded(sub ? FloatOp::kSub : FloatOp::kAdd, type, rounding, flags, 2);
   }
-  EmitSimple(SelectVectorOp(sub ? VectorOp::kSub : VectorOp::kAdd, type, flags), ArithmeticCost(type), type, {type, type});
+  EmitSimple(SelectVectorOp(sub ? VectorOp::kSub : VectorOp::kAdd, type, flags),
+             ArithmeticCost(type), type, {type, type});
 }
 
 void Lowering::LowerCarry() {
@@ -206,10 +218,12 @@ void Lowering::LowerCarry() {
   if (mad) {
     const VectorOp op = high ? (carry_in ? VectorOp::kMadHic : VectorOp::kMadHiCc)
                              : (carry_in ? VectorOp::kMadLoc : VectorOp::kMadLoCc);
-    low = EmitSimple(SelectVectorOp(op, type, {}), CostCounters::kInteger, type, {type, type, type});
+    low =
+        EmitSimple(SelectVectorOp(op, type, {}), CostCounters::kInteger, type, {type, type, type});
     if (low != nullptr && carry_in) low->in.e = flag;
   } else {
-    const VectorOp op = add ? (carry_in ? VectorOp::kAddc : VectorOp::kAddCc) : (carry_in ? VectorOp::kSubc : VectorOp::kSubCc);
+    const VectorOp op = add ? (carry_in ? VectorOp::kAddc : VectorOp::kAddCc)
+                            : (carry_in ? VectorOp::kSubc : VectorOp::kSubCc);
     low = EmitSimple(SelectVectorOp(op, type, {}), CostCounters::kInteger, type, {type, type});
     if (low != nullptr && carry_in) low->in.c = flag;
   }
@@ -227,12 +241,14 @@ void Lowering::LowerMul() {
     if (rounding != Rounding::kNone && rounding != Rounding::kRn) {
       return LowerRounded(FloatOp::kMul, type, rounding, flags, 2);
     }
-    EmitSimple(SelectVectorOp(VectorOp::kMulLo, type, flags), ArithmeticCost(type), type, {type, type});
+    EmitSimple(SelectVectorOp(VectorOp::kMulLo, type, flags), ArithmeticCost(type), type,
+               {type, type});
     return;
   }
   if (high + wide + low != 1) return FailUnknown();
   const VectorOp op = high ? VectorOp::kMulHi : wide ? VectorOp::kMulWide : VectorOp::kMulLo;
-  EmitSimple(SelectVectorOp(op, type, flags), CostCounters::kInteger, wide ? Widened(type) : type, {type, type});
+  EmitSimple(SelectVectorOp(op, type, flags), CostCounters::kInteger, wide ? Widened(type) : type,
+             {type, type});
 }
 
 void Lowering::LowerMad() {
@@ -248,7 +264,8 @@ void Lowering::LowerMad() {
     if (rounding != Rounding::kNone && rounding != Rounding::kRn) {
       return LowerRounded(FloatOp::kFma, type, rounding, flags, 3);
     }
-    EmitSimple(SelectVectorOp(VectorOp::kFma, type, flags), ArithmeticCost(type), type, {type, type, type});
+    EmitSimple(SelectVectorOp(VectorOp::kFma, type, flags), ArithmeticCost(type), type,
+               {type, type, type});
     return;
   }
   if (high + wide + low != 1) return FailUnknown();
@@ -264,17 +281,18 @@ void Lowering::LowerMul24() {
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
   if (mad) {
-    EmitSimple(SelectVectorOp(high ? VectorOp::kMad24Hi : VectorOp::kMad24Lo, type, flags), CostCounters::kInteger, type,
-               {type, type, type});
+    EmitSimple(SelectVectorOp(high ? VectorOp::kMad24Hi : VectorOp::kMad24Lo, type, flags),
+               CostCounters::kInteger, type, {type, type, type});
   } else {
-    EmitSimple(SelectVectorOp(high ? VectorOp::kMul24Hi : VectorOp::kMul24Lo, type, flags), CostCounters::kInteger, type,
-               {type, type});
+    EmitSimple(SelectVectorOp(high ? VectorOp::kMul24Hi : VectorOp::kMul24Lo, type, flags),
+               CostCounters::kInteger, type, {type, type});
   }
 }
 
 void Lowering::LowerSad() {
   const Type type = TakeType();
-  EmitSimple(SelectVectorOp(VectorOp::kSad, type, {}), CostCounters::kInteger, type, {type, type, type});
+  EmitSimple(SelectVectorOp(VectorOp::kSad, type, {}), CostCounters::kInteger, type,
+             {type, type, type});
 }
 
 void Lowering::LowerDivRem() {
@@ -288,15 +306,18 @@ void Lowering::LowerDivRem() {
     return LowerRounded(approx ? FloatOp::kDivApprox : FloatOp::kDiv, type, rounding, flags, 2);
   }
   if (approx) return FailUnknown();
-  EmitSimple(SelectVectorOp(rem ? VectorOp::kRem : VectorOp::kDiv, type, {}), CostCounters::kSpecial, type, {type, type});
+  EmitSimple(SelectVectorOp(rem ? VectorOp::kRem : VectorOp::kDiv, type, {}),
+             CostCounters::kSpecial, type, {type, type});
 }
 
 void Lowering::LowerUnary() {
   const bool abs = parts_[0] == "abs";
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
-  if (IsHalf(type)) return LowerHalf(abs ? FloatOp::kAbs : FloatOp::kNeg, type, Rounding::kNone, flags, 1);
-  EmitSimple(SelectVectorOp(abs ? VectorOp::kAbs : VectorOp::kNeg, type, flags), ArithmeticCost(type), type, {type});
+  if (IsHalf(type))
+    return LowerHalf(abs ? FloatOp::kAbs : FloatOp::kNeg, type, Rounding::kNone, flags, 1);
+  EmitSimple(SelectVectorOp(abs ? VectorOp::kAbs : VectorOp::kNeg, type, flags),
+             ArithmeticCost(type), type, {type});
 }
 
 void Lowering::LowerMinMax() {
@@ -310,10 +331,11 @@ void Lowering::LowerMinMax() {
     return LowerPair16(max ? VideoAux::kMaxOp : VideoAux::kMinOp, type, flags.relu);
   }
   const uint32_t more = xorsign ? FloatAux::kAbs : 0;
-  if (IsHalf(type)) return LowerHalf(max ? FloatOp::kMax : FloatOp::kMin, type, Rounding::kNone, flags, 2, more);
+  if (IsHalf(type))
+    return LowerHalf(max ? FloatOp::kMax : FloatOp::kMin, type, Rounding::kNone, flags, 2, more);
   if (type == Type::kF32 && xorsign) {
-    EmitSimple(SelectFloat(max ? FloatOp::kMax : FloatOp::kMin, type), CostCounters::kFloat32, type, {type, type},
-               AuxOf(Rounding::kNone, flags) | more);
+    EmitSimple(SelectFloat(max ? FloatOp::kMax : FloatOp::kMin, type), CostCounters::kFloat32, type,
+               {type, type}, AuxOf(Rounding::kNone, flags) | more);
     return;
   }
   if (xorsign) return FailUnknown();
@@ -333,7 +355,8 @@ void Lowering::LowerMinMax() {
     second.in.b = e;
     return;
   }
-  EmitSimple(SelectVectorOp(max ? VectorOp::kMax : VectorOp::kMin, type, flags), ArithmeticCost(type), type, {type, type});
+  EmitSimple(SelectVectorOp(max ? VectorOp::kMax : VectorOp::kMin, type, flags),
+             ArithmeticCost(type), type, {type, type});
 }
 
 // --- bits ---
@@ -351,10 +374,10 @@ void Lowering::LowerLogic() {
     if (na || nb) return FailUnknown();
     const int32_t d = PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
     if (!ok()) return;
-    const VectorOp op = is_not           ? VectorOp::kPredNot
-                        : name == "and"  ? VectorOp::kPredAnd
-                        : name == "or"   ? VectorOp::kPredOr
-                                         : VectorOp::kPredXor;
+    const VectorOp op = is_not          ? VectorOp::kPredNot
+                        : name == "and" ? VectorOp::kPredAnd
+                        : name == "or"  ? VectorOp::kPredOr
+                                        : VectorOp::kPredXor;
     LowInstr& low = Emit(SelectVectorOp(op, type, {}), CostCounters::kInteger);
     low.in.d = d;
     low.in.a = a;
@@ -363,17 +386,20 @@ void Lowering::LowerLogic() {
   }
   if (!IsBits(type) && !IsInteger(type)) return FailUnknown();
   if (name == "not" || name == "cnot") {
-    EmitSimple(SelectVectorOp(name == "not" ? VectorOp::kNot : VectorOp::kCnot, type, {}), CostCounters::kInteger, type, {type});
+    EmitSimple(SelectVectorOp(name == "not" ? VectorOp::kNot : VectorOp::kCnot, type, {}),
+               CostCounters::kInteger, type, {type});
     return;
   }
-  const VectorOp op = name == "and" ? VectorOp::kAnd : name == "or" ? VectorOp::kOr : VectorOp::kXor;
+  const VectorOp op = name == "and"  ? VectorOp::kAnd
+                      : name == "or" ? VectorOp::kOr
+                                     : VectorOp::kXor;
   EmitSimple(SelectVectorOp(op, type, {}), CostCounters::kInteger, type, {type, type});
 }
 
 void Lowering::LowerShift() {
   const Type type = TakeType();
-  EmitSimple(SelectVectorOp(parts_[0] == "shl" ? VectorOp::kShl : VectorOp::kShr, type, {}), CostCounters::kInteger, type,
-             {type, Type::kU32});
+  EmitSimple(SelectVectorOp(parts_[0] == "shl" ? VectorOp::kShl : VectorOp::kShr, type, {}),
+             CostCounters::kInteger, type, {type, Type::kU32});
 }
 
 void Lowering::LowerFunnelShift() {
@@ -384,8 +410,8 @@ void Lowering::LowerFunnelShift() {
   if (!flags.clamp && !Take("wrap")) return FailUnknown();
   const Type type = TakeType();
   if (SizeOf(type) != 4) return FailUnknown();
-  EmitSimple(SelectVectorOp(left ? VectorOp::kShfL : VectorOp::kShfR, type, flags), CostCounters::kInteger, type,
-             {type, type, Type::kU32});
+  EmitSimple(SelectVectorOp(left ? VectorOp::kShfL : VectorOp::kShfR, type, flags),
+             CostCounters::kInteger, type, {type, type, Type::kU32});
 }
 
 void Lowering::LowerBitField() {
@@ -398,18 +424,23 @@ void Lowering::LowerBitField() {
   const Type type = TakeType();
   const Type u32 = Type::kU32;
   if (name == "bfe") {
-    EmitSimple(SelectVectorOp(VectorOp::kBfe, type, flags), CostCounters::kInteger, type, {type, u32, u32});
+    EmitSimple(SelectVectorOp(VectorOp::kBfe, type, flags), CostCounters::kInteger, type,
+               {type, u32, u32});
   } else if (name == "bfi") {
     if (SizeOf(type) < 4 || SizeOf(type) > 8) return FailUnknown();
-    EmitSimple(SelectVectorOp(VectorOp::kBfi, type, flags), CostCounters::kInteger, type, {type, type, u32, u32});
+    EmitSimple(SelectVectorOp(VectorOp::kBfi, type, flags), CostCounters::kInteger, type,
+               {type, type, u32, u32});
   } else if (SizeOf(type) != 4) {
     FailUnknown();
   } else if (name == "szext") {
-    EmitSimple(SelectVectorOp(VectorOp::kSzext, type, flags), CostCounters::kInteger, type, {type, u32});
+    EmitSimple(SelectVectorOp(VectorOp::kSzext, type, flags), CostCounters::kInteger, type,
+               {type, u32});
   } else if (name == "bmsk") {
-    EmitSimple(SelectVectorOp(VectorOp::kBmsk, type, flags), CostCounters::kInteger, type, {u32, u32});
+    EmitSimple(SelectVectorOp(VectorOp::kBmsk, type, flags), CostCounters::kInteger, type,
+               {u32, u32});
   } else {
-    EmitSimple(SelectVectorOp(VectorOp::kFns, type, flags), CostCounters::kInteger, type, {u32, u32, Type::kS32});
+    EmitSimple(SelectVectorOp(VectorOp::kFns, type, flags), CostCounters::kInteger, type,
+               {u32, u32, Type::kS32});
   }
 }
 
@@ -419,11 +450,12 @@ void Lowering::LowerBitCount() {
   flags.clamp = name == "bfind" && Take("shiftamt");
   const Type type = TakeType();
   if (SizeOf(type) != 4 && SizeOf(type) != 8) return FailUnknown();
-  const VectorOp op = name == "bfind" ? VectorOp::kBfind
-                      : name == "clz" ? VectorOp::kClz
+  const VectorOp op = name == "bfind"  ? VectorOp::kBfind
+                      : name == "clz"  ? VectorOp::kClz
                       : name == "popc" ? VectorOp::kPopc
                                        : VectorOp::kBrev;
-  EmitSimple(SelectVectorOp(op, type, flags), CostCounters::kInteger, name == "brev" ? type : Type::kU32, {type});
+  EmitSimple(SelectVectorOp(op, type, flags), CostCounters::kInteger,
+             name == "brev" ? type : Type::kU32, {type});
 }
 
 void Lowering::LowerLop3() {
@@ -431,7 +463,8 @@ void Lowering::LowerLop3() {
   const bool with_and = Take("and"), with_or = Take("or");
   const Type type = TakeType();
   const bool with_pred = with_and || with_or;
-  if (SizeOf(type) != 4 || !AllUsed() || !NeedOperands(with_pred ? 6 : 5, with_pred ? 6 : 5)) return;
+  if (SizeOf(type) != 4 || !AllUsed() || !NeedOperands(with_pred ? 6 : 5, with_pred ? 6 : 5))
+    return;
   if (Op(4).kind != Operand::Kind::kInteger) return FailUnknown();
   const int32_t a = Source(Op(1), type), b = Source(Op(2), type), e = Source(Op(3), type);
   const int32_t d = Destination(Op(0), type);
@@ -447,7 +480,8 @@ void Lowering::LowerLop3() {
   const int32_t q = PredSource(Op(5), &negated);
   const int32_t p = PredDestination(Op(0).pair);
   if (!ok()) return;
-  LowInstr& set = Emit(SelectVectorOp(VectorOp::kSetp, Type::kU32, {}, Compare::kNe), CostCounters::kInteger);
+  LowInstr& set =
+      Emit(SelectVectorOp(VectorOp::kSetp, Type::kU32, {}, Compare::kNe), CostCounters::kInteger);
   set.in.d = p;
   set.in.a = d;
   set.in.b = Constant(RegClass::k32, 0);
@@ -463,7 +497,8 @@ void Lowering::LowerPrmt() {
     if (Take(kModes[i])) mode = static_cast<int64_t>(i) + 1;
   }
   if (SizeOf(type) != 4) return FailUnknown();
-  LowInstr* low = EmitSimple(SelectVectorOp(VectorOp::kPrmt, type, {}), CostCounters::kInteger, type, {type, type, Type::kU32});
+  LowInstr* low = EmitSimple(SelectVectorOp(VectorOp::kPrmt, type, {}), CostCounters::kInteger,
+                             type, {type, type, Type::kU32});
   if (low != nullptr) low->in.imm = mode;
 }
 
@@ -473,8 +508,9 @@ void Lowering::LowerDot() {
   if (two && !hi && !Take("lo")) return FailUnknown();
   const Type ta = TakeType(), tb = TakeType();
   if (SizeOf(ta) != 4 || SizeOf(tb) != 4) return FailUnknown();
-  LowInstr* low = EmitSimple(SelectVectorOp(two ? VectorOp::kDp2a : VectorOp::kDp4a, Type::kB32, {}), CostCounters::kInteger,
-                             Type::kB32, {Type::kB32, Type::kB32, Type::kB32});
+  LowInstr* low =
+      EmitSimple(SelectVectorOp(two ? VectorOp::kDp2a : VectorOp::kDp4a, Type::kB32, {}),
+                 CostCounters::kInteger, Type::kB32, {Type::kB32, Type::kB32, Type::kB32});
   if (low != nullptr) low->in.imm = (IsSigned(ta) ? 1 : 0) | (IsSigned(tb) ? 2 : 0) | (hi ? 4 : 0);
 }
 
@@ -526,14 +562,16 @@ void Lowering::LowerSetp() {
   if (!TakeCompare(&compare, IsUnsigned(type)) || !AllUsed()) return FailUnknown();
   const size_t operands = combine == BoolOp::kNone ? 3 : 4;
   if (!NeedOperands(operands, operands)) return;
-  const ExecFn fn = IsHalf(type) ? SelectHalfCompare(type, compare) : SelectVectorOp(VectorOp::kSetp, type, flags, compare);
+  const ExecFn fn = IsHalf(type) ? SelectHalfCompare(type, compare)
+                                 : SelectVectorOp(VectorOp::kSetp, type, flags, compare);
   if (fn == nullptr) return FailUnknown();
   const int32_t a = Source(Op(1), type), b = Source(Op(2), type);
   bool negated = false;
   const int32_t with = combine == BoolOp::kNone ? kNoOperand : PredSource(Op(3), &negated);
   const Operand& dst = Op(0);
-  const int32_t d = dst.kind == Operand::Kind::kSink ? kNoOperand
-                    : dst.kind == Operand::Kind::kRegister ? PredDestination(dst.vreg) : PredDestination(-1);
+  const int32_t d = dst.kind == Operand::Kind::kSink       ? kNoOperand
+                    : dst.kind == Operand::Kind::kRegister ? PredDestination(dst.vreg)
+                                                           : PredDestination(-1);
   const int32_t d2 = dst.pair == -1 ? kNoOperand : PredDestination(dst.pair);
   if (!ok()) return;
   LowInstr& low = Emit(fn, ArithmeticCost(type));
@@ -542,7 +580,8 @@ void Lowering::LowerSetp() {
   low.in.a = a;
   low.in.b = b;
   low.in.c = with;
-  low.in.aux = static_cast<uint32_t>(combine) | (negated ? 4 : 0) | (flags.ftz ? FloatAux::kFtz : 0);
+  low.in.aux =
+      static_cast<uint32_t>(combine) | (negated ? 4 : 0) | (flags.ftz ? FloatAux::kFtz : 0);
 }
 
 void Lowering::LowerSet() {
@@ -563,7 +602,8 @@ void Lowering::LowerSet() {
   if (result == Type::kF16x2) yes = 0x3c003c00u;
   if (result == Type::kBF16x2) yes = 0x3f803f80u;
   if (result == Type::kU16 || result == Type::kS16) yes = 0xffffu;
-  const ExecFn fn = IsHalf(type) ? SelectHalfSet(type, compare) : SelectVectorOp(VectorOp::kSet, type, flags, compare);
+  const ExecFn fn = IsHalf(type) ? SelectHalfSet(type, compare)
+                                 : SelectVectorOp(VectorOp::kSet, type, flags, compare);
   if (fn == nullptr || ClassOf(result) != RegClass::k32) return FailUnknown();
   const int32_t a = Source(Op(1), type), b = Source(Op(2), type);
   bool negated = false;
@@ -576,7 +616,8 @@ void Lowering::LowerSet() {
   low.in.b = b;
   low.in.c = with;
   low.in.imm = static_cast<int64_t>(yes);
-  low.in.aux = static_cast<uint32_t>(combine) | (negated ? 4 : 0) | (flags.ftz ? FloatAux::kFtz : 0);
+  low.in.aux =
+      static_cast<uint32_t>(combine) | (negated ? 4 : 0) | (flags.ftz ? FloatAux::kFtz : 0);
 }
 
 void Lowering::LowerSelp() {
@@ -605,8 +646,8 @@ void Lowering::LowerSlct() {
   const Type type = TakeType();
   const Type by = TakeType();
   if (SizeOf(by) != 4) return FailUnknown();
-  EmitSimple(SelectVectorOp(by == Type::kF32 ? VectorOp::kSlctF : VectorOp::kSlct, type, {}), CostCounters::kInteger, type,
-             {type, type, by});
+  EmitSimple(SelectVectorOp(by == Type::kF32 ? VectorOp::kSlctF : VectorOp::kSlct, type, {}),
+             CostCounters::kInteger, type, {type, type, by});
 }
 
 // --- floating point ---
@@ -618,7 +659,8 @@ void Lowering::LowerFma() {
   if (!IsFloat(type)) return FailUnknown();
   if (IsHalf(type)) return LowerHalf(FloatOp::kFma, type, rounding, flags, 3);
   if (rounding != Rounding::kRn) return LowerRounded(FloatOp::kFma, type, rounding, flags, 3);
-  EmitSimple(SelectVectorOp(VectorOp::kFma, type, flags), ArithmeticCost(type), type, {type, type, type});
+  EmitSimple(SelectVectorOp(VectorOp::kFma, type, flags), ArithmeticCost(type), type,
+             {type, type, type});
 }
 
 void Lowering::LowerRoot() {
@@ -627,7 +669,8 @@ void Lowering::LowerRoot() {
   const Rounding rounding = TakeRounding();
   const VectorFlags flags = TakeArithmeticFlags();
   const Type type = TakeType();
-  const FloatOp op = sqrt ? (approx ? FloatOp::kSqrtApprox : FloatOp::kSqrt) : (approx ? FloatOp::kRcpApprox : FloatOp::kRcp);
+  const FloatOp op = sqrt ? (approx ? FloatOp::kSqrtApprox : FloatOp::kSqrt)
+                          : (approx ? FloatOp::kRcpApprox : FloatOp::kRcp);
   if (!approx && rounding == Rounding::kNone) return FailUnknown();
   LowerRounded(op, type, rounding, flags, 1);
 }
@@ -650,11 +693,13 @@ void Lowering::LowerSpecial() {
 void Lowering::LowerCopysign() {
   const Type type = TakeType();
   if (type != Type::kF32 && type != Type::kF64) return FailUnknown();
-  EmitSimple(SelectVectorOp(VectorOp::kCopysign, type, {}), CostCounters::kInteger, type, {type, type});
+  EmitSimple(SelectVectorOp(VectorOp::kCopysign, type, {}), CostCounters::kInteger, type,
+             {type, type});
 }
 
 void Lowering::LowerTestp() {
-  static constexpr std::string_view kKinds[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+  static constexpr std::string_view kKinds[] = {"finite",     "infinite", "number",
+                                                "notanumber", "normal",   "subnormal"};
   int64_t kind = -1;
   for (size_t i = 0; i < 6; ++i) {
     if (Take(kKinds[i])) kind = static_cast<int64_t>(i);
@@ -683,7 +728,8 @@ void Lowering::LowerCvt() {
   const Type dst = TakeType();
   const Type src = TakeType();
   if (dst == Type::kNone || src == Type::kNone) return FailUnknown();
-  const bool packed_dst = dst == Type::kF16x2 || dst == Type::kBF16x2 || dst == Type::kE4M3x2 || dst == Type::kE5M2x2;
+  const bool packed_dst =
+      dst == Type::kF16x2 || dst == Type::kBF16x2 || dst == Type::kE4M3x2 || dst == Type::kE5M2x2;
   const ExecFn fn = SelectConvert(dst, src);
   if (packed_dst && src == Type::kF32) {
     EmitSimple(fn, CostCounters::kInteger, dst, {src, src}, aux);

@@ -40,7 +40,8 @@ void Lowering::LowerBrx() {
     if (scope == 0) break;
     scope = ast_.scope_parent[scope];
   }
-  if (names == nullptr) return Fail("unknown branch targets '" + std::string(Op(1).name.substr(0, 100)) + "'");
+  if (names == nullptr)
+    return Fail("unknown branch targets '" + std::string(Op(1).name.substr(0, 100)) + "'");
   std::vector<uint32_t> targets;
   for (std::string_view name : *names) {
     uint32_t label = 0;
@@ -60,19 +61,24 @@ void Lowering::PassRegisterFormals() {
   uint32_t top = code.param_area_bytes;
   auto place = [&](const Variable& v, int32_t reg) {
     if (reg < 0) return ParamPlace{v.area_offset, static_cast<uint32_t>(v.size)};
-    const uint32_t size = ClassOf(v.type) == RegClass::k64 ? 8 : ClassOf(v.type) == RegClass::k128 ? 16 : 4;
+    const uint32_t size = ClassOf(v.type) == RegClass::k64    ? 8
+                          : ClassOf(v.type) == RegClass::k128 ? 16
+                                                              : 4;
     top = (top + size - 1) / size * size;
     const ParamPlace p{top, size};
     top += size;
     return p;
   };
-  for (size_t i = 0; i < ast_.returns.size(); ++i) code.returns.push_back(place(ast_.returns[i], ast_.return_regs[i]));
+  for (size_t i = 0; i < ast_.returns.size(); ++i)
+    code.returns.push_back(place(ast_.returns[i], ast_.return_regs[i]));
   for (size_t i = 0; i < ast_.params.size(); ++i) {
     const ParamPlace p = place(ast_.params[i], ast_.param_regs[i]);
     code.params.push_back(p);
     if (ast_.param_regs[i] < 0) continue;
     if (ast_.params[i].type == Type::kPred) return Fail("predicate parameters are not supported");
-    LowInstr& low = EmitUnguarded(SelectParamAreaLoad(p.size == 8 ? Type::kB64 : p.size == 16 ? Type::kB128 : Type::kB32),
+    LowInstr& low = EmitUnguarded(SelectParamAreaLoad(p.size == 8    ? Type::kB64
+                                                      : p.size == 16 ? Type::kB128
+                                                                     : Type::kB32),
                                   CostCounters::kInteger);
     low.in.d = ast_.param_regs[i];
     low.in.imm = p.offset;
@@ -100,14 +106,16 @@ void Lowering::LowerCall() {
     low_.code->has_indirect_calls = true;
   } else if (target.kind == Operand::Kind::kSymbol) {
     const auto it = symbols_.symbols.find(target.name);
-    if (it == symbols_.symbols.end()) return Fail("call of unknown function '" + std::string(target.name.substr(0, 100)) + "'");
+    if (it == symbols_.symbols.end())
+      return Fail("call of unknown function '" + std::string(target.name.substr(0, 100)) + "'");
     if (it->second.kind == SymbolTable::Symbol::Kind::kBuiltin) {
       call.builtin = static_cast<Builtin>(it->second.index);
     } else if (it->second.kind == SymbolTable::Symbol::Kind::kFunction) {
       call.callee = static_cast<int32_t>(it->second.index);
       low_.code->callees.push_back(it->second.index);
     } else {
-      return Fail("call of '" + std::string(target.name.substr(0, 100)) + "', which is no function");
+      return Fail("call of '" + std::string(target.name.substr(0, 100)) +
+                  "', which is no function");
     }
   } else {
     return FailUnknown();
@@ -121,7 +129,8 @@ void Lowering::LowerCall() {
   };
   auto variable_place = [&](const Operand& o, ParamPlace* place) {
     const Variable& v = ast_.vars[static_cast<size_t>(o.var)];
-    if (v.space != Space::kParam || (ast_.is_entry && static_cast<size_t>(o.var) < ast_.params.size())) {
+    if (v.space != Space::kParam ||
+        (ast_.is_entry && static_cast<size_t>(o.var) < ast_.params.size())) {
       Fail("'" + std::string(v.name.substr(0, 100)) + "' cannot be passed");
       return;
     }
@@ -134,7 +143,9 @@ void Lowering::LowerCall() {
       variable_place(o, &place);
     } else {
       Type type = Type::kB32;
-      if (o.kind == Operand::Kind::kRegister && low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64) type = Type::kB64;
+      if (o.kind == Operand::Kind::kRegister &&
+          low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64)
+        type = Type::kB64;
       if (o.kind == Operand::Kind::kFloat64) type = Type::kB64;
       place = own_place(SizeOf(type));
       const int32_t value = Source(o, type);
@@ -150,7 +161,8 @@ void Lowering::LowerCall() {
     ParamPlace place;
     if (o.kind == Operand::Kind::kVariable) {
       variable_place(o, &place);
-    } else if (o.kind == Operand::Kind::kRegister && low_.vregs[static_cast<size_t>(o.vreg)] != RegClass::kPred) {
+    } else if (o.kind == Operand::Kind::kRegister &&
+               low_.vregs[static_cast<size_t>(o.vreg)] != RegClass::kPred) {
       place = own_place(low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64 ? 8 : 4);
       loads.emplace_back(o.vreg, place);
     } else if (o.kind != Operand::Kind::kSink) {
@@ -169,7 +181,8 @@ void Lowering::LowerCall() {
     EmitUnguarded(ExecJoin, CostCounters::kControl);
   }
   for (const auto& [reg, place] : loads) {
-    LowInstr& load = EmitUnguarded(SelectParamAreaLoad(place.size == 8 ? Type::kB64 : Type::kB32), CostCounters::kInteger);
+    LowInstr& load = EmitUnguarded(SelectParamAreaLoad(place.size == 8 ? Type::kB64 : Type::kB32),
+                                   CostCounters::kInteger);
     load.in.d = reg;
     load.in.imm = place.offset;
   }
@@ -186,7 +199,8 @@ void Lowering::LowerRet() {
   for (size_t i = 0; i < ast_.return_regs.size(); ++i) {
     if (ast_.return_regs[i] < 0) continue;
     const ParamPlace& p = low_.code->returns[i];
-    LowInstr& low = Emit(SelectParamAreaStore(p.size == 8 ? Type::kB64 : Type::kB32), CostCounters::kInteger);
+    LowInstr& low =
+        Emit(SelectParamAreaStore(p.size == 8 ? Type::kB64 : Type::kB32), CostCounters::kInteger);
     low.in.b = ast_.return_regs[i];
     low.in.imm = p.offset;
   }
@@ -206,9 +220,7 @@ void Lowering::LowerTrap() {
   Emit(ExecTrap, CostCounters::kControl);
 }
 
-void Lowering::LowerNop() {
-  Emit(ExecNop, CostCounters::kControl);
-}
+void Lowering::LowerNop() { Emit(ExecNop, CostCounters::kControl); }
 
 void Lowering::LowerBar() {
   if (Take("warp")) return LowerWarpSync();
@@ -220,7 +232,9 @@ void Lowering::LowerBar() {
   uint32_t aux = sync ? BarrierAux::kSync : BarrierAux::kArrive;
   Type type = Type::kNone;
   if (red) {
-    aux = Take("popc") ? BarrierAux::kRedPopc : Take("and") ? BarrierAux::kRedAnd : BarrierAux::kRedOr;
+    aux = Take("popc")  ? BarrierAux::kRedPopc
+          : Take("and") ? BarrierAux::kRedAnd
+                        : BarrierAux::kRedOr;
     if (aux == BarrierAux::kRedOr && !Take("or")) return FailUnknown();
     type = TakeType();
     if (type != (aux == BarrierAux::kRedPopc ? Type::kU32 : Type::kPred)) return FailUnknown();
@@ -237,8 +251,9 @@ void Lowering::LowerBar() {
     bool negated = false;
     c = PredSource(Op(OpCount() - 1), &negated);
     if (negated) aux |= BarrierAux::kPredNegated;
-    d = type == Type::kPred ? PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1)
-                            : Destination(Op(0), Type::kU32);
+    d = type == Type::kPred
+            ? PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1)
+            : Destination(Op(0), Type::kU32);
   }
   if (!ok()) return;
   LowInstr& low = EmitUnguarded(ExecBarrier, CostCounters::kControl);
@@ -279,7 +294,8 @@ void Lowering::LowerShfl() {
   if (mode < 0 || SizeOf(type) != 4 || !AllUsed()) return FailUnknown();
   if (!NeedOperands(sync ? 5 : 4, sync ? 5 : 4)) return;
   BeginGuard();
-  const int32_t a = Source(Op(1), type), b = Source(Op(2), Type::kU32), c = Source(Op(3), Type::kU32);
+  const int32_t a = Source(Op(1), type), b = Source(Op(2), Type::kU32),
+                c = Source(Op(3), Type::kU32);
   const int32_t e = sync ? Source(Op(4), Type::kB32) : kNoOperand;
   const int32_t d = Destination(Op(0), type);
   const int32_t d2 = Op(0).pair == -1 ? kNoOperand : PredDestination(Op(0).pair);
@@ -302,13 +318,16 @@ void Lowering::LowerVote() {
     if (Take(kModes[i])) mode = i;
   }
   const Type type = TakeType();
-  if (mode < 0 || type != (mode == 3 ? Type::kB32 : Type::kPred) || !AllUsed()) return FailUnknown();
+  if (mode < 0 || type != (mode == 3 ? Type::kB32 : Type::kPred) || !AllUsed())
+    return FailUnknown();
   if (!NeedOperands(sync ? 3 : 2, sync ? 3 : 2)) return;
   BeginGuard();
   bool negated = false;
   const int32_t a = PredSource(Op(1), &negated);
   const int32_t e = sync ? Source(Op(2), Type::kB32) : kNoOperand;
-  const int32_t d = mode == 3 ? Destination(Op(0), type) : PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
+  const int32_t d = mode == 3
+                        ? Destination(Op(0), type)
+                        : PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1);
   if (!ok()) return;
   LowInstr& low = EmitUnguarded(ExecVote, CostCounters::kControl);
   low.in.d = d;
@@ -322,15 +341,17 @@ void Lowering::LowerMatch() {
   if (!any && !Take("all")) return FailUnknown();
   if (!Take("sync")) return FailUnknown();
   const Type type = TakeType();
-  if ((SizeOf(type) != 4 && SizeOf(type) != 8) || !AllUsed() || !NeedOperands(3, 3)) return FailUnknown();
+  if ((SizeOf(type) != 4 && SizeOf(type) != 8) || !AllUsed() || !NeedOperands(3, 3))
+    return FailUnknown();
   BeginGuard();
   const int32_t a = Source(Op(1), type), e = Source(Op(2), Type::kB32);
   const int32_t d = Destination(Op(0), Type::kB32);
   const int32_t d2 = Op(0).pair == -1 ? kNoOperand : PredDestination(Op(0).pair);
   if (!ok()) return;
   const bool wide = SizeOf(type) == 8;
-  LowInstr& low = EmitUnguarded(any ? (wide ? ExecMatchAny64 : ExecMatchAny32) : (wide ? ExecMatchAll64 : ExecMatchAll32),
-                                CostCounters::kControl);
+  LowInstr& low = EmitUnguarded(
+      any ? (wide ? ExecMatchAny64 : ExecMatchAny32) : (wide ? ExecMatchAll64 : ExecMatchAll32),
+      CostCounters::kControl);
   low.in.d = d;
   low.in.d2 = d2;
   low.in.a = a;
@@ -345,7 +366,8 @@ void Lowering::LowerRedux() {
     if (Take(kOps[i])) op = i;
   }
   const Type type = TakeType();
-  if (op < 0 || SizeOf(type) != 4 || IsFloat(type) || !AllUsed() || !NeedOperands(3, 3)) return FailUnknown();
+  if (op < 0 || SizeOf(type) != 4 || IsFloat(type) || !AllUsed() || !NeedOperands(3, 3))
+    return FailUnknown();
   BeginGuard();
   const int32_t a = Source(Op(1), type), e = Source(Op(2), Type::kB32);
   const int32_t d = Destination(Op(0), type);
@@ -361,7 +383,8 @@ void Lowering::LowerElect() {
   if (!Take("sync") || !AllUsed() || !NeedOperands(2, 2)) return FailUnknown();
   BeginGuard();
   const int32_t e = Source(Op(1), Type::kB32);
-  const int32_t d = Op(0).kind == Operand::Kind::kSink ? kNoOperand : Destination(Op(0), Type::kB32);
+  const int32_t d =
+      Op(0).kind == Operand::Kind::kSink ? kNoOperand : Destination(Op(0), Type::kB32);
   const int32_t d2 = PredDestination(Op(0).pair);
   if (!ok()) return;
   LowInstr& low = EmitUnguarded(ExecElect, CostCounters::kControl);
@@ -392,31 +415,62 @@ struct SregName {
 };
 
 constexpr SregName kSregs[] = {
-    {"%tid.x", Sreg::kTidX}, {"%tid.y", Sreg::kTidY}, {"%tid.z", Sreg::kTidZ},
-    {"%ntid.x", Sreg::kNtidX}, {"%ntid.y", Sreg::kNtidY}, {"%ntid.z", Sreg::kNtidZ},
-    {"%ctaid.x", Sreg::kCtaidX}, {"%ctaid.y", Sreg::kCtaidY}, {"%ctaid.z", Sreg::kCtaidZ},
-    {"%nctaid.x", Sreg::kNctaidX}, {"%nctaid.y", Sreg::kNctaidY}, {"%nctaid.z", Sreg::kNctaidZ},
-    {"%laneid", Sreg::kLaneid}, {"%warpid", Sreg::kWarpid}, {"%nwarpid", Sreg::kNwarpid},
-    {"%smid", Sreg::kSmid}, {"%nsmid", Sreg::kNsmid}, {"%gridid", Sreg::kGridid},
-    {"%lanemask_eq", Sreg::kLanemaskEq}, {"%lanemask_le", Sreg::kLanemaskLe}, {"%lanemask_lt", Sreg::kLanemaskLt},
-    {"%lanemask_ge", Sreg::kLanemaskGe}, {"%lanemask_gt", Sreg::kLanemaskGt},
-    {"%clock", Sreg::kClock}, {"%clock_hi", Sreg::kClockHi}, {"%clock64", Sreg::kClock64},
-    {"%globaltimer", Sreg::kGlobaltimer}, {"%globaltimer_lo", Sreg::kGlobaltimerLo},
+    {"%tid.x", Sreg::kTidX},
+    {"%tid.y", Sreg::kTidY},
+    {"%tid.z", Sreg::kTidZ},
+    {"%ntid.x", Sreg::kNtidX},
+    {"%ntid.y", Sreg::kNtidY},
+    {"%ntid.z", Sreg::kNtidZ},
+    {"%ctaid.x", Sreg::kCtaidX},
+    {"%ctaid.y", Sreg::kCtaidY},
+    {"%ctaid.z", Sreg::kCtaidZ},
+    {"%nctaid.x", Sreg::kNctaidX},
+    {"%nctaid.y", Sreg::kNctaidY},
+    {"%nctaid.z", Sreg::kNctaidZ},
+    {"%laneid", Sreg::kLaneid},
+    {"%warpid", Sreg::kWarpid},
+    {"%nwarpid", Sreg::kNwarpid},
+    {"%smid", Sreg::kSmid},
+    {"%nsmid", Sreg::kNsmid},
+    {"%gridid", Sreg::kGridid},
+    {"%lanemask_eq", Sreg::kLanemaskEq},
+    {"%lanemask_le", Sreg::kLanemaskLe},
+    {"%lanemask_lt", Sreg::kLanemaskLt},
+    {"%lanemask_ge", Sreg::kLanemaskGe},
+    {"%lanemask_gt", Sreg::kLanemaskGt},
+    {"%clock", Sreg::kClock},
+    {"%clock_hi", Sreg::kClockHi},
+    {"%clock64", Sreg::kClock64},
+    {"%globaltimer", Sreg::kGlobaltimer},
+    {"%globaltimer_lo", Sreg::kGlobaltimerLo},
     {"%globaltimer_hi", Sreg::kGlobaltimerHi},
-    {"%dynamic_smem_size", Sreg::kDynamicSmemSize}, {"%total_smem_size", Sreg::kTotalSmemSize},
+    {"%dynamic_smem_size", Sreg::kDynamicSmemSize},
+    {"%total_smem_size", Sreg::kTotalSmemSize},
     {"%aggr_smem_size", Sreg::kAggrSmemSize},
-    {"%reserved_smem_offset_begin", Sreg::kReservedSmem}, {"%reserved_smem_offset_end", Sreg::kReservedSmem},
-    {"%reserved_smem_offset_cap", Sreg::kReservedSmem}, {"%reserved_smem_offset_0", Sreg::kReservedSmem},
+    {"%reserved_smem_offset_begin", Sreg::kReservedSmem},
+    {"%reserved_smem_offset_end", Sreg::kReservedSmem},
+    {"%reserved_smem_offset_cap", Sreg::kReservedSmem},
+    {"%reserved_smem_offset_0", Sreg::kReservedSmem},
     {"%reserved_smem_offset_1", Sreg::kReservedSmem},
-    {"%clusterid.x", Sreg::kClusteridX}, {"%clusterid.y", Sreg::kClusteridY}, {"%clusterid.z", Sreg::kClusteridZ},
-    {"%nclusterid.x", Sreg::kNclusteridX}, {"%nclusterid.y", Sreg::kNclusteridY}, {"%nclusterid.z", Sreg::kNclusteridZ},
-    {"%cluster_ctaid.x", Sreg::kClusterCtaidX}, {"%cluster_ctaid.y", Sreg::kClusterCtaidY},
+    {"%clusterid.x", Sreg::kClusteridX},
+    {"%clusterid.y", Sreg::kClusteridY},
+    {"%clusterid.z", Sreg::kClusteridZ},
+    {"%nclusterid.x", Sreg::kNclusteridX},
+    {"%nclusterid.y", Sreg::kNclusteridY},
+    {"%nclusterid.z", Sreg::kNclusteridZ},
+    {"%cluster_ctaid.x", Sreg::kClusterCtaidX},
+    {"%cluster_ctaid.y", Sreg::kClusterCtaidY},
     {"%cluster_ctaid.z", Sreg::kClusterCtaidZ},
-    {"%cluster_nctaid.x", Sreg::kClusterNctaidX}, {"%cluster_nctaid.y", Sreg::kClusterNctaidY},
+    {"%cluster_nctaid.x", Sreg::kClusterNctaidX},
+    {"%cluster_nctaid.y", Sreg::kClusterNctaidY},
     {"%cluster_nctaid.z", Sreg::kClusterNctaidZ},
-    {"%cluster_ctarank", Sreg::kClusterCtarank}, {"%cluster_nctarank", Sreg::kClusterNctarank},
+    {"%cluster_ctarank", Sreg::kClusterCtarank},
+    {"%cluster_nctarank", Sreg::kClusterNctarank},
     {"%current_graph_exec", Sreg::kCurrentGraphExec},
-    {"%tid.w", Sreg::kZero}, {"%ntid.w", Sreg::kZero}, {"%ctaid.w", Sreg::kZero}, {"%nctaid.w", Sreg::kZero},
+    {"%tid.w", Sreg::kZero},
+    {"%ntid.w", Sreg::kZero},
+    {"%ctaid.w", Sreg::kZero},
+    {"%nctaid.w", Sreg::kZero},
 };
 
 bool FindSreg(std::string_view name, Sreg* sreg, int* number) {
@@ -428,7 +482,9 @@ bool FindSreg(std::string_view name, Sreg* sreg, int* number) {
     }
   }
   auto numbered = [&](std::string_view prefix, int limit) {
-    if (name.substr(0, prefix.size()) != prefix || name.size() == prefix.size() || name.size() > prefix.size() + 2) return false;
+    if (name.substr(0, prefix.size()) != prefix || name.size() == prefix.size() ||
+        name.size() > prefix.size() + 2)
+      return false;
     int n = 0;
     for (char c : name.substr(prefix.size())) {
       if (c < '0' || c > '9') return false;

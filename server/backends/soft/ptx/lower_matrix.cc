@@ -12,7 +12,8 @@ bool ParseShape(std::string_view text, MatrixShape* shape) {
   for (int i = 0; i < 3; ++i) {
     if (at >= text.size() || text[at++] != "mnk"[i]) return false;
     uint32_t value = 0;
-    while (at < text.size() && text[at] >= '0' && text[at] <= '9' && value < 100) value = value * 10 + static_cast<uint32_t>(text[at++] - '0');
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9' && value < 100)
+      value = value * 10 + static_cast<uint32_t>(text[at++] - '0');
     if (value == 0 || value > 32) return false;
     *sides[i] = static_cast<uint8_t>(value);
   }
@@ -20,9 +21,12 @@ bool ParseShape(std::string_view text, MatrixShape* shape) {
 }
 
 bool IsInput(Type t) {
-  return t == Type::kF16 || t == Type::kBF16 || t == Type::kTF32 || t == Type::kF64 || t == Type::kS8 || t == Type::kU8;
+  return t == Type::kF16 || t == Type::kBF16 || t == Type::kTF32 || t == Type::kF64 ||
+         t == Type::kS8 || t == Type::kU8;
 }
-bool IsAccumulator(Type t) { return t == Type::kF16 || t == Type::kF32 || t == Type::kF64 || t == Type::kS32; }
+bool IsAccumulator(Type t) {
+  return t == Type::kF16 || t == Type::kF32 || t == Type::kF64 || t == Type::kS32;
+}
 Type RegisterType(Type t) { return t == Type::kF64 ? Type::kB64 : Type::kB32; }
 
 }  // namespace
@@ -37,11 +41,13 @@ void Lowering::LowerMatrix() {
   std::vector<int32_t> registers;
   auto take_list = [&](const Operand& o, Type type, bool destination) -> uint32_t {
     if (o.kind != Operand::Kind::kList) {
-      registers.push_back(destination ? Destination(o, RegisterType(type)) : Source(o, RegisterType(type)));
+      registers.push_back(destination ? Destination(o, RegisterType(type))
+                                      : Source(o, RegisterType(type)));
       return 1;
     }
     for (uint32_t i = 0; i < o.child_count; ++i) {
-      registers.push_back(destination ? Destination(Child(o, i), RegisterType(type)) : Source(Child(o, i), RegisterType(type)));
+      registers.push_back(destination ? Destination(Child(o, i), RegisterType(type))
+                                      : Source(Child(o, i), RegisterType(type)));
     }
     return o.child_count;
   };
@@ -58,7 +64,8 @@ void Lowering::LowerMatrix() {
     const uint32_t count = Take("x4") ? 4 : Take("x2") ? 2 : 1;
     Take("x1");
     const bool transposed = Take("trans");
-    if (!Take("m8n8") || TakeSpace(Space::kGeneric) != Space::kShared || TakeType() != Type::kB16) return FailUnknown();
+    if (!Take("m8n8") || TakeSpace(Space::kGeneric) != Space::kShared || TakeType() != Type::kB16)
+      return FailUnknown();
     if (!AllUsed() || !NeedOperands(2, 2)) return;
     BeginGuard();
     bool wide = true;
@@ -110,14 +117,16 @@ void Lowering::LowerMatrix() {
     // One 64-bit address without an offset.
     if (!wide) {
       const int32_t extended = NewTemp(RegClass::k64);
-      LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kZext32To64, Type::kB64, {}), CostCounters::kInteger);
+      LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kZext32To64, Type::kB64, {}),
+                                    CostCounters::kInteger);
       low.in.d = extended;
       low.in.a = a;
       a = extended;
     }
     if (offset != 0) {
       const int32_t sum = NewTemp(RegClass::k64);
-      LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kAdd, Type::kU64, {}), CostCounters::kInteger);
+      LowInstr& low =
+          EmitUnguarded(SelectVectorOp(VectorOp::kAdd, Type::kU64, {}), CostCounters::kInteger);
       low.in.d = sum;
       low.in.a = a;
       low.in.b = Constant(RegClass::k64, static_cast<uint64_t>(offset));
@@ -125,7 +134,8 @@ void Lowering::LowerMatrix() {
     }
     const int32_t stride = OpCount() == 3 ? Source(Op(2), Type::kU32) : kNoOperand;
     const uint32_t count = take_list(Op(load ? 0 : 1), type, load);
-    if (count > 16 || count * ElementsPerRegister(type) * kLanes < uint32_t{matrix.m} * matrix.n) return FailUnknown();
+    if (count > 16 || count * ElementsPerRegister(type) * kLanes < uint32_t{matrix.m} * matrix.n)
+      return FailUnknown();
     const int32_t members = Constant(RegClass::k32, kFullMask);
     for (int32_t r : registers) {
       if (store && r < 0) return FailUnknown();
@@ -155,9 +165,13 @@ void Lowering::LowerMatrix() {
     shape.b = third;
     shape.c = fourth;
   }
-  if (!IsInput(shape.a) || !IsInput(shape.b) || !IsAccumulator(shape.c) || !IsAccumulator(shape.d)) return FailUnknown();
-  if (SizeOf(shape.a) != SizeOf(shape.b) || (shape.c == Type::kF64) != (shape.d == Type::kF64)) return FailUnknown();
-  const bool known_mma = shape.n == 8 && (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) == 1)));
+  if (!IsInput(shape.a) || !IsInput(shape.b) || !IsAccumulator(shape.c) || !IsAccumulator(shape.d))
+    return FailUnknown();
+  if (SizeOf(shape.a) != SizeOf(shape.b) || (shape.c == Type::kF64) != (shape.d == Type::kF64))
+    return FailUnknown();
+  const bool known_mma =
+      shape.n == 8 &&
+      (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) == 1)));
   if (!AllUsed() || !NeedOperands(4, 4) || (!wmma && !known_mma)) return FailUnknown();
   BeginGuard();
   const uint32_t nd = take_list(Op(0), shape.d, true);
@@ -166,10 +180,13 @@ void Lowering::LowerMatrix() {
   // Each fragment holds its matrix, once or (wmma) several times.
   auto fits = [&](uint32_t count, Type type, uint32_t elements) {
     const uint32_t have = count * ElementsPerRegister(type) * kLanes;
-    return elements % kLanes == 0 && (wmma ? have >= elements && have % elements == 0 && count <= 16 : have == elements);
+    return elements % kLanes == 0 &&
+           (wmma ? have >= elements && have % elements == 0 && count <= 16 : have == elements);
   };
-  if (!fits(nd, shape.d, uint32_t{shape.m} * shape.n) || !fits(nc, shape.c, uint32_t{shape.m} * shape.n) ||
-      !fits(na, shape.a, uint32_t{shape.m} * shape.k) || !fits(nb, shape.b, uint32_t{shape.k} * shape.n)) {
+  if (!fits(nd, shape.d, uint32_t{shape.m} * shape.n) ||
+      !fits(nc, shape.c, uint32_t{shape.m} * shape.n) ||
+      !fits(na, shape.a, uint32_t{shape.m} * shape.k) ||
+      !fits(nb, shape.b, uint32_t{shape.k} * shape.n)) {
     return FailUnknown();
   }
   const int32_t members = Constant(RegClass::k32, kFullMask);

@@ -90,18 +90,22 @@ void Lowering::LowerStore() {
 
 void Lowering::LowerParamLoad(Type type, uint32_t vector) {
   const Operand& address = Op(1);
-  if (address.base_kind != Operand::Kind::kVariable || ast_.vars[static_cast<size_t>(address.var)].space != Space::kParam) {
+  if (address.base_kind != Operand::Kind::kVariable ||
+      ast_.vars[static_cast<size_t>(address.var)].space != Space::kParam) {
     return Fail("not a parameter: '" + std::string(address.name.substr(0, 100)) + "'");
   }
   const Variable& v = ast_.vars[static_cast<size_t>(address.var)];
   const bool kernel = ast_.is_entry && static_cast<size_t>(address.var) < ast_.params.size();
   const uint64_t bytes = uint64_t{SizeOf(type)} * vector;
-  if (address.value < 0 || static_cast<uint64_t>(address.value) + bytes > v.size) return Fail("access beyond the parameter");
-  int64_t at = address.value + (kernel ? kernel_param_offset_[static_cast<size_t>(address.var)] : v.area_offset);
+  if (address.value < 0 || static_cast<uint64_t>(address.value) + bytes > v.size)
+    return Fail("access beyond the parameter");
+  int64_t at = address.value +
+               (kernel ? kernel_param_offset_[static_cast<size_t>(address.var)] : v.area_offset);
   if (at % SizeOf(type) != 0) return Fail("misaligned parameter access");
   const ExecFn fn = kernel ? SelectKernelParamLoad(type) : SelectParamAreaLoad(type);
   if (fn == nullptr) return FailUnknown();
-  if (vector > 1 && (Op(0).kind != Operand::Kind::kList || Op(0).child_count != vector)) return FailUnknown();
+  if (vector > 1 && (Op(0).kind != Operand::Kind::kList || Op(0).child_count != vector))
+    return FailUnknown();
   for (uint32_t i = 0; i < vector && ok(); ++i, at += SizeOf(type)) {
     const Operand& to = vector == 1 ? Op(0) : Child(Op(0), i);
     if (to.kind == Operand::Kind::kSink) continue;
@@ -121,11 +125,13 @@ void Lowering::LowerParamStore(Type type, uint32_t vector) {
   }
   const Variable& v = ast_.vars[static_cast<size_t>(address.var)];
   const uint64_t bytes = uint64_t{SizeOf(type)} * vector;
-  if (address.value < 0 || static_cast<uint64_t>(address.value) + bytes > v.size) return Fail("access beyond the parameter");
+  if (address.value < 0 || static_cast<uint64_t>(address.value) + bytes > v.size)
+    return Fail("access beyond the parameter");
   int64_t at = address.value + v.area_offset;
   const ExecFn fn = SelectParamAreaStore(type);
   if (fn == nullptr) return FailUnknown();
-  if (vector > 1 && (Op(1).kind != Operand::Kind::kList || Op(1).child_count != vector)) return FailUnknown();
+  if (vector > 1 && (Op(1).kind != Operand::Kind::kList || Op(1).child_count != vector))
+    return FailUnknown();
   for (uint32_t i = 0; i < vector && ok(); ++i, at += SizeOf(type)) {
     const int32_t value = Source(vector == 1 ? Op(1) : Child(Op(1), i), type);
     LowInstr& low = Emit(fn, CostCounters::kInteger);
@@ -143,8 +149,9 @@ void Lowering::LowerAtom() {
   Take("noftz");
   Take("ftz");
   static constexpr std::pair<std::string_view, AtomOp> kOps[] = {
-      {"add", AtomOp::kAdd},   {"min", AtomOp::kMin}, {"max", AtomOp::kMax}, {"inc", AtomOp::kInc}, {"dec", AtomOp::kDec},
-      {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}, {"and", AtomOp::kAnd}, {"or", AtomOp::kOr},   {"xor", AtomOp::kXor}};
+      {"add", AtomOp::kAdd}, {"min", AtomOp::kMin},   {"max", AtomOp::kMax}, {"inc", AtomOp::kInc},
+      {"dec", AtomOp::kDec}, {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}, {"and", AtomOp::kAnd},
+      {"or", AtomOp::kOr},   {"xor", AtomOp::kXor}};
   AtomOp op = AtomOp::kAdd;
   bool found = false;
   for (const auto& [name, value] : kOps) {
@@ -155,7 +162,8 @@ void Lowering::LowerAtom() {
   }
   const uint32_t vector = TakeVector();
   const Type type = TakeType();
-  if (!found || (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared)) return FailUnknown();
+  if (!found || (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared))
+    return FailUnknown();
   if (!AllUsed()) return;
   const size_t first = red ? 0 : 1;
   const size_t wanted = first + (op == AtomOp::kCas ? 3 : 2);
@@ -169,8 +177,10 @@ void Lowering::LowerAtom() {
     std::vector<int32_t> registers;
     const Operand& values = Op(first + 1);
     if (values.kind != Operand::Kind::kList || values.child_count != vector) return FailUnknown();
-    if (!red && (Op(0).kind != Operand::Kind::kList || Op(0).child_count != vector)) return FailUnknown();
-    for (uint32_t i = 0; !red && i < vector; ++i) registers.push_back(Destination(Child(Op(0), i), type));
+    if (!red && (Op(0).kind != Operand::Kind::kList || Op(0).child_count != vector))
+      return FailUnknown();
+    for (uint32_t i = 0; !red && i < vector; ++i)
+      registers.push_back(Destination(Child(Op(0), i), type));
     for (uint32_t i = 0; i < vector; ++i) registers.push_back(Source(Child(values, i), type));
     if (!ok()) return;
     LowInstr& low = Emit(fn, CostCounters::kAtomic);
@@ -185,7 +195,8 @@ void Lowering::LowerAtom() {
   }
   const int32_t b = Source(Op(first + 1), type);
   const int32_t c = op == AtomOp::kCas ? Source(Op(first + 2), type) : kNoOperand;
-  const int32_t d = red || Op(0).kind == Operand::Kind::kSink ? kNoOperand : Destination(Op(0), type);
+  const int32_t d =
+      red || Op(0).kind == Operand::Kind::kSink ? kNoOperand : Destination(Op(0), type);
   if (!ok()) return;
   LowInstr& low = Emit(fn, CostCounters::kAtomic);
   low.in.d = d;
@@ -220,8 +231,8 @@ void Lowering::LowerIsSpace() {
 // Hints: no effect on what a program can observe, not even on bad addresses.
 void Lowering::LowerPrefetch() {
   for (std::string_view& p : parts_) {
-    if (p == "L1" || p == "L2" || p.substr(0, 4) == "L2::" || p == "global" || p == "local" || p == "tensormap" ||
-        p == "param" || p == "const") {
+    if (p == "L1" || p == "L2" || p.substr(0, 4) == "L2::" || p == "global" || p == "local" ||
+        p == "tensormap" || p == "param" || p == "const") {
       p = {};
     }
   }
@@ -240,13 +251,15 @@ void Lowering::LowerCreatePolicy() {
 void Lowering::LowerMapa() {
   const bool generic = TakeSpace(Space::kGeneric) == Space::kGeneric;
   const Type type = TakeType();
-  EmitSimple(SelectMapa(SizeOf(type) == 8, generic), CostCounters::kInteger, type, {type, Type::kU32});
+  EmitSimple(SelectMapa(SizeOf(type) == 8, generic), CostCounters::kInteger, type,
+             {type, Type::kU32});
 }
 
 void Lowering::LowerGetCtaRank() {
   const bool generic = TakeSpace(Space::kGeneric) == Space::kGeneric;
   const Type type = TakeType();
-  EmitSimple(SelectGetCtaRank(SizeOf(type) == 8, generic), CostCounters::kInteger, Type::kU32, {type});
+  EmitSimple(SelectGetCtaRank(SizeOf(type) == 8, generic), CostCounters::kInteger, Type::kU32,
+             {type});
 }
 
 // cp.async copies when it is issued: groups are complete at once.
@@ -270,7 +283,8 @@ void Lowering::LowerCp() {
     int64_t offset = 0;
     const int32_t a = Address(Op(0), &wide, &offset);
     if (!ok()) return;
-    LowInstr& low = Emit(SelectMbarrier(MbarrierOp::kCpAsyncArrive, wide, false), CostCounters::kAtomic);
+    LowInstr& low =
+        Emit(SelectMbarrier(MbarrierOp::kCpAsyncArrive, wide, false), CostCounters::kAtomic);
     low.in.a = a;
     low.in.imm = offset;
     low.in.aux = noinc ? 1 : 0;
@@ -283,12 +297,16 @@ void Lowering::LowerCp() {
   int64_t to = 0, from = 0;
   const int32_t a = Address(Op(0), &wide, &to);
   const int32_t b = Address(Op(1), &global_wide, &from);
-  if (Op(2).kind != Operand::Kind::kInteger || (Op(2).value != 4 && Op(2).value != 8 && Op(2).value != 16)) return FailUnknown();
-  if (to < INT32_MIN / 2 || to > INT32_MAX / 2 || from < INT32_MIN / 2 || from > INT32_MAX / 2) return FailUnknown();
+  if (Op(2).kind != Operand::Kind::kInteger ||
+      (Op(2).value != 4 && Op(2).value != 8 && Op(2).value != 16))
+    return FailUnknown();
+  if (to < INT32_MIN / 2 || to > INT32_MAX / 2 || from < INT32_MIN / 2 || from > INT32_MAX / 2)
+    return FailUnknown();
   int32_t size = kNoOperand;
   if (OpCount() > 3) {
     const Operand& o = Op(3);
-    const bool is_policy = o.kind == Operand::Kind::kRegister && low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64;
+    const bool is_policy = o.kind == Operand::Kind::kRegister &&
+                           low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64;
     if (!is_policy) size = Source(o, Type::kU32);
   }
   if (!ok()) return;
@@ -318,18 +336,22 @@ void Lowering::LowerAlloca() {
 void Lowering::LowerStack() {
   const bool save = parts_[0] == "stacksave";
   const Type type = TakeType();
-  if (!AllUsed() || !NeedOperands(1, 1) || (SizeOf(type) != 4 && SizeOf(type) != 8)) return FailUnknown();
+  if (!AllUsed() || !NeedOperands(1, 1) || (SizeOf(type) != 4 && SizeOf(type) != 8))
+    return FailUnknown();
   const bool wide = SizeOf(type) == 8;
   const int32_t r = save ? Destination(Op(0), type) : Source(Op(0), type);
   if (!ok()) return;
-  LowInstr& low = Emit(save ? StackSaveHandler(wide) : StackRestoreHandler(wide), CostCounters::kInteger);
+  LowInstr& low =
+      Emit(save ? StackSaveHandler(wide) : StackRestoreHandler(wide), CostCounters::kInteger);
   (save ? low.in.d : low.in.a) = r;
 }
 
 void Lowering::LowerMbarrier() {
-  const bool init = Take("init"), inval = Take("inval"), arrive = Take("arrive"), drop = Take("arrive_drop");
+  const bool init = Take("init"), inval = Take("inval"), arrive = Take("arrive"),
+             drop = Take("arrive_drop");
   const bool test = Take("test_wait") || Take("try_wait");
-  const bool pending = Take("pending_count"), expect = Take("expect_tx"), complete = Take("complete_tx");
+  const bool pending = Take("pending_count"), expect = Take("expect_tx"),
+             complete = Take("complete_tx");
   const bool no_complete = Take("noComplete"), parity = Take("parity");
   const bool generic = TakeSpace(Space::kGeneric) == Space::kGeneric;
   const uint32_t aux = TakeMemoryOrder();
@@ -352,7 +374,8 @@ void Lowering::LowerMbarrier() {
     const int32_t a = Source(Op(1), Type::kB64);
     const int32_t d = Destination(Op(0), Type::kU32);
     if (!ok()) return;
-    LowInstr& low = Emit(SelectMbarrier(MbarrierOp::kPendingCount, true, false), CostCounters::kInteger);
+    LowInstr& low =
+        Emit(SelectMbarrier(MbarrierOp::kPendingCount, true, false), CostCounters::kInteger);
     low.in.d = d;
     low.in.b = a;
     return;
@@ -381,7 +404,8 @@ void Lowering::LowerMbarrier() {
     b = Source(Op(address_at + 1), op == MbarrierOp::kTestWait ? Type::kB64 : Type::kU32);
   }
   if (address_at == 1 && Op(0).kind != Operand::Kind::kSink) {
-    d = test ? PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1) : Destination(Op(0), Type::kB64);
+    d = test ? PredDestination(Op(0).kind == Operand::Kind::kRegister ? Op(0).vreg : -1)
+             : Destination(Op(0), Type::kB64);
   }
   if (!ok()) return;
   LowInstr& low = Emit(SelectMbarrier(op, wide, generic), CostCounters::kAtomic);
@@ -393,10 +417,30 @@ void Lowering::LowerMbarrier() {
 }
 
 void Lowering::LowerMembar() {
-  for (std::string_view word :
-       {"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "proxy", "async", "alias", "global",
-        "async::generic", "async.global", "mbarrier_init", "tensormap::generic", "shared::cta", "shared::cluster",
-        "async.shared::cta", "sync_restrict", "sync_restrict::shared::cta", "sync_restrict::shared::cluster", "shared"}) {
+  for (std::string_view word : {"cta",
+                                "gl",
+                                "sys",
+                                "gpu",
+                                "cluster",
+                                "sc",
+                                "acq_rel",
+                                "acquire",
+                                "release",
+                                "proxy",
+                                "async",
+                                "alias",
+                                "global",
+                                "async::generic",
+                                "async.global",
+                                "mbarrier_init",
+                                "tensormap::generic",
+                                "shared::cta",
+                                "shared::cluster",
+                                "async.shared::cta",
+                                "sync_restrict",
+                                "sync_restrict::shared::cta",
+                                "sync_restrict::shared::cluster",
+                                "shared"}) {
     Take(word);
   }
   if (AllUsed()) Emit(FenceHandler(), CostCounters::kControl);

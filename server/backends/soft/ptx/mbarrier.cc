@@ -1,7 +1,8 @@
-// mbarrier objects. All blocks of a unit run on one thread and an mbarrier lies in shared memory, so plain accesses do.
+// mbarrier objects. All blocks of a unit run on one thread and an mbarrier lies in shared memory,
+// so plain accesses do.
 //
-// The 64-bit word: bits 0-19 arrivals still missing in this phase, 20-39 arrivals of a phase, 40-61 bytes still missing
-// (signed), 63 the parity of the phase.
+// The 64-bit word: bits 0-19 arrivals still missing in this phase, 20-39 arrivals of a phase, 40-61
+// bytes still missing (signed), 63 the parity of the phase.
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
@@ -35,7 +36,8 @@ template <MbarrierOp kOp, Reach kReach, bool kAddress64>
 void Mbarrier(Context& c, const Instr& in, uint32_t mask) {
   uint64_t p[kLanes];
   if (!Pointers<kReach, kAddress64>(c, in, mask, 8, 8, true, p)) return;
-  const uint32_t* b = in.b == kNoOperand || kOp == MbarrierOp::kTestWait ? nullptr : c.Src<uint32_t>(in.b);
+  const uint32_t* b =
+      in.b == kNoOperand || kOp == MbarrierOp::kTestWait ? nullptr : c.Src<uint32_t>(in.b);
   uint32_t done = 0;
   ForEachLane(mask, [&](uint32_t i) {
     State s = Unpack(LoadRelaxed<uint64_t>(p[i]));
@@ -54,7 +56,8 @@ void Mbarrier(Context& c, const Instr& in, uint32_t mask) {
         Complete(&s);
         break;
       case MbarrierOp::kCpAsyncArrive:
-        // The copies are done already. Without noinc the arrival had been announced: nothing changes.
+        // The copies are done already. Without noinc the arrival had been announced: nothing
+        // changes.
         if (in.aux != 0) {
           s.pending -= 1;
           Complete(&s);
@@ -91,7 +94,8 @@ void Mbarrier(Context& c, const Instr& in, uint32_t mask) {
     StoreRelaxed<uint64_t>(p[i], Pack(s));
     if (in.d != kNoOperand) c.Dst<uint64_t>(in.d)[i] = before;
   });
-  if ((kOp == MbarrierOp::kTestWait || kOp == MbarrierOp::kTestWaitParity) && in.d != kNoOperand) c.SetPred(in.d, done, mask);
+  if ((kOp == MbarrierOp::kTestWait || kOp == MbarrierOp::kTestWaitParity) && in.d != kNoOperand)
+    c.SetPred(in.d, done, mask);
   NotePoll(c);
 }
 
@@ -103,7 +107,8 @@ void PendingCount(Context& c, const Instr& in, uint32_t mask) {
 
 template <MbarrierOp kOp>
 ExecFn Pick(bool address64, bool generic) {
-  if (generic) return address64 ? Mbarrier<kOp, Reach::kGeneric, true> : Mbarrier<kOp, Reach::kShared, false>;
+  if (generic)
+    return address64 ? Mbarrier<kOp, Reach::kGeneric, true> : Mbarrier<kOp, Reach::kShared, false>;
   return address64 ? Mbarrier<kOp, Reach::kShared, true> : Mbarrier<kOp, Reach::kShared, false>;
 }
 
@@ -111,18 +116,30 @@ ExecFn Pick(bool address64, bool generic) {
 
 ExecFn SelectMbarrier(MbarrierOp op, bool address64, bool generic) {
   switch (op) {
-    case MbarrierOp::kInit: return Pick<MbarrierOp::kInit>(address64, generic);
-    case MbarrierOp::kInval: return Pick<MbarrierOp::kInval>(address64, generic);
-    case MbarrierOp::kArrive: return Pick<MbarrierOp::kArrive>(address64, generic);
-    case MbarrierOp::kArriveNoComplete: return Pick<MbarrierOp::kArriveNoComplete>(address64, generic);
-    case MbarrierOp::kArriveDrop: return Pick<MbarrierOp::kArriveDrop>(address64, generic);
-    case MbarrierOp::kTestWait: return Pick<MbarrierOp::kTestWait>(address64, generic);
-    case MbarrierOp::kTestWaitParity: return Pick<MbarrierOp::kTestWaitParity>(address64, generic);
-    case MbarrierOp::kPendingCount: return PendingCount;
-    case MbarrierOp::kExpectTx: return Pick<MbarrierOp::kExpectTx>(address64, generic);
-    case MbarrierOp::kCompleteTx: return Pick<MbarrierOp::kCompleteTx>(address64, generic);
-    case MbarrierOp::kArriveExpectTx: return Pick<MbarrierOp::kArriveExpectTx>(address64, generic);
-    case MbarrierOp::kCpAsyncArrive: return Pick<MbarrierOp::kCpAsyncArrive>(address64, generic);
+    case MbarrierOp::kInit:
+      return Pick<MbarrierOp::kInit>(address64, generic);
+    case MbarrierOp::kInval:
+      return Pick<MbarrierOp::kInval>(address64, generic);
+    case MbarrierOp::kArrive:
+      return Pick<MbarrierOp::kArrive>(address64, generic);
+    case MbarrierOp::kArriveNoComplete:
+      return Pick<MbarrierOp::kArriveNoComplete>(address64, generic);
+    case MbarrierOp::kArriveDrop:
+      return Pick<MbarrierOp::kArriveDrop>(address64, generic);
+    case MbarrierOp::kTestWait:
+      return Pick<MbarrierOp::kTestWait>(address64, generic);
+    case MbarrierOp::kTestWaitParity:
+      return Pick<MbarrierOp::kTestWaitParity>(address64, generic);
+    case MbarrierOp::kPendingCount:
+      return PendingCount;
+    case MbarrierOp::kExpectTx:
+      return Pick<MbarrierOp::kExpectTx>(address64, generic);
+    case MbarrierOp::kCompleteTx:
+      return Pick<MbarrierOp::kCompleteTx>(address64, generic);
+    case MbarrierOp::kArriveExpectTx:
+      return Pick<MbarrierOp::kArriveExpectTx>(address64, generic);
+    case MbarrierOp::kCpAsyncArrive:
+      return Pick<MbarrierOp::kCpAsyncArrive>(address64, generic);
   }
   return nullptr;
 }

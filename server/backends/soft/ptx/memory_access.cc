@@ -6,7 +6,8 @@ namespace detshare::soft::ptx {
 
 bool FindRange(Context& c, uint64_t address, uint64_t bytes, bool write) {
   auto use = [&](const MemoryRange& r) {
-    if (address < r.begin || address >= r.end || bytes > r.end - address || (write && !r.writable)) return false;
+    if (address < r.begin || address >= r.end || bytes > r.end - address || (write && !r.writable))
+      return false;
     c.range_begin = r.begin;
     c.range_end = r.end;
     c.range_writable = r.writable;
@@ -47,7 +48,8 @@ uint8_t* GenericPointer(Context& c, uint32_t lane, uint64_t address, uint64_t by
       if (offset > c.stack_bytes || bytes > c.stack_bytes - offset) return nullptr;
       return c.local + uint64_t{lane} * c.stack_bytes + offset;
     case kParamWindow:
-      if (write || offset > c.kernel_param_bytes || bytes > c.kernel_param_bytes - offset) return nullptr;
+      if (write || offset > c.kernel_param_bytes || bytes > c.kernel_param_bytes - offset)
+        return nullptr;
       return const_cast<uint8_t*>(c.kernel_params) + offset;
     default:
       return nullptr;
@@ -65,8 +67,8 @@ bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void
   return true;
 }
 
-bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes, uint64_t align, bool write,
-                  uint64_t* addresses) {
+bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes,
+                  uint64_t align, bool write, uint64_t* addresses) {
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const uint32_t lane = FirstLane(m);
     const uint64_t address = addresses[lane];
@@ -86,7 +88,8 @@ bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint6
         p = SharedPointer(c, address, bytes);
         break;
       case Reach::kLocal:
-        if (address <= c.stack_bytes && bytes <= c.stack_bytes - address) p = c.local + uint64_t{lane} * c.stack_bytes + address;
+        if (address <= c.stack_bytes && bytes <= c.stack_bytes - address)
+          p = c.local + uint64_t{lane} * c.stack_bytes + address;
         break;
     }
     if (p == nullptr) {

@@ -27,16 +27,17 @@ uint8_t* SharedPointer(Context& c, uint64_t offset, uint64_t bytes);
 // A generic address of any space, as lane `lane` sees it; null when it is out of reach.
 uint8_t* GenericPointer(Context& c, uint32_t lane, uint64_t address, uint64_t bytes, bool write);
 
-// Host pointers for an access of `bytes` (a power of two) by each lane of `mask`, in pointers[lane]. Checks alignment and
-// reach; on a violation raises the fault of the first such lane and returns false.
+// Host pointers for an access of `bytes` (a power of two) by each lane of `mask`, in
+// pointers[lane]. Checks alignment and reach; on a violation raises the fault of the first such
+// lane and returns false.
 enum class Reach : uint8_t { kGlobal, kGeneric, kShared, kLocal };
 
-bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes, uint64_t align, bool write,
-                  uint64_t* addresses);
+bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes,
+                  uint64_t align, bool write, uint64_t* addresses);
 
 template <bool kAddress64>
-inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint64_t* out, uint64_t* low, uint64_t* high,
-                          uint64_t* bits) {
+inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint64_t* out,
+                          uint64_t* low, uint64_t* high, uint64_t* bits) {
   using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
   const A* a = c.Src<A>(in.a);
   const A offset = static_cast<A>(in.imm);  // 32-bit addresses wrap
@@ -65,7 +66,8 @@ inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint
 
 // As above, with the common case inline: all lanes within one known range.
 template <Reach kReach, bool kAddress64>
-inline bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align, bool write, uint64_t* out) {
+inline bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align,
+                     bool write, uint64_t* out) {
   uint64_t low, high, bits;
   LoadAddresses<kAddress64>(c, in, mask, out, &low, &high, &bits);
   if constexpr (kReach == Reach::kShared) {
@@ -84,7 +86,8 @@ inline bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes,
     uint64_t& sectors = c.counters->global_sectors;
     const uint64_t span = high / 32 - low / 32 + 1;
     const uint64_t lanes = LaneCount(mask) * ((bytes + 31) / 32);
-    (write ? c.counters->global_bytes_written : c.counters->global_bytes_read) += LaneCount(mask) * bytes;
+    (write ? c.counters->global_bytes_written : c.counters->global_bytes_read) +=
+        LaneCount(mask) * bytes;
     if (high < kSharedWindow && (bits & (align - 1)) == 0 && high >= low) {
       sectors += span < lanes ? span : lanes;
       if (Allowed(c, low, high - low + bytes, write)) return true;
@@ -95,7 +98,8 @@ inline bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes,
   return SlowPointers(c, in, mask, kReach, bytes, align, write, out);
 }
 
-// Relaxed atomic accesses: blocks of one kernel run on several threads and may race as they may on a GPU.
+// Relaxed atomic accesses: blocks of one kernel run on several threads and may race as they may on
+// a GPU.
 template <class T>
 inline T LoadRelaxed(uint64_t pointer) {
   return __atomic_load_n(reinterpret_cast<const T*>(pointer), __ATOMIC_RELAXED);

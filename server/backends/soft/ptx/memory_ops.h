@@ -5,13 +5,14 @@
 
 namespace detshare::soft::ptx {
 
-// Instr fields: a the address (32- or 64-bit lanes), imm its offset; d or extra/count the register(s); b the value of a
-// scalar store. aux: MemoryAux.
+// Instr fields: a the address (32- or 64-bit lanes), imm its offset; d or extra/count the
+// register(s); b the value of a scalar store. aux: MemoryAux.
 struct MemoryAux {
-  static constexpr uint32_t kPolling = 1;   // volatile, relaxed, acquire: see NotePoll
+  static constexpr uint32_t kPolling = 1;  // volatile, relaxed, acquire: see NotePoll
   static constexpr uint32_t kAcquire = 2;
   static constexpr uint32_t kRelease = 4;
-  static constexpr uint32_t kVectorResults = 8;  // a vector atom: the first half of the registers are results
+  static constexpr uint32_t kVectorResults =
+      8;  // a vector atom: the first half of the registers are results
 };
 
 struct MemoryKey {
@@ -27,8 +28,8 @@ ExecFn SelectStore(const MemoryKey& key);
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kExch, kCas, kAnd, kOr, kXor };
 
-// d the old value or kNoOperand, b and c the operands (registers of the type's class), or for vectors extra/count: first
-// destinations (when there is a d side), then sources. aux: MemoryAux.
+// d the old value or kNoOperand, b and c the operands (registers of the type's class), or for
+// vectors extra/count: first destinations (when there is a d side), then sources. aux: MemoryAux.
 ExecFn SelectAtomic(AtomOp op, const MemoryKey& key);
 
 // Uniform parameters of the kernel: d = param[imm].
@@ -37,21 +38,36 @@ ExecFn SelectKernelParamLoad(Type type);
 ExecFn SelectParamAreaLoad(Type type);   // d
 ExecFn SelectParamAreaStore(Type type);  // b
 
-ExecFn LocalAddressHandler(bool wide);          // d = local address of the frame's variable at imm
-ExecFn DynamicSharedHandler(bool wide);         // d = shared address of the dynamic part + imm
+ExecFn LocalAddressHandler(bool wide);   // d = local address of the frame's variable at imm
+ExecFn DynamicSharedHandler(bool wide);  // d = shared address of the dynamic part + imm
 ExecFn SelectCvta(Space space, bool to_space, bool wide);  // d, a
-ExecFn SelectIsSpace(Space space, bool wide);   // predicate d, address a
-ExecFn SelectMapa(bool wide, bool generic);     // d = address a in the cluster's block b
+ExecFn SelectIsSpace(Space space, bool wide);              // predicate d, address a
+ExecFn SelectMapa(bool wide, bool generic);                // d = address a in the cluster's block b
 ExecFn SelectGetCtaRank(bool wide, bool generic);
-ExecFn SelectCpAsync(bool shared64, bool global64);  // a shared, b global, count bytes in imm low half; c source size or none
-ExecFn AllocaHandler(bool wide);                // d = local address of a bytes, aligned to imm
+ExecFn SelectCpAsync(
+    bool shared64,
+    bool global64);  // a shared, b global, count bytes in imm low half; c source size or none
+ExecFn AllocaHandler(bool wide);  // d = local address of a bytes, aligned to imm
 ExecFn StackSaveHandler(bool wide);
 ExecFn StackRestoreHandler(bool wide);
 ExecFn FenceHandler();
 
-// mbarrier objects: 64-bit words in shared memory (see mbarrier.cc). a: address; b, c: operands; d: state or predicate.
-enum class MbarrierOp : uint8_t { kInit, kInval, kArrive, kArriveNoComplete, kArriveDrop, kTestWait, kTestWaitParity,
-                                  kPendingCount, kExpectTx, kCompleteTx, kArriveExpectTx, kCpAsyncArrive };
+// mbarrier objects: 64-bit words in shared memory (see mbarrier.cc). a: address; b, c: operands; d:
+// state or predicate.
+enum class MbarrierOp : uint8_t {
+  kInit,
+  kInval,
+  kArrive,
+  kArriveNoComplete,
+  kArriveDrop,
+  kTestWait,
+  kTestWaitParity,
+  kPendingCount,
+  kExpectTx,
+  kCompleteTx,
+  kArriveExpectTx,
+  kCpAsyncArrive
+};
 ExecFn SelectMbarrier(MbarrierOp op, bool address64, bool generic);
 
 }  // namespace detshare::soft::ptx

@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kAlignment = 64;
 }
 
-// The block that calloc gave is noted in front of the aligned bytes. calloc leaves large blocks untouched until they are
-// used: stacks of threads that need none cost nothing.
+// The block that calloc gave is noted in front of the aligned bytes. calloc leaves large blocks
+// untouched until they are used: stacks of threads that need none cost nothing.
 void AlignedFree::operator()(uint8_t* p) const {
   void* block;
   std::memcpy(&block, p - sizeof block, sizeof block);
@@ -26,7 +26,8 @@ void AlignedFree::operator()(uint8_t* p) const {
 AlignedBytes AllocateAligned(size_t bytes) {
   void* const block = std::calloc(1, std::max<size_t>(bytes, 1) + 2 * kAlignment);
   if (block == nullptr) return AlignedBytes();
-  uint8_t* const p = static_cast<uint8_t*>(block) + kAlignment - reinterpret_cast<uintptr_t>(block) % kAlignment;
+  uint8_t* const p =
+      static_cast<uint8_t*>(block) + kAlignment - reinterpret_cast<uintptr_t>(block) % kAlignment;
   std::memcpy(p - sizeof block, &block, sizeof block);
   return AlignedBytes(p);
 }
@@ -51,14 +52,16 @@ std::string Name(std::string_view name) {
   return out;
 }
 
-// Makes one ModuleCode of several syntax trees. Names that are not visible belong to their own text.
+// Makes one ModuleCode of several syntax trees. Names that are not visible belong to their own
+// text.
 class Linker {
  public:
   explicit Linker(std::vector<ModuleAst> asts)
       : asts_(std::move(asts)), tables_(asts_.size()), code_(std::make_unique<ModuleCode>()) {}
 
   absl::StatusOr<std::unique_ptr<ModuleCode>> Run() {
-    for (absl::Status (Linker::*step)() : {&Linker::Declare, &Linker::Resolve, &Linker::FillGlobals, &Linker::Lower}) {
+    for (absl::Status (Linker::*step)() :
+         {&Linker::Declare, &Linker::Resolve, &Linker::FillGlobals, &Linker::Lower}) {
       if (absl::Status status = (this->*step)(); !status.ok()) return status;
     }
     DescribeKernels();
@@ -76,14 +79,18 @@ class Linker {
       for (const Variable& v : ast.variables) {
         if (v.space == Space::kShared) {
           if (v.is_extern || v.unsized) {
-            if (absl::Status s = Add(m, v.name, {Symbol::Kind::kDynamicShared, 0, 0}, false, true, v.line); !s.ok()) return s;
+            if (absl::Status s =
+                    Add(m, v.name, {Symbol::Kind::kDynamicShared, 0, 0}, false, true, v.line);
+                !s.ok())
+              return s;
             continue;
           }
           shared = (shared + v.align - 1) / v.align * v.align;
           const Symbol symbol{Symbol::Kind::kShared, 0, shared};
           if (absl::Status s = Add(m, v.name, symbol, v.visible, v.weak, v.line); !s.ok()) return s;
           shared += v.size;
-          if (shared > ParseLimits::kSharedBytes) return PtxError(v.line, "shared variables are too large");
+          if (shared > ParseLimits::kSharedBytes)
+            return PtxError(v.line, "shared variables are too large");
           continue;
         }
         if (v.is_extern) continue;
@@ -92,7 +99,10 @@ class Linker {
           tables_[m].symbols[v.name] = visible_[v.name];
           continue;
         }
-        if (absl::Status s = Add(m, v.name, {Symbol::Kind::kGlobal, index, 0}, v.visible, v.weak, v.line); !s.ok()) return s;
+        if (absl::Status s =
+                Add(m, v.name, {Symbol::Kind::kGlobal, index, 0}, v.visible, v.weak, v.line);
+            !s.ok())
+          return s;
         AddGlobal(m, v);
       }
       for (const FunctionAst& f : ast.functions) {
@@ -103,7 +113,9 @@ class Linker {
         }
         const Symbol symbol{f.is_entry ? Symbol::Kind::kKernel : Symbol::Kind::kFunction,
                             static_cast<uint32_t>(functions_.size()), 0};
-        if (absl::Status s = Add(m, f.name, symbol, f.visible || f.is_entry, f.weak, f.line); !s.ok()) return s;
+        if (absl::Status s = Add(m, f.name, symbol, f.visible || f.is_entry, f.weak, f.line);
+            !s.ok())
+          return s;
         functions_.emplace_back(m, &f);
       }
     }
@@ -111,7 +123,8 @@ class Linker {
     return absl::OkStatus();
   }
 
-  absl::Status Add(size_t m, std::string_view name, const Symbol& symbol, bool visible, bool weak, uint32_t line) {
+  absl::Status Add(size_t m, std::string_view name, const Symbol& symbol, bool visible, bool weak,
+                   uint32_t line) {
     auto [it, fresh] = tables_[m].symbols.emplace(name, symbol);
     if (!fresh && !weak) return PtxError(line, Name(name) + " is defined twice");
     if (visible && !visible_.emplace(name, symbol).second && !weak) {
@@ -147,21 +160,27 @@ class Linker {
           continue;
         }
         for (const BuiltinName& b : kBuiltins) {
-          if (b.name == f.name) symbols.emplace(f.name, Symbol{Symbol::Kind::kBuiltin, static_cast<uint32_t>(b.builtin), 0});
+          if (b.name == f.name)
+            symbols.emplace(f.name,
+                            Symbol{Symbol::Kind::kBuiltin, static_cast<uint32_t>(b.builtin), 0});
         }
       }
       for (const Variable& v : asts_[m].variables) {
         if (!v.is_extern || v.space == Space::kShared || symbols.count(v.name) != 0) continue;
         auto it = visible_.find(v.name);
         if (it == visible_.end()) {
-          it = visible_.emplace(v.name, Symbol{Symbol::Kind::kGlobal, static_cast<uint32_t>(globals_.size()), 0}).first;
+          it = visible_
+                   .emplace(v.name, Symbol{Symbol::Kind::kGlobal,
+                                           static_cast<uint32_t>(globals_.size()), 0})
+                   .first;
           AddGlobal(m, v);
         }
         symbols.emplace(v.name, it->second);
       }
       for (const auto& [alias, target] : asts_[m].aliases) {
         const auto it = symbols.find(target);
-        if (it == symbols.end()) return absl::InvalidArgumentError("PTX: .alias of unknown function " + Name(target));
+        if (it == symbols.end())
+          return absl::InvalidArgumentError("PTX: .alias of unknown function " + Name(target));
         symbols[alias] = it->second;
       }
     }
@@ -176,16 +195,19 @@ class Linker {
       data.image = v->image;
       for (const Relocation& r : v->relocations) {
         const auto it = tables_[m].symbols.find(r.symbol);
-        if (it == tables_[m].symbols.end()) return PtxError(r.line, "unknown name " + Name(r.symbol));
+        if (it == tables_[m].symbols.end())
+          return PtxError(r.line, "unknown name " + Name(r.symbol));
         GlobalReloc out{r.offset, false, it->second.index, r.addend, r.size, r.shift};
         switch (it->second.kind) {
-          case Symbol::Kind::kGlobal: break;
+          case Symbol::Kind::kGlobal:
+            break;
           case Symbol::Kind::kFunction:
           case Symbol::Kind::kKernel:
             out.is_function = true;
             address_taken_.push_back(it->second.index);
             break;
-          default: return PtxError(r.line, Name(r.symbol) + " cannot be in an initialiser");
+          default:
+            return PtxError(r.line, Name(r.symbol) + " cannot be in an initialiser");
         }
         data.relocations.push_back(out);
       }
@@ -210,7 +232,8 @@ class Linker {
       }
     }
     std::sort(address_taken_.begin(), address_taken_.end());
-    address_taken_.erase(std::unique(address_taken_.begin(), address_taken_.end()), address_taken_.end());
+    address_taken_.erase(std::unique(address_taken_.begin(), address_taken_.end()),
+                         address_taken_.end());
     // Shared variables of functions that are no kernels lie behind those of the module.
     uint32_t top = module_shared_bytes_;
     for (FunctionCode& f : code_->functions) {
@@ -220,7 +243,8 @@ class Linker {
       f.shared_end += top;
       top = f.shared_end;
       f.uses_module_shared = true;
-      if (top > ParseLimits::kSharedBytes) return absl::InvalidArgumentError("PTX: shared variables are too large");
+      if (top > ParseLimits::kSharedBytes)
+        return absl::InvalidArgumentError("PTX: shared variables are too large");
     }
     common_shared_bytes_ = (top + 15) / 16 * 16;
     return absl::OkStatus();
@@ -249,7 +273,8 @@ class Linker {
     return list;
   }
 
-  // The deepest stack of the call graph, each function counted once on a path; an upper bound when it branches a lot.
+  // The deepest stack of the call graph, each function counted once on a path; an upper bound when
+  // it branches a lot.
   uint32_t LocalBytes(const std::vector<uint32_t>& reachable) const {
     uint64_t total = 0;
     for (uint32_t f : reachable) total += code_->functions[f].local_bytes;
@@ -259,7 +284,8 @@ class Linker {
   void DescribeKernels() {
     uint64_t const_bytes = 0;
     for (const GlobalInfo& g : code_->globals) {
-      if (g.space == GlobalSpace::kConst) const_bytes = (const_bytes + g.align - 1) / g.align * g.align + g.size;
+      if (g.space == GlobalSpace::kConst)
+        const_bytes = (const_bytes + g.align - 1) / g.align * g.align + g.size;
     }
     for (size_t i = 0; i < functions_.size(); ++i) {
       const FunctionAst& ast = *functions_[i].second;
@@ -287,7 +313,8 @@ class Linker {
       }
       info.static_shared_bytes = code.shared_end;
       info.local_bytes_per_thread = LocalBytes(reachable);
-      info.registers_per_thread = std::min<uint32_t>((std::max<uint32_t>(pressure + 6, 8) + 1) / 2 * 2, 255);
+      info.registers_per_thread =
+          std::min<uint32_t>((std::max<uint32_t>(pressure + 6, 8) + 1) / 2 * 2, 255);
       info.const_bytes = static_cast<uint32_t>(std::min<uint64_t>(const_bytes, 0xffffffffu));
       info.required_block = ast.reqntid;
       info.required_cluster = ast.reqcluster;
@@ -299,16 +326,19 @@ class Linker {
       for (const auto& dims : {ast.maxntid, ast.reqntid}) {
         if (dims[0] == 0) continue;
         uint64_t product = 1;
-        for (uint32_t d : dims) product = std::min<uint64_t>(product * std::max<uint32_t>(d, 1), 1u << 20);
+        for (uint32_t d : dims)
+          product = std::min<uint64_t>(product * std::max<uint32_t>(d, 1), 1u << 20);
         threads = std::min(threads, product);
       }
       info.max_threads_per_block = static_cast<uint32_t>(threads);
       if (info.max_registers != 0) {
-        info.registers_per_thread = std::min(info.registers_per_thread, std::max(info.max_registers, 16u));
+        info.registers_per_thread =
+            std::min(info.registers_per_thread, std::max(info.max_registers, 16u));
       }
       // A block of the allowed size always fits the 65,536 registers of an SM.
-      info.registers_per_thread =
-          std::min(info.registers_per_thread, std::max<uint32_t>(65536 / std::max(info.max_threads_per_block, 1u) / 8 * 8, 16));
+      info.registers_per_thread = std::min(
+          info.registers_per_thread,
+          std::max<uint32_t>(65536 / std::max(info.max_threads_per_block, 1u) / 8 * 8, 16));
       code_->kernel_index.emplace(info.name, static_cast<int>(code_->kernels.size()));
       code_->kernel_function.push_back(static_cast<uint32_t>(i));
       code_->kernels.push_back(std::move(info));
@@ -336,9 +366,12 @@ uint64_t RelocatedValue(const GlobalReloc& r, const std::vector<uint64_t>& addre
 Module::Module(std::unique_ptr<ModuleCode> code) : code_(std::move(code)) {}
 Module::~Module() = default;
 
-absl::StatusOr<std::unique_ptr<Module>> Module::Parse(std::string_view ptx_text) { return Link({ptx_text}); }
+absl::StatusOr<std::unique_ptr<Module>> Module::Parse(std::string_view ptx_text) {
+  return Link({ptx_text});
+}
 
-absl::StatusOr<std::unique_ptr<Module>> Module::Link(const std::vector<std::string_view>& ptx_texts) {
+absl::StatusOr<std::unique_ptr<Module>> Module::Link(
+    const std::vector<std::string_view>& ptx_texts) {
   std::vector<ModuleAst> asts;
   for (std::string_view text : ptx_texts) {
     absl::StatusOr<ModuleAst> ast = ParsePtx(text);
@@ -367,7 +400,8 @@ int Module::FindGlobal(std::string_view name) const {
   return it == code_->global_index.end() ? -1 : it->second;
 }
 
-void Module::WriteInitialImage(size_t index, const std::vector<uint64_t>& addresses, uint8_t* out) const {
+void Module::WriteInitialImage(size_t index, const std::vector<uint64_t>& addresses,
+                               uint8_t* out) const {
   const GlobalInfo& info = code_->globals[index];
   const GlobalData& data = code_->global_data[index];
   const size_t have = std::min<size_t>(data.image.size(), info.size);
@@ -379,8 +413,10 @@ void Module::WriteInitialImage(size_t index, const std::vector<uint64_t>& addres
   }
 }
 
-absl::StatusOr<std::unique_ptr<Executable>> Module::Bind(const std::vector<uint64_t>& addresses) const {
-  if (addresses.size() != code_->globals.size()) return absl::InvalidArgumentError("one address for each global is needed");
+absl::StatusOr<std::unique_ptr<Executable>> Module::Bind(
+    const std::vector<uint64_t>& addresses) const {
+  if (addresses.size() != code_->globals.size())
+    return absl::InvalidArgumentError("one address for each global is needed");
   auto executable = std::make_unique<ExecutableCode>();
   executable->module = code_.get();
   for (const FunctionCode& f : code_->functions) {

@@ -1,9 +1,11 @@
 // A PTX module: parsed, checked and decoded once, immutable afterwards, shareable between threads.
 //
-//   text --Module::Parse--> Module --Bind(addresses of globals)--> Executable --KernelLaunch--> BlockRunner
+//   text --Module::Parse--> Module --Bind(addresses of globals)--> Executable --KernelLaunch-->
+//   BlockRunner
 //
-// Parsing treats the text as hostile: every size is limited, nesting is bounded, and whatever is unknown is refused with
-// InvalidArgument naming the instruction or directive and its line (CUDA_ERROR_INVALID_PTX).
+// Parsing treats the text as hostile: every size is limited, nesting is bounded, and whatever is
+// unknown is refused with InvalidArgument naming the instruction or directive and its line
+// (CUDA_ERROR_INVALID_PTX).
 #pragma once
 
 #include <array>
@@ -30,11 +32,13 @@ struct ParamInfo {
 struct KernelInfo {
   std::string name;
   std::vector<ParamInfo> params;
-  uint32_t param_bytes = 0;            // end of the last parameter, not rounded up
+  uint32_t param_bytes = 0;  // end of the last parameter, not rounded up
   uint32_t static_shared_bytes = 0;
-  uint32_t local_bytes_per_thread = 0; // frames of the kernel and of what it calls, one level of each recursion
-  uint32_t registers_per_thread = 0;   // an estimate from liveness, deterministic, in 32-bit registers, at most 255
-  uint32_t const_bytes = 0;            // .const variables of the module
+  uint32_t local_bytes_per_thread =
+      0;  // frames of the kernel and of what it calls, one level of each recursion
+  uint32_t registers_per_thread =
+      0;  // an estimate from liveness, deterministic, in 32-bit registers, at most 255
+  uint32_t const_bytes = 0;  // .const variables of the module
   uint32_t max_threads_per_block = 1024;
   std::array<uint32_t, 3> required_block{};    // .reqntid, zeros when absent
   std::array<uint32_t, 3> required_cluster{};  // .reqnctapercluster, zeros when absent
@@ -51,9 +55,10 @@ struct GlobalInfo {
   uint64_t size = 0;
   uint32_t align = 1;
   GlobalSpace space = GlobalSpace::kGlobal;
-  bool visible = false;        // .visible, .weak or .common: findable by name
-  bool is_extern = false;      // declared here, defined in no linked module: Bind needs its address all the same
-  bool is_managed = false;     // .attribute(.managed)
+  bool visible = false;  // .visible, .weak or .common: findable by name
+  bool is_extern =
+      false;  // declared here, defined in no linked module: Bind needs its address all the same
+  bool is_managed = false;  // .attribute(.managed)
   bool has_initializer = false;
 };
 
@@ -64,9 +69,11 @@ class Module {
   // Parses and decodes one text. A trailing NUL and what follows it are ignored.
   static absl::StatusOr<std::unique_ptr<Module>> Parse(std::string_view ptx_text);
 
-  // Parses several texts and links them as cuLink* does: externs are resolved by name, weak definitions merged. A symbol
-  // defined twice or a function called but defined nowhere is InvalidArgument.
-  static absl::StatusOr<std::unique_ptr<Module>> Link(const std::vector<std::string_view>& ptx_texts);
+  // Parses several texts and links them as cuLink* does: externs are resolved by name, weak
+  // definitions merged. A symbol defined twice or a function called but defined nowhere is
+  // InvalidArgument.
+  static absl::StatusOr<std::unique_ptr<Module>> Link(
+      const std::vector<std::string_view>& ptx_texts);
 
   ~Module();
   Module(const Module&) = delete;
@@ -83,13 +90,13 @@ class Module {
   int FindKernel(std::string_view name) const;
   int FindGlobal(std::string_view name) const;
 
-  // Writes the initial contents (zeros where there is no initialiser) of global `index` to `out`, which has its size.
-  // `addresses` holds one device address for each of globals(), as for Bind.
+  // Writes the initial contents (zeros where there is no initialiser) of global `index` to `out`,
+  // which has its size. `addresses` holds one device address for each of globals(), as for Bind.
   void WriteInitialImage(size_t index, const std::vector<uint64_t>& addresses, uint8_t* out) const;
 
-  // Makes the module runnable with its globals at `addresses` (one for each of globals(), aligned as they ask).
-  // The memory is the caller's; the kernels' accesses to it go through the MemoryGuard like all others. The Module must
-  // outlive the Executable.
+  // Makes the module runnable with its globals at `addresses` (one for each of globals(), aligned
+  // as they ask). The memory is the caller's; the kernels' accesses to it go through the
+  // MemoryGuard like all others. The Module must outlive the Executable.
   absl::StatusOr<std::unique_ptr<Executable>> Bind(const std::vector<uint64_t>& addresses) const;
 
   const ModuleCode& code() const { return *code_; }

@@ -22,16 +22,20 @@ std::string Quote(std::string_view text) {
 
 std::string Describe(const Token& token) {
   switch (token.kind) {
-    case TokenKind::kEnd: return "end of text";
-    case TokenKind::kError: return "malformed token " + Quote(token.text);
-    default: return Quote(token.text);
+    case TokenKind::kEnd:
+      return "end of text";
+    case TokenKind::kError:
+      return "malformed token " + Quote(token.text);
+    default:
+      return Quote(token.text);
   }
 }
 
 bool IsPowerOfTwo(uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
-// Recursive descent with one token of look-ahead. The first error is kept in status_ and turns every later step into a
-// no-op that meets the end of the text, so that no step has to be checked for progress.
+// Recursive descent with one token of look-ahead. The first error is kept in status_ and turns
+// every later step into a no-op that meets the end of the text, so that no step has to be checked
+// for progress.
 class Parser {
  public:
   explicit Parser(std::string_view text) : lexer_(text) { Advance(); }
@@ -59,7 +63,8 @@ class Parser {
     uint32_t id;
     std::unordered_map<std::string_view, LocalName> names;
     std::unordered_map<std::string_view, RegisterRange> ranges;
-    uint32_t param_top = 0;  // of the frame's parameter area: variables of sibling scopes share places
+    uint32_t param_top =
+        0;  // of the frame's parameter area: variables of sibling scopes share places
   };
 
   bool ok() const { return status_.ok(); }
@@ -135,7 +140,8 @@ class Parser {
       if (token_.kind != TokenKind::kFloat64 || dot == std::string::npos || text.size() > 8) {
         return Unexpected("a version");
       }
-      module_.version = static_cast<uint32_t>(std::atoi(text.c_str()) * 10 + std::atoi(text.c_str() + dot + 1));
+      module_.version =
+          static_cast<uint32_t>(std::atoi(text.c_str()) * 10 + std::atoi(text.c_str() + dot + 1));
       Advance();
     } else if (d == ".target") {
       Advance();
@@ -242,14 +248,16 @@ class Parser {
     }
     if (AcceptDirective(".entry")) return ParseFunction(true, linkage);
     if (AcceptDirective(".func")) return ParseFunction(false, linkage);
-    if (token_.IsDirective(".global") || token_.IsDirective(".const") || token_.IsDirective(".shared")) {
+    if (token_.IsDirective(".global") || token_.IsDirective(".const") ||
+        token_.IsDirective(".shared")) {
       std::vector<Variable> list;
       ParseVariables(linkage, &list);
       Expect(';');
       for (Variable& v : list) module_.variables.push_back(std::move(v));
       return;
     }
-    if (token_.kind == TokenKind::kDirective) return Fail(token_.line, "unknown directive " + Describe(token_));
+    if (token_.kind == TokenKind::kDirective)
+      return Fail(token_.line, "unknown directive " + Describe(token_));
     Unexpected("a declaration");
   }
 
@@ -302,8 +310,8 @@ class Parser {
         Advance();
       } else if (d == ".ptr") {  // .param .u64 .ptr .global .align 4 name
         Advance();
-        if (token_.IsDirective(".global") || token_.IsDirective(".const") || token_.IsDirective(".local") ||
-            token_.IsDirective(".shared")) {
+        if (token_.IsDirective(".global") || token_.IsDirective(".const") ||
+            token_.IsDirective(".local") || token_.IsDirective(".shared")) {
           Advance();
         }
         if (AcceptDirective(".align")) ExpectU32();
@@ -311,7 +319,8 @@ class Parser {
         return Fail(token_.line, "texture references are not supported: " + Describe(token_));
       } else {
         const Type type = TypeFromName(d.substr(1));
-        if (type == Type::kNone || have_type) return Fail(token_.line, "unknown directive " + Describe(token_));
+        if (type == Type::kNone || have_type)
+          return Fail(token_.line, "unknown directive " + Describe(token_));
         proto.type = type;
         have_type = true;
         Advance();
@@ -338,7 +347,8 @@ class Parser {
         }
         count *= static_cast<uint64_t>(n);
       }
-      v.align = align != 0 ? align : static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(element), 16));
+      v.align = align != 0 ? align
+                           : static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(element), 16));
       v.size = v.unsized ? 0 : count * element;
       if (Accept('=')) ParseInitializer(&v, SizeOf(v.type));
       if (!ok()) return;
@@ -379,17 +389,21 @@ class Parser {
   static uint64_t LiteralBits(const Token& token, bool negative, Type type) {
     if (token.kind == TokenKind::kInteger) {
       const uint64_t value = negative ? -token.value : token.value;
-      if (type == Type::kF32) return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value)));
-      if (type == Type::kF64) return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value)));
+      if (type == Type::kF32)
+        return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value)));
+      if (type == Type::kF64)
+        return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value)));
       return value;
     }
     if (token.kind == TokenKind::kFloat32) {
       const uint32_t bits = static_cast<uint32_t>(token.value) ^ (negative ? 0x80000000u : 0);
-      if (type == Type::kF64) return std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(bits)));
+      if (type == Type::kF64)
+        return std::bit_cast<uint64_t>(static_cast<double>(std::bit_cast<float>(bits)));
       return bits;
     }
     const uint64_t bits = token.value ^ (negative ? uint64_t{1} << 63 : 0);
-    if (type == Type::kF32) return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+    if (type == Type::kF32)
+      return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
     return bits;
   }
 
@@ -415,7 +429,8 @@ class Parser {
       ParseInitializerSymbol(v, offset, 0);
     }
     if (!ok()) return;
-    for (uint32_t i = 0; i < element; ++i) v->image.push_back(i < 8 ? static_cast<uint8_t>(bits >> (8 * i)) : 0);
+    for (uint32_t i = 0; i < element; ++i)
+      v->image.push_back(i < 8 ? static_cast<uint8_t>(bits >> (8 * i)) : 0);
   }
 
   void ParseInitializerSymbol(Variable* v, uint64_t offset, uint8_t shift) {
@@ -516,11 +531,12 @@ class Parser {
       if (d == ".align") {
         Advance();
         align = ExpectU32();
-        if (ok() && (!IsPowerOfTwo(align) || align > 4096)) return Fail(last_line_, "bad alignment");
+        if (ok() && (!IsPowerOfTwo(align) || align > 4096))
+          return Fail(last_line_, "bad alignment");
       } else if (d == ".ptr") {
         Advance();
-        if (token_.IsDirective(".global") || token_.IsDirective(".const") || token_.IsDirective(".local") ||
-            token_.IsDirective(".shared")) {
+        if (token_.IsDirective(".global") || token_.IsDirective(".const") ||
+            token_.IsDirective(".local") || token_.IsDirective(".shared")) {
           Advance();
         }
         if (AcceptDirective(".align")) ExpectU32();
@@ -548,7 +564,8 @@ class Parser {
       return Fail(proto.line, "parameter " + Quote(proto.name) + " is too large");
     }
     proto.size = count * element;
-    proto.align = align != 0 ? align : static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(element), 16));
+    proto.align =
+        align != 0 ? align : static_cast<uint32_t>(std::min<uint64_t>(std::bit_ceil(element), 16));
     out->push_back(proto);
   }
 
@@ -625,7 +642,8 @@ class Parser {
       return 0;
     }
     const int32_t index = static_cast<int32_t>(function_->vregs.size());
-    for (int i = 0; i < vector; ++i) function_->vregs.push_back({type, i == 0 ? vector : uint8_t{1}});
+    for (int i = 0; i < vector; ++i)
+      function_->vregs.push_back({type, i == 0 ? vector : uint8_t{1}});
     return index;
   }
 
@@ -635,7 +653,8 @@ class Parser {
     while (ok() && depth > 0) {
       if (token_.Is('{')) {
         Advance();
-        if (++depth > ParseLimits::kScopeDepth) return Fail(token_.line, "blocks nested too deeply");
+        if (++depth > ParseLimits::kScopeDepth)
+          return Fail(token_.line, "blocks nested too deeply");
         PushScope();
       } else if (token_.Is('}')) {
         Advance();
@@ -663,7 +682,8 @@ class Parser {
       s.guard_negated = Accept('!');
       const Operand guard = ParseName();
       if (!ok()) return;
-      if (guard.kind != Operand::Kind::kRegister || function_->vregs[guard.vreg].type != Type::kPred) {
+      if (guard.kind != Operand::Kind::kRegister ||
+          function_->vregs[guard.vreg].type != Type::kPred) {
         return Fail(s.line, "the guard is no predicate register");
       }
       s.guard = guard.vreg;
@@ -676,7 +696,8 @@ class Parser {
       return ParseLabel(word, s.line);
     }
     s.opcode = word;
-    if (++statement_count_ > ParseLimits::kStatementsPerModule) return Fail(s.line, "too many instructions");
+    if (++statement_count_ > ParseLimits::kStatementsPerModule)
+      return Fail(s.line, "too many instructions");
     std::vector<Operand> operands;
     if (!token_.Is(';')) {
       do {
@@ -718,7 +739,8 @@ class Parser {
       return;
     }
     if (name.find('.') != std::string_view::npos) return Fail(line, "bad label " + Quote(name));
-    if (!function_->labels.emplace(key, static_cast<uint32_t>(function_->statements.size())).second) {
+    if (!function_->labels.emplace(key, static_cast<uint32_t>(function_->statements.size()))
+             .second) {
       Fail(line, "label " + Quote(name) + " is defined twice");
     }
   }
@@ -728,7 +750,8 @@ class Parser {
     if (d == ".reg") {
       Advance();
       ParseRegisters();
-    } else if (d == ".local" || d == ".shared" || d == ".param" || d == ".global" || d == ".const") {
+    } else if (d == ".local" || d == ".shared" || d == ".param" || d == ".global" ||
+               d == ".const") {
       std::vector<Variable> list;
       ParseVariables({}, &list);
       Expect(';');
@@ -767,7 +790,8 @@ class Parser {
   void DeclareVariable(Variable v) {
     if (v.space == Space::kParam) PlaceParam(&v);
     if (function_->vars.size() >= (1u << 20)) return Fail(v.line, "too many variables");
-    scopes_.back().names[v.name] = {LocalName::Kind::kVariable, static_cast<int32_t>(function_->vars.size())};
+    scopes_.back().names[v.name] = {LocalName::Kind::kVariable,
+                                    static_cast<int32_t>(function_->vars.size())};
     function_->vars.push_back(std::move(v));
   }
 
@@ -836,12 +860,14 @@ class Parser {
     if (name == "_") return o;
     LocalName local{};
     if (LookUp(name, &local)) {
-      o.kind = local.kind == LocalName::Kind::kRegister ? Operand::Kind::kRegister : Operand::Kind::kVariable;
-    } else if (const size_t dot = name.rfind('.');
-               dot != std::string_view::npos && dot > 0 && LookUp(name.substr(0, dot), &local) &&
-               local.kind == LocalName::Kind::kRegister) {
+      o.kind = local.kind == LocalName::Kind::kRegister ? Operand::Kind::kRegister
+                                                        : Operand::Kind::kVariable;
+    } else if (const size_t dot = name.rfind('.'); dot != std::string_view::npos && dot > 0 &&
+                                                   LookUp(name.substr(0, dot), &local) &&
+                                                   local.kind == LocalName::Kind::kRegister) {
       const std::string_view component = name.substr(dot + 1);
-      const size_t index = component.size() == 1 ? std::string_view("xyzwrgba").find(component[0]) : 8;
+      const size_t index =
+          component.size() == 1 ? std::string_view("xyzwrgba").find(component[0]) : 8;
       const uint32_t lane = static_cast<uint32_t>(index % 4);
       if (index >= 8 || lane >= function_->vregs[local.index].vector) {
         Fail(line, "bad vector component " + Quote(name));
@@ -922,7 +948,8 @@ class Parser {
       } else {
         o.base_kind = Operand::Kind::kInteger;
         o.value = ExpectInteger();
-        o.value = static_cast<int64_t>(static_cast<uint64_t>(o.value) + static_cast<uint64_t>(ParseOffset()));
+        o.value = static_cast<int64_t>(static_cast<uint64_t>(o.value) +
+                                       static_cast<uint64_t>(ParseOffset()));
       }
       Expect(']');
       return o;
@@ -985,13 +1012,13 @@ class Parser {
   std::vector<Scope> scopes_;
   size_t statement_count_ = 0;
   size_t operand_count_ = 0;
-
 };
 
 }  // namespace
 
 absl::StatusOr<ModuleAst> ParsePtx(std::string_view text) {
-  if (text.size() > ParseLimits::kTextBytes) return absl::InvalidArgumentError("PTX text too large");
+  if (text.size() > ParseLimits::kTextBytes)
+    return absl::InvalidArgumentError("PTX text too large");
   return Parser(text).Run();
 }
 

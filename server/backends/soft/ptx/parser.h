@@ -8,7 +8,8 @@
 
 namespace detshare::soft::ptx {
 
-// What a text may ask for. Generous against what compilers emit, small enough that hostile text stays cheap.
+// What a text may ask for. Generous against what compilers emit, small enough that hostile text
+// stays cheap.
 struct ParseLimits {
   static constexpr size_t kTextBytes = size_t{64} << 20;
   static constexpr size_t kStatementsPerModule = 2u << 20;
@@ -19,8 +20,9 @@ struct ParseLimits {
   static constexpr uint64_t kGlobalBytes = uint64_t{1} << 36;
   static constexpr uint64_t kSharedBytes = 1u << 20;
   static constexpr uint64_t kLocalBytes = 512u << 10;
-  static constexpr uint64_t kParamBytes = 32764 + 4;   // of one kernel or variable
-  static constexpr uint32_t kParamAreaBytes = 1u << 17;  // of all parameter variables of a function in scope at once
+  static constexpr uint64_t kParamBytes = 32764 + 4;  // of one kernel or variable
+  static constexpr uint32_t kParamAreaBytes =
+      1u << 17;  // of all parameter variables of a function in scope at once
 };
 
 // `text` must outlive the result. InvalidArgument with the line on anything that is not understood.

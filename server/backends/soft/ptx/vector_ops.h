@@ -1,6 +1,6 @@
-// Element-wise instructions: each lane's result depends on that lane's operands alone, and costs a few machine
-// instructions, so that the compiler can vectorise the loop over the lanes. Compiled twice, for any x86-64 and for those
-// with AVX2 and FMA; results are the same.
+// Element-wise instructions: each lane's result depends on that lane's operands alone, and costs a
+// few machine instructions, so that the compiler can vectorise the loop over the lanes. Compiled
+// twice, for any x86-64 and for those with AVX2 and FMA; results are the same.
 #pragma once
 
 #include "server/backends/soft/ptx/ir.h"
@@ -8,40 +8,121 @@
 namespace detshare::soft::ptx {
 
 enum class VectorOp : uint8_t {
-  kMov, kAdd, kSub, kMulLo, kMulHi, kMulWide, kMadLo, kMadHi, kMadWide, kMul24Lo, kMul24Hi, kMad24Lo, kMad24Hi,
-  kSad, kDiv, kRem, kAbs, kNeg, kMin, kMax, kMin3, kMax3,
-  kAnd, kOr, kXor, kNot, kCnot, kShl, kShr, kShfL, kShfR, kLop3,
-  kPrmt, kBfe, kBfi, kBfind, kClz, kPopc, kBrev, kSzext, kBmsk, kFns, kDp4a, kDp2a,
-  kAddCc, kAddc, kSubCc, kSubc, kMadLoCc, kMadLoc, kMadHiCc, kMadHic,
-  kSelp, kSlct, kSlctF, kSetp, kSet, kFma, kCopysign, kTestp,
-  kPredMov, kPredAnd, kPredOr, kPredXor, kPredNot,
-  kZext32To64, kSext32To64, kTrunc64To32,  // between register widths
-  kPack2x16, kPack2x32, kPack2x64, kPack4x16, kPack4x8, kUnpack2x16, kUnpack2x32, kUnpack2x64, kUnpack4x16, kUnpack4x8,
+  kMov,
+  kAdd,
+  kSub,
+  kMulLo,
+  kMulHi,
+  kMulWide,
+  kMadLo,
+  kMadHi,
+  kMadWide,
+  kMul24Lo,
+  kMul24Hi,
+  kMad24Lo,
+  kMad24Hi,
+  kSad,
+  kDiv,
+  kRem,
+  kAbs,
+  kNeg,
+  kMin,
+  kMax,
+  kMin3,
+  kMax3,
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kCnot,
+  kShl,
+  kShr,
+  kShfL,
+  kShfR,
+  kLop3,
+  kPrmt,
+  kBfe,
+  kBfi,
+  kBfind,
+  kClz,
+  kPopc,
+  kBrev,
+  kSzext,
+  kBmsk,
+  kFns,
+  kDp4a,
+  kDp2a,
+  kAddCc,
+  kAddc,
+  kSubCc,
+  kSubc,
+  kMadLoCc,
+  kMadLoc,
+  kMadHiCc,
+  kMadHic,
+  kSelp,
+  kSlct,
+  kSlctF,
+  kSetp,
+  kSet,
+  kFma,
+  kCopysign,
+  kTestp,
+  kPredMov,
+  kPredAnd,
+  kPredOr,
+  kPredXor,
+  kPredNot,
+  kZext32To64,
+  kSext32To64,
+  kTrunc64To32,  // between register widths
+  kPack2x16,
+  kPack2x32,
+  kPack2x64,
+  kPack4x16,
+  kPack4x8,
+  kUnpack2x16,
+  kUnpack2x32,
+  kUnpack2x64,
+  kUnpack4x16,
+  kUnpack4x8,
 };
 
 // Modifiers that choose a handler.
 struct VectorFlags {
   bool ftz = false;
   bool sat = false;
-  bool nan = false;      // min.NaN
+  bool nan = false;  // min.NaN
   bool is_signed = false;
-  bool clamp = false;    // shf
+  bool clamp = false;  // shf
   bool relu = false;
 };
 
 enum class Compare : uint8_t {
-  kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,
 };
 
 // Combination of setp's result with a further predicate; in Instr::aux of kSetp.
 enum class BoolOp : uint8_t { kNone, kAnd, kOr, kXor };
 
 // Instr fields beyond a, b, c:
-//   kSetp: d result, d2 complement or kNoOperand, c predicate to combine, aux: BoolOp | 4 when c is negated
-//   kSet: d result; aux as kSetp; flags.is_signed: 1.0f instead of ~0
-//   kSelp: c predicate   kSlct: c value   kLop3: imm table   kPrmt: imm mode   kTestp: imm kind
-//   carries: c (kMad*c: e) the carry in, d2 the carry out or kNoOperand
-//   packs and unpacks: extra/count the parts
+//   kSetp: d result, d2 complement or kNoOperand, c predicate to combine, aux: BoolOp | 4 when c is
+//   negated kSet: d result; aux as kSetp; flags.is_signed: 1.0f instead of ~0 kSelp: c predicate
+//   kSlct: c value   kLop3: imm table   kPrmt: imm mode   kTestp: imm kind carries: c (kMad*c: e)
+//   the carry in, d2 the carry out or kNoOperand packs and unpacks: extra/count the parts
 // Null when there is no such instruction.
 ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare = Compare::kEq);
 

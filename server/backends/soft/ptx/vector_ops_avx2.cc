@@ -8,7 +8,8 @@
 #include "server/backends/soft/ptx/context.h"
 #include "server/backends/soft/ptx/vector_ops.h"
 
-// Only what follows may use these instructions: code of headers included above is shared with files built for any CPU.
+// Only what follows may use these instructions: code of headers included above is shared with files
+// built for any CPU.
 #pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")
 
 namespace detshare::soft::ptx {

@@ -6,9 +6,11 @@
 
 namespace detshare::soft::ptx {
 
-int16_t AddSplit(Warp& warp, const Instr* pc, Frame* frame, uint32_t mask, int16_t join, bool next) {
+int16_t AddSplit(Warp& warp, const Instr* pc, Frame* frame, uint32_t mask, int16_t join,
+                 bool next) {
   int16_t index = 0;
-  while (warp.splits[static_cast<size_t>(index)].state != SplitState::kFree) ++index;  // 33 places, at most 32 lanes
+  while (warp.splits[static_cast<size_t>(index)].state != SplitState::kFree)
+    ++index;  // 33 places, at most 32 lanes
   Split& s = warp.splits[static_cast<size_t>(index)];
   s = Split{};
   s.pc = pc;
@@ -92,7 +94,8 @@ void Diverge(Context& c, uint32_t taken, const Instr* target, const Instr* point
   s.mask = c.mask;
   AddSplit(warp, target, c.frame, taken, s.join, false);
   // Next in turn after the running one, ahead of those that have waited for other reasons.
-  for (uint8_t i = static_cast<uint8_t>(warp.split_count - 1); i > 1; --i) std::swap(warp.order[i], warp.order[i - 1u]);
+  for (uint8_t i = static_cast<uint8_t>(warp.split_count - 1); i > 1; --i)
+    std::swap(warp.order[i], warp.order[i - 1u]);
 }
 
 void ReleaseFrame(Warp& warp, Frame* frame) {

@@ -5,7 +5,8 @@
 
 namespace detshare::soft::ptx {
 
-// Adds a ready split that will run after those already there, or next when `next`. Returns its index.
+// Adds a ready split that will run after those already there, or next when `next`. Returns its
+// index.
 int16_t AddSplit(Warp& warp, const Instr* pc, Frame* frame, uint32_t mask, int16_t join, bool next);
 void RemoveSplit(Warp& warp, int16_t split);
 // Puts the split at the end of the order.

@@ -19,54 +19,107 @@ template <class T>
 std::vector<T> InterestingValues() {
   if constexpr (std::is_floating_point_v<T>) {
     using L = std::numeric_limits<T>;
-    return {T(0), T(-0.0), T(1), T(-1), T(0.5), T(1.5), T(2.5), T(-2.5), T(3), T(1e10), T(-1e10), T(2147483648.0),
-            T(-2147483649.0), T(4294967296.0), T(9.3e18), T(1.9e19), L::min(), L::denorm_min(), -L::denorm_min(), L::max(),
-            L::lowest(), L::infinity(), -L::infinity(), L::quiet_NaN(), T(1) + L::epsilon(), T(0.1), T(255.5), T(65504), T(65520)};
+    return {T(0),
+            T(-0.0),
+            T(1),
+            T(-1),
+            T(0.5),
+            T(1.5),
+            T(2.5),
+            T(-2.5),
+            T(3),
+            T(1e10),
+            T(-1e10),
+            T(2147483648.0),
+            T(-2147483649.0),
+            T(4294967296.0),
+            T(9.3e18),
+            T(1.9e19),
+            L::min(),
+            L::denorm_min(),
+            -L::denorm_min(),
+            L::max(),
+            L::lowest(),
+            L::infinity(),
+            -L::infinity(),
+            L::quiet_NaN(),
+            T(1) + L::epsilon(),
+            T(0.1),
+            T(255.5),
+            T(65504),
+            T(65520)};
   } else {
     using L = std::numeric_limits<T>;
-    return {T(0), T(1), T(2), T(3), T(7), T(31), T(32), T(33), T(63), T(64), T(127), T(128), T(255), L::max(), L::min(),
-            T(L::max() - 1), T(L::min() + 1), T(~T(0)), T(L::max() / 2), T(0x5a)};
+    return {T(0),
+            T(1),
+            T(2),
+            T(3),
+            T(7),
+            T(31),
+            T(32),
+            T(33),
+            T(63),
+            T(64),
+            T(127),
+            T(128),
+            T(255),
+            L::max(),
+            L::min(),
+            T(L::max() - 1),
+            T(L::min() + 1),
+            T(~T(0)),
+            T(L::max() / 2),
+            T(0x5a)};
   }
 }
 
-// All pairs of interesting values first, then random bits (for floats: of moderate exponents every second time).
+// All pairs of interesting values first, then random bits (for floats: of moderate exponents every
+// second time).
 template <class T>
 T RandomValue(std::mt19937_64& random) {
   const uint64_t bits = random();
   if constexpr (std::is_same_v<T, float>) {
-    if (random() % 2 == 0) return std::ldexp(static_cast<float>(static_cast<int32_t>(bits)), static_cast<int>(random() % 40) - 40);
+    if (random() % 2 == 0)
+      return std::ldexp(static_cast<float>(static_cast<int32_t>(bits)),
+                        static_cast<int>(random() % 40) - 40);
     return std::bit_cast<float>(static_cast<uint32_t>(bits));
   } else if constexpr (std::is_same_v<T, double>) {
-    if (random() % 2 == 0) return std::ldexp(static_cast<double>(static_cast<int64_t>(bits)), static_cast<int>(random() % 80) - 80);
+    if (random() % 2 == 0)
+      return std::ldexp(static_cast<double>(static_cast<int64_t>(bits)),
+                        static_cast<int>(random() % 80) - 80);
     return std::bit_cast<double>(bits);
   } else {
     return static_cast<T>(bits >> (random() % 3 == 0 ? random() % 64 : 0));
   }
 }
 
-inline std::string RegisterType(size_t size) { return size == 8 ? ".b64" : size == 4 ? ".b32" : ".b16"; }
+inline std::string RegisterType(size_t size) {
+  return size == 8 ? ".b64" : size == 4 ? ".b32" : ".b16";
+}
 inline std::string MemoryType(size_t size) {
   return size == 8 ? ".b64" : size == 4 ? ".b32" : size == 2 ? ".b16" : ".u8";
 }
 
 // A kernel that gives each thread %a, %b, %c from three arrays and stores %o.
-inline std::string InstructionKernel(const std::string& body, size_t o, size_t a, size_t b, size_t c) {
+inline std::string InstructionKernel(const std::string& body, size_t o, size_t a, size_t b,
+                                     size_t c) {
   std::ostringstream s;
   s << ".version 8.6\n.target sm_90\n.address_size 64\n"
     << ".visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 po) {\n"
     << ".reg .b32 %t<4>; .reg .b64 %x<12>; .reg .pred %p, %q, %s;\n"
-    << ".reg " << RegisterType(a) << " %a; .reg " << RegisterType(b) << " %b; .reg " << RegisterType(c) << " %c; .reg "
-    << RegisterType(o) << " %o;\n"
-    << "mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mov.u32 %t2, %ntid.x; mad.lo.u32 %t0, %t1, %t2, %t0;\n";
+    << ".reg " << RegisterType(a) << " %a; .reg " << RegisterType(b) << " %b; .reg "
+    << RegisterType(c) << " %c; .reg " << RegisterType(o) << " %o;\n"
+    << "mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mov.u32 %t2, %ntid.x; mad.lo.u32 %t0, %t1, "
+       "%t2, %t0;\n";
   const std::pair<const char*, size_t> parameters[] = {{"pa", a}, {"pb", b}, {"pc", c}, {"po", o}};
   int i = 0;
   for (const auto& [name, size] : parameters) {
-    s << "ld.param.u64 %x" << i << ", [" << name << "]; mul.wide.u32 %x" << i + 4 << ", %t0, " << size << "; add.u64 %x" << i
-      << ", %x" << i << ", %x" << i + 4 << ";\n";
+    s << "ld.param.u64 %x" << i << ", [" << name << "]; mul.wide.u32 %x" << i + 4 << ", %t0, "
+      << size << "; add.u64 %x" << i << ", %x" << i << ", %x" << i + 4 << ";\n";
     ++i;
   }
-  s << "ld.global" << MemoryType(a) << " %a, [%x0];\nld.global" << MemoryType(b) << " %b, [%x1];\nld.global" << MemoryType(c)
-    << " %c, [%x2];\n"
+  s << "ld.global" << MemoryType(a) << " %a, [%x0];\nld.global" << MemoryType(b)
+    << " %b, [%x1];\nld.global" << MemoryType(c) << " %c, [%x2];\n"
     << body << "\nst.global" << MemoryType(o) << " [%x3], %o;\nret;\n}\n";
   return s.str();
 }
@@ -90,7 +143,8 @@ void CheckInstruction(const std::string& body, F reference, uint64_t seed = 1) {
   const std::vector<C> vc = InterestingValues<C>();
   // Blocks of 45 threads: a whole warp and a part of one.
   constexpr uint32_t kBlock = 45;
-  const uint32_t blocks = static_cast<uint32_t>((va.size() * vb.size() + 600 + kBlock - 1) / kBlock);
+  const uint32_t blocks =
+      static_cast<uint32_t>((va.size() * vb.size() + 600 + kBlock - 1) / kBlock);
   const size_t n = size_t{blocks} * kBlock;
   A* a = memory.New<A>(n);
   B* b = memory.New<B>(n);
@@ -108,13 +162,15 @@ void CheckInstruction(const std::string& body, F reference, uint64_t seed = 1) {
       c[i] = RandomValue<C>(random);
     }
   }
-  const Result result = program.Run("k", Config(blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o)));
+  const Result result =
+      program.Run("k", Config(blocks, kBlock, Params().Add(a).Add(b).Add(c).Add(o)));
   REQUIRE(result.fault.ToString() == Fault{}.ToString());
   int shown = 0;
   for (size_t i = 0; i < n; ++i) {
     const D want = reference(a[i], b[i], c[i]);
     if (SameBits(want, o[i])) continue;
-    INFO("index " << i << ": a " << +a[i] << " b " << +b[i] << " c " << +c[i] << " wanted " << +want << " got " << +o[i]);
+    INFO("index " << i << ": a " << +a[i] << " b " << +b[i] << " c " << +c[i] << " wanted " << +want
+                  << " got " << +o[i]);
     CHECK(false);
     if (++shown == 5) return;
   }
@@ -123,11 +179,13 @@ void CheckInstruction(const std::string& body, F reference, uint64_t seed = 1) {
 
 template <class D, class A, class B, class F>
 void Check2(const std::string& body, F reference) {
-  CheckInstruction<D, A, B, uint32_t>(body, [&](A a, B b, uint32_t) { return static_cast<D>(reference(a, b)); });
+  CheckInstruction<D, A, B, uint32_t>(
+      body, [&](A a, B b, uint32_t) { return static_cast<D>(reference(a, b)); });
 }
 template <class D, class A, class F>
 void Check1(const std::string& body, F reference) {
-  CheckInstruction<D, A, uint8_t, uint8_t>(body, [&](A a, uint8_t, uint8_t) { return static_cast<D>(reference(a)); });
+  CheckInstruction<D, A, uint8_t, uint8_t>(
+      body, [&](A a, uint8_t, uint8_t) { return static_cast<D>(reference(a)); });
 }
 
 }  // namespace detshare::soft::ptx::testing

@@ -19,13 +19,27 @@ T Rounded(int mode, int op, T a, T b, T c) {
   volatile T x = a, y = b, z = c;
   volatile T r = 0;
   switch (op) {
-    case 0: r = x + y; break;
-    case 1: r = x - y; break;
-    case 2: r = x * y; break;
-    case 3: r = x / y; break;
-    case 4: r = std::fma(x, y, z); break;
-    case 5: r = std::sqrt(x); break;
-    default: r = T(1) / x; break;
+    case 0:
+      r = x + y;
+      break;
+    case 1:
+      r = x - y;
+      break;
+    case 2:
+      r = x * y;
+      break;
+    case 3:
+      r = x / y;
+      break;
+    case 4:
+      r = std::fma(x, y, z);
+      break;
+    case 5:
+      r = std::sqrt(x);
+      break;
+    default:
+      r = T(1) / x;
+      break;
   }
   std::fesetround(FE_TONEAREST);
   return r;
@@ -33,13 +47,15 @@ T Rounded(int mode, int op, T a, T b, T c) {
 
 template <class T>
 void CheckRounding() {
-  const std::pair<const char*, int> modes[] = {{"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+  const std::pair<const char*, int> modes[] = {
+      {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
   const char* ops[] = {"add", "sub", "mul", "div", "fma", "sqrt", "rcp"};
   for (const auto& [suffix, mode] : modes) {
     for (int op = 0; op < 7; ++op) {
       const std::string operands = op < 4 ? "%o, %a, %b;" : op == 4 ? "%o, %a, %b, %c;" : "%o, %a;";
-      CheckInstruction<T, T, T, T>(std::string(ops[op]) + "." + suffix + "." + Suffix<T>() + " " + operands,
-                                   [mode = mode, op](T a, T b, T c) { return Rounded<T>(mode, op, a, b, c); });
+      CheckInstruction<T, T, T, T>(
+          std::string(ops[op]) + "." + suffix + "." + Suffix<T>() + " " + operands,
+          [mode = mode, op](T a, T b, T c) { return Rounded<T>(mode, op, a, b, c); });
     }
   }
 }
@@ -49,28 +65,34 @@ TEST_CASE("Arithmetic is correctly rounded in all four modes") {
   CheckRounding<double>();
 }
 
-float Flush(float v) { return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v; }
+float Flush(float v) {
+  return std::fabs(v) < std::numeric_limits<float>::min() ? std::copysign(0.0f, v) : v;
+}
 
 TEST_CASE("Flushing and saturation act on inputs and results") {
   using F = float;
-  CheckInstruction<F, F, F, F>("add.ftz.f32 %o, %a, %b;", [](F a, F b, F) { return Flush(Flush(a) + Flush(b)); });
-  CheckInstruction<F, F, F, F>("mul.rn.ftz.f32 %o, %a, %b;", [](F a, F b, F) { return Flush(Flush(a) * Flush(b)); });
+  CheckInstruction<F, F, F, F>("add.ftz.f32 %o, %a, %b;",
+                               [](F a, F b, F) { return Flush(Flush(a) + Flush(b)); });
+  CheckInstruction<F, F, F, F>("mul.rn.ftz.f32 %o, %a, %b;",
+                               [](F a, F b, F) { return Flush(Flush(a) * Flush(b)); });
   CheckInstruction<F, F, F, F>("fma.rn.ftz.f32 %o, %a, %b, %c;", [](F a, F b, F c) {
     return Flush(std::fma(Flush(a), Flush(b), Flush(c)));
   });
   auto saturate = [](F v) { return v != v ? 0.0f : v <= 0.0f ? 0.0f : v >= 1.0f ? 1.0f : v; };
-  CheckInstruction<F, F, F, F>("add.sat.f32 %o, %a, %b;", [&](F a, F b, F) { return saturate(a + b); });
-  CheckInstruction<F, F, F, F>("fma.rn.sat.f32 %o, %a, %b, %c;", [&](F a, F b, F c) { return saturate(std::fma(a, b, c)); });
-  CheckInstruction<uint32_t, F, F, F>("setp.lt.ftz.f32 %p, %a, %b; selp.u32 %o, 1, 0, %p;", [](F a, F b, F) {
-    return Flush(a) < Flush(b) ? 1u : 0u;
-  });
+  CheckInstruction<F, F, F, F>("add.sat.f32 %o, %a, %b;",
+                               [&](F a, F b, F) { return saturate(a + b); });
+  CheckInstruction<F, F, F, F>("fma.rn.sat.f32 %o, %a, %b, %c;",
+                               [&](F a, F b, F c) { return saturate(std::fma(a, b, c)); });
+  CheckInstruction<uint32_t, F, F, F>("setp.lt.ftz.f32 %p, %a, %b; selp.u32 %o, 1, 0, %p;",
+                                      [](F a, F b, F) { return Flush(a) < Flush(b) ? 1u : 0u; });
 }
 
 TEST_CASE("NaN results of f32 arithmetic are the hardware's") {
-  CheckInstruction<uint32_t, float, float, float>("add.f32 %o, %a, %b;", [](float a, float b, float) {
-    const float sum = a + b;
-    return sum != sum ? 0x7fffffffu : std::bit_cast<uint32_t>(sum);
-  });
+  CheckInstruction<uint32_t, float, float, float>(
+      "add.f32 %o, %a, %b;", [](float a, float b, float) {
+        const float sum = a + b;
+        return sum != sum ? 0x7fffffffu : std::bit_cast<uint32_t>(sum);
+      });
 }
 
 template <class T>
@@ -84,49 +106,64 @@ T MinMax(bool max, T a, T b) {
 template <class T>
 void CheckSimple() {
   const std::string s = Suffix<T>();
-  CheckInstruction<T, T, T, T>("min." + s + " %o, %a, %b;", [](T a, T b, T) { return MinMax<T>(false, a, b); });
-  CheckInstruction<T, T, T, T>("max." + s + " %o, %a, %b;", [](T a, T b, T) { return MinMax<T>(true, a, b); });
+  CheckInstruction<T, T, T, T>("min." + s + " %o, %a, %b;",
+                               [](T a, T b, T) { return MinMax<T>(false, a, b); });
+  CheckInstruction<T, T, T, T>("max." + s + " %o, %a, %b;",
+                               [](T a, T b, T) { return MinMax<T>(true, a, b); });
   CheckInstruction<T, T, T, T>("abs." + s + " %o, %a;", [](T a, T, T) { return std::fabs(a); });
   CheckInstruction<T, T, T, T>("neg." + s + " %o, %a;", [](T a, T, T) { return -a; });
-  CheckInstruction<T, T, T, T>("copysign." + s + " %o, %a, %b;", [](T a, T b, T) { return std::copysign(b, a); });
+  CheckInstruction<T, T, T, T>("copysign." + s + " %o, %a, %b;",
+                               [](T a, T b, T) { return std::copysign(b, a); });
   struct Comparison {
     const char* name;
     bool (*holds)(T, T);
   };
-  const Comparison comparisons[] = {{"eq", [](T a, T b) { return a == b; }},
-                                    {"ne", [](T a, T b) { return !std::isunordered(a, b) && a != b; }},
-                                    {"lt", [](T a, T b) { return a < b; }},
-                                    {"ge", [](T a, T b) { return a >= b; }},
-                                    {"equ", [](T a, T b) { return std::isunordered(a, b) || a == b; }},
-                                    {"neu", [](T a, T b) { return std::isunordered(a, b) || a != b; }},
-                                    {"ltu", [](T a, T b) { return std::isunordered(a, b) || a < b; }},
-                                    {"leu", [](T a, T b) { return std::isunordered(a, b) || a <= b; }},
-                                    {"gtu", [](T a, T b) { return std::isunordered(a, b) || a > b; }},
-                                    {"geu", [](T a, T b) { return std::isunordered(a, b) || a >= b; }},
-                                    {"num", [](T a, T b) { return !std::isunordered(a, b); }},
-                                    {"nan", [](T a, T b) { return std::isunordered(a, b); }}};
+  const Comparison comparisons[] = {
+      {"eq", [](T a, T b) { return a == b; }},
+      {"ne", [](T a, T b) { return !std::isunordered(a, b) && a != b; }},
+      {"lt", [](T a, T b) { return a < b; }},
+      {"ge", [](T a, T b) { return a >= b; }},
+      {"equ", [](T a, T b) { return std::isunordered(a, b) || a == b; }},
+      {"neu", [](T a, T b) { return std::isunordered(a, b) || a != b; }},
+      {"ltu", [](T a, T b) { return std::isunordered(a, b) || a < b; }},
+      {"leu", [](T a, T b) { return std::isunordered(a, b) || a <= b; }},
+      {"gtu", [](T a, T b) { return std::isunordered(a, b) || a > b; }},
+      {"geu", [](T a, T b) { return std::isunordered(a, b) || a >= b; }},
+      {"num", [](T a, T b) { return !std::isunordered(a, b); }},
+      {"nan", [](T a, T b) { return std::isunordered(a, b); }}};
   for (const Comparison& comparison : comparisons) {
-    CheckInstruction<uint32_t, T, T, T>(std::string("setp.") + comparison.name + "." + s + " %p, %a, %b; selp.u32 %o, 1, 0, %p;",
-                                        [&](T a, T b, T) { return comparison.holds(a, b) ? 1u : 0u; });
+    CheckInstruction<uint32_t, T, T, T>(
+        std::string("setp.") + comparison.name + "." + s + " %p, %a, %b; selp.u32 %o, 1, 0, %p;",
+        [&](T a, T b, T) { return comparison.holds(a, b) ? 1u : 0u; });
   }
   const std::pair<const char*, bool (*)(T)> kinds[] = {
-      {"finite", [](T a) { return std::isfinite(a); }},   {"infinite", [](T a) { return std::isinf(a); }},
-      {"number", [](T a) { return !std::isnan(a); }},     {"notanumber", [](T a) { return std::isnan(a); }},
+      {"finite", [](T a) { return std::isfinite(a); }},
+      {"infinite", [](T a) { return std::isinf(a); }},
+      {"number", [](T a) { return !std::isnan(a); }},
+      {"notanumber", [](T a) { return std::isnan(a); }},
       {"normal", [](T a) { return std::isnormal(a) || a == 0; }},
       {"subnormal", [](T a) { return std::fpclassify(a) == FP_SUBNORMAL; }}};
   for (const auto& [name, holds] : kinds) {
-    CheckInstruction<uint32_t, T, T, T>(std::string("testp.") + name + "." + s + " %p, %a; selp.u32 %o, 1, 0, %p;",
-                                        [holds = holds](T a, T, T) { return holds(a) ? 1u : 0u; });
+    CheckInstruction<uint32_t, T, T, T>(
+        std::string("testp.") + name + "." + s + " %p, %a; selp.u32 %o, 1, 0, %p;",
+        [holds = holds](T a, T, T) { return holds(a) ? 1u : 0u; });
   }
 }
 
 TEST_CASE("NaNs that moves of the sign and conversions give are the hardware's") {
   // Bits seen on an H200.
-  Check1<uint32_t, float>("abs.f32 %o, %a;", [](float a) { return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(std::fabs(a)); });
-  Check1<uint32_t, float>("neg.f32 %o, %a;", [](float a) { return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(-a); });
-  Check1<uint64_t, double>("neg.f64 %o, %a;", [](double a) { return std::bit_cast<uint64_t>(a != a ? a + a : -a); });
-  Check1<uint32_t, double>("cvt.rn.f32.f64 %o, %a;", [](double a) { return std::bit_cast<uint32_t>(static_cast<float>(a)); });
-  Check1<uint16_t, uint16_t>("neg.f16 %o, %a;", [](uint16_t a) { return (a & 0x7fff) > 0x7c00 ? 0x7fff : a ^ 0x8000; });
+  Check1<uint32_t, float>("abs.f32 %o, %a;", [](float a) {
+    return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(std::fabs(a));
+  });
+  Check1<uint32_t, float>("neg.f32 %o, %a;", [](float a) {
+    return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(-a);
+  });
+  Check1<uint64_t, double>("neg.f64 %o, %a;",
+                           [](double a) { return std::bit_cast<uint64_t>(a != a ? a + a : -a); });
+  Check1<uint32_t, double>("cvt.rn.f32.f64 %o, %a;",
+                           [](double a) { return std::bit_cast<uint32_t>(static_cast<float>(a)); });
+  Check1<uint16_t, uint16_t>(
+      "neg.f16 %o, %a;", [](uint16_t a) { return (a & 0x7fff) > 0x7c00 ? 0x7fff : a ^ 0x8000; });
 }
 
 TEST_CASE("Minimum, maximum, signs and comparisons follow IEEE with the order of zeros") {
@@ -137,11 +174,15 @@ TEST_CASE("Minimum, maximum, signs and comparisons follow IEEE with the order of
 template <class D, class S>
 D ToInteger(S v, S (*round)(S)) {
   if (std::isnan(v)) {
-    return sizeof(S) < 8 && sizeof(D) < 8 ? 0 : static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1));
+    return sizeof(S) < 8 && sizeof(D) < 8
+               ? 0
+               : static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1));
   }
   const long double r = round(v);
-  if (r <= static_cast<long double>(std::numeric_limits<D>::min())) return std::numeric_limits<D>::min();
-  if (r >= static_cast<long double>(std::numeric_limits<D>::max())) return std::numeric_limits<D>::max();
+  if (r <= static_cast<long double>(std::numeric_limits<D>::min()))
+    return std::numeric_limits<D>::min();
+  if (r >= static_cast<long double>(std::numeric_limits<D>::max()))
+    return std::numeric_limits<D>::max();
   return static_cast<D>(r);
 }
 
@@ -152,13 +193,15 @@ void CheckToInteger(const char* d, const char* s) {
                                                     {"rmi", [](S v) { return std::floor(v); }},
                                                     {"rpi", [](S v) { return std::ceil(v); }}};
   for (const auto& [mode, round] : modes) {
-    Check1<D, S>(std::string("cvt.") + mode + "." + d + "." + s + " %o, %a;", [round = round](S a) { return ToInteger<D, S>(a, round); });
+    Check1<D, S>(std::string("cvt.") + mode + "." + d + "." + s + " %o, %a;",
+                 [round = round](S a) { return ToInteger<D, S>(a, round); });
   }
 }
 
 template <class D, class S>
 void CheckFromInteger(const char* d, const char* s) {
-  const std::pair<const char*, int> modes[] = {{"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+  const std::pair<const char*, int> modes[] = {
+      {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
   for (const auto& [name, mode] : modes) {
     Check1<D, S>(std::string("cvt.") + name + "." + d + "." + s + " %o, %a;", [mode = mode](S a) {
       std::fesetround(mode);
@@ -186,7 +229,8 @@ TEST_CASE("Conversions between floats and integers round and clamp") {
   CheckFromInteger<float, uint64_t>("f32", "u64");
   CheckFromInteger<double, int64_t>("f64", "s64");
   CheckFromInteger<double, uint64_t>("f64", "u64");
-  Check1<double, int32_t>("cvt.rn.f64.s32 %o, %a;", [](int32_t a) { return static_cast<double>(a); });
+  Check1<double, int32_t>("cvt.rn.f64.s32 %o, %a;",
+                          [](int32_t a) { return static_cast<double>(a); });
   CheckFromInteger<float, double>("f32", "f64");
   Check1<double, float>("cvt.f64.f32 %o, %a;", [](float a) { return static_cast<double>(a); });
   Check1<float, float>("cvt.rni.f32.f32 %o, %a;", [](float a) { return std::nearbyint(a); });
@@ -199,18 +243,23 @@ TEST_CASE("Half precision rounds as a search over all values does") {
   for (uint32_t h = 0; h < 0x7c00; ++h) {
     const int exponent = static_cast<int>(h >> 10);
     const double mantissa = h & 0x3ff;
-    values.push_back(exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25));
+    values.push_back(exponent == 0 ? std::ldexp(mantissa, -24)
+                                   : std::ldexp(mantissa + 1024, exponent - 25));
   }
   auto nearest = [&](double v) -> uint16_t {
     if (v != v) return 0x7fff;
     const uint16_t sign = std::signbit(v) ? 0x8000 : 0;
     v = std::fabs(v);
     if (v >= 65520) return sign | 0x7c00;
-    const size_t above = static_cast<size_t>(std::lower_bound(values.begin(), values.end(), v) - values.begin());
+    const size_t above =
+        static_cast<size_t>(std::lower_bound(values.begin(), values.end(), v) - values.begin());
     if (above == values.size()) return sign | 0x7bff;
     if (values[above] == v || above == 0) return static_cast<uint16_t>(sign | above);
     const double low = v - values[above - 1], high = values[above] - v;
-    const size_t chosen = low < high ? above - 1 : high < low ? above : above % 2 == 0 ? above : above - 1;
+    const size_t chosen = low < high       ? above - 1
+                          : high < low     ? above
+                          : above % 2 == 0 ? above
+                                           : above - 1;
     return static_cast<uint16_t>(sign | chosen);
   };
   auto widen = [&](uint16_t h) -> double {
@@ -220,16 +269,22 @@ TEST_CASE("Half precision rounds as a search over all values does") {
     return sign * (h == 0x7c00 ? HUGE_VAL : values[h]);
   };
   Check1<uint16_t, float>("cvt.rn.f16.f32 %o, %a;", [&](float a) { return nearest(a); });
-  Check1<float, uint16_t>("cvt.f32.f16 %o, %a;", [&](uint16_t a) { return static_cast<float>(widen(a)); });
-  Check2<uint16_t, uint16_t, uint16_t>("add.f16 %o, %a, %b;", [&](uint16_t a, uint16_t b) { return nearest(widen(a) + widen(b)); });
-  Check2<uint16_t, uint16_t, uint16_t>("mul.f16 %o, %a, %b;", [&](uint16_t a, uint16_t b) { return nearest(widen(a) * widen(b)); });
-  CheckInstruction<uint16_t, uint16_t, uint16_t, uint16_t>("fma.rn.f16 %o, %a, %b, %c;", [&](uint16_t a, uint16_t b, uint16_t c) {
-    // The x87 format holds the exact sum for all but the widest spans; those round the same.
-    return nearest(static_cast<double>(static_cast<long double>(widen(a)) * widen(b) + widen(c)));
-  });
+  Check1<float, uint16_t>("cvt.f32.f16 %o, %a;",
+                          [&](uint16_t a) { return static_cast<float>(widen(a)); });
+  Check2<uint16_t, uint16_t, uint16_t>(
+      "add.f16 %o, %a, %b;", [&](uint16_t a, uint16_t b) { return nearest(widen(a) + widen(b)); });
+  Check2<uint16_t, uint16_t, uint16_t>(
+      "mul.f16 %o, %a, %b;", [&](uint16_t a, uint16_t b) { return nearest(widen(a) * widen(b)); });
+  CheckInstruction<uint16_t, uint16_t, uint16_t, uint16_t>(
+      "fma.rn.f16 %o, %a, %b, %c;", [&](uint16_t a, uint16_t b, uint16_t c) {
+        // The x87 format holds the exact sum for all but the widest spans; those round the same.
+        return nearest(
+            static_cast<double>(static_cast<long double>(widen(a)) * widen(b) + widen(c)));
+      });
   Check2<uint32_t, uint32_t, uint32_t>("add.f16x2 %o, %a, %b;", [&](uint32_t a, uint32_t b) {
     const uint16_t lo = nearest(widen(static_cast<uint16_t>(a)) + widen(static_cast<uint16_t>(b)));
-    const uint16_t hi = nearest(widen(static_cast<uint16_t>(a >> 16)) + widen(static_cast<uint16_t>(b >> 16)));
+    const uint16_t hi =
+        nearest(widen(static_cast<uint16_t>(a >> 16)) + widen(static_cast<uint16_t>(b >> 16)));
     return lo | static_cast<uint32_t>(hi) << 16;
   });
   Check2<uint32_t, float, float>("cvt.rn.f16x2.f32 %o, %a, %b;", [&](float a, float b) {
@@ -257,24 +312,27 @@ TEST_CASE("Approximations are accurate to a few units in the last place") {
     double (*exact)(double);
     float low, high;
   };
-  const Function functions[] = {{"sin.approx.f32 %o, %a;", [](double x) { return std::sin(x); }, -3, 3},
-                                {"cos.approx.f32 %o, %a;", [](double x) { return std::cos(x); }, -3, 3},
-                                {"ex2.approx.f32 %o, %a;", [](double x) { return std::exp2(x); }, -20, 20},
-                                {"lg2.approx.f32 %o, %a;", [](double x) { return std::log2(x); }, 0.01f, 1000},
-                                {"rsqrt.approx.f32 %o, %a;", [](double x) { return 1 / std::sqrt(x); }, 0.01f, 1000},
-                                {"rcp.approx.ftz.f32 %o, %a;", [](double x) { return 1 / x; }, 0.01f, 1000},
-                                {"sqrt.approx.f32 %o, %a;", [](double x) { return std::sqrt(x); }, 0.01f, 1000},
-                                {"tanh.approx.f32 %o, %a;", [](double x) { return std::tanh(x); }, -4, 4}};
+  const Function functions[] = {
+      {"sin.approx.f32 %o, %a;", [](double x) { return std::sin(x); }, -3, 3},
+      {"cos.approx.f32 %o, %a;", [](double x) { return std::cos(x); }, -3, 3},
+      {"ex2.approx.f32 %o, %a;", [](double x) { return std::exp2(x); }, -20, 20},
+      {"lg2.approx.f32 %o, %a;", [](double x) { return std::log2(x); }, 0.01f, 1000},
+      {"rsqrt.approx.f32 %o, %a;", [](double x) { return 1 / std::sqrt(x); }, 0.01f, 1000},
+      {"rcp.approx.ftz.f32 %o, %a;", [](double x) { return 1 / x; }, 0.01f, 1000},
+      {"sqrt.approx.f32 %o, %a;", [](double x) { return std::sqrt(x); }, 0.01f, 1000},
+      {"tanh.approx.f32 %o, %a;", [](double x) { return std::tanh(x); }, -4, 4}};
   for (const Function& f : functions) {
     INFO(f.body);
     Memory memory;
     Program program(&memory, InstructionKernel(f.body, 4, 4, 4, 4));
     float* a = memory.New<float>(1024);
     float* o = memory.New<float>(1024);
-    for (int i = 0; i < 1024; ++i) a[i] = f.low + (f.high - f.low) * static_cast<float>(i) / 1023.0f;
+    for (int i = 0; i < 1024; ++i)
+      a[i] = f.low + (f.high - f.low) * static_cast<float>(i) / 1023.0f;
     const Result result = program.Run("k", Config(4, 256, Params().Add(a).Add(a).Add(a).Add(o)));
     REQUIRE(result.fault.kind == FaultKind::kNone);
-    for (int i = 0; i < 1024; ++i) CHECK(std::fabs(o[i] - f.exact(a[i])) <= 4e-7 * std::max(1.0, std::fabs(f.exact(a[i]))));
+    for (int i = 0; i < 1024; ++i)
+      CHECK(std::fabs(o[i] - f.exact(a[i])) <= 4e-7 * std::max(1.0, std::fabs(f.exact(a[i]))));
   }
 }
 

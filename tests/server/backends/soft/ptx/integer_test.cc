@@ -47,11 +47,15 @@ T Rem(T a, T b) {
 
 template <class T>
 void CheckWidth() {
-  Check2<T, T, T>(I<T>("add.$ %o, %a, %b;"), [](T a, T b) { return static_cast<u64>(a) + static_cast<u64>(b); });
-  Check2<T, T, T>(I<T>("sub.$ %o, %a, %b;"), [](T a, T b) { return static_cast<u64>(a) - static_cast<u64>(b); });
-  Check2<T, T, T>(I<T>("mul.lo.$ %o, %a, %b;"), [](T a, T b) { return static_cast<u64>(a) * static_cast<u64>(b); });
+  Check2<T, T, T>(I<T>("add.$ %o, %a, %b;"),
+                  [](T a, T b) { return static_cast<u64>(a) + static_cast<u64>(b); });
+  Check2<T, T, T>(I<T>("sub.$ %o, %a, %b;"),
+                  [](T a, T b) { return static_cast<u64>(a) - static_cast<u64>(b); });
+  Check2<T, T, T>(I<T>("mul.lo.$ %o, %a, %b;"),
+                  [](T a, T b) { return static_cast<u64>(a) * static_cast<u64>(b); });
   Check2<T, T, T>(I<T>("mul.hi.$ %o, %a, %b;"), [](T a, T b) {
-    if (std::is_signed_v<T>) return static_cast<T>((static_cast<s128>(a) * static_cast<s128>(b)) >> (8 * sizeof(T)));
+    if (std::is_signed_v<T>)
+      return static_cast<T>((static_cast<s128>(a) * static_cast<s128>(b)) >> (8 * sizeof(T)));
     return static_cast<T>((static_cast<u128>(a) * static_cast<u128>(b)) >> (8 * sizeof(T)));
   });
   CheckInstruction<T, T, T, T>(I<T>("mad.lo.$ %o, %a, %b, %c;"), [](T a, T b, T c) {
@@ -60,12 +64,14 @@ void CheckWidth() {
   CheckInstruction<T, T, T, T>(I<T>("mad.hi.$ %o, %a, %b, %c;"), [](T a, T b, T c) {
     const s128 product = static_cast<s128>(a) * static_cast<s128>(b);
     const u128 unsigned_product = static_cast<u128>(a) * static_cast<u128>(b);
-    const u64 high = static_cast<u64>(std::is_signed_v<T> ? static_cast<u128>(product >> (8 * sizeof(T)))
-                                                          : unsigned_product >> (8 * sizeof(T)));
+    const u64 high =
+        static_cast<u64>(std::is_signed_v<T> ? static_cast<u128>(product >> (8 * sizeof(T)))
+                                             : unsigned_product >> (8 * sizeof(T)));
     return static_cast<T>(high + static_cast<u64>(c));
   });
   CheckInstruction<T, T, T, T>(I<T>("sad.$ %o, %a, %b, %c;"), [](T a, T b, T c) {
-    const u64 difference = a < b ? static_cast<u64>(b) - static_cast<u64>(a) : static_cast<u64>(a) - static_cast<u64>(b);
+    const u64 difference = a < b ? static_cast<u64>(b) - static_cast<u64>(a)
+                                 : static_cast<u64>(a) - static_cast<u64>(b);
     return static_cast<T>(static_cast<u64>(c) + difference);
   });
   Check2<T, T, T>(I<T>("div.$ %o, %a, %b;"), Div<T>);
@@ -78,17 +84,20 @@ void CheckWidth() {
     return n >= bits ? T{0} : static_cast<T>(a >> n);
   });
   const std::pair<const char*, bool (*)(T, T)> compares[] = {
-      {"eq", [](T a, T b) { return a == b; }}, {"ne", [](T a, T b) { return a != b; }}, {"lt", [](T a, T b) { return a < b; }},
-      {"le", [](T a, T b) { return a <= b; }}, {"gt", [](T a, T b) { return a > b; }},  {"ge", [](T a, T b) { return a >= b; }}};
+      {"eq", [](T a, T b) { return a == b; }}, {"ne", [](T a, T b) { return a != b; }},
+      {"lt", [](T a, T b) { return a < b; }},  {"le", [](T a, T b) { return a <= b; }},
+      {"gt", [](T a, T b) { return a > b; }},  {"ge", [](T a, T b) { return a >= b; }}};
   for (const auto& [name, holds] : compares) {
-    const std::string compare = std::string("setp.") + name + "." + Suffix<T>() + " %p, %a, %b; selp.u32 %o, 1, 0, %p;";
+    const std::string compare =
+        std::string("setp.") + name + "." + Suffix<T>() + " %p, %a, %b; selp.u32 %o, 1, 0, %p;";
     Check2<u32, T, T>(compare, [&](T a, T b) { return holds(a, b) ? 1 : 0; });
   }
 }
 
 template <class T>
 void CheckSigned() {
-  Check1<T, T>(I<T>("abs.$ %o, %a;"), [](T a) { return a < 0 ? static_cast<T>(-static_cast<u64>(a)) : a; });
+  Check1<T, T>(I<T>("abs.$ %o, %a;"),
+               [](T a) { return a < 0 ? static_cast<T>(-static_cast<u64>(a)) : a; });
   Check1<T, T>(I<T>("neg.$ %o, %a;"), [](T a) { return static_cast<T>(-static_cast<u64>(a)); });
 }
 
@@ -109,20 +118,26 @@ TEST_CASE("Wide products and products of 24 bits agree with the host") {
   Check2<s32, s16, s16>("mul.wide.s16 %o, %a, %b;", [](s16 a, s16 b) { return s32{a} * b; });
   Check2<u64, u32, u32>("mul.wide.u32 %o, %a, %b;", [](u32 a, u32 b) { return u64{a} * b; });
   Check2<s64, s32, s32>("mul.wide.s32 %o, %a, %b;", [](s32 a, s32 b) { return s64{a} * b; });
-  CheckInstruction<u64, u32, u32, u64>("mad.wide.u32 %o, %a, %b, %c;", [](u32 a, u32 b, u64 c) { return u64{a} * b + c; });
+  CheckInstruction<u64, u32, u32, u64>("mad.wide.u32 %o, %a, %b, %c;",
+                                       [](u32 a, u32 b, u64 c) { return u64{a} * b + c; });
   CheckInstruction<s64, s32, s32, s64>("mad.wide.s32 %o, %a, %b, %c;", [](s32 a, s32 b, s64 c) {
     return static_cast<s64>(static_cast<u64>(s64{a} * b) + static_cast<u64>(c));
   });
   auto low24 = [](u32 a) { return s64{static_cast<s32>(a << 8) >> 8}; };
-  Check2<u32, u32, u32>("mul24.lo.u32 %o, %a, %b;", [](u32 a, u32 b) { return u64{a & 0xffffff} * (b & 0xffffff); });
-  Check2<u32, u32, u32>("mul24.hi.u32 %o, %a, %b;", [](u32 a, u32 b) { return (u64{a & 0xffffff} * (b & 0xffffff)) >> 16; });
-  Check2<u32, u32, u32>("mul24.lo.s32 %o, %a, %b;", [&](u32 a, u32 b) { return low24(a) * low24(b); });
+  Check2<u32, u32, u32>("mul24.lo.u32 %o, %a, %b;",
+                        [](u32 a, u32 b) { return u64{a & 0xffffff} * (b & 0xffffff); });
+  Check2<u32, u32, u32>("mul24.hi.u32 %o, %a, %b;",
+                        [](u32 a, u32 b) { return (u64{a & 0xffffff} * (b & 0xffffff)) >> 16; });
+  Check2<u32, u32, u32>("mul24.lo.s32 %o, %a, %b;",
+                        [&](u32 a, u32 b) { return low24(a) * low24(b); });
   CheckInstruction<u32, u32, u32, u32>("mad24.lo.u32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
     return static_cast<u32>(u64{a & 0xffffff} * (b & 0xffffff) + c);
   });
   auto saturate = [](s64 v) { return static_cast<s32>(std::clamp<s64>(v, INT32_MIN, INT32_MAX)); };
-  Check2<s32, s32, s32>("add.sat.s32 %o, %a, %b;", [&](s32 a, s32 b) { return saturate(s64{a} + b); });
-  Check2<s32, s32, s32>("sub.sat.s32 %o, %a, %b;", [&](s32 a, s32 b) { return saturate(s64{a} - b); });
+  Check2<s32, s32, s32>("add.sat.s32 %o, %a, %b;",
+                        [&](s32 a, s32 b) { return saturate(s64{a} + b); });
+  Check2<s32, s32, s32>("sub.sat.s32 %o, %a, %b;",
+                        [&](s32 a, s32 b) { return saturate(s64{a} - b); });
   CheckInstruction<s32, s32, s32, s32>("mad.hi.sat.s32 %o, %a, %b, %c;", [&](s32 a, s32 b, s32 c) {
     return saturate(((s64{a} * b) >> 32) + c);
   });
@@ -130,23 +145,28 @@ TEST_CASE("Wide products and products of 24 bits agree with the host") {
 
 TEST_CASE("Carry chains add, subtract and multiply 128-bit numbers") {
   // (a:b) + (b:c), (a:b) - (b:c): the upper halves.
-  CheckInstruction<u64, u64, u64, u64>("add.cc.u64 %x8, %b, %c; addc.u64 %o, %a, %b;", [](u64 a, u64 b, u64 c) {
-    return static_cast<u64>(((static_cast<u128>(a) << 64 | b) + (static_cast<u128>(b) << 64 | c)) >> 64);
-  });
-  CheckInstruction<u64, u64, u64, u64>("sub.cc.u64 %x8, %b, %c; subc.u64 %o, %a, %b;", [](u64 a, u64 b, u64 c) {
-    return static_cast<u64>(((static_cast<u128>(a) << 64 | b) - (static_cast<u128>(b) << 64 | c)) >> 64);
-  });
-  CheckInstruction<u32, u32, u32, u32>("add.cc.u32 %t3, %a, %b; addc.cc.u32 %t3, %b, %c; addc.u32 %o, %a, %c;",
-                                       [](u32 a, u32 b, u32 c) {
-                                         const u64 first = u64{a} + b, second = u64{b} + c + (first >> 32);
-                                         return static_cast<u32>(u64{a} + c + (second >> 32));
-                                       });
-  CheckInstruction<u32, u32, u32, u32>("mad.lo.cc.u32 %t3, %a, %b, %c; madc.hi.u32 %o, %a, %b, 0;", [](u32 a, u32 b, u32 c) {
-    return static_cast<u32>((u64{a} * b + c) >> 32);
-  });
-  CheckInstruction<u64, u64, u64, u64>("mad.lo.cc.u64 %x8, %a, %b, %c; madc.hi.u64 %o, %a, %b, 0;", [](u64 a, u64 b, u64 c) {
-    return static_cast<u64>((static_cast<u128>(a) * b + c) >> 64);
-  });
+  CheckInstruction<u64, u64, u64, u64>(
+      "add.cc.u64 %x8, %b, %c; addc.u64 %o, %a, %b;", [](u64 a, u64 b, u64 c) {
+        return static_cast<u64>(
+            ((static_cast<u128>(a) << 64 | b) + (static_cast<u128>(b) << 64 | c)) >> 64);
+      });
+  CheckInstruction<u64, u64, u64, u64>(
+      "sub.cc.u64 %x8, %b, %c; subc.u64 %o, %a, %b;", [](u64 a, u64 b, u64 c) {
+        return static_cast<u64>(
+            ((static_cast<u128>(a) << 64 | b) - (static_cast<u128>(b) << 64 | c)) >> 64);
+      });
+  CheckInstruction<u32, u32, u32, u32>(
+      "add.cc.u32 %t3, %a, %b; addc.cc.u32 %t3, %b, %c; addc.u32 %o, %a, %c;",
+      [](u32 a, u32 b, u32 c) {
+        const u64 first = u64{a} + b, second = u64{b} + c + (first >> 32);
+        return static_cast<u32>(u64{a} + c + (second >> 32));
+      });
+  CheckInstruction<u32, u32, u32, u32>(
+      "mad.lo.cc.u32 %t3, %a, %b, %c; madc.hi.u32 %o, %a, %b, 0;",
+      [](u32 a, u32 b, u32 c) { return static_cast<u32>((u64{a} * b + c) >> 32); });
+  CheckInstruction<u64, u64, u64, u64>(
+      "mad.lo.cc.u64 %x8, %a, %b, %c; madc.hi.u64 %o, %a, %b, 0;",
+      [](u64 a, u64 b, u64 c) { return static_cast<u64>((static_cast<u128>(a) * b + c) >> 64); });
 }
 
 template <class T>
@@ -158,7 +178,8 @@ void CheckBits(const std::string& suffix) {
   Check2<T, T, T>(with("xor.$ %o, %a, %b;"), [](T a, T b) { return a ^ b; });
   Check1<T, T>(with("not.$ %o, %a;"), [](T a) { return static_cast<T>(~a); });
   Check1<T, T>(with("cnot.$ %o, %a;"), [](T a) { return a == 0 ? 1 : 0; });
-  Check2<T, T, u32>(with("shl.$ %o, %a, %b;"), [&](T a, u32 n) { return n >= bits ? 0 : static_cast<u64>(a) << n; });
+  Check2<T, T, u32>(with("shl.$ %o, %a, %b;"),
+                    [&](T a, u32 n) { return n >= bits ? 0 : static_cast<u64>(a) << n; });
 }
 
 TEST_CASE("Logic and shifts of every width agree with the host") {
@@ -189,9 +210,11 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
     return 0xffffffffu;
   };
   Check1<u32, u32>("bfind.u32 %o, %a;", [&](u32 a) { return find(a, 32); });
-  Check1<u32, s32>("bfind.s32 %o, %a;", [&](s32 a) { return find(static_cast<u32>(a < 0 ? ~a : a), 32); });
+  Check1<u32, s32>("bfind.s32 %o, %a;",
+                   [&](s32 a) { return find(static_cast<u32>(a < 0 ? ~a : a), 32); });
   Check1<u32, u64>("bfind.u64 %o, %a;", [&](u64 a) { return find(a, 64); });
-  Check1<u32, u32>("bfind.shiftamt.u32 %o, %a;", [&](u32 a) { return a == 0 ? 0xffffffffu : 31 - find(a, 32); });
+  Check1<u32, u32>("bfind.shiftamt.u32 %o, %a;",
+                   [&](u32 a) { return a == 0 ? 0xffffffffu : 31 - find(a, 32); });
   auto extract = [](u64 a, u64 pos, u64 len, u32 width, bool is_signed) {
     if (width == 32) {
       pos &= 0xff;
@@ -206,30 +229,43 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
     }
     return r;
   };
-  CheckInstruction<u32, u32, u32, u32>("bfe.u32 %o, %a, %b, %c;", [&](u32 a, u32 b, u32 c) { return static_cast<u32>(extract(a, b, c, 32, false)); });
-  CheckInstruction<u32, u32, u32, u32>("bfe.s32 %o, %a, %b, %c;", [&](u32 a, u32 b, u32 c) { return static_cast<u32>(extract(a, b, c, 32, true)); });
-  CheckInstruction<u64, u64, u32, u32>("bfe.u64 %o, %a, %b, %c;", [&](u64 a, u32 b, u32 c) { return extract(a, b, c, 64, false); });
-  CheckInstruction<u64, u64, u32, u32>("bfe.s64 %o, %a, %b, %c;", [&](u64 a, u32 b, u32 c) { return extract(a, b, c, 64, true); });
-  CheckInstruction<u32, u32, u32, u32>("bfi.b32 %o, %a, 0x12345678, %b, %c;", [](u32 a, u32 b, u32 c) {
-    u32 r = 0x12345678;
-    const u32 pos = b & 0xff, len = c & 0xff;
-    for (u32 i = 0; i < len && pos + i < 32; ++i) r = (r & ~(1u << (pos + i))) | (a >> i & 1) << (pos + i);
-    return r;
+  CheckInstruction<u32, u32, u32, u32>("bfe.u32 %o, %a, %b, %c;", [&](u32 a, u32 b, u32 c) {
+    return static_cast<u32>(extract(a, b, c, 32, false));
   });
-  CheckInstruction<u64, u64, u32, u32>("bfi.b64 %o, %a, 0x123456789abcdef0, %b, %c;", [](u64 a, u32 b, u32 c) {
-    u64 r = 0x123456789abcdef0;
-    const u64 pos = b, len = c;
-    for (u64 i = 0; i < len && pos + i < 64; ++i) r = (r & ~(u64{1} << (pos + i))) | (a >> i & 1) << (pos + i);
-    return r;
+  CheckInstruction<u32, u32, u32, u32>("bfe.s32 %o, %a, %b, %c;", [&](u32 a, u32 b, u32 c) {
+    return static_cast<u32>(extract(a, b, c, 32, true));
   });
+  CheckInstruction<u64, u64, u32, u32>(
+      "bfe.u64 %o, %a, %b, %c;", [&](u64 a, u32 b, u32 c) { return extract(a, b, c, 64, false); });
+  CheckInstruction<u64, u64, u32, u32>(
+      "bfe.s64 %o, %a, %b, %c;", [&](u64 a, u32 b, u32 c) { return extract(a, b, c, 64, true); });
+  CheckInstruction<u32, u32, u32, u32>("bfi.b32 %o, %a, 0x12345678, %b, %c;",
+                                       [](u32 a, u32 b, u32 c) {
+                                         u32 r = 0x12345678;
+                                         const u32 pos = b & 0xff, len = c & 0xff;
+                                         for (u32 i = 0; i < len && pos + i < 32; ++i)
+                                           r = (r & ~(1u << (pos + i))) | (a >> i & 1) << (pos + i);
+                                         return r;
+                                       });
+  CheckInstruction<u64, u64, u32, u32>(
+      "bfi.b64 %o, %a, 0x123456789abcdef0, %b, %c;", [](u64 a, u32 b, u32 c) {
+        u64 r = 0x123456789abcdef0;
+        const u64 pos = b, len = c;
+        for (u64 i = 0; i < len && pos + i < 64; ++i)
+          r = (r & ~(u64{1} << (pos + i))) | (a >> i & 1) << (pos + i);
+        return r;
+      });
   CheckInstruction<u32, u32, u32, u32>("shf.l.wrap.b32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
     return static_cast<u32>(((u64{b} << 32 | a) << (c & 31)) >> 32);
   });
   CheckInstruction<u32, u32, u32, u32>("shf.r.clamp.b32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
     return static_cast<u32>((u64{b} << 32 | a) >> std::min(c, 32u));
   });
-  CheckInstruction<u32, u32, u32, u32>("lop3.b32 %o, %a, %b, %c, 0xE8;", [](u32 a, u32 b, u32 c) { return (a & b) | (a & c) | (b & c); });
-  CheckInstruction<u32, u32, u32, u32>("lop3.b32 %o, %a, %b, %c, 0x96;", [](u32 a, u32 b, u32 c) { return a ^ b ^ c; });
+  CheckInstruction<u32, u32, u32, u32>("lop3.b32 %o, %a, %b, %c, 0xE8;", [](u32 a, u32 b, u32 c) {
+    return (a & b) | (a & c) | (b & c);
+  });
+  CheckInstruction<u32, u32, u32, u32>("lop3.b32 %o, %a, %b, %c, 0x96;",
+                                       [](u32 a, u32 b, u32 c) { return a ^ b ^ c; });
   CheckInstruction<u32, u32, u32, u32>("prmt.b32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
     u32 r = 0;
     for (int i = 0; i < 4; ++i) {
@@ -241,11 +277,13 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
     return r;
   });
   CheckInstruction<u32, u32, u32, u32>("dp4a.s32.u32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
-    for (int i = 0; i < 4; ++i) c += static_cast<u32>(static_cast<s8>(a >> (8 * i)) * static_cast<s32>(b >> (8 * i) & 0xff));
+    for (int i = 0; i < 4; ++i)
+      c += static_cast<u32>(static_cast<s8>(a >> (8 * i)) * static_cast<s32>(b >> (8 * i) & 0xff));
     return c;
   });
   CheckInstruction<u32, u32, u32, u32>("dp2a.hi.s32.s32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
-    for (int i = 0; i < 2; ++i) c += static_cast<u32>(static_cast<s16>(a >> (16 * i)) * static_cast<s8>(b >> (16 + 8 * i)));
+    for (int i = 0; i < 2; ++i)
+      c += static_cast<u32>(static_cast<s16>(a >> (16 * i)) * static_cast<s8>(b >> (16 + 8 * i)));
     return c;
   });
   Check2<u32, u32, u32>("bmsk.clamp.b32 %o, %a, %b;", [](u32 a, u32 b) {
@@ -263,23 +301,32 @@ TEST_CASE("Integer conversions extend, truncate and saturate") {
   Check1<u64, s32>("cvt.s64.s32 %o, %a;", [](s32 a) { return static_cast<u64>(s64{a}); });
   Check1<u64, u32>("cvt.u64.u32 %o, %a;", [](u32 a) { return u64{a}; });
   Check1<u32, u64>("cvt.u32.u64 %o, %a;", [](u64 a) { return static_cast<u32>(a); });
-  Check1<u32, u32>("cvt.s32.s8 %o, %a;", [](u32 a) { return static_cast<u32>(s32{static_cast<s8>(a)}); });
+  Check1<u32, u32>("cvt.s32.s8 %o, %a;",
+                   [](u32 a) { return static_cast<u32>(s32{static_cast<s8>(a)}); });
   Check1<u32, u32>("cvt.u32.u16 %o, %a;", [](u32 a) { return a & 0xffff; });
   Check1<s16, s32>("cvt.sat.s16.s32 %o, %a;", [](s32 a) { return std::clamp(a, -32768, 32767); });
   Check1<u16, s32>("cvt.sat.u8.s32 %o, %a;", [](s32 a) { return std::clamp(a, 0, 255); });
-  Check1<u32, s64>("cvt.sat.u32.s64 %o, %a;", [](s64 a) { return static_cast<u32>(std::clamp<s64>(a, 0, 0xffffffffll)); });
-  Check1<s64, u64>("cvt.sat.s64.u64 %o, %a;", [](u64 a) { return static_cast<s64>(std::min<u64>(a, INT64_MAX)); });
+  Check1<u32, s64>("cvt.sat.u32.s64 %o, %a;",
+                   [](s64 a) { return static_cast<u32>(std::clamp<s64>(a, 0, 0xffffffffll)); });
+  Check1<s64, u64>("cvt.sat.s64.u64 %o, %a;",
+                   [](u64 a) { return static_cast<s64>(std::min<u64>(a, INT64_MAX)); });
 }
 
 TEST_CASE("Predicates combine, negate and select") {
   CheckInstruction<u32, u32, u32, u32>(
-      "setp.gt.u32 %q, %c, 7; setp.lt.and.u32 %p|%s, %a, %b, !%q; selp.u32 %o, 2, 0, %p; @%s add.u32 %o, %o, 1;",
-      [](u32 a, u32 b, u32 c) { return (a < b && !(c > 7) ? 2u : 0u) + (!(a < b) && !(c > 7) ? 1u : 0u); });
+      "setp.gt.u32 %q, %c, 7; setp.lt.and.u32 %p|%s, %a, %b, !%q; selp.u32 %o, 2, 0, %p; @%s "
+      "add.u32 %o, %o, 1;",
+      [](u32 a, u32 b, u32 c) {
+        return (a < b && !(c > 7) ? 2u : 0u) + (!(a < b) && !(c > 7) ? 1u : 0u);
+      });
   CheckInstruction<u32, u32, u32, u32>(
-      "setp.lo.u32 %p, %a, %b; setp.hs.u32 %q, %b, %c; xor.pred %s, %p, %q; not.pred %s, %s; mov.u32 %o, 5; @!%s mov.u32 %o, 6;",
+      "setp.lo.u32 %p, %a, %b; setp.hs.u32 %q, %b, %c; xor.pred %s, %p, %q; not.pred %s, %s; "
+      "mov.u32 %o, 5; @!%s mov.u32 %o, 6;",
       [](u32 a, u32 b, u32 c) { return (a < b) == (b >= c) ? 5u : 6u; });
-  CheckInstruction<u32, u32, u32, s32>("slct.u32.s32 %o, %a, %b, %c;", [](u32 a, u32 b, s32 c) { return c >= 0 ? a : b; });
-  CheckInstruction<u32, u32, u32, u32>("set.le.u32.u32 %o, %a, %b;", [](u32 a, u32 b, u32) { return a <= b ? ~0u : 0u; });
+  CheckInstruction<u32, u32, u32, s32>("slct.u32.s32 %o, %a, %b, %c;",
+                                       [](u32 a, u32 b, s32 c) { return c >= 0 ? a : b; });
+  CheckInstruction<u32, u32, u32, u32>("set.le.u32.u32 %o, %a, %b;",
+                                       [](u32 a, u32 b, u32) { return a <= b ? ~0u : 0u; });
 }
 
 TEST_CASE("Vector moves pack and unpack") {

@@ -31,7 +31,8 @@ struct Fixture {
   T* Zeros(size_t n) {
     return memory.New<T>(n);
   }
-  void MustRun(std::string_view kernel, LaunchConfig config, int threads = 1, uint64_t budget = 100000) {
+  void MustRun(std::string_view kernel, LaunchConfig config, int threads = 1,
+               uint64_t budget = 100000) {
     const Result result = program.Run(kernel, std::move(config), threads, budget);
     REQUIRE(result.fault.ToString() == Fault{}.ToString());
   }
@@ -63,11 +64,16 @@ int DivergentLoopsReference(int i) {
     }
   }
   switch (i % 5) {
-    case 0: return sum * 2;
-    case 1: return sum + 1000;
-    case 2: return sum ^ 0x55;
-    case 3: return -sum;
-    default: return sum;
+    case 0:
+      return sum * 2;
+    case 1:
+      return sum + 1000;
+    case 2:
+      return sum ^ 0x55;
+    case 3:
+      return -sum;
+    default:
+      return sum;
   }
 }
 
@@ -99,10 +105,12 @@ TEST_CASE_METHOD(Fixture, "Recursion diverges and returns") {
 
 TEST_CASE_METHOD(Fixture, "Endless recursion overflows the stack and nothing else") {
   int* out = Zeros<int>(64);
-  CHECK(MustFault("endless_recursion", Config(1, 64, Params().Add(out))).kind == FaultKind::kStackOverflow);
+  CHECK(MustFault("endless_recursion", Config(1, 64, Params().Add(out))).kind ==
+        FaultKind::kStackOverflow);
 }
 
-TEST_CASE_METHOD(Fixture, "Function pointers and virtual functions go to each thread's own target") {
+TEST_CASE_METHOD(Fixture,
+                 "Function pointers and virtual functions go to each thread's own target") {
   int* out = Zeros<int>(64);
   MustRun("function_pointers", Config(1, 64, Params().Add(out)));
   for (int i = 0; i < 64; ++i) CHECK(out[i] == (i % 3 == 0 ? 2 * i : i % 3 == 1 ? i * i : -i));
@@ -124,7 +132,8 @@ TEST_CASE_METHOD(Fixture, "A thread may wait for what another of its warp does a
   CHECK(out[0] == 7);
 }
 
-TEST_CASE_METHOD(Fixture, "Blocks that wait for later blocks make progress when all are in flight") {
+TEST_CASE_METHOD(Fixture,
+                 "Blocks that wait for later blocks make progress when all are in flight") {
   for (int threads : {1, 2}) {
     int* flags = Zeros<int>(20);
     int* out = Zeros<int>(20);
@@ -269,9 +278,11 @@ TEST_CASE_METHOD(Fixture, "Atomics of all kinds add up over blocks on several th
 TEST_CASE_METHOD(Fixture, "Device printf formats as the host does") {
   MustRun("formats", Config(1, 1, Params().Add(42)));
   char want[1024];
-  int n = std::snprintf(want, sizeof want, "%d %5d|%-5d|%05d %u %x %X %o %c %%\n", -42, 42, 42, 42, 7u, 255, 255, 8, 'q');
-  n += std::snprintf(want + n, sizeof want - n, "%f %.3f %10.2e %g %lld %llu %lx %s|%10s|%.2s %p\n", 1.5, 2.25, 12345.678, 0.1,
-                     -5000000000ll, 5000000000ull, 255ul, "text", "pad", "cut", reinterpret_cast<void*>(0x1234));
+  int n = std::snprintf(want, sizeof want, "%d %5d|%-5d|%05d %u %x %X %o %c %%\n", -42, 42, 42, 42,
+                        7u, 255, 255, 8, 'q');
+  n += std::snprintf(want + n, sizeof want - n, "%f %.3f %10.2e %g %lld %llu %lx %s|%10s|%.2s %p\n",
+                     1.5, 2.25, 12345.678, 0.1, -5000000000ll, 5000000000ull, 255ul, "text", "pad",
+                     "cut", reinterpret_cast<void*>(0x1234));
   CHECK(memory.output() == std::string(want, n));
 }
 
@@ -288,7 +299,8 @@ TEST_CASE_METHOD(Fixture, "Faults say what happened, where and to whom") {
   CHECK(fault.kind == FaultKind::kAssert);
   const std::string text = memory.output();
   CHECK(text.find("kernels.cu:") != std::string::npos);
-  CHECK(text.find(": block: [0,0,0], thread: [33,0,0] Assertion `threadIdx.x < n` failed.\n") != std::string::npos);
+  CHECK(text.find(": block: [0,0,0], thread: [33,0,0] Assertion `threadIdx.x < n` failed.\n") !=
+        std::string::npos);
   CHECK(std::count(text.begin(), text.end(), '\n') == 7);
 
   fault = MustFault("trap", Config(1, 64, Params()));
@@ -309,7 +321,8 @@ TEST_CASE_METHOD(Fixture, "Faults say what happened, where and to whom") {
   CHECK(fault.kind == FaultKind::kIllegalAddress);
   CHECK(fault.address == 0);
 
-  CHECK(MustFault("shared_out_of_bounds", Config(1, 1, Params().Add(5000))).kind == FaultKind::kIllegalAddress);
+  CHECK(MustFault("shared_out_of_bounds", Config(1, 1, Params().Add(5000))).kind ==
+        FaultKind::kIllegalAddress);
   CHECK(program.Run("deadlock", Config(1, 64, Params())).fault.kind == FaultKind::kDeadlock);
 }
 
@@ -400,7 +413,8 @@ uint16_t Half(int v) {
   if (v == 0) return 0;
   const int magnitude = std::abs(v);
   const int exponent = 31 - std::countl_zero(static_cast<uint32_t>(magnitude));
-  return static_cast<uint16_t>((v < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | ((magnitude << (10 - exponent)) & 0x3ff));
+  return static_cast<uint16_t>((v < 0 ? 0x8000 : 0) | (exponent + 15) << 10 |
+                               ((magnitude << (10 - exponent)) & 0x3ff));
 }
 
 TEST_CASE_METHOD(Fixture, "Matrix instructions multiply small integers exactly") {

@@ -16,12 +16,14 @@ std::string Refused(const std::string& body) {
 }
 
 TEST_CASE("An unknown instruction is refused by its name and line") {
-  const std::string message = Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nfrobnicate.fast.u32 %r1, %r2;\nret;\n}\n");
+  const std::string message =
+      Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nfrobnicate.fast.u32 %r1, %r2;\nret;\n}\n");
   CHECK(message.find("line 6") != std::string::npos);
   CHECK(message.find("frobnicate.fast.u32") != std::string::npos);
-  CHECK(Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nadd.u33 %r1, %r2, %r1;\nret;\n}").find("add.u33") != std::string::npos);
-  CHECK(Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nadd.fancy.u32 %r1, %r2, %r1;\nret;\n}").find("add.fancy.u32") !=
-        std::string::npos);
+  CHECK(Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nadd.u33 %r1, %r2, %r1;\nret;\n}")
+            .find("add.u33") != std::string::npos);
+  CHECK(Refused(".visible .entry k() {\n.reg .b32 %r<3>;\nadd.fancy.u32 %r1, %r2, %r1;\nret;\n}")
+            .find("add.fancy.u32") != std::string::npos);
   CHECK(Refused(".sparkle .b32 x;\n").find(".sparkle") != std::string::npos);
 }
 
@@ -89,7 +91,8 @@ TEST_CASE("A kernel's description says what its directives and declarations say"
   CHECK(k.const_bytes == 12);
   CHECK(k.registers_per_thread >= 8);
   CHECK(k.registers_per_thread <= 64);
-  const KernelInfo& other = (*module)->kernels()[static_cast<size_t>((*module)->FindKernel("other"))];
+  const KernelInfo& other =
+      (*module)->kernels()[static_cast<size_t>((*module)->FindKernel("other"))];
   CHECK(other.required_block == std::array<uint32_t, 3>{32, 1, 1});
   CHECK(other.required_cluster == std::array<uint32_t, 3>{2, 1, 1});
   CHECK(other.max_threads_per_block == 32);
@@ -211,9 +214,11 @@ DONE:
 }
 )");
   int* out = memory.New<int>(32);
-  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(3))).fault.ToString() == Fault{}.ToString());
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(3))).fault.ToString() ==
+        Fault{}.ToString());
   for (int i = 0; i < 32; ++i) CHECK(out[i] == 10 * (i % 3 + 1));
-  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(4))).fault.kind == FaultKind::kInvalidPc);
+  CHECK(program.Run("k", Config(1, 32, Params().Add(out).Add(4))).fault.kind ==
+        FaultKind::kInvalidPc);
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void Memory::ClearOutput() {
   output_.clear();
 }
 
-Program::Program(Memory* memory, std::string_view text) : Program(memory, std::vector<std::string_view>{text}) {}
+Program::Program(Memory* memory, std::string_view text)
+    : Program(memory, std::vector<std::string_view>{text}) {}
 
 Program::Program(Memory* memory, const std::vector<std::string_view>& texts) : memory_(memory) {
   auto module = Module::Link(texts);
@@ -66,7 +67,8 @@ Program::Program(Memory* memory, const std::vector<std::string_view>& texts) : m
 Result Program::Run(std::string_view kernel, LaunchConfig config, int threads, uint64_t budget) {
   const int index = module_->FindKernel(kernel);
   if (index < 0) throw std::runtime_error("no kernel " + std::string(kernel));
-  auto launch = KernelLaunch::Create(*executable_, static_cast<size_t>(index), std::move(config), {memory_, memory_, memory_});
+  auto launch = KernelLaunch::Create(*executable_, static_cast<size_t>(index), std::move(config),
+                                     {memory_, memory_, memory_});
   if (!launch.ok()) throw std::runtime_error(launch.status().ToString());
   const uint64_t units = (*launch)->unit_count();
   const bool all_at_once = (*launch)->config().cooperative;

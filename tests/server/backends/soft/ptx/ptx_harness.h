@@ -1,5 +1,5 @@
-// Runs kernels for tests: an arena of device memory that only hands out what was allocated, a launcher on as many
-// threads as asked, and captured output.
+// Runs kernels for tests: an arena of device memory that only hands out what was allocated, a
+// launcher on as many threads as asked, and captured output.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace detshare::soft::ptx::testing {
 
-// Device memory: host allocations with guards between them, since every allocation is a range of its own.
+// Device memory: host allocations with guards between them, since every allocation is a range of
+// its own.
 class Memory : public MemoryGuard, public DeviceHeap, public OutputSink {
  public:
   bool Find(uint64_t address, MemoryRange* range) const override;
@@ -68,7 +69,8 @@ class Program {
   Program(Memory* memory, std::string_view text);
   Program(Memory* memory, const std::vector<std::string_view>& texts);
 
-  Result Run(std::string_view kernel, LaunchConfig config, int threads = 1, uint64_t budget = 100000);
+  Result Run(std::string_view kernel, LaunchConfig config, int threads = 1,
+             uint64_t budget = 100000);
   template <class T>
   T* Global(std::string_view name) {
     const int index = module_->FindGlobal(name);
