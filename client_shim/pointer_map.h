@@ -60,7 +60,7 @@ class PointerMap {
   // Whether some of [address, address + bytes) is registered or pinned.
   bool OverlapsHostMemory(uint64_t address, uint64_t bytes) const;
 
-  // A context ended: its device memory is gone, and its host memory is returned to be given back.
+  // A context ends: its memory is no longer known, its host memory is unmapped.
   void RemoveContext(ContextId context);
 
   // In the child of a fork: registered memory becomes the child's own, so that it does not write

@@ -20,5 +20,14 @@ TEST_CASE("The shim refuses what driver 580 refuses, with the same codes") {
   CHECK(outcome.out == expected.str());
 }
 
+TEST_CASE("Threads that use everything at once get what they would get alone") {
+  Daemon daemon;
+  const Outcome outcome =
+      Run({Path("tests/client_shim/answers/driver_threads")}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK(outcome.out == "ok\n");
+}
+
 }  // namespace
 }  // namespace detshare::e2e
