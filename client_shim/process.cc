@@ -12,7 +12,7 @@
 #include "client_shim/memory_pools.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
-#include "client_shim/version.h"
+#include "proto/version.h"
 
 namespace detshare::shim {
 namespace {
@@ -81,5 +81,4 @@ CUresult Unsupported(size_t row) {
 }  // namespace detshare::shim
 
 // For people who look at a file of unknown origin.
-extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] = "0.1.0";
-static_assert(sizeof(detshare_shim_version) == sizeof(detshare::shim::kShimVersion));
+extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] = DETSHARE_VERSION;

@@ -13,7 +13,7 @@
 
 #include "client_shim/device_selection.h"
 #include "client_shim/log.h"
-#include "client_shim/version.h"
+#include "proto/version.h"
 
 namespace detshare::shim {
 namespace {
@@ -89,7 +89,7 @@ Session* g_session = nullptr;
 Session* Session::Open(CUresult* result) {
   proto::OpenSessionRequest request;
   request.set_abi_version(kAbiVersion);
-  request.set_version(kShimVersion);
+  request.set_version(kVersion);
   if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
   request.set_program(ProgramName());
   request.set_pid(getpid());

@@ -1,11 +1,10 @@
-// The build that a shim is of.
+// What the shim says it is.
 #pragma once
 
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
 
-inline constexpr char kShimVersion[] = "0.1.0";
 // What cuDriverGetVersion says, with or without a daemon: the interface that the shim implements.
 inline constexpr int kDriverVersion = CUDA_VERSION;
 

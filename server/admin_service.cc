@@ -1,10 +1,10 @@
 #include "server/admin_service.h"
+#include "proto/version.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "server/version.h"
 
 namespace detshare {
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/version.h"
 #include "server/logging.h"
-#include "server/version.h"
 
 namespace detshare {
 namespace {

@@ -1,7 +1,9 @@
 #include "server/daemon.h"
 
 #include <grpcpp/server_posix.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <utility>
@@ -9,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/logging.h"
-#include "server/version.h"
 
 namespace detshare {
 namespace {
@@ -24,6 +25,11 @@ std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+bool OnTmpfs(const std::string& directory) {
+  struct statfs file_system;
+  return statfs(directory.c_str(), &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
 }
 
 }  // namespace
@@ -43,6 +49,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   if (mkdir(opts.server.runtime_directory.c_str(), 0755) == 0)
     chmod(opts.server.runtime_directory.c_str(), 0755);
   if (absl::Status locked = LockSocket(opts.socket); !locked.ok()) return locked;
+  if (opts.backend == "cuda" && !OnTmpfs(opts.server.runtime_directory)) {
+    LogWarning(opts.server.runtime_directory,
+               " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. Name another folder "
+               "with --runtime-dir, for example /dev/shm/detshare");
+  }
 
   std::vector<Device*> borrowed;
   for (const auto& device : daemon->devices_) borrowed.push_back(device.get());

@@ -18,10 +18,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "proto/version.h"
 #include "server/backends.h"
 #include "server/daemon.h"
 #include "server/logging.h"
-#include "server/version.h"
 
 extern char** environ;
 
