@@ -49,7 +49,10 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
   if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config.attrs[i].value;
-    switch (config.attrs[i].id) {
+    // A program built with a newer CUDA may say what this enumeration does not have.
+    uint32_t id;
+    std::memcpy(&id, &config.attrs[i].id, sizeof(id));
+    switch (id) {
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         if (value.cooperative != 0) request->flags |= wire::kLaunchCooperative;
         break;
@@ -72,7 +75,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: {
         // The event may come as late as the kernel's end: that is where a kernel without a trigger
         // has it.
-        const CUevent handle = config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+        const CUevent handle = id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
                                    ? value.programmaticEvent.event
                                    : value.launchCompletionEvent.event;
         Event* event = FindEvent(handle);
