@@ -5,6 +5,7 @@
 #include "client_shim/libraries.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/streams.h"
+#include "proto/wire/context.h"
 
 namespace detshare::shim {
 namespace {

@@ -9,6 +9,9 @@
 #include "client_shim/session.h"
 #include "client_shim/staging.h"
 #include "client_shim/streams.h"
+#include "proto/wire/common.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/stream.h"
 
 namespace detshare::shim {
 namespace {

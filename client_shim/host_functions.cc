@@ -10,6 +10,7 @@
 #include "client_shim/futex.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
+#include "proto/wire/stream.h"
 
 namespace detshare::shim {
 namespace {

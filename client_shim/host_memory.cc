@@ -13,6 +13,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/log.h"
 #include "client_shim/session.h"
+#include "proto/wire/memory.h"
 
 namespace detshare::shim {
 namespace {

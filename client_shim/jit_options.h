@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/driver_api/cuda_unrenamed.h"
-#include "proto/wire.h"
+#include "proto/wire/library.h"
 
 namespace detshare::shim {
 

@@ -6,6 +6,9 @@
 #include "client_shim/libraries.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
+#include "proto/wire/occupancy.h"
 
 namespace detshare::shim {
 namespace {

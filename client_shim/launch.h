@@ -6,6 +6,7 @@
 
 #include "client_shim/objects.h"
 #include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/wire/launch.h"
 
 namespace detshare::shim {
 

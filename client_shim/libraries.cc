@@ -10,6 +10,8 @@
 #include "client_shim/contexts.h"
 #include "client_shim/log.h"
 #include "client_shim/pointer_map.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
 
 namespace detshare::shim {
 namespace {

@@ -1,4 +1,5 @@
 #include "client_shim/link_request.h"
+#include "proto/wire/library.h"
 
 #include <cstring>
 

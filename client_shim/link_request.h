@@ -7,7 +7,7 @@
 
 #include "client_shim/objects.h"
 #include "client_shim/session.h"
-#include "proto/wire.h"
+#include "proto/wire/library.h"
 
 namespace detshare::shim {
 

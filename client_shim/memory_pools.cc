@@ -3,6 +3,7 @@
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
+#include "proto/wire/memory.h"
 
 namespace detshare::shim {
 namespace {

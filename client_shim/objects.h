@@ -16,7 +16,7 @@
 #include "client_shim/local_storage.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/ring_abi.h"
-#include "proto/wire.h"
+#include "proto/wire/library.h"
 
 namespace detshare::shim {
 

@@ -10,7 +10,7 @@
 
 #include "client_shim/fence_pool.h"
 #include "proto/ring_abi.h"
-#include "proto/wire.h"
+#include "proto/wire/common.h"
 
 namespace detshare::shim {
 

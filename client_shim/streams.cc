@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "client_shim/futex.h"
+#include "proto/wire/common.h"
+#include "proto/wire/event.h"
+#include "proto/wire/stream.h"
 
 namespace detshare::shim {
 

@@ -4,6 +4,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/objects.h"
 #include "client_shim/session.h"
+#include "proto/wire/common.h"
 
 namespace detshare::shim {
 

@@ -44,8 +44,8 @@
 namespace detshare {
 
 inline constexpr uint64_t kSessionMagic = 0x3145524148535444;  // "DTSHARE1" in memory order
-// Raised with every change of this file, of wire.h or of the meaning of an op.
-inline constexpr uint32_t kAbiVersion = 1;
+// Raised with every change of this file, of wire/ or of the meaning of an op.
+inline constexpr uint32_t kAbiVersion = 2;
 
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kRingLine = 64;
@@ -116,7 +116,7 @@ inline constexpr uint32_t kCommitted = 0x54494D43;  // "CMIT"
 // Op number of the padding record before the end of the ring. Its size is in `bytes`; nothing else in it is read.
 inline constexpr uint16_t kOpPadding = 0;
 
-// A record: this header, the op's argument struct of wire.h (padded to 8 bytes), then payload bytes.
+// A record: this header, the op's argument struct of wire/ (padded to 8 bytes), then payload bytes.
 struct RecordHeader {
   std::atomic<uint32_t> state;  // 0 or kCommitted, see above
   uint32_t bytes;               // of the whole record, a multiple of kRingLine

@@ -26,7 +26,6 @@
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/task.h"
 #include "proto/driver_api/row.h"
-#include "proto/wire.h"
 #include "server/reply.h"
 #include "server/ring_reader.h"
 #include "server/server_options.h"

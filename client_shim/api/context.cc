@@ -2,6 +2,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/session.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/context.h"
 
 namespace detshare::shim::api {
 namespace {

@@ -3,6 +3,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/libraries.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/library.h"
 
 namespace detshare::shim::api {
 namespace {

@@ -4,6 +4,7 @@
 #include "client_shim/host_functions.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/launch.h"
 
 namespace detshare::shim::api {
 

@@ -7,6 +7,7 @@
 #include "client_shim/libraries.h"
 #include "client_shim/potential_block_size.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/occupancy.h"
 
 namespace detshare::shim::api {
 namespace {

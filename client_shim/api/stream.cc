@@ -6,6 +6,7 @@
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/stream.h"
 
 namespace detshare::shim::api {
 namespace {

@@ -212,7 +212,6 @@ def server_dispatch_h(table):
 #include <span>
 
 #include "proto/driver_api/row.h"
-#include "proto/wire.h"
 
 namespace detshare {
 
@@ -234,9 +233,14 @@ enum class Dispatched : uint8_t {
 Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
                     Reply& reply);
 
+"""]
+    out.append("namespace wire {")
+    out.extend("struct %s;" % r.symbol for r in table.rows if r.crosses)
+    out.append("""}  // namespace wire
+
 // The handlers, written by hand, one for each operation that crosses.
 namespace handlers {
-"""]
+""")
     family = None
     for r in table.rows:
         if not r.crosses:
@@ -255,6 +259,8 @@ def server_dispatch_cc(table):
 
 #include <cstring>
 #include <type_traits>
+
+#include "proto/wire/all.h"
 
 namespace detshare {
 namespace {
@@ -333,6 +339,7 @@ namespace detshare::shim::api {
 def recording_handlers_cc(table):
     """Handlers of all operations that record their call."""
     out = [BANNER + """#include "proto/driver_api/server_dispatch.h"
+#include "proto/wire/all.h"
 #include "tests/proto/driver_api/recorder.h"
 
 namespace detshare::handlers {

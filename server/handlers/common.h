@@ -10,7 +10,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "coroutine_runtime/task.h"
 #include "proto/driver_api/server_dispatch.h"
-#include "proto/wire.h"
+#include "proto/wire/common.h"
 #include "server/reply.h"
 #include "server/session.h"
 

@@ -1,4 +1,5 @@
 // Contexts: waiting for their work, ending them, limits.
+#include "proto/wire/context.h"
 #include "server/handlers/common.h"
 #include "server/handlers/host_memory.h"
 

@@ -1,5 +1,7 @@
 // Copies and memsets: every address and offset is checked to be the session's before the device
 // sees it.
+#include "proto/wire/common.h"
+#include "proto/wire/copy.h"
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
 

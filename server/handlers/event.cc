@@ -1,5 +1,6 @@
 // Events.
 #include "server/handlers/common.h"
+#include "proto/wire/event.h"
 
 namespace detshare::handlers {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "proto/wire/memory.h"
 #include "server/handlers/common.h"
 #include "server/logging.h"
 

@@ -1,5 +1,6 @@
 // Launches. The path of cuLaunchKernelEx neither allocates nor locks.
 #include "server/handlers/common.h"
+#include "proto/wire/launch.h"
 
 namespace detshare::handlers {
 namespace {

@@ -1,5 +1,6 @@
 // Device memory.
 #include "server/handlers/common.h"
+#include "proto/wire/memory.h"
 
 namespace detshare::handlers {
 namespace {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/wire/library.h"
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
 

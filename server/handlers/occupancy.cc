@@ -1,5 +1,6 @@
 // Occupancy questions that the client does not answer itself.
 #include "server/handlers/common.h"
+#include "proto/wire/occupancy.h"
 
 namespace detshare::handlers {
 namespace {

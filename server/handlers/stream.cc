@@ -1,5 +1,6 @@
 // Streams and host functions.
 #include "server/handlers/common.h"
+#include "proto/wire/stream.h"
 
 namespace detshare::handlers {
 namespace {

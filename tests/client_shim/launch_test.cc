@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "client_shim/contexts.h"
+#include "proto/wire/launch.h"
 
 namespace detshare::shim {
 namespace {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "proto/wire/common.h"
 #include "tests/client_shim/fake_region.h"
 
 namespace detshare::shim {

@@ -20,7 +20,12 @@
 #include <vector>
 
 #include "proto/control.grpc.pb.h"
-#include "proto/wire.h"
+#include "proto/wire/common.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
+#include "proto/wire/memory.h"
+#include "proto/wire/stream.h"
 #include "server/daemon.h"
 #include "server/logging.h"
 #include "tests/server/instant_device.h"

@@ -6,6 +6,13 @@
 #include <filesystem>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/common.h"
+#include "proto/wire/context.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/event.h"
+#include "proto/wire/library.h"
+#include "proto/wire/memory.h"
+#include "proto/wire/stream.h"
 #include "tests/server/daemon_fixture.h"
 
 namespace detshare {

@@ -6,6 +6,14 @@
 #include <random>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/common.h"
+#include "proto/wire/context.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/event.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
+#include "proto/wire/memory.h"
+#include "proto/wire/stream.h"
 #include "tests/server/daemon_fixture.h"
 
 namespace detshare {

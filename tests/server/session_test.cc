@@ -10,6 +10,12 @@
 #include <thread>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/common.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
+#include "proto/wire/memory.h"
+#include "proto/wire/stream.h"
 #include "server/logging.h"
 #include "server/session_manager.h"
 #include "tests/server/instant_device.h"

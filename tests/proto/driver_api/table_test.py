@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Holds driver_api.table against the toolkit, against what is pinned, and the reader of tables against malformed ones.
 
-usage: table_test.py DRIVER_API_TABLE STUB_LIBRARY CUDA_TYPEDEFS_H WIRE_H OP_NUMBERS DOCS_PAGE GENERATED_DOCS_PAGE
+usage: table_test.py DRIVER_API_TABLE STUB_LIBRARY CUDA_TYPEDEFS_H WIRE_ALL_H OP_NUMBERS DOCS_PAGE GENERATED_DOCS_PAGE
 """
 
 import os
@@ -12,7 +12,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 PATHS = sys.argv[1:8]
-TABLE, STUB, TYPEDEFS, WIRE, OP_NUMBERS, DOCS, GENERATED_DOCS = PATHS
+TABLE, STUB, TYPEDEFS, WIRE_ALL, OP_NUMBERS, DOCS, GENERATED_DOCS = PATHS
 sys.path.insert(0, os.path.dirname(TABLE))
 import generate  # noqa: E402
 import table as table_module  # noqa: E402
@@ -64,8 +64,13 @@ class AgainstWhatIsPinned(unittest.TestCase):
         for row in self.table.rows:
             self.assertIn(row.symbol, pinned, "append to op_numbers.txt: %d %s" % (row.op, row.symbol))
 
-    def test_the_rows_that_cross_are_those_with_a_struct_in_wire_h(self):
-        structs = set(re.findall(r"^struct (cu[A-Z]\w*)\b", read(WIRE), re.MULTILINE))
+    def test_the_rows_that_cross_are_those_with_a_struct_in_the_wire_headers(self):
+        folder = os.path.dirname(WIRE_ALL)
+        headers = {name for name in os.listdir(folder) if name.endswith(".h") and name != "all.h"}
+        included = {"common.h"} | set(re.findall(r'^#include "proto/wire/(\w+\.h)"', read(WIRE_ALL), re.MULTILINE))
+        self.assertEqual(included, headers)
+        text = "".join(read(os.path.join(folder, name)) for name in headers)
+        structs = set(re.findall(r"^struct (cu[A-Z]\w*)\b", text, re.MULTILINE))
         arguments = {s for s in structs if not s.endswith("_Answer")}
         self.assertEqual({r.symbol for r in self.table.rows if r.crosses}, arguments)
         for answer in structs - arguments:

@@ -1,0 +1,11 @@
+// Every operation that crosses, for the dispatch.
+#pragma once
+
+#include "proto/wire/context.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/event.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
+#include "proto/wire/memory.h"
+#include "proto/wire/occupancy.h"
+#include "proto/wire/stream.h"

@@ -1,0 +1,51 @@
+// Copies and fills: ring.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/ring_abi.h"
+#include "proto/wire/common.h"
+
+namespace detshare::wire {
+
+// A linear copy. Overlapping ranges are undefined, as in CUDA. `signal` follows the copy on its stream.
+struct cuMemcpyAsync {
+  Location destination;
+  Location source;
+  uint64_t bytes;
+  StreamId stream;
+  uint32_t reserved;
+  Signal signal;
+};
+
+struct PitchedLocation {
+  Location location;     // of the first byte that is copied: offsets are already added
+  uint64_t row_pitch;    // bytes from row to row
+  uint64_t slice_pitch;  // bytes from slice to slice
+};
+
+// A copy of `depth` slices of `height` rows of `width` bytes.
+struct cuMemcpy3DAsync_v2 {
+  PitchedLocation destination;
+  PitchedLocation source;
+  uint64_t width;
+  uint64_t height;
+  uint64_t depth;
+  StreamId stream;
+  uint32_t reserved;
+  Signal signal;
+};
+
+// Every memset: `height` rows of `width` elements of `element_bytes` (1, 2 or 4), `pitch` bytes apart.
+struct cuMemsetD2D32Async {
+  uint64_t address;
+  uint64_t pitch;
+  uint64_t width;
+  uint64_t height;
+  uint32_t value;
+  uint32_t element_bytes;
+  StreamId stream;
+  uint32_t reserved;
+};
+
+}  // namespace detshare::wire

@@ -1,0 +1,39 @@
+// Events: ring.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/ring_abi.h"
+#include "proto/wire/common.h"
+
+namespace detshare::wire {
+
+struct cuEventCreate {
+  EventId event;
+  ContextId context;
+  uint32_t flags;  // CUevent_flags
+  uint32_t reserved;
+};
+
+struct cuEventDestroy_v2 {
+  EventId event;
+  uint32_t reserved;
+};
+
+struct cuEventRecordWithFlags {
+  EventId event;
+  StreamId stream;
+  Signal signal;  // what the client polls for cuEventQuery and cuEventSynchronize
+};
+
+// CUDA_ERROR_NOT_READY while either has not completed.
+struct cuEventElapsedTime_v2 {
+  EventId start;
+  EventId end;
+};
+struct cuEventElapsedTime_v2_Answer {
+  float milliseconds;
+  uint32_t reserved;
+};
+
+}  // namespace detshare::wire

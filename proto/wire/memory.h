@@ -1,0 +1,66 @@
+// Device memory and pinned host memory: ring.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/ring_abi.h"
+
+namespace detshare::wire {
+
+struct cuMemAlloc_v2 {
+  uint64_t bytes;
+};
+struct cuMemAlloc_v2_Answer {
+  uint64_t address;
+};
+
+// Answered when the work that was submitted before has completed and the memory is gone.
+struct cuMemFree_v2 {
+  uint64_t address;
+};
+
+// The address is valid for work on any stream that is ordered after `stream`; allocation is immediate.
+struct cuMemAllocAsync {
+  uint64_t bytes;
+  StreamId stream;
+  uint32_t reserved;
+};
+struct cuMemAllocAsync_Answer {
+  uint64_t address;
+};
+
+struct cuMemFreeAsync {
+  uint64_t address;
+  StreamId stream;
+  uint32_t reserved;
+};
+
+struct cuMemGetInfo_v2 {
+  uint64_t reserved;
+};
+struct cuMemGetInfo_v2_Answer {
+  uint64_t free;
+  uint64_t total;
+};
+
+// Makes the file `<session directory>/pinned.<file>` of file_bytes bytes, which the client maps shared at `address`
+// (fixed; free in its window), and lets the GPU reach it there. cuMemHostRegister uses it too, and maps it where the
+// registered range lies; the GPU's pointer is then `address`.
+struct cuMemHostAlloc {
+  uint64_t bytes;
+  uint32_t flags;  // CU_MEMHOSTALLOC_*
+  uint32_t reserved;
+};
+struct cuMemHostAlloc_Answer {
+  uint64_t address;
+  uint64_t file_bytes;
+  uint32_t file;
+  uint32_t reserved;
+};
+
+// Answered when no work that was submitted before can touch it any more.
+struct cuMemFreeHost {
+  uint64_t address;
+};
+
+}  // namespace detshare::wire

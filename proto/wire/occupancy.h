@@ -1,0 +1,56 @@
+// What fits on the device: ring.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/ring_abi.h"
+
+namespace detshare::wire {
+
+struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags {
+  uint64_t dynamic_shared_bytes;
+  KernelId kernel;
+  int32_t block_size;
+  uint32_t flags;
+  uint32_t reserved;
+};
+struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer {
+  int32_t blocks;
+  uint32_t reserved;
+};
+
+struct cuOccupancyAvailableDynamicSMemPerBlock {
+  KernelId kernel;
+  int32_t blocks;
+  int32_t block_size;
+  uint32_t reserved;
+};
+struct cuOccupancyAvailableDynamicSMemPerBlock_Answer {
+  uint64_t bytes;
+};
+
+struct cuOccupancyMaxPotentialClusterSize {
+  KernelId kernel;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t dynamic_shared_bytes;
+};
+struct cuOccupancyMaxPotentialClusterSize_Answer {
+  int32_t cluster_size;
+  uint32_t reserved;
+};
+
+struct cuOccupancyMaxActiveClusters {
+  KernelId kernel;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t cluster[3];
+  uint32_t dynamic_shared_bytes;
+  uint32_t reserved;
+};
+struct cuOccupancyMaxActiveClusters_Answer {
+  int32_t clusters;
+  uint32_t reserved;
+};
+
+}  // namespace detshare::wire
