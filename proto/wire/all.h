@@ -9,3 +9,4 @@
 #include "proto/wire/memory.h"
 #include "proto/wire/occupancy.h"
 #include "proto/wire/stream.h"
+#include "proto/wire/stream_memory_op.h"
