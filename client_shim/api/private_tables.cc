@@ -21,6 +21,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/entry.h"
 #include "client_shim/handshake.h"
+#include "client_shim/libraries.h"
 #include "client_shim/log.h"
 #include "client_shim/streams.h"
 #include "client_shim/version.h"
@@ -44,13 +45,13 @@ enum TableName {
   kIdentity,
   kTopology,
   kCompileCache,
-  kFourierTransforms,
+  kModuleTools,
 };
 constexpr const char* kTableNames[] = {
     "runtime interface", "tool callbacks",  "context-local storage",
     "context checks",    "handshake",       "thread state",
     "log sink",          "identity",        "SM topology",
-    "compile cache",     "cuFFT's private",
+    "compile cache",     "module tools",
 };
 
 // One function for each table and index, so that the log can say which was called.
@@ -406,15 +407,25 @@ const Table<7>& CompileCacheTable() {
   return table;
 }
 
-// ---- cuFFT's
+// ---- cuFFT's: what tools ask about modules
 
-// What the real driver answers, too.
-CUresult Refuse() { return CUDA_ERROR_INVALID_VALUE; }
+// Hands every function of the module to `visit`. Answers whether it did: cuFFT takes 1 for success,
+// and the function of a module that has only one without knowing its name.
+int VisitFunctions(CUcontext context, CUmodule module, void (*visit)(void* data, CUfunction),
+                   void* data) {
+  if (Gate() != CUDA_SUCCESS || visit == nullptr || FindContext(context) == nullptr) return 0;
+  Library* library = FindModule(module);
+  if (library == nullptr) return 0;
+  std::vector<Kernel*> kernels(library->kernel_count);
+  if (EnumerateKernels(*library, &kernels) != CUDA_SUCCESS) return 0;
+  for (const Kernel* kernel : kernels) visit(data, FunctionHandle(*kernel));
+  return 1;
+}
 
-const Table<99>& FourierTransforms() {
+const Table<99>& ModuleTools() {
   static const Table<99> table = [] {
-    auto made = UnfilledTable<kFourierTransforms, 99>();
-    made[7] = Entry(&Refuse);
+    auto made = UnfilledTable<kModuleTools, 99>();
+    made[7] = Entry(&VisitFunctions);
     return made;
   }();
   return table;
@@ -465,7 +476,7 @@ constexpr Known kKnown[] = {
      [] { return Begin(CompileCacheTable()); }},
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
       0x1e},
-     [] { return Begin(FourierTransforms()); }},
+     [] { return Begin(ModuleTools()); }},
 };
 
 }  // namespace
