@@ -69,6 +69,8 @@ class CudaContext {
   bool Busy();
 
   IdleWindow idle{*this};
+  // The most local memory of a thread that a launched kernel needed.
+  std::atomic<uint32_t> local_bytes{0};
 
  private:
   void OnFault(CUresult result, const char* call);

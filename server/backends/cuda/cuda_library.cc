@@ -46,40 +46,36 @@ CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
 absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
     CudaContext& context, CudaAddressSpace& space, CUkernel handle, std::string name,
     const std::function<void(std::string_view)>* print) {
-  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, space, handle, print));
-  KernelInfo& info = kernel->info_;
-  info.name = std::move(name);
-  for (size_t i = 0; i < kMaxParameters; ++i) {
-    size_t offset = 0, bytes = 0;
-    const CUresult result = context.api.cuKernelGetParamInfo(handle, i, &offset, &bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
-    if (absl::Status status = context.Check(result, "cuKernelGetParamInfo"); !status.ok()) {
-      return status;
-    }
-    info.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
-    info.parameter_bytes = std::max(info.parameter_bytes, static_cast<uint32_t>(offset + bytes));
-  }
-  const int count = std::min<int>(CU_FUNC_ATTRIBUTE_MAX, info.attributes.size());
-  for (int attribute = 0; attribute < count; ++attribute) {
-    int value = 0;
-    if (context.api.cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(attribute),
-                                         handle, context.device) == CUDA_SUCCESS) {
-      info.attributes[attribute] = value;
-    }
-  }
+  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, handle, print));
+  kernel->info_.name = std::move(name);
+  const absl::Status status = context.idle.Run(space, [&] { return kernel->Upload(); });
+  if (!status.ok()) return status;
   return kernel;
 }
 
-absl::StatusOr<CUfunction> CudaKernel::Upload() {
-  CUfunction function = nullptr;
-  const absl::Status status = context_.idle.Run(space_, [&] {
-    context_.Enter();
-    return context_.Check(context_.api.cuKernelGetFunction(&function, kernel_),
-                          "cuKernelGetFunction");
-  });
+absl::Status CudaKernel::Upload() {
+  context_.Enter();
+  absl::Status status = context_.Check(context_.api.cuKernelGetFunction(&function_, kernel_),
+                                       "cuKernelGetFunction");
   if (!status.ok()) return status;
-  function_.store(function, std::memory_order_release);
-  return function;
+  for (size_t i = 0; i < kMaxParameters; ++i) {
+    size_t offset = 0, bytes = 0;
+    const CUresult result = context_.api.cuKernelGetParamInfo(kernel_, i, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
+    status = context_.Check(result, "cuKernelGetParamInfo");
+    if (!status.ok()) return status;
+    info_.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
+    info_.parameter_bytes = std::max(info_.parameter_bytes, static_cast<uint32_t>(offset + bytes));
+  }
+  const int count = std::min<int>(CU_FUNC_ATTRIBUTE_MAX, info_.attributes.size());
+  for (int attribute = 0; attribute < count; ++attribute) {
+    int value = 0;
+    if (context_.api.cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(attribute),
+                                          kernel_, context_.device) == CUDA_SUCCESS) {
+      info_.attributes[attribute] = value;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaKernel::SetAttribute(int attribute, int value) {
@@ -89,11 +85,9 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
       context_.Check(context_.api.cuKernelSetAttribute(name, value, kernel_, context_.device),
                      "cuKernelSetAttribute");
   if (!status.ok()) return status;
-  if (CUfunction function = function_.load(std::memory_order_acquire); function != nullptr) {
-    status = context_.Check(context_.api.cuFuncSetAttribute(function, name, value),
-                            "cuFuncSetAttribute");
-    if (!status.ok()) return status;
-  }
+  status = context_.Check(context_.api.cuFuncSetAttribute(function_, name, value),
+                          "cuFuncSetAttribute");
+  if (!status.ok()) return status;
   if (attribute >= 0 && attribute < static_cast<int>(info_.attributes.size())) {
     int now = value;
     context_.api.cuKernelGetAttribute(&now, name, kernel_, context_.device);
@@ -103,53 +97,45 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
 }
 
 absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
-  const absl::StatusOr<CUfunction> function = Function();
-  if (!function.ok()) return function.status();
   context_.Enter();
   int blocks = 0;
   absl::Status status = context_.Check(
       context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-          &blocks, *function, query.block_size, query.dynamic_shared_bytes, query.flags),
+          &blocks, function_, query.block_size, query.dynamic_shared_bytes, query.flags),
       "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
   if (!status.ok()) return status;
   return blocks;
 }
 
 absl::StatusOr<uint64_t> CudaKernel::AvailableDynamicShared(int blocks, int block_size) {
-  const absl::StatusOr<CUfunction> function = Function();
-  if (!function.ok()) return function.status();
   context_.Enter();
   size_t bytes = 0;
   absl::Status status = context_.Check(
-      context_.api.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, *function, blocks, block_size),
+      context_.api.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function_, blocks, block_size),
       "cuOccupancyAvailableDynamicSMemPerBlock");
   if (!status.ok()) return status;
   return bytes;
 }
 
 absl::StatusOr<int> CudaKernel::MaxPotentialClusterSize(const LaunchShape& shape) {
-  const absl::StatusOr<CUfunction> function = Function();
-  if (!function.ok()) return function.status();
   context_.Enter();
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int size = 0;
   absl::Status status =
-      context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(&size, *function, &config),
+      context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(&size, function_, &config),
                      "cuOccupancyMaxPotentialClusterSize");
   if (!status.ok()) return status;
   return size;
 }
 
 absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
-  const absl::StatusOr<CUfunction> function = Function();
-  if (!function.ok()) return function.status();
   context_.Enter();
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int clusters = 0;
   absl::Status status =
-      context_.Check(context_.api.cuOccupancyMaxActiveClusters(&clusters, *function, &config),
+      context_.Check(context_.api.cuOccupancyMaxActiveClusters(&clusters, function_, &config),
                      "cuOccupancyMaxActiveClusters");
   if (!status.ok()) return status;
   return clusters;

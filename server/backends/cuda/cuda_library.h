@@ -1,7 +1,6 @@
 // Code of one session on a real GPU.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,7 +19,8 @@ namespace detshare::cuda {
 
 class CudaKernel final : public Kernel {
  public:
-  // `print`: null unless the kernel may print.
+  // Uploads the code, which any question about the kernel would do, and so waits for an idle moment
+  // of the device. `print`: null unless the kernel may print.
   static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(
       CudaContext& context, CudaAddressSpace& space, CUkernel kernel, std::string name,
       const std::function<void(std::string_view)>* print);
@@ -33,28 +33,23 @@ class CudaKernel final : public Kernel {
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) override;
 
   // The kernel in the primary context, whose functions run on streams of green contexts as well.
-  // The first call uploads the code and waits for an idle moment of the device.
-  absl::StatusOr<CUfunction> Function() {
-    CUfunction function = function_.load(std::memory_order_acquire);
-    if (function != nullptr) [[likely]]
-      return function;
-    return Upload();
-  }
+  CUfunction function() const { return function_; }
+  // What each of its threads needs of the context's local memory.
+  uint32_t local_bytes() const { return info_.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES]; }
   const std::function<void(std::string_view)>* print() const { return print_; }
 
  private:
-  CudaKernel(CudaContext& context, CudaAddressSpace& space, CUkernel kernel,
+  CudaKernel(CudaContext& context, CUkernel kernel,
              const std::function<void(std::string_view)>* print)
-      : context_(context), space_(space), kernel_(kernel), print_(print) {}
+      : context_(context), kernel_(kernel), print_(print) {}
 
-  absl::StatusOr<CUfunction> Upload();
+  absl::Status Upload();
 
   CudaContext& context_;
-  CudaAddressSpace& space_;
   const CUkernel kernel_;
   const std::function<void(std::string_view)>* const print_;
+  CUfunction function_ = nullptr;
   KernelInfo info_;
-  std::atomic<CUfunction> function_{nullptr};  // release: set once
 };
 
 class CudaLibrary final : public Library {

@@ -53,12 +53,15 @@ CudaMarker::~CudaMarker() {
 // One piece of work that is being submitted.
 class CudaQueue::Submission {
  public:
-  Submission(CudaQueue& queue, AddressSpace& space)
+  // kInIdleWindow: by whoever has the idle window, which holds back all others.
+  enum Place { kAnywhere, kInIdleWindow };
+
+  Submission(CudaQueue& queue, AddressSpace& space, Place place = kAnywhere)
       : state_(*queue.state_), space_(static_cast<CudaAddressSpace&>(space)) {
     queue.context_.Enter();
     if (state_.space.load(std::memory_order_relaxed) != &space_) space_.Use(queue.state_);
     state_.entering.store(true);
-    while (queue.context_.idle.holding()) [[unlikely]] {
+    while (place == kAnywhere && queue.context_.idle.holding()) [[unlikely]] {
         state_.entering.store(false);
         queue.context_.idle.WaitUntilOpen();
         state_.entering.store(true);
@@ -84,11 +87,23 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
   if (parameters.size() < own.info().parameter_bytes) {
     return CudaError(kCudaErrorInvalidValue, "too few parameter bytes");
   }
-  // Not while something is being submitted: it may wait for an idle moment.
-  const absl::StatusOr<CUfunction> function = own.Function();
-  if (!function.ok()) return function.status();
+  // For a kernel that needs more local memory than any before, the driver makes the context's local
+  // memory anew, which drains. (One that prints is waited for, which no idle moment may be.)
+  if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
+      own.print() == nullptr) [[unlikely]] {
+    return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+      // Nobody else launches now. Relaxed: whoever does not see it comes here, too.
+      context_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
+      const Submission submission(*this, space, Submission::kInIdleWindow);
+      return LaunchNow(own, shape, parameters);
+    });
+  }
   const Submission submission(*this, space);
+  return LaunchNow(own, shape, parameters);
+}
 
+absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
+                                  absl::Span<const std::byte> parameters) {
   CUlaunchAttribute attributes[4];
   CUlaunchConfig config{};
   config.gridDimX = shape.grid.x;
@@ -119,12 +134,12 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
   }
   if (shape.has_priority) add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = shape.priority;
 
-  size_t parameter_bytes = own.info().parameter_bytes;
+  size_t parameter_bytes = kernel.info().parameter_bytes;
   void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
-  if (own.print() == nullptr) {
-    return context_.Check(context_.api.cuLaunchKernelEx(&config, *function, nullptr, extra),
+  if (kernel.print() == nullptr) {
+    return context_.Check(context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra),
                           "cuLaunchKernelEx");
   }
 
@@ -134,13 +149,13 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
       context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize");
   if (!status.ok()) return status;
   const std::string text = PrintCapture::Get().During([&] {
-    status = context_.Check(context_.api.cuLaunchKernelEx(&config, *function, nullptr, extra),
+    status = context_.Check(context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra),
                             "cuLaunchKernelEx");
     if (!status.ok()) return;
     context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize")
         .IgnoreError();
   });
-  if (!text.empty()) (*own.print())(text);
+  if (!text.empty()) (*kernel.print())(text);
   return status;
 }
 

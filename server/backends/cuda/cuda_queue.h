@@ -10,6 +10,8 @@
 
 namespace detshare::cuda {
 
+class CudaKernel;
+
 class CudaMarker final : public Marker {
  public:
   CudaMarker(CudaContext& context, CUevent event) : context_(context), event_(event) {}
@@ -40,6 +42,8 @@ class CudaQueue final : public Queue {
  private:
   class Submission;
 
+  absl::Status LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
+                         absl::Span<const std::byte> parameters);
   absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                         DeviceAddress source, bool inline_source, uint64_t bytes);
   absl::Status CopyBox(const CopyRequest& request);
