@@ -16,6 +16,8 @@
 #include <mutex>
 
 #include "client_shim/log.h"
+#include "client_shim/signal_mask.h"
+#include "client_shim/start_limits.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/ring_abi.h"
 
@@ -24,6 +26,8 @@ namespace {
 
 constexpr char kDefaultSocket[] = "/run/detshare/detshared.sock";
 constexpr auto kGrantTimeout = std::chrono::seconds(30);
+
+std::atomic<bool> g_started{false};
 
 // Prints why there is no session, once a process: programs try cuInit again and again.
 void Explain(const std::string& text) {
@@ -78,12 +82,15 @@ class GrpcConnection final : public Connection,
   GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd)
       : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
 
-  // The grant, or why there is none.
-  grpc::Status Start(const proto::OpenSessionRequest& request) {
+  void Start(const proto::OpenSessionRequest& request) {
     request_ = request;
     stub_->async()->OpenSession(&context_, &request_, this);
     StartRead(&event_);
     StartCall();
+  }
+
+  // After Start(): the grant, or why there is none.
+  grpc::Status AwaitGrant() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kGrantTimeout, [this] { return granted_ || done_; })) {
       lock.unlock();
@@ -178,9 +185,17 @@ std::string SocketPath() {
   return path != nullptr && *path != '\0' ? path : kDefaultSocket;
 }
 
+bool Connection::started() { return g_started.load(std::memory_order_relaxed); }
+
 std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
                                              const proto::OpenSessionRequest& request,
                                              bool quiet_devices, CUresult* result) {
+  const char* lacking = "";
+  *result = CheckStartLimits(&lacking);
+  if (*result != CUDA_SUCCESS) {
+    Explain(std::string("this process may not have enough ") + lacking + " to use CUDA");
+    return nullptr;
+  }
   const int fd = ConnectTo(socket_path);
   if (fd < 0) {
     *result = CUDA_ERROR_SYSTEM_NOT_READY;
@@ -198,9 +213,15 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
   arguments.SetMaxReceiveMessageSize(-1);
   // The descriptor is the session: gRPC must not believe that it could dial again.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  auto connection = std::make_unique<GrpcConnection>(
-      grpc::CreateCustomInsecureChannelFromFd("detshared", fd, arguments), fd);
-  const grpc::Status status = connection->Start(request);
+  std::unique_ptr<GrpcConnection> connection;
+  {
+    const SignalsBlocked for_grpcs_threads;
+    g_started.store(true, std::memory_order_relaxed);
+    connection = std::make_unique<GrpcConnection>(
+        grpc::CreateCustomInsecureChannelFromFd("detshared", fd, arguments), fd);
+    connection->Start(request);
+  }
+  const grpc::Status status = connection->AwaitGrant();
   if (!status.ok()) {
     *result = ResultOfRefusal(status);
     if (*result == CUDA_ERROR_NO_DEVICE && quiet_devices) return nullptr;

@@ -18,6 +18,9 @@ std::string SocketPath();
 
 class Connection {
  public:
+  // Whether gRPC has begun to run in this process. It does not survive a fork.
+  static bool started();
+
   // Connects, opens a session and waits for its grant. Null when that fails: *result is what cuInit
   // answers, and why was printed (once a process; with quiet_devices not for CUDA_ERROR_NO_DEVICE,
   // which says that one of request.device_ids does not exist). May be called again after a failure.

@@ -1,12 +1,13 @@
 #include "client_shim/copy_threads.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+
+#include "client_shim/signal_mask.h"
+#include "client_shim/usable_cpus.h"
 
 namespace detshare::shim {
 namespace {
@@ -37,19 +38,15 @@ class Helpers {
   void StartThreads() {
     if (started_) return;
     started_ = true;
-    cpu_set_t cpus;
-    const int cores = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    // Signals belong to the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < std::min(kMaxHelpers, cores - 1); ++i) {
+    const SignalsBlocked for_the_threads;
+    // They inherit this thread's affinity.
+    const int helpers = std::min(kMaxHelpers, UsableCpus() - 1);
+    for (int i = 0; i < helpers; ++i) {
       pthread_t thread;
       if (pthread_create(&thread, nullptr, Main, this) != 0) break;
       pthread_detach(thread);
       pthread_setname_np(thread, "detshare-copy");
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   static void* Main(void* self) {

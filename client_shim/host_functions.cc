@@ -1,7 +1,6 @@
 #include "client_shim/host_functions.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <condition_variable>
 #include <list>
@@ -9,6 +8,7 @@
 
 #include "client_shim/futex.h"
 #include "client_shim/session.h"
+#include "client_shim/signal_mask.h"
 #include "client_shim/streams.h"
 #include "proto/wire/stream.h"
 
@@ -59,12 +59,9 @@ class Runner {
   };
 
   bool Start() {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked for_the_thread;
     pthread_t thread;
     started_ = pthread_create(&thread, nullptr, Main, this) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!started_) return false;
     pthread_detach(thread);
     pthread_setname_np(thread, "detshare-host");

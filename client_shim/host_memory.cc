@@ -22,8 +22,7 @@ constexpr uint64_t kPageMask = kPageBytes - 1;
 
 // The file that the daemon made, mapped at `address` (0: anywhere). Null with errno.
 void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int protection) {
-  const std::string path = session().directory() + "/pinned." + std::to_string(file.file);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = session().OpenFile("pinned." + std::to_string(file.file));
   if (fd < 0) return nullptr;
   void* const wanted = reinterpret_cast<void*>(address);
   void* mapped = mmap(wanted, file.file_bytes, protection,

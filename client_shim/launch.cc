@@ -259,6 +259,8 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
       if (result != CUDA_SUCCESS) return result;
     }
   }
+  if (session().launch_blocking()) [[unlikely]]
+    return SynchronizeStream(*stream);
   return CUDA_SUCCESS;
 }
 

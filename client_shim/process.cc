@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "client_shim/connection.h"
 #include "client_shim/contexts.h"
 #include "client_shim/entry.h"
 #include "client_shim/log.h"
@@ -25,6 +26,11 @@ void BeforeFork() { g_opening.lock(); }
 void AfterForkInParent() { g_opening.unlock(); }
 void AfterForkInChild() {
   g_opening.unlock();
+  if (g_session == nullptr && Connection::started()) {
+    // The parent was refused: gRPC cannot begin a second time in its child.
+    g_dead.store(true, std::memory_order_relaxed);
+    return;
+  }
   if (g_session == nullptr || g_dead.load(std::memory_order_relaxed)) return;
   g_dead.store(true, std::memory_order_relaxed);
   g_gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
@@ -81,4 +87,5 @@ CUresult Unsupported(size_t row) {
 }  // namespace detshare::shim
 
 // For people who look at a file of unknown origin.
-extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] = DETSHARE_VERSION;
+extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] =
+    DETSHARE_VERSION;

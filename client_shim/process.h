@@ -5,7 +5,8 @@
 //                                          +--fork, in the child--> dead:
 //                                          CUDA_ERROR_NOT_INITIALIZED for ever
 //
-// The child of a process that had no session may open one of its own.
+// The child of a process that had no session may open one of its own, unless the daemon refused its
+// parent one: then it is dead, too.
 #pragma once
 
 #include "proto/driver_api/cuda_unrenamed.h"

@@ -120,6 +120,8 @@ Session* Session::Open(CUresult* result) {
     return nullptr;
   }
   session->AdoptDevices(grant);
+  const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
+  session->launch_blocking_ = blocking != nullptr && atoi(blocking) != 0;
   session->connection_->Watch(&session->header_->closed);
   Log(LogLevel::kInfo, "session %llu with detshared %s, %zu device(s)",
       static_cast<unsigned long long>(session->id_), grant.version().c_str(),
@@ -138,19 +140,13 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   pinned_base_ = grant.pinned_base();
   pinned_bytes_ = grant.pinned_bytes();
   const size_t slash = socket_path.rfind('/');
-  directory_ =
+  const std::string directory =
       (slash == std::string::npos ? "." : socket_path.substr(0, slash)) + "/" + grant.directory();
-  if (directory_[0] != '/') {
-    // The program may change its working directory.
-    char* absolute = realpath(directory_.c_str(), nullptr);
-    if (absolute != nullptr) directory_ = absolute;
-    free(absolute);
-  }
-  const std::string path = directory_ + "/session";
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  directory_fd_ = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const int fd = directory_fd_ >= 0 ? OpenFile("session") : -1;
   if (fd < 0) {
-    Log(LogLevel::kError, "cannot open the session's shared memory %s: %s", path.c_str(),
-        strerror(errno));
+    Log(LogLevel::kError, "cannot open the session's shared memory %s/session: %s",
+        directory.c_str(), strerror(errno));
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   struct stat status;
@@ -162,7 +158,7 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   }
   close(fd);
   if (memory == MAP_FAILED) {
-    Log(LogLevel::kError, "cannot map the session's shared memory %s", path.c_str());
+    Log(LogLevel::kError, "cannot map the session's shared memory %s/session", directory.c_str());
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   // A child of fork has no use for it, and must not change it.
@@ -212,6 +208,10 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   output_ = reinterpret_cast<const char*>(base + layout.output_offset);
   output_bytes_ = layout.output_bytes;
   return CUDA_SUCCESS;
+}
+
+int Session::OpenFile(const std::string& name) const {
+  return openat(directory_fd_, name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 }
 
 void Session::AdoptDevices(const proto::Grant& grant) {

@@ -61,8 +61,11 @@ class Session {
   uint32_t spin_us() const { return spin_us_; }
   uint64_t pinned_base() const { return pinned_base_; }
   uint64_t pinned_bytes() const { return pinned_bytes_; }
-  // Absolute path of the session's directory.
-  const std::string& directory() const { return directory_; }
+  // Opens a file of the session's directory for reading and writing, wherever the process's root
+  // and working directory are by now. -1 with errno.
+  int OpenFile(const std::string& name) const;
+  // Whether CUDA_LAUNCH_BLOCKING asks that launches wait for their kernels.
+  bool launch_blocking() const { return launch_blocking_; }
 
   RingWriter& ring() { return *ring_; }
   FencePool& fences() { return *fences_; }
@@ -139,9 +142,10 @@ class Session {
 
   std::unique_ptr<Connection> connection_;
   uint64_t id_ = 0;
-  std::string directory_;
+  int directory_fd_ = -1;
   SessionHeader* header_ = nullptr;
   std::unique_ptr<RingWriter> ring_;
+  bool launch_blocking_ = false;  // beside ring_, which every launch loads
   std::unique_ptr<ReplySlots> replies_;
   std::unique_ptr<FencePool> fences_;
   std::byte* staging_ = nullptr;
