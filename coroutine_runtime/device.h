@@ -28,6 +28,11 @@ namespace detshare {
 
 using DeviceAddress = uint64_t;
 
+// See device_graph.h.
+class Graph;
+struct GraphDescription;
+struct GraphPlace;
+
 // Properties of the whole device. Never change while the daemon runs, and never depend on who else
 // is there.
 struct DeviceProperties {
@@ -96,6 +101,7 @@ struct KernelInfo {
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
+  friend bool operator==(const Dim3&, const Dim3&) = default;
 };
 
 struct OccupancyQuery {
@@ -112,6 +118,7 @@ struct LaunchShape {
   bool programmatic_serialization = false;
   bool has_priority = false;
   int priority = 0;
+  friend bool operator==(const LaunchShape&, const LaunchShape&) = default;
 };
 
 class Kernel {
@@ -172,6 +179,7 @@ struct CopyRequest {
   uint64_t height = 1, depth = 1;
   uint64_t destination_pitch = 0, destination_slice = 0;
   uint64_t source_pitch = 0, source_slice = 0;
+  friend bool operator==(const CopyRequest&, const CopyRequest&) = default;
 };
 
 struct FillRequest {
@@ -179,6 +187,7 @@ struct FillRequest {
   uint64_t pitch = 0, width = 1, height = 1;  // width in elements, pitch in bytes
   uint32_t value = 0;
   int element_bytes = 1;  // 1, 2 or 4
+  friend bool operator==(const FillRequest&, const FillRequest&) = default;
 };
 
 // A first-in first-out lane of work on one partition (a physical stream). Work is done in the name
@@ -206,6 +215,13 @@ class Queue {
   // Holds what follows until the point that the marker stands for at this moment; no point
   // recorded: no wait.
   virtual absl::Status Wait(Marker& marker) = 0;
+  // One launch of a graph of this partition: between what is before and what is after on the queue,
+  // and after the graph's earlier launches, whatever their queues. `values`: one for each signal
+  // and wait. CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
+  virtual absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                                   absl::Span<const uint64_t> values);
+  // Makes ready what the next launch of the graph on this queue needs, if anything.
+  virtual absl::Status UploadGraph(AddressSpace& space, Graph& graph);
 };
 
 // A set of SMs.
@@ -226,7 +242,8 @@ class Device {
   // The partition that is always there: all SMs.
   virtual Partition& whole() = 0;
   // `count` SMs from `first` on, both multiples of properties().sm_group; SMs that make no whole
-  // group belong to the last one. Partitions may overlap. Slow and may drain the device: at start only.
+  // group belong to the last one. Partitions may overlap. Slow and may drain the device: at start
+  // only.
   virtual absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) = 0;
 
   // `timed`: ElapsedMilliseconds may be asked of it.
@@ -250,6 +267,13 @@ class Device {
   virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                            absl::Span<const JitOptionValue> options,
                                            CompileLogs& logs) = 0;
+
+  // Makes a graph ready to be launched on queues of `partition`. Errors are those of its nodes, as
+  // far as they show before a launch; `*refused` is then the node. May take long.
+  // CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
+  virtual absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(
+      AddressSpace& space, Partition& partition, const GraphDescription& description,
+      GraphPlace* refused);
 
   struct Memory {
     uint64_t free = 0, total = 0;
