@@ -37,6 +37,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   absl::StatusOr<DeviceProperties> properties = ReadProperties(*self->context_);
   if (!properties.ok()) return properties.status();
   self->properties_ = *std::move(properties);
+  if (self->properties_.attributes[CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED] != 0)
+    self->tensor_maps_ = std::make_unique<CudaTensorMaps>(*self->context_);
   if (absl::Status status = self->Split(options.sm_group); !status.ok()) return status;
   self->whole_ = std::make_unique<CudaPartition>(*self->context_, *self->caretaker_, nullptr, 0,
                                                  self->properties_.sm_count);

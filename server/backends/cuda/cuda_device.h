@@ -12,6 +12,7 @@
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_queue.h"
+#include "server/backends/cuda/cuda_tensor_maps.h"
 #include "server/backends/cuda/host_registry.h"
 
 namespace detshare::cuda {
@@ -42,6 +43,7 @@ class CudaDevice final : public Device {
   Memory memory() const override;
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
   absl::Status health() const override { return context_->health(); }
+  TensorMapEncoder* tensor_maps() override { return tensor_maps_.get(); }
 
  private:
   CudaDevice(std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry)
@@ -56,6 +58,7 @@ class CudaDevice final : public Device {
   const std::shared_ptr<HostRegistry> registry_;
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<Caretaker> caretaker_;
+  std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
   // SMs [i * sm_group, ...); the last one is what the driver leaves over and may be larger or

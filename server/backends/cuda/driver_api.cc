@@ -59,15 +59,17 @@ absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path) {
       CUdriverProcAddressQueryResult found;
       const CUresult result =
           get_proc_address(name, &function, version, CU_GET_PROC_ADDRESS_DEFAULT, &found);
-      if (result != CUDA_SUCCESS || function == nullptr) {
-        absl::StrAppend(&missing, missing.empty() ? "" : ", ", name);
-        return nullptr;
-      }
-      return function;
+      return result == CUDA_SUCCESS ? function : nullptr;
     };
 #define DETSHARE_RESOLVE(name, version) \
   api->name = reinterpret_cast<PFN_##name##_v##version>(resolve(#name, version));
-    DETSHARE_DRIVER_FUNCTIONS(DETSHARE_RESOLVE)
+// Not in terms of the other: cuda.h's names are macros, which an outer macro would expand.
+#define DETSHARE_REQUIRE(name, version)                                           \
+  api->name = reinterpret_cast<PFN_##name##_v##version>(resolve(#name, version)); \
+  if (api->name == nullptr) absl::StrAppend(&missing, missing.empty() ? "" : ", ", #name);
+    DETSHARE_DRIVER_FUNCTIONS(DETSHARE_REQUIRE)
+    DETSHARE_NEWER_DRIVER_FUNCTIONS(DETSHARE_RESOLVE)
+#undef DETSHARE_REQUIRE
 #undef DETSHARE_RESOLVE
     if (!missing.empty()) {
       return absl::FailedPreconditionError(

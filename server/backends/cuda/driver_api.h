@@ -94,11 +94,30 @@ namespace detshare::cuda {
   X(cuDevResourceGenerateDesc, 12040)                           \
   X(cuGreenCtxCreate, 12040)                                    \
   X(cuGreenCtxDestroy, 12040)                                   \
-  X(cuGreenCtxStreamCreate, 12050)
+  X(cuGreenCtxStreamCreate, 12050)                              \
+  X(cuTensorMapEncodeTiled, 12000)                              \
+  X(cuTensorMapEncodeIm2col, 12000)                             \
+  X(cuTensorMapReplaceAddress, 12000)                           \
+  X(cuDeviceGetTexture1DLinearMaxWidth, 11010)                  \
+  X(cuMemAlloc, 3020)                                           \
+  X(cuMemFree, 3020)                                            \
+  X(cuArray3DCreate, 3020)                                      \
+  X(cuArrayDestroy, 2000)                                       \
+  X(cuMipmappedArrayCreate, 5000)                               \
+  X(cuMipmappedArrayGetLevel, 5000)                             \
+  X(cuMipmappedArrayDestroy, 5000)                              \
+  X(cuTexObjectCreate, 5000)                                    \
+  X(cuTexObjectDestroy, 5000)                                   \
+  X(cuSurfObjectCreate, 5000)                                   \
+  X(cuSurfObjectDestroy, 5000)
+
+// The same for what newer drivers have: null where the driver is older.
+#define DETSHARE_NEWER_DRIVER_FUNCTIONS(X) X(cuTensorMapEncodeIm2colWide, 12080)
 
 struct DriverApi {
 #define DETSHARE_DECLARE(name, version) PFN_##name##_v##version name = nullptr;
   DETSHARE_DRIVER_FUNCTIONS(DETSHARE_DECLARE)
+  DETSHARE_NEWER_DRIVER_FUNCTIONS(DETSHARE_DECLARE)
 #undef DETSHARE_DECLARE
   std::string path;  // of the library, for messages
 };

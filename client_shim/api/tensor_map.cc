@@ -1,0 +1,138 @@
+// Tensor maps: encoded by the daemon, once for the same arguments.
+#include "proto/wire/tensor_map.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client_shim/contexts.h"
+#include "client_shim/session.h"
+#include "client_shim/tensor_map_cache.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+TensorMapCache& cache() {
+  static TensorMapCache* const maps = new TensorMapCache;
+  return *maps;
+}
+
+bool Aligned(const CUtensorMap* map) {
+  return reinterpret_cast<uintptr_t>(map) % alignof(CUtensorMap) == 0;
+}
+
+// Needs no current context, as natively; with one, its device encodes.
+uint16_t EncodingDevice() {
+  Context* context;
+  return CurrentContext(&context) == CUDA_SUCCESS ? context->device : 0;
+}
+
+template <typename Answer, typename Args>
+CUresult Encode(Op op, const Args& args, CUtensorMap* map) {
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
+  static_assert(sizeof(CUtensorMap) == sizeof(TensorMapWords));
+  const uint16_t device = EncodingDevice();
+  const TensorMapKey key(device, static_cast<uint16_t>(op), args);
+  TensorMapWords words;
+  if (!cache().Find(key, &words)) {
+    Answer answer{};
+    const CUresult result = session().Call(op, device, 0, args, &answer);
+    if (result != CUDA_SUCCESS) return result;
+    std::copy(std::begin(answer.map), std::end(answer.map), words.begin());
+    cache().Store(key, words);
+  }
+  memcpy(map, words.data(), sizeof(*map));
+  return CUDA_SUCCESS;
+}
+
+// What all kinds have in common. `rank` is checked.
+template <typename Args>
+void Describe(CUtensorMapDataType type, cuuint32_t rank, void* address,
+              const cuuint64_t* dimensions, const cuuint64_t* strides,
+              const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
+              CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+              CUtensorMapFloatOOBfill fill, Args* args) {
+  args->address = reinterpret_cast<uint64_t>(address);
+  std::copy_n(dimensions, rank, args->dimensions);
+  std::copy_n(strides, rank - 1, args->strides);
+  std::copy_n(element_strides, rank, args->element_strides);
+  args->data_type = type;
+  args->rank = rank;
+  args->interleave = interleave;
+  args->swizzle = swizzle;
+  args->l2_promotion = promotion;
+  args->out_of_bounds_fill = fill;
+}
+
+}  // namespace
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
+                                cuuint32_t tensorRank, void* globalAddress,
+                                const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+                                const cuuint32_t* boxDim, const cuuint32_t* elementStrides,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion l2Promotion,
+                                CUtensorMapFloatOOBfill oobFill) {
+  if (!Aligned(tensorMap) || tensorRank == 0 || tensorRank > wire::kTensorRank ||
+      globalDim == nullptr || boxDim == nullptr || elementStrides == nullptr ||
+      (globalStrides == nullptr && tensorRank > 1)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::cuTensorMapEncodeTiled args{};
+  Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
+           interleave, swizzle, l2Promotion, oobFill, &args);
+  std::copy_n(boxDim, tensorRank, args.box);
+  return Encode<wire::cuTensorMapEncodeTiled_Answer>(Op::cuTensorMapEncodeTiled, args, tensorMap);
+}
+
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
+                                 cuuint32_t tensorRank, void* globalAddress,
+                                 const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+                                 const int* pixelBoxLowerCorner, const int* pixelBoxUpperCorner,
+                                 cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
+                                 const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
+                                 CUtensorMapFloatOOBfill oobFill) {
+  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank)
+    return CUDA_ERROR_INVALID_VALUE;
+  wire::cuTensorMapEncodeIm2col args{};
+  Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
+           interleave, swizzle, l2Promotion, oobFill, &args);
+  std::copy_n(pixelBoxLowerCorner, tensorRank - 2, args.lower_corner);
+  std::copy_n(pixelBoxUpperCorner, tensorRank - 2, args.upper_corner);
+  args.channels_per_pixel = channelsPerPixel;
+  args.pixels_per_column = pixelsPerColumn;
+  return Encode<wire::cuTensorMapEncodeIm2col_Answer>(Op::cuTensorMapEncodeIm2col, args, tensorMap);
+}
+
+CUresult cuTensorMapEncodeIm2colWide(
+    CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
+    void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+    int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel,
+    cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
+    CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
+    CUtensorMapFloatOOBfill oobFill) {
+  if (!Aligned(tensorMap) || tensorRank < 3 || tensorRank > wire::kTensorRank)
+    return CUDA_ERROR_INVALID_VALUE;
+  wire::cuTensorMapEncodeIm2colWide args{};
+  Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
+           interleave, swizzle, l2Promotion, oobFill, &args);
+  args.lower_corner_width = pixelBoxLowerCornerWidth;
+  args.upper_corner_width = pixelBoxUpperCornerWidth;
+  args.channels_per_pixel = channelsPerPixel;
+  args.pixels_per_column = pixelsPerColumn;
+  args.mode = mode;
+  return Encode<wire::cuTensorMapEncodeIm2colWide_Answer>(Op::cuTensorMapEncodeIm2colWide, args,
+                                                          tensorMap);
+}
+
+CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
+  if (!Aligned(tensorMap)) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuTensorMapReplaceAddress args{};
+  memcpy(args.map, tensorMap, sizeof(args.map));
+  args.address = reinterpret_cast<uint64_t>(globalAddress);
+  return Encode<wire::cuTensorMapReplaceAddress_Answer>(Op::cuTensorMapReplaceAddress, args,
+                                                        tensorMap);
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,208 @@
+// Arrays, and the textures and surfaces through which kernels see them.
+//
+// An array is memory of the device that has no addresses: copies name places in it, kernels reach
+// it through objects whose handles they get as parameters. Enumerations and flags are CUDA's,
+// passed through.
+//
+//     Array (one level, or a mipmap's)  <--keeps alive--  ImageObject (texture or surface)
+//
+// Whoever owns an ImageObject also holds its array and ends the object first: a device that is told
+// the reverse might let a kernel read what was given to somebody else since.
+//
+// Threading: any thread. Errors: as device.h.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device.h"
+
+namespace detshare {
+
+// Numbers of CUDA's CUarray_format and CUDA_ARRAY3D_*: those that mean something here.
+enum class TexelFormat : uint32_t {
+  kU8 = 0x01,
+  kU16 = 0x02,
+  kU32 = 0x03,
+  kS8 = 0x08,
+  kS16 = 0x09,
+  kS32 = 0x0a,
+  kF16 = 0x10,
+  kF32 = 0x20,
+};
+inline constexpr uint32_t kArrayLayered = 0x01;
+inline constexpr uint32_t kArraySurface = 0x02;
+inline constexpr uint32_t kArrayCubemap = 0x04;
+inline constexpr uint32_t kArrayGather = 0x08;
+inline constexpr uint32_t kArrayFlags =
+    kArrayLayered | kArraySurface | kArrayCubemap | kArrayGather;
+
+// Bytes of one channel; 0 when it is no format of TexelFormat.
+constexpr uint32_t ChannelBytes(uint32_t format) {
+  switch (static_cast<TexelFormat>(format)) {
+    case TexelFormat::kU8:
+    case TexelFormat::kS8:
+      return 1;
+    case TexelFormat::kU16:
+    case TexelFormat::kS16:
+    case TexelFormat::kF16:
+      return 2;
+    case TexelFormat::kU32:
+    case TexelFormat::kS32:
+    case TexelFormat::kF32:
+      return 4;
+  }
+  return 0;
+}
+
+struct ArrayDescription {
+  // In texels, of level 0. height 0: one-dimensional; depth 0: neither three-dimensional nor
+  // layered; of layered arrays depth counts layers, of cubemaps faces (6 a cube).
+  uint64_t width = 0, height = 0, depth = 0;
+  uint32_t format = 0;    // TexelFormat
+  uint32_t channels = 0;  // 1, 2 or 4
+  uint32_t flags = 0;     // of kArrayFlags
+  uint32_t levels = 0;    // of a mipmapped array; 0: an ordinary array
+
+  uint32_t texel_bytes() const { return ChannelBytes(format) * channels; }
+  uint32_t level_count() const { return levels == 0 ? 1 : levels; }
+  bool layered() const { return (flags & (kArrayLayered | kArrayCubemap)) != 0; }
+};
+
+// What copies see of a level: `slices` layers or planes of `rows` rows.
+struct ArrayExtent {
+  uint64_t row_bytes = 0, rows = 0, slices = 0;
+  uint64_t bytes() const { return row_bytes * rows * slices; }
+};
+constexpr ArrayExtent LevelExtent(const ArrayDescription& array, uint32_t level) {
+  const auto shrink = [level](uint64_t side) { return side >> level == 0 ? 1 : side >> level; };
+  return {shrink(array.width) * (ChannelBytes(array.format) * array.channels), shrink(array.height),
+          (array.flags & (kArrayLayered | kArrayCubemap)) != 0
+              ? (array.depth == 0 ? 1 : array.depth)
+              : shrink(array.depth)};
+}
+
+// Whether a device can be asked for it: a known format, sides that fit each other and a size that
+// does not overflow. Devices may still refuse its sides.
+constexpr bool IsArray(const ArrayDescription& array) {
+  constexpr uint64_t kLongestSide = uint64_t{1} << 28;
+  if (array.width == 0 || array.width > kLongestSide || array.height > kLongestSide ||
+      array.depth > kLongestSide || ChannelBytes(array.format) == 0 ||
+      (array.channels != 1 && array.channels != 2 && array.channels != 4) ||
+      (array.flags & ~kArrayFlags) != 0) {
+    return false;
+  }
+  const bool layered = (array.flags & kArrayLayered) != 0;
+  if (layered ? array.depth == 0 : array.depth != 0 && array.height == 0) return false;
+  if ((array.flags & kArrayCubemap) != 0 && (array.width != array.height || array.depth % 6 != 0 ||
+                                             array.depth == 0 || (!layered && array.depth != 6))) {
+    return false;
+  }
+  if ((array.flags & kArrayGather) != 0 && (array.height == 0 || array.depth != 0)) return false;
+  // A level has one texel at least in some direction that is not 1 already.
+  const uint64_t longest = layered || (array.flags & kArrayCubemap) != 0
+                               ? (array.width > array.height ? array.width : array.height)
+                               : (array.width > array.height
+                                      ? (array.width > array.depth ? array.width : array.depth)
+                                      : (array.height > array.depth ? array.height : array.depth));
+  if (array.levels > static_cast<uint32_t>(std::bit_width(longest))) return false;
+  const ArrayExtent extent = LevelExtent(array, 0);
+  uint64_t bytes = 0;
+  return !__builtin_mul_overflow(extent.row_bytes, extent.rows, &bytes) &&
+         !__builtin_mul_overflow(bytes, extent.slices, &bytes) && bytes < uint64_t{1} << 48;
+}
+
+// The bytes of its texels in all levels. Devices may take more.
+constexpr uint64_t TexelBytes(const ArrayDescription& array) {
+  uint64_t bytes = 0;
+  for (uint32_t level = 0; level < array.level_count(); ++level)
+    bytes += LevelExtent(array, level).bytes();
+  return bytes;
+}
+
+class Array {
+ public:
+  explicit Array(const ArrayDescription& description) : description_(description) {}
+  // Gives the memory back. The caller knows that no work uses it. Never drains the device.
+  virtual ~Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  const ArrayDescription& description() const { return description_; }
+
+ private:
+  const ArrayDescription description_;
+};
+
+// What a texture reads.
+struct TextureResource {
+  enum class Kind : uint8_t { kArray, kMipmappedArray, kLinear, kPitched };  // as CUresourcetype
+  Kind kind = Kind::kArray;
+  std::shared_ptr<Array> array;  // kArray, kMipmappedArray
+  uint32_t level = 0;            // kArray: which of its levels
+  // kLinear, kPitched: memory of the session.
+  DeviceAddress address = 0;
+  uint32_t format = 0, channels = 0;
+  uint64_t bytes = 0;                         // kLinear
+  uint64_t width = 0, height = 0, pitch = 0;  // kPitched: texels, rows, bytes
+};
+
+// As CUDA_TEXTURE_DESC.
+struct TextureSampling {
+  std::array<uint32_t, 3> address_modes{};
+  uint32_t filter_mode = 0;
+  uint32_t flags = 0;
+  uint32_t max_anisotropy = 0;
+  uint32_t mipmap_filter_mode = 0;
+  float mipmap_level_bias = 0;
+  float min_mipmap_level_clamp = 0, max_mipmap_level_clamp = 0;
+  std::array<float, 4> border_color{};
+};
+
+// As CUDA_RESOURCE_VIEW_DESC.
+struct TextureView {
+  uint32_t format = 0;
+  uint64_t width = 0, height = 0, depth = 0;
+  uint32_t first_level = 0, last_level = 0;
+  uint32_t first_layer = 0, last_layer = 0;
+};
+
+struct TextureRequest {
+  TextureResource resource;
+  TextureSampling sampling;
+  bool has_view = false;
+  TextureView view;
+};
+
+// A texture or a surface. The caller knows, when it ends, that no work uses it any more.
+class ImageObject {
+ public:
+  virtual ~ImageObject() = default;
+  // What kernels get as their parameter (CUtexObject, CUsurfObject). Unique among the textures, or
+  // the surfaces, of the device that exist, never 0.
+  virtual uint64_t handle() const = 0;
+};
+
+// The part of a device that makes arrays and what reads them. No call waits for work of sessions or
+// drains the device.
+class ImageDevice {
+ public:
+  virtual ~ImageDevice() = default;
+  // Zeroed. `description` satisfies IsArray(). CUDA_ERROR_OUT_OF_MEMORY when the card is full,
+  // CUDA_ERROR_INVALID_VALUE for sides that the device does not have.
+  virtual absl::StatusOr<std::unique_ptr<Array>> CreateArray(
+      AddressSpace& space, const ArrayDescription& description) = 0;
+  // The caller has checked that memory and array are the session's.
+  virtual absl::StatusOr<std::unique_ptr<ImageObject>> CreateTexture(
+      AddressSpace& space, const TextureRequest& request) = 0;
+  virtual absl::StatusOr<std::unique_ptr<ImageObject>> CreateSurface(AddressSpace& space,
+                                                                     std::shared_ptr<Array> array,
+                                                                     uint32_t level) = 0;
+  // The most texels of a texture of kind kLinear.
+  virtual absl::StatusOr<uint64_t> LinearTextureWidth(uint32_t format, uint32_t channels) = 0;
+};
+
+}  // namespace detshare

@@ -1,0 +1,145 @@
+// Tensor maps: what reaches the device, and what does not.
+#include "proto/wire/tensor_map.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "coroutine_runtime/device_tensor_map.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+class Encoder final : public TensorMapEncoder {
+ public:
+  absl::StatusOr<TensorMap> Encode(const TensorMapRequest& request) override {
+    last = request;
+    if (request.data_type == 99) return CudaError(kCudaErrorInvalidValue, "no such type");
+    TensorMap map{};
+    map[0] = request.address;
+    map[15] = request.rank;
+    return map;
+  }
+  absl::StatusOr<TensorMap> ReplaceAddress(const TensorMap& map, DeviceAddress address) override {
+    TensorMap changed = map;
+    changed[0] = address;
+    return changed;
+  }
+  std::optional<TensorMapRequest> last;
+};
+
+struct Fixture {
+  Fixture() : client(daemon.socket()) {
+    daemon.devices[0]->tensor_map_encoder = &encoder;
+    REQUIRE(client.Open());
+  }
+  Encoder encoder;
+  TestDaemon daemon;
+  TestClient client;
+};
+
+wire::cuTensorMapEncodeTiled Tiled() {
+  wire::cuTensorMapEncodeTiled args{};
+  args.address = 0x12340;
+  args.rank = 2;
+  args.dimensions[0] = 64;
+  args.dimensions[1] = 32;
+  args.strides[0] = 128;
+  args.box[0] = 16;
+  args.element_strides[1] = 1;
+  args.data_type = 6;
+  args.swizzle = 3;
+  return args;
+}
+
+TEST_CASE("A tensor map is what the device makes of all arguments") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  wire::cuTensorMapEncodeTiled_Answer answer{};
+  REQUIRE(ring.Call(Op::cuTensorMapEncodeTiled, Tiled(), &answer) == 0);
+  CHECK(answer.map[0] == 0x12340);
+  CHECK(answer.map[15] == 2);
+  REQUIRE(f.encoder.last.has_value());
+  CHECK(f.encoder.last->kind == TensorMapRequest::Kind::kTiled);
+  CHECK(f.encoder.last->dimensions[1] == 32);
+  CHECK(f.encoder.last->strides[0] == 128);
+  CHECK(f.encoder.last->box[0] == 16);
+  CHECK(f.encoder.last->element_strides[1] == 1);
+  CHECK(f.encoder.last->swizzle == 3);
+
+  wire::cuTensorMapEncodeIm2col pixels{};
+  pixels.rank = 5;
+  pixels.lower_corner[2] = -7;
+  pixels.upper_corner[0] = 9;
+  pixels.pixels_per_column = 64;
+  wire::cuTensorMapEncodeIm2col_Answer pixels_answer{};
+  REQUIRE(ring.Call(Op::cuTensorMapEncodeIm2col, pixels, &pixels_answer) == 0);
+  CHECK(f.encoder.last->kind == TensorMapRequest::Kind::kIm2col);
+  CHECK(f.encoder.last->lower_corner[2] == -7);
+  CHECK(f.encoder.last->upper_corner[0] == 9);
+  CHECK(f.encoder.last->pixels_per_column == 64);
+
+  wire::cuTensorMapEncodeIm2colWide wide{};
+  wide.rank = 3;
+  wide.lower_corner_width = -2;
+  wide.mode = 1;
+  REQUIRE(ring.Call(Op::cuTensorMapEncodeIm2colWide, wide) == 0);
+  CHECK(f.encoder.last->kind == TensorMapRequest::Kind::kIm2colWide);
+  CHECK(f.encoder.last->lower_corner[0] == -2);
+  CHECK(f.encoder.last->wide_mode == 1);
+
+  wire::cuTensorMapReplaceAddress moved{};
+  moved.map[5] = 55;
+  moved.address = 0xABC0;
+  wire::cuTensorMapReplaceAddress_Answer moved_answer{};
+  REQUIRE(ring.Call(Op::cuTensorMapReplaceAddress, moved, &moved_answer) == 0);
+  CHECK(moved_answer.map[0] == 0xABC0);
+  CHECK(moved_answer.map[5] == 55);
+}
+
+TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  const auto refused = [&](const wire::cuTensorMapEncodeTiled& args) {
+    return ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue &&
+           !f.encoder.last.has_value();
+  };
+  wire::cuTensorMapEncodeTiled args = Tiled();
+  args.rank = 0;
+  CHECK(refused(args));
+  args.rank = 6;
+  CHECK(refused(args));
+  args.rank = 0xFFFFFFFF;
+  CHECK(refused(args));
+  args = Tiled();
+  args.data_type = 0x80000000;
+  CHECK(refused(args));
+  args = Tiled();
+  args.out_of_bounds_fill = 1000;
+  CHECK(refused(args));
+  wire::cuTensorMapEncodeIm2col pixels{};
+  pixels.rank = 2;
+  CHECK(ring.Call(Op::cuTensorMapEncodeIm2col, pixels) == kCudaErrorInvalidValue);
+  wire::cuTensorMapEncodeIm2colWide wide{};
+  wide.rank = 3;
+  wide.mode = 0xFFFFFFFF;
+  CHECK(ring.Call(Op::cuTensorMapEncodeIm2colWide, wide) == kCudaErrorInvalidValue);
+  CHECK_FALSE(f.encoder.last.has_value());
+  // What the device refuses is an answer, and the session goes on.
+  args = Tiled();
+  args.data_type = 99;
+  CHECK(ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuTensorMapEncodeTiled, Tiled()) == 0);
+}
+
+TEST_CASE("A device without tensor maps says that they are not supported") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  CHECK(client.ring->Call(Op::cuTensorMapEncodeTiled, Tiled()) == kCudaErrorNotSupported);
+  CHECK(client.ring->Call(Op::cuTensorMapReplaceAddress, wire::cuTensorMapReplaceAddress{}) ==
+        kCudaErrorNotSupported);
+}
+
+}  // namespace
+}  // namespace detshare
