@@ -24,7 +24,9 @@ struct Operand {
     kInteger,   // value
     kFloat32,   // value holds the bits
     kFloat64,
-    kAddress,  // [base + value]; base is base_kind with vreg, var or name; kInteger: absolute
+    // [base + value]; base is base_kind with vreg, var or name; kInteger: absolute. Of textures
+    // and surfaces [base, coordinates]: the coordinates as of a list.
+    kAddress,
     kList,     // {...} or (...): child_count operands from first_child
     kSink,     // _
   };

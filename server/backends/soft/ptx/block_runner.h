@@ -23,6 +23,7 @@
 #include "server/backends/soft/ptx/fault.h"
 #include "server/backends/soft/ptx/host_services.h"
 #include "server/backends/soft/ptx/module.h"
+#include "server/backends/soft/ptx/texture.h"
 
 namespace detshare::soft::ptx {
 
@@ -51,6 +52,7 @@ struct LaunchServices {
   const MemoryGuard* guard = nullptr;  // required
   OutputSink* output = nullptr;        // null: output is dropped
   DeviceHeap* heap = nullptr;          // null: device malloc() returns null
+  const ImageTable* images = nullptr;  // null: there are no textures and surfaces
 };
 
 // Deterministic costs of one unit: for kernels without races they depend on the inputs alone. An

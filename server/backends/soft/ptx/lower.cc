@@ -141,6 +141,12 @@ const std::unordered_map<std::string_view, Lowering::Handler>& Lowering::Handler
       {"ldmatrix", &Lowering::LowerMatrix},
       {"stmatrix", &Lowering::LowerMatrix},
       {"movmatrix", &Lowering::LowerMatrix},
+      {"tex", &Lowering::LowerTexture},
+      {"tld4", &Lowering::LowerTexture},
+      {"suld", &Lowering::LowerSurface},
+      {"sust", &Lowering::LowerSurface},
+      {"txq", &Lowering::LowerImageQuery},
+      {"suq", &Lowering::LowerImageQuery},
   };
   return *kHandlers;
 }
@@ -538,6 +544,10 @@ int32_t Lowering::Address(const Operand& o, bool* address64, int64_t* offset) {
   *offset = 0;
   if (o.kind != Operand::Kind::kAddress) {
     Fail("expected an address for '" + std::string(statement_->opcode.substr(0, 100)) + "'");
+    return 0;
+  }
+  if (o.child_count != 0) {
+    Fail("coordinates in the address of '" + std::string(statement_->opcode.substr(0, 100)) + "'");
     return 0;
   }
   switch (o.base_kind) {

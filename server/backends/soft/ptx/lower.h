@@ -13,6 +13,7 @@
 #include "server/backends/soft/ptx/float_ops.h"
 #include "server/backends/soft/ptx/ir.h"
 #include "server/backends/soft/ptx/memory_ops.h"
+#include "server/backends/soft/ptx/texture.h"
 #include "server/backends/soft/ptx/vector_ops.h"
 
 namespace detshare::soft::ptx {
@@ -200,6 +201,18 @@ class Lowering {
 
   // --- matrices (lower_matrix.cc) ---
   void LowerMatrix();
+
+  // --- textures and surfaces (lower_texture.cc) ---
+  void LowerTexture();
+  void LowerSurface();
+  void LowerImageQuery();
+  bool TakeGeometry(Geometry* geometry);
+  int32_t ImageHandle(const Operand& o);
+  bool AddCoordinates(const Operand& o, Geometry geometry, Type type,
+                      std::vector<int32_t>* registers);
+  bool AddList(const Operand& o, uint32_t count, Type type, std::vector<int32_t>* registers);
+  void EmitImage(ExecFn fn, int32_t handle, uint32_t aux, uint32_t results,
+                 const std::vector<int32_t>& registers);
 
   const SymbolTable& symbols_;
   LowFunction& low_;

@@ -90,7 +90,7 @@ void Lowering::LowerStore() {
 
 void Lowering::LowerParamLoad(Type type, uint32_t vector) {
   const Operand& address = Op(1);
-  if (address.base_kind != Operand::Kind::kVariable ||
+  if (address.base_kind != Operand::Kind::kVariable || address.child_count != 0 ||
       ast_.vars[static_cast<size_t>(address.var)].space != Space::kParam) {
     return Fail("not a parameter: '" + std::string(address.name.substr(0, 100)) + "'");
   }
@@ -119,6 +119,7 @@ void Lowering::LowerParamLoad(Type type, uint32_t vector) {
 void Lowering::LowerParamStore(Type type, uint32_t vector) {
   const Operand& address = Op(0);
   if (address.kind != Operand::Kind::kAddress || address.base_kind != Operand::Kind::kVariable ||
+      address.child_count != 0 ||
       ast_.vars[static_cast<size_t>(address.var)].space != Space::kParam ||
       (ast_.is_entry && static_cast<size_t>(address.var) < ast_.params.size())) {
     return Fail("not a parameter that can be written");

@@ -941,10 +941,20 @@ class Parser {
         o.var = base.var;
         o.name = base.name;
         if (Accept(',')) {
-          Fail(line, "texture and tensor coordinates are not supported");
-          return o;
+          const Operand coordinates = ParseOperand(depth + 1);
+          if (!ok()) return o;
+          if (coordinates.kind == Operand::Kind::kList) {
+            o.first_child = coordinates.first_child;
+            o.child_count = coordinates.child_count;
+          } else {
+            o.first_child = static_cast<uint32_t>(function_->children.size());
+            o.child_count = 1;
+            function_->children.push_back(coordinates);
+          }
+          if (o.child_count == 0) Fail(line, "no coordinates");
+        } else {
+          o.value = ParseOffset();
         }
-        o.value = ParseOffset();
       } else {
         o.base_kind = Operand::Kind::kInteger;
         o.value = ExpectInteger();

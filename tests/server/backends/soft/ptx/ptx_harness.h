@@ -77,8 +77,11 @@ class Program {
     return index < 0 ? nullptr : reinterpret_cast<T*>(addresses_[static_cast<size_t>(index)]);
   }
   const Module& module() const { return *module_; }
+  // What its kernels' handles name; outlives the runs.
+  void set_images(const ImageTable* images) { images_ = images; }
 
  private:
+  const ImageTable* images_ = nullptr;
   Memory* memory_;
   std::unique_ptr<Module> module_;
   std::vector<uint64_t> addresses_;

@@ -1,0 +1,65 @@
+// Texture and surface instructions.
+#pragma once
+
+#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/texture.h"
+
+namespace detshare::soft::ptx {
+
+// Instr fields: a the handle (64-bit lanes). extra/count: registers, results first, then
+// coordinates (the layer first), then what else the instruction has. aux: TextureAux.
+struct TextureAux {
+  // Of everything with coordinates.
+  Geometry geometry = Geometry::k2d;
+  // Textures.
+  enum class Level : uint8_t { kNone, kLevel, kGradient } level = Level::kNone;
+  bool integer = false;  // coordinates are s32
+  bool offset = false;   // a texel offset for each dimension follows
+  bool gather = false;   // tld4 of `component`
+  uint8_t component = 0;
+  // Surfaces.
+  enum class Outside : uint8_t { kTrap, kClamp, kZero } outside = Outside::kTrap;
+  uint8_t element_bytes = 4;
+  uint8_t vector = 1;
+
+  uint32_t Pack() const {
+    return static_cast<uint32_t>(geometry) | static_cast<uint32_t>(level) << 3 |
+           uint32_t{integer} << 5 | uint32_t{offset} << 6 | uint32_t{gather} << 7 |
+           uint32_t{component} << 8 | static_cast<uint32_t>(outside) << 10 |
+           uint32_t{element_bytes} << 12 | uint32_t{vector} << 16;
+  }
+  static TextureAux Unpack(uint32_t bits) {
+    TextureAux aux;
+    aux.geometry = static_cast<Geometry>(bits & 7);
+    aux.level = static_cast<Level>(bits >> 3 & 3);
+    aux.integer = (bits >> 5 & 1) != 0;
+    aux.offset = (bits >> 6 & 1) != 0;
+    aux.gather = (bits >> 7 & 1) != 0;
+    aux.component = bits >> 8 & 3;
+    aux.outside = static_cast<Outside>(bits >> 10 & 3);
+    aux.element_bytes = bits >> 12 & 15;
+    aux.vector = static_cast<uint8_t>(bits >> 16);
+    return aux;
+  }
+};
+
+// Registers of coordinates: the layer counts, padding does not.
+constexpr uint32_t CoordinateCount(Geometry g) { return Dimensions(g) + (IsLayered(g) ? 1 : 0); }
+
+enum class ImageQuery : uint8_t {
+  kWidth,
+  kHeight,
+  kDepth,
+  kArraySize,
+  kLevels,
+  kNormalizedCoordinates
+};
+
+void ExecTexture(Context& c, const Instr& in, uint32_t mask);       // tex, tld4: 4 results
+void ExecSurfaceLoad(Context& c, const Instr& in, uint32_t mask);   // `vector` results
+void ExecSurfaceStore(Context& c, const Instr& in, uint32_t mask);  // `vector` values at the end
+// d = a property of image a: aux is the ImageQuery, and bit 8 says that it is a surface. b: the
+// level, or kNoOperand.
+void ExecImageQuery(Context& c, const Instr& in, uint32_t mask);
+
+}  // namespace detshare::soft::ptx
