@@ -28,6 +28,10 @@ namespace detshare {
 
 using DeviceAddress = uint64_t;
 
+// See device_graph.h.
+class Graph;
+struct GraphDescription;
+struct GraphPlace;
 class Array;             // device_array.h
 class ImageDevice;       // device_array.h
 class TensorMapEncoder;  // device_tensor_map.h
@@ -100,6 +104,7 @@ struct KernelInfo {
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
+  friend bool operator==(const Dim3&, const Dim3&) = default;
 };
 
 struct OccupancyQuery {
@@ -116,6 +121,7 @@ struct LaunchShape {
   bool programmatic_serialization = false;
   bool has_priority = false;
   int priority = 0;
+  friend bool operator==(const LaunchShape&, const LaunchShape&) = default;
 };
 
 class Kernel {
@@ -172,6 +178,7 @@ struct ArrayPlace {
   Array* array = nullptr;  // null: the place is an address
   uint32_t level = 0;
   uint64_t x = 0, y = 0, z = 0;  // x in bytes; z counts planes or layers
+  friend bool operator==(const ArrayPlace&, const ArrayPlace&) = default;
 };
 
 struct CopyRequest {
@@ -186,6 +193,7 @@ struct CopyRequest {
   // In place of an address and its pitches. The caller has checked that the box lies in the array
   // and is made of whole texels; the array outlives the copy. Sources are not inline then.
   ArrayPlace destination_array, source_array;
+  friend bool operator==(const CopyRequest&, const CopyRequest&) = default;
 };
 
 struct FillRequest {
@@ -193,6 +201,7 @@ struct FillRequest {
   uint64_t pitch = 0, width = 1, height = 1;  // width in elements, pitch in bytes
   uint32_t value = 0;
   int element_bytes = 1;  // 1, 2 or 4
+  friend bool operator==(const FillRequest&, const FillRequest&) = default;
 };
 
 // A first-in first-out lane of work on one partition (a physical stream). Work is done in the name
@@ -220,6 +229,13 @@ class Queue {
   // Holds what follows until the point that the marker stands for at this moment; no point
   // recorded: no wait.
   virtual absl::Status Wait(Marker& marker) = 0;
+  // One launch of a graph of this partition: between what is before and what is after on the queue,
+  // and after the graph's earlier launches, whatever their queues. `values`: one for each signal
+  // and wait. CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
+  virtual absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                                   absl::Span<const uint64_t> values);
+  // Makes ready what the next launch of the graph on this queue needs, if anything.
+  virtual absl::Status UploadGraph(AddressSpace& space, Graph& graph);
 };
 
 // A set of SMs.
@@ -265,6 +281,13 @@ class Device {
   virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                            absl::Span<const JitOptionValue> options,
                                            CompileLogs& logs) = 0;
+
+  // Makes a graph ready to be launched on queues of `partition`. Errors are those of its nodes, as
+  // far as they show before a launch; `*refused` is then the node. May take long.
+  // CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
+  virtual absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(
+      AddressSpace& space, Partition& partition, const GraphDescription& description,
+      GraphPlace* refused);
 
   struct Memory {
     uint64_t free = 0, total = 0;

@@ -59,6 +59,7 @@ class PooledQueue {
 
 struct GpuCoroutine::Stream {
   StreamId id = 0;
+  uint64_t serial = 0;
   Context* context = nullptr;
   bool legacy = false;
   bool blocking = false;  // ordered with the legacy stream; the legacy stream itself is neither
@@ -159,6 +160,7 @@ absl::Status GpuCoroutine::CreateStream(StreamId id, ContextId context_id,
   }
   auto stream = std::make_unique<Stream>();
   stream->id = id;
+  stream->serial = ++streams_made_;
   stream->context = &context;
   stream->legacy = options.legacy_default;
   stream->blocking = !options.legacy_default && !options.non_blocking;
@@ -202,7 +204,7 @@ absl::Status GpuCoroutine::CreateEvent(EventId id, ContextId context, bool timed
     return CudaError(kCudaErrorInvalidValue, "the id of a new event is 0 or in use");
   }
   if (events_.size() >= kMaxEvents) return CudaError(kCudaErrorOutOfMemory, "too many events");
-  auto event = std::make_unique<Event>();
+  auto event = std::make_shared<Event>();
   event->context = context;
   event->timed = timed;
   std::vector<std::unique_ptr<Marker>>& spare = spare_markers_[timed];
@@ -221,7 +223,10 @@ absl::Status GpuCoroutine::CreateEvent(EventId id, ContextId context, bool timed
 absl::Status GpuCoroutine::DestroyEvent(EventId id) {
   const auto found = events_.find(id);
   if (found == events_.end()) return UnknownHandle("no such event");
-  spare_markers_[found->second->timed].push_back(std::move(found->second->marker));
+  // What a graph still records is nobody else's.
+  if (found->second.use_count() == 1) {
+    spare_markers_[found->second->timed].push_back(std::move(found->second->marker));
+  }
   events_.erase(found);
   return absl::OkStatus();
 }
@@ -437,6 +442,31 @@ absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
   event->second->recorded = true;
   return fence == nullptr ? absl::OkStatus() : (*queue)->WriteFence(space_, fence, value);
 }
+
+absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_id,
+                                                                 bool** recorded) {
+  const auto event = events_.find(event_id);
+  if (event == events_.end()) return UnknownHandle("no such event");
+  *recorded = &event->second->recorded;
+  return std::shared_ptr<Marker>(event->second, event->second->marker.get());
+}
+
+absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
+                                  absl::FunctionRef<absl::Status(Queue&)> submit) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<Queue*> queue = Prepare(**stream, partition, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  return submit(**queue);
+}
+
+absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  return (*stream)->serial;
+}
+
+void GpuCoroutine::CountKernels(uint64_t kernels) { Count(kernels_, kernels); }
 
 absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
   const auto event = events_.find(event_id);

@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -118,6 +119,18 @@ class GpuCoroutine {
   // or not timed.
   absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end);
 
+  // What nodes of graphs record and wait for: keeps the event's point alive when the event is
+  // destroyed. `*recorded` is to be set when it is recorded, and lives as long as the marker.
+  absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded);
+
+  // For operations of other kinds: one operation of the stream on `partition`, ordered as any.
+  // `submit` gets the queue.
+  absl::Status Submit(StreamId stream, Partition& partition,
+                      absl::FunctionRef<absl::Status(Queue&)> submit);
+  // Tells streams apart that had the same id one after the other.
+  absl::StatusOr<uint64_t> SerialOf(StreamId stream);
+  void CountKernels(uint64_t kernels);
+
   // Work from now on runs on `partition` of the same device, ordered after the work before it.
   void Bind(Partition& partition) { partition_ = &partition; }
 
@@ -163,10 +176,11 @@ class GpuCoroutine {
   Executor& executor_;
   Partition* partition_;
   FencePool fences_;
+  uint64_t streams_made_ = 0;
 
   absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;
   absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
-  absl::flat_hash_map<EventId, std::unique_ptr<Event>> events_;
+  absl::flat_hash_map<EventId, std::shared_ptr<Event>> events_;  // graphs may share them
   std::vector<std::unique_ptr<Stream>>
       retired_;  // destroyed, perhaps with work that is not complete
   // Markers of destroyed events, [timed]: recording a marker again moves it, so they can be reused

@@ -61,6 +61,7 @@ inline constexpr uint32_t kInlineCopyBytes = 4096;
 using ContextId = uint32_t;
 using StreamId = uint32_t;
 using EventId = uint32_t;
+using GraphId = uint32_t;  // of an executable graph
 // Ids that the daemon gives out, within the session.
 using LibraryId = uint32_t;
 using KernelId = uint32_t;

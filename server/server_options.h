@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "policy/policy.h"
+#include "server/graph_payload.h"
 #include "server/shared_region.h"
 
 namespace detshare {
@@ -20,6 +21,9 @@ struct SessionLimits {
   uint32_t calls = 1024;                     // rare calls that wait at a time
   uint64_t image_bytes = uint64_t{8} << 30;  // of all loaded images together
   uint64_t log_bytes = 1 << 20;              // of a compiler's log
+  uint32_t graphs = 65536;                   // executable ones
+  uint64_t graph_bytes = uint64_t{1} << 30;  // of all their descriptions together
+  GraphLimits graph;                         // of one
   PinnedWindow::Limits pinned;
 };
 

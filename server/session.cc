@@ -76,6 +76,7 @@ Session::~Session() {
   // In this order: tasks use everything, libraries and memory belong to the spaces, the spaces use
   // the shared memory.
   executor_.reset();
+  graphs_.clear();
   libraries_.clear();
   for (SessionDevice& device : devices_) device.memory.reset();
   // What a faulted space still has queued writes to the fences of the coroutine.
@@ -220,8 +221,8 @@ void Session::Close(int result) {
   }
   // Publishes sticky_error to clients that look at `closed` only.
   header->closed.store(1, std::memory_order_release);
-  // On a device that works, tasks that wait for work go on until it is complete: their libraries and
-  // memory are in use until then.
+  // On a device that works, tasks that wait for work go on until it is complete: their libraries
+  // and memory are in use until then.
   bool lost = false;
   for (const SessionDevice& device : devices_) lost |= !device.device->health().ok();
   if (lost) {
@@ -297,13 +298,18 @@ absl::Status Session::CheckRoomForImage(uint64_t bytes) const {
 absl::StatusOr<LibraryId> Session::AddLibrary(std::unique_ptr<Library> library, ContextId context,
                                               uint64_t image_bytes) {
   auto loaded = std::make_unique<LoadedLibrary>();
-  loaded->library = std::move(library);
+  // Counts until it is unloaded, which graphs may put off.
+  loaded->library =
+      std::shared_ptr<Library>(library.release(), [this, image_bytes](Library* unloaded) {
+        delete unloaded;
+        image_bytes_ -= image_bytes;
+      });
   loaded->device = current_device_;
   loaded->context = context;
-  loaded->image_bytes = image_bytes;
+  loaded->id = static_cast<LibraryId>(libraries_.size());
   image_bytes_ += image_bytes;
   libraries_.push_back(std::move(loaded));
-  return static_cast<LibraryId>(libraries_.size() - 1);
+  return libraries_.back()->id;
 }
 
 Session::LoadedLibrary* Session::FindLibrary(LibraryId id) {
@@ -318,7 +324,7 @@ absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::s
     return CudaError(kCudaErrorOutOfMemory, "too many kernels");
   absl::StatusOr<Kernel*> kernel = library.library->GetKernel(name);
   if (!kernel.ok()) return kernel.status();
-  kernels_.push_back({*kernel, library.device});
+  kernels_.push_back({*kernel, library.device, library.id});
   const KernelId id = static_cast<KernelId>(kernels_.size() - 1);
   library.kernels.emplace(name, id);
   return id;
@@ -327,7 +333,6 @@ absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::s
 void Session::RemoveLibrary(LibraryId id) {
   if (id >= libraries_.size() || libraries_[id] == nullptr) return;
   for (const auto& [name, kernel] : libraries_[id]->kernels) kernels_[kernel] = {};
-  image_bytes_ -= libraries_[id]->image_bytes;
   libraries_[id].reset();
 }
 
@@ -338,6 +343,38 @@ std::vector<LibraryId> Session::LibrariesOf(ContextId context) const {
       ids.push_back(static_cast<LibraryId>(id));
   }
   return ids;
+}
+
+absl::Status Session::CheckRoomForGraph(GraphId id, uint64_t bytes) const {
+  if (id == 0 || graphs_.contains(id)) {
+    return CudaError(kCudaErrorInvalidValue, "the id of a new graph is 0 or in use");
+  }
+  if (graphs_.size() >= limits().graphs || bytes > limits().graph_bytes - graph_bytes_) {
+    return CudaError(kCudaErrorOutOfMemory, "too many graphs");
+  }
+  return absl::OkStatus();
+}
+
+void Session::AddGraph(GraphId id, ContextId context, std::unique_ptr<GpuGraph> graph,
+                       uint64_t bytes) {
+  graph_bytes_ += bytes;
+  graphs_.insert_or_assign(id, LoadedGraph{std::move(graph), current_device_, context, bytes});
+}
+
+bool Session::RemoveGraph(GraphId id) {
+  const auto found = graphs_.find(id);
+  if (found == graphs_.end() || found->second.device != current_device_) return false;
+  graph_bytes_ -= found->second.bytes;
+  graphs_.erase(found);
+  return true;
+}
+
+void Session::RemoveGraphsOf(ContextId context) {
+  absl::erase_if(graphs_, [&](const auto& entry) {
+    if (entry.second.context != context) return false;
+    graph_bytes_ -= entry.second.bytes;
+    return true;
+  });
 }
 
 std::function<void(std::string_view)> Session::Printer() {

@@ -22,6 +22,7 @@
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/placement.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/task.h"
@@ -139,16 +140,17 @@ class Session {
   void RemoveEvent(EventId event) { events_.erase(event); }
 
   struct LoadedLibrary {
-    std::unique_ptr<Library> library;
+    LibraryId id = 0;
+    std::shared_ptr<Library> library;  // graphs keep those that they use
     SessionDevice* device = nullptr;
     ContextId context = 0;  // 0: of the process
-    uint64_t image_bytes = 0;
     absl::flat_hash_map<std::string, KernelId> kernels;
     bool unloading = false;
   };
   struct LoadedKernel {
     Kernel* kernel = nullptr;  // null: its library is gone
     SessionDevice* device = nullptr;
+    LibraryId library = 0;
   };
   absl::Status CheckRoomForImage(uint64_t bytes) const;
   absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context,
@@ -164,6 +166,27 @@ class Session {
     if (id >= kernels_.size() || kernels_[id].device != current_device_) return nullptr;
     return kernels_[id].kernel;
   }
+
+  // The same, with its library: whoever has it may use the kernel, whatever is unloaded.
+  std::shared_ptr<Kernel> ShareKernel(KernelId id) const {
+    Kernel* const kernel = FindKernel(id);
+    if (kernel == nullptr) return nullptr;
+    return std::shared_ptr<Kernel>(libraries_[kernels_[id].library]->library, kernel);
+  }
+
+  // Executable graphs. `bytes`: of the payload that describes the graph; what they take of memory
+  // is proportional.
+  absl::Status CheckRoomForGraph(GraphId id, uint64_t bytes) const;
+  void AddGraph(GraphId id, ContextId context, std::unique_ptr<GpuGraph> graph, uint64_t bytes);
+  // Of the current device, else nullptr.
+  GpuGraph* FindGraph(GraphId id) const {
+    const auto found = graphs_.find(id);
+    if (found == graphs_.end() || found->second.device != current_device_) return nullptr;
+    return found->second.graph.get();
+  }
+  // Of the current device. Whether it was there.
+  bool RemoveGraph(GraphId id);
+  void RemoveGraphsOf(ContextId context);
 
   // Which context a pinned allocation belongs to.
   absl::flat_hash_map<uint64_t, ContextId>& pinned_owners() { return pinned_owners_; }
@@ -210,6 +233,15 @@ class Session {
   std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded
   std::vector<LoadedKernel> kernels_;                      // by id
   uint64_t image_bytes_ = 0;
+
+  struct LoadedGraph {
+    std::unique_ptr<GpuGraph> graph;
+    SessionDevice* device = nullptr;
+    ContextId context = 0;
+    uint64_t bytes = 0;
+  };
+  absl::flat_hash_map<GraphId, LoadedGraph> graphs_;
+  uint64_t graph_bytes_ = 0;
   absl::flat_hash_map<uint64_t, ContextId> pinned_owners_;
 
   std::mutex print_mutex_;

@@ -4,6 +4,7 @@
 #include "proto/wire/context.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/event.h"
+#include "proto/wire/graph.h"
 #include "proto/wire/launch.h"
 #include "proto/wire/library.h"
 #include "proto/wire/memory.h"

@@ -1,5 +1,6 @@
 // Contexts: waiting for their work, ending them, limits.
 #include "proto/wire/context.h"
+
 #include "server/handlers/common.h"
 #include "server/handlers/host_memory.h"
 
@@ -13,6 +14,7 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
     reply.Send(status);
     co_return;
   }
+  session.RemoveGraphsOf(context);
   device.memory->FreeContext(context);
   for (const LibraryId library : session.LibrariesOf(context)) session.RemoveLibrary(library);
   FreePinnedOf(session, context);

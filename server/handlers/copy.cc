@@ -1,9 +1,7 @@
 // Copies and memsets: every address and offset is checked to be the session's before the device
 // sees it.
-#include "proto/wire/common.h"
-#include "proto/wire/copy.h"
-#include "server/handlers/common.h"
 #include "server/handlers/extent.h"
+#include "server/handlers/requests.h"
 
 namespace detshare::handlers {
 namespace {
@@ -38,80 +36,98 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
   return Invalid("an unknown kind of location");
 }
 
-absl::Status Copy(Session& session, StreamId stream, const wire::PitchedLocation& destination,
-                  const wire::PitchedLocation& source, const CopyShape& shape, Payload payload) {
-  if (shape.width == 0 || shape.height == 0 || shape.depth == 0) return absl::OkStatus();
-  uint64_t destination_bytes = 0, source_bytes = 0;
-  if (!PitchedExtent(shape, destination.row_pitch, destination.slice_pitch, &destination_bytes) ||
-      !PitchedExtent(shape, source.row_pitch, source.slice_pitch, &source_bytes)) {
-    return Invalid("rows or slices that overlap or have no end");
-  }
+// The copy, then its signal.
+absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload) {
   CopyRequest request;
-  bool destination_inline = false;
-  if (absl::Status resolved = Resolve(session, destination.location, destination_bytes, payload,
-                                      &request.destination, &destination_inline);
-      !resolved.ok()) {
-    return resolved;
+  bool any = false;
+  if (absl::Status read = ReadCopy(session, args, payload, &request, &any); !read.ok()) return read;
+  if (any) {
+    absl::Status status = session.device().coroutine->Copy(args.stream, request);
+    if (!status.ok()) return status;
   }
-  if (destination_inline) return Invalid("a record is no destination");
-  if (absl::Status resolved = Resolve(session, source.location, source_bytes, payload,
-                                      &request.source, &request.inline_source);
-      !resolved.ok()) {
-    return resolved;
-  }
-  request.width = shape.width;
-  request.height = shape.height;
-  request.depth = shape.depth;
-  request.destination_pitch = destination.row_pitch;
-  request.destination_slice = destination.slice_pitch;
-  request.source_pitch = source.row_pitch;
-  request.source_slice = source.slice_pitch;
-  return session.device().coroutine->Copy(stream, request);
+  return SignalStream(session, args.stream, args.signal);
 }
 
 }  // namespace
 
-void cuMemcpyAsync(Session& session, const wire::cuMemcpyAsync& args, Payload payload,
-                   Reply& reply) {
-  const CopyShape shape{args.bytes, 1, 1};
-  absl::Status status =
-      Copy(session, args.stream, {args.destination, 0, 0}, {args.source, 0, 0}, shape, payload);
-  if (status.ok()) status = SignalStream(session, args.stream, args.signal);
-  reply.Send(status);
-}
-
-void cuMemcpy3DAsync_v2(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
-                        Reply& reply) {
+absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
+                      CopyRequest* request, bool* any) {
+  *any = args.width != 0 && args.height != 0 && args.depth != 0;
+  if (!*any) return absl::OkStatus();
   const CopyShape shape{args.width, args.height, args.depth};
-  absl::Status status = Copy(session, args.stream, args.destination, args.source, shape, payload);
-  if (status.ok()) status = SignalStream(session, args.stream, args.signal);
-  reply.Send(status);
+  uint64_t destination_bytes = 0, source_bytes = 0;
+  if (!PitchedExtent(shape, args.destination.row_pitch, args.destination.slice_pitch,
+                     &destination_bytes) ||
+      !PitchedExtent(shape, args.source.row_pitch, args.source.slice_pitch, &source_bytes)) {
+    return Invalid("rows or slices that overlap or have no end");
+  }
+  bool destination_inline = false;
+  if (absl::Status resolved = Resolve(session, args.destination.location, destination_bytes,
+                                      payload, &request->destination, &destination_inline);
+      !resolved.ok()) {
+    return resolved;
+  }
+  if (destination_inline) return Invalid("a record is no destination");
+  if (absl::Status resolved = Resolve(session, args.source.location, source_bytes, payload,
+                                      &request->source, &request->inline_source);
+      !resolved.ok()) {
+    return resolved;
+  }
+  request->width = args.width;
+  request->height = args.height;
+  request->depth = args.depth;
+  request->destination_pitch = args.destination.row_pitch;
+  request->destination_slice = args.destination.slice_pitch;
+  request->source_pitch = args.source.row_pitch;
+  request->source_slice = args.source.slice_pitch;
+  return absl::OkStatus();
 }
 
-void cuMemsetD2D32Async(Session& session, const wire::cuMemsetD2D32Async& args, Payload,
-                        Reply& reply) {
+absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
+                      bool* any) {
   if (args.element_bytes != 1 && args.element_bytes != 2 && args.element_bytes != 4) {
-    return reply.Send(Invalid("elements of neither 1, 2 nor 4 bytes"));
+    return Invalid("elements of neither 1, 2 nor 4 bytes");
   }
-  if (args.width == 0 || args.height == 0) return reply.Send(absl::OkStatus());
+  *any = args.width != 0 && args.height != 0;
+  if (!*any) return absl::OkStatus();
   uint64_t bytes = 0;
   if (args.address % args.element_bytes != 0 ||
       (args.height > 1 && args.pitch % args.element_bytes != 0) ||
       __builtin_mul_overflow(args.width, uint64_t{args.element_bytes}, &bytes) ||
       !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
-    return reply.Send(Invalid("rows that overlap, are misaligned or have no end"));
+    return Invalid("rows that overlap, are misaligned or have no end");
   }
   if (!session.device().space->Contains(args.address, bytes)) {
-    return reply.Send(Invalid("an address that is not the session's"));
+    return Invalid("an address that is not the session's");
   }
+  request->address = args.address;
+  request->pitch = args.pitch;
+  request->width = args.width;
+  request->height = args.height;
+  request->value = args.value;
+  request->element_bytes = static_cast<int>(args.element_bytes);
+  return absl::OkStatus();
+}
+
+void cuMemcpyAsync(Session& session, const wire::cuMemcpyAsync& args, Payload payload,
+                   Reply& reply) {
+  const wire::cuMemcpy3DAsync_v2 linear{
+      {args.destination, 0, 0}, {args.source, 0, 0}, args.bytes, 1, 1, args.stream, 0, args.signal};
+  reply.Send(Copy(session, linear, payload));
+}
+
+void cuMemcpy3DAsync_v2(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
+                        Reply& reply) {
+  reply.Send(Copy(session, args, payload));
+}
+
+void cuMemsetD2D32Async(Session& session, const wire::cuMemsetD2D32Async& args, Payload,
+                        Reply& reply) {
   FillRequest request;
-  request.address = args.address;
-  request.pitch = args.pitch;
-  request.width = args.width;
-  request.height = args.height;
-  request.value = args.value;
-  request.element_bytes = static_cast<int>(args.element_bytes);
-  reply.Send(session.device().coroutine->Fill(args.stream, request));
+  bool any = false;
+  absl::Status status = ReadFill(session, args, &request, &any);
+  if (status.ok() && any) status = session.device().coroutine->Fill(args.stream, request);
+  reply.Send(status);
 }
 
 }  // namespace detshare::handlers

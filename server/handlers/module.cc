@@ -1,11 +1,11 @@
 // Code: libraries, kernels, globals, the linker. All but the launch is rare.
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "proto/wire/library.h"
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
+#include "server/payload_reader.h"
 
 namespace detshare::handlers {
 namespace {
@@ -15,30 +15,6 @@ constexpr uint32_t kMaxLinkInputs = 4096;
 constexpr size_t kMaxNameBytes = 64 << 10;
 
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
-// Takes structs and bytes off the front of a payload.
-class PayloadReader {
- public:
-  explicit PayloadReader(Payload payload) : rest_(payload) {}
-
-  bool Bytes(uint64_t count, Payload* bytes) {
-    if (count > rest_.size()) return false;
-    *bytes = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return true;
-  }
-  template <typename T>
-  bool Struct(T* value) {
-    Payload bytes;
-    if (!Bytes(sizeof(T), &bytes)) return false;
-    std::memcpy(value, bytes.data(), sizeof(T));
-    return true;
-  }
-  bool empty() const { return rest_.empty(); }
-
- private:
-  Payload rest_;
-};
 
 bool ReadOptions(PayloadReader& reader, uint32_t count, std::vector<JitOptionValue>* options) {
   if (count > kMaxOptions) return false;

@@ -1,0 +1,27 @@
+// What devices without graphs answer.
+#include "coroutine_runtime/device.h"
+
+#include "coroutine_runtime/device_graph.h"
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+namespace {
+
+absl::Status NoGraphs() { return CudaError(kCudaErrorNotSupported, "this device has no graphs"); }
+
+}  // namespace
+
+absl::Status Queue::LaunchGraph(AddressSpace&, Graph&, absl::Span<const uint64_t>) {
+  return NoGraphs();
+}
+
+absl::Status Queue::UploadGraph(AddressSpace&, Graph&) { return absl::OkStatus(); }
+
+absl::StatusOr<std::unique_ptr<Graph>> Device::InstantiateGraph(AddressSpace&, Partition&,
+                                                                const GraphDescription&,
+                                                                GraphPlace* refused) {
+  *refused = {};
+  return NoGraphs();
+}
+
+}  // namespace detshare

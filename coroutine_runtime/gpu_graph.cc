@@ -1,0 +1,228 @@
+#include "coroutine_runtime/gpu_graph.h"
+
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+namespace {
+
+// A tenant sees the limits of the device, never of a partition.
+bool DoesNotFit(const absl::Status& status) {
+  const int result = CudaResultOf(status);
+  return result == kCudaErrorCooperativeLaunchTooLarge || result == kCudaErrorInvalidClusterSize ||
+         result == kCudaErrorLaunchOutOfResources;
+}
+
+absl::Status Invalid(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+// Conditional nodes are part of the topology: what they run cannot be changed by itself.
+bool SameConditional(const GraphNode& a, const GraphNode& b) {
+  const auto* first = std::get_if<ConditionalStep>(&a.step);
+  const auto* second = std::get_if<ConditionalStep>(&b.step);
+  return first == nullptr || second == nullptr ? first == second : *first == *second;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& coroutine,
+                                                           GraphDescription description,
+                                                           GraphPlace* refused) {
+  std::unique_ptr<GpuGraph> graph(new GpuGraph(coroutine, std::move(description)));
+  absl::StatusOr<Instance*> instance = graph->FittingInstance(refused);
+  if (!instance.ok()) return instance.status();
+  return graph;
+}
+
+GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
+    : coroutine_(coroutine), description_(std::move(description)) {
+  CountAgain();
+}
+
+void GpuGraph::CountAgain() {
+  value_count_ = kernels_ = 0;
+  recorded_.clear();
+  for (const GraphNode& node : description_.root().nodes) {
+    value_count_ += TakesValue(node);
+    kernels_ += node.enabled && std::holds_alternative<KernelStep>(node.step);
+    if (const auto* record = std::get_if<RecordStep>(&node.step)) {
+      recorded_.push_back(record->recorded);
+    }
+  }
+}
+
+const GraphNode* GpuGraph::Find(GraphPlace place) const {
+  if (place.graph >= description_.graphs.size()) return nullptr;
+  const GraphBody& graph = description_.graphs[place.graph];
+  return place.node < graph.nodes.size() ? &graph.nodes[place.node] : nullptr;
+}
+
+absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceOn(Partition& partition,
+                                                         GraphPlace* refused) {
+  for (Instance& instance : instances_) {
+    if (instance.partition == &partition) return &instance;
+  }
+  absl::StatusOr<std::unique_ptr<Graph>> graph =
+      coroutine_.device().InstantiateGraph(coroutine_.space(), partition, description_, refused);
+  if (!graph.ok()) return graph.status();
+  return &instances_.emplace_back(Instance{&partition, *std::move(graph)});
+}
+
+absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(GraphPlace* refused) {
+  Partition& whole = coroutine_.device().whole();
+  Partition& bound = coroutine_.partition();
+  if (whole_only_ || &bound == &whole) return InstanceOn(whole, refused);
+  absl::StatusOr<Instance*> instance = InstanceOn(bound, refused);
+  if (instance.ok() || !DoesNotFit(instance.status())) return instance;
+  instance = InstanceOn(whole, refused);
+  if (instance.ok()) whole_only_ = true;
+  return instance;
+}
+
+absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values) {
+  if (values.size() != value_count_) return Invalid("not one value for each signal and wait");
+  const absl::StatusOr<uint64_t> serial = coroutine_.SerialOf(stream);
+  if (!serial.ok()) return serial.status();
+
+  GraphPlace refused;
+  absl::StatusOr<Instance*> instance = FittingInstance(&refused);
+  if (!instance.ok()) return instance.status();
+  const bool same_stream = last_stream_ == *serial;
+  if (last_partition_ != nullptr && !same_stream) {
+    shared_ = true;
+    if (!marked_) instance = InstanceOn(*last_partition_, &refused);
+    if (!instance.ok()) return instance.status();
+  }
+  absl::Status status = LaunchOn(**instance, stream, *serial, values);
+  Partition& whole = coroutine_.device().whole();
+  if (!status.ok() && (*instance)->partition != &whole && DoesNotFit(status) &&
+      (same_stream || marked_ || last_partition_ == nullptr)) {
+    instance = InstanceOn(whole, &refused);
+    if (!instance.ok()) return instance.status();
+    whole_only_ = true;
+    status = LaunchOn(**instance, stream, *serial, values);
+  }
+  return status;
+}
+
+absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
+                                absl::Span<const uint64_t> values) {
+  if (shared_ && marker_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<Marker>> marker =
+        coroutine_.device().CreateMarker(/*timed=*/false);
+    if (!marker.ok()) return marker.status();
+    marker_ = *std::move(marker);
+  }
+  const bool must_wait = marked_ && serial != last_stream_ && instance.partition != last_partition_;
+  const absl::Status status =
+      coroutine_.Submit(stream, *instance.partition, [&](Queue& queue) -> absl::Status {
+        if (must_wait) {
+          if (absl::Status waited = queue.Wait(*marker_); !waited.ok()) return waited;
+        }
+        if (absl::Status launched = queue.LaunchGraph(coroutine_.space(), *instance.graph, values);
+            !launched.ok()) {
+          return launched;
+        }
+        last_partition_ = instance.partition;
+        last_stream_ = serial;
+        marked_ = false;
+        if (!shared_) return absl::OkStatus();
+        const absl::Status recorded = queue.Record(*marker_);
+        marked_ = recorded.ok();
+        return recorded;
+      });
+  if (!status.ok()) return status;
+  coroutine_.CountKernels(kernels_);
+  for (bool* recorded : recorded_) *recorded = true;
+  return absl::OkStatus();
+}
+
+absl::Status GpuGraph::Upload(StreamId stream) {
+  GraphPlace refused;
+  absl::StatusOr<Instance*> instance = FittingInstance(&refused);
+  if (!instance.ok()) return instance.status();
+  return coroutine_.Submit(stream, *(*instance)->partition, [&](Queue& queue) {
+    return queue.UploadGraph(coroutine_.space(), *(*instance)->graph);
+  });
+}
+
+// ---- changes
+
+absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
+  // The instantiation that was launched last must follow, since only it keeps the order of
+  // launches. Others can be made anew.
+  Instance* latest = &instances_.front();
+  for (Instance& instance : instances_) {
+    if (instance.partition == last_partition_) latest = &instance;
+  }
+  if (absl::Status status = latest->graph->Replace(place, now); !status.ok()) return status;
+  Partition* const kept = latest->partition;
+  std::erase_if(instances_, [&](Instance& instance) {
+    return instance.partition != kept && !instance.graph->Replace(place, now).ok();
+  });
+  return absl::OkStatus();
+}
+
+absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
+  const GraphNode* const node = Find(place);
+  if (node == nullptr) return Invalid("no such node");
+  if (node->step.index() != now.step.index() || !SameConditional(*node, now)) {
+    return Invalid("a node of another kind");
+  }
+  if (absl::Status status = Apply(place, now); !status.ok()) return status;
+  const bool counts = node->enabled != now.enabled || std::holds_alternative<RecordStep>(now.step);
+  description_.graphs[place.graph].nodes[place.node] = std::move(now);
+  if (counts) CountAgain();
+  return absl::OkStatus();
+}
+
+absl::Status GpuGraph::SetEnabled(GraphPlace place, bool enabled) {
+  const GraphNode* const node = Find(place);
+  if (node == nullptr) return Invalid("no such node");
+  if (node->enabled == enabled) return absl::OkStatus();
+  GraphNode now = *node;
+  now.enabled = enabled;
+  return Replace(place, std::move(now));
+}
+
+GpuGraph::Update GpuGraph::Become(GraphDescription description) {
+  if (description.graphs.size() != description_.graphs.size() ||
+      description.use_node_priority != description_.use_node_priority) {
+    return {UpdateResult::kTopologyChanged, {}};
+  }
+  for (uint32_t graph = 0; graph < description.graphs.size(); ++graph) {
+    const GraphBody& now = description.graphs[graph];
+    const GraphBody& before = description_.graphs[graph];
+    if (now.nodes.size() != before.nodes.size() || now.edges != before.edges) {
+      return {UpdateResult::kTopologyChanged, {graph, GraphPlace::kNone}};
+    }
+    for (uint32_t node = 0; node < now.nodes.size(); ++node) {
+      if (now.nodes[node].step.index() != before.nodes[node].step.index()) {
+        return {UpdateResult::kNodeTypeChanged, {graph, node}};
+      }
+      if (!SameConditional(now.nodes[node], before.nodes[node])) {
+        return {UpdateResult::kTopologyChanged, {graph, node}};
+      }
+    }
+  }
+  std::vector<GraphPlace> changed;
+  for (uint32_t graph = 0; graph < description.graphs.size(); ++graph) {
+    for (uint32_t node = 0; node < description.graphs[graph].nodes.size(); ++node) {
+      const GraphPlace place{graph, node};
+      const GraphNode& now = description.graphs[graph].nodes[node];
+      if (now == *Find(place)) continue;
+      if (Apply(place, now).ok()) {
+        changed.push_back(place);
+        continue;
+      }
+      // What was taken once is taken again.
+      for (const GraphPlace& done : changed) Apply(done, *Find(done)).IgnoreError();
+      return {UpdateResult::kParametersChanged, place};
+    }
+  }
+  description_ = std::move(description);
+  CountAgain();
+  return {};
+}
+
+}  // namespace detshare

@@ -1,0 +1,39 @@
+// Reading requests that come as records of a stream and as nodes of graphs: what they say is
+// checked to be possible and the session's.
+#pragma once
+
+#include "proto/wire/copy.h"
+#include "proto/wire/launch.h"
+#include "server/handlers/common.h"
+
+namespace detshare::handlers {
+
+// `payload` holds the parameters, of which there must be enough for the kernel.
+inline absl::Status ReadShape(const wire::cuLaunchKernelEx& args, const Kernel& kernel,
+                              Payload payload, LaunchShape* shape) {
+  constexpr uint32_t kKnownFlags = wire::kLaunchCooperative | wire::kLaunchHasCluster |
+                                   wire::kLaunchProgrammaticSerialization |
+                                   wire::kLaunchHasPriority;
+  if (payload.size() < kernel.info().parameter_bytes || (args.flags & ~kKnownFlags) != 0)
+      [[unlikely]] {
+    return CudaError(kCudaErrorInvalidValue, "too few parameters or unknown flags");
+  }
+  shape->grid = {args.grid[0], args.grid[1], args.grid[2]};
+  shape->block = {args.block[0], args.block[1], args.block[2]};
+  if ((args.flags & wire::kLaunchHasCluster) != 0)
+    shape->cluster = {args.cluster[0], args.cluster[1], args.cluster[2]};
+  shape->dynamic_shared_bytes = args.dynamic_shared_bytes;
+  shape->cooperative = (args.flags & wire::kLaunchCooperative) != 0;
+  shape->programmatic_serialization = (args.flags & wire::kLaunchProgrammaticSerialization) != 0;
+  shape->has_priority = (args.flags & wire::kLaunchHasPriority) != 0;
+  shape->priority = args.priority;
+  return absl::OkStatus();
+}
+
+// False in `*any`: there is nothing to copy or fill. `payload`: of the record, for sources in it.
+absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
+                      CopyRequest* request, bool* any);
+absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
+                      bool* any);
+
+}  // namespace detshare::handlers
