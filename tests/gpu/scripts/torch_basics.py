@@ -1,0 +1,4 @@
+"""The least that PyTorch does."""
+import torch
+
+print(torch.ones(4, device="cuda") + 1)
