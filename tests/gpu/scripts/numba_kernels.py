@@ -1,7 +1,11 @@
 """numba.cuda: kernels with shared memory, atomics, random numbers, device arrays, streams, events, mapped and pinned memory."""
 import numpy
-from numba import cuda, float32
-from numba.cuda.random import create_xoroshiro128p_states, xoroshiro128p_uniform_float32
+
+for name, now in (("row_stack", "vstack"), ("in1d", "isin"), ("trapz", "trapezoid")):  # numba asks for names that numpy took away
+    if not hasattr(numpy, name):
+        setattr(numpy, name, getattr(numpy, now))
+from numba import cuda, float32  # noqa: E402
+from numba.cuda.random import create_xoroshiro128p_states, xoroshiro128p_uniform_float32  # noqa: E402
 
 
 @cuda.jit
