@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "coroutine_runtime/memory_op.h"
 
 namespace detshare {
 
@@ -224,6 +225,9 @@ class Queue {
   // Holds what follows until *fence >= value (or the space is abandoned).
   virtual absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
                                  uint64_t value) = 0;
+  // One after the other, as CUDA has it. The words lie in memory of the space, aligned; the waits can
+  // end. A wait that does not end holds this queue only, and is over when the space is abandoned.
+  virtual absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) = 0;
   // `marker` then stands for this point; recording again moves it. Of the same device.
   virtual absl::Status Record(Marker& marker) = 0;
   // Holds what follows until the point that the marker stands for at this moment; no point

@@ -367,6 +367,12 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
   return (*queue)->Fill(space_, request);
 }
 
+absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
+  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  return (*queue)->MemoryOps(space_, operations);
+}
+
 absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uint64_t value) {
   absl::StatusOr<Stream*> found = FindStream(id);
   if (!found.ok()) return found.status();

@@ -90,6 +90,7 @@ class GpuCoroutine {
                       absl::Span<const std::byte> parameters);
   absl::Status Copy(StreamId stream, const CopyRequest& request);
   absl::Status Fill(StreamId stream, const FillRequest& request);
+  absl::Status MemoryOps(StreamId stream, absl::Span<const MemoryOp> operations);
 
   // Stores `value` to `fence` (in memory registered with the space) when all earlier work of the
   // stream is complete; for the legacy stream, that of the blocking streams, too.

@@ -1,7 +1,9 @@
-// One operation of a stream on a word of memory, as cuStreamBatchMemOp and graph nodes carry it.
+// Operations of a stream on words of memory: ring. Graph nodes carry them, too.
 #pragma once
 
 #include <cstdint>
+
+#include "proto/ring_abi.h"
 
 namespace detshare::wire {
 
@@ -15,5 +17,12 @@ struct StreamMemoryOp {
   uint64_t reserved;  // 0
 };
 static_assert(sizeof(StreamMemoryOp) == 32);
+
+// Payload: `count` StreamMemoryOp.
+struct cuStreamBatchMemOp_v2 {
+  StreamId stream;
+  uint32_t count;
+};
+inline constexpr uint32_t kMostStreamMemoryOps = 255;
 
 }  // namespace detshare::wire

@@ -86,6 +86,7 @@ class FakeQueue final : public Queue {
   absl::Status WriteFence(AddressSpace&, std::atomic<uint64_t>* fence, uint64_t value) override;
   absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>* fence,
                          uint64_t value) override;
+  absl::Status MemoryOps(AddressSpace&, absl::Span<const MemoryOp>) override;
   absl::Status Record(Marker& marker) override;
   absl::Status Wait(Marker& marker) override;
 
@@ -256,6 +257,10 @@ inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest&) {
   return Work(static_cast<int64_t>(device_.operations.size()));
 }
 inline absl::Status FakeQueue::Fill(AddressSpace&, const FillRequest&) {
+  return Work(static_cast<int64_t>(device_.operations.size()));
+}
+
+inline absl::Status FakeQueue::MemoryOps(AddressSpace&, absl::Span<const MemoryOp>) {
   return Work(static_cast<int64_t>(device_.operations.size()));
 }
 

@@ -40,6 +40,9 @@ class NullQueue final : public Queue {
   absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>*, uint64_t) override {
     return absl::OkStatus();
   }
+  absl::Status MemoryOps(AddressSpace&, absl::Span<const MemoryOp>) override {
+    return absl::OkStatus();
+  }
   absl::Status Record(Marker&) override { return absl::OkStatus(); }
   absl::Status Wait(Marker&) override { return absl::OkStatus(); }
 };

@@ -86,6 +86,7 @@ PROGRAMS = [
         flags = ["-rdc=true"],
         tags = ["linker"],
     ),
+    _program("stream_memory_ops", tags = ["driver_api"]),
     _program("stream_ordered_alloc"),
     _program("stream_properties"),
     _program("streams_events"),

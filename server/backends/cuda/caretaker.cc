@@ -66,6 +66,7 @@ void Caretaker::Run() {
       return;
     }
     const bool busy = context_.Busy();
+    if (busy) context_.ReleaseAbandonedWaits();
     Reclaim();
     idle_polls = busy ? 0 : idle_polls + 1;
     if (idle_polls >= kIdlePolls && watched_.load()) {

@@ -1,7 +1,9 @@
 #include "server/backends/cuda/cuda_address_space.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <thread>
 
 #include "coroutine_runtime/status_cuda.h"
 
@@ -45,6 +47,10 @@ CudaAddressSpace::~CudaAddressSpace() {
   CudaContext& context = parts_.context;
   context.Enter();
   Abandon();
+  while (!context.lost() && memory_waits_.Pending()) {
+    ReleaseMemoryWaits();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
   for (const std::shared_ptr<StreamState>& stream : streams_) {
     // A queue that serves somebody else by now was given back idle.
     if (stream->space.load() != this) continue;
@@ -225,6 +231,7 @@ bool CudaAddressSpace::abandoned() const {
 }
 
 bool CudaAddressSpace::WaitsForTheHost() {
+  if (memory_waits_.Pending()) return true;
   std::lock_guard<std::mutex> lock(work_mutex_);
   return std::any_of(host_waits_.begin(), host_waits_.end(),
                      [](const auto& wait) { return !Reached(wait.first, wait.second); });
@@ -238,6 +245,26 @@ void CudaAddressSpace::Abandon() {
   for (const auto& [fence, value] : host_waits_) {
     if (Reached(fence, value)) continue;
     const_cast<std::atomic<uint64_t>*>(fence)->store(value, std::memory_order_release);
+  }
+}
+
+void CudaAddressSpace::ReleaseMemoryWaits() {
+  if (!abandoned()) return;
+  for (const MemoryOp& wait : memory_waits_.OneOfEachStream()) {
+    // A wait that cannot be over is refused before it comes here.
+    const uint64_t word = wait.Satisfying().value_or(0);
+    const uint64_t bytes = static_cast<uint64_t>(wait.bytes());
+    std::shared_lock<std::shared_mutex> lock(mutex_);  // what is mapped stays so meanwhile
+    if (Covers(host_, wait.address, bytes)) {
+      if (bytes == 4) {
+        __atomic_store_n(reinterpret_cast<uint32_t*>(wait.address), static_cast<uint32_t>(word),
+                         __ATOMIC_RELEASE);
+      } else {
+        __atomic_store_n(reinterpret_cast<uint64_t*>(wait.address), word, __ATOMIC_RELEASE);
+      }
+    } else if (Covers(mapped_, wait.address, bytes) || Covers(globals_, wait.address, bytes)) {
+      parts_.context.WriteWord(wait.address, word, wait.bytes());
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include "server/backends/cuda/caretaker.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/host_registry.h"
+#include "server/backends/cuda/memory_waits.h"
 
 namespace detshare::cuda {
 
@@ -56,6 +57,7 @@ class CudaAddressSpace final : public AddressSpace {
   // A stream waits until the host stores `value` to `fence`. False when the space is abandoned: do
   // not wait.
   bool NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t value);
+  MemoryWaits& memory_waits() { return memory_waits_; }
 
   // For libraries.
   void AddGlobal(DeviceAddress address, uint64_t bytes);
@@ -66,11 +68,15 @@ class CudaAddressSpace final : public AddressSpace {
   // The session is gone. Any thread.
   bool abandoned() const;
   bool suspect() const { return suspect_.load(std::memory_order_relaxed); }
+  // Whether a stream waits for its client, or for a word of memory, which may be the same.
   bool WaitsForTheHost();
+  // Lets the streams of an abandoned space pass what they wait for in memory, one wait of each a
+  // call.
+  void ReleaseMemoryWaits();
 
  private:
   CudaAddressSpace(const Parts& parts, DeviceAddress base, uint64_t size)
-      : parts_(parts), base_(base), size_(size) {}
+      : parts_(parts), base_(base), size_(size), memory_waits_(parts.context.api) {}
 
   // Whether ranges that follow each other without a hole cover [address, address + bytes).
   template <typename Ranges>
@@ -98,6 +104,8 @@ class CudaAddressSpace final : public AddressSpace {
   std::vector<std::shared_ptr<StreamState>> streams_;
   std::vector<std::pair<const std::atomic<uint64_t>*, uint64_t>> host_waits_;
   bool abandoned_ = false;
+
+  MemoryWaits memory_waits_;
 };
 
 }  // namespace detshare::cuda

@@ -139,6 +139,35 @@ bool CudaContext::Busy() {
   return busy;
 }
 
+void CudaContext::ReleaseAbandonedWaits() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (CudaAddressSpace* space : spaces_) space->ReleaseMemoryWaits();
+}
+
+void CudaContext::WriteWord(CUdeviceptr address, uint64_t value, int bytes) {
+  constexpr int kPolls = 200;
+  std::lock_guard<std::mutex> lock(urgent_mutex_);
+  Enter();
+  if (urgent_stream_ == nullptr) {
+    // Streams of one priority may share a hardware queue, and so stand behind each other.
+    int least = 0, greatest = 0;
+    api.cuCtxGetStreamPriorityRange(&least, &greatest);
+    if (api.cuStreamCreateWithPriority(&urgent_stream_, CU_STREAM_NON_BLOCKING, greatest) !=
+        CUDA_SUCCESS) {
+      urgent_stream_ = nullptr;
+      return;
+    }
+  }
+  const CUresult result =
+      bytes == 4
+          ? api.cuStreamWriteValue32(urgent_stream_, address, static_cast<uint32_t>(value),
+                                     CU_STREAM_WRITE_VALUE_DEFAULT)
+          : api.cuStreamWriteValue64(urgent_stream_, address, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+  if (result != CUDA_SUCCESS) return;
+  for (int i = 0; i < kPolls && api.cuStreamQuery(urgent_stream_) == CUDA_ERROR_NOT_READY; ++i) {
+  }
+}
+
 bool CudaContext::AnySpaceWaitsForTheHost() {
   std::lock_guard<std::mutex> lock(mutex_);
   return std::any_of(spaces_.begin(), spaces_.end(),

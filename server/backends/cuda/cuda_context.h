@@ -64,6 +64,12 @@ class CudaContext {
   void RemoveSpace(CudaAddressSpace* space);
   std::vector<std::shared_ptr<StreamState>> Streams();
   bool AnySpaceWaitsForTheHost();
+  // Lets the streams of abandoned spaces pass what they wait for in memory, one wait of each a
+  // call.
+  void ReleaseAbandonedWaits();
+  // Writes a word of 4 or 8 bytes of device memory past whatever the streams wait for. It has
+  // mostly arrived when the call returns.
+  void WriteWord(CUdeviceptr address, uint64_t value, int bytes);
   // Whether any stream has work in flight, or somebody is submitting some. Asks every stream that
   // may have.
   bool Busy();
@@ -84,6 +90,9 @@ class CudaContext {
   std::mutex mutex_;
   std::vector<std::weak_ptr<StreamState>> streams_;
   std::vector<CudaAddressSpace*> spaces_;
+
+  std::mutex urgent_mutex_;           // guards what follows
+  CUstream urgent_stream_ = nullptr;  // made when first needed, ends with the context
 };
 
 }  // namespace detshare::cuda

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/print_capture.h"
@@ -345,6 +346,37 @@ absl::Status CudaQueue::WaitFence(AddressSpace& space, const std::atomic<uint64_
       context_.api.cuStreamWaitValue64(state_->stream, reinterpret_cast<CUdeviceptr>(fence), value,
                                        CU_STREAM_WAIT_VALUE_GEQ),
       "cuStreamWaitValue64");
+}
+
+absl::Status CudaQueue::MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) {
+  Submission submission(*this, space);
+  if (submission.space().abandoned()) return absl::OkStatus();
+  absl::InlinedVector<CUstreamBatchMemOpParams, 4> parameters;
+  bool waits = false;
+  for (const MemoryOp& operation : operations) {
+    CUstreamBatchMemOpParams& to = parameters.emplace_back();
+    to = {};
+    to.operation = static_cast<CUstreamBatchMemOpType>(operation.operation);
+    if (operation.is_wait()) {
+      waits = true;
+      to.waitValue.address = operation.address;
+      to.waitValue.value64 = operation.value;
+      to.waitValue.flags = operation.flags;
+    } else if (operation.is_write()) {
+      to.writeValue.address = operation.address;
+      to.writeValue.value64 = operation.value;
+      to.writeValue.flags = operation.flags;
+    } else if (operation.operation == MemoryOp::kBarrier) {
+      to.memoryBarrier.flags = operation.flags;
+    }
+  }
+  if (parameters.empty()) return absl::OkStatus();
+  const CUresult result =
+      waits ? submission.space().memory_waits().Submit(state_->stream, operations,
+                                                       absl::MakeSpan(parameters))
+            : context_.api.cuStreamBatchMemOp(
+                  state_->stream, static_cast<unsigned>(parameters.size()), parameters.data(), 0);
+  return context_.Check(result, "cuStreamBatchMemOp");
 }
 
 absl::Status CudaQueue::Record(Marker& marker) {

@@ -36,6 +36,7 @@ class CudaQueue final : public Queue {
                           uint64_t value) override;
   absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
                          uint64_t value) override;
+  absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) override;
   absl::Status Record(Marker& marker) override;
   absl::Status Wait(Marker& marker) override;
 

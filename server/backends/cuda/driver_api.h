@@ -64,9 +64,12 @@ namespace detshare::cuda {
   X(cuStreamWaitEvent, 3020)                                    \
   X(cuStreamWriteValue64, 11070)                                \
   X(cuStreamWaitValue64, 11070)                                 \
+  X(cuStreamWriteValue32, 11070)                                \
+  X(cuStreamBatchMemOp, 11070)                                  \
   X(cuEventCreate, 2000)                                        \
   X(cuEventDestroy, 4000)                                       \
   X(cuEventRecord, 2000)                                        \
+  X(cuEventQuery, 2000)                                         \
   X(cuEventElapsedTime, 2000)                                   \
   X(cuLaunchKernelEx, 11060)                                    \
   X(cuLibraryLoadData, 12000)                                   \

@@ -116,6 +116,18 @@ class SoftQueue final : public Queue {
     return absl::OkStatus();
   }
 
+  absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) override {
+    for (const MemoryOp& memory : operations) {
+      if (memory.bytes() == 0) continue;  // everything is in order here
+      Operation operation;
+      operation.kind = Operation::Kind::kMemory;
+      operation.space = StateOf(space);
+      operation.memory = memory;
+      core_.engine.Submit(state_, std::move(operation));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Record(Marker& marker) override {
     Operation operation;
     operation.kind = Operation::Kind::kRecord;

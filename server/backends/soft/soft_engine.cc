@@ -3,10 +3,34 @@
 #include <algorithm>
 #include <utility>
 
+#include "coroutine_runtime/status_cuda.h"
+
 namespace detshare::soft {
 namespace {
 
 constexpr std::chrono::microseconds kPollInterval(50);
+
+// Carries out a write, or looks whether a wait is over. Whether the queue goes on. Kernels and the
+// host use the same words, so each is accessed at once and in one piece; what was written before is
+// visible to whoever sees the word.
+template <typename Word>
+bool DoMemoryOpOn(const MemoryOp& operation) {
+  Word* const word = reinterpret_cast<Word*>(operation.address);
+  if (operation.is_wait()) return operation.Satisfied(__atomic_load_n(word, __ATOMIC_ACQUIRE));
+  __atomic_store_n(word, static_cast<Word>(operation.value), __ATOMIC_RELEASE);
+  return true;
+}
+
+bool DoMemoryOp(SpaceState& space, const MemoryOp& operation) {
+  const AccessGate::Pass pass(space.gate());
+  // It was the session's when the operation was submitted, which may be long ago.
+  if (!space.ranges().Covers(operation.address, static_cast<uint64_t>(operation.bytes()))) {
+    space.SetFault(kCudaErrorIllegalAddress, "an operation on memory that is gone");
+    return true;
+  }
+  return operation.bytes() == 8 ? DoMemoryOpOn<uint64_t>(operation)
+                                : DoMemoryOpOn<uint32_t>(operation);
+}
 
 }  // namespace
 
@@ -27,7 +51,7 @@ void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operatio
   if (operation.space != nullptr) operation.space->BeginWork();
   Lock lock(mutex_);
   if (operation.kind != Operation::Kind::kWriteFence &&
-      operation.kind != Operation::Kind::kWaitFence) {
+      operation.kind != Operation::Kind::kWaitFence && operation.kind != Operation::Kind::kMemory) {
     operation.entry = timeline_.Submit(queue->lane);
   }
   const bool alone = queue->operations.empty();
@@ -102,10 +126,14 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
               head.awaited->load(std::memory_order_acquire) >= head.value) {
             Retire(*queue);
           } else {
-            queue->waiting = true;
-            fence_waiters_.push_back(queue);
-            // A sleeping worker must begin to look.
-            if (idle_ > 0 && !polling_) wake_.notify_one();
+            WaitAndPoll(queue);
+          }
+          break;
+        case Operation::Kind::kMemory:
+          if (head.space->stopped() || DoMemoryOp(*head.space, head.memory)) {
+            Retire(*queue);
+          } else {
+            WaitAndPoll(queue);
           }
           break;
         case Operation::Kind::kRecord: {
@@ -132,6 +160,13 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
       }
     }
   }
+}
+
+void Engine::WaitAndPoll(const std::shared_ptr<QueueState>& queue) {
+  queue->waiting = true;
+  fence_waiters_.push_back(queue);
+  // A sleeping worker must begin to look.
+  if (idle_ > 0 && !polling_) wake_.notify_one();
 }
 
 void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock) {

@@ -6,13 +6,15 @@
 //
 //   task    running: workers take pieces of it, in turns with the other tasks
 //   fence   written at once
+//   memory  a word of the session's memory is written at once, or the queue stands still until it
+//           has the awaited value
 //   record  its point is reached: queues that wait for it go on
 //   wait    the queue stands still until the point is reached, or the fence has its value
 //
 // Tasks run at the same time, whatever queues they come from: each piece that a worker takes is
 // bounded, and the workers go around the running tasks, so that a kernel that never ends starves
 // nobody. With nothing to do the workers sleep; while some queue waits for a fence that only the
-// host can write, one of them looks every 50 us.
+// host can write, or for a word of memory, one of them looks every 50 us.
 //
 // After a fault of a space its work is skipped and its fences are not written: they would say that
 // the work is done. Markers are reached, so that queues go on for whoever uses them next. Work of
@@ -31,6 +33,7 @@
 #include <thread>
 #include <vector>
 
+#include "coroutine_runtime/memory_op.h"
 #include "server/backends/soft/soft_memory.h"
 #include "server/backends/soft/soft_timing.h"
 
@@ -74,15 +77,16 @@ struct Point {
 };
 
 struct Operation {
-  enum class Kind { kTask, kWriteFence, kWaitFence, kRecord, kWait };
+  enum class Kind { kTask, kWriteFence, kWaitFence, kMemory, kRecord, kWait };
   Kind kind = Kind::kTask;
   std::shared_ptr<SpaceState> space;  // null for kRecord and kWait
   std::shared_ptr<Task> task;
   std::shared_ptr<Point> point;
   std::atomic<uint64_t>* fence = nullptr;          // kWriteFence
   const std::atomic<uint64_t>* awaited = nullptr;  // kWaitFence
+  MemoryOp memory;                                 // kMemory: a wait or a write
   uint64_t value = 0;
-  Timeline::EntryPtr entry;  // null for fences, which take no virtual time
+  Timeline::EntryPtr entry;  // null for fences and memory, which take no virtual time
 };
 
 // The engine's side of a queue; guarded by the engine's mutex.
@@ -118,6 +122,8 @@ class Engine {
   // Takes a piece of some task and does it. False when there is none.
   bool RunOnePiece(Lock& lock);
   void ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock);
+  // The head waits for what nobody announces.
+  void WaitAndPoll(const std::shared_ptr<QueueState>& queue);
   void PollFences();
 
   Timeline& timeline_;

@@ -1,0 +1,76 @@
+#include "server/backends/cuda/memory_waits.h"
+
+#include <set>
+
+namespace detshare::cuda {
+
+MemoryWaits::~MemoryWaits() {
+  for (const Batch& batch : batches_) api_.cuEventDestroy(batch.passed);
+  for (const CUevent event : spare_) api_.cuEventDestroy(event);
+}
+
+CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operations,
+                             absl::Span<CUstreamBatchMemOpParams> parameters) {
+  std::list<Batch> made(1);
+  Batch& batch = made.front();
+  batch.stream = stream;
+  for (const MemoryOp& operation : operations) {
+    if (operation.is_wait()) batch.waits.push_back(operation);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Prune();
+    if (!spare_.empty()) {
+      batch.passed = spare_.back();
+      spare_.pop_back();
+    }
+  }
+  if (batch.passed == nullptr) {
+    const CUresult result = api_.cuEventCreate(&batch.passed, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  const auto place = made.begin();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    batches_.splice(batches_.end(), made);
+  }
+  CUresult result = api_.cuStreamBatchMemOp(stream, static_cast<unsigned>(parameters.size()),
+                                            parameters.data(), 0);
+  if (result == CUDA_SUCCESS) result = api_.cuEventRecord(batch.passed, stream);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  batch.submitted = true;
+  if (result != CUDA_SUCCESS) {
+    spare_.push_back(batch.passed);
+    batches_.erase(place);
+  }
+  return result;
+}
+
+bool MemoryWaits::Pending() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Prune();
+  return !batches_.empty();
+}
+
+std::vector<MemoryOp> MemoryWaits::OneOfEachStream() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Prune();
+  std::vector<MemoryOp> waits;
+  std::set<CUstream> seen;
+  for (Batch& batch : batches_) {
+    if (seen.insert(batch.stream).second)
+      waits.push_back(batch.waits[batch.turn++ % batch.waits.size()]);
+  }
+  return waits;
+}
+
+void MemoryWaits::Prune() {
+  for (auto batch = batches_.begin(); batch != batches_.end();) {
+    const auto current = batch++;
+    if (!current->submitted || api_.cuEventQuery(current->passed) == CUDA_ERROR_NOT_READY) continue;
+    spare_.push_back(current->passed);
+    batches_.erase(current);
+  }
+}
+
+}  // namespace detshare::cuda
