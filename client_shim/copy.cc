@@ -209,6 +209,17 @@ CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_dev
   Allocation allocation;
   if (pointers().Find(address, &allocation)) {
     const uint64_t offset = address - allocation.address;
+    if (allocation.kind == MemoryKind::kVirtual) {
+      // Programs build large ranges of many mappings.
+      if (side == Side::kHost ||
+          pointers().AccessibleFrom(address, own_device, CU_MEM_ACCESS_FLAGS_PROT_READ) < bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      const bool writable = pointers().AccessibleFrom(address, own_device,
+                                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE) >= bytes;
+      *place = {address, 0, writable};
+      return CUDA_SUCCESS;
+    }
     if (bytes > allocation.bytes - offset) return CUDA_ERROR_INVALID_VALUE;
     if (side == Side::kHost && !allocation.on_host()) return CUDA_ERROR_INVALID_VALUE;
     if (side == Side::kDevice && allocation.gpu_address == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -225,7 +236,7 @@ CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_dev
     if (device.Holds(address)) return CUDA_ERROR_INVALID_VALUE;
   }
   if (address - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
-  *place = {0, address};
+  *place = {0, address, true};
   return CUDA_SUCCESS;
 }
 
@@ -242,6 +253,7 @@ CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
 CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes,
                     bool synchronous) {
   if (bytes == 0) return CUDA_SUCCESS;
+  if (!to.writable) return CUDA_ERROR_INVALID_VALUE;
   if (to.pageable() && from.pageable()) {
     const CUresult result = SynchronizeStream(stream);
     if (result != CUDA_SUCCESS) return result;
@@ -280,6 +292,7 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
 CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from,
                      uint64_t width, uint64_t height, uint64_t depth, bool synchronous) {
   if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
+  if (!to.place.writable) return CUDA_ERROR_INVALID_VALUE;
   const auto dense = [&](const PitchedPlace& side) {
     return (height == 1 || side.row_pitch == width) &&
            (depth == 1 || side.slice_pitch == width * height);

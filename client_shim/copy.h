@@ -20,6 +20,7 @@ enum class Side : uint8_t {
 struct Place {
   uint64_t gpu = 0;   // its address for the GPU, 0 when the GPU cannot reach it
   uint64_t host = 0;  // for the CPU, 0 when the CPU cannot reach it
+  bool writable = true;
   bool pageable() const { return gpu == 0; }
 };
 

@@ -29,6 +29,7 @@ enum class HandleKind : uint8_t {
   kFunction = 0x27,
   kMemoryPool = 0x28,
   kLink = 0x29,
+  kPhysicalMemory = 0x30,
 };
 
 // A table of objects that are reached by handle. Objects are never freed, only used again with

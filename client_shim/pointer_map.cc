@@ -64,6 +64,29 @@ bool PointerMap::SetSyncMemops(uint64_t address, bool value) {
   return true;
 }
 
+void PointerMap::SetAccess(uint64_t address, uint32_t mask, uint32_t access) {
+  const std::unique_lock lock(mutex_);
+  const auto it = by_address_.find(address);
+  if (it == by_address_.end() || it->second.kind != MemoryKind::kVirtual) return;
+  it->second.access = (it->second.access & ~mask) | (access & mask);
+}
+
+uint64_t PointerMap::AccessibleFrom(uint64_t address, uint16_t device, uint32_t flags) const {
+  const std::shared_lock lock(mutex_);
+  auto next = by_address_.upper_bound(address);
+  if (next == by_address_.begin()) return 0;
+  uint64_t end = address;
+  for (--next; next != by_address_.end() && next->first <= end; ++next) {
+    const Allocation& mapping = next->second;
+    if (mapping.kind != MemoryKind::kVirtual || (mapping.AccessOf(device) & flags) != flags ||
+        end - mapping.address >= mapping.bytes) {
+      break;
+    }
+    end = mapping.address + mapping.bytes;
+  }
+  return end - address;
+}
+
 bool PointerMap::OverlapsHostMemory(uint64_t address, uint64_t bytes) const {
   const std::shared_lock lock(mutex_);
   if (const Allocation* holding = Holding(address); holding != nullptr) return holding->on_host();

@@ -18,6 +18,7 @@ enum class MemoryKind : uint8_t {
   kRegistered,       // cuMemHostRegister; `address` is the program's
   kRegisteredAlias,  // the same memory where the GPU sees it
   kGlobal,           // a variable of a library
+  kVirtual,          // cuMemMap
 };
 
 struct Allocation {
@@ -36,10 +37,16 @@ struct Allocation {
   // Host memory: the mapping that holds it; 0 when it is registered by name only.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
-  uint64_t window = 0;  // the daemon's name of it: its address in the pinned window
-  int protection = 0;   // of registered memory, as it was
+  uint64_t window = 0;   // the daemon's name of it: its address in the pinned window
+  int protection = 0;    // of registered memory, as it was
+  uint32_t access = 0;   // of kVirtual: two bits of CUmemAccess_flags a device
+  int handle_types = 0;  // CUmemAllocationHandleType: what it can be exported as
 
-  bool on_device() const { return kind == MemoryKind::kDevice || kind == MemoryKind::kGlobal; }
+  bool on_device() const {
+    return kind == MemoryKind::kDevice || kind == MemoryKind::kGlobal ||
+           kind == MemoryKind::kVirtual;
+  }
+  uint32_t AccessOf(uint16_t of_device) const { return access >> (2 * of_device) & 3; }
   bool on_host() const { return host_address != 0; }
 };
 
@@ -57,6 +64,11 @@ class PointerMap {
   // The one that begins there, taken out.
   bool Take(uint64_t address, MemoryKind kind, Allocation* taken);
   bool SetSyncMemops(uint64_t address, bool value);
+  // Of the mapping that begins there: the bits of `mask` become those of `access`.
+  void SetAccess(uint64_t address, uint32_t mask, uint32_t access);
+  // How many bytes from `address` on lie in mappings that follow each other and that `device` may
+  // use in that way (a CUmemAccess_flags).
+  uint64_t AccessibleFrom(uint64_t address, uint16_t device, uint32_t flags) const;
   // Whether some of [address, address + bytes) is registered or pinned.
   bool OverlapsHostMemory(uint64_t address, uint64_t bytes) const;
 

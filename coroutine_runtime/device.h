@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/memory_op.h"
+#include "coroutine_runtime/physical_memory.h"
 
 namespace detshare {
 
@@ -71,6 +72,22 @@ class AddressSpace {
   // drains the device.
   virtual absl::Status Unmap(DeviceAddress address, uint64_t bytes) = 0;
 
+  // Puts the first `bytes` bytes of `memory`, of this space's device or one that can reach it, at
+  // `address`: whole pages inside the range where nothing is mapped. Nobody may touch it yet.
+  // Memory may be mapped several times, by several sessions. Never drains the device.
+  virtual absl::Status MapPhysical(DeviceAddress address, uint64_t bytes,
+                                   std::shared_ptr<PhysicalMemory> memory) = 0;
+  // Takes back exactly what one MapPhysical made. The caller knows that no work touches it any
+  // more, and has taken back the access of other spaces. Never drains the device.
+  virtual absl::Status UnmapPhysical(DeviceAddress address, uint64_t bytes) = 0;
+  // What work of this space may do with exactly what one MapPhysical of this space, or one Map or
+  // MapPhysical of another space of the same session, has mapped. Whoever unmaps that takes the
+  // access back first.
+  virtual absl::Status SetAccess(DeviceAddress address, uint64_t bytes, MemoryAccess access) = 0;
+  // What Map or MapPhysical of this space put at `address`. CUDA_ERROR_INVALID_VALUE when nothing
+  // is there. With memory of Map the whole pages around it, which may hold neighbours.
+  virtual absl::StatusOr<PhysicalRange> Behind(DeviceAddress address) const = 0;
+
   // Lets the GPU reach host memory (page-aligned, outside the range) at its own address. May hold
   // up other sessions for a bounded time, so callers register ahead.
   virtual absl::Status RegisterHost(void* memory, uint64_t bytes) = 0;
@@ -79,8 +96,9 @@ class AddressSpace {
   virtual absl::Status UnregisterHost(void* memory) = 0;
 
   // Whether [address, address + bytes) is memory of this session, as far as the device can tell:
-  // mapped, registered, or a global of one of its libraries.
-  virtual bool Contains(DeviceAddress address, uint64_t bytes) const = 0;
+  // mapped, registered, or a global of one of its libraries; with `write` also whether it may be
+  // written.
+  virtual bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const = 0;
 
   // The first error of this session's work, OkStatus while there is none. Sticky. Cheap: an atomic
   // load when there is none.
@@ -272,6 +290,9 @@ class Device {
 
   virtual absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                            uint64_t size) = 0;
+  // Zeroed memory, a multiple of kPhysicalGranule. ResourceExhausted when the card is full. Never
+  // drains the device.
+  virtual absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) = 0;
 
   // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives what the
   // library's kernels print, from any thread, in the order of CUDA's rules; it outlives the

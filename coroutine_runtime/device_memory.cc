@@ -36,18 +36,53 @@ bool DeviceMemory::AllReached(const Points& points) {
                      [](const FencePoint& point) { return point.reached(); });
 }
 
+// Takes [address, address + bytes) out of a range that contains it.
+void DeviceMemory::FreeRanges::Cut(Ranges::iterator range, DeviceAddress address, uint64_t bytes,
+                                   Points* after) {
+  const DeviceAddress begin = range->first, end = begin + range->second.bytes;
+  AddPoints(*after, range->second.after);
+  if (end != address + bytes)
+    ranges_.emplace(address + bytes, Range{end - address - bytes, range->second.after});
+  if (begin == address) {
+    ranges_.erase(range);
+  } else {
+    range->second.bytes = address - begin;
+  }
+}
+
 std::optional<DeviceAddress> DeviceMemory::FreeRanges::Take(uint64_t bytes, Points* after) {
   for (auto range = ranges_.begin(); range != ranges_.end(); ++range) {
     if (range->second.bytes < bytes) continue;
     const DeviceAddress address = range->first;
-    Range rest = std::move(range->second);
-    AddPoints(*after, rest.after);
-    ranges_.erase(range);
-    rest.bytes -= bytes;
-    if (rest.bytes != 0) ranges_.emplace(address + bytes, std::move(rest));
+    Cut(range, address, bytes, after);
     return address;
   }
   return std::nullopt;
+}
+
+std::optional<DeviceAddress> DeviceMemory::FreeRanges::TakeHighest(uint64_t bytes,
+                                                                   uint64_t alignment,
+                                                                   Points* after) {
+  for (auto range = ranges_.end(); range != ranges_.begin();) {
+    --range;
+    if (range->second.bytes < bytes) continue;
+    const DeviceAddress address =
+        (range->first + range->second.bytes - bytes) / alignment * alignment;
+    if (address < range->first) continue;
+    Cut(range, address, bytes, after);
+    return address;
+  }
+  return std::nullopt;
+}
+
+bool DeviceMemory::FreeRanges::TakeAt(DeviceAddress address, uint64_t bytes, Points* after) {
+  auto range = ranges_.upper_bound(address);
+  if (range == ranges_.begin()) return false;
+  --range;
+  const uint64_t offset = address - range->first;
+  if (offset > range->second.bytes || bytes > range->second.bytes - offset) return false;
+  Cut(range, address, bytes, after);
+  return true;
 }
 
 void DeviceMemory::FreeRanges::Add(DeviceAddress address, uint64_t bytes, Points after) {
@@ -268,6 +303,19 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
   }
 }
 
+Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t bytes) {
+  for (auto extent = FirstOverlapping(address, bytes); extent != extents_.end();
+       extent = FirstOverlapping(address, bytes)) {
+    if (!AllReached(extent->second.after)) {
+      const absl::Status status = co_await AwaitPoints(extent->second.after);
+      if (!status.ok()) co_return status;
+      continue;
+    }
+    Unmap(extent);
+  }
+  co_return absl::OkStatus();
+}
+
 // ---- calls
 // -----------------------------------------------------------------------------------------------------------
 
@@ -293,6 +341,35 @@ Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64
   }
   block->second.busy = false;
   co_return placement->address;
+}
+
+Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Reserve(uint64_t bytes, uint64_t alignment,
+                                                          DeviceAddress wanted) {
+  if (bytes == 0 || (alignment & (alignment - 1)) != 0)
+    co_return CudaError(kCudaErrorInvalidValue, "no bytes, or an alignment that is none");
+  if (bytes > space_.size()) co_return OutOfMemory("larger than the session's range of addresses");
+  const uint64_t unit = std::max(granule_, kPhysicalGranule);
+  bytes = RoundUp(bytes, unit);
+  alignment = std::max(alignment, unit);
+  Points after;
+  std::optional<DeviceAddress> address;
+  if (wanted != 0 && wanted % alignment == 0 && free_.TakeAt(wanted, bytes, &after)) {
+    address = wanted;
+  } else {
+    address = free_.TakeHighest(bytes, alignment, &after);
+  }
+  if (!address) co_return OutOfMemory("no free range of addresses");
+  absl::Status status = co_await AwaitPoints(after);
+  if (status.ok()) status = co_await EnsureUnmapped(*address, bytes);
+  if (!status.ok()) {
+    free_.Add(*address, bytes, std::move(after));
+    co_return status;
+  }
+  co_return *address;
+}
+
+void DeviceMemory::FreeReservation(DeviceAddress address, uint64_t bytes) {
+  free_.Add(address, RoundUp(bytes, std::max(granule_, kPhysicalGranule)), {});
 }
 
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Allocate(ContextId context, uint64_t bytes) {

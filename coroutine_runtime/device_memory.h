@@ -63,6 +63,15 @@ class DeviceMemory {
   // Frees everything of `context`, whose work is complete (GpuCoroutine::DestroyContext).
   void FreeContext(ContextId context);
 
+  // A range of addresses of at least `bytes` with nothing behind it, for memory that the caller
+  // maps himself: at `wanted` when that is not 0, aligned and free, else the highest that fits, so
+  // that it keeps out of the way of allocations. Whole units of kPhysicalGranule; `alignment` is a
+  // power of two. Waits for earlier users of the range. CUDA_ERROR_OUT_OF_MEMORY.
+  Task<absl::StatusOr<DeviceAddress>> Reserve(uint64_t bytes, uint64_t alignment,
+                                              DeviceAddress wanted);
+  // `address` and `bytes` (rounded) are those of one Reserve, and nothing is mapped there.
+  void FreeReservation(DeviceAddress address, uint64_t bytes);
+
   struct Allocation {
     DeviceAddress address = 0;
     uint64_t bytes = 0;  // as asked for
@@ -90,6 +99,10 @@ class DeviceMemory {
    public:
     // The lowest range of at least `bytes`; its points are added to *after.
     std::optional<DeviceAddress> Take(uint64_t bytes, Points* after);
+    // The highest that is aligned.
+    std::optional<DeviceAddress> TakeHighest(uint64_t bytes, uint64_t alignment, Points* after);
+    // False when some of it is not free.
+    bool TakeAt(DeviceAddress address, uint64_t bytes, Points* after);
     void Add(DeviceAddress address, uint64_t bytes, Points after);
     // The points of the lowest range.
     Points FirstPoints() const;
@@ -99,7 +112,9 @@ class DeviceMemory {
       uint64_t bytes = 0;
       Points after;
     };
-    std::map<DeviceAddress, Range> ranges_;
+    using Ranges = std::map<DeviceAddress, Range>;
+    void Cut(Ranges::iterator range, DeviceAddress address, uint64_t bytes, Points* after);
+    Ranges ranges_;
   };
   struct Block {
     uint64_t requested = 0;
@@ -143,6 +158,8 @@ class DeviceMemory {
                                            std::optional<StreamId> stream);
   Task<absl::Status> AwaitPoints(Points points);
   Task<absl::Status> EnsureMapped(DeviceAddress address, uint64_t bytes);
+  // Of a free range, when its users so far are done with it.
+  Task<absl::Status> EnsureUnmapped(DeviceAddress address, uint64_t bytes);
   Task<void> TrimWhenReached(Points points);
 
   GpuCoroutine& coroutine_;

@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
     device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
     on.placement->Add(config.id, config.tenant, *device.coroutine);
   }
+  session->virtual_memory_ = std::make_unique<VirtualMemory>(session->devices_);
   session->current_device_ = session->devices_.empty() ? nullptr : &session->devices_[0];
   session->libraries_.push_back(nullptr);  // ids begin with 1
   session->kernels_.push_back({});
@@ -78,6 +79,7 @@ Session::~Session() {
   executor_.reset();
   graphs_.clear();
   libraries_.clear();
+  virtual_memory_.reset();
   for (SessionDevice& device : devices_) device.memory.reset();
   // What a faulted space still has queued writes to the fences of the coroutine.
   for (SessionDevice& device : devices_) device.space.reset();
@@ -123,6 +125,7 @@ void Session::WaitForDevices() {
 Session::Counters Session::counters() const {
   Counters counters;
   counters.pinned_memory = pinned_bytes_.load(std::memory_order_relaxed);
+  if (virtual_memory_ != nullptr) counters.device_memory = virtual_memory_->bytes();
   for (const SessionDevice& device : devices_) {
     if (device.memory != nullptr) counters.device_memory += device.memory->mapped();
     if (device.coroutine == nullptr) continue;

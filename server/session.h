@@ -30,7 +30,9 @@
 #include "server/reply.h"
 #include "server/ring_reader.h"
 #include "server/server_options.h"
+#include "server/shared_memory_objects.h"
 #include "server/shared_region.h"
+#include "server/virtual_memory.h"
 
 namespace detshare {
 
@@ -58,6 +60,7 @@ class Session {
       uint64_t memory_base = 0, memory_bytes = 0;
     };
     std::vector<OnDevice> devices;
+    SharedMemoryObjects* shared_memory_objects = nullptr;  // of the daemon
   };
   struct Counters {
     uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0;
@@ -81,6 +84,8 @@ class Session {
   Executor& executor() { return *executor_; }
   PinnedWindow& pinned() { return *pinned_; }
   std::vector<SessionDevice>& devices() { return devices_; }
+  VirtualMemory& virtual_memory() { return *virtual_memory_; }
+  SharedMemoryObjects& shared_memory_objects() { return *config_.shared_memory_objects; }
   Counters counters() const;  // any thread, while the session lives
 
   // ---- for the worker
@@ -219,6 +224,7 @@ class Session {
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<Executor> executor_;
   std::vector<SessionDevice> devices_;  // never changes in size: others point into it
+  std::unique_ptr<VirtualMemory> virtual_memory_;
 
   SessionDevice* current_device_ = nullptr;
   ContextId current_context_ = 0;

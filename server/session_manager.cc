@@ -138,6 +138,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
                               ", ", request.program, ")");
   config.directory = absl::StrCat(sessions_directory_, "/", id);
+  config.shared_memory_objects = &shared_memory_objects_;
   // Every device of the daemon has its part of the slot, whether the session uses it or not:
   // addresses do not depend on that.
   const AddressWindows& windows = options_.windows;

@@ -100,6 +100,7 @@ class SessionManager {
   // One a device; the queues are of the placements' partitions.
   const std::vector<std::unique_ptr<Placement>> placements_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
+  SharedMemoryObjects shared_memory_objects_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;     // told, finished, gone, or stopping

@@ -27,6 +27,7 @@ CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t elem
   Place place;
   result = FindPlace(address, bytes, Side::kDevice, stream->device, &place);
   if (result != CUDA_SUCCESS) return result;
+  if (!place.writable) return CUDA_ERROR_INVALID_VALUE;
   result = SubmitWork(
       *stream, Op::cuMemsetD2D32Async,
       wire::cuMemsetD2D32Async{place.gpu, pitch, width, height, value, element, stream->id, 0});

@@ -12,3 +12,4 @@
 #include "proto/wire/stream.h"
 #include "proto/wire/stream_memory_op.h"
 #include "proto/wire/tensor_map.h"
+#include "proto/wire/virtual_memory.h"

@@ -9,12 +9,12 @@ namespace {
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 
 // Where `bytes` bytes at `location` are for the device. `payload` is that of the record.
-absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes,
+absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes, bool write,
                      Payload payload, DeviceAddress* address, bool* is_inline) {
   *is_inline = false;
   switch (location.space) {
     case wire::kAddress:
-      if (!session.device().space->Contains(location.address, bytes)) {
+      if (!session.device().space->Contains(location.address, bytes, write)) {
         return Invalid("an address that is not the session's");
       }
       *address = location.address;
@@ -62,13 +62,13 @@ absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Pa
     return Invalid("rows or slices that overlap or have no end");
   }
   bool destination_inline = false;
-  if (absl::Status resolved = Resolve(session, args.destination.location, destination_bytes,
+  if (absl::Status resolved = Resolve(session, args.destination.location, destination_bytes, true,
                                       payload, &request->destination, &destination_inline);
       !resolved.ok()) {
     return resolved;
   }
   if (destination_inline) return Invalid("a record is no destination");
-  if (absl::Status resolved = Resolve(session, args.source.location, source_bytes, payload,
+  if (absl::Status resolved = Resolve(session, args.source.location, source_bytes, false, payload,
                                       &request->source, &request->inline_source);
       !resolved.ok()) {
     return resolved;
@@ -97,7 +97,7 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
       !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
     return Invalid("rows that overlap, are misaligned or have no end");
   }
-  if (!session.device().space->Contains(args.address, bytes)) {
+  if (!session.device().space->Contains(args.address, bytes, true)) {
     return Invalid("an address that is not the session's");
   }
   request->address = args.address;

@@ -294,5 +294,46 @@ TEST_CASE("The sequence of calls alone decides the addresses") {
   }
 }
 
+TEST_CASE("Reserved ranges come from the top, or from where they are wanted") {
+  Session session;
+  const DeviceAddress end = kBase + (1ull << 36);
+  CHECK(session.Finish(session.memory->Reserve(kMiB, 0, 0)).value() == end - kGranule);
+  const DeviceAddress aligned =
+      session.Finish(session.memory->Reserve(3 * kGranule, 64 * kGranule, 0)).value();
+  CHECK(aligned == end - 64 * kGranule);
+  const DeviceAddress wanted = kBase + 100 * kGranule;
+  CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted)).value() == wanted);
+  // Taken, or not aligned: a hint is no more than that.
+  CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted)).value() == end - 2 * kGranule);
+  CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted + kMiB)).value() ==
+        end - 3 * kGranule);
+  // Allocations go around them.
+  CHECK(session.Allocate(100 * kGranule) == kBase);
+  CHECK(session.Allocate(kGranule) == wanted + kGranule);
+  CHECK(session.fake_space().maps == 2);
+
+  session.memory->FreeReservation(wanted, kGranule);
+  CHECK(session.Allocate(kGranule) == wanted);
+  session.memory->FreeReservation(end - kGranule, kMiB);
+  CHECK(session.Finish(session.memory->Reserve(kGranule, 0, 0)).value() == end - kGranule);
+
+  CHECK_FALSE(session.Finish(session.memory->Reserve(0, 0, 0)).ok());
+  CHECK_FALSE(session.Finish(session.memory->Reserve(kGranule, 3 * kGranule, 0)).ok());
+  CHECK_FALSE(session.Finish(session.memory->Reserve(1ull << 36, 0, 0)).ok());
+  CHECK_FALSE(session.Finish(session.memory->Reserve(UINT64_MAX, 0, 0)).ok());
+}
+
+TEST_CASE("A reserved range has no memory left of earlier allocations") {
+  Session session;
+  const DeviceAddress address =
+      session.Finish(session.memory->AllocateAsync(kContext, 4 * kGranule, 1)).value();
+  REQUIRE(session.memory->FreeAsync(address, 1).ok());
+  // Kept for quick reuse, until somebody else wants the addresses.
+  CHECK(session.fake_space().mapped.size() == 1);
+  CHECK(session.Finish(session.memory->Reserve(kGranule, 0, address)).value() == address);
+  CHECK(session.fake_space().mapped.empty());
+  CHECK(session.memory->mapped() == 0);
+}
+
 }  // namespace
 }  // namespace detshare

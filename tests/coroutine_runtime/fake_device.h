@@ -57,9 +57,21 @@ class FakeAddressSpace final : public AddressSpace {
   uint64_t size() const override { return size_; }
   absl::Status Map(DeviceAddress address, uint64_t bytes) override;
   absl::Status Unmap(DeviceAddress address, uint64_t bytes) override;
+  absl::Status MapPhysical(DeviceAddress, uint64_t, std::shared_ptr<PhysicalMemory>) override {
+    return absl::UnimplementedError("the runtime does not map physical memory");
+  }
+  absl::Status UnmapPhysical(DeviceAddress, uint64_t) override {
+    return absl::UnimplementedError("the runtime does not map physical memory");
+  }
+  absl::Status SetAccess(DeviceAddress, uint64_t, MemoryAccess) override {
+    return absl::UnimplementedError("the runtime does not map physical memory");
+  }
+  absl::StatusOr<PhysicalRange> Behind(DeviceAddress) const override {
+    return absl::UnimplementedError("the runtime does not map physical memory");
+  }
   absl::Status RegisterHost(void*, uint64_t) override { return absl::OkStatus(); }
   absl::Status UnregisterHost(void*) override { return absl::OkStatus(); }
-  bool Contains(DeviceAddress, uint64_t) const override { return true; }
+  bool Contains(DeviceAddress, uint64_t, bool) const override { return true; }
   absl::Status fault() const override { return fault_result; }
   void Abandon() override {}
 
@@ -152,6 +164,9 @@ class FakeDevice : public Device {
   absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                    uint64_t size) override {
     return std::make_unique<FakeAddressSpace>(*this, base, size);
+  }
+  absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t) override {
+    return absl::UnimplementedError("the runtime makes no physical memory");
   }
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace&, absl::Span<const std::byte>, absl::Span<const JitOptionValue>, CompileLogs&,

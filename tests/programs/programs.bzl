@@ -97,6 +97,7 @@ PROGRAMS = [
     _program("unified_copies"),
     _program("vector_add"),
     _program("virtual_functions"),
+    _program("virtual_memory", tags = ["driver_api"]),
     _program("warp_shuffle"),
     _program("warp_votes"),
 ]

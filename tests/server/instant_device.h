@@ -3,13 +3,16 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +34,11 @@ class InstantSpace final : public AddressSpace {
   uint64_t size() const override { return size_; }
   absl::Status Map(DeviceAddress address, uint64_t bytes) override;
   absl::Status Unmap(DeviceAddress address, uint64_t bytes) override;
+  absl::Status MapPhysical(DeviceAddress address, uint64_t bytes,
+                           std::shared_ptr<PhysicalMemory> memory) override;
+  absl::Status UnmapPhysical(DeviceAddress address, uint64_t bytes) override;
+  absl::Status SetAccess(DeviceAddress address, uint64_t bytes, MemoryAccess access) override;
+  absl::StatusOr<PhysicalRange> Behind(DeviceAddress address) const override;
   absl::Status RegisterHost(void* memory, uint64_t bytes) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     host_[reinterpret_cast<uint64_t>(memory)] = bytes;
@@ -42,9 +50,10 @@ class InstantSpace final : public AddressSpace {
                ? absl::OkStatus()
                : absl::NotFoundError("not registered");
   }
-  bool Contains(DeviceAddress address, uint64_t bytes) const override {
+  bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto* ranges : {&mapped_, &host_}) {
+    if (write && read_only_.contains(address)) return false;
+    for (const auto* ranges : {&mapped_, &host_, &permitted_}) {
       auto after = ranges->upper_bound(address);
       if (after == ranges->begin()) continue;
       --after;
@@ -68,8 +77,23 @@ class InstantSpace final : public AddressSpace {
   const DeviceAddress base_;
   const uint64_t size_;
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> mapped_, host_;  // begin -> bytes
+  std::map<uint64_t, uint64_t> mapped_, host_, permitted_;  // begin -> bytes
+  std::map<uint64_t, std::pair<uint64_t, std::shared_ptr<PhysicalMemory>>> physical_;
+  std::set<uint64_t> read_only_;  // begin
   std::atomic<bool> faulted_{false}, abandoned_{false};
+};
+
+class InstantMemory final : public PhysicalMemory {
+ public:
+  explicit InstantMemory(uint64_t bytes) : fd(memfd_create("instant", MFD_CLOEXEC)), bytes_(bytes) {
+    if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) std::abort();
+  }
+  ~InstantMemory() override { close(fd); }
+  uint64_t bytes() const override { return bytes_; }
+  const int fd;
+
+ private:
+  const uint64_t bytes_;
 };
 
 class InstantKernel final : public Kernel {
@@ -201,6 +225,10 @@ class InstantDevice final : public Device {
     spaces.fetch_add(1);
     return std::make_unique<InstantSpace>(*this, base, size);
   }
+  absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) override {
+    if (bytes > properties_.total_memory) return absl::ResourceExhaustedError("full");
+    return std::make_shared<InstantMemory>(bytes);
+  }
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace& space, absl::Span<const std::byte> image, absl::Span<const JitOptionValue>,
       CompileLogs& logs, std::function<void(std::string_view)> print) override {
@@ -284,6 +312,8 @@ inline InstantSpace::~InstantSpace() {
     munmap(reinterpret_cast<void*>(begin), bytes);
     device_.used.fetch_sub(bytes);
   }
+  for (const auto& [begin, placed] : physical_)
+    munmap(reinterpret_cast<void*>(begin), placed.first);
   device_.spaces.fetch_sub(1);
 }
 
@@ -309,6 +339,52 @@ inline absl::Status InstantSpace::Unmap(DeviceAddress address, uint64_t bytes) {
   mapped_.erase(found);
   device_.used.fetch_sub(bytes);
   return absl::OkStatus();
+}
+
+inline absl::Status InstantSpace::MapPhysical(DeviceAddress address, uint64_t bytes,
+                                              std::shared_ptr<PhysicalMemory> memory) {
+  if (address < base_ || bytes > size_ || address - base_ > size_ - bytes)
+    return absl::OutOfRangeError("outside");
+  void* at = mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_FIXED_NOREPLACE, static_cast<InstantMemory&>(*memory).fd, 0);
+  if (at != reinterpret_cast<void*>(address)) return absl::InternalError("cannot map there");
+  const std::lock_guard<std::mutex> lock(mutex_);
+  physical_[address] = {bytes, std::move(memory)};
+  return absl::OkStatus();
+}
+
+inline absl::Status InstantSpace::UnmapPhysical(DeviceAddress address, uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto found = physical_.find(address);
+  if (found == physical_.end() || found->second.first != bytes)
+    return absl::NotFoundError("not mapped");
+  munmap(reinterpret_cast<void*>(address), bytes);
+  physical_.erase(found);
+  permitted_.erase(address);
+  return absl::OkStatus();
+}
+
+inline absl::Status InstantSpace::SetAccess(DeviceAddress address, uint64_t bytes,
+                                            MemoryAccess access) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (access == MemoryAccess::kNone) {
+    permitted_.erase(address);
+  } else {
+    permitted_[address] = bytes;
+  }
+  read_only_.erase(address);
+  if (access == MemoryAccess::kRead) read_only_.insert(address);
+  return absl::OkStatus();
+}
+
+inline absl::StatusOr<PhysicalRange> InstantSpace::Behind(DeviceAddress address) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto after = physical_.upper_bound(address);
+  if (after == physical_.begin() ||
+      address - std::prev(after)->first >= std::prev(after)->second.first)
+    return absl::NotFoundError("not physical memory");
+  --after;
+  return PhysicalRange{after->second.second, after->first};
 }
 
 }  // namespace detshare

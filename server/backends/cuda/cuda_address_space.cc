@@ -16,13 +16,6 @@ bool Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
   return static_cast<int64_t>(fence->load(std::memory_order_relaxed) - value) >= 0;
 }
 
-CUmemLocation LocationOf(const CudaContext& context) {
-  CUmemLocation location{};
-  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  location.id = context.device;
-  return location;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaAddressSpace>> CudaAddressSpace::Create(const Parts& parts,
@@ -60,8 +53,8 @@ CudaAddressSpace::~CudaAddressSpace() {
   }
   for (const auto& [address, mapping] : mapped_) {
     context.api.cuMemUnmap(address, mapping.bytes);
-    context.api.cuMemRelease(mapping.handle);
   }
+  mapped_.clear();
   for (const auto& [address, range] : host_) {
     parts_.registry.Unregister(context, parts_.caretaker, reinterpret_cast<void*>(address),
                                range.bytes);
@@ -70,70 +63,132 @@ CudaAddressSpace::~CudaAddressSpace() {
   context.RemoveSpace(this);
 }
 
-absl::Status CudaAddressSpace::Map(DeviceAddress address, uint64_t bytes) {
-  CudaContext& context = parts_.context;
-  if (bytes == 0 || (address | bytes) % parts_.granularity != 0 || address < base_ ||
-      bytes > size_ || address - base_ > size_ - bytes) {
-    return CudaError(kCudaErrorInvalidValue, "not a range of whole granules of the session");
-  }
-  context.Enter();
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = LocationOf(context);
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  CUmemGenericAllocationHandle handle = 0;
-  absl::Status status =
-      context.Check(context.api.cuMemCreate(&handle, bytes, &properties, 0), "cuMemCreate");
-  if (!status.ok()) return status;
-  status = Back(address, bytes, handle);
-  if (!status.ok()) {
-    context.api.cuMemRelease(handle);
-    return status;
-  }
-  std::unique_lock<std::shared_mutex> lock(mutex_);
-  mapped_[address] = Mapping{bytes, handle};
-  return absl::OkStatus();
+// Whether the range is whole granules of the session's, as far as this process knows free. The
+// driver refuses what is not.
+bool CudaAddressSpace::IsFreePlace(DeviceAddress address, uint64_t bytes) const {
+  return bytes != 0 && (address | bytes) % parts_.granularity == 0 && address >= base_ &&
+         bytes <= size_ && address - base_ <= size_ - bytes;
 }
 
-absl::Status CudaAddressSpace::Back(DeviceAddress address, uint64_t bytes,
-                                    CUmemGenericAllocationHandle handle) {
+absl::Status CudaAddressSpace::Permit(DeviceAddress address, uint64_t bytes,
+                                      CUmemAccess_flags flags) {
   CudaContext& context = parts_.context;
-  absl::Status status =
-      context.Check(context.api.cuMemMap(address, bytes, 0, handle, 0), "cuMemMap");
-  if (!status.ok()) return status;
   CUmemAccessDesc access{};
   access.location = LocationOf(context);
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  status = context.Check(context.api.cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
-  if (status.ok() && parts_.zeroing_stream != nullptr) {
-    status =
-        context.Check(context.api.cuMemsetD32Async(address, 0, bytes / 4, parts_.zeroing_stream),
-                      "cuMemsetD32Async");
-    if (status.ok()) {
-      status = context.Check(context.api.cuStreamSynchronize(parts_.zeroing_stream),
-                             "cuStreamSynchronize");
-    }
+  access.flags = flags;
+  return context.Check(context.api.cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
+}
+
+absl::Status CudaAddressSpace::Zero(DeviceAddress address, uint64_t bytes) {
+  CudaContext& context = parts_.context;
+  absl::Status status =
+      context.Check(context.api.cuMemsetD32Async(address, 0, bytes / 4, parts_.zeroing_stream),
+                    "cuMemsetD32Async");
+  if (!status.ok()) return status;
+  return context.Check(context.api.cuStreamSynchronize(parts_.zeroing_stream),
+                       "cuStreamSynchronize");
+}
+
+absl::Status CudaAddressSpace::Place(DeviceAddress address, uint64_t bytes,
+                                     CudaPhysicalMemory& memory, CUmemAccess_flags flags) {
+  CudaContext& context = parts_.context;
+  context.Enter();
+  absl::Status status =
+      context.Check(context.api.cuMemMap(address, bytes, 0, memory.handle(), 0), "cuMemMap");
+  if (!status.ok()) return status;
+  CUmemAccess_flags now = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  // What anybody may see of it is zero from its first mapping on.
+  if (parts_.zeroing_stream != nullptr && memory.TakeFirstUse()) {
+    now = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    status = Permit(address, bytes, now);
+    if (status.ok()) status = Zero(address, bytes);
   }
+  if (status.ok() && flags != now) status = Permit(address, bytes, flags);
   if (!status.ok()) context.api.cuMemUnmap(address, bytes);
   return status;
 }
 
-absl::Status CudaAddressSpace::Unmap(DeviceAddress address, uint64_t bytes) {
-  CUmemGenericAllocationHandle handle = 0;
+absl::Status CudaAddressSpace::Map(DeviceAddress address, uint64_t bytes) {
+  if (!IsFreePlace(address, bytes))
+    return CudaError(kCudaErrorInvalidValue, "not a range of whole granules of the session");
+  absl::StatusOr<std::shared_ptr<CudaPhysicalMemory>> memory =
+      CudaPhysicalMemory::Create(parts_.context, bytes);
+  if (!memory.ok()) return memory.status();
+  absl::Status status = Place(address, bytes, **memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  if (!status.ok()) return status;
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  mapped_[address] = Mapping{bytes, *std::move(memory), false};
+  permitted_[address] = Range{bytes};
+  return absl::OkStatus();
+}
+
+absl::Status CudaAddressSpace::Take(DeviceAddress address, uint64_t bytes, bool physical) {
+  std::shared_ptr<CudaPhysicalMemory> memory;
   {
     std::unique_lock<std::shared_mutex> lock(mutex_);
     const auto found = mapped_.find(address);
-    if (found == mapped_.end() || found->second.bytes != bytes) {
-      return CudaError(kCudaErrorInvalidValue, "not what one Map made");
+    if (found == mapped_.end() || found->second.bytes != bytes ||
+        found->second.physical != physical) {
+      return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
     }
-    handle = found->second.handle;
+    memory = std::move(found->second.memory);
     mapped_.erase(found);
+    permitted_.erase(address);
   }
   CudaContext& context = parts_.context;
   context.Enter();
-  absl::Status status = context.Check(context.api.cuMemUnmap(address, bytes), "cuMemUnmap");
-  status.Update(context.Check(context.api.cuMemRelease(handle), "cuMemRelease"));
-  return status;
+  return context.Check(context.api.cuMemUnmap(address, bytes), "cuMemUnmap");
+}
+
+absl::Status CudaAddressSpace::Unmap(DeviceAddress address, uint64_t bytes) {
+  return Take(address, bytes, /*physical=*/false);
+}
+
+absl::Status CudaAddressSpace::MapPhysical(DeviceAddress address, uint64_t bytes,
+                                           std::shared_ptr<PhysicalMemory> memory) {
+  auto physical = std::static_pointer_cast<CudaPhysicalMemory>(std::move(memory));
+  if (!IsFreePlace(address, bytes) || bytes > physical->bytes())
+    return CudaError(kCudaErrorInvalidValue, "not a range of whole granules of the session");
+  absl::Status status = Place(address, bytes, *physical, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  if (!status.ok()) return status;
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  mapped_[address] = Mapping{bytes, std::move(physical), true};
+  return absl::OkStatus();
+}
+
+absl::Status CudaAddressSpace::UnmapPhysical(DeviceAddress address, uint64_t bytes) {
+  return Take(address, bytes, /*physical=*/true);
+}
+
+absl::Status CudaAddressSpace::SetAccess(DeviceAddress address, uint64_t bytes,
+                                         MemoryAccess access) {
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  if (access == MemoryAccess::kRead) flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  if (access == MemoryAccess::kReadWrite) flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  {
+    std::unique_lock<std::shared_mutex> lock(mutex_);
+    if (address - base_ < size_) {
+      const auto found = mapped_.find(address);
+      if (found == mapped_.end() || found->second.bytes != bytes || !found->second.physical)
+        return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
+    }
+    // Before the driver takes it back, after it gave it.
+    if (access == MemoryAccess::kNone) permitted_.erase(address);
+  }
+  parts_.context.Enter();
+  absl::Status status = Permit(address, bytes, flags);
+  if (!status.ok() || access == MemoryAccess::kNone) return status;
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  permitted_[address] = Range{bytes, access == MemoryAccess::kRead};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PhysicalRange> CudaAddressSpace::Behind(DeviceAddress address) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto next = mapped_.upper_bound(address);
+  if (next == mapped_.begin() || address - std::prev(next)->first >= std::prev(next)->second.bytes)
+    return CudaError(kCudaErrorInvalidValue, "nothing is mapped there");
+  return PhysicalRange{std::prev(next)->second.memory, std::prev(next)->first};
 }
 
 absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
@@ -164,13 +219,14 @@ absl::Status CudaAddressSpace::UnregisterHost(void* memory) {
 }
 
 template <typename Ranges>
-bool CudaAddressSpace::Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes) {
+bool CudaAddressSpace::Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes,
+                              bool write) {
   auto range = ranges.upper_bound(address);
   if (range == ranges.begin()) return false;
   --range;
   for (; range != ranges.end() && range->first <= address; ++range) {
     const uint64_t offset = address - range->first;
-    if (offset >= range->second.bytes) return false;
+    if (offset >= range->second.bytes || (write && range->second.read_only)) return false;
     const uint64_t covered = range->second.bytes - offset;
     if (covered >= bytes) return true;
     address += covered;
@@ -179,12 +235,12 @@ bool CudaAddressSpace::Covers(const Ranges& ranges, DeviceAddress address, uint6
   return false;
 }
 
-bool CudaAddressSpace::Contains(DeviceAddress address, uint64_t bytes) const {
+bool CudaAddressSpace::Contains(DeviceAddress address, uint64_t bytes, bool write) const {
   if (address + bytes < address) return false;
   bytes = std::max<uint64_t>(bytes, 1);
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  if (address - base_ < size_) return Covers(mapped_, address, bytes);
-  return Covers(host_, address, bytes) || Covers(globals_, address, bytes);
+  return Covers(permitted_, address, bytes, write) || Covers(host_, address, bytes, write) ||
+         Covers(globals_, address, bytes, write);
 }
 
 uint64_t CudaAddressSpace::Reach(DeviceAddress address) const {

@@ -14,6 +14,7 @@
 #include "coroutine_runtime/device.h"
 #include "server/backends/cuda/caretaker.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/cuda_physical_memory.h"
 #include "server/backends/cuda/host_registry.h"
 #include "server/backends/cuda/memory_waits.h"
 
@@ -41,9 +42,14 @@ class CudaAddressSpace final : public AddressSpace {
   uint64_t size() const override { return size_; }
   absl::Status Map(DeviceAddress address, uint64_t bytes) override;
   absl::Status Unmap(DeviceAddress address, uint64_t bytes) override;
+  absl::Status MapPhysical(DeviceAddress address, uint64_t bytes,
+                           std::shared_ptr<PhysicalMemory> memory) override;
+  absl::Status UnmapPhysical(DeviceAddress address, uint64_t bytes) override;
+  absl::Status SetAccess(DeviceAddress address, uint64_t bytes, MemoryAccess access) override;
+  absl::StatusOr<PhysicalRange> Behind(DeviceAddress address) const override;
   absl::Status RegisterHost(void* memory, uint64_t bytes) override;
   absl::Status UnregisterHost(void* memory) override;
-  bool Contains(DeviceAddress address, uint64_t bytes) const override;
+  bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const override;
   absl::Status fault() const override {
     return parts_.context.lost() ? parts_.context.FaultOf(*this) : absl::OkStatus();
   }
@@ -80,15 +86,23 @@ class CudaAddressSpace final : public AddressSpace {
 
   // Whether ranges that follow each other without a hole cover [address, address + bytes).
   template <typename Ranges>
-  static bool Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes);
-  absl::Status Back(DeviceAddress address, uint64_t bytes, CUmemGenericAllocationHandle handle);
+  static bool Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes, bool write);
+  bool IsFreePlace(DeviceAddress address, uint64_t bytes) const;
+  // Maps it for the first `bytes` bytes, zeroed before anybody sees it.
+  absl::Status Place(DeviceAddress address, uint64_t bytes, CudaPhysicalMemory& memory,
+                     CUmemAccess_flags flags);
+  absl::Status Permit(DeviceAddress address, uint64_t bytes, CUmemAccess_flags flags);
+  absl::Status Zero(DeviceAddress address, uint64_t bytes);
+  absl::Status Take(DeviceAddress address, uint64_t bytes, bool physical);
 
   struct Mapping {
     uint64_t bytes = 0;
-    CUmemGenericAllocationHandle handle = 0;
+    std::shared_ptr<CudaPhysicalMemory> memory;
+    bool physical = false;  // by MapPhysical
   };
   struct Range {
     uint64_t bytes = 0;
+    bool read_only = false;
   };
 
   const Parts parts_;
@@ -96,9 +110,10 @@ class CudaAddressSpace final : public AddressSpace {
   const uint64_t size_;
   std::atomic<bool> suspect_{false};  // published by CudaContext::fault_
 
-  mutable std::shared_mutex mutex_;  // guards the three maps
+  mutable std::shared_mutex mutex_;  // guards the maps
   std::map<DeviceAddress, Mapping> mapped_;
-  std::map<DeviceAddress, Range> host_, globals_;
+  // `permitted_`: what work may touch of device memory, here and of other devices.
+  std::map<DeviceAddress, Range> permitted_, host_, globals_;
 
   mutable std::mutex work_mutex_;  // guards what follows
   std::vector<std::shared_ptr<StreamState>> streams_;

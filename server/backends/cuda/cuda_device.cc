@@ -7,6 +7,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_library.h"
+#include "server/backends/cuda/cuda_physical_memory.h"
 #include "server/backends/cuda/cuda_properties.h"
 
 namespace detshare::cuda {
@@ -182,6 +183,13 @@ absl::StatusOr<std::unique_ptr<AddressSpace>> CudaDevice::CreateAddressSpace(Dev
   const CudaAddressSpace::Parts parts{*context_, *caretaker_, *registry_,
                                       properties_.memory_granularity, zeroing_stream_};
   return CudaAddressSpace::Create(parts, base, size);
+}
+
+absl::StatusOr<std::shared_ptr<PhysicalMemory>> CudaDevice::CreatePhysicalMemory(uint64_t bytes) {
+  if (bytes == 0 || bytes % kPhysicalGranule != 0 || bytes % properties_.memory_granularity != 0) {
+    return CudaError(kCudaErrorInvalidValue, "physical memory is made in whole granules");
+  }
+  return CudaPhysicalMemory::Create(*context_, bytes);
 }
 
 absl::StatusOr<std::unique_ptr<Library>> CudaDevice::LoadLibrary(

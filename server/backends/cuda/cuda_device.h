@@ -33,6 +33,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override;
   absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                    uint64_t size) override;
+  absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) override;
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace& space, absl::Span<const std::byte> image,
       absl::Span<const JitOptionValue> options, CompileLogs& logs,

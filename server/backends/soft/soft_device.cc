@@ -27,15 +27,18 @@ constexpr int kUnsupportedLimit = 215;
 
 // What all objects of a device share.
 struct Core {
-  Core(const SoftDeviceOptions& device_options, DeviceProperties device_properties)
+  Core(const SoftDeviceOptions& device_options, DeviceProperties device_properties,
+       std::shared_ptr<MemoryFile> card_file)
       : options(device_options),
         properties(std::move(device_properties)),
+        card(std::move(card_file)),
         budget(properties.total_memory),
         timeline(properties.sm_count),
         engine(options.worker_threads, timeline) {}
 
   const SoftDeviceOptions options;
   const DeviceProperties properties;
+  const std::shared_ptr<MemoryFile> card;  // of physical memory
   MemoryBudget budget;
   Timeline timeline;
   Engine engine;
@@ -179,8 +182,10 @@ class SoftPartition final : public Partition {
 
 class SoftDevice final : public Device {
  public:
-  SoftDevice(const SoftDeviceOptions& options, DeviceProperties properties)
-      : core_(options, std::move(properties)), whole_(core_, {0, core_.properties.sm_count}) {}
+  SoftDevice(const SoftDeviceOptions& options, DeviceProperties properties,
+             std::shared_ptr<MemoryFile> card)
+      : core_(options, std::move(properties), std::move(card)),
+        whole_(core_, {0, core_.properties.sm_count}) {}
 
   const DeviceProperties& properties() const override { return core_.properties; }
   Partition& whole() override { return whole_; }
@@ -220,6 +225,10 @@ class SoftDevice final : public Device {
         SpaceState::Create(base, size, core_.budget);
     if (!state.ok()) return state.status();
     return std::make_unique<SoftAddressSpace>(*std::move(state), [this] { core_.engine.Wake(); });
+  }
+
+  absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) override {
+    return SoftPhysicalMemory::Create(core_.card, bytes, core_.budget);
   }
 
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
@@ -312,7 +321,9 @@ absl::StatusOr<std::unique_ptr<Device>> CreateSoftDevice(const SoftDeviceOptions
       std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
     };
   }
-  return std::make_unique<SoftDevice>(filled, *std::move(properties));
+  absl::StatusOr<std::shared_ptr<MemoryFile>> card = MemoryFile::Create(0);
+  if (!card.ok()) return card.status();
+  return std::make_unique<SoftDevice>(filled, *std::move(properties), *std::move(card));
 }
 
 }  // namespace detshare::soft

@@ -8,10 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
 namespace detshare::soft {
 namespace {
 
@@ -23,19 +19,18 @@ constexpr uint64_t kHeapAlignment = 16;
 uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 uint64_t RoundDown(uint64_t value, uint64_t to) { return value / to * to; }
 
+// Mappings of physical memory of all sessions together: the system gives a process 65530 mappings
+// of all kinds.
+constexpr int kMostPlaced = 16384;
+std::atomic<int> g_placed{0};
+
+bool IsShared(RangeTable::Kind kind) {
+  return kind == RangeTable::Kind::kShared || kind == RangeTable::Kind::kSharedReadOnly;
+}
+
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
-
-bool MemoryBudget::Take(uint64_t bytes) {
-  uint64_t used = used_.load(std::memory_order_relaxed);
-  do {
-    if (bytes > total_ - used) return false;
-  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  return true;
-}
-
-void MemoryBudget::Give(uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
 bool RangeTable::Add(uint64_t begin, uint64_t bytes, Kind kind) {
   if (bytes == 0 || begin > UINT64_MAX - bytes) return false;
@@ -62,18 +57,54 @@ bool RangeTable::Has(uint64_t begin, uint64_t bytes, Kind kind) const {
   return found != ranges_.end() && found->second.kind == kind && found->second.end - begin == bytes;
 }
 
-bool RangeTable::Covers(uint64_t begin, uint64_t bytes) const {
+bool RangeTable::SetShared(uint64_t begin, uint64_t bytes, MemoryAccess access) {
+  if (bytes == 0 || begin > UINT64_MAX - bytes) return false;
+  const std::unique_lock lock(mutex_);
+  auto next = ranges_.lower_bound(begin);
+  if (next != ranges_.end() && next->first == begin) {
+    if (next->second.end != begin + bytes || !IsShared(next->second.kind)) return false;
+    next = ranges_.erase(next);
+  } else if ((next != ranges_.end() && next->first < begin + bytes) ||
+             (next != ranges_.begin() && std::prev(next)->second.end > begin)) {
+    return false;
+  }
+  if (access == MemoryAccess::kNone) return true;
+  const Kind kind = access == MemoryAccess::kRead ? Kind::kSharedReadOnly : Kind::kShared;
+  ranges_.emplace_hint(next, begin, Range{begin + bytes, kind});
+  return true;
+}
+
+bool RangeTable::Covers(uint64_t begin, uint64_t bytes, bool write) const {
   if (begin > UINT64_MAX - bytes) return false;
   const uint64_t end = begin + bytes;
   const std::shared_lock lock(mutex_);
   auto next = ranges_.upper_bound(begin);
   if (next == ranges_.begin()) return false;
   for (auto range = std::prev(next); range != ranges_.end() && range->first <= begin; ++range) {
+    if (write && range->second.kind == Kind::kSharedReadOnly) return false;
     if (range->second.end >= end) return range->second.end > begin || bytes == 0;
     if (range->second.end <= begin) return false;
     begin = range->second.end;
   }
   return false;
+}
+
+bool RangeTable::Overlaps(uint64_t begin, uint64_t bytes) const {
+  const std::shared_lock lock(mutex_);
+  const auto next = ranges_.lower_bound(begin);
+  return (next != ranges_.end() && next->first < begin + bytes) ||
+         (next != ranges_.begin() && std::prev(next)->second.end > begin);
+}
+
+bool RangeTable::FindMapped(uint64_t address, uint64_t* begin, uint64_t* end) const {
+  const std::shared_lock lock(mutex_);
+  const auto next = ranges_.upper_bound(address);
+  if (next == ranges_.begin()) return false;
+  const auto found = std::prev(next);
+  if (address >= found->second.end || found->second.kind != Kind::kMapped) return false;
+  *begin = found->first;
+  *end = found->second.end;
+  return true;
 }
 
 bool RangeTable::IsHost(uint64_t address) const {
@@ -88,7 +119,7 @@ uint64_t RangeTable::DeviceBytes() const {
   const std::shared_lock lock(mutex_);
   uint64_t bytes = 0;
   for (const auto& [begin, range] : ranges_) {
-    if (range.kind != Kind::kHost) bytes += range.end - begin;
+    if (range.kind != Kind::kHost && !IsShared(range.kind)) bytes += range.end - begin;
   }
   return bytes;
 }
@@ -99,7 +130,19 @@ bool RangeTable::Find(uint64_t address, ptx::MemoryRange* range) const {
   if (next == ranges_.begin()) return false;
   const auto found = std::prev(next);
   if (address >= found->second.end) return false;
-  *range = {found->first, found->second.end, found->second.kind != Kind::kConstant};
+  const Kind kind = found->second.kind;
+  *range = {found->first, found->second.end,
+            kind != Kind::kConstant && kind != Kind::kSharedReadOnly};
+  if (!IsShared(kind)) return true;
+  for (auto before = found; before != ranges_.begin();) {
+    --before;
+    if (before->second.end != range->begin || before->second.kind != kind) break;
+    range->begin = before->first;
+  }
+  for (auto after = next; after != ranges_.end() && after->first == range->end; ++after) {
+    if (after->second.kind != kind) break;
+    range->end = after->second.end;
+  }
   return true;
 }
 
@@ -122,11 +165,13 @@ void AccessGate::Drain() {
   left_.wait(lock, [&] { return inside_[old % 2] == 0; });
 }
 
-SpaceState::SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget)
+SpaceState::SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget,
+                       std::shared_ptr<MemoryFile> file)
     : base_(base),
       reserved_(reserved),
       size_(reserved - RoundDown(std::min(reserved / 4, kLargestGlobalRegion), kPage)),
-      budget_(budget) {}
+      budget_(budget),
+      file_(std::move(file)) {}
 
 absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, uint64_t reserved,
                                                                MemoryBudget& budget) {
@@ -135,18 +180,14 @@ absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, ui
     return CudaError(kCudaErrorInvalidValue,
                      "an address space is made of whole pages, 16 at least");
   }
-  void* mapped = mmap(Pointer(base), reserved, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (mapped != Pointer(base)) {
-    // Kernels that do not know MAP_FIXED_NOREPLACE take the address for a hint.
-    if (mapped != MAP_FAILED) munmap(mapped, reserved);
+  absl::StatusOr<std::shared_ptr<MemoryFile>> file = MemoryFile::Create(reserved);
+  if (!file.ok()) return file.status();
+  if (!(*file)->MapAt(base, reserved, 0, /*replace=*/false)) {
     return CudaError(kCudaErrorOutOfMemory,
                      absl::StrCat("the addresses from 0x", absl::Hex(base), " on, 0x",
                                   absl::Hex(reserved), " bytes, are in use in this process"));
   }
-  // A crash of the daemon is no reason to write a tenant's memory to disk.
-  madvise(mapped, reserved, MADV_DONTDUMP);
-  return std::shared_ptr<SpaceState>(new SpaceState(base, reserved, budget));
+  return std::shared_ptr<SpaceState>(new SpaceState(base, reserved, budget, *std::move(file)));
 }
 
 void SpaceState::Close() {
@@ -155,14 +196,19 @@ void SpaceState::Close() {
   closed_ = true;
   budget_.Give(ranges_.DeviceBytes());
   munmap(Pointer(base_), reserved_);
+  const std::lock_guard physical_lock(physical_mutex_);
+  g_placed.fetch_sub(static_cast<int>(physical_.size()), std::memory_order_relaxed);
+  physical_.clear();
 }
 
 absl::Status SpaceState::Map(uint64_t address, uint64_t bytes) {
-  if (bytes == 0 || address % kGranularity != 0 || bytes % kGranularity != 0 || address < base_ ||
-      bytes > size_ || address - base_ > size_ - bytes) {
+  if (address % kGranularity != 0 || bytes % kGranularity != 0 || !InLowerPart(address, bytes)) {
     return CudaError(kCudaErrorInvalidValue,
                      "memory is mapped in granules, inside the session's range");
   }
+  const std::lock_guard lock(physical_mutex_);
+  if (Overlaps(address, bytes))
+    return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
   if (!budget_.Take(bytes))
     return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");
   if (!ranges_.Add(address, bytes, RangeTable::Kind::kMapped)) {
@@ -182,14 +228,89 @@ absl::Status SpaceState::Unmap(uint64_t address, uint64_t bytes) {
   return absl::OkStatus();
 }
 
+bool SpaceState::Overlaps(uint64_t address, uint64_t bytes) const {
+  // Pages that are mapped from elsewhere are whole: so are those that others may not share.
+  const uint64_t begin = RoundDown(address, kPage), end = RoundUp(address + bytes, kPage);
+  const auto next = physical_.lower_bound(begin);
+  if (next != physical_.end() && next->first < end) return true;
+  return next != physical_.begin() &&
+         std::prev(next)->first + std::prev(next)->second.bytes > begin;
+}
+
+absl::Status SpaceState::MapPhysical(uint64_t address, uint64_t bytes,
+                                     std::shared_ptr<SoftPhysicalMemory> memory) {
+  if (address % kPage != 0 || bytes % kPage != 0 || !InLowerPart(address, bytes) ||
+      bytes > memory->bytes()) {
+    return CudaError(kCudaErrorInvalidValue,
+                     "physical memory is mapped in pages, inside the session's range");
+  }
+  const std::lock_guard lock(physical_mutex_);
+  if (Overlaps(address, bytes) || ranges_.Overlaps(address, bytes))
+    return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
+  if (g_placed.fetch_add(1, std::memory_order_relaxed) >= kMostPlaced ||
+      !memory->MapAt(address, bytes)) {
+    g_placed.fetch_sub(1, std::memory_order_relaxed);
+    return CudaError(kCudaErrorOutOfMemory, "this process can map no more memory");
+  }
+  physical_.emplace(address, Placed{bytes, std::move(memory)});
+  return absl::OkStatus();
+}
+
+absl::Status SpaceState::UnmapPhysical(uint64_t address, uint64_t bytes) {
+  const std::lock_guard lock(physical_mutex_);
+  const auto found = physical_.find(address);
+  if (found == physical_.end() || found->second.bytes != bytes) {
+    return CudaError(kCudaErrorInvalidValue, "only what was mapped can be unmapped");
+  }
+  ranges_.SetShared(address, bytes, MemoryAccess::kNone);
+  // Whoever still knows the addresses must not write to what comes into their place.
+  gate_.Drain();
+  // Fails only where a mapping would have to be split, which this one was not made of.
+  if (!file_->MapAt(address, bytes, address - base_, /*replace=*/true))
+    return CudaError(kCudaErrorOutOfMemory, "this process can map no more memory");
+  physical_.erase(found);
+  g_placed.fetch_sub(1, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status SpaceState::SetAccess(uint64_t address, uint64_t bytes, MemoryAccess access) {
+  if (InLowerPart(address, bytes)) {
+    const std::lock_guard lock(physical_mutex_);
+    const auto found = physical_.find(address);
+    if (found == physical_.end() || found->second.bytes != bytes)
+      return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
+  }
+  if (!ranges_.SetShared(address, bytes, access))
+    return CudaError(kCudaErrorInvalidValue, "other memory is there");
+  // Work that looked it up before may still do what it might then.
+  if (access != MemoryAccess::kReadWrite) gate_.Drain();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PhysicalRange> SpaceState::Behind(uint64_t address) const {
+  {
+    const std::lock_guard lock(physical_mutex_);
+    const auto next = physical_.upper_bound(address);
+    if (next != physical_.begin() &&
+        address - std::prev(next)->first < std::prev(next)->second.bytes)
+      return PhysicalRange{std::prev(next)->second.memory, std::prev(next)->first};
+  }
+  uint64_t begin, end;
+  if (!ranges_.FindMapped(address, &begin, &end))
+    return CudaError(kCudaErrorInvalidValue, "nothing is mapped there");
+  begin = RoundDown(begin, kPage);
+  end = RoundUp(end, kPage);
+  return PhysicalRange{std::make_shared<SoftPhysicalMemory>(file_, begin - base_, end - begin),
+                       begin};
+}
+
 void SpaceState::Clear(uint64_t address, uint64_t bytes) {
   const uint64_t end = address + bytes;
   const uint64_t first_page = RoundUp(address, kPage), last_page = RoundDown(end, kPage);
   if (first_page < last_page) {
     std::memset(Pointer(address), 0, first_page - address);
     std::memset(Pointer(last_page), 0, end - last_page);
-    // Cannot fail on a private anonymous mapping of this process.
-    madvise(Pointer(first_page), last_page - first_page, MADV_DONTNEED);
+    file_->Discard(first_page - base_, last_page - first_page);
   } else {
     std::memset(Pointer(address), 0, bytes);
   }

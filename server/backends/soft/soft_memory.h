@@ -7,9 +7,11 @@
 //
 //   base                                       base + size()            end of the reservation
 //    | Map / Unmap: the session's allocations        | globals, device heap   |
+//    | MapPhysical: memory that may be elsewhere, too |
 //
+// The reservation is a file (soft_physical_memory.h), so that other sessions can map parts of it.
 // Bytes that are not mapped are zero, always: unmapping gives whole pages back to the system and
-// clears the rest.
+// clears the rest. What MapPhysical puts over a part of it comes from other files.
 #pragma once
 
 #include <array>
@@ -27,28 +29,16 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "server/backends/soft/ptx/host_services.h"
+#include "server/backends/soft/soft_physical_memory.h"
 
 namespace detshare::soft {
-
-// The card's memory, divided among sessions. Any thread.
-class MemoryBudget {
- public:
-  explicit MemoryBudget(uint64_t total) : total_(total) {}
-  bool Take(uint64_t bytes);
-  void Give(uint64_t bytes);
-  uint64_t total() const { return total_; }
-  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const uint64_t total_;
-  std::atomic<uint64_t> used_{0};  // relaxed: a sum that publishes nothing
-};
 
 // What belongs to a session: which ranges of addresses, and what kernels may do there. Any thread;
 // kernels in flight ask through MemoryGuard, once a range and quantum.
 class RangeTable final : public ptx::MemoryGuard {
  public:
-  enum class Kind { kMapped, kHost, kGlobal, kConstant };
+  // kShared: memory that MapPhysical put somewhere, or of another device of the session.
+  enum class Kind { kMapped, kHost, kGlobal, kConstant, kShared, kSharedReadOnly };
   struct Range {
     uint64_t end = 0;
     Kind kind = Kind::kMapped;
@@ -60,13 +50,21 @@ class RangeTable final : public ptx::MemoryGuard {
   // none.
   uint64_t Remove(uint64_t begin, Kind kind);
   bool Has(uint64_t begin, uint64_t bytes, Kind kind) const;
-  // Whether every byte is in some range.
-  bool Covers(uint64_t begin, uint64_t bytes) const;
+  // Makes exactly this range shared memory of that access, or none. False when something else is
+  // there.
+  bool SetShared(uint64_t begin, uint64_t bytes, MemoryAccess access);
+  // Whether every byte is in some range, and may be written when that is asked.
+  bool Covers(uint64_t begin, uint64_t bytes, bool write = false) const;
+  // Whether some byte is. `begin + bytes` does not wrap around.
+  bool Overlaps(uint64_t begin, uint64_t bytes) const;
+  // The range of kind kMapped that contains `address`.
+  bool FindMapped(uint64_t address, uint64_t* begin, uint64_t* end) const;
   bool IsHost(uint64_t address) const;
-  // All ranges but the host's: bytes of the card.
+  // Bytes of the card that the session pays for here: neither the host's nor shared ones.
   uint64_t DeviceBytes() const;
 
-  // The one range that contains `address`; neighbours are not joined.
+  // The range that contains `address`. Shared memory is joined with its neighbours, since programs
+  // build large ranges of it; others are not.
   bool Find(uint64_t address, ptx::MemoryRange* range) const override;
 
  private:
@@ -133,6 +131,11 @@ class SpaceState final : public ptx::DeviceHeap {
 
   absl::Status Map(uint64_t address, uint64_t bytes);
   absl::Status Unmap(uint64_t address, uint64_t bytes);
+  absl::Status MapPhysical(uint64_t address, uint64_t bytes,
+                           std::shared_ptr<SoftPhysicalMemory> memory);
+  absl::Status UnmapPhysical(uint64_t address, uint64_t bytes);
+  absl::Status SetAccess(uint64_t address, uint64_t bytes, MemoryAccess access);
+  absl::StatusOr<PhysicalRange> Behind(uint64_t address) const;
 
   // Zeroed memory above size(), aligned to `alignment` (a power of two, at most 1 MiB), from the
   // top down: first fit.
@@ -167,7 +170,18 @@ class SpaceState final : public ptx::DeviceHeap {
   uint64_t NextGridId() { return next_grid_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
  private:
-  SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget);
+  struct Placed {
+    uint64_t bytes = 0;
+    std::shared_ptr<SoftPhysicalMemory> memory;
+  };
+
+  SpaceState(uint64_t base, uint64_t reserved, MemoryBudget& budget,
+             std::shared_ptr<MemoryFile> file);
+  bool InLowerPart(uint64_t address, uint64_t bytes) const {
+    return bytes != 0 && address >= base_ && bytes <= size_ && address - base_ <= size_ - bytes;
+  }
+  // Whether `physical_` has something there. With physical_mutex_.
+  bool Overlaps(uint64_t address, uint64_t bytes) const;
   void Clear(uint64_t address, uint64_t bytes);
   bool CreateHeapLocked();
 
@@ -175,8 +189,12 @@ class SpaceState final : public ptx::DeviceHeap {
   const uint64_t reserved_;  // bytes of the reservation
   const uint64_t size_;      // of its lower part
   MemoryBudget& budget_;
+  const std::shared_ptr<MemoryFile> file_;  // of the reservation
   RangeTable ranges_;
   AccessGate gate_;
+
+  mutable std::mutex physical_mutex_;
+  std::map<uint64_t, Placed> physical_;  // by address
 
   std::mutex globals_mutex_;
   bool closed_ = false;
@@ -212,10 +230,24 @@ class SoftAddressSpace final : public AddressSpace {
   absl::Status Unmap(DeviceAddress address, uint64_t bytes) override {
     return state_->Unmap(address, bytes);
   }
+  absl::Status MapPhysical(DeviceAddress address, uint64_t bytes,
+                           std::shared_ptr<PhysicalMemory> memory) override {
+    return state_->MapPhysical(address, bytes,
+                               std::static_pointer_cast<SoftPhysicalMemory>(std::move(memory)));
+  }
+  absl::Status UnmapPhysical(DeviceAddress address, uint64_t bytes) override {
+    return state_->UnmapPhysical(address, bytes);
+  }
+  absl::Status SetAccess(DeviceAddress address, uint64_t bytes, MemoryAccess access) override {
+    return state_->SetAccess(address, bytes, access);
+  }
+  absl::StatusOr<PhysicalRange> Behind(DeviceAddress address) const override {
+    return state_->Behind(address);
+  }
   absl::Status RegisterHost(void* memory, uint64_t bytes) override;
   absl::Status UnregisterHost(void* memory) override;
-  bool Contains(DeviceAddress address, uint64_t bytes) const override {
-    return state_->ranges().Covers(address, bytes);
+  bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const override {
+    return state_->ranges().Covers(address, bytes, write);
   }
   absl::Status fault() const override { return state_->fault(); }
   void Abandon() override;

@@ -27,8 +27,9 @@ std::optional<uint64_t> Extent(uint64_t width, uint64_t height, uint64_t depth, 
   return sum;
 }
 
-bool Covers(const RangeTable& ranges, uint64_t address, std::optional<uint64_t> extent) {
-  return extent.has_value() && ranges.Covers(address, *extent);
+bool Covers(const RangeTable& ranges, uint64_t address, std::optional<uint64_t> extent,
+            bool write) {
+  return extent.has_value() && ranges.Covers(address, *extent, write);
 }
 
 std::optional<uint64_t> SourceExtent(const CopyRequest& copy) {
@@ -38,19 +39,20 @@ std::optional<uint64_t> SourceExtent(const CopyRequest& copy) {
 bool DestinationIsThere(const RangeTable& ranges, const CopyRequest& copy) {
   return Covers(
       ranges, copy.destination,
-      Extent(copy.width, copy.height, copy.depth, copy.destination_pitch, copy.destination_slice));
+      Extent(copy.width, copy.height, copy.depth, copy.destination_pitch, copy.destination_slice),
+      true);
 }
 
 bool SourceIsThere(const RangeTable& ranges, const CopyRequest& copy) {
   return copy.inline_source ? SourceExtent(copy).has_value()
-                            : Covers(ranges, copy.source, SourceExtent(copy));
+                            : Covers(ranges, copy.source, SourceExtent(copy), false);
 }
 
 bool FilledIsThere(const RangeTable& ranges, const FillRequest& fill) {
   uint64_t row_bytes;
   return !__builtin_mul_overflow(fill.width, static_cast<uint64_t>(fill.element_bytes),
                                  &row_bytes) &&
-         Covers(ranges, fill.address, Extent(row_bytes, fill.height, 1, fill.pitch, 0));
+         Covers(ranges, fill.address, Extent(row_bytes, fill.height, 1, fill.pitch, 0), true);
 }
 
 absl::Status NotMemory(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }

@@ -325,4 +325,106 @@ TEST_CASE("lookups while the table changes see whole ranges") {
   CHECK_FALSE(lost);
 }
 
+TEST_CASE("Physical memory has one content at all its addresses, in all sessions") {
+  MemoryBudget budget(kBudget);
+  const auto file = *MemoryFile::Create(0);
+  const auto first = MakeSpace(budget, 0), second = MakeSpace(budget, 1);
+  auto memory = *SoftPhysicalMemory::Create(file, 2 * kPhysicalGranule, budget);
+  CHECK(budget.used() == 2 * kPhysicalGranule);
+  const uint64_t here = first->base() + (4 << 20), there = first->base() + (8 << 20);
+  const uint64_t elsewhere = second->base();
+  REQUIRE(first->MapPhysical(here, 2 * kPhysicalGranule, memory).ok());
+  REQUIRE(first->MapPhysical(there, kPhysicalGranule, memory).ok());
+  REQUIRE(second->MapPhysical(elsewhere, 2 * kPhysicalGranule, memory).ok());
+  CHECK_FALSE(first->Contains(here, 1));
+  REQUIRE(first->SetAccess(here, 2 * kPhysicalGranule, MemoryAccess::kReadWrite).ok());
+  CHECK(first->Contains(here, 2 * kPhysicalGranule, true));
+  CHECK_FALSE(first->Contains(there, 1));
+  *At(here + 5) = 77;
+  CHECK(*At(there + 5) == 77);
+  CHECK(*At(elsewhere + 5) == 77);
+  CHECK(budget.used() == 2 * kPhysicalGranule);
+
+  REQUIRE(first->UnmapPhysical(here, 2 * kPhysicalGranule).ok());
+  CHECK_FALSE(first->Contains(here, 1));
+  CHECK(*At(here + 5) == 0);
+  REQUIRE(first->UnmapPhysical(there, kPhysicalGranule).ok());
+  memory.reset();
+  CHECK(*At(elsewhere + 5) == 77);
+  CHECK(budget.used() == 2 * kPhysicalGranule);
+  REQUIRE(second->UnmapPhysical(elsewhere, 2 * kPhysicalGranule).ok());
+  CHECK(budget.used() == 0);
+}
+
+TEST_CASE("Access to physical memory is none, reading, or both, and neighbours are one range") {
+  MemoryBudget budget(kBudget);
+  const auto file = *MemoryFile::Create(0);
+  const auto space = MakeSpace(budget);
+  const auto memory = *SoftPhysicalMemory::Create(file, kPhysicalGranule, budget);
+  const uint64_t left = kBase, right = kBase + kPhysicalGranule;
+  REQUIRE(space->MapPhysical(left, kPhysicalGranule, memory).ok());
+  REQUIRE(space->MapPhysical(right, kPhysicalGranule, memory).ok());
+  ptx::MemoryRange range;
+  CHECK_FALSE(space->state()->ranges().Find(left, &range));
+  REQUIRE(space->SetAccess(left, kPhysicalGranule, MemoryAccess::kReadWrite).ok());
+  REQUIRE(space->SetAccess(right, kPhysicalGranule, MemoryAccess::kReadWrite).ok());
+  for (const uint64_t address : {left, right}) {
+    REQUIRE(space->state()->ranges().Find(address, &range));
+    CHECK(range.begin == left);
+    CHECK(range.end == right + kPhysicalGranule);
+    CHECK(range.writable);
+  }
+  REQUIRE(space->SetAccess(right, kPhysicalGranule, MemoryAccess::kRead).ok());
+  CHECK(space->Contains(left, 2 * kPhysicalGranule));
+  CHECK_FALSE(space->Contains(left, 2 * kPhysicalGranule, true));
+  REQUIRE(space->state()->ranges().Find(right, &range));
+  CHECK(range.begin == right);
+  CHECK_FALSE(range.writable);
+  REQUIRE(space->SetAccess(right, kPhysicalGranule, MemoryAccess::kNone).ok());
+  CHECK_FALSE(space->Contains(right, 1));
+}
+
+TEST_CASE("Physical memory goes only where nothing is, and comes back as it was mapped") {
+  MemoryBudget budget(kBudget);
+  const auto file = *MemoryFile::Create(0);
+  const auto space = MakeSpace(budget);
+  const auto memory = *SoftPhysicalMemory::Create(file, kPhysicalGranule, budget);
+  REQUIRE(space->Map(kBase, 512).ok());
+  CHECK_FALSE(space->MapPhysical(kBase, kPhysicalGranule, memory).ok());
+  const uint64_t address = kBase + kPhysicalGranule;
+  CHECK_FALSE(space->MapPhysical(address + 512, kPhysicalGranule, memory).ok());
+  CHECK_FALSE(space->MapPhysical(address, 2 * kPhysicalGranule, memory).ok());
+  CHECK_FALSE(space->MapPhysical(kBase - kPhysicalGranule, kPhysicalGranule, memory).ok());
+  REQUIRE(space->MapPhysical(address, kPhysicalGranule, memory).ok());
+  CHECK_FALSE(space->MapPhysical(address, kPhysicalGranule, memory).ok());
+  CHECK_FALSE(space->Map(address, 512).ok());
+  CHECK_FALSE(space->SetAccess(address, 4096, MemoryAccess::kReadWrite).ok());
+  CHECK_FALSE(space->SetAccess(kBase, 512, MemoryAccess::kNone).ok());
+  CHECK_FALSE(space->UnmapPhysical(address, 4096).ok());
+  CHECK_FALSE(space->Unmap(address, kPhysicalGranule).ok());
+  REQUIRE(space->UnmapPhysical(address, kPhysicalGranule).ok());
+  CHECK_FALSE(space->UnmapPhysical(address, kPhysicalGranule).ok());
+  CHECK_FALSE(SoftPhysicalMemory::Create(file, 4096, budget).ok());
+  CHECK_FALSE(SoftPhysicalMemory::Create(file, 2 * kBudget, budget).ok());
+}
+
+TEST_CASE("Another session can map what is behind an ordinary allocation") {
+  MemoryBudget budget(kBudget);
+  auto first = MakeSpace(budget, 0);
+  const auto second = MakeSpace(budget, 1);
+  REQUIRE(first->Map(kBase + 512, 8192).ok());
+  *At(kBase + 600) = 9;
+  auto behind = *first->Behind(kBase + 600);
+  CHECK(behind.begin == kBase);
+  CHECK(behind.memory->bytes() == 12288);
+  CHECK_FALSE(first->Behind(kBase + 100).ok());
+  REQUIRE(second->MapPhysical(second->base(), behind.memory->bytes(), behind.memory).ok());
+  REQUIRE(second->SetAccess(second->base(), behind.memory->bytes(), MemoryAccess::kReadWrite).ok());
+  CHECK(*At(second->base() + 600) == 9);
+  behind = {};
+  first.reset();
+  CHECK(*At(second->base() + 600) == 9);
+  CHECK(budget.used() == 0);
+}
+
 }  // namespace detshare::soft

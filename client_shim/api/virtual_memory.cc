@@ -1,0 +1,170 @@
+// Virtual memory management.
+#include "client_shim/virtual_memory.h"
+
+#include "client_shim/session.h"
+#include "client_shim/share_descriptor.h"
+#include "client_shim/thread_state.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+constexpr uint64_t kUnit = wire::kPhysicalUnit;
+
+bool DeviceValid(int device) {
+  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
+}
+
+// These calls need no context, but a session whose work is not lost.
+CUresult ErrorForWork() {
+  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
+}
+
+// Whether such memory can be made here.
+CUresult CheckProperties(const CUmemAllocationProp& properties) {
+  if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |
+                         CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC;
+  if ((properties.requestedHandleTypes & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  switch (properties.location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      if (!DeviceValid(properties.location.id)) return CUDA_ERROR_INVALID_DEVICE;
+      break;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if ((properties.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0 ||
+      properties.allocFlags.usage != 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                       CUmemAllocationGranularity_flags option) {
+  if (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+      option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result = CheckProperties(*prop);
+  if (result == CUDA_SUCCESS) *granularity = kUnit;
+  return result;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (flags != 0 || size == 0 || size % kPageBytes != 0 || addr % kPageBytes != 0 ||
+      (alignment & (alignment - 1)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  uint64_t address;
+  const CUresult result = ReserveAddresses(size, alignment, addr, &address);
+  if (result == CUDA_SUCCESS) *ptr = address;
+  return result;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  return FreeAddresses(ptr, size);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = CheckProperties(*prop); error != CUDA_SUCCESS) return error;
+  if (size == 0 || size % kUnit != 0) return CUDA_ERROR_INVALID_VALUE;
+  return CreatePhysicalMemory(static_cast<uint16_t>(prop->location.id), size, *prop, handle);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  return ReleasePhysicalMemory(handle);
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (flags != 0 || offset != 0 || size == 0 || size % kUnit != 0 || ptr % kUnit != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  return MapPhysicalMemory(ptr, size, handle);
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  return size == 0 ? CUDA_ERROR_INVALID_VALUE : UnmapPhysicalMemory(ptr, size);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (desc == nullptr || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+         desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+         desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!DeviceValid(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  return SetMemoryAccess(ptr, size, {desc, count});
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+  if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
+      location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+      location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
+    CUmemAccess_flags none;
+    const CUresult result = GetMemoryAccess(ptr, 0, &none);
+    if (result == CUDA_SUCCESS) *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return result;
+  }
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  CUmemAccess_flags found;
+  const CUresult result = GetMemoryAccess(ptr, static_cast<uint16_t>(location->id), &found);
+  if (result == CUDA_SUCCESS) *flags = found;
+  return result;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
+  return GetPhysicalProperties(handle, prop);
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  return RetainPhysicalMemory(reinterpret_cast<uint64_t>(addr), handle);
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  wire::ShareToken token;
+  const CUresult result = ExportPhysicalMemory(handle, &token);
+  return result != CUDA_SUCCESS ? result
+                                : MakeShareDescriptor(ShareKind::kPhysicalMemory, token,
+                                                      static_cast<int*>(shareableHandle));
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;
+  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  wire::ShareToken token;
+  const int descriptor = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
+  const CUresult result = ReadShareDescriptor(ShareKind::kPhysicalMemory, descriptor, &token);
+  return result != CUDA_SUCCESS ? result : ImportPhysicalMemory(token, handle);
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,145 @@
+// Virtual memory management: physical memory mapped at reserved addresses, at two places at once,
+// growing in place as allocators with expandable segments do, with access that changes.
+#include "check_driver.h"
+
+__global__ void Fill(unsigned* out, std::size_t count, unsigned factor) {
+  std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = static_cast<unsigned>(i) * factor + 1;
+}
+
+__global__ void Sum(const unsigned* in, std::size_t count, unsigned long long* sum) {
+  std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) atomicAdd(sum, static_cast<unsigned long long>(in[i]));
+}
+
+unsigned long long SumOf(CUdeviceptr memory, std::size_t count) {
+  unsigned long long* sum = check::Zeroed<unsigned long long>(1);
+  Sum<<<(count + 255) / 256, 256>>>(reinterpret_cast<unsigned*>(memory), count, sum);
+  CHECK(cudaGetLastError());
+  const unsigned long long value = check::Download(sum, 1)[0];
+  CHECK(cudaFree(sum));
+  return value;
+}
+
+void Refused(const char* what, CUresult result) {
+  std::printf("%s: %s\n", what, result == CUDA_SUCCESS ? "accepted" : "refused");
+}
+
+unsigned long long AccessAt(CUdeviceptr address) {
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  unsigned long long flags = 99;
+  CHECK_CU(cuMemGetAccess(&flags, &location, address));
+  return flags;
+}
+
+int main() {
+  check::UsePrimaryContext();
+  int supported = 0;
+  CHECK_CU(
+      cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+  REQUIRE(supported == 1);
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  std::size_t unit = 0;
+  CHECK_CU(cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  REQUIRE(unit != 0 && (unit & (unit - 1)) == 0);
+  const std::size_t per_unit = unit / sizeof(unsigned);
+  CUmemAccessDesc access{};
+  access.location = properties.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+  // Two pieces side by side are one range for kernels, copies and memsets.
+  CUdeviceptr range = 0;
+  CHECK_CU(cuMemAddressReserve(&range, 8 * unit, 0, 0, 0));
+  CUmemGenericAllocationHandle first = 0, second = 0;
+  CHECK_CU(cuMemCreate(&first, unit, &properties, 0));
+  CHECK_CU(cuMemCreate(&second, 2 * unit, &properties, 0));
+  CHECK_CU(cuMemMap(range, unit, 0, first, 0));
+  CHECK_CU(cuMemMap(range + unit, 2 * unit, 0, second, 0));
+  std::printf("access before: %llu\n", AccessAt(range));
+  CHECK_CU(cuMemSetAccess(range, 3 * unit, &access, 1));
+  std::printf("access: %llu %llu\n", AccessAt(range), AccessAt(range + 3 * unit - 1));
+  std::size_t count = 3 * per_unit;
+  Fill<<<(count + 255) / 256, 256>>>(reinterpret_cast<unsigned*>(range), count, 3);
+  CHECK(cudaGetLastError());
+  std::vector<unsigned> got(count), want(count);
+  for (std::size_t i = 0; i < count; ++i) want[i] = static_cast<unsigned>(i) * 3 + 1;
+  CHECK(cudaMemcpy(got.data(), reinterpret_cast<void*>(range), count * sizeof(unsigned),
+                   cudaMemcpyDeviceToHost));
+  REQUIRE(got == want);
+  std::printf("one range: %llu\n", SumOf(range, count));
+
+  // The first piece at a second address.
+  CUdeviceptr alias = 0;
+  CHECK_CU(cuMemAddressReserve(&alias, 2 * unit, 0, 0, 0));
+  CHECK_CU(cuMemMap(alias, unit, 0, first, 0));
+  CHECK_CU(cuMemSetAccess(alias, unit, &access, 1));
+  std::printf("alias: %llu\n", SumOf(alias, per_unit));
+  Fill<<<(per_unit + 255) / 256, 256>>>(reinterpret_cast<unsigned*>(alias), per_unit, 5);
+  CHECK(cudaDeviceSynchronize());
+  for (std::size_t i = 0; i < per_unit; ++i) want[i] = static_cast<unsigned>(i) * 5 + 1;
+  std::printf("written through the alias: %llu\n", SumOf(range, per_unit));
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CHECK_CU(cuMemSetAccess(alias, unit, &access, 1));
+  std::printf("access of the alias: %llu\n", AccessAt(alias));
+  std::printf("read-only alias: %llu\n", SumOf(alias, per_unit));
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+  // Growing in place keeps what is there.
+  CUmemGenericAllocationHandle third = 0;
+  CHECK_CU(cuMemCreate(&third, unit, &properties, 0));
+  CHECK_CU(cuMemMap(range + 3 * unit, unit, 0, third, 0));
+  CHECK_CU(cuMemSetAccess(range + 3 * unit, unit, &access, 1));
+  CHECK_CU(cuMemsetD32(range + 3 * unit - 4, 7, 1 + per_unit));
+  count += per_unit;
+  want.resize(count, 7);
+  want[3 * per_unit - 1] = 7;
+  got.resize(count);
+  CHECK_CU(cuMemcpyDtoH(got.data(), range, count * sizeof(unsigned)));
+  REQUIRE(got == want);
+  std::printf("grown: %llu\n", SumOf(range, count));
+
+  // Handles count their references; mappings keep memory without any.
+  CUmemGenericAllocationHandle again = 0;
+  CHECK_CU(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + unit / 2)));
+  REQUIRE(again == first);
+  CUmemAllocationProp found{};
+  CHECK_CU(cuMemGetAllocationPropertiesFromHandle(&found, again));
+  REQUIRE(found.type == properties.type && found.location.type == properties.location.type &&
+          found.location.id == 0);
+  CHECK_CU(cuMemRelease(again));
+  CHECK_CU(cuMemRelease(second));
+  CHECK_CU(cuMemRelease(third));
+
+  Refused("an offset", cuMemMap(range + 4 * unit, unit, unit, first, 0));
+  Refused("more than there is", cuMemMap(range + 4 * unit, 2 * unit, 0, first, 0));
+  Refused("what is mapped", cuMemMap(range, unit, 0, first, 0));
+  Refused("a part", cuMemUnmap(range + unit, unit));
+  Refused("an odd size", cuMemCreate(&again, unit - 1, &properties, 0));
+  Refused("ordinary freeing", cuMemFree(range));
+
+  // All of it at once; the first piece keeps its contents for its handle.
+  CHECK_CU(cuMemUnmap(range, 4 * unit));
+  Refused("access to nothing", cuMemSetAccess(range, unit, &access, 1));
+  CHECK_CU(cuMemUnmap(alias, unit));
+  CHECK_CU(cuMemMap(range + 6 * unit, unit, 0, first, 0));
+  CHECK_CU(cuMemSetAccess(range + 6 * unit, unit, &access, 1));
+  std::printf("moved: %llu\n", SumOf(range + 6 * unit, per_unit));
+  CHECK_CU(cuMemUnmap(range + 6 * unit, unit));
+  CHECK_CU(cuMemRelease(first));
+  Refused("an ended handle", cuMemMap(range, unit, 0, first, 0));
+  CHECK_CU(cuMemAddressFree(alias, 2 * unit));
+  CHECK_CU(cuMemAddressFree(range, 8 * unit));
+
+  // A hint is taken where it can be.
+  CUdeviceptr hinted = 0;
+  CHECK_CU(cuMemAddressReserve(&hinted, unit, 0, range, 0));
+  REQUIRE(hinted == range);
+  CHECK_CU(cuMemAddressFree(hinted, unit));
+  CHECK_CU(cuMemAddressReserve(&hinted, unit, 64 * unit, 0, 0));
+  REQUIRE(hinted % (64 * unit) == 0);
+  CHECK_CU(cuMemAddressFree(hinted, unit));
+  return check::Ok();
+}

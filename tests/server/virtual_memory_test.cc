@@ -1,0 +1,223 @@
+// Virtual memory management as a client reaches it, and what it may not.
+#include "proto/wire/virtual_memory.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+constexpr uint64_t kUnit = wire::kPhysicalUnit;
+
+struct Fixture {
+  explicit Fixture(int devices = 1) : daemon({}, devices), client(daemon.socket()) {
+    REQUIRE(client.Open());
+    client.CreateStream(1);
+  }
+  RingTestClient& ring() { return *client.ring; }
+
+  uint64_t Reserve(uint64_t bytes, uint64_t wanted = 0, int* result = nullptr) {
+    wire::cuMemAddressReserve_Answer answer{};
+    const int status =
+        ring().Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{bytes, 0, wanted}, &answer);
+    if (result != nullptr) *result = status;
+    return status == 0 ? answer.address : 0;
+  }
+  wire::PhysicalId Create(uint64_t bytes, int* result = nullptr) {
+    wire::cuMemCreate_Answer answer{};
+    const int status = ring().Call(Op::cuMemCreate, wire::cuMemCreate{bytes}, &answer);
+    if (result != nullptr) *result = status;
+    return status == 0 ? answer.memory : 0;
+  }
+  int Map(uint64_t address, uint64_t bytes, wire::PhysicalId memory) {
+    return ring().Call(Op::cuMemMap, wire::cuMemMap{address, bytes, memory, 0});
+  }
+  int Unmap(uint64_t address, uint64_t bytes) {
+    return ring().Call(Op::cuMemUnmap, wire::cuMemUnmap{address, bytes});
+  }
+  int SetAccess(uint64_t address, uint64_t bytes, uint32_t devices, uint32_t access) {
+    return ring().Call(Op::cuMemSetAccess, wire::cuMemSetAccess{address, bytes, devices, access});
+  }
+  int Fill(uint64_t address, uint64_t bytes, StreamId stream = 1) {
+    return ring().Call(Op::cuMemsetD2D32Async,
+                       wire::cuMemsetD2D32Async{address, 0, bytes, 1, 7, 1, stream, 0});
+  }
+  wire::ShareToken Export(wire::PhysicalId memory, int* result) {
+    wire::cuMemExportToShareableHandle_Answer answer{};
+    *result = ring().Call(Op::cuMemExportToShareableHandle,
+                          wire::cuMemExportToShareableHandle{memory, 0}, &answer);
+    return answer.token;
+  }
+
+  TestDaemon daemon;
+  TestClient client;
+};
+
+int Import(TestClient& client, const wire::ShareToken& token,
+           wire::cuMemImportFromShareableHandle_Answer* answer) {
+  return client.ring->Call(Op::cuMemImportFromShareableHandle,
+                           wire::cuMemImportFromShareableHandle{token}, answer);
+}
+
+TEST_CASE("Mapped memory can be used where access was given, until it is unmapped") {
+  Fixture f;
+  const uint64_t range = f.Reserve(4 * kUnit);
+  REQUIRE(range != 0);
+  const wire::PhysicalId memory = f.Create(2 * kUnit);
+  REQUIRE(memory != 0);
+  REQUIRE(f.Map(range, 2 * kUnit, memory) == 0);
+  REQUIRE(f.Map(range + 2 * kUnit, kUnit, memory) == 0);
+  CHECK(f.Fill(range, 16) == kCudaErrorInvalidValue);
+  REQUIRE(f.SetAccess(range, 3 * kUnit, 1, 3) == 0);
+  CHECK(f.Fill(range, 16) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(range + 2 * kUnit + 15) == 7);
+  REQUIRE(f.SetAccess(range, 2 * kUnit, 1, 1) == 0);
+  CHECK(f.Fill(range, 16) == kCudaErrorInvalidValue);
+  // The name may go first.
+  CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == 0);
+  CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == kCudaErrorInvalidValue);
+  CHECK(f.Fill(range + 2 * kUnit, 16) == 0);
+  CHECK(f.Unmap(range, 3 * kUnit) == 0);
+  CHECK(f.Fill(range + 2 * kUnit, 16) == kCudaErrorInvalidValue);
+  CHECK(f.ring().Call(Op::cuMemAddressFree, wire::cuMemAddressFree{range, 4 * kUnit}) == 0);
+}
+
+TEST_CASE("Nonsense about virtual memory is refused, and changes nothing") {
+  Fixture f;
+  int result = 0;
+  for (const uint64_t bytes : {uint64_t{0}, kUnit + 1, uint64_t{1} << 60, UINT64_MAX}) {
+    f.Reserve(bytes, 0, &result);
+    CHECK(result != 0);
+    f.Create(bytes, &result);
+    CHECK(result != 0);
+  }
+  wire::cuMemAddressReserve_Answer reserved{};
+  CHECK(f.ring().Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{kUnit, 3 * kUnit, 0},
+                      &reserved) == kCudaErrorInvalidValue);
+  CHECK(f.ring().Call(Op::cuMemAddressReserve,
+                      wire::cuMemAddressReserve{kUnit, uint64_t{1} << 63, 0}, &reserved) != 0);
+  const uint64_t range = f.Reserve(4 * kUnit, UINT64_MAX - 1);
+  REQUIRE(range != 0);
+  const wire::PhysicalId memory = f.Create(2 * kUnit);
+
+  CHECK(f.Map(range, kUnit, 0) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range, kUnit, memory + 1) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range, 0, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range + 1, kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range, 3 * kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range + 3 * kUnit, 2 * kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range - kUnit, 2 * kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(0, kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(UINT64_MAX - kUnit + 1, kUnit, memory) == kCudaErrorInvalidValue);
+  // Memory of an ordinary allocation, and the range of nobody.
+  const uint64_t ordinary = f.client.Allocate(kUnit);
+  CHECK(f.Map(ordinary, kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.SetAccess(ordinary, kUnit, 1, 1) == kCudaErrorInvalidValue);
+  CHECK(f.Unmap(ordinary, kUnit) == kCudaErrorInvalidValue);
+  CHECK(f.Fill(ordinary, 16) == 0);
+
+  REQUIRE(f.Map(range, kUnit, memory) == 0);
+  REQUIRE(f.Map(range + 2 * kUnit, 2 * kUnit, memory) == 0);
+  CHECK(f.Map(range, kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.Map(range + kUnit, 2 * kUnit, memory) == kCudaErrorInvalidValue);
+  CHECK(f.SetAccess(range, 2 * kUnit, 1, 3) == kCudaErrorInvalidValue);
+  CHECK(f.SetAccess(range, 4 * kUnit, 1, 3) == kCudaErrorInvalidValue);
+  CHECK(f.SetAccess(range, kUnit, 1, 2) == kCudaErrorInvalidValue);
+  CHECK(f.SetAccess(range, kUnit, 2, 12) == kCudaErrorInvalidValue);
+  CHECK(f.SetAccess(range, UINT64_MAX & ~(kUnit - 1), 1, 3) == kCudaErrorInvalidValue);
+  CHECK(f.Unmap(range + 2 * kUnit, kUnit) == kCudaErrorInvalidValue);
+  CHECK(f.Unmap(range, 4 * kUnit) == kCudaErrorInvalidValue);
+  CHECK(f.Unmap(range, 0) == kCudaErrorInvalidValue);
+  CHECK(f.ring().Call(Op::cuMemAddressFree, wire::cuMemAddressFree{range, 4 * kUnit}) ==
+        kCudaErrorInvalidValue);
+  REQUIRE(f.Unmap(range, kUnit) == 0);
+  REQUIRE(f.Unmap(range + 2 * kUnit, 2 * kUnit) == 0);
+  CHECK(f.ring().Call(Op::cuMemAddressFree, wire::cuMemAddressFree{range, kUnit}) ==
+        kCudaErrorInvalidValue);
+  CHECK(f.ring().Call(Op::cuMemAddressFree, wire::cuMemAddressFree{range, 4 * kUnit}) == 0);
+  CHECK(f.ring().header().sticky_error.load() == 0);
+}
+
+TEST_CASE("Memory that one process exports can be mapped by another of the same user") {
+  Fixture f;
+  TestClient other(f.daemon.socket());
+  REQUIRE(other.Open());
+  other.CreateStream(1);
+  const wire::PhysicalId memory = f.Create(kUnit);
+  const uint64_t range = f.Reserve(kUnit);
+  REQUIRE(f.Map(range, kUnit, memory) == 0);
+  REQUIRE(f.SetAccess(range, kUnit, 1, 3) == 0);
+  REQUIRE(f.Fill(range, kUnit) == 0);
+  int result = -1;
+  const wire::ShareToken token = f.Export(memory, &result);
+  REQUIRE(result == 0);
+
+  wire::cuMemImportFromShareableHandle_Answer imported{};
+  REQUIRE(Import(other, token, &imported) == 0);
+  CHECK(imported.bytes == kUnit);
+  CHECK(imported.device == 0);
+  // The exporter ends; the memory does not.
+  f.client.Close();
+  wire::cuMemAddressReserve_Answer reserved{};
+  REQUIRE(other.ring->Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{kUnit, 0, 0},
+                           &reserved) == 0);
+  REQUIRE(other.ring->Call(Op::cuMemMap,
+                           wire::cuMemMap{reserved.address, kUnit, imported.memory, 0}) == 0);
+  REQUIRE(other.ring->Call(Op::cuMemSetAccess,
+                           wire::cuMemSetAccess{reserved.address, kUnit, 1, 3}) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(reserved.address + kUnit - 1) == 7);
+}
+
+TEST_CASE("A token that is made up, or whose memory is gone, opens nothing") {
+  Fixture f;
+  wire::cuMemImportFromShareableHandle_Answer imported{};
+  wire::ShareToken token{};
+  CHECK(Import(f.client, token, &imported) == kCudaErrorInvalidValue);
+  int result = -1;
+  f.Export(77, &result);
+  CHECK(result == kCudaErrorInvalidValue);
+  const wire::PhysicalId memory = f.Create(kUnit);
+  token = f.Export(memory, &result);
+  REQUIRE(result == 0);
+  wire::ShareToken guessed = token;
+  guessed.bytes[15] ^= 1;
+  CHECK(Import(f.client, guessed, &imported) == kCudaErrorInvalidValue);
+  CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == 0);
+  CHECK(Import(f.client, token, &imported) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("Tokens are for one user only, and all different") {
+  SharedMemoryObjects objects;
+  const auto memory = std::make_shared<InstantMemory>(kUnit);
+  std::set<ShareTokenValue> tokens;
+  for (int i = 0; i < 200; ++i) {
+    const auto token = objects.Export(1000, {memory, nullptr, 0, kUnit});
+    REQUIRE(token.ok());
+    CHECK(tokens.insert(*token).second);
+  }
+  CHECK(objects.Import(1000, *tokens.begin())->memory == memory);
+  CHECK_FALSE(objects.Import(1001, *tokens.begin()).ok());
+  CHECK_FALSE(objects.Import(0, *tokens.begin()).ok());
+}
+
+TEST_CASE("A second device gets access to memory of the first by itself") {
+  Fixture f(2);
+  const wire::PhysicalId memory = f.Create(kUnit);
+  const uint64_t range = f.Reserve(kUnit);
+  REQUIRE(f.Map(range, kUnit, memory) == 0);
+  REQUIRE(f.SetAccess(range, kUnit, 1, 3) == 0);
+  f.ring().device = 1;
+  f.ring().context = 2;
+  f.ring().Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 2, 0, 0});
+  CHECK(f.Fill(range, 16, 2) == kCudaErrorInvalidValue);
+  REQUIRE(f.SetAccess(range, kUnit, 2, 12) == 0);
+  CHECK(f.Fill(range, 16, 2) == 0);
+  CHECK(f.Unmap(range, kUnit) == 0);
+  CHECK(f.Fill(range, 16, 2) == kCudaErrorInvalidValue);
+}
+
+}  // namespace
+}  // namespace detshare
