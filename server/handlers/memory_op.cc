@@ -46,7 +46,7 @@ absl::Status Check(Session& session, const MemoryOp& operation) {
   const uint64_t bytes = static_cast<uint64_t>(operation.bytes());
   if (bytes == 0) return absl::OkStatus();
   if (operation.address % bytes != 0) return Invalid("a word that is not aligned");
-  if (!session.device().space->Contains(operation.address, bytes, true))
+  if (!session.device().space->Contains(operation.address, bytes, !operation.is_wait()))
     return Invalid("a word that is not the session's");
   if (operation.is_wait() && !operation.Satisfying().has_value())
     return Invalid("a wait that could never end");
