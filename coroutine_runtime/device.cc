@@ -24,4 +24,8 @@ absl::StatusOr<std::unique_ptr<Graph>> Device::InstantiateGraph(AddressSpace&, P
   return NoGraphs();
 }
 
+absl::StatusOr<uint64_t> Device::CreateGraphCondition(AddressSpace&, uint32_t, bool) {
+  return CudaError(kCudaErrorNotSupported, "this device has no conditional nodes");
+}
+
 }  // namespace detshare

@@ -314,6 +314,12 @@ class Device {
       AddressSpace& space, Partition& partition, const GraphDescription& description,
       GraphPlace* refused);
 
+  // A value for conditional nodes of the session's graphs, which kernels set by the handle that is
+  // the answer; `assign_default`: each launch of a graph with its node begins with the default.
+  // Lives as long as the space. CUDA_ERROR_NOT_SUPPORTED on devices without conditional nodes.
+  virtual absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
+                                                        bool assign_default);
+
   struct Memory {
     uint64_t free = 0, total = 0;
   };

@@ -23,7 +23,8 @@ struct SessionLimits {
   uint64_t log_bytes = 1 << 20;              // of a compiler's log
   uint32_t graphs = 65536;                   // executable ones
   uint64_t graph_bytes = uint64_t{1} << 30;  // of all their descriptions together
-  GraphLimits graph;                         // of one
+  uint32_t graph_conditions = 65536;
+  GraphLimits graph;  // of one
   PinnedWindow::Limits pinned;
 };
 

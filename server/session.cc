@@ -372,6 +372,14 @@ bool Session::RemoveGraph(GraphId id) {
   return true;
 }
 
+absl::Status Session::CountGraphCondition() {
+  if (graph_conditions_ >= limits().graph_conditions) {
+    return CudaError(kCudaErrorOutOfMemory, "too many conditional handles");
+  }
+  ++graph_conditions_;
+  return absl::OkStatus();
+}
+
 void Session::RemoveGraphsOf(ContextId context) {
   absl::erase_if(graphs_, [&](const auto& entry) {
     if (entry.second.context != context) return false;

@@ -192,6 +192,8 @@ class Session {
   // Of the current device. Whether it was there.
   bool RemoveGraph(GraphId id);
   void RemoveGraphsOf(ContextId context);
+  // One more of the conditions of graphs, which stay as long as the session.
+  absl::Status CountGraphCondition();
 
   // Which context a pinned allocation belongs to.
   absl::flat_hash_map<uint64_t, ContextId>& pinned_owners() { return pinned_owners_; }
@@ -248,6 +250,7 @@ class Session {
   };
   absl::flat_hash_map<GraphId, LoadedGraph> graphs_;
   uint64_t graph_bytes_ = 0;
+  uint32_t graph_conditions_ = 0;
   absl::flat_hash_map<uint64_t, ContextId> pinned_owners_;
 
   std::mutex print_mutex_;

@@ -11,6 +11,7 @@ namespace detshare::handlers {
 namespace {
 
 constexpr int kGraphExecUpdateFailure = 910;  // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+constexpr uint32_t kAssignDefault = 1;        // CU_GRAPH_COND_ASSIGN_DEFAULT
 // CUgraphInstantiate_flags
 constexpr uint32_t kAutoFreeOnLaunch = 1, kUpload = 2, kUseNodePriority = 8;
 
@@ -132,9 +133,17 @@ void cuGraphExecDestroy(Session& session, const wire::cuGraphExecDestroy& args, 
   reply.Send(session.RemoveGraph(args.graph) ? absl::OkStatus() : NoSuchGraph());
 }
 
-void cuGraphConditionalHandleCreate(Session&, const wire::cuGraphConditionalHandleCreate&, Payload,
+void cuGraphConditionalHandleCreate(Session& session,
+                                    const wire::cuGraphConditionalHandleCreate& args, Payload,
                                     Reply& reply) {
-  reply.Send(CudaError(kCudaErrorNotSupported, "conditional nodes"));
+  if (args.flags > kAssignDefault) return reply.Send(Invalid("unknown flags"));
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  if (absl::Status room = session.CountGraphCondition(); !room.ok()) return reply.Send(room);
+  SessionDevice& device = session.device();
+  const absl::StatusOr<uint64_t> handle = device.device->CreateGraphCondition(
+      *device.space, args.default_value, args.flags == kAssignDefault);
+  if (!handle.ok()) return reply.Send(handle.status());
+  reply.Send(wire::cuGraphConditionalHandleCreate_Answer{*handle});
 }
 
 }  // namespace detshare::handlers

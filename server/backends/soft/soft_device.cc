@@ -10,13 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "server/backends/soft/soft_engine.h"
+#include "server/backends/soft/soft_core.h"
+#include "server/backends/soft/soft_graph.h"
 #include "server/backends/soft/soft_grid.h"
 #include "server/backends/soft/soft_image.h"
 #include "server/backends/soft/soft_launch.h"
 #include "server/backends/soft/soft_library.h"
-#include "server/backends/soft/soft_memory.h"
-#include "server/backends/soft/soft_timing.h"
 #include "server/backends/soft/soft_transfer.h"
 
 namespace detshare::soft {
@@ -24,49 +23,6 @@ namespace {
 
 constexpr uint64_t kLargestStack = 512 << 10;
 constexpr int kUnsupportedLimit = 215;
-
-// What all objects of a device share.
-struct Core {
-  Core(const SoftDeviceOptions& device_options, DeviceProperties device_properties,
-       std::shared_ptr<MemoryFile> card_file)
-      : options(device_options),
-        properties(std::move(device_properties)),
-        card(std::move(card_file)),
-        budget(properties.total_memory),
-        timeline(properties.sm_count),
-        engine(options.worker_threads, timeline) {}
-
-  const SoftDeviceOptions options;
-  const DeviceProperties properties;
-  const std::shared_ptr<MemoryFile> card;  // of physical memory
-  MemoryBudget budget;
-  Timeline timeline;
-  Engine engine;
-};
-
-std::shared_ptr<SpaceState> StateOf(AddressSpace& space) {
-  return static_cast<SoftAddressSpace&>(space).state();
-}
-
-class SoftMarker final : public Marker {
- public:
-  explicit SoftMarker(bool timed) : timed(timed) {}
-
-  std::shared_ptr<Point> point() const {
-    const std::lock_guard lock(mutex_);
-    return point_;
-  }
-  void set_point(std::shared_ptr<Point> point) {
-    const std::lock_guard lock(mutex_);
-    point_ = std::move(point);
-  }
-
-  const bool timed;
-
- private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<Point> point_;  // null until it is recorded
-};
 
 class SoftQueue final : public Queue {
  public:
@@ -78,6 +34,7 @@ class SoftQueue final : public Queue {
         PlanLaunch(core_.properties, sms_, StateOf(space), static_cast<SoftKernel&>(kernel), shape,
                    parameters);
     if (!request.ok()) return request.status();
+    NumberLaunch(*request, request->space->NextGridId());
     request->quantum = core_.options.quantum;
     request->log = core_.options.log;
     absl::StatusOr<std::unique_ptr<GridTask>> task = GridTask::Create(*std::move(request));
@@ -148,6 +105,11 @@ class SoftQueue final : public Queue {
     return absl::OkStatus();
   }
 
+  absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                           absl::Span<const uint64_t> values) override {
+    return static_cast<SoftGraph&>(graph).Launch(state_, values);
+  }
+
  private:
   absl::Status SubmitTask(AddressSpace& space, std::unique_ptr<Task> task) {
     if (task == nullptr) return absl::OkStatus();
@@ -170,6 +132,7 @@ class SoftPartition final : public Partition {
   SoftPartition(Core& core, SmRange sms) : core_(core), sms_(sms) {}
   int first_sm() const override { return sms_.first; }
   int sm_count() const override { return sms_.count; }
+  SmRange sms() const { return sms_; }
   // Priorities do not count here: everything that is queued makes progress.
   absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override {
     return std::make_unique<SoftQueue>(core_, sms_);
@@ -246,6 +209,18 @@ class SoftDevice final : public Device {
     absl::StatusOr<std::string> linked = LinkImages(inputs, SmVersionOf(core_.properties));
     if (!linked.ok()) Explain("a link failed: ", linked.status(), logs);
     return linked;
+  }
+
+  absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(AddressSpace& space, Partition& partition,
+                                                          const GraphDescription& description,
+                                                          GraphPlace* refused) override {
+    return SoftGraph::Create(core_, static_cast<SoftPartition&>(partition).sms(), StateOf(space),
+                             description, refused);
+  }
+
+  absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
+                                                bool assign_default) override {
+    return StateOf(space)->conditions().Create(default_value, assign_default);
   }
 
   Memory memory() const override {

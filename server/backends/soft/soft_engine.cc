@@ -105,7 +105,14 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
         case Operation::Kind::kTask:
           if (head.space->stopped()) {
             timeline_.EndNothing(head.entry);
+            std::shared_ptr<Point> point = head.task->PointIfSkipped();
             Retire(*queue);
+            if (point == nullptr) break;
+            Operation record;
+            record.kind = Operation::Kind::kRecord;
+            record.point = std::move(point);
+            record.entry = timeline_.Submit(queue->lane);
+            queue->operations.push_back(std::move(record));
             break;
           }
           queue->busy = true;
@@ -150,7 +157,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
         }
         case Operation::Kind::kWait:
           if (head.point->reached) {
-            timeline_.EndWait(head.entry, head.point->time);
+            timeline_.EndWait(head.entry, head.point->time, head.point->late);
             Retire(*queue);
           } else {
             queue->waiting = true;

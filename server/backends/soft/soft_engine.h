@@ -39,6 +39,8 @@
 
 namespace detshare::soft {
 
+struct Point;
+
 // Work that takes long enough to be done in pieces, by several threads at once.
 class Task {
  public:
@@ -63,6 +65,9 @@ class Task {
   // Without the lock, once, when all is done and before anything that follows on the queue: effects
   // that others see, the task's place in virtual time.
   virtual void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) = 0;
+  // With the lock, in place of all the above when the work is skipped: a point that is to be
+  // reached nevertheless, null for none. Nothing follows on the queue of a task that has one.
+  virtual std::shared_ptr<Point> PointIfSkipped();
   // Whether it is so short that the submitting thread had better do it itself.
   virtual bool IsShort() const { return false; }
 };
@@ -72,6 +77,7 @@ struct QueueState;
 // A point in a queue's work. Guarded by the engine's mutex, but for the time.
 struct Point {
   bool reached = false;
+  bool late = false;  // its record is submitted after waits for it; constant
   std::vector<std::shared_ptr<QueueState>> waiters;
   std::shared_ptr<TimePoint> time = std::make_shared<TimePoint>();
 };
@@ -96,6 +102,8 @@ struct QueueState {
   bool waiting = false;  // the head waits for a point or a fence
   std::shared_ptr<Timeline::Lane> lane = std::make_shared<Timeline::Lane>();
 };
+
+inline std::shared_ptr<Point> Task::PointIfSkipped() { return nullptr; }
 
 class Engine {
  public:

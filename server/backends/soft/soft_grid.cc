@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<GridTask>> GridTask::Create(GridRequest request) 
   services.guard = &task->request_.space->ranges();
   services.output = task.get();
   services.heap = task->request_.space.get();
+  services.conditions = &task->request_.space->conditions();
   absl::StatusOr<std::unique_ptr<ptx::KernelLaunch>> launch = ptx::KernelLaunch::Create(
       *task->request_.module->executable, task->request_.kernel, std::move(config), services);
   if (!launch.ok())

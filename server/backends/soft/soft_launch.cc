@@ -166,15 +166,18 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
       static_cast<uint32_t>(space->stack_bytes.load(std::memory_order_relaxed));
   request.config.sm_count = static_cast<uint32_t>(device.sm_count);
   request.config.cooperative = shape.cooperative;
-  request.config.grid_id = space->NextGridId();
-  // The global timer must not depend on this machine: it says how many launches the session has
-  // made.
-  request.config.start_time_ns = request.config.grid_id * 10'000;
-  request.config.start_cycle = request.config.start_time_ns * kClockKhz / 1'000'000;
   const auto* bytes = reinterpret_cast<const uint8_t*>(parameters.data());
   request.config.params.assign(bytes, bytes + info.param_bytes);
   request.space = std::move(space);
   return request;
+}
+
+void NumberLaunch(GridRequest& request, uint64_t number) {
+  request.config.grid_id = number;
+  // The global timer must not depend on this machine: it says how many launches the session has
+  // made.
+  request.config.start_time_ns = number * 10'000;
+  request.config.start_cycle = request.config.start_time_ns * kClockKhz / 1'000'000;
 }
 
 }  // namespace detshare::soft

@@ -15,10 +15,13 @@ struct SmRange {
   int count = 0;
 };
 
-// Everything of the request but quantum and log.
+// Everything of the request but its number, quantum and log.
 absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange sms,
                                        std::shared_ptr<SpaceState> space, SoftKernel& kernel,
                                        const LaunchShape& shape,
                                        absl::Span<const std::byte> parameters);
+
+// The number of the launch within its session, and its times, which follow from it alone.
+void NumberLaunch(GridRequest& request, uint64_t number);
 
 }  // namespace detshare::soft

@@ -29,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "server/backends/soft/ptx/host_services.h"
+#include "server/backends/soft/soft_conditions.h"
 #include "server/backends/soft/soft_physical_memory.h"
 
 namespace detshare::soft {
@@ -122,6 +123,7 @@ class SpaceState final : public ptx::DeviceHeap {
   uint64_t base() const { return base_; }
   uint64_t size() const { return size_; }
   uint64_t reserved() const { return reserved_; }  // size() and what lies above
+  Conditions& conditions() { return conditions_; }
   RangeTable& ranges() { return ranges_; }
   const RangeTable& ranges() const { return ranges_; }
 
@@ -192,6 +194,7 @@ class SpaceState final : public ptx::DeviceHeap {
   const std::shared_ptr<MemoryFile> file_;  // of the reservation
   RangeTable ranges_;
   AccessGate gate_;
+  Conditions conditions_;
 
   mutable std::mutex physical_mutex_;
   std::map<uint64_t, Placed> physical_;  // by address

@@ -120,8 +120,10 @@ void Timeline::EndRecord(const EntryPtr& entry, std::shared_ptr<TimePoint> point
   End(entry);
 }
 
-void Timeline::EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point) {
+void Timeline::EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point, bool late) {
   const std::lock_guard lock(mutex_);
+  // The wait itself has not ended yet, so what it depends on goes first.
+  if (late) ResolveAllEnded();
   entry->kind = Entry::Kind::kWait;
   entry->point = std::move(point);
   End(entry);

@@ -104,7 +104,8 @@ class Timeline {
                  std::vector<Picoseconds> durations, Picoseconds sum);
   void EndTransfer(const EntryPtr& entry, CopyEngine engine, Picoseconds duration);
   void EndRecord(const EntryPtr& entry, std::shared_ptr<TimePoint> point);
-  void EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point);
+  // `late`: the record of the point was submitted after the wait, and has ended.
+  void EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point, bool late = false);
   // It took no time: a fence, or skipped work.
   void EndNothing(const EntryPtr& entry);
 

@@ -49,10 +49,11 @@ struct LaunchConfig {
 };
 
 struct LaunchServices {
-  const MemoryGuard* guard = nullptr;  // required
-  OutputSink* output = nullptr;        // null: output is dropped
-  DeviceHeap* heap = nullptr;          // null: device malloc() returns null
-  const ImageTable* images = nullptr;  // null: there are no textures and surfaces
+  const MemoryGuard* guard = nullptr;     // required
+  OutputSink* output = nullptr;           // null: output is dropped
+  DeviceHeap* heap = nullptr;             // null: device malloc() returns null
+  const ImageTable* images = nullptr;     // null: there are no textures and surfaces
+  GraphConditions* conditions = nullptr;  // null: there are none
 };
 
 // Deterministic costs of one unit: for kernels without races they depend on the inputs alone. An

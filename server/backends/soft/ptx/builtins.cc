@@ -91,6 +91,15 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
         if (services.heap != nullptr && address != 0) services.heap->Free(address);
       });
       return;
+    case Builtin::kSetConditional:
+      ForEachLane(mask, [&](uint32_t lane) {
+        const uint64_t handle = Argument(c, call, 0, lane);
+        const auto value = static_cast<uint32_t>(Argument(c, call, 1, lane));
+        if (services.conditions == nullptr || !services.conditions->Set(handle, value)) {
+          RaiseFault(c, in, FaultKind::kIllegalAddress, handle, lane);
+        }
+      });
+      return;
     case Builtin::kNone:
       return;
   }

@@ -1,4 +1,5 @@
-// Functions that the CUDA driver provides to kernels: vprintf, __assertfail, malloc, free.
+// Functions that the CUDA driver or its device runtime provides to kernels: vprintf, __assertfail,
+// malloc, free, cudaGraphSetConditional.
 #pragma once
 
 #include <string>

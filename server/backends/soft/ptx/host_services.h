@@ -1,6 +1,6 @@
 // What the software GPU core needs from whoever embeds it: which memory a kernel may touch, where
-// its output goes, and where its malloc() allocates. All three are called from the threads that run
-// blocks, several at once, so implementations are thread-safe.
+// its output goes, where its malloc() allocates, and its conditions. All are called from the
+// threads that run blocks, several at once, so implementations are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +46,14 @@ class DeviceHeap {
   virtual uint64_t Allocate(uint64_t bytes) = 0;
   // Frees what Allocate returned; any other non-null address is ignored and returns false.
   virtual bool Free(uint64_t address) = 0;
+};
+
+// What conditional nodes of graphs decide by.
+class GraphConditions {
+ public:
+  virtual ~GraphConditions() = default;
+  // False when the handle names none of the tenant's.
+  virtual bool Set(uint64_t handle, uint32_t value) = 0;
 };
 
 }  // namespace detshare::soft::ptx

@@ -85,7 +85,7 @@ struct ParamPlace {
   uint32_t size = 0;
 };
 
-enum class Builtin : uint8_t { kNone, kVprintf, kAssertFail, kMalloc, kFree };
+enum class Builtin : uint8_t { kNone, kVprintf, kAssertFail, kMalloc, kFree, kSetConditional };
 
 struct CallSite {
   int32_t callee = -1;  // function index; -1: indirect through the register operand `a`

@@ -43,7 +43,8 @@ struct BuiltinName {
 constexpr BuiltinName kBuiltins[] = {{"vprintf", Builtin::kVprintf},
                                      {"__assertfail", Builtin::kAssertFail},
                                      {"malloc", Builtin::kMalloc},
-                                     {"free", Builtin::kFree}};
+                                     {"free", Builtin::kFree},
+                                     {"cudaGraphSetConditional", Builtin::kSetConditional}};
 
 std::string Name(std::string_view name) {
   std::string out = "'";

@@ -1,0 +1,59 @@
+// What the objects of one software GPU share.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "coroutine_runtime/device.h"
+#include "server/backends/soft/soft_engine.h"
+#include "server/backends/soft/soft_memory.h"
+#include "server/backends/soft/soft_physical_memory.h"
+#include "server/backends/soft/soft_properties.h"
+#include "server/backends/soft/soft_timing.h"
+
+namespace detshare::soft {
+
+struct Core {
+  Core(const SoftDeviceOptions& device_options, DeviceProperties device_properties,
+       std::shared_ptr<MemoryFile> card_file)
+      : options(device_options),
+        properties(std::move(device_properties)),
+        card(std::move(card_file)),
+        budget(properties.total_memory),
+        timeline(properties.sm_count),
+        engine(options.worker_threads, timeline) {}
+
+  const SoftDeviceOptions options;
+  const DeviceProperties properties;
+  const std::shared_ptr<MemoryFile> card;  // of physical memory
+  MemoryBudget budget;
+  Timeline timeline;
+  Engine engine;
+};
+
+inline std::shared_ptr<SpaceState> StateOf(AddressSpace& space) {
+  return static_cast<SoftAddressSpace&>(space).state();
+}
+
+class SoftMarker final : public Marker {
+ public:
+  explicit SoftMarker(bool timed) : timed(timed) {}
+
+  std::shared_ptr<Point> point() const {
+    const std::lock_guard lock(mutex_);
+    return point_;
+  }
+  void set_point(std::shared_ptr<Point> point) {
+    const std::lock_guard lock(mutex_);
+    point_ = std::move(point);
+  }
+
+  const bool timed;
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Point> point_;  // null until it is recorded
+};
+
+}  // namespace detshare::soft

@@ -1,0 +1,51 @@
+// What a graph does on the software GPU, worked out when it is instantiated.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device_graph.h"
+#include "server/backends/soft/soft_core.h"
+#include "server/backends/soft/soft_grid.h"
+#include "server/backends/soft/soft_launch.h"
+
+namespace detshare::soft {
+
+struct PlannedNode {
+  GraphNode node;
+  std::optional<GridRequest> grid;  // of a kernel; its number is given by the launch
+};
+
+// A graph or body, divided into queues. Queue 0 is the one on which it is launched.
+struct GraphSchedule {
+  struct Node {
+    PlannedNode work;
+    uint32_t queue = 0;
+    std::vector<uint32_t> waits_for;  // nodes on other queues
+    bool begins_queue = false;        // one other than 0: it waits for the graph's beginning, if
+                                      // for nothing else
+    bool awaited = false;             // by a node on another queue
+  };
+  std::vector<Node> nodes;
+  uint32_t queues = 1;
+  std::vector<uint32_t> ends;  // the last nodes of queues other than 0
+};
+
+struct GraphPlan {
+  Core* core = nullptr;
+  SmRange sms;
+  std::shared_ptr<SpaceState> space;
+  std::vector<GraphSchedule> graphs;
+
+  static absl::StatusOr<std::shared_ptr<GraphPlan>> Create(Core& core, SmRange sms,
+                                                           std::shared_ptr<SpaceState> space,
+                                                           const GraphDescription& description,
+                                                           GraphPlace* refused);
+  // Finds the errors that a launch of the node would have.
+  absl::StatusOr<PlannedNode> PlanNode(const GraphNode& node) const;
+};
+
+}  // namespace detshare::soft

@@ -1,0 +1,52 @@
+// One launch of a graph: puts what the plan says into the engine's queues.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/backends/soft/soft_graph_plan.h"
+
+namespace detshare::soft {
+
+// Copies share the plan; conditional nodes keep one until they are over. The thread that launches,
+// or a worker that submits the body of a conditional node.
+class GraphRun {
+ public:
+  // The tasks of a graph's nodes; null where there is nothing to do.
+  using Work = std::vector<std::unique_ptr<Task>>;
+
+  // Takes the number of the launch that kernels in bodies have, in every turn.
+  explicit GraphRun(std::shared_ptr<const GraphPlan> plan)
+      : plan_(std::move(plan)),
+        body_number_(plan_->graphs.size() > 1 ? plan_->space->NextGridId() : 0) {}
+
+  // Everything that can fail.
+  absl::StatusOr<Work> Prepare(uint32_t graph) const;
+  // `values`: of the root's signals and waits.
+  void Submit(uint32_t graph, Work work, const std::shared_ptr<QueueState>& queue,
+              absl::Span<const uint64_t> values) const;
+
+  void Wait(const std::shared_ptr<QueueState>& queue, std::shared_ptr<Point> point) const;
+  std::shared_ptr<Point> Record(const std::shared_ptr<QueueState>& queue) const;
+  // Conditions whose handles ask for it get their default values.
+  void SetDefaults(const std::shared_ptr<QueueState>& queue) const;
+
+ private:
+  class Defaults;
+  class Decision;
+
+  void SubmitNode(const PlannedNode& node, std::unique_ptr<Task> task,
+                  const std::shared_ptr<QueueState>& queue,
+                  absl::Span<const uint64_t>* values) const;
+  void SubmitTask(std::unique_ptr<Task> task, const std::shared_ptr<QueueState>& queue) const;
+  void SubmitConditional(const ConditionalStep& step,
+                         const std::shared_ptr<QueueState>& queue) const;
+
+  std::shared_ptr<const GraphPlan> plan_;
+  uint64_t body_number_;
+};
+
+}  // namespace detshare::soft
