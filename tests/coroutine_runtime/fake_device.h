@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_graph.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
@@ -85,6 +86,21 @@ class FakeAddressSpace final : public AddressSpace {
   const uint64_t size_;
 };
 
+// One operation of its queue for each launch.
+class FakeGraph final : public Graph {
+ public:
+  FakeGraph(FakeDevice& device, int first_sm, const GraphDescription& description);
+  ~FakeGraph() override;
+  absl::Status Replace(GraphPlace place, const GraphNode& now) override;
+
+  FakeDevice& device;
+  const int first_sm;
+  GraphDescription description;        // as changed since
+  bool refuses = false;                // changes
+  uint32_t refused_node = UINT32_MAX;  // changes of this one
+  History history;                     // of its launches
+};
+
 class FakeQueue final : public Queue {
  public:
   FakeQueue(FakeDevice& device, int first_sm, int priority)
@@ -101,6 +117,9 @@ class FakeQueue final : public Queue {
   absl::Status MemoryOps(AddressSpace&, absl::Span<const MemoryOp>) override;
   absl::Status Record(Marker& marker) override;
   absl::Status Wait(Marker& marker) override;
+  absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                           absl::Span<const uint64_t> values) override;
+  absl::Status UploadGraph(AddressSpace& space, Graph& graph) override;
 
   // Runs the first item if it is ready.
   bool Step();
@@ -177,6 +196,15 @@ class FakeDevice : public Device {
                                    absl::Span<const JitOptionValue>, CompileLogs&) override {
     return absl::UnimplementedError("no code");
   }
+  absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(AddressSpace&, Partition& partition,
+                                                          const GraphDescription& description,
+                                                          GraphPlace* refused) override {
+    if (instantiation_error != 0 && partition.sm_count() < properties_.sm_count) {
+      *refused = {0, 0};
+      return CudaError(instantiation_error, "does not fit");
+    }
+    return std::make_unique<FakeGraph>(*this, partition.first_sm(), description);
+  }
   Memory memory() const override { return Memory{memory_left, properties_.total_memory}; }
   absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
   absl::Status health() const override { return absl::OkStatus(); }
@@ -205,7 +233,11 @@ class FakeDevice : public Device {
   std::vector<Operation> operations;
   // What precedes the fence's value.
   std::map<std::pair<const std::atomic<uint64_t>*, uint64_t>, History> fences;
-  std::vector<FakeQueue*> queues;  // alive
+  std::vector<FakeQueue*> queues;      // alive
+  std::vector<FakeGraph*> graphs;      // alive
+  int instantiation_error = 0;         // on partitions that are not the whole device
+  std::vector<uint64_t> graph_values;  // of the latest launch
+  int uploads = 0;
   int queues_made = 0;
   int calls = 0;  // records and waits of markers
   int64_t now = 0;
@@ -316,6 +348,34 @@ inline absl::Status FakeQueue::Wait(Marker& marker) {
   if (fake.reached == nullptr) return absl::OkStatus();
   history_.insert(fake.history.begin(), fake.history.end());
   items_.push_back({[reached = fake.reached] { return *reached; }, [] {}});
+  return absl::OkStatus();
+}
+
+inline FakeGraph::FakeGraph(FakeDevice& device, int first_sm, const GraphDescription& description)
+    : device(device), first_sm(first_sm), description(description) {
+  device.graphs.push_back(this);
+}
+inline FakeGraph::~FakeGraph() { std::erase(device.graphs, this); }
+
+inline absl::Status FakeGraph::Replace(GraphPlace place, const GraphNode& now) {
+  if (refuses || place.node == refused_node) return CudaError(910, "refused");
+  description.graphs[place.graph].nodes[place.node] = now;
+  return absl::OkStatus();
+}
+
+inline absl::Status FakeQueue::LaunchGraph(AddressSpace&, Graph& graph,
+                                           absl::Span<const uint64_t> values) {
+  auto& fake = static_cast<FakeGraph&>(graph);
+  if (fake.first_sm != first_sm) return absl::InternalError("a graph of another partition");
+  history_.insert(fake.history.begin(), fake.history.end());
+  device_.graph_values.assign(values.begin(), values.end());
+  absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
+  fake.history = history_;
+  return status;
+}
+
+inline absl::Status FakeQueue::UploadGraph(AddressSpace&, Graph&) {
+  ++device_.uploads;
   return absl::OkStatus();
 }
 

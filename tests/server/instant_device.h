@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_graph.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
@@ -126,6 +127,18 @@ class InstantKernel final : public Kernel {
   Body body_;
 };
 
+// Its nodes are done in their order; conditional nodes do nothing.
+class InstantGraph final : public Graph {
+ public:
+  explicit InstantGraph(const GraphDescription& description) : description(description) {}
+  absl::Status Replace(GraphPlace place, const GraphNode& now) override {
+    description.graphs[place.graph].nodes[place.node] = now;
+    return absl::OkStatus();
+  }
+
+  GraphDescription description;
+};
+
 class InstantQueue final : public Queue {
  public:
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
@@ -178,6 +191,24 @@ class InstantQueue final : public Queue {
   }
   absl::Status Record(Marker&) override { return absl::OkStatus(); }
   absl::Status Wait(Marker&) override { return absl::OkStatus(); }
+  absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                           absl::Span<const uint64_t> values) override {
+    for (const GraphNode& node : static_cast<InstantGraph&>(graph).description.root().nodes) {
+      const uint64_t value = TakesValue(node) ? values.front() : 0;
+      if (TakesValue(node)) values.remove_prefix(1);
+      if (!node.enabled) continue;
+      if (const auto* kernel = std::get_if<KernelStep>(&node.step)) {
+        (void)Launch(space, *kernel->kernel, kernel->shape, kernel->parameters);
+      } else if (const auto* copy = std::get_if<CopyRequest>(&node.step)) {
+        (void)Copy(space, *copy);
+      } else if (const auto* fill = std::get_if<FillRequest>(&node.step)) {
+        (void)Fill(space, *fill);
+      } else if (const auto* signal = std::get_if<SignalStep>(&node.step)) {
+        (void)WriteFence(space, signal->fence, value);
+      }
+    }
+    return absl::OkStatus();
+  }
 };
 
 class InstantPartition final : public Partition {
@@ -247,6 +278,14 @@ class InstantDevice final : public Device {
     for (const LinkInputImage& input : inputs) image += input.name + "=" + input.bytes + ";";
     return image;
   }
+  absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(AddressSpace&, Partition&,
+                                                          const GraphDescription& description,
+                                                          GraphPlace*) override {
+    return std::make_unique<InstantGraph>(description);
+  }
+  absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace&, uint32_t, bool) override {
+    return ++conditions;
+  }
   Memory memory() const override {
     return {properties_.total_memory - used.load(), properties_.total_memory};
   }
@@ -264,6 +303,7 @@ class InstantDevice final : public Device {
   std::vector<KernelRecipe> recipes;  // set before the first library is loaded
   std::atomic<uint64_t> used{0};
   std::atomic<int> spaces{0}, libraries{0};  // that exist
+  std::atomic<uint64_t> conditions{0};
   std::atomic<bool> lost{false};
 
  private:
