@@ -46,8 +46,9 @@ absl::Status Check(Session& session, const MemoryOp& operation) {
   const uint64_t bytes = static_cast<uint64_t>(operation.bytes());
   if (bytes == 0) return absl::OkStatus();
   if (operation.address % bytes != 0) return Invalid("a word that is not aligned");
-  if (!session.device().space->Contains(operation.address, bytes, !operation.is_wait()))
-    return Invalid("a word that is not the session's");
+  // A word that is waited for, too: the daemon writes it when the session ends before the wait does.
+  if (!session.device().space->Contains(operation.address, bytes, /*write=*/true))
+    return Invalid("a word that is not the session's to write");
   if (operation.is_wait() && !operation.Satisfying().has_value())
     return Invalid("a wait that could never end");
   return absl::OkStatus();

@@ -311,14 +311,15 @@ void CudaAddressSpace::ReleaseMemoryWaits() {
     const uint64_t word = wait.Satisfying().value_or(0);
     const uint64_t bytes = static_cast<uint64_t>(wait.bytes());
     std::shared_lock<std::shared_mutex> lock(mutex_);  // what is mapped stays so meanwhile
-    if (Covers(host_, wait.address, bytes)) {
+    if (Covers(host_, wait.address, bytes, /*write=*/true)) {
       if (bytes == 4) {
         __atomic_store_n(reinterpret_cast<uint32_t*>(wait.address), static_cast<uint32_t>(word),
                          __ATOMIC_RELEASE);
       } else {
         __atomic_store_n(reinterpret_cast<uint64_t*>(wait.address), word, __ATOMIC_RELEASE);
       }
-    } else if (Covers(mapped_, wait.address, bytes) || Covers(globals_, wait.address, bytes)) {
+    } else if (Covers(permitted_, wait.address, bytes, /*write=*/true) ||
+               Covers(globals_, wait.address, bytes, /*write=*/true)) {
       parts_.context.WriteWord(wait.address, word, wait.bytes());
     }
   }
