@@ -42,6 +42,11 @@ struct WaitMarkerStep {
   friend bool operator==(const WaitMarkerStep&, const WaitMarkerStep&) = default;
 };
 
+// As Queue::MemoryOps.
+struct MemoryOpsStep {
+  std::vector<MemoryOp> operations;
+  friend bool operator==(const MemoryOpsStep&, const MemoryOpsStep&) = default;
+};
 // Runs bodies as CUDA's conditional nodes do, by the value that `handle` has when everything before
 // is complete: the graphs [first_body, first_body + body_count) of the description.
 struct ConditionalStep {
@@ -52,8 +57,9 @@ struct ConditionalStep {
   friend bool operator==(const ConditionalStep&, const ConditionalStep&) = default;
 };
 
-using GraphStep = std::variant<std::monostate, KernelStep, CopyRequest, FillRequest, SignalStep,
-                               WaitStep, RecordStep, WaitMarkerStep, ConditionalStep>;
+using GraphStep =
+    std::variant<std::monostate, KernelStep, CopyRequest, FillRequest, SignalStep, WaitStep,
+                 RecordStep, WaitMarkerStep, MemoryOpsStep, ConditionalStep>;
 
 struct GraphNode {
   GraphStep step;

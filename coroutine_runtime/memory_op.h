@@ -26,6 +26,8 @@ struct MemoryOp {
   uint64_t address = 0;
   uint64_t value = 0;
 
+  friend bool operator==(const MemoryOp&, const MemoryOp&) = default;
+
   bool is_wait() const { return operation == kWait32 || operation == kWait64; }
   bool is_write() const { return operation == kWrite32 || operation == kWrite64; }
   // Of the word that it waits for or writes; 0 when it touches none.

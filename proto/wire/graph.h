@@ -24,7 +24,7 @@ enum GraphNodeKind : uint32_t {
   kNodeWait = 5,    // GraphFence: waits until the fence has the value that the launch gives for it
   kNodeEventRecord = 6,  // GraphEvent
   kNodeEventWait = 7,    // GraphEvent
-  kNodeMemoryOps = 8,    // GraphMemoryOps, then `count` StreamMemoryOp
+  kNodeMemoryOps = 8,  // GraphMemoryOps, then `count` (at most kMostStreamMemoryOps) StreamMemoryOp
   kNodeConditional = 9,  // GraphConditional
 };
 
@@ -61,7 +61,7 @@ struct GraphEvent {
 };
 struct GraphMemoryOps {
   uint32_t count;
-  uint32_t flags;
+  uint32_t flags;  // 0
 };
 struct GraphConditional {
   uint64_t handle;      // of cuGraphConditionalHandleCreate

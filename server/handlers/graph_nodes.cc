@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "proto/wire/stream_memory_op.h"
+#include "server/handlers/memory_op.h"
 #include "server/handlers/requests.h"
 
 namespace detshare::handlers {
@@ -89,8 +91,17 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
       if (node.kind == wire::kNodeEventRecord) return RecordStep{*std::move(marker), recorded};
       return WaitMarkerStep{*std::move(marker)};
     }
-    case wire::kNodeMemoryOps:
-      return CudaError(kCudaErrorNotSupported, "stream memory operations in graphs");
+    case wire::kNodeMemoryOps: {
+      wire::GraphMemoryOps args;
+      ContentsOf(node, &args, &rest);
+      if (args.flags != 0 || rest.size() != args.count * sizeof(wire::StreamMemoryOp)) {
+        return Invalid("operations on memory that are not as many as they say");
+      }
+      MemoryOps operations;
+      absl::Status read = ReadMemoryOps(session, rest, args.count, &operations);
+      if (!read.ok()) return read;
+      return MemoryOpsStep{{operations.begin(), operations.end()}};
+    }
     case wire::kNodeConditional: {
       wire::GraphConditional args;
       ContentsOf(node, &args, &rest);

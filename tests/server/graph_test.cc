@@ -7,6 +7,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/context.h"
 #include "proto/wire/event.h"
+#include "proto/wire/stream_memory_op.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/graph_payload_builder.h"
 
@@ -217,6 +218,17 @@ TEST_CASE("What nodes name must be the session's") {
     CHECK(one(kind, bytes(wire::GraphFence{fences, 0})) == kCudaErrorInvalidValue);
     CHECK(one(kind, bytes(wire::GraphFence{kNoFence, 0})) == kCudaErrorInvalidValue);
   }
+  const auto memory_ops = [&](uint32_t count, uint64_t address, uint32_t operation) {
+    return one(wire::kNodeMemoryOps, bytes(wire::GraphMemoryOps{count, 0}) +
+                                         bytes(wire::StreamMemoryOp{operation, 0, address, 1, 0}));
+  };
+  CHECK(memory_ops(1, f.memory, 5) == 0);  // CU_STREAM_MEM_OP_WRITE_VALUE_64
+  CHECK(memory_ops(1, f.memory + 4, 5) == kCudaErrorInvalidValue);
+  CHECK(memory_ops(1, f.secret, 5) == kCudaErrorInvalidValue);
+  CHECK(memory_ops(1, f.memory, 77) == kCudaErrorInvalidValue);
+  CHECK(memory_ops(0, f.memory, 5) == kCudaErrorInvalidValue);
+  CHECK(memory_ops(2, f.memory, 5) == kCudaErrorInvalidValue);
+  CHECK(memory_ops(UINT32_MAX, f.memory, 5) == kCudaErrorInvalidValue);
   CHECK(one(wire::kNodeEventRecord, bytes(wire::GraphEvent{4, 0})) == kCudaErrorInvalidHandle);
   CHECK(one(wire::kNodeEventWait, bytes(wire::GraphEvent{4, 0})) == kCudaErrorInvalidHandle);
   f.CheckUnharmed();

@@ -169,6 +169,15 @@ void GraphRun::SubmitNode(const PlannedNode& planned, std::unique_ptr<Task> task
   } else if (const auto* wait = std::get_if<WaitMarkerStep>(&planned.node.step)) {
     std::shared_ptr<Point> point = static_cast<SoftMarker&>(*wait->marker).point();
     if (point != nullptr) Wait(queue, std::move(point));
+  } else if (const auto* memory = std::get_if<MemoryOpsStep>(&planned.node.step)) {
+    for (const MemoryOp& one : memory->operations) {
+      if (one.bytes() == 0) continue;  // everything is in order here
+      Operation touch;
+      touch.kind = Operation::Kind::kMemory;
+      touch.space = plan_->space;
+      touch.memory = one;
+      plan_->core->engine.Submit(queue, std::move(touch));
+    }
   } else if (const auto* conditional = std::get_if<ConditionalStep>(&planned.node.step)) {
     SubmitConditional(*conditional, queue);
   }

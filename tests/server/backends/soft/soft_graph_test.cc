@@ -366,6 +366,20 @@ TEST_CASE_METHOD(Fixture, "a graph may end before its launches") {
   CHECK(*data == 8);
 }
 
+TEST_CASE_METHOD(Fixture, "operations on memory write words and wait for them") {
+  uint64_t* words = session.Allocate<uint64_t>(2);
+  MemoryOpsStep step;
+  step.operations = {{MemoryOp::kWait64, MemoryOp::kEqual, reinterpret_cast<uint64_t>(words), 3},
+                     {MemoryOp::kWrite32, 0, reinterpret_cast<uint64_t>(words + 1), 9}};
+  Add({step});
+  const auto graph = Make();
+  Launch(*graph);
+  CHECK(words[1] == 0);
+  __atomic_store_n(words, 3, __ATOMIC_RELEASE);
+  Require(session.Finish());
+  CHECK(words[1] == 9);
+}
+
 // ---- conditional nodes
 
 TEST_CASE_METHOD(Fixture, "a while loop runs its body until a kernel ends it") {
