@@ -135,6 +135,7 @@ absl::Status CudaAddressSpace::Take(DeviceAddress address, uint64_t bytes, bool 
     mapped_.erase(found);
     permitted_.erase(address);
   }
+  NoteRemoval();
   CudaContext& context = parts_.context;
   context.Enter();
   return context.Check(context.api.cuMemUnmap(address, bytes), "cuMemUnmap");
@@ -175,6 +176,7 @@ absl::Status CudaAddressSpace::SetAccess(DeviceAddress address, uint64_t bytes,
     // Before the driver takes it back, after it gave it.
     if (access == MemoryAccess::kNone) permitted_.erase(address);
   }
+  if (access != MemoryAccess::kReadWrite) NoteRemoval();
   parts_.context.Enter();
   absl::Status status = Permit(address, bytes, flags);
   if (!status.ok() || access == MemoryAccess::kNone) return status;
@@ -214,6 +216,7 @@ absl::Status CudaAddressSpace::UnregisterHost(void* memory) {
     bytes = found->second.bytes;
     host_.erase(found);
   }
+  NoteRemoval();
   parts_.registry.Unregister(parts_.context, parts_.caretaker, memory, bytes);
   return absl::OkStatus();
 }
@@ -262,6 +265,7 @@ void CudaAddressSpace::AddGlobal(DeviceAddress address, uint64_t bytes) {
 void CudaAddressSpace::RemoveGlobal(DeviceAddress address) {
   std::unique_lock<std::shared_mutex> lock(mutex_);
   globals_.erase(address);
+  NoteRemoval();
 }
 
 void CudaAddressSpace::Use(const std::shared_ptr<StreamState>& stream) {

@@ -58,6 +58,8 @@ class CudaAddressSpace final : public AddressSpace {
   // For queues. How many bytes from `address` on one driver call may touch: up to the end of a
   // registered piece.
   uint64_t Reach(DeviceAddress address) const;
+  // Grows whenever something stops being the space's. Acquire: who sees the number sees the change.
+  uint64_t removals() const { return removals_.load(std::memory_order_acquire); }
   // The space has work on this stream from now on.
   void Use(const std::shared_ptr<StreamState>& stream);
   // A stream waits until the host stores `value` to `fence`. False when the space is abandoned: do
@@ -108,6 +110,9 @@ class CudaAddressSpace final : public AddressSpace {
   const Parts parts_;
   const DeviceAddress base_;
   const uint64_t size_;
+  // Release: after what Contains() asks has changed.
+  void NoteRemoval() { removals_.fetch_add(1, std::memory_order_release); }
+  std::atomic<uint64_t> removals_{0};
   std::atomic<bool> suspect_{false};  // published by CudaContext::fault_
 
   mutable std::shared_mutex mutex_;  // guards the maps

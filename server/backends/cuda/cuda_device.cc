@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
 #include "server/backends/cuda/cuda_properties.h"
@@ -154,7 +155,8 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
       api_->cuGreenCtxCreate(&green, description, context_->device, CU_GREEN_CTX_DEFAULT_STREAM),
       "cuGreenCtxCreate");
   if (!status.ok()) return status;
-  return std::make_unique<CudaPartition>(*context_, *caretaker_, green, first, count);
+  return std::make_unique<CudaPartition>(
+      *context_, *caretaker_, std::make_shared<GreenContext>(*context_, green), first, count);
 }
 
 absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {
@@ -206,6 +208,21 @@ absl::StatusOr<std::string> CudaDevice::Link(absl::Span<const LinkInputImage> in
                                              absl::Span<const JitOptionValue> options,
                                              CompileLogs& logs) {
   return LinkImages(*context_, inputs, options, logs);
+}
+
+absl::StatusOr<std::unique_ptr<Graph>> CudaDevice::InstantiateGraph(
+    AddressSpace& space, Partition& partition, const GraphDescription& description,
+    GraphPlace* refused) {
+  *refused = {};
+  const auto& own = static_cast<CudaPartition&>(partition);
+  CudaGraph::Place place{context_->context, own.green(), own.sm_count()};
+  if (place.green != nullptr) {
+    const absl::StatusOr<CUcontext> context = place.green->AsContext();
+    if (!context.ok()) return context.status();
+    place.context = *context;
+  }
+  return CudaGraph::Create(*context_, *caretaker_, static_cast<CudaAddressSpace&>(space), place,
+                           description, refused);
 }
 
 Device::Memory CudaDevice::memory() const {

@@ -41,6 +41,9 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                    absl::Span<const JitOptionValue> options,
                                    CompileLogs& logs) override;
+  absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(AddressSpace& space, Partition& partition,
+                                                          const GraphDescription& description,
+                                                          GraphPlace* refused) override;
   Memory memory() const override;
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
   absl::Status health() const override { return context_->health(); }

@@ -34,6 +34,8 @@ class CudaKernel final : public Kernel {
 
   // The kernel in the primary context, whose functions run on streams of green contexts as well.
   CUfunction function() const { return function_; }
+  // The kernel in no particular context.
+  CUkernel handle() const { return kernel_; }
   // What each of its threads needs of the context's local memory.
   uint32_t local_bytes() const { return info_.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES]; }
   const std::function<void(std::string_view)>* print() const { return print_; }

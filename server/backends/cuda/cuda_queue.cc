@@ -8,7 +8,10 @@
 
 #include "absl/container/inlined_vector.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/cuda_library.h"
+#include "server/backends/cuda/launch_attributes.h"
+#include "server/backends/cuda/memory_op_params.h"
 #include "server/backends/cuda/print_capture.h"
 
 namespace detshare::cuda {
@@ -105,7 +108,7 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
 
 absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
                                   absl::Span<const std::byte> parameters) {
-  CUlaunchAttribute attributes[4];
+  LaunchAttributes attributes(shape);
   CUlaunchConfig config{};
   config.gridDimX = shape.grid.x;
   config.gridDimY = shape.grid.y;
@@ -115,49 +118,73 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
   config.blockDimZ = shape.block.z;
   config.sharedMemBytes = shape.dynamic_shared_bytes;
   config.hStream = state_->stream;
-  config.attrs = attributes;
-  const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
-    CUlaunchAttribute& attribute = attributes[config.numAttrs++];
-    attribute = {};
-    attribute.id = id;
-    return attribute.value;
-  };
-  if (shape.cluster.x != 0) {
-    CUlaunchAttributeValue& value = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-    value.clusterDim.x = shape.cluster.x;
-    value.clusterDim.y = shape.cluster.y;
-    value.clusterDim.z = shape.cluster.z;
-  }
-  if (shape.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
-  if (shape.programmatic_serialization) {
-    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-        .programmaticStreamSerializationAllowed = 1;
-  }
-  if (shape.has_priority) add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = shape.priority;
+  config.attrs = attributes.all().data();
+  config.numAttrs = static_cast<unsigned>(attributes.all().size());
 
   size_t parameter_bytes = kernel.info().parameter_bytes;
   void* buffer[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
-  if (kernel.print() == nullptr) {
+  return Printing(kernel.print(), [&] {
     return context_.Check(context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra),
                           "cuLaunchKernelEx");
-  }
+  });
+}
 
+absl::Status CudaQueue::Printing(const std::function<void(std::string_view)>* print,
+                                 absl::FunctionRef<absl::Status()> launch) {
+  if (print == nullptr) return launch();
   // What the stream waits for, perhaps for long, is waited for before the others who print are held
   // up.
   absl::Status status =
       context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize");
   if (!status.ok()) return status;
   const std::string text = PrintCapture::Get().During([&] {
-    status = context_.Check(context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra),
-                            "cuLaunchKernelEx");
+    status = launch();
     if (!status.ok()) return;
     context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize")
         .IgnoreError();
   });
-  if (!text.empty()) (*kernel.print())(text);
+  if (!text.empty()) (*print)(text);
   return status;
+}
+
+absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
+                                    absl::Span<const uint64_t> values) {
+  auto& own = static_cast<CudaGraph&>(graph);
+  // As in Launch.
+  if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
+      own.print() == nullptr) [[unlikely]] {
+    return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+      context_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
+      Submission submission(*this, space, Submission::kInIdleWindow);
+      return LaunchGraphNow(submission.space(), own, values);
+    });
+  }
+  Submission submission(*this, space);
+  return LaunchGraphNow(submission.space(), own, values);
+}
+
+absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
+                                       absl::Span<const uint64_t> values) {
+  // What it may wait for never comes.
+  if (graph.waits() && space.abandoned()) return absl::OkStatus();
+  if (absl::Status status = graph.Prepare(values); !status.ok()) return status;
+  const auto launch = [&] {
+    return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
+  };
+  if (!graph.memory_waits().empty()) {
+    return context_.Check(space.memory_waits().Submit(state_->stream, graph.memory_waits(), launch),
+                          "cuGraphLaunch");
+  }
+  return Printing(graph.print(), [&] { return context_.Check(launch(), "cuGraphLaunch"); });
+}
+
+absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {
+  const Submission submission(*this, space);
+  return context_.Check(
+      context_.api.cuGraphUpload(static_cast<CudaGraph&>(graph).executable(), state_->stream),
+      "cuGraphUpload");
 }
 
 // ---- copies
@@ -354,28 +381,17 @@ absl::Status CudaQueue::MemoryOps(AddressSpace& space, absl::Span<const MemoryOp
   absl::InlinedVector<CUstreamBatchMemOpParams, 4> parameters;
   bool waits = false;
   for (const MemoryOp& operation : operations) {
-    CUstreamBatchMemOpParams& to = parameters.emplace_back();
-    to = {};
-    to.operation = static_cast<CUstreamBatchMemOpType>(operation.operation);
-    if (operation.is_wait()) {
-      waits = true;
-      to.waitValue.address = operation.address;
-      to.waitValue.value64 = operation.value;
-      to.waitValue.flags = operation.flags;
-    } else if (operation.is_write()) {
-      to.writeValue.address = operation.address;
-      to.writeValue.value64 = operation.value;
-      to.writeValue.flags = operation.flags;
-    } else if (operation.operation == MemoryOp::kBarrier) {
-      to.memoryBarrier.flags = operation.flags;
-    }
+    waits = waits || operation.is_wait();
+    parameters.push_back(ParamsOf(operation));
   }
   if (parameters.empty()) return absl::OkStatus();
+  const auto submit = [&] {
+    return context_.api.cuStreamBatchMemOp(state_->stream, static_cast<unsigned>(parameters.size()),
+                                           parameters.data(), 0);
+  };
   const CUresult result =
-      waits ? submission.space().memory_waits().Submit(state_->stream, operations,
-                                                       absl::MakeSpan(parameters))
-            : context_.api.cuStreamBatchMemOp(
-                  state_->stream, static_cast<unsigned>(parameters.size()), parameters.data(), 0);
+      waits ? submission.space().memory_waits().Submit(state_->stream, operations, submit)
+            : submit();
   return context_.Check(result, "cuStreamBatchMemOp");
 }
 
@@ -397,22 +413,30 @@ absl::Status CudaQueue::Wait(Marker& marker) {
 // ---- partitions
 // ------------------------------------------------------------------------------------------------------
 
-CudaPartition::~CudaPartition() {
-  if (green_ == nullptr) return;
+GreenContext::~GreenContext() {
   context_.Enter();
-  context_.api.cuGreenCtxDestroy(green_);
+  context_.api.cuGreenCtxDestroy(handle_);
+}
+
+absl::StatusOr<CUcontext> GreenContext::AsContext() const {
+  CUcontext context = nullptr;
+  absl::Status status =
+      context_.Check(context_.api.cuCtxFromGreenCtx(&context, handle_), "cuCtxFromGreenCtx");
+  if (!status.ok()) return status;
+  return context;
 }
 
 absl::StatusOr<std::unique_ptr<Queue>> CudaPartition::CreateQueue(int priority) {
   context_.Enter();
   CUstream stream = nullptr;
-  absl::Status status = green_ == nullptr
-                            ? context_.Check(context_.api.cuStreamCreateWithPriority(
-                                                 &stream, CU_STREAM_NON_BLOCKING, priority),
-                                             "cuStreamCreateWithPriority")
-                            : context_.Check(context_.api.cuGreenCtxStreamCreate(
-                                                 &stream, green_, CU_STREAM_NON_BLOCKING, priority),
-                                             "cuGreenCtxStreamCreate");
+  absl::Status status =
+      green_ == nullptr
+          ? context_.Check(
+                context_.api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority),
+                "cuStreamCreateWithPriority")
+          : context_.Check(context_.api.cuGreenCtxStreamCreate(&stream, green_->handle(),
+                                                               CU_STREAM_NON_BLOCKING, priority),
+                           "cuGreenCtxStreamCreate");
   if (!status.ok()) return status;
   auto state = std::make_shared<StreamState>(context_, stream);
   context_.AddStream(state);

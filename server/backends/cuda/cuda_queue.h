@@ -1,14 +1,20 @@
 // Markers, queues and partitions of a real GPU: events, streams and green contexts.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string_view>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "coroutine_runtime/device.h"
 #include "server/backends/cuda/caretaker.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
+
+class CudaGraph;
 
 class CudaKernel;
 
@@ -39,10 +45,18 @@ class CudaQueue final : public Queue {
   absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) override;
   absl::Status Record(Marker& marker) override;
   absl::Status Wait(Marker& marker) override;
+  absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
+                           absl::Span<const uint64_t> values) override;
+  absl::Status UploadGraph(AddressSpace& space, Graph& graph) override;
 
  private:
   class Submission;
 
+  absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
+                              absl::Span<const uint64_t> values);
+  // Makes `launch`; if `print` is not null, alone among all that print, and gives it the text.
+  absl::Status Printing(const std::function<void(std::string_view)>* print,
+                        absl::FunctionRef<absl::Status()> launch);
   absl::Status LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
                          absl::Span<const std::byte> parameters);
   absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
@@ -57,21 +71,42 @@ class CudaQueue final : public Queue {
   const std::shared_ptr<StreamState> state_;
 };
 
+// Lives as long as its partition, or something that was made for it.
+class GreenContext {
+ public:
+  GreenContext(CudaContext& context, CUgreenCtx handle) : context_(context), handle_(handle) {}
+  ~GreenContext();
+  GreenContext(const GreenContext&) = delete;
+  GreenContext& operator=(const GreenContext&) = delete;
+  CUgreenCtx handle() const { return handle_; }
+  // For calls that take a context.
+  absl::StatusOr<CUcontext> AsContext() const;
+
+ private:
+  CudaContext& context_;
+  const CUgreenCtx handle_;
+};
+
 // `green` null: the whole device.
 class CudaPartition final : public Partition {
  public:
-  CudaPartition(CudaContext& context, Caretaker& caretaker, CUgreenCtx green, int first, int count)
-      : context_(context), caretaker_(caretaker), green_(green), first_(first), count_(count) {}
-  ~CudaPartition() override;
+  CudaPartition(CudaContext& context, Caretaker& caretaker, std::shared_ptr<GreenContext> green,
+                int first, int count)
+      : context_(context),
+        caretaker_(caretaker),
+        green_(std::move(green)),
+        first_(first),
+        count_(count) {}
 
   int first_sm() const override { return first_; }
   int sm_count() const override { return count_; }
   absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override;
+  const std::shared_ptr<GreenContext>& green() const { return green_; }
 
  private:
   CudaContext& context_;
   Caretaker& caretaker_;
-  const CUgreenCtx green_;
+  const std::shared_ptr<GreenContext> green_;
   const int first_, count_;
 };
 

@@ -98,6 +98,17 @@ namespace detshare::cuda {
   X(cuGreenCtxCreate, 12040)                                    \
   X(cuGreenCtxDestroy, 12040)                                   \
   X(cuGreenCtxStreamCreate, 12050)                              \
+  X(cuCtxFromGreenCtx, 12040)                                   \
+  X(cuGraphCreate, 10000)                                       \
+  X(cuGraphDestroy, 10000)                                      \
+  X(cuGraphAddNode, 12030)                                      \
+  X(cuGraphKernelNodeSetAttribute, 11000)                       \
+  X(cuGraphInstantiateWithParams, 12000)                        \
+  X(cuGraphExecDestroy, 10000)                                  \
+  X(cuGraphExecNodeSetParams, 12020)                            \
+  X(cuGraphNodeSetEnabled, 11060)                               \
+  X(cuGraphUpload, 11010)                                       \
+  X(cuGraphLaunch, 10000)                                       \
   X(cuTensorMapEncodeTiled, 12000)                              \
   X(cuTensorMapEncodeIm2col, 12000)                             \
   X(cuTensorMapReplaceAddress, 12000)                           \

@@ -10,7 +10,7 @@ MemoryWaits::~MemoryWaits() {
 }
 
 CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operations,
-                             absl::Span<CUstreamBatchMemOpParams> parameters) {
+                             absl::FunctionRef<CUresult()> submit) {
   std::list<Batch> made(1);
   Batch& batch = made.front();
   batch.stream = stream;
@@ -34,8 +34,7 @@ CUresult MemoryWaits::Submit(CUstream stream, absl::Span<const MemoryOp> operati
     const std::lock_guard<std::mutex> lock(mutex_);
     batches_.splice(batches_.end(), made);
   }
-  CUresult result = api_.cuStreamBatchMemOp(stream, static_cast<unsigned>(parameters.size()),
-                                            parameters.data(), 0);
+  CUresult result = submit();
   if (result == CUDA_SUCCESS) result = api_.cuEventRecord(batch.passed, stream);
   const std::lock_guard<std::mutex> lock(mutex_);
   batch.submitted = true;

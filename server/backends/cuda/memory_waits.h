@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/memory_op.h"
 #include "server/backends/cuda/driver_api.h"
@@ -23,10 +24,10 @@ class MemoryWaits {
   MemoryWaits(const MemoryWaits&) = delete;
   MemoryWaits& operator=(const MemoryWaits&) = delete;
 
-  // Submits a batch that has waits to `stream`, by cuStreamBatchMemOp. From before the call on its
-  // waits are pending.
+  // `submit` puts work with these operations, waits among them, into `stream`. From before the call
+  // on the waits are pending.
   CUresult Submit(CUstream stream, absl::Span<const MemoryOp> operations,
-                  absl::Span<CUstreamBatchMemOpParams> parameters);
+                  absl::FunctionRef<CUresult()> submit);
 
   // Whether a wait may not be over.
   bool Pending();

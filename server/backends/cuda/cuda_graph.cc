@@ -1,0 +1,298 @@
+#include "server/backends/cuda/cuda_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/graph_node_params.h"
+#include "server/backends/cuda/launch_attributes.h"
+
+namespace detshare::cuda {
+namespace {
+
+absl::Status CannotChange(const char* what) {
+  return CudaError(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, what);
+}
+
+// What the driver takes from a node's attributes, which an executable graph does not change.
+bool SameAttributes(const KernelStep& a, const KernelStep& b) {
+  LaunchShape first = a.shape, second = b.shape;
+  first.grid = second.grid;
+  first.block = second.block;
+  first.dynamic_shared_bytes = second.dynamic_shared_bytes;
+  first.programmatic_serialization = second.programmatic_serialization;
+  return first == second;
+}
+
+// Whether [address, the last byte) is the space's.
+bool Holds(const CudaAddressSpace& space, DeviceAddress address, uint64_t width, uint64_t height,
+           uint64_t depth, uint64_t pitch, uint64_t slice, bool write) {
+  if (width == 0 || height == 0 || depth == 0) return true;
+  return space.Contains(address, (depth - 1) * slice + (height - 1) * pitch + width, write);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
+    CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place,
+    const GraphDescription& description, GraphPlace* refused) {
+  *refused = {};
+  if (description.graphs.size() != 1) {
+    return CudaError(kCudaErrorNotSupported, "conditional nodes on a real GPU");
+  }
+  context.Enter();
+  std::unique_ptr<CudaGraph> graph(new CudaGraph(context, caretaker, space, place));
+  graph->removals_seen_ = space.removals();
+  if (absl::Status status = graph->Build(description, refused); !status.ok()) return status;
+  if (graph->print_ != nullptr && graph->waits()) {
+    // Everybody else who prints would have to wait for that, too.
+    return CudaError(kCudaErrorNotSupported, "a graph that waits and has kernels that print");
+  }
+  // Local memory that is made anew drains (see CudaQueue::Launch).
+  const auto instantiate = [&] {
+    return graph->Instantiate(description.use_node_priority, refused);
+  };
+  const absl::Status status =
+      graph->local_bytes_ > context.local_bytes.load(std::memory_order_relaxed)
+          ? context.idle.Run(space, instantiate)
+          : instantiate();
+  if (!status.ok()) return status;
+  return graph;
+}
+
+CudaGraph::~CudaGraph() {
+  if (graph_ == nullptr) return;
+  caretaker_.Later(
+      [&context = context_, green = place_.green, graph = graph_, executable = executable_] {
+        context.Enter();
+        if (executable != nullptr) context.api.cuGraphExecDestroy(executable);
+        context.api.cuGraphDestroy(graph);
+      });
+}
+
+absl::Status CudaGraph::CheckKernel(const KernelStep& step) const {
+  if (!step.shape.cooperative) return absl::OkStatus();
+  // The driver may notice only when the graph is launched.
+  OccupancyQuery query;
+  query.block_size = static_cast<int>(step.shape.block.x * step.shape.block.y * step.shape.block.z);
+  query.dynamic_shared_bytes = step.shape.dynamic_shared_bytes;
+  const absl::StatusOr<int> blocks = step.kernel->MaxActiveBlocks(query);
+  if (!blocks.ok()) return blocks.status();
+  const uint64_t grid = uint64_t{step.shape.grid.x} * step.shape.grid.y * step.shape.grid.z;
+  if (grid > static_cast<uint64_t>(*blocks) * static_cast<uint64_t>(place_.sm_count)) {
+    return CudaError(kCudaErrorCooperativeLaunchTooLarge, "more blocks than fit at a time");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* refused) {
+  const GraphBody& body = description.root();
+  absl::Status status = context_.Check(context_.api.cuGraphCreate(&graph_, 0), "cuGraphCreate");
+  if (!status.ok()) return status;
+  nodes_.resize(body.nodes.size());
+  // Edges by their ends.
+  std::vector<std::vector<const GraphEdge*>> into(body.nodes.size());
+  for (const GraphEdge& edge : body.edges) into[edge.to].push_back(&edge);
+  for (uint32_t index = 0; index < body.nodes.size(); ++index) {
+    *refused = {0, index};
+    Node& node = nodes_[index];
+    node.what = body.nodes[index];
+    const auto* kernel = std::get_if<KernelStep>(&node.what.step);
+    if (kernel != nullptr) {
+      if (status = CheckKernel(*kernel); !status.ok()) return status;
+    }
+    GraphNodeParams params;
+    status = params.Read(node.what.step, space_, place_.context, place_.green != nullptr);
+    if (!status.ok()) return status;
+    std::vector<CUgraphNode> before;
+    std::vector<CUgraphEdgeData> kinds;
+    bool plain = true;
+    for (const GraphEdge* edge : into[index]) {
+      before.push_back(nodes_[edge->from].handles.back());
+      CUgraphEdgeData& kind = kinds.emplace_back();
+      kind = {};
+      kind.from_port = edge->from_port;
+      kind.to_port = edge->to_port;
+      kind.type = edge->type;
+      plain = plain && edge->from_port == 0 && edge->type == 0;
+    }
+    for (CUgraphNodeParams& one : params.all()) {
+      CUgraphNode handle = nullptr;
+      status = context_.Check(
+          context_.api.cuGraphAddNode(&handle, graph_, before.data(),
+                                      plain ? nullptr : kinds.data(), before.size(), &one),
+          "cuGraphAddNode");
+      if (!status.ok()) return status;
+      node.handles.push_back(handle);
+      before = {handle};
+      plain = true;
+    }
+    if (kernel != nullptr) {
+      status = SetAttributes(node.handles.front(), kernel->shape);
+      if (!status.ok()) return status;
+    }
+    if (TakesValue(node.what)) valued_.push_back(index);
+    waits_for_host_ |= std::holds_alternative<WaitStep>(node.what.step);
+  }
+  *refused = {};
+  NoteNeeds();
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::SetAttributes(CUgraphNode node, const LaunchShape& shape) {
+  LaunchAttributes attributes(shape);
+  for (const CUlaunchAttribute& attribute : attributes.all()) {
+    // What follows what is said by edges.
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) continue;
+    absl::Status status = context_.Check(
+        context_.api.cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value),
+        "cuGraphKernelNodeSetAttribute");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void CudaGraph::NoteNeeds() {
+  local_bytes_ = 0;
+  print_ = nullptr;
+  memory_waits_.clear();
+  for (const Node& node : nodes_) {
+    if (const auto* kernel = std::get_if<KernelStep>(&node.what.step)) {
+      const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
+      local_bytes_ = std::max(local_bytes_, own.local_bytes());
+      if (own.print() != nullptr) print_ = own.print();
+    } else if (const auto* memory = std::get_if<MemoryOpsStep>(&node.what.step)) {
+      for (const MemoryOp& operation : memory->operations) {
+        if (operation.is_wait()) memory_waits_.push_back(operation);
+      }
+    }
+  }
+}
+
+absl::Status CudaGraph::Instantiate(bool use_node_priority, GraphPlace* refused) {
+  context_.Enter();
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = use_node_priority ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+  absl::Status status =
+      context_.Check(context_.api.cuGraphInstantiateWithParams(&executable_, graph_, &params),
+                     "cuGraphInstantiateWithParams");
+  if (!status.ok()) {
+    for (uint32_t index = 0; index < nodes_.size(); ++index) {
+      const std::vector<CUgraphNode>& handles = nodes_[index].handles;
+      if (params.hErrNode_out != nullptr &&
+          std::find(handles.begin(), handles.end(), params.hErrNode_out) != handles.end()) {
+        *refused = {0, index};
+      }
+    }
+    return status;
+  }
+  for (const Node& node : nodes_) {
+    if (node.what.enabled) continue;
+    for (CUgraphNode handle : node.handles) {
+      status = context_.Check(context_.api.cuGraphNodeSetEnabled(executable_, handle, 0),
+                              "cuGraphNodeSetEnabled");
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
+  context_.Enter();
+  Node& node = nodes_[place.node];
+  const auto* kernel = std::get_if<KernelStep>(&now.step);
+  if (kernel != nullptr) {
+    const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
+    if (!SameAttributes(*kernel, std::get<KernelStep>(node.what.step))) {
+      return CannotChange("the attributes of a kernel's launch");
+    }
+    if (own.print() != nullptr && print_ == nullptr && waits()) {
+      return CannotChange("a kernel that prints, in a graph that waits");
+    }
+    if (absl::Status status = CheckKernel(*kernel); !status.ok()) return status;
+  }
+  if (!(now.step == node.what.step)) {
+    GraphNodeParams params;
+    absl::Status status = params.Read(now.step, space_, place_.context, place_.green != nullptr);
+    if (!status.ok()) return status;
+    if (params.all().size() != node.handles.size() ||
+        params.all().front().type == CU_GRAPH_NODE_TYPE_EMPTY) {
+      return CannotChange("a copy or fill of nothing, or of other pieces of host memory");
+    }
+    for (size_t i = 0; i < node.handles.size(); ++i) {
+      status = context_.Check(
+          context_.api.cuGraphExecNodeSetParams(executable_, node.handles[i], &params.all()[i]),
+          "cuGraphExecNodeSetParams");
+      if (!status.ok() && i == 0) return CannotChange("the driver refuses the change");
+      if (!status.ok()) return status;
+    }
+  }
+  if (now.enabled != node.what.enabled) {
+    for (CUgraphNode handle : node.handles) {
+      absl::Status status =
+          context_.Check(context_.api.cuGraphNodeSetEnabled(executable_, handle, now.enabled),
+                         "cuGraphNodeSetEnabled");
+      if (!status.ok()) return status;
+    }
+  }
+  const bool needs_more =
+      std::holds_alternative<MemoryOpsStep>(now.step) ||
+      (kernel != nullptr && kernel->kernel != std::get<KernelStep>(node.what.step).kernel);
+  node.what = now;
+  if (needs_more) NoteNeeds();
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::CheckMemory() {
+  const uint64_t removals = space_.removals();
+  if (removals == removals_seen_) [[likely]]
+    return absl::OkStatus();
+  bool held = true;
+  for (const Node& node : nodes_) {
+    if (const auto* copy = std::get_if<CopyRequest>(&node.what.step)) {
+      held = held &&
+             Holds(space_, copy->source, copy->width, copy->height, copy->depth, copy->source_pitch,
+                   copy->source_slice, /*write=*/false) &&
+             Holds(space_, copy->destination, copy->width, copy->height, copy->depth,
+                   copy->destination_pitch, copy->destination_slice, /*write=*/true);
+    } else if (const auto* fill = std::get_if<FillRequest>(&node.what.step)) {
+      held = held &&
+             Holds(space_, fill->address, fill->width * static_cast<uint64_t>(fill->element_bytes),
+                   fill->height, 1, fill->pitch, 0, /*write=*/true);
+    } else if (const auto* memory = std::get_if<MemoryOpsStep>(&node.what.step)) {
+      for (const MemoryOp& operation : memory->operations) {
+        const auto bytes = static_cast<uint64_t>(operation.bytes());
+        held =
+            held && (bytes == 0 || space_.Contains(operation.address, bytes, operation.is_write()));
+      }
+    }
+  }
+  if (!held) {
+    return CudaError(kCudaErrorInvalidValue, "a node of the graph names memory that is gone");
+  }
+  removals_seen_ = removals;
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::Prepare(absl::Span<const uint64_t> values) {
+  if (absl::Status status = CheckMemory(); !status.ok()) return status;
+  for (size_t i = 0; i < valued_.size(); ++i) {
+    const Node& node = nodes_[valued_[i]];
+    GraphNodeParams params;
+    params.ReadValued(node.what.step, place_.context, values[i]);
+    absl::Status status =
+        context_.Check(context_.api.cuGraphExecNodeSetParams(executable_, node.handles.front(),
+                                                             &params.all().front()),
+                       "cuGraphExecNodeSetParams");
+    if (!status.ok()) return status;
+  }
+  // Only now: what is not launched is not waited for.
+  for (size_t i = 0; i < valued_.size(); ++i) {
+    if (const auto* wait = std::get_if<WaitStep>(&nodes_[valued_[i]].what.step)) {
+      space_.NoteHostWait(wait->fence, values[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace detshare::cuda

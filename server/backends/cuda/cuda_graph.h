@@ -1,0 +1,95 @@
+// Graphs of a real GPU: a CUgraph with its executable, for the SMs of one partition.
+//
+// Kernels, copies and fills name the partition's context, since graphs do not run on the SMs of the
+// stream on which they are launched. A copy or fill that touches several registered pieces of host
+// memory is a chain of nodes. A signal or wait is a batch of one memory operation, whose value is
+// set before each launch; a graph without them is launched by one call of the driver.
+//
+// What was freed or unregistered since a graph's copies and fills were looked at last may have been
+// theirs: they are looked at again before the next launch.
+//
+// Conditional nodes are not supported: a handle belongs to one CUgraph, and kernels hold its value,
+// so that there could not be an instantiation for each partition.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "coroutine_runtime/device_graph.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/cuda_library.h"
+#include "server/backends/cuda/cuda_queue.h"
+
+namespace detshare::cuda {
+
+class CudaGraph final : public Graph {
+ public:
+  // Where a graph is to run.
+  struct Place {
+    CUcontext context = nullptr;          // of the green context, or the primary one
+    std::shared_ptr<GreenContext> green;  // null: the whole device
+    int sm_count = 0;
+  };
+
+  // `refused` as in Device::InstantiateGraph.
+  static absl::StatusOr<std::unique_ptr<CudaGraph>> Create(
+      CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place,
+      const GraphDescription& description, GraphPlace* refused);
+  // The caretaker destroys it when nothing is in flight.
+  ~CudaGraph() override;
+
+  absl::Status Replace(GraphPlace place, const GraphNode& now) override;
+
+  // For queues. Sets what one launch gives, and notes what it waits for.
+  absl::Status Prepare(absl::Span<const uint64_t> values);
+  CUgraphExec executable() const { return executable_; }
+  // The most local memory that a thread of its kernels needs.
+  uint32_t local_bytes() const { return local_bytes_; }
+  // Where its kernels print; null when none can.
+  const std::function<void(std::string_view)>* print() const { return print_; }
+  // The waits on memory of a launch.
+  const std::vector<MemoryOp>& memory_waits() const { return memory_waits_; }
+  // Whether a launch waits for its client, or for memory.
+  bool waits() const { return waits_for_host_ || !memory_waits_.empty(); }
+
+ private:
+  struct Node {
+    GraphNode what;
+    std::vector<CUgraphNode> handles;  // a chain, in order
+  };
+
+  CudaGraph(CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place)
+      : context_(context), caretaker_(caretaker), space_(space), place_(place) {}
+
+  absl::Status Build(const GraphDescription& description, GraphPlace* refused);
+  absl::Status Instantiate(bool use_node_priority, GraphPlace* refused);
+  absl::Status SetAttributes(CUgraphNode node, const LaunchShape& shape);
+  absl::Status CheckKernel(const KernelStep& step) const;
+  absl::Status CheckMemory();
+  // What the whole graph needs of kernels and memory operations.
+  void NoteNeeds();
+
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  CudaAddressSpace& space_;
+  const Place place_;
+  CUgraph graph_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> valued_;  // signals and waits
+  uint64_t removals_seen_ = 0;    // of the space, when memory was looked at last
+  uint32_t local_bytes_ = 0;
+  const std::function<void(std::string_view)>* print_ = nullptr;
+  std::vector<MemoryOp> memory_waits_;
+  bool waits_for_host_ = false;
+};
+
+}  // namespace detshare::cuda

@@ -1,0 +1,103 @@
+#include "server/backends/cuda/graph_node_params.h"
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_library.h"
+#include "server/backends/cuda/cuda_queue.h"
+#include "server/backends/cuda/graph_pieces.h"
+#include "server/backends/cuda/memory_op_params.h"
+
+namespace detshare::cuda {
+
+CUgraphNodeParams& GraphNodeParams::Add(CUgraphNodeType type) {
+  CUgraphNodeParams& node = all_.emplace_back();
+  node = {};
+  node.type = type;
+  return node;
+}
+
+void GraphNodeParams::AddMemoryOps(CUcontext context) {
+  CUgraphNodeParams& node = Add(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+  node.memOp.ctx = context;
+  node.memOp.count = static_cast<unsigned>(memory_ops_.size());
+  node.memOp.paramArray = memory_ops_.data();
+}
+
+void GraphNodeParams::ReadValued(const GraphStep& step, CUcontext context, uint64_t value) {
+  MemoryOp operation;
+  operation.value = value;
+  if (const auto* signal = std::get_if<SignalStep>(&step)) {
+    operation.operation = MemoryOp::kWrite64;
+    operation.address = reinterpret_cast<uint64_t>(signal->fence);
+  } else {
+    operation.operation = MemoryOp::kWait64;
+    operation.flags = MemoryOp::kGreaterOrEqual;
+    operation.address = reinterpret_cast<uint64_t>(std::get<WaitStep>(step).fence);
+  }
+  memory_ops_ = {ParamsOf(operation)};
+  AddMemoryOps(context);
+}
+
+absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace& space,
+                                   CUcontext context, bool green) {
+  if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+    auto& own = static_cast<CudaKernel&>(*kernel->kernel);
+    CUDA_KERNEL_NODE_PARAMS_v3& params = Add(CU_GRAPH_NODE_TYPE_KERNEL).kernel;
+    // A function belongs to the primary context; a CUkernel runs wherever it is told to.
+    if (green) {
+      params.kern = own.handle();
+      params.ctx = context;
+    } else {
+      params.func = own.function();
+    }
+    const LaunchShape& shape = kernel->shape;
+    params.gridDimX = shape.grid.x;
+    params.gridDimY = shape.grid.y;
+    params.gridDimZ = shape.grid.z;
+    params.blockDimX = shape.block.x;
+    params.blockDimY = shape.block.y;
+    params.blockDimZ = shape.block.z;
+    params.sharedMemBytes = shape.dynamic_shared_bytes;
+    parameter_bytes_ = own.info().parameter_bytes;
+    if (parameter_bytes_ != 0) {
+      extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(kernel->parameters.data()),
+                CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes_, CU_LAUNCH_PARAM_END};
+      params.extra = extra_.data();
+    }
+  } else if (const auto* copy = std::get_if<CopyRequest>(&step)) {
+    absl::StatusOr<std::vector<CUDA_MEMCPY3D>> pieces = PiecesOf(space, *copy);
+    if (!pieces.ok()) return pieces.status();
+    for (const CUDA_MEMCPY3D& piece : *pieces) {
+      CUDA_MEMCPY_NODE_PARAMS& params = Add(CU_GRAPH_NODE_TYPE_MEMCPY).memcpy;
+      params.copyCtx = context;
+      params.copyParams = piece;
+    }
+  } else if (const auto* fill = std::get_if<FillRequest>(&step)) {
+    absl::StatusOr<std::vector<CUDA_MEMSET_NODE_PARAMS_v2>> pieces = PiecesOf(space, *fill);
+    if (!pieces.ok()) return pieces.status();
+    for (const CUDA_MEMSET_NODE_PARAMS_v2& piece : *pieces) {
+      CUDA_MEMSET_NODE_PARAMS_v2& params = Add(CU_GRAPH_NODE_TYPE_MEMSET).memset;
+      params = piece;
+      params.ctx = context;
+    }
+  } else if (std::holds_alternative<SignalStep>(step) || std::holds_alternative<WaitStep>(step)) {
+    ReadValued(step, context, 0);
+  } else if (const auto* record = std::get_if<RecordStep>(&step)) {
+    Add(CU_GRAPH_NODE_TYPE_EVENT_RECORD).eventRecord.event =
+        static_cast<CudaMarker&>(*record->marker).event();
+  } else if (const auto* wait = std::get_if<WaitMarkerStep>(&step)) {
+    Add(CU_GRAPH_NODE_TYPE_WAIT_EVENT).eventWait.event =
+        static_cast<CudaMarker&>(*wait->marker).event();
+  } else if (const auto* memory = std::get_if<MemoryOpsStep>(&step)) {
+    for (const MemoryOp& operation : memory->operations) {
+      memory_ops_.push_back(ParamsOf(operation));
+    }
+    if (!memory_ops_.empty()) AddMemoryOps(context);
+  } else if (std::holds_alternative<ConditionalStep>(step)) {
+    return CudaError(kCudaErrorNotSupported, "conditional nodes on a real GPU");
+  }
+  // Nothing to do is a node, too: others depend on it.
+  if (all_.empty()) Add(CU_GRAPH_NODE_TYPE_EMPTY);
+  return absl::OkStatus();
+}
+
+}  // namespace detshare::cuda

@@ -1,0 +1,42 @@
+// What a launch's shape is for the driver, beyond dimensions and shared memory.
+#pragma once
+
+#include "absl/types/span.h"
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/driver_api.h"
+
+namespace detshare::cuda {
+
+class LaunchAttributes {
+ public:
+  explicit LaunchAttributes(const LaunchShape& shape) {
+    if (shape.cluster.x != 0) {
+      CUlaunchAttributeValue& value = Add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+      value.clusterDim.x = shape.cluster.x;
+      value.clusterDim.y = shape.cluster.y;
+      value.clusterDim.z = shape.cluster.z;
+    }
+    if (shape.cooperative) Add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+    if (shape.programmatic_serialization) {
+      Add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+          .programmaticStreamSerializationAllowed = 1;
+    }
+    if (shape.has_priority) Add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = shape.priority;
+  }
+
+  // Valid as long as this object.
+  absl::Span<CUlaunchAttribute> all() { return absl::MakeSpan(attributes_, count_); }
+
+ private:
+  CUlaunchAttributeValue& Add(CUlaunchAttributeID id) {
+    CUlaunchAttribute& attribute = attributes_[count_++];
+    attribute = {};
+    attribute.id = id;
+    return attribute.value;
+  }
+
+  CUlaunchAttribute attributes_[4];
+  unsigned count_ = 0;
+};
+
+}  // namespace detshare::cuda
