@@ -1,20 +1,15 @@
 #include "client_shim/connection.h"
 
-#include <fcntl.h>
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 
+#include "client_shim/daemon_socket.h"
 #include "client_shim/log.h"
 #include "client_shim/signal_mask.h"
 #include "client_shim/start_limits.h"
@@ -24,7 +19,6 @@
 namespace detshare::shim {
 namespace {
 
-constexpr char kDefaultSocket[] = "/run/detshare/detshared.sock";
 constexpr auto kGrantTimeout = std::chrono::seconds(30);
 
 std::atomic<bool> g_started{false};
@@ -33,30 +27,6 @@ std::atomic<bool> g_started{false};
 void Explain(const std::string& text) {
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) Log(LogLevel::kError, "%s", text.c_str());
-}
-
-// A connected stream socket, non-blocking as gRPC wants it, or -1 with errno.
-int ConnectTo(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -1;
-  for (int attempt = 0;; ++attempt) {
-    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
-    // EAGAIN: the daemon's backlog is full.
-    if (errno != EINTR && (errno != EAGAIN || attempt == 100)) break;
-    const timespec nap{0, 10'000'000};
-    nanosleep(&nap, nullptr);
-  }
-  const int saved = errno;
-  close(fd);
-  errno = saved;
-  return -1;
 }
 
 CUresult ResultOfRefusal(const grpc::Status& status) {
@@ -180,11 +150,6 @@ class GrpcConnection final : public Connection,
 
 }  // namespace
 
-std::string SocketPath() {
-  const char* path = getenv("DETSHARE_SOCKET");
-  return path != nullptr && *path != '\0' ? path : kDefaultSocket;
-}
-
 bool Connection::started() { return g_started.load(std::memory_order_relaxed); }
 
 std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
@@ -196,7 +161,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
     Explain(std::string("this process may not have enough ") + lacking + " to use CUDA");
     return nullptr;
   }
-  const int fd = ConnectTo(socket_path);
+  const int fd = ConnectToDaemon(socket_path);
   if (fd < 0) {
     *result = CUDA_ERROR_SYSTEM_NOT_READY;
     if (errno == EACCES || errno == EPERM) {

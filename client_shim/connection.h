@@ -8,13 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "client_shim/daemon_socket.h"
 #include "proto/control.pb.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
-
-// The socket's path: DETSHARE_SOCKET, else the system's daemon.
-std::string SocketPath();
 
 class Connection {
  public:

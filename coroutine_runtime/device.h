@@ -104,6 +104,9 @@ class AddressSpace {
   // load when there is none.
   virtual absl::Status fault() const = 0;
 
+  // Whether work in its name is queued or running. Asks, and never waits for the work.
+  virtual bool Busy() const = 0;
+
   // The session is gone: its queued work may be dropped, running kernels are stopped where the
   // device can stop them.
   virtual void Abandon() = 0;

@@ -5,11 +5,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/backends/cuda/cuda_backend.h"
+#include "server/backends/cuda/host_nvml.h"
 #include "server/backends/soft/soft_device.h"
+#include "server/backends/soft/soft_telemetry.h"
 #include "server/logging.h"
 
 namespace detshare {
 namespace {
+
+std::vector<DeviceProperties> PropertiesOf(const std::vector<std::unique_ptr<Device>>& devices) {
+  std::vector<DeviceProperties> properties;
+  for (const auto& device : devices) properties.push_back(device->properties());
+  return properties;
+}
 
 absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
   OpenedBackend opened;
@@ -36,6 +44,7 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
     if (!device.ok()) return device.status();
     opened.devices.push_back(*std::move(device));
   }
+  opened.telemetry = std::make_shared<soft::SoftTelemetry>(PropertiesOf(opened.devices));
   return opened;
 }
 
@@ -45,7 +54,15 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   cuda.sm_group = options.cuda_sm_group;
   absl::StatusOr<std::vector<std::unique_ptr<Device>>> devices = CreateCudaDevices(cuda);
   if (!devices.ok()) return devices.status();
-  return OpenedBackend{"cuda", *std::move(devices)};
+  OpenedBackend opened{"cuda", *std::move(devices), nullptr};
+  absl::StatusOr<std::unique_ptr<HostTelemetry>> telemetry =
+      OpenHostNvml(PropertiesOf(opened.devices));
+  if (telemetry.ok()) {
+    opened.telemetry = *std::move(telemetry);
+  } else {
+    LogWarning("programs learn little by NVML: ", std::string(telemetry.status().message()));
+  }
+  return opened;
 }
 
 }  // namespace

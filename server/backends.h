@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/host_telemetry.h"
 
 namespace detshare {
 
@@ -24,6 +25,7 @@ struct BackendOptions {
 struct OpenedBackend {
   std::string name;  // cuda or soft
   std::vector<std::unique_ptr<Device>> devices;
+  std::shared_ptr<HostTelemetry> telemetry;  // null: nothing is known
 };
 
 // Opens the devices. Once, before the process has other threads. auto: the real ones when there is

@@ -1,8 +1,5 @@
 #include "server/control_service.h"
 
-#include <pwd.h>
-#include <unistd.h>
-
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,36 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/version.h"
+#include "server/identity.h"
 #include "server/logging.h"
 
 namespace detshare {
 namespace {
 
-constexpr size_t kMaxTenant = 64;
 constexpr size_t kMaxProgram = 256;
 constexpr int kMaxDeviceIds = 64;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
-std::string DefaultTenant(uid_t uid) {
-  passwd entry;
-  passwd* found = nullptr;
-  char buffer[4096];
-  if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found != nullptr)
-    return found->pw_name;
-  return absl::StrCat("uid-", uid);
-}
-
-// Letters, digits and a few signs, so that a name can stand in a table, a log and a path.
-bool IsTenantName(const std::string& name) {
-  if (name.empty() || name.size() > kMaxTenant) return false;
-  for (const char c : name) {
-    if (!isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.' && c != '@')
-      return false;
-  }
-  return true;
 }
 
 std::string Printable(const std::string& text, size_t limit) {
@@ -215,16 +193,10 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
                            request.abi_version(), ") does not fit detshared ", kVersion, " (ABI ",
                            kAbiVersion, ")")};
     }
-    if (geteuid() != 0 && peer->uid != geteuid()) {
-      return {grpc::StatusCode::PERMISSION_DENIED,
-              absl::StrCat("detshared runs as user ", geteuid(),
-                           " and serves no other; as root it serves all")};
-    }
-    wanted->tenant = request.tenant().empty() ? DefaultTenant(peer->uid) : request.tenant();
-    if (!IsTenantName(wanted->tenant)) {
-      return {grpc::StatusCode::INVALID_ARGUMENT,
-              "a tenant's name has 1 to 64 letters, digits, or any of -_.@"};
-    }
+    if (const absl::Status allowed = MayUse(*peer); !allowed.ok()) return ToGrpc(allowed);
+    const absl::StatusOr<std::string> tenant = TenantName(request.tenant(), *peer);
+    if (!tenant.ok()) return ToGrpc(tenant.status());
+    wanted->tenant = *tenant;
     if (request.device_ids_size() > kMaxDeviceIds)
       return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
     wanted->device_ids.assign(request.device_ids().begin(), request.device_ids().end());

@@ -63,9 +63,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->manager_ = *std::move(manager);
   daemon->control_ = std::make_unique<ControlService>(*daemon->manager_, daemon->peers_);
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, opts.backend);
+  daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry);
+  daemon->telemetry_service_ =
+      std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
   grpc::ServerBuilder builder;
   builder.RegisterService(daemon->control_.get());
   builder.RegisterService(daemon->admin_.get());
+  builder.RegisterService(daemon->telemetry_service_.get());
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   daemon->grpc_ = builder.BuildAndStart();

@@ -17,11 +17,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/host_telemetry.h"
 #include "server/acceptor.h"
 #include "server/admin_service.h"
 #include "server/control_service.h"
 #include "server/server_options.h"
 #include "server/session_manager.h"
+#include "server/telemetry.h"
+#include "server/telemetry_service.h"
 
 namespace detshare {
 
@@ -32,7 +35,8 @@ class Daemon {
     mode_t socket_mode = 0666;  // who may connect; what a session may do depends on who it is
     int listen_fd = -1;         // a listening socket that is there already
     std::string backend;        // for people
-    ServerOptions server;       // runtime_directory: "" for that of the socket
+    std::shared_ptr<HostTelemetry> host_telemetry;  // of the devices; null: nothing is known
+    ServerOptions server;                           // runtime_directory: "" for that of the socket
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
   };
@@ -63,6 +67,8 @@ class Daemon {
   std::unique_ptr<SessionManager> manager_;
   std::unique_ptr<ControlService> control_;
   std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<Telemetry> telemetry_;
+  std::unique_ptr<TelemetryService> telemetry_service_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Acceptor> acceptor_;
 

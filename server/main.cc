@@ -194,6 +194,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   server.client_spin_us = flags.client_spin_us >= 0 ? flags.client_spin_us : default_spin;
   server.region.staging_bytes = (flags.staging_mib != 0 ? flags.staging_mib : real ? 64 : 16) << 20;
   flags.daemon.backend = backend->name;
+  flags.daemon.host_telemetry = std::move(backend->telemetry);
   flags.daemon.device_lost = [lost_fd] {
     const uint64_t one = 1;
     [[maybe_unused]] ssize_t written = write(lost_fd, &one, sizeof(one));

@@ -137,6 +137,13 @@ Session::Counters Session::counters() const {
   return counters;
 }
 
+std::vector<Session::DeviceUse> Session::device_use() const {
+  std::vector<DeviceUse> uses;
+  for (const SessionDevice& device : devices_)
+    uses.push_back({device.device, device.memory->mapped(), device.space->Busy()});
+  return uses;
+}
+
 // ---- operations
 
 void Session::HandleRecord(const RingRecord& record) {

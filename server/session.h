@@ -87,6 +87,12 @@ class Session {
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
   SharedMemoryObjects& shared_memory_objects() { return *config_.shared_memory_objects; }
   Counters counters() const;  // any thread, while the session lives
+  struct DeviceUse {
+    const Device* device = nullptr;
+    uint64_t memory = 0;  // bytes of the card
+    bool busy = false;    // work of the session is queued or running
+  };
+  std::vector<DeviceUse> device_use() const;  // any thread, while the session lives
 
   // ---- for the worker
 

@@ -258,6 +258,13 @@ std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
   return infos;
 }
 
+std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> SessionManager::Workers() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> workers;
+  for (const auto& [id, entry] : sessions_) workers.emplace_back(entry.request, entry.worker);
+  return workers;
+}
+
 absl::Status SessionManager::DeviceHealth() {
   for (Device* device : devices_) {
     if (absl::Status health = device->health(); !health.ok()) return health;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -61,6 +62,9 @@ class SessionManager {
   absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request,
                                                       Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
+  // Positions in devices() of those that `ids` (indices or UUIDs; none: all) name, in their order.
+  // InvalidArgument.
+  absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids) const;
 
   // No session is opened any more, and those that are there end; `result` is what their calls
   // answer. Waits at most `patience` until all of them have told their clients.
@@ -69,6 +73,9 @@ class SessionManager {
   bool WaitUntilEmpty(std::chrono::milliseconds patience);
 
   std::vector<SessionInfo> Sessions();
+  // The sessions that are open, with what was asked for each. Held for a moment only: who ends the
+  // last hold on a worker joins its thread.
+  std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> Workers();
   // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost
   // one ends with.
   absl::Status DeviceHealth();
@@ -91,7 +98,6 @@ class SessionManager {
 
   SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<Placement>> placements,
                  const ServerOptions& options);
-  absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids) const;
   void Reap();
 
   const std::vector<Device*> devices_;

@@ -81,6 +81,11 @@ Session::Counters SessionWorker::counters() const {
   return session_ != nullptr ? session_->counters() : last_counters_;
 }
 
+std::vector<Session::DeviceUse> SessionWorker::device_use() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return session_ != nullptr ? session_->device_use() : std::vector<Session::DeviceUse>();
+}
+
 void SessionWorker::Run() {
   pthread_setname_np(pthread_self(), absl::StrCat("session-", config_.id).substr(0, 15).c_str());
   // Timed sleeps are as short as they say, not 50 us longer.

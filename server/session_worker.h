@@ -63,6 +63,8 @@ class SessionWorker {
   // Any thread.
   State state() const { return state_.load(std::memory_order_acquire); }
   Session::Counters counters() const;
+  // Nothing while there is no session, or none any more.
+  std::vector<Session::DeviceUse> device_use() const;
   // The session's work had a fault on some device, and which CUresult that is.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
   int sticky_error() const { return sticky_error_.load(std::memory_order_relaxed); }

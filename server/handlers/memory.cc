@@ -1,6 +1,8 @@
 // Device memory.
-#include "server/handlers/common.h"
 #include "proto/wire/memory.h"
+
+#include "server/handlers/common.h"
+#include "server/visible_memory.h"
 
 namespace detshare::handlers {
 namespace {
@@ -54,7 +56,7 @@ void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload,
 }
 
 void cuMemGetInfo_v2(Session& session, const wire::cuMemGetInfo_v2&, Payload, Reply& reply) {
-  const Device::Memory memory = session.device().device->memory();
+  const Device::Memory memory = VisibleMemory(*session.device().device);
   reply.Send(wire::cuMemGetInfo_v2_Answer{memory.free, memory.total});
 }
 

@@ -74,6 +74,7 @@ class FakeAddressSpace final : public AddressSpace {
   absl::Status UnregisterHost(void*) override { return absl::OkStatus(); }
   bool Contains(DeviceAddress, uint64_t, bool) const override { return true; }
   absl::Status fault() const override { return fault_result; }
+  bool Busy() const override { return false; }
   void Abandon() override {}
 
   absl::Status fault_result;

@@ -79,6 +79,7 @@ PROGRAMS = [
     _program("pinned_memory"),
     _program("pointer_attributes"),
     _program("prefix_sum"),
+    _program("profiler_ranges"),
     _program("registered_memory"),
     _program(
         "separate_compilation",

@@ -68,6 +68,7 @@ class InstantSpace final : public AddressSpace {
     if (!faulted_.load(std::memory_order_acquire)) return absl::OkStatus();
     return CudaError(kCudaErrorIllegalAddress, "the test's kernel faulted");
   }
+  bool Busy() const override;
   void Abandon() override { abandoned_.store(true); }
 
   void Fault() { faulted_.store(true, std::memory_order_release); }
@@ -305,6 +306,7 @@ class InstantDevice final : public Device {
   std::atomic<int> spaces{0}, libraries{0};  // that exist
   std::atomic<uint64_t> conditions{0};
   std::atomic<bool> lost{false};
+  std::atomic<bool> busy{false};  // what spaces say: their work is done at once
 
  private:
   class InstantLibrary final : public Library {
@@ -356,6 +358,8 @@ inline InstantSpace::~InstantSpace() {
     munmap(reinterpret_cast<void*>(begin), placed.first);
   device_.spaces.fetch_sub(1);
 }
+
+inline bool InstantSpace::Busy() const { return device_.busy.load(); }
 
 inline absl::Status InstantSpace::Map(DeviceAddress address, uint64_t bytes) {
   if (device_.used.load() + bytes > device_.properties().total_memory)

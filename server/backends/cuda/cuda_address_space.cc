@@ -285,6 +285,23 @@ bool CudaAddressSpace::NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t
   return true;
 }
 
+bool CudaAddressSpace::Busy() const {
+  std::vector<std::shared_ptr<StreamState>> streams;
+  {
+    std::lock_guard<std::mutex> lock(work_mutex_);
+    streams = streams_;
+  }
+  parts_.context.Enter();
+  for (const std::shared_ptr<StreamState>& stream : streams) {
+    if (stream->space.load() != this || stream->submitted.load() == stream->completed.load())
+      continue;
+    const CUresult result = parts_.context.api.cuStreamQuery(stream->stream);
+    if (result == CUDA_ERROR_NOT_READY) return true;
+    parts_.context.Check(result, "cuStreamQuery").IgnoreError();
+  }
+  return false;
+}
+
 bool CudaAddressSpace::abandoned() const {
   std::lock_guard<std::mutex> lock(work_mutex_);
   return abandoned_;

@@ -53,6 +53,7 @@ class CudaAddressSpace final : public AddressSpace {
   absl::Status fault() const override {
     return parts_.context.lost() ? parts_.context.FaultOf(*this) : absl::OkStatus();
   }
+  bool Busy() const override;
   void Abandon() override;
 
   // For queues. How many bytes from `address` on one driver call may touch: up to the end of a

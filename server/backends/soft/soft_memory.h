@@ -168,6 +168,7 @@ class SpaceState final : public ptx::DeviceHeap {
   void BeginWork() { work_.fetch_add(1, std::memory_order_relaxed); }
   void EndWork();
   void WaitIdle();
+  bool working() const { return work_.load(std::memory_order_relaxed) != 0; }
 
   uint64_t NextGridId() { return next_grid_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
@@ -253,6 +254,7 @@ class SoftAddressSpace final : public AddressSpace {
     return state_->ranges().Covers(address, bytes, write);
   }
   absl::Status fault() const override { return state_->fault(); }
+  bool Busy() const override { return state_->working(); }
   void Abandon() override;
 
   const std::shared_ptr<SpaceState>& state() const { return state_; }

@@ -1,0 +1,22 @@
+// What a machine with software GPUs says of them in the place of NVML: what they are. They have no
+// sensors, fans, power or links; those questions are answered NVML_ERROR_NOT_SUPPORTED.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/host_telemetry.h"
+
+namespace detshare::soft {
+
+class SoftTelemetry final : public HostTelemetry {
+ public:
+  explicit SoftTelemetry(std::vector<DeviceProperties> devices) : devices_(std::move(devices)) {}
+  HostAnswer Ask(const HostQuestion& question) override;
+
+ private:
+  const std::vector<DeviceProperties> devices_;
+};
+
+}  // namespace detshare::soft
