@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "client_shim/graph/graph_memory.h"
 #include "client_shim/libraries.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/streams.h"
@@ -45,6 +46,7 @@ CUresult End(Context& context) {
   if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
   const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
+  ForgetGraphMemory(id);
   pointers().RemoveContext(id);
   const CUresult result =
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});

@@ -240,6 +240,19 @@ CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_dev
   return CUDA_SUCCESS;
 }
 
+CUresult FindFillPlace(uint64_t address, uint64_t pitch, uint32_t element, uint64_t width,
+                       uint64_t height, uint16_t device, Place* place) {
+  uint64_t row, bytes;
+  if (__builtin_mul_overflow(width, uint64_t{element}, &row)) return CUDA_ERROR_INVALID_VALUE;
+  if (height > 1 && (pitch < row || pitch % element != 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (address % element != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (__builtin_mul_overflow(pitch, height - 1, &bytes) ||
+      __builtin_add_overflow(bytes, row, &bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return FindPlace(address, bytes, Side::kDevice, device, place);
+}
+
 CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
   if (!SpinForFence(fence, value)) {
     const CUresult result =

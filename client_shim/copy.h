@@ -28,6 +28,11 @@ struct Place {
 // CUDA_ERROR_NOT_SUPPORTED: the memory of another device than `device`, which does the copy.
 CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device, Place* place);
 
+// Where a memset of `height` rows of `width` elements writes. CUDA_ERROR_INVALID_VALUE as above,
+// and for rows and elements that do not fit.
+CUresult FindFillPlace(uint64_t address, uint64_t pitch, uint32_t element, uint64_t width,
+                       uint64_t height, uint16_t device, Place* place);
+
 // Copies on a stream. With `synchronous` the call has the meaning of cuMemcpy and its variants: it
 // returns when the source may be reused and, where host memory is written or pinned memory is read,
 // when the copy is complete. From ordinary host memory the call returns when the bytes are staged;
@@ -40,6 +45,9 @@ struct PitchedPlace {
   uint64_t row_pitch = 0;
   uint64_t slice_pitch = 0;
 };
+// Both sides of a copy as the program describes it, of at least one byte.
+CUresult ResolveCopy(const CUDA_MEMCPY3D& copy, uint16_t device, PitchedPlace* to,
+                     PitchedPlace* from);
 CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from,
                      uint64_t width, uint64_t height, uint64_t depth, bool synchronous);
 

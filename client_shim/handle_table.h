@@ -30,6 +30,10 @@ enum class HandleKind : uint8_t {
   kMemoryPool = 0x28,
   kLink = 0x29,
   kPhysicalMemory = 0x30,
+  kGraph = 0x38,
+  kGraphNode = 0x39,
+  kGraphExec = 0x3A,
+  kUserObject = 0x3B,
 };
 
 // A table of objects that are reached by handle. Objects are never freed, only used again with

@@ -17,6 +17,11 @@ namespace {
 
 class Runner {
  public:
+  static Runner& Get() {
+    static Runner* const runner = new Runner;
+    return *runner;
+  }
+
   CUresult Enqueue(Stream& stream, const HostFunction& function) {
     const std::lock_guard stream_lock(stream.lock);
     FencePool& fences = session().fences();
@@ -43,21 +48,22 @@ class Runner {
     if (result != CUDA_SUCCESS) return result;
     ++stream.host_reached_value;
     ++stream.host_resume_value;
-    pending_.push_back({function, stream.host_reached, stream.host_reached_value,
-                        stream.host_resume, stream.host_resume_value});
+    pending_.push_back({stream.host_reached, stream.host_reached_value, stream.host_resume,
+                        stream.host_resume_value,
+                        [function](CUresult status) { Call(function, status); }});
     changed_.notify_one();
     return CUDA_SUCCESS;
   }
 
- private:
-  struct Pending {
-    HostFunction function;
-    FenceIndex reached;
-    uint64_t reached_value;
-    FenceIndex resume;
-    uint64_t resume_value;
-  };
+  bool Enqueue(HostTask task) {
+    const std::lock_guard lock(mutex_);
+    if (!started_ && !Start()) return false;
+    pending_.push_back(std::move(task));
+    changed_.notify_one();
+    return true;
+  }
 
+ private:
   bool Start() {
     const SignalsBlocked for_the_thread;
     pthread_t thread;
@@ -75,11 +81,11 @@ class Runner {
 
   // The first function whose stream has arrived, taken out. (Streams wait for each other, so the
   // first to come need not be the first to run.)
-  bool TakeReady(Pending* ready) {
+  bool TakeReady(HostTask* ready) {
     FencePool& fences = session().fences();
     for (auto it = pending_.begin(); it != pending_.end(); ++it) {
-      if (!fences.Reached(it->reached, it->reached_value)) continue;
-      *ready = *it;
+      if (it->reached != kNoFence && !fences.Reached(it->reached, it->reached_value)) continue;
+      *ready = std::move(*it);
       pending_.erase(it);
       return true;
     }
@@ -95,7 +101,7 @@ class Runner {
         nap_us = 0;
         continue;
       }
-      Pending ready;
+      HostTask ready;
       if (TakeReady(&ready)) {
         lock.unlock();
         Run(ready);
@@ -122,30 +128,41 @@ class Runner {
     }
   }
 
-  static void Run(const Pending& pending) {
-    const CUresult status = session().sticky_error();
-    thread_state.in_host_function = true;
-    if (pending.function.callback != nullptr) {
-      pending.function.callback(pending.function.stream_handle, status, pending.function.data);
+  static void Call(const HostFunction& function, CUresult status) {
+    if (function.callback != nullptr) {
+      thread_state.in_host_function = true;
+      function.callback(function.stream_handle, status, function.data);
+      thread_state.in_host_function = false;
     } else if (status == CUDA_SUCCESS) {
-      pending.function.function(pending.function.data);
+      CallHostFunction(function.function, function.data);
     }
-    thread_state.in_host_function = false;
-    // Release: what the function did happens before what follows in the stream.
-    session().fences()[pending.resume].store(pending.resume_value, std::memory_order_release);
+  }
+
+  static void Run(const HostTask& task) {
+    task.run(session().sticky_error());
+    // Release: what the task did happens before what follows in the stream.
+    if (task.resume != kNoFence)
+      session().fences()[task.resume].store(task.resume_value, std::memory_order_release);
   }
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::list<Pending> pending_;
+  std::list<HostTask> pending_;
   bool started_ = false;
 };
 
 }  // namespace
 
 CUresult EnqueueHostFunction(Stream& stream, const HostFunction& function) {
-  static Runner* const runner = new Runner;
-  return runner->Enqueue(stream, function);
+  return Runner::Get().Enqueue(stream, function);
+}
+
+bool EnqueueHostTask(HostTask task) { return Runner::Get().Enqueue(std::move(task)); }
+
+void CallHostFunction(CUhostFn function, void* data) {
+  thread_state.in_host_function = true;
+  function(data);
+  thread_state.in_host_function = false;
 }
 
 }  // namespace detshare::shim

@@ -3,6 +3,8 @@
 // follows waits for its return.
 #pragma once
 
+#include <functional>
+
 #include "client_shim/objects.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 
@@ -17,5 +19,20 @@ struct HostFunction {
 };
 
 CUresult EnqueueHostFunction(Stream& stream, const HostFunction& function);
+
+// Something that the thread of host functions does when a fence has a value.
+struct HostTask {
+  FenceIndex reached = kNoFence;  // kNoFence: at once
+  uint64_t reached_value = 0;
+  FenceIndex resume = kNoFence;  // is given resume_value afterwards; kNoFence: none
+  uint64_t resume_value = 0;
+  std::function<void(CUresult status)> run;  // the session's sticky error
+};
+
+// False when there can be no thread. Tasks of a session that has ended are dropped.
+bool EnqueueHostTask(HostTask task);
+
+// Calls a function of the program, from where it must not call CUDA.
+void CallHostFunction(CUhostFn function, void* data);
 
 }  // namespace detshare::shim

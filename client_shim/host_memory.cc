@@ -144,13 +144,29 @@ CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, vo
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// Before the daemon gives the address to somebody else. Work that still uses the memory has the
+// daemon's mapping.
+bool TakeHostMemory(void* address, Allocation* allocation) {
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, allocation))
+    return false;
+  UnmapHostMemory(*allocation);
+  return true;
+}
+
+}  // namespace
+
+CUresult FreeHostMemoryLater(void* address) {
+  Allocation allocation;
+  if (!TakeHostMemory(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  return session().Submit(Op::cuMemFreeHost, allocation.device, allocation.context,
+                          wire::cuMemFreeHost{allocation.window});
+}
+
 CUresult FreeHostMemory(void* address) {
   Allocation allocation;
-  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, &allocation))
-    return CUDA_ERROR_INVALID_VALUE;
-  // Before the daemon gives the address to somebody else. Work that still uses the memory has the
-  // daemon's mapping.
-  UnmapHostMemory(allocation);
+  if (!TakeHostMemory(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                         wire::cuMemFreeHost{allocation.window});
 }

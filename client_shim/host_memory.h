@@ -23,6 +23,9 @@ namespace detshare::shim {
 
 CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, void** address);
 CUresult FreeHostMemory(void* address);
+// The same without waiting: the daemon keeps the memory until the work before is over. The caller
+// knows that nobody in this process uses it any more.
+CUresult FreeHostMemoryLater(void* address);
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
 CUresult UnregisterHostMemory(void* address);
 

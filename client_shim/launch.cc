@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/libraries.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
@@ -84,6 +86,15 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
         Event* event = FindEvent(handle);
         if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
         if (events == nullptr || events->count == 2) return CUDA_ERROR_INVALID_VALUE;
+        CUgraphEdgeData& edge = events->edges[events->count];
+        if (id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+          edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+        } else {
+          edge.from_port = value.programmaticEvent.triggerAtBlockStart != 0
+                               ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+                               : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+          edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+        }
         events->events[events->count++] = event;
         break;
       }
@@ -227,6 +238,11 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
   if (result != CUDA_SUCCESS) [[unlikely]]
     return result;
 
+  if (Capturing(*stream)) [[unlikely]] {
+    return CaptureLaunch(*stream, function, *instance, request, events, params, buffer,
+                         buffer_bytes);
+  }
+
   using Args = wire::cuLaunchKernelEx;
   RingWriter& ring = session().ring();
   const RingWriter::Record record = ring.Reserve(
@@ -234,21 +250,12 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
       sizeof(Args), instance->parameter_bytes);
   if (!record) [[unlikely]]
     return session().Lost();
-  uint32_t flags = request.flags;
-  int32_t priority = request.priority;
+  Args args = LaunchArguments(stream->id, instance->id, request);
   if (stream->priority_changed.load(std::memory_order_relaxed) &&
-      (flags & wire::kLaunchHasPriority) == 0) [[unlikely]] {
-    flags |= wire::kLaunchHasPriority;
-    priority = stream->priority.load(std::memory_order_relaxed);
+      (args.flags & wire::kLaunchHasPriority) == 0) [[unlikely]] {
+    args.flags |= wire::kLaunchHasPriority;
+    args.priority = stream->priority.load(std::memory_order_relaxed);
   }
-  const Args args{stream->id,
-                  instance->id,
-                  {request.grid[0], request.grid[1], request.grid[2]},
-                  {request.block[0], request.block[1], request.block[2]},
-                  {request.cluster[0], request.cluster[1], request.cluster[2]},
-                  request.shared_bytes,
-                  flags,
-                  priority};
   memcpy(record.args, &args, sizeof(args));
   PackParameters(*instance, params, buffer, buffer_bytes, record.payload);
   ring.Commit(record);

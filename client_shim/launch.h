@@ -22,8 +22,23 @@ struct LaunchRequest {
 // What cuLaunchKernelEx adds to a launch.
 struct LaunchEvents {
   Event* events[2] = {};  // recorded behind the kernel
+  // In a capture: how whoever waits for it depends on the kernel.
+  CUgraphEdgeData edges[2] = {};
   int count = 0;
 };
+
+// A launch as it crosses.
+inline wire::cuLaunchKernelEx LaunchArguments(StreamId stream, KernelId kernel,
+                                              const LaunchRequest& request) {
+  return {stream,
+          kernel,
+          {request.grid[0], request.grid[1], request.grid[2]},
+          {request.block[0], request.block[1], request.block[2]},
+          {request.cluster[0], request.cluster[1], request.cluster[2]},
+          request.shared_bytes,
+          request.flags,
+          request.priority};
+}
 
 // CUDA_ERROR_NOT_SUPPORTED for attributes whose meaning cannot be kept; hints are ignored.
 CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,

@@ -79,6 +79,9 @@ struct Stream {
   bool legacy = false;
   bool per_thread = false;
   std::atomic<uint32_t> sync_policy{0};  // CUsynchronizationPolicy
+  // The capture sequence that its work is added to (graph/capture.h); 0: none. kImplicitCapture for
+  // a legacy default stream while one that synchronises with it captures.
+  std::atomic<uint64_t> capture{0};
 
   // What is known of its progress, in ring positions + 1 (0: nothing yet). They only grow.
   std::atomic<uint64_t> work{
@@ -108,9 +111,12 @@ struct Event {
   // Fence in the upper 24 bits, value in the lower 40: reached means that the last recording is
   // complete. 0: never recorded.
   std::atomic<uint64_t> point{0};
-  TinyLock lock;                               // held while it is recorded
-  uint64_t recorded_stream = 0;                // unique_id of the stream of the last recording ...
-  std::atomic<Stream*> stream{nullptr};        // ... and where that stream is or was
+  // The capture sequence in which it was last recorded, which may be over; 0: none.
+  std::atomic<uint64_t> capture{0};
+  TinyLock lock;                         // held while it is recorded
+  bool foreign_fence = false;            // the fence of `point` belongs to an executable graph
+  uint64_t recorded_stream = 0;          // unique_id of the stream of the last recording ...
+  std::atomic<Stream*> stream{nullptr};  // ... and where that stream is or was
   std::atomic<uint64_t> recorded_position{0};  // ring position + 1
 
   static uint64_t Pack(FenceIndex fence, uint64_t value) {

@@ -246,17 +246,20 @@ CUresult Session::Lost() const {
 }
 
 CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
-                           uint32_t args_bytes, void* answer, uint32_t answer_bytes) {
+                           uint32_t args_bytes, Piece payload, void* answer,
+                           uint32_t answer_bytes) {
   const uint32_t slot = replies_->Acquire(&thread_state.reply_hint);
   if (slot == kNoReply) [[unlikely]]
     return Lost();
   const RingWriter::Record record =
-      ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes, 0);
+      ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes,
+                     static_cast<uint32_t>(payload.bytes));
   if (!record) [[unlikely]] {
     replies_->Release(slot);
     return Lost();
   }
   memcpy(record.args, args, args_bytes);
+  if (payload.bytes != 0) memcpy(record.payload, payload.data, payload.bytes);
   ring_->Commit(record);
   if (!replies_->Wait(slot, spin_us_)) [[unlikely]]
     return Lost();

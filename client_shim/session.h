@@ -106,12 +106,16 @@ class Session {
   // Submits a record and waits for its CUresult.
   template <typename Args>
   CUresult Call(Op op, uint16_t device, ContextId context, const Args& args) {
-    return CallRing(op, device, context, &args, sizeof(Args), nullptr, 0);
+    return CallRing(op, device, context, &args, sizeof(Args), {}, nullptr, 0);
+  }
+  template <typename Args>
+  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Piece payload) {
+    return CallRing(op, device, context, &args, sizeof(Args), payload, nullptr, 0);
   }
   // ... and, with CUDA_SUCCESS, its answer.
   template <typename Args, typename Answer>
   CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Answer* answer) {
-    return CallRing(op, device, context, &args, sizeof(Args), answer, sizeof(Answer));
+    return CallRing(op, device, context, &args, sizeof(Args), {}, answer, sizeof(Answer));
   }
 
   // A rare call over gRPC, ordered after what was submitted so far. `answer` is what came back,
@@ -137,7 +141,7 @@ class Session {
   CUresult Map(const proto::Grant& grant, const std::string& socket_path);
   void AdoptDevices(const proto::Grant& grant);
   CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args,
-                    uint32_t args_bytes, void* answer, uint32_t answer_bytes);
+                    uint32_t args_bytes, Piece payload, void* answer, uint32_t answer_bytes);
   void DrainOutputSlowly();
 
   std::unique_ptr<Connection> connection_;

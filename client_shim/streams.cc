@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client_shim/futex.h"
+#include "client_shim/graph/capture.h"
 #include "proto/wire/common.h"
 #include "proto/wire/event.h"
 #include "proto/wire/stream.h"
@@ -52,6 +53,7 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   stream->legacy = legacy;
   stream->per_thread = per_thread;
   stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);
+  stream->capture.store(0, std::memory_order_relaxed);
   stream->complete.store(0, std::memory_order_relaxed);
   stream->fence = lease.index;
   stream->signalled = lease.value;
@@ -78,12 +80,21 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
 
 // Gives back what the stream held, after its handle was retired.
 void Dispose(Stream& stream) {
+  LeaveCapture(stream);
   stream.handle.store(0, std::memory_order_release);
   FencePool& fences = session().fences();
   fences.Give(stream.fence, stream.signalled);
   fences.Give(stream.host_reached, stream.host_reached_value);
   fences.Give(stream.host_resume, stream.host_resume_value);
   objects().streams.Recycle(stream.index);
+}
+
+// The fence of the event's last recording goes to its next user, unless it is not the event's.
+void GiveEventFence(Event& event) {
+  const uint64_t point = event.point.load(std::memory_order_relaxed);
+  if (point != 0 && !event.foreign_fence)
+    session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
+  event.foreign_fence = false;
 }
 
 CUresult LegacyStream(Context& context, Stream** stream) {
@@ -95,6 +106,7 @@ CUresult LegacyStream(Context& context, Stream** stream) {
       const CUresult result = MakeStream(context, 0, 0, true, false, &found);
       if (result != CUDA_SUCCESS) return result;
       context.legacy.store(found, std::memory_order_release);
+      NoteDefaultStream(*found);
     }
   }
   *stream = found;
@@ -283,8 +295,7 @@ void RetireStreamsAndEvents(ContextId context) {
     const uint64_t handle = event.handle.load(std::memory_order_acquire);
     if (!objects().events.Retire(handle)) return;
     event.handle.store(0, std::memory_order_release);
-    const uint64_t point = event.point.load(std::memory_order_relaxed);
-    if (point != 0) session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
+    GiveEventFence(event);
     objects().events.Recycle(event.index);
   });
 }
@@ -313,6 +324,8 @@ CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
   event->device = context.device;
   event->flags = flags;
   event->point.store(0, std::memory_order_relaxed);
+  event->capture.store(0, std::memory_order_relaxed);
+  event->foreign_fence = false;
   event->recorded_stream = 0;
   const CUresult result =
       session().Submit(Op::cuEventCreate, event->device, event->context_id,
@@ -334,10 +347,20 @@ CUresult DestroyEvent(CUevent handle) {
   event->handle.store(0, std::memory_order_release);
   const CUresult result = session().Submit(Op::cuEventDestroy_v2, event->device, event->context_id,
                                            wire::cuEventDestroy_v2{event->id, 0});
-  const uint64_t point = event->point.load(std::memory_order_relaxed);
-  if (point != 0) session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
+  GiveEventFence(*event);
   objects().events.Recycle(event->index);
   return result;
+}
+
+void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
+  const std::lock_guard lock(event.lock);
+  GiveEventFence(event);
+  event.foreign_fence = true;
+  event.capture.store(0, std::memory_order_relaxed);
+  // The end of this recording says nothing of a stream.
+  event.recorded_stream = 0;
+  event.stream.store(nullptr, std::memory_order_relaxed);
+  event.point.store(Event::Pack(fence, value), std::memory_order_release);
 }
 
 CUresult RecordEvent(Event& event, Stream& stream) {
@@ -347,15 +370,17 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   FenceLease lease;
   // Signals of one stream arrive in order. Another stream's could overtake one that is still under
   // way, so it gets a fence of its own.
-  if (point != 0 && (event.recorded_stream == stream.unique_id ||
-                     fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
+  if (point != 0 && !event.foreign_fence &&
+      (event.recorded_stream == stream.unique_id ||
+       fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
     lease = {Event::FenceOf(point), Event::ValueOf(point)};
   } else {
     lease = fences.Take();
     if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (point != 0) fences.Give(Event::FenceOf(point), Event::ValueOf(point));
+    GiveEventFence(event);
   }
   ++lease.value;
+  event.capture.store(0, std::memory_order_relaxed);
   event.recorded_stream = stream.unique_id;
   // Release: whoever sees the point may poll the fence for it.
   event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);

@@ -22,13 +22,22 @@ bool ThreadFence(wire::Signal* signal);
 // CUDA_ERROR_INVALID_CONTEXT where a default stream needs a current context.
 CUresult ResolveStream(CUstream handle, Stream** stream);
 
-// The same for a call that gives the stream work: the sticky error, too.
+// The error of a call that a capturing stream does not allow (graph/capture.h).
+CUresult RefuseInCapture(Stream& stream);
+
+// The same for a call that gives the stream work, or waits for it: the sticky error, too, and that
+// of a stream that captures. Calls that a graph can hold use StreamForWorkOrCapture.
 inline CUresult StreamForWork(CUstream handle, Stream** stream) {
   if (thread_state.in_host_function) [[unlikely]]
     return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
     return error;
-  return ResolveStream(handle, stream);
+  const CUresult result = ResolveStream(handle, stream);
+  if (result == CUDA_SUCCESS && (*stream)->capture.load(std::memory_order_acquire) != 0)
+      [[unlikely]] {
+    return RefuseInCapture(**stream);
+  }
+  return result;
 }
 
 inline Event* FindEvent(CUevent handle) {
@@ -84,6 +93,8 @@ void DestroyPerThreadStreams(PerThreadStreams* streams);
 CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle);
 CUresult DestroyEvent(CUevent handle);
 CUresult RecordEvent(Event& event, Stream& stream);
+// The event is recorded by a launch of a graph, which has given it this fence and value.
+void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value);
 // Whether the last recording is complete: CUDA_SUCCESS (also when there is none) or
 // CUDA_ERROR_NOT_READY.
 CUresult QueryEvent(Event& event);

@@ -1,8 +1,10 @@
 // Contexts and primary contexts.
+#include "proto/wire/context.h"
+
 #include "client_shim/contexts.h"
+#include "client_shim/graph/capture.h"
 #include "client_shim/session.h"
 #include "proto/driver_api/shim_api.h"
-#include "proto/wire/context.h"
 
 namespace detshare::shim::api {
 namespace {
@@ -204,6 +206,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
                          result == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
     result = ContextOf(ctx, &context);
   }
+  if (result == CUDA_SUCCESS) result = RefuseContextInCapture(*context);
   return result != CUDA_SUCCESS ? result : SynchronizeContext(*context);
 }
 

@@ -2,6 +2,8 @@
 #include "client_shim/copy.h"
 
 #include "client_shim/contexts.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
@@ -15,13 +17,17 @@ constexpr CUstream kDefault = nullptr;
 CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t bytes,
                 CUstream handle, bool synchronous) {
   Stream* stream;
-  CUresult result = StreamForWork(handle, &stream);
+  CUresult result =
+      synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS || bytes == 0) return result;
   Place destination, source;
   result = FindPlace(to, bytes, to_side, stream->device, &destination);
   if (result != CUDA_SUCCESS) return result;
   result = FindPlace(from, bytes, from_side, stream->device, &source);
   if (result != CUDA_SUCCESS) return result;
+  if (Capturing(*stream)) [[unlikely]] {
+    return CaptureCopy(*stream, {destination, bytes, bytes}, {source, bytes, bytes}, bytes, 1, 1);
+  }
   return CopyLinear(*stream, destination, source, bytes, synchronous);
 }
 
@@ -84,7 +90,8 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
 CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth,
                  CUstream handle, bool synchronous) {
   Stream* stream;
-  CUresult result = StreamForWork(handle, &stream);
+  CUresult result =
+      synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY)
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -94,6 +101,8 @@ CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, si
   if (result != CUDA_SUCCESS) return result;
   result = Resolve(from, width, height, depth, stream->device, &source);
   if (result != CUDA_SUCCESS) return result;
+  if (Capturing(*stream)) [[unlikely]]
+    return CaptureCopy(*stream, destination, source, width, height, depth);
   return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
 }
 
@@ -120,17 +129,23 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
   return Pitched(to, from, copy->WidthInBytes, copy->Height, 1, stream, synchronous);
 }
 
-// CUDA_MEMCPY3D, or CUDA_MEMCPY3D_PEER, which adds contexts.
+// Of a CUDA_MEMCPY3D, or CUDA_MEMCPY3D_PEER, which adds contexts.
+template <typename Description>
+Box DestinationOf(const Description& copy) {
+  return {copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray, copy.dstXInBytes,
+          copy.dstY,          copy.dstZ,    copy.dstPitch,  copy.dstHeight};
+}
+template <typename Description>
+Box SourceOf(const Description& copy) {
+  return {copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray, copy.srcXInBytes,
+          copy.srcY,          copy.srcZ,    copy.srcPitch,  copy.srcHeight};
+}
+
 template <typename Description>
 CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous) {
   if (copy == nullptr || copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Box to{copy->dstMemoryType, copy->dstHost,     copy->dstDevice,
-               copy->dstArray,      copy->dstXInBytes, copy->dstY,
-               copy->dstZ,          copy->dstPitch,    copy->dstHeight};
-  const Box from{copy->srcMemoryType, copy->srcHost,     copy->srcDevice,
-                 copy->srcArray,      copy->srcXInBytes, copy->srcY,
-                 copy->srcZ,          copy->srcPitch,    copy->srcHeight};
-  return Pitched(to, from, copy->WidthInBytes, copy->Height, copy->Depth, stream, synchronous);
+  return Pitched(DestinationOf(*copy), SourceOf(*copy), copy->WidthInBytes, copy->Height,
+                 copy->Depth, stream, synchronous);
 }
 
 // Both contexts of a copy between peers must be live and of one device.
@@ -148,6 +163,23 @@ CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool synchr
 }
 
 }  // namespace
+}  // namespace detshare::shim::api
+
+namespace detshare::shim {
+
+CUresult ResolveCopy(const CUDA_MEMCPY3D& copy, uint16_t device, PitchedPlace* to,
+                     PitchedPlace* from) {
+  if (copy.srcLOD != 0 || copy.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = api::Resolve(api::DestinationOf(copy), copy.WidthInBytes, copy.Height,
+                                       copy.Depth, device, to);
+  return result != CUDA_SUCCESS ? result
+                                : api::Resolve(api::SourceOf(copy), copy.WidthInBytes, copy.Height,
+                                               copy.Depth, device, from);
+}
+
+}  // namespace detshare::shim
+
+namespace detshare::shim::api {
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   return Linear(dst, Side::kAny, src, Side::kAny, ByteCount, kDefault, true);

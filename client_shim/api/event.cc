@@ -1,9 +1,12 @@
 // Events.
+#include "proto/wire/event.h"
+
 #include "client_shim/contexts.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
-#include "proto/wire/event.h"
 
 namespace detshare::shim::api {
 
@@ -29,10 +32,15 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
+  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (Capturing(*stream)) [[unlikely]] {
+    if (flags == CU_EVENT_RECORD_EXTERNAL) return CaptureEventRecord(*stream, hEvent);
+    return flags != CU_EVENT_RECORD_DEFAULT ? CUDA_ERROR_INVALID_VALUE
+                                            : RecordInCapture(*event, *stream);
+  }
   // CU_EVENT_RECORD_EXTERNAL only means something in a capture.
   if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
@@ -43,13 +51,20 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 CUresult cuEventQuery(CUevent hEvent) {
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : QueryEvent(*event);
+  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  if (event->capture.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return RefuseCapturedEvent(*event);
+  if (const CUresult refused = RefuseUnsafeCall(); refused != CUDA_SUCCESS) return refused;
+  return QueryEvent(*event);
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : SynchronizeEvent(*event);
+  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  if (event->capture.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return RefuseCapturedEvent(*event);
+  return SynchronizeEvent(*event);
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
@@ -62,6 +77,9 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   if (start->point.load(std::memory_order_acquire) == 0 ||
       end->point.load(std::memory_order_acquire) == 0) {
     return CUDA_ERROR_INVALID_HANDLE;
+  }
+  for (Event* event : {start, end}) {
+    if (event->capture.load(std::memory_order_relaxed) != 0) return RefuseCapturedEvent(*event);
   }
   for (Event* event : {start, end}) {
     const CUresult result = QueryEvent(*event);

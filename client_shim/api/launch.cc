@@ -1,6 +1,8 @@
 // Launches and host functions.
 #include "client_shim/launch.h"
 
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/host_functions.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
@@ -70,9 +72,10 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
-  return result != CUDA_SUCCESS ? result
-                                : EnqueueHostFunction(*stream, {fn, nullptr, hStream, userData});
+  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (Capturing(*stream)) return CaptureHostFunction(*stream, fn, userData);
+  return EnqueueHostFunction(*stream, {fn, nullptr, hStream, userData});
 }
 
 }  // namespace detshare::shim::api

@@ -1,12 +1,15 @@
 // Device memory and pinned host memory.
+#include "proto/wire/memory.h"
+
 #include "client_shim/contexts.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/graph_memory.h"
 #include "client_shim/host_memory.h"
 #include "client_shim/memory_pools.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
-#include "proto/wire/memory.h"
 
 namespace detshare::shim::api {
 namespace {
@@ -17,6 +20,7 @@ constexpr uint64_t kPitchAlignment = 512;
 CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   Context* context;
   CUresult result = ContextForWork(&context);
+  if (result == CUDA_SUCCESS) result = RefuseUnsafeCall();
   if (result != CUDA_SUCCESS) return result;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const ContextId id = context->id.load(std::memory_order_acquire);
@@ -36,9 +40,12 @@ CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   return CUDA_SUCCESS;
 }
 
-// The sticky error, or that CUDA must not be called here: for calls that need no current context.
-CUresult ErrorForWork() {
-  return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
+// The sticky error, or that CUDA must not be called here, or not while a capture is under way: for
+// calls that need no current context.
+CUresult ErrorForUnsafeCall() {
+  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  const CUresult error = session().sticky_error();
+  return error != CUDA_SUCCESS ? error : RefuseUnsafeCall();
 }
 
 }  // namespace
@@ -81,8 +88,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = ErrorForUnsafeCall(); error != CUDA_SUCCESS) return error;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (CUresult freed; FreeIfGraphMemory(dptr, &freed)) return freed;
   Allocation allocation;
   if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   NotePoolFree(allocation.pool, allocation.bytes);
@@ -107,7 +115,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   Context* context;
-  const CUresult result = ContextForWork(&context);
+  CUresult result = ContextForWork(&context);
+  if (result == CUDA_SUCCESS) result = RefuseUnsafeCall();
   if (result != CUDA_SUCCESS) return result;
   constexpr unsigned int kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -124,7 +133,7 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 }
 
 CUresult cuMemFreeHost(void* p) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = ErrorForUnsafeCall(); error != CUDA_SUCCESS) return error;
   return p == nullptr ? CUDA_SUCCESS : FreeHostMemory(p);
 }
 
@@ -154,7 +163,8 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   Context* context;
-  const CUresult result = ContextForWork(&context);
+  CUresult result = ContextForWork(&context);
+  if (result == CUDA_SUCCESS) result = RefuseUnsafeCall();
   if (result != CUDA_SUCCESS) return result;
   constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
@@ -164,7 +174,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemHostUnregister(void* p) {
-  if (const CUresult error = ErrorForWork(); error != CUDA_SUCCESS) return error;
+  if (const CUresult error = ErrorForUnsafeCall(); error != CUDA_SUCCESS) return error;
   return p == nullptr ? CUDA_ERROR_INVALID_VALUE : UnregisterHostMemory(p);
 }
 

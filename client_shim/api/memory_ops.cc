@@ -1,6 +1,8 @@
 // Operations of streams on words of memory.
 #include "client_shim/memory_ops.h"
 
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
 
@@ -12,8 +14,10 @@ CUresult Submit(CUstream handle, const CUstreamBatchMemOpParams* parameters, uns
   if (count > wire::kMostStreamMemoryOps || (count != 0 && parameters == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream;
-  CUresult result = StreamForWork(handle, &stream);
+  CUresult result = StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
+  if (Capturing(*stream)) [[unlikely]]
+    return count == 0 ? CUDA_SUCCESS : CaptureMemoryOps(*stream, parameters, count, 0);
   wire::StreamMemoryOp operations[wire::kMostStreamMemoryOps];
   result = TranslateMemoryOps(stream->device, parameters, count, version, operations);
   if (result != CUDA_SUCCESS || count == 0) return result;

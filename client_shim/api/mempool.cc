@@ -1,5 +1,8 @@
 // Stream-ordered allocation and memory pools.
 #include "client_shim/contexts.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
+#include "client_shim/graph/graph_memory.h"
 #include "client_shim/memory_pools.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
@@ -70,27 +73,30 @@ CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUme
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
-  return result != CUDA_SUCCESS
-             ? result
-             : AllocateFromPool(CurrentPool(stream->device), bytesize, *stream, dptr);
+  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (Capturing(*stream)) return CaptureAlloc(*stream, bytesize, dptr);
+  return AllocateFromPool(CurrentPool(stream->device), bytesize, *stream, dptr);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                  CUstream hStream) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
+  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;
   MemoryPool* found = FindPool(pool);
-  return found == nullptr ? CUDA_ERROR_INVALID_VALUE
-                          : AllocateFromPool(*found, bytesize, *stream, dptr);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (Capturing(*stream)) return CaptureAlloc(*stream, bytesize, dptr);
+  return AllocateFromPool(*found, bytesize, *stream, dptr);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
+  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (Capturing(*stream)) return CaptureFree(*stream, dptr);
+  if (CUresult freed; FreeIfGraphMemory(dptr, &freed)) return freed;
   Allocation allocation;
   if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   NotePoolFree(allocation.pool, allocation.bytes);

@@ -1,6 +1,8 @@
 // Memsets. All are one operation; the synchronous ones wait only where pinned host memory is
 // written, as CUDA has it.
 #include "client_shim/copy.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
@@ -14,18 +16,13 @@ constexpr CUstream kDefault = nullptr;
 CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width,
               uint64_t height, CUstream handle, bool synchronous) {
   Stream* stream;
-  CUresult result = StreamForWork(handle, &stream);
+  CUresult result =
+      synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS || width == 0 || height == 0) return result;
-  uint64_t row, bytes;
-  if (__builtin_mul_overflow(width, uint64_t{element}, &row)) return CUDA_ERROR_INVALID_VALUE;
-  if (height > 1 && (pitch < row || pitch % element != 0)) return CUDA_ERROR_INVALID_VALUE;
-  if (address % element != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (__builtin_mul_overflow(pitch, height - 1, &bytes) ||
-      __builtin_add_overflow(bytes, row, &bytes)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (Capturing(*stream)) [[unlikely]]
+    return CaptureFill(*stream, {address, pitch, value, element, width, height});
   Place place;
-  result = FindPlace(address, bytes, Side::kDevice, stream->device, &place);
+  result = FindFillPlace(address, pitch, element, width, height, stream->device, &place);
   if (result != CUDA_SUCCESS) return result;
   if (!place.writable) return CUDA_ERROR_INVALID_VALUE;
   result = SubmitWork(

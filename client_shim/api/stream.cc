@@ -1,24 +1,18 @@
 // Streams.
+#include "proto/wire/stream.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "client_shim/contexts.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
-#include "proto/wire/stream.h"
 
 namespace detshare::shim::api {
 namespace {
-
-CUresult NoCapture(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  Stream* stream;
-  const CUresult result = ResolveStream(handle, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (id != nullptr) *id = 0;
-  return CUDA_SUCCESS;
-}
 
 // A lower number is a higher priority; what lies outside the device's range is moved to its end.
 int InRange(uint16_t device_index, int priority) {
@@ -94,10 +88,17 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
+  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
   if (result != CUDA_SUCCESS) return result;
   Event* event = FindEvent(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const bool capturing = Capturing(*stream);
+  if (capturing && Flags == CU_EVENT_WAIT_EXTERNAL) return CaptureEventWait(*stream, hEvent);
+  if (event->capture.load(std::memory_order_acquire) != 0 ||
+      (capturing && event->point.load(std::memory_order_relaxed) != 0)) {
+    return Flags != CU_EVENT_WAIT_DEFAULT ? CUDA_ERROR_INVALID_VALUE
+                                          : WaitInCapture(*stream, *event);
+  }
   // CU_EVENT_WAIT_EXTERNAL only means something in a capture.
   if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
@@ -188,48 +189,6 @@ CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-}
-
-// ---- capture: there is none
-
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return NoCapture(hStream, captureStatus, nullptr);
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                cuuint64_t* id_out) {
-  return NoCapture(hStream, captureStatus_out, id_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t* id_out, CUgraph* graph_out,
-                                   const CUgraphNode** dependencies_out,
-                                   size_t* numDependencies_out) {
-  return api::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out,
-                                        dependencies_out, nullptr, numDependencies_out);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t* id_out, CUgraph* graph_out,
-                                   const CUgraphNode** dependencies_out,
-                                   const CUgraphEdgeData** edgeData_out,
-                                   size_t* numDependencies_out) {
-  const CUresult result = NoCapture(hStream, captureStatus_out, id_out);
-  if (result != CUDA_SUCCESS) return result;
-  if (graph_out != nullptr) *graph_out = nullptr;
-  if (dependencies_out != nullptr) *dependencies_out = nullptr;
-  if (edgeData_out != nullptr) *edgeData_out = nullptr;
-  if (numDependencies_out != nullptr) *numDependencies_out = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (*mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
-  const auto before = static_cast<CUstreamCaptureMode>(thread_state.capture_mode);
-  thread_state.capture_mode = static_cast<uint8_t>(*mode);
-  *mode = before;
-  return CUDA_SUCCESS;
 }
 
 }  // namespace detshare::shim::api

@@ -146,6 +146,7 @@ def entry_point(row, base):
     if nulls:
         out.append("  if (%s) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;" % " || ".join(nulls))
     passed = []
+    returned = []
     if row.variant == "ptds":
         out.append("  const shim::PerThreadDefaultScope per_thread_default;")
     for arg in row.args:
@@ -156,9 +157,18 @@ def entry_point(row, base):
             field = "mapped_%s.%s" % (arg.name, arg.sizes["stream"])
             out.append("  %s = shim::PerThreadStream(%s);" % (field, field))
             passed.append("&mapped_%s" % arg.name)
+            if arg.direction == "inout":
+                # What the call wrote goes back, the stream stays as it was.
+                returned.append("  %s = %s->%s;" % (field, arg.name, arg.sizes["stream"]))
+                returned.append("  *%s = mapped_%s;" % (arg.name, arg.name))
         else:
             passed.append(arg.name)
-    out.append("  return shim::api::%s(%s);" % (base.symbol, ", ".join(passed)))
+    call = "shim::api::%s(%s)" % (base.symbol, ", ".join(passed))
+    if returned:
+        out.append("  const CUresult result = %s;" % call)
+        out.extend(returned)
+        call = "result"
+    out.append("  return %s;" % call)
     out.append("}")
     return "\n".join(out)
 

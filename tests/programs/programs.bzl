@@ -58,6 +58,7 @@ PROGRAMS = [
     _program("function_pointers"),
     _program("game_of_life"),
     _program("globals_constants"),
+    _program("graph_capture_errors"),
     _program("half_arithmetic"),
     _program("host_functions"),
     _program("host_threads"),

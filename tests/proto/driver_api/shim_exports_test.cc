@@ -99,6 +99,15 @@ TEST_CASE_METHOD(
   CHECK(config.hStream == nullptr);
 }
 
+TEST_CASE_METHOD(Fresh, "A structure that the call writes comes back with the caller's stream") {
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  CUgraphExec exec = nullptr;
+  CHECK(cuGraphInstantiateWithParams_ptsz(&exec, nullptr, &params) == CUDA_SUCCESS);
+  REQUIRE(recorded.size() == 1);
+  CHECK(recorded[0].symbol == "cuGraphInstantiateWithParams");
+  CHECK(params.hUploadStream == nullptr);
+}
+
 TEST_CASE_METHOD(Fresh,
                  "A ptds variant calls the ordinary implementation within a per-thread scope") {
   CHECK(cuMemsetD8_v2_ptds(0x1000, 0, 16) == CUDA_SUCCESS);
@@ -118,9 +127,9 @@ TEST_CASE_METHOD(Fresh,
 }
 
 TEST_CASE_METHOD(Fresh, "An unsupported entry point names itself and is not supported") {
-  CHECK(cuGraphCreate(nullptr, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuFuncSetBlockShape(nullptr, 1, 1, 1) == CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE(recorded.size() == 1);
-  CHECK(recorded[0].symbol == "unsupported cuGraphCreate");
+  CHECK(recorded[0].symbol == "unsupported cuFuncSetBlockShape");
 }
 
 TEST_CASE_METHOD(
