@@ -16,6 +16,15 @@ bool DoesNotFit(const absl::Status& status) {
 
 absl::Status Invalid(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
 
+uint64_t BytesOf(const GraphNode& node) {
+  uint64_t bytes = sizeof(GraphNode);
+  if (const auto* kernel = std::get_if<KernelStep>(&node.step)) bytes += kernel->parameters.size();
+  if (const auto* memory = std::get_if<MemoryOpsStep>(&node.step)) {
+    bytes += memory->operations.size() * sizeof(MemoryOp);
+  }
+  return bytes;
+}
+
 // Conditional nodes are part of the topology: what they run cannot be changed by itself.
 bool SameConditional(const GraphNode& a, const GraphNode& b) {
   const auto* first = std::get_if<ConditionalStep>(&a.step);
@@ -40,8 +49,12 @@ GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
 }
 
 void GpuGraph::CountAgain() {
-  value_count_ = kernels_ = 0;
+  value_count_ = kernels_ = bytes_ = 0;
   recorded_.clear();
+  for (const GraphBody& graph : description_.graphs) {
+    bytes_ += graph.edges.size() * sizeof(GraphEdge);
+    for (const GraphNode& node : graph.nodes) bytes_ += BytesOf(node);
+  }
   for (const GraphNode& node : description_.root().nodes) {
     value_count_ += TakesValue(node);
     kernels_ += node.enabled && std::holds_alternative<KernelStep>(node.step);
@@ -170,6 +183,7 @@ absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
     return Invalid("a node of another kind");
   }
   if (absl::Status status = Apply(place, now); !status.ok()) return status;
+  bytes_ += BytesOf(now) - BytesOf(*node);
   const bool counts = node->enabled != now.enabled || std::holds_alternative<RecordStep>(now.step);
   description_.graphs[place.graph].nodes[place.node] = std::move(now);
   if (counts) CountAgain();

@@ -69,6 +69,8 @@ class GpuGraph {
 
   const GraphDescription& description() const { return description_; }
   size_t value_count() const { return value_count_; }
+  // What the description takes of memory, roughly.
+  uint64_t bytes() const { return bytes_; }
 
  private:
   struct Instance {
@@ -90,6 +92,7 @@ class GpuGraph {
   GpuCoroutine& coroutine_;
   GraphDescription description_;
   size_t value_count_ = 0;
+  uint64_t bytes_ = 0;
   uint64_t kernels_ = 0;         // that a launch runs, bodies of conditionals left out
   std::vector<bool*> recorded_;  // by a launch
   bool whole_only_ = false;      // it does not fit some partition

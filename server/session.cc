@@ -355,26 +355,38 @@ std::vector<LibraryId> Session::LibrariesOf(ContextId context) const {
   return ids;
 }
 
-absl::Status Session::CheckRoomForGraph(GraphId id, uint64_t bytes) const {
+absl::Status Session::CheckRoomForGraph(GraphId id, uint64_t payload_bytes) const {
   if (id == 0 || graphs_.contains(id)) {
     return CudaError(kCudaErrorInvalidValue, "the id of a new graph is 0 or in use");
   }
-  if (graphs_.size() >= limits().graphs || bytes > limits().graph_bytes - graph_bytes_) {
+  if (graphs_.size() >= limits().graphs || graph_bytes_ + payload_bytes > limits().graph_bytes) {
     return CudaError(kCudaErrorOutOfMemory, "too many graphs");
   }
   return absl::OkStatus();
 }
 
-void Session::AddGraph(GraphId id, ContextId context, std::unique_ptr<GpuGraph> graph,
-                       uint64_t bytes) {
-  graph_bytes_ += bytes;
-  graphs_.insert_or_assign(id, LoadedGraph{std::move(graph), current_device_, context, bytes});
+void Session::AddGraph(GraphId id, ContextId context, std::unique_ptr<GpuGraph> graph) {
+  graph_bytes_ += graph->bytes();
+  graphs_.insert_or_assign(id, LoadedGraph{std::move(graph), current_device_, context});
+}
+
+absl::Status Session::ChangeGraph(GraphId id, uint64_t payload_bytes,
+                                  absl::FunctionRef<absl::Status(GpuGraph&)> change) {
+  GpuGraph* const graph = FindGraph(id);
+  if (graph == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
+  if (graph_bytes_ + payload_bytes > limits().graph_bytes) {
+    return CudaError(kCudaErrorOutOfMemory, "graphs that are too large");
+  }
+  graph_bytes_ -= graph->bytes();
+  const absl::Status status = change(*graph);
+  graph_bytes_ += graph->bytes();
+  return status;
 }
 
 bool Session::RemoveGraph(GraphId id) {
   const auto found = graphs_.find(id);
   if (found == graphs_.end() || found->second.device != current_device_) return false;
-  graph_bytes_ -= found->second.bytes;
+  graph_bytes_ -= found->second.graph->bytes();
   graphs_.erase(found);
   return true;
 }
@@ -390,7 +402,7 @@ absl::Status Session::CountGraphCondition() {
 void Session::RemoveGraphsOf(ContextId context) {
   absl::erase_if(graphs_, [&](const auto& entry) {
     if (entry.second.context != context) return false;
-    graph_bytes_ -= entry.second.bytes;
+    graph_bytes_ -= entry.second.graph->bytes();
     return true;
   });
 }

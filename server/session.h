@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -185,10 +186,12 @@ class Session {
     return std::shared_ptr<Kernel>(libraries_[kernels_[id].library]->library, kernel);
   }
 
-  // Executable graphs. `bytes`: of the payload that describes the graph; what they take of memory
-  // is proportional.
-  absl::Status CheckRoomForGraph(GraphId id, uint64_t bytes) const;
-  void AddGraph(GraphId id, ContextId context, std::unique_ptr<GpuGraph> graph, uint64_t bytes);
+  // Executable graphs. `payload_bytes`: of what describes one, before it is made.
+  absl::Status CheckRoomForGraph(GraphId id, uint64_t payload_bytes) const;
+  void AddGraph(GraphId id, ContextId context, std::unique_ptr<GpuGraph> graph);
+  // A change by `payload_bytes` of description, of a graph of the current device.
+  absl::Status ChangeGraph(GraphId id, uint64_t payload_bytes,
+                           absl::FunctionRef<absl::Status(GpuGraph&)> change);
   // Of the current device, else nullptr.
   GpuGraph* FindGraph(GraphId id) const {
     const auto found = graphs_.find(id);
@@ -252,10 +255,9 @@ class Session {
     std::unique_ptr<GpuGraph> graph;
     SessionDevice* device = nullptr;
     ContextId context = 0;
-    uint64_t bytes = 0;
   };
   absl::flat_hash_map<GraphId, LoadedGraph> graphs_;
-  uint64_t graph_bytes_ = 0;
+  uint64_t graph_bytes_ = 0;  // of all of them
   uint32_t graph_conditions_ = 0;
   absl::flat_hash_map<uint64_t, ContextId> pinned_owners_;
 

@@ -59,7 +59,7 @@ void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantia
     absl::StatusOr<std::unique_ptr<GpuGraph>> graph =
         GpuGraph::Create(*session.device().coroutine, *std::move(description), &refused);
     if (!graph.ok()) return graph.status();
-    session.AddGraph(args.graph, args.context, *std::move(graph), payload.size());
+    session.AddGraph(args.graph, args.context, *std::move(graph));
     return absl::OkStatus();
   };
   const absl::Status status = instantiate();
@@ -69,17 +69,15 @@ void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantia
 void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& args, Payload payload,
                           Reply& reply) {
   GpuGraph::Update update{GpuGraph::UpdateResult::kError, {}};
-  const auto become = [&]() -> absl::Status {
-    GpuGraph* const graph = session.FindGraph(args.graph);
-    if (graph == nullptr) return NoSuchGraph();
+  const auto become = [&](GpuGraph& graph) -> absl::Status {
     absl::StatusOr<GraphDescription> description =
         Describe(session, payload, args.graph_count, &update.place);
     if (!description.ok()) return description.status();
-    description->use_node_priority = graph->description().use_node_priority;
-    update = graph->Become(*std::move(description));
+    description->use_node_priority = graph.description().use_node_priority;
+    update = graph.Become(*std::move(description));
     return AsUpdateFailure(update);
   };
-  const absl::Status status = become();
+  const absl::Status status = session.ChangeGraph(args.graph, payload.size(), become);
   SendWith(reply, status,
            wire::cuGraphExecUpdate_v2_Answer{static_cast<uint32_t>(update.result),
                                              update.place.graph, update.place.node, 0});
@@ -87,16 +85,16 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
 
 void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetParams& args,
                               Payload payload, Reply& reply) {
-  GpuGraph* const graph = session.FindGraph(args.graph);
-  if (graph == nullptr) return reply.Send(NoSuchGraph());
-  const absl::StatusOr<ParsedNode> parsed = ParseGraphNode(payload);
-  if (!parsed.ok()) return reply.Send(parsed.status());
-  if (parsed->kind == wire::kNodeConditional) {
-    return reply.Send(Invalid("a conditional node is as it was instantiated"));
-  }
-  absl::StatusOr<GraphNode> node = ResolveNode(session, *parsed);
-  if (!node.ok()) return reply.Send(node.status());
-  reply.Send(graph->Replace({args.index, args.node}, *std::move(node)));
+  reply.Send(session.ChangeGraph(args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
+    const absl::StatusOr<ParsedNode> parsed = ParseGraphNode(payload);
+    if (!parsed.ok()) return parsed.status();
+    if (parsed->kind == wire::kNodeConditional) {
+      return Invalid("a conditional node is as it was instantiated");
+    }
+    absl::StatusOr<GraphNode> node = ResolveNode(session, *parsed);
+    if (!node.ok()) return node.status();
+    return graph.Replace({args.index, args.node}, *std::move(node));
+  }));
 }
 
 void cuGraphNodeSetEnabled(Session& session, const wire::cuGraphNodeSetEnabled& args, Payload,

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/gpu_graph.h"
 #include "tests/coroutine_runtime/fake_device.h"
 
 namespace {
@@ -45,6 +46,9 @@ class NullQueue final : public Queue {
   }
   absl::Status Record(Marker&) override { return absl::OkStatus(); }
   absl::Status Wait(Marker&) override { return absl::OkStatus(); }
+  absl::Status LaunchGraph(AddressSpace&, Graph&, absl::Span<const uint64_t>) override {
+    return absl::OkStatus();
+  }
 };
 
 class NullPartition final : public Partition {
@@ -77,6 +81,10 @@ TEST_CASE("Operations allocate nothing, even when the session moves at every one
   }
   REQUIRE(coroutine->CreateEvent(1, 1, false).ok());
   FakeKernel kernel;
+  GraphDescription description;
+  description.graphs.emplace_back().nodes.resize(3);
+  GraphPlace refused;
+  const std::unique_ptr<GpuGraph> graph = *GpuGraph::Create(*coroutine, description, &refused);
   std::atomic<uint64_t> fence{0};
   bool ok = true;
   const auto round = [&] {
@@ -85,6 +93,7 @@ TEST_CASE("Operations allocate nothing, even when the session moves at every one
         coroutine->Bind(*partition);
         ok = ok && coroutine->Launch(id, kernel, {}, {}).ok();
         ok = ok && coroutine->Copy(id, {}).ok();
+        ok = ok && graph->Launch(id, {}).ok();
         ok = ok && coroutine->Fill(id, {}).ok();
         ok = ok && coroutine->RecordEvent(1, id, &fence, 1).ok();
         ok = ok && coroutine->WaitEvent(1 + id % kStreams, 1).ok();

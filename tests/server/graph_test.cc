@@ -332,7 +332,7 @@ TEST_CASE("Graphs end with their context, and with their session") {
 TEST_CASE("Too many graphs are out of memory") {
   Fixture f([](Daemon::Options& options) {
     options.server.limits.graphs = 2;
-    options.server.limits.graph_bytes = 1000;
+    options.server.limits.graph_bytes = 8000;
     options.server.limits.graph.nodes = 20;
   });
   GraphBuilder large;
@@ -340,11 +340,11 @@ TEST_CASE("Too many graphs are out of memory") {
   CHECK(f.Instantiate(1, large.Build()) == kCudaErrorOutOfMemory);
   GraphBuilder heavy;
   for (int i = 0; i < 10; ++i) heavy.Node(wire::kNodeKernel, f.Add(f.memory, 1));
-  const uint64_t bytes = heavy.Build().size();
-  REQUIRE(bytes < 1000);
-  REQUIRE(2 * bytes > 1000);
   CHECK(f.Instantiate(1, heavy.Build()) == 0);
-  CHECK(f.Instantiate(2, heavy.Build()) == kCudaErrorOutOfMemory);
+  CHECK(f.Instantiate(2, heavy.Build() + std::string(8000, 0)) == kCudaErrorOutOfMemory);
+  CHECK(f.Replace(1, 0, 0, std::string(8000, 0)) == kCudaErrorOutOfMemory);
+  const std::string same = GraphBuilder::OneNode(wire::kNodeKernel, f.Add(f.memory, 1));
+  for (int i = 0; i < 200; ++i) REQUIRE(f.Replace(1, 0, 0, same) == 0);  // not counted twice
   CHECK(f.Instantiate(2, GraphBuilder().Build()) == 0);
   CHECK(f.Instantiate(3, GraphBuilder().Build()) == kCudaErrorOutOfMemory);
   f.ring().Send(Op::cuGraphExecDestroy, wire::cuGraphExecDestroy{1, 0});

@@ -274,7 +274,7 @@ absl::Status CudaGraph::CheckMemory() {
   return absl::OkStatus();
 }
 
-absl::Status CudaGraph::Prepare(absl::Span<const uint64_t> values) {
+absl::StatusOr<bool> CudaGraph::Prepare(absl::Span<const uint64_t> values) {
   if (absl::Status status = CheckMemory(); !status.ok()) return status;
   for (size_t i = 0; i < valued_.size(); ++i) {
     const Node& node = nodes_[valued_[i]];
@@ -289,10 +289,10 @@ absl::Status CudaGraph::Prepare(absl::Span<const uint64_t> values) {
   // Only now: what is not launched is not waited for.
   for (size_t i = 0; i < valued_.size(); ++i) {
     if (const auto* wait = std::get_if<WaitStep>(&nodes_[valued_[i]].what.step)) {
-      space_.NoteHostWait(wait->fence, values[i]);
+      if (!space_.NoteHostWait(wait->fence, values[i])) return false;
     }
   }
-  return absl::OkStatus();
+  return memory_waits_.empty() || !space_.abandoned();
 }
 
 }  // namespace detshare::cuda

@@ -48,8 +48,9 @@ class CudaGraph final : public Graph {
 
   absl::Status Replace(GraphPlace place, const GraphNode& now) override;
 
-  // For queues. Sets what one launch gives, and notes what it waits for.
-  absl::Status Prepare(absl::Span<const uint64_t> values);
+  // For queues. Sets what one launch gives, and notes what it waits for. False: the space is
+  // abandoned, and the launch must not wait for what never comes.
+  absl::StatusOr<bool> Prepare(absl::Span<const uint64_t> values);
   CUgraphExec executable() const { return executable_; }
   // The most local memory that a thread of its kernels needs.
   uint32_t local_bytes() const { return local_bytes_; }

@@ -167,9 +167,8 @@ absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
 
 absl::Status CudaQueue::LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
                                        absl::Span<const uint64_t> values) {
-  // What it may wait for never comes.
-  if (graph.waits() && space.abandoned()) return absl::OkStatus();
-  if (absl::Status status = graph.Prepare(values); !status.ok()) return status;
+  const absl::StatusOr<bool> go = graph.Prepare(values);
+  if (!go.ok() || !*go) return go.status();
   const auto launch = [&] {
     return context_.api.cuGraphLaunch(graph.executable(), state_->stream);
   };

@@ -31,17 +31,21 @@ CUDA_MEMCPY3D Box(const CopyRequest& request) {
   return box;
 }
 
+// A copy of one row has a pitch, too, for the driver, which is less than 2 GiB.
+constexpr uint64_t kLongestLine = 1 << 30;
+
 CUDA_MEMCPY3D Line(DeviceAddress destination, DeviceAddress source, uint64_t bytes) {
   CopyRequest line;
   line.destination = destination;
   line.source = source;
-  line.width = bytes;
+  line.width = line.source_pitch = line.destination_pitch = bytes;
   return Box(line);
 }
 
 // Whether a side of a copy can be one operation.
 bool IsWhole(const CudaAddressSpace& space, const CopyRequest& request, DeviceAddress address,
              uint64_t pitch, uint64_t slice) {
+  if (request.height == 1 && request.depth == 1) return false;  // made of lines
   if (request.height > 1 && pitch < request.width) return false;
   if (request.depth > 1 &&
       (pitch < request.width || slice % pitch != 0 || slice / pitch < request.height)) {
@@ -74,7 +78,8 @@ absl::StatusOr<std::vector<CUDA_MEMCPY3D>> PiecesOf(const CudaAddressSpace& spac
           request.destination + z * request.destination_slice + y * request.destination_pitch;
       for (uint64_t left = request.width; left > 0;) {
         if (pieces.size() == kMostPieces) return TooMany();
-        const uint64_t bytes = std::min({left, space.Reach(source), space.Reach(destination)});
+        const uint64_t bytes =
+            std::min({left, kLongestLine, space.Reach(source), space.Reach(destination)});
         pieces.push_back(Line(destination, source, bytes));
         source += bytes;
         destination += bytes;

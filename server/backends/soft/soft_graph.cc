@@ -25,7 +25,8 @@ SoftGraph::~SoftGraph() = default;
 absl::Status SoftGraph::Replace(GraphPlace place, const GraphNode& now) {
   absl::StatusOr<PlannedNode> planned = plan_->PlanNode(now);
   if (!planned.ok()) return planned.status();
-  if (plan_.use_count() > 1) plan_ = std::make_shared<GraphPlan>(*plan_);
+  // Conditional nodes of launches that run may look at it.
+  if (plan_->graphs.size() > 1) plan_ = std::make_shared<GraphPlan>(*plan_);
   plan_->graphs[place.graph].nodes[place.node].work = *std::move(planned);
   return absl::OkStatus();
 }
