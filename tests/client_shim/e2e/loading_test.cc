@@ -58,6 +58,14 @@ TEST_CASE("NVRTC gets the same code again, and other code for other options") {
   CHECK(outcome.out == "ok\n");
 }
 
+TEST_CASE("A program that wants a profiler runs without one") {
+  Daemon daemon;
+  const Outcome outcome = Run({Path("tests/client_shim/e2e/cupti_program")}, daemon.Environment());
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out == "64 cudaSuccess\n");
+  CHECK(outcome.err.empty());
+}
+
 TEST_CASE("The exit code is the program's") {
   Daemon daemon;
   CHECK(RunThrough(daemon, {"/bin/sh", "-c", "exit 42"}).exit_code == 42);
