@@ -23,7 +23,7 @@ constexpr size_t kFirstSamples = 6;
 
 // Of one client, and of all that wait.
 constexpr int kMaxDeviceIds = 64;
-constexpr int kMaxQueries = 512;
+constexpr int kMaxQueries = 128;
 constexpr size_t kMaxQuestions = 256;
 
 proto::TelemetryReply Refused(int result) {

@@ -28,10 +28,12 @@ constexpr const char* kCandidates[] = {
     "libnvidia-ml.so.1",
 };
 
-absl::StatusOr<HostNvml> Open() {
+absl::StatusOr<HostNvml> Open(const std::string& path) {
+  std::vector<std::string> candidates(std::begin(kCandidates), std::end(kCandidates));
+  if (!path.empty()) candidates = {path};
   std::string tried;
-  for (const char* candidate : kCandidates) {
-    HostNvml nvml{dlopen(candidate, RTLD_NOW | RTLD_LOCAL)};
+  for (const std::string& candidate : candidates) {
+    HostNvml nvml{dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)};
     std::string why;
     if (nvml.library == nullptr) {
       const char* const reason = dlerror();
@@ -138,8 +140,8 @@ HostAnswer Special_nvmlDeviceGetFieldValues(const HostNvml& nvml, nvmlDevice_t d
 }  // namespace cuda
 
 absl::StatusOr<std::unique_ptr<HostTelemetry>> OpenHostNvml(
-    const std::vector<DeviceProperties>& devices) {
-  absl::StatusOr<cuda::HostNvml> nvml = cuda::Open();
+    const std::vector<DeviceProperties>& devices, const std::string& path) {
+  absl::StatusOr<cuda::HostNvml> nvml = cuda::Open(path);
   if (!nvml.ok()) return nvml.status();
   const auto by_uuid =
       nvml->Find<nvmlReturn_t (*)(const char*, nvmlDevice_t*)>("nvmlDeviceGetHandleByUUID");

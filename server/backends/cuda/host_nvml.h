@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,9 +12,9 @@
 namespace detshare {
 
 // Answers for the devices with these properties (their UUIDs tell which cards they are), in this
-// order. Passes over our own shim. The library stays open until the process ends. NotFound when
-// there is none, or it does not know a device.
+// order. `path`: of the library; empty: looks for it. Passes over our own shim. The library stays
+// open until the process ends. NotFound when there is none, or it does not know a device.
 absl::StatusOr<std::unique_ptr<HostTelemetry>> OpenHostNvml(
-    const std::vector<DeviceProperties>& devices);
+    const std::vector<DeviceProperties>& devices, const std::string& path = "");
 
 }  // namespace detshare
