@@ -105,6 +105,8 @@ class Runner {
       if (TakeReady(&ready)) {
         lock.unlock();
         Run(ready);
+        // What a task holds may enqueue another when it goes.
+        ready = {};
         lock.lock();
         nap_us = 0;
         continue;
@@ -120,8 +122,12 @@ class Runner {
         if (nap_us < 200) nap_us += 10;
       }
       if (session().closed()) {
+        std::list<HostTask> dropped;
         lock.lock();
-        pending_.clear();
+        dropped.swap(pending_);
+        lock.unlock();
+        dropped.clear();
+        lock.lock();
         continue;
       }
       lock.lock();

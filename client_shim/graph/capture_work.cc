@@ -13,7 +13,7 @@ CUresult CaptureLaunch(Stream& stream, CUfunction function, const KernelInstance
                        const void* buffer, size_t buffer_bytes) {
   KernelNode node =
       MakeKernelNode(ContextOf(stream), instance, launch, params, buffer, buffer_bytes);
-  node.function = function;
+  NameKernel(function, &node);
   if ((launch.flags & wire::kLaunchHasPriority) == 0) {
     node.launch.flags |= wire::kLaunchHasPriority;
     node.launch.priority = stream.priority.load(std::memory_order_relaxed);

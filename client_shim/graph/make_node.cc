@@ -105,9 +105,16 @@ CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& params, KernelNode* node)
   result = FindParameters(*instance, params.kernelParams, params.extra, &buffer, &buffer_bytes);
   if (result != CUDA_SUCCESS) return result;
   *node = MakeKernelNode(context, *instance, launch, params.kernelParams, buffer, buffer_bytes);
-  node->function = params.func;
-  node->kernel = params.func != nullptr ? nullptr : params.kern;
+  NameKernel(params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern),
+             node);
   return CUDA_SUCCESS;
+}
+
+void NameKernel(CUfunction function, KernelNode* node) {
+  const auto kernel = reinterpret_cast<CUkernel>(function);
+  const bool is_kernel = FindKernel(kernel) != nullptr;
+  node->function = is_kernel ? nullptr : function;
+  node->kernel = is_kernel ? kernel : nullptr;
 }
 
 CUresult KeepAttributes(const KernelNode& from, KernelNode* node) {

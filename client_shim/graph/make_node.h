@@ -16,6 +16,8 @@ KernelNode MakeKernelNode(const NodeContext& context, const KernelInstance& inst
                           const LaunchRequest& launch, void** params, const void* buffer,
                           size_t buffer_bytes);
 CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& params, KernelNode* node);
+// Notes by which handle a launch named the kernel: a CUfunction may be a CUkernel.
+void NameKernel(CUfunction function, KernelNode* node);
 // Takes what cannot be said in CUDA_KERNEL_NODE_PARAMS over from another node, and checks it anew.
 CUresult KeepAttributes(const KernelNode& from, KernelNode* node);
 CUresult SetKernelNodeAttribute(KernelNode& node, CUlaunchAttributeID id,

@@ -1,0 +1,147 @@
+// Conditional nodes: bodies that run or not, or several times, by values that kernels of the graph
+// set or that are given with the handle.
+#include "check.h"
+
+namespace {
+
+__global__ void SetTo(cudaGraphConditionalHandle handle, const unsigned* value) {
+  cudaGraphSetConditional(handle, *value);
+}
+__global__ void Count(unsigned* counter, unsigned by) { *counter += by; }
+// The body of a loop: runs until the counter has reached the limit.
+__global__ void Loop(cudaGraphConditionalHandle handle, unsigned* counter, unsigned limit) {
+  *counter += 1;
+  cudaGraphSetConditional(handle, *counter < limit ? 1 : 0);
+}
+
+cudaStream_t stream;
+unsigned *counter, *choice;
+
+// A conditional node behind `before` (null: at the root); its bodies.
+cudaGraphNode_t AddConditional(cudaGraph_t graph, cudaGraphNode_t before,
+                               cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
+                               unsigned size, std::vector<cudaGraph_t>* bodies) {
+  cudaGraphNodeParams params{};
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = handle;
+  params.conditional.type = type;
+  params.conditional.size = size;
+  cudaGraphNode_t node;
+  CHECK(cudaGraphAddNode(&node, graph, before == nullptr ? nullptr : &before, nullptr,
+                         before == nullptr ? 0 : 1, &params));
+  bodies->assign(params.conditional.phGraph_out, params.conditional.phGraph_out + size);
+  return node;
+}
+
+cudaGraphNode_t AddKernel(cudaGraph_t graph, void* function, void** arguments) {
+  cudaKernelNodeParams params{};
+  params.func = function;
+  params.gridDim = params.blockDim = 1;
+  params.kernelParams = arguments;
+  cudaGraphNode_t node;
+  CHECK(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &params));
+  return node;
+}
+
+void AddCount(cudaGraph_t graph, unsigned by) {
+  void* arguments[] = {&counter, &by};
+  AddKernel(graph, reinterpret_cast<void*>(Count), arguments);
+}
+
+cudaGraphNode_t AddSet(cudaGraph_t graph, cudaGraphConditionalHandle handle) {
+  void* arguments[] = {&handle, &choice};
+  return AddKernel(graph, reinterpret_cast<void*>(SetTo), arguments);
+}
+
+unsigned RunWith(cudaGraphExec_t exec, unsigned value) {
+  const unsigned zero = 0;
+  CHECK(cudaMemcpy(counter, &zero, sizeof(zero), cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(choice, &value, sizeof(value), cudaMemcpyHostToDevice));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  return check::Download(counter, 1)[0];
+}
+
+cudaGraphExec_t Instantiate(cudaGraph_t graph) {
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  return exec;
+}
+
+void If() {
+  cudaGraph_t graph;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphConditionalHandle handle;
+  CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0));
+  std::vector<cudaGraph_t> bodies;
+  AddConditional(graph, AddSet(graph, handle), handle, cudaGraphCondTypeIf, 2, &bodies);
+  AddCount(bodies[0], 10);
+  AddCount(bodies[1], 20);
+  const cudaGraphExec_t exec = Instantiate(graph);
+  std::printf("if: %u, else: %u, if: %u\n", RunWith(exec, 1), RunWith(exec, 0), RunWith(exec, 7));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+}
+
+void Switch() {
+  cudaGraph_t graph;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphConditionalHandle handle;
+  CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0));
+  std::vector<cudaGraph_t> bodies;
+  AddConditional(graph, AddSet(graph, handle), handle, cudaGraphCondTypeSwitch, 3, &bodies);
+  for (unsigned i = 0; i < 3; ++i) AddCount(bodies[i], i + 1);
+  const cudaGraphExec_t exec = Instantiate(graph);
+  for (unsigned value = 0; value < 5; ++value)
+    std::printf("switch %u: %u\n", value, RunWith(exec, value));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+}
+
+// The value is 1 at every launch, the body sets it to 0 in the end. The body is captured.
+void While() {
+  cudaGraph_t graph, captured;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphConditionalHandle handle;
+  CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault));
+  std::vector<cudaGraph_t> bodies;
+  AddConditional(graph, nullptr, handle, cudaGraphCondTypeWhile, 1, &bodies);
+  CHECK(cudaStreamBeginCaptureToGraph(stream, bodies[0], nullptr, nullptr, 0,
+                                      cudaStreamCaptureModeGlobal));
+  Loop<<<1, 1, 0, stream>>>(handle, counter, 25);
+  CHECK(cudaStreamEndCapture(stream, &captured));
+  REQUIRE(captured == bodies[0]);
+  const cudaGraphExec_t exec = Instantiate(graph);
+  for (int round = 0; round < 3; ++round) std::printf("while: %u\n", RunWith(exec, 0));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+}
+
+void Rules() {
+  cudaGraph_t graph, clone;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphConditionalHandle handle;
+  CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault));
+  cudaGraphExec_t exec;
+  REQUIRE(cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess);  // nobody uses the handle
+  cudaGetLastError();
+  std::vector<cudaGraph_t> bodies;
+  AddConditional(graph, nullptr, handle, cudaGraphCondTypeIf, 1, &bodies);
+  REQUIRE(cudaGraphClone(&clone, graph) != cudaSuccess);
+  cudaGetLastError();
+  CHECK(cudaGraphDestroy(graph));
+  std::printf("rules: kept\n");
+}
+
+}  // namespace
+
+int main() {
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  counter = check::Zeroed<unsigned>(1);
+  choice = check::Zeroed<unsigned>(1);
+  If();
+  Switch();
+  While();
+  Rules();
+  return check::Ok();
+}

@@ -1,0 +1,130 @@
+// Memory that graphs allocate: captured allocations and frees, addresses that stay, memory that
+// outlives the launch, and the rules for launching again.
+#include "check_driver.h"
+
+namespace {
+
+constexpr int kCount = 2048;
+
+__global__ void Iota(int* x, int first) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < kCount) x[i] = first + i;
+}
+__global__ void Double(int* to, const int* from) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < kCount) to[i] = 2 * from[i];
+}
+
+std::uint64_t Used() {
+  cuuint64_t used = 0;
+  CHECK(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &used));
+  return used;
+}
+
+// Allocated, used and freed inside.
+void Temporary(cudaStream_t stream) {
+  int* out = check::Zeroed<int>(kCount);
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  int *a = nullptr, *b = nullptr;
+  CHECK(cudaMallocAsync(&a, kCount * sizeof(int), stream));
+  CHECK(cudaMallocAsync(&b, kCount * sizeof(int), stream));
+  REQUIRE(a != nullptr && b != nullptr && a != b);
+  Iota<<<kCount / 256, 256, 0, stream>>>(a, 5);
+  Double<<<kCount / 256, 256, 0, stream>>>(b, a);
+  Double<<<kCount / 256, 256, 0, stream>>>(out, b);
+  CHECK(cudaFreeAsync(a, stream));
+  CHECK(cudaFreeAsync(b, stream));
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t exec, second;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  REQUIRE(Used() >= 2 * kCount * sizeof(int));
+  // There is one executable graph at a time, and no clone.
+  REQUIRE(cudaGraphInstantiate(&second, graph, 0) != cudaSuccess);
+  cudaGraph_t clone;
+  REQUIRE(cudaGraphClone(&clone, graph) != cudaSuccess);
+  cudaGetLastError();
+  for (int round = 0; round < 3; ++round) CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  const std::vector<int> got = check::Download(out, kCount);
+  for (int i = 0; i < kCount; ++i) REQUIRE(got[i] == 4 * (5 + i));
+  std::printf("temporary: 3 launches\n");
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));  // now there is none
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  CHECK(cudaFree(out));
+}
+
+// Allocated by a graph, used and freed by the stream after it.
+void Lasting(cudaStream_t stream, unsigned long long flags) {
+  CUgraph graph;
+  CHECK_CU(cuGraphCreate(&graph, 0));
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.poolProps.location.id = 0;
+  params.bytesize = kCount * sizeof(int);
+  CUgraphNode alloc;
+  CHECK_CU(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
+  REQUIRE(params.dptr != 0);
+  CUDA_MEM_ALLOC_NODE_PARAMS is{};
+  CHECK_CU(cuGraphMemAllocNodeGetParams(alloc, &is));
+  REQUIRE(is.dptr == params.dptr && is.bytesize == params.bytesize);
+  EXPECT_CU(cuGraphDestroyNode(alloc), CUDA_ERROR_INVALID_VALUE);
+  CUgraphNode none;
+  EXPECT_CU(cuGraphAddMemFreeNode(&none, graph, &alloc, 1, params.dptr + 256),
+            CUDA_ERROR_INVALID_VALUE);
+  CUgraphExec exec;
+  CHECK_CU(cuGraphInstantiate(&exec, graph, flags));
+  int* memory = reinterpret_cast<int*>(params.dptr);
+  CHECK_CU(cuGraphLaunch(exec, stream));
+  Iota<<<kCount / 256, 256, 0, stream>>>(memory, 9);
+  CHECK(cudaStreamSynchronize(stream));
+  REQUIRE(check::Download(memory, kCount)[100] == 109);
+  if (flags == 0) {
+    EXPECT_CU(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);  // not freed yet
+    CHECK(cudaFreeAsync(memory, stream));
+    CHECK_CU(cuGraphLaunch(exec, stream));
+    CHECK(cudaFree(memory));
+    std::printf("lasting: freed by stream and call\n");
+  } else {
+    CHECK_CU(cuGraphLaunch(exec, stream));
+    CHECK_CU(cuGraphLaunch(exec, stream));
+    CHECK(cudaFreeAsync(memory, stream));
+    std::printf("lasting: freed by the next launch\n");
+  }
+  // Another graph may free it.
+  CUgraph freeing;
+  CHECK_CU(cuGraphCreate(&freeing, 0));
+  CUgraphNode free_node;
+  CHECK_CU(cuGraphAddMemFreeNode(&free_node, freeing, nullptr, 0, params.dptr));
+  CUdeviceptr freed;
+  CHECK_CU(cuGraphMemFreeNodeGetParams(free_node, &freed));
+  REQUIRE(freed == params.dptr);
+  CUgraphExec freeing_exec;
+  CHECK_CU(cuGraphInstantiate(&freeing_exec, freeing, 0));
+  for (int round = 0; round < 3; ++round) {
+    CHECK_CU(cuGraphLaunch(exec, stream));
+    CHECK_CU(cuGraphLaunch(freeing_exec, stream));
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  std::printf("lasting: freed by another graph\n");
+  CHECK_CU(cuGraphExecDestroy(exec));
+  CHECK_CU(cuGraphExecDestroy(freeing_exec));
+  CHECK_CU(cuGraphDestroy(graph));
+  CHECK_CU(cuGraphDestroy(freeing));
+}
+
+}  // namespace
+
+int main() {
+  check::UsePrimaryContext();
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  Temporary(stream);
+  Lasting(stream, 0);
+  Lasting(stream, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+  CHECK(cudaDeviceGraphMemTrim(0));
+  return check::Ok();
+}

@@ -1,0 +1,138 @@
+// Changing executable graphs: 1,000 launches whose parameters change in between, updates by a whole
+// graph that was captured anew, and the reasons for which an update is refused. Clones.
+#include "check.h"
+
+namespace {
+
+constexpr int kCount = 512;
+
+__global__ void AddTo(long long* x, long long value) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < kCount) x[i] += value * (i + 1);
+}
+__global__ void SubtractFrom(long long* x, long long value) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < kCount) x[i] -= value * (i + 1);
+}
+
+cudaGraph_t Capture(cudaStream_t stream, long long* x, long long a, long long b, bool subtract,
+                    int kernels = 2) {
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  AddTo<<<2, 256, 0, stream>>>(x, a);
+  if (kernels > 1) {
+    if (subtract) {
+      SubtractFrom<<<2, 256, 0, stream>>>(x, b);
+    } else {
+      AddTo<<<2, 256, 0, stream>>>(x, b);
+    }
+  } else {
+    CHECK(cudaMemsetAsync(x, 0, sizeof(long long), stream));
+  }
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  return graph;
+}
+
+void Check(const long long* device, long long per_element, const char* what) {
+  const std::vector<long long> got = check::Download(device, kCount);
+  for (int i = 0; i < kCount; ++i) REQUIRE(got[i] == per_element * (i + 1));
+  std::printf("%s: %lld\n", what, per_element);
+}
+
+cudaKernelNodeParams ParamsOf(cudaGraphNode_t node) {
+  cudaKernelNodeParams params{};
+  CHECK(cudaGraphKernelNodeGetParams(node, &params));
+  return params;
+}
+
+}  // namespace
+
+int main() {
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  long long* x = check::Zeroed<long long>(kCount);
+  cudaGraph_t graph = Capture(stream, x, 1, 2, false);
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  Check(x, 3, "first launch");
+
+  // Parameters of one node, changed for each of 1,000 launches that nobody waits for.
+  cudaGraphNode_t nodes[2];
+  size_t count = 2;
+  CHECK(cudaGraphGetNodes(graph, nodes, &count));
+  cudaKernelNodeParams params = ParamsOf(nodes[0]);
+  long long value;
+  void* arguments[] = {&x, &value};
+  params.kernelParams = arguments;
+  params.extra = nullptr;
+  long long sum = 3;
+  for (value = 0; value < 1000; ++value) {
+    CHECK(cudaGraphExecKernelNodeSetParams(exec, nodes[0], &params));
+    CHECK(cudaGraphLaunch(exec, stream));
+    sum += value + 2;
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  Check(x, sum, "after 1,000 launches");
+
+  // The whole graph, captured anew: other values, another kernel.
+  for (int round = 0; round < 3; ++round) {
+    cudaGraph_t next = Capture(stream, x, 10 + round, 5, round == 1);
+    cudaGraphExecUpdateResultInfo info;
+    CHECK(cudaGraphExecUpdate(exec, next, &info));
+    REQUIRE(info.result == cudaGraphExecUpdateSuccess);
+    CHECK(cudaGraphDestroy(next));
+    CHECK(cudaGraphLaunch(exec, stream));
+    sum += 10 + round + (round == 1 ? -5 : 5);
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  Check(x, sum, "after 3 updates");
+
+  // Nodes are still named as those of the first graph.
+  value = 100;
+  CHECK(cudaGraphExecKernelNodeSetParams(exec, nodes[0], &params));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  sum += 105;
+  Check(x, sum, "one more change");
+
+  // Updates that cannot be: the executable graph stays as it was.
+  cudaGraph_t other_type = Capture(stream, x, 1, 0, false, 1);
+  cudaGraphExecUpdateResultInfo info;
+  EXPECT(cudaGraphExecUpdate(exec, other_type, &info), cudaErrorGraphExecUpdateFailure);
+  std::printf("another type: %d\n", static_cast<int>(info.result));
+  cudaGraph_t empty;
+  CHECK(cudaGraphCreate(&empty, 0));
+  EXPECT(cudaGraphExecUpdate(exec, empty, &info), cudaErrorGraphExecUpdateFailure);
+  std::printf("another topology: %d\n", static_cast<int>(info.result));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  sum += 105;
+  Check(x, sum, "unchanged");
+
+  // A clone knows whose nodes it has, and lives on alone.
+  cudaGraph_t clone;
+  cudaGraphNode_t clone_node, original;
+  CHECK(cudaGraphClone(&clone, graph));
+  CHECK(cudaGraphNodeFindInClone(&clone_node, nodes[0], clone));
+  REQUIRE(clone_node != nodes[0]);
+  EXPECT(cudaGraphNodeFindInClone(&original, clone_node, graph), cudaErrorInvalidValue);
+  value = 1000;
+  CHECK(cudaGraphKernelNodeSetParams(clone_node, &params));
+  CHECK(cudaGraphDestroy(graph));
+  cudaGraphExec_t clone_exec;
+  CHECK(cudaGraphInstantiate(&clone_exec, clone, 0));
+  CHECK(cudaGraphLaunch(clone_exec, stream));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  sum += 1002 + 105;
+  Check(x, sum, "clone and original");
+
+  CHECK(cudaGraphExecDestroy(clone_exec));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(clone));
+  CHECK(cudaGraphDestroy(other_type));
+  CHECK(cudaGraphDestroy(empty));
+  return check::Ok();
+}
