@@ -20,11 +20,6 @@ struct Primary {
 };
 Primary g_primary[kMaxDevices];
 
-ContextId NextContextId() {
-  static std::atomic<ContextId> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
-}
-
 void Begin(Context& context) {
   const DeviceInfo& device = session().device(context.device);
   for (uint32_t i = 0; i < kLimitCount; ++i) {
@@ -35,6 +30,15 @@ void Begin(Context& context) {
   context.shared_config.store(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE, std::memory_order_relaxed);
   // Release: publishes the above.
   context.id.store(NextContextId(), std::memory_order_release);
+}
+
+// The context's own streams are gone.
+void Forget(Context& context) {
+  context.legacy.store(nullptr, std::memory_order_release);
+  const std::lock_guard lock(context.mutex);
+  context.collector = context.gate = nullptr;
+  context.ordering = nullptr;
+  context.gated.store(false, std::memory_order_relaxed);
 }
 
 // Ends what is in the context, here and in the daemon. Waits for its work.
@@ -52,7 +56,12 @@ CUresult End(Context& context) {
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
   RetireStreamsAndEvents(id);
   RetireModules(id);
-  context.legacy.store(nullptr, std::memory_order_release);
+  Forget(context);
+  // What stands for a part of it is over, too.
+  objects().contexts.ForEach([id](Context& other) {
+    ContextId same = id;
+    if (other.id.compare_exchange_strong(same, 0, std::memory_order_acq_rel)) Forget(other);
+  });
   session().DrainOutput();
   return result;
 }
@@ -60,6 +69,11 @@ CUresult End(Context& context) {
 }  // namespace
 
 Objects& objects() { return *g_objects; }
+
+ContextId NextContextId() {
+  static std::atomic<ContextId> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 void CreateObjects() {
   if (g_objects == nullptr) g_objects = new Objects;
@@ -176,7 +190,8 @@ CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CU
   context->primary = false;
   context->api_version = api_version;
   context->flags.store(flags, std::memory_order_relaxed);
-  context->legacy.store(nullptr, std::memory_order_relaxed);
+  Forget(*context);
+  context->green.store(0, std::memory_order_relaxed);
   Begin(*context);
   const uint64_t value = objects().contexts.Publish(HandleKind::kContext, index);
   context->handle.store(value, std::memory_order_release);
@@ -187,7 +202,8 @@ CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CU
 
 CUresult DestroyContext(CUcontext handle) {
   Context* context = FindContext(handle);
-  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context->primary || context->green.load(std::memory_order_acquire) != 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
   // The storage's destructors may ask about the context, so its handle ends after it.
   CUresult result = End(*context);
   if (!objects().contexts.Retire(reinterpret_cast<uint64_t>(handle)))
@@ -195,6 +211,43 @@ CUresult DestroyContext(CUcontext handle) {
   context->handle.store(0, std::memory_order_release);
   objects().contexts.Recycle(context->index);
   if (thread_state.current == handle) PopContext(nullptr);
+  return result;
+}
+
+CUresult CreateAlias(Context& primary, Context** made) {
+  uint32_t index;
+  Context* alias = objects().contexts.Reserve(&index);
+  if (alias == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  alias->index = index;
+  alias->device = primary.device;
+  alias->primary = false;
+  alias->api_version = primary.api_version;
+  alias->flags.store(primary.flags.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  Forget(*alias);
+  for (uint32_t i = 0; i < kLimitCount; ++i) {
+    alias->limits[i].store(primary.limits[i].load(std::memory_order_relaxed),
+                           std::memory_order_relaxed);
+  }
+  alias->id.store(primary.id.load(std::memory_order_acquire), std::memory_order_release);
+  alias->handle.store(objects().contexts.Publish(HandleKind::kContext, index),
+                      std::memory_order_release);
+  *made = alias;
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyAlias(Context& alias) {
+  const uint64_t handle = alias.handle.load(std::memory_order_acquire);
+  alias.storage.Clear(reinterpret_cast<CUcontext>(handle));
+  if (!objects().contexts.Retire(handle)) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = CUDA_SUCCESS;
+  if (alias.id.exchange(0, std::memory_order_acq_rel) != 0) {
+    result = DestroyStreamsOf(alias);
+    if (alias.ordering != nullptr) DestroyEvent(alias.ordering);
+  }
+  Forget(alias);
+  alias.green.store(0, std::memory_order_release);
+  alias.handle.store(0, std::memory_order_release);
+  objects().contexts.Recycle(alias.index);
   return result;
 }
 

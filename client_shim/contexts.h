@@ -60,6 +60,13 @@ CUresult SetContext(CUcontext handle);
 CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CUcontext* handle);
 CUresult DestroyContext(CUcontext handle);
 
+// A further context for what belongs to a primary context, which is retained: it has its own
+// handle, storage and default streams.
+CUresult CreateAlias(Context& primary, Context** made);
+CUresult DestroyAlias(Context& alias);
+// Unique among the contexts of the process.
+ContextId NextContextId();
+
 // Primary contexts. `device` is valid.
 Context& PrimaryContext(uint16_t device);
 CUresult RetainPrimary(uint16_t device, CUcontext* handle);

@@ -34,6 +34,7 @@ enum class HandleKind : uint8_t {
   kGraphNode = 0x39,
   kGraphExec = 0x3A,
   kUserObject = 0x3B,
+  kGreenContext = 0x40,
 };
 
 // A table of objects that are reached by handle. Objects are never freed, only used again with

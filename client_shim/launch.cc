@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "client_shim/contexts.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
+#include "client_shim/launch_hints.h"
 #include "client_shim/libraries.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
@@ -47,6 +49,20 @@ CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request
   return size > (large ? 16 : 8) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
+// What launches on the stream say beyond what they say for themselves.
+void AddStreamAttributes(Stream& stream, uint32_t* flags, int32_t* priority,
+                         const wire::LaunchHints** hints, wire::LaunchHints* merged) {
+  if (stream.priority_changed.load(std::memory_order_relaxed) &&
+      (*flags & wire::kLaunchHasPriority) == 0) {
+    *flags |= wire::kLaunchHasPriority;
+    *priority = stream.priority.load(std::memory_order_relaxed);
+  }
+  const std::lock_guard lock(stream.lock);
+  if (stream.hints.given == 0) return;
+  *merged = *hints != nullptr ? Merge(**hints, stream.hints) : stream.hints;
+  *hints = merged;
+}
+
 }  // namespace
 
 CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
@@ -85,6 +101,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
                                    : value.launchCompletionEvent.event;
         Event* event = FindEvent(handle);
         if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+        if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
         if (events == nullptr || events->count == 2) return CUDA_ERROR_INVALID_VALUE;
         CUgraphEdgeData& edge = events->edges[events->count];
         if (id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
@@ -99,19 +116,29 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
         break;
       }
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-        break;  // hints: results do not depend on them
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:  // of streams: a launch waits for nothing
+        break;
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return CUDA_ERROR_NOT_SUPPORTED;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
+      default: {
+        Context* context;
+        if (const CUresult current = CurrentContext(&context); current != CUDA_SUCCESS)
+          return current;
+        wire::LaunchHints ignored{};
+        const CUresult result =
+            AddHint(context->device, id, value, events != nullptr ? &events->hints : &ignored);
+        if (result == CUDA_ERROR_NOT_FOUND) return CUDA_ERROR_INVALID_VALUE;
+        if (result != CUDA_SUCCESS) return result;
+      }
+    }
+  }
+  if (events != nullptr && (events->hints.given & wire::kHintPreferredCluster) != 0) {
+    // It is made of whole clusters of the size that holds in any case.
+    if ((request->flags & wire::kLaunchHasCluster) == 0) return CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; i < 3; ++i) {
+      const uint32_t preferred = events->hints.preferred_cluster[i];
+      if (preferred == 0 || request->cluster[i] == 0 || preferred % request->cluster[i] != 0)
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     }
   }
   return CUDA_SUCCESS;
@@ -243,21 +270,35 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
                          buffer_bytes);
   }
 
+  uint32_t flags = request.flags;
+  int32_t priority = request.priority;
+  const wire::LaunchHints* hints = nullptr;
+  wire::LaunchHints merged;  // where the stream has some
+  if (events != nullptr && events->hints.given != 0) [[unlikely]]
+    hints = &events->hints;
+  if (stream->has_attributes.load(std::memory_order_acquire)) [[unlikely]]
+    AddStreamAttributes(*stream, &flags, &priority, &hints, &merged);
+  const uint32_t hints_place = (instance->parameter_bytes + 7) / 8 * 8;
+  uint32_t payload_bytes = instance->parameter_bytes;
+  if (hints != nullptr) [[unlikely]] {
+    flags |= wire::kLaunchHasHints;
+    payload_bytes = hints_place + static_cast<uint32_t>(sizeof(*hints));
+  }
+
   using Args = wire::cuLaunchKernelEx;
   RingWriter& ring = session().ring();
   const RingWriter::Record record = ring.Reserve(
       {static_cast<uint16_t>(Op::cuLaunchKernelEx), stream->device, stream->context_id, kNoReply},
-      sizeof(Args), instance->parameter_bytes);
+      sizeof(Args), payload_bytes);
   if (!record) [[unlikely]]
     return session().Lost();
   Args args = LaunchArguments(stream->id, instance->id, request);
-  if (stream->priority_changed.load(std::memory_order_relaxed) &&
-      (args.flags & wire::kLaunchHasPriority) == 0) [[unlikely]] {
-    args.flags |= wire::kLaunchHasPriority;
-    args.priority = stream->priority.load(std::memory_order_relaxed);
-  }
+  args.flags = flags;
+  args.priority = priority;
   memcpy(record.args, &args, sizeof(args));
   PackParameters(*instance, params, buffer, buffer_bytes, record.payload);
+  if (hints != nullptr) [[unlikely]]
+    memcpy(record.payload + hints_place, hints, sizeof(*hints));
   ring.Commit(record);
   MarkWork(*stream, record.position);
   if (events != nullptr) {

@@ -7,6 +7,7 @@
 #include "client_shim/objects.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/wire/launch.h"
+#include "proto/wire/launch_hints.h"
 
 namespace detshare::shim {
 
@@ -25,6 +26,7 @@ struct LaunchEvents {
   // In a capture: how whoever waits for it depends on the kernel.
   CUgraphEdgeData edges[2] = {};
   int count = 0;
+  wire::LaunchHints hints{};
 };
 
 // A launch as it crosses.
@@ -40,7 +42,8 @@ inline wire::cuLaunchKernelEx LaunchArguments(StreamId stream, KernelId kernel,
           request.priority};
 }
 
-// CUDA_ERROR_NOT_SUPPORTED for attributes whose meaning cannot be kept; hints are ignored.
+// CUDA_ERROR_NOT_SUPPORTED for attributes whose meaning cannot be kept. `events` null: a question
+// about a launch, for which events and hints do not count.
 CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
                          LaunchEvents* events);
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <span>
 #include <utility>
 
+#include "client_shim/code_choice.h"
+#include "client_shim/code_choice.h"
 #include "client_shim/contexts.h"
 #include "client_shim/log.h"
 #include "client_shim/pointer_map.h"
@@ -246,8 +249,13 @@ uint16_t DeviceFor(const Kernel& kernel) {
   return library.module ? library.home_device : CurrentDeviceOr(library.home_device);
 }
 
-CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
+CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device, bool preserved,
                      JitOptions& options, Library** library) {
+  ImagePieces image = named;
+  std::deque<std::string> chosen;
+  const CUresult choice = ChooseCode(CodeChoiceOfProcess(), &image, &chosen);
+  if (choice != CUDA_SUCCESS) return choice;
+  if (!chosen.empty()) preserved = false;
   uint32_t index;
   Library* made = objects().libraries.Reserve(&index);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

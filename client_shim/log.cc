@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "client_shim/log_ring.h"
+
 namespace detshare::shim {
 namespace {
 
@@ -28,7 +30,8 @@ bool LogShown(LogLevel level) {
 }
 
 void Log(LogLevel level, const char* format, ...) {
-  if (!LogShown(level)) return;
+  const bool kept = level <= LogLevel::kWarning;
+  if (!kept && !LogShown(level)) return;
   const int saved_errno = errno;
   char line[1024];
   int length = snprintf(line, sizeof(line), "detshare: ");
@@ -38,6 +41,12 @@ void Log(LogLevel level, const char* format, ...) {
   va_end(arguments);
   if (text > 0) length += text;
   if (length > static_cast<int>(sizeof(line)) - 2) length = sizeof(line) - 2;
+  constexpr int kPrefix = sizeof("detshare: ") - 1;
+  if (kept) log_ring().Add(level, line + kPrefix, length - kPrefix);
+  if (!LogShown(level)) {
+    errno = saved_errno;
+    return;
+  }
   line[length++] = '\n';
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length);
   errno = saved_errno;

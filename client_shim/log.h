@@ -10,8 +10,8 @@ enum class LogLevel { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 // debug. Any thread.
 bool LogShown(LogLevel level);
 
-// One line, at most 1,000 characters, written by one write(2). Keeps errno. Any thread, no
-// allocation.
+// Errors and warnings are kept for cuLogs*, too (log_ring.h). One line, at most 1,000 characters,
+// written by one write(2). Keeps errno. Any thread, no allocation.
 void Log(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 }  // namespace detshare::shim

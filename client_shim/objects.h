@@ -16,6 +16,7 @@
 #include "client_shim/local_storage.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/ring_abi.h"
+#include "proto/wire/launch_hints.h"
 #include "proto/wire/library.h"
 
 namespace detshare::shim {
@@ -61,7 +62,12 @@ struct Context {
   // only grow.
   std::atomic<uint64_t> complete{0};
   std::atomic<uint64_t> blocking_complete{0};
-  std::mutex mutex;  // makes `legacy`
+  std::mutex mutex;  // makes `legacy`, and guards what follows (context_events.h)
+  CUstream collector = nullptr, gate = nullptr;
+  CUevent ordering = nullptr;
+  std::atomic<bool> gated{false};  // there is a gate, at which new streams wait
+  // The CUgreenCtx that this context stands for; its id is then that of its primary context.
+  std::atomic<uint64_t> green{0};
   LocalStorage storage;
 };
 
@@ -75,7 +81,10 @@ struct Stream {
   uint16_t device = 0;
   uint32_t flags = 0;  // CU_STREAM_NON_BLOCKING or 0
   std::atomic<int> priority{0};
-  std::atomic<bool> priority_changed{false};  // since it was made: its launches say theirs
+  // Whether its launches have to say more than they do by themselves: a priority that was changed
+  // since the stream was made, or hints. Release: publishes the hints.
+  std::atomic<bool> has_attributes{false};
+  std::atomic<bool> priority_changed{false};
   bool legacy = false;
   bool per_thread = false;
   std::atomic<uint32_t> sync_policy{0};  // CUsynchronizationPolicy
@@ -89,6 +98,7 @@ struct Stream {
   std::atomic<uint64_t> complete{0};  // everything up to here is complete
 
   TinyLock lock;  // orders the signals, and guards what follows
+  wire::LaunchHints hints{};
   FenceIndex fence = kNoFence;
   uint64_t signalled = 0;           // the last value that was asked for ...
   uint64_t signalled_position = 0;  // ... and what it covers
@@ -109,8 +119,13 @@ struct Event {
   uint16_t device = 0;
   uint32_t flags = 0;
   // Fence in the upper 24 bits, value in the lower 40: reached means that the last recording is
-  // complete. 0: never recorded.
+  // complete. 0: never recorded. kUnsignalled instead of a fence: only the daemon knows, and the
+  // value tells recordings apart.
   std::atomic<uint64_t> point{0};
+  static constexpr FenceIndex kUnsignalled = 0xFFFFFE;
+  // Whether the program has asked about it: its recordings are signalled from then on. Most events
+  // order streams only, and a signal costs more than the recording.
+  std::atomic<bool> asked{false};
   // The capture sequence in which it was last recorded, which may be over; 0: none.
   std::atomic<uint64_t> capture{0};
   TinyLock lock;                         // held while it is recorded
@@ -122,6 +137,7 @@ struct Event {
   static uint64_t Pack(FenceIndex fence, uint64_t value) {
     return uint64_t{fence + 1} << 40 | value;
   }
+  static bool Signalled(uint64_t point) { return point != 0 && FenceOf(point) != kUnsignalled; }
   static FenceIndex FenceOf(uint64_t point) { return static_cast<FenceIndex>(point >> 40) - 1; }
   static uint64_t ValueOf(uint64_t point) { return point & ((uint64_t{1} << 40) - 1); }
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client_shim/context_events.h"
 #include "client_shim/futex.h"
 #include "client_shim/graph/capture.h"
 #include "proto/wire/common.h"
@@ -50,6 +51,8 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   stream->flags = flags;
   stream->priority.store(priority, std::memory_order_relaxed);
   stream->priority_changed.store(false, std::memory_order_relaxed);
+  stream->has_attributes.store(false, std::memory_order_relaxed);
+  stream->hints = {};
   stream->legacy = legacy;
   stream->per_thread = per_thread;
   stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);
@@ -78,6 +81,16 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   return CUDA_SUCCESS;
 }
 
+// ... and lets it wait for what the context's new work has to wait for.
+CUresult MakeHeldStream(Context& context, uint32_t flags, int priority, bool legacy,
+                        bool per_thread, Stream** made) {
+  const CUresult result = MakeStream(context, flags, priority, legacy, per_thread, made);
+  // Acquire: the gate is there.
+  if (result == CUDA_SUCCESS && context.gated.load(std::memory_order_acquire)) [[unlikely]]
+    return HoldNewStream(context, **made);
+  return result;
+}
+
 // Gives back what the stream held, after its handle was retired.
 void Dispose(Stream& stream) {
   LeaveCapture(stream);
@@ -92,22 +105,31 @@ void Dispose(Stream& stream) {
 // The fence of the event's last recording goes to its next user, unless it is not the event's.
 void GiveEventFence(Event& event) {
   const uint64_t point = event.point.load(std::memory_order_relaxed);
-  if (point != 0 && !event.foreign_fence)
+  if (Event::Signalled(point) && !event.foreign_fence)
     session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
   event.foreign_fence = false;
 }
 
 CUresult LegacyStream(Context& context, Stream** stream) {
   Stream* found = context.legacy.load(std::memory_order_acquire);
+  bool made = false;
   if (found == nullptr) [[unlikely]] {
     const std::lock_guard lock(context.mutex);
     found = context.legacy.load(std::memory_order_acquire);
     if (found == nullptr) {
-      const CUresult result = MakeStream(context, 0, 0, true, false, &found);
+      // The daemon knows one default stream of a primary context; that of a green context is
+      // ordered with no other.
+      const bool green = context.green.load(std::memory_order_acquire) != 0;
+      const CUresult result =
+          MakeStream(context, green ? CU_STREAM_NON_BLOCKING : 0, 0, !green, green, &found);
       if (result != CUDA_SUCCESS) return result;
       context.legacy.store(found, std::memory_order_release);
-      NoteDefaultStream(*found);
+      if (!green) NoteDefaultStream(*found);
+      made = true;
     }
+  }
+  if (made && context.gated.load(std::memory_order_acquire)) [[unlikely]] {
+    if (const CUresult held = HoldNewStream(context, *found); held != CUDA_SUCCESS) return held;
   }
   *stream = found;
   return CUDA_SUCCESS;
@@ -121,14 +143,14 @@ CUresult PerThreadDefault(Context& context, Stream** stream) {
     mine = new PerThreadStreams;
   }
   for (const PerThreadStreams::Entry& entry : mine->entries) {
-    if (entry.context == id) {
+    if (entry.context == id && entry.stream->context == &context) {
       *stream = entry.stream;
       return CUDA_SUCCESS;
     }
   }
   PerThreadStreams::Entry entry;
   entry.context = id;
-  const CUresult result = MakeStream(context, 0, 0, false, true, &entry.stream);
+  const CUresult result = MakeHeldStream(context, 0, 0, false, true, &entry.stream);
   if (result != CUDA_SUCCESS) return result;
   entry.handle = entry.stream->handle.load(std::memory_order_relaxed);
   mine->entries.push_back(entry);
@@ -228,7 +250,10 @@ CUresult ResolveStream(CUstream handle, Stream** stream) {
 
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle) {
   Stream* stream;
-  const CUresult result = MakeStream(context, flags, priority, false, false, &stream);
+  // The context's own streams are made under its lock: nothing holds them.
+  const bool own = handle == &context.collector || handle == &context.gate;
+  const CUresult result = own ? MakeStream(context, flags, priority, false, false, &stream)
+                              : MakeHeldStream(context, flags, priority, false, false, &stream);
   if (result == CUDA_SUCCESS)
     *handle = reinterpret_cast<CUstream>(stream->handle.load(std::memory_order_relaxed));
   return result;
@@ -244,6 +269,26 @@ CUresult DestroyStream(CUstream handle) {
                        wire::cuStreamDestroy_v2{stream->id, 0});
   Dispose(*stream);
   return result;
+}
+
+CUresult DestroyStreamsOf(Context& context) {
+  CUresult result = CUDA_SUCCESS;
+  objects().streams.ForEach([&](Stream& stream) {
+    if (stream.context != &context) return;
+    if (!objects().streams.Retire(stream.handle.load(std::memory_order_acquire))) return;
+    const CUresult destroyed =
+        session().Submit(Op::cuStreamDestroy_v2, stream.device, stream.context_id,
+                         wire::cuStreamDestroy_v2{stream.id, 0});
+    if (result == CUDA_SUCCESS) result = destroyed;
+    Dispose(stream);
+  });
+  return result;
+}
+
+int PriorityInRange(uint16_t device_index, int priority) {
+  const DeviceInfo& device = session().device(device_index);
+  return std::clamp(priority, std::min(device.greatest_priority, device.least_priority),
+                    std::max(device.greatest_priority, device.least_priority));
 }
 
 CUresult QueryStream(Stream& stream) {
@@ -326,6 +371,8 @@ CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
   event->point.store(0, std::memory_order_relaxed);
   event->capture.store(0, std::memory_order_relaxed);
   event->foreign_fence = false;
+  event->asked.store(false, std::memory_order_relaxed);
+  event->stream.store(nullptr, std::memory_order_relaxed);
   event->recorded_stream = 0;
   const CUresult result =
       session().Submit(Op::cuEventCreate, event->device, event->context_id,
@@ -363,32 +410,49 @@ void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
   event.point.store(Event::Pack(fence, value), std::memory_order_release);
 }
 
-CUresult RecordEvent(Event& event, Stream& stream) {
-  const std::lock_guard lock(event.lock);
+namespace {
+
+// A signal for the event's next recording on the stream. With its lock. False: there are no fences.
+bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, FenceLease* lease) {
   FencePool& fences = session().fences();
-  const uint64_t point = event.point.load(std::memory_order_relaxed);
-  FenceLease lease;
+  const bool has = Event::Signalled(point) && !event.foreign_fence;
   // Signals of one stream arrive in order. Another stream's could overtake one that is still under
   // way, so it gets a fence of its own.
-  if (point != 0 && !event.foreign_fence &&
-      (event.recorded_stream == stream.unique_id ||
-       fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
-    lease = {Event::FenceOf(point), Event::ValueOf(point)};
+  if (has && (event.recorded_stream == stream.unique_id ||
+              fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
+    *lease = {Event::FenceOf(point), Event::ValueOf(point)};
   } else {
-    lease = fences.Take();
-    if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
+    *lease = fences.Take();
+    if (lease->index == kNoFence) return false;
     GiveEventFence(event);
   }
-  ++lease.value;
+  ++lease->value;
+  return true;
+}
+
+}  // namespace
+
+CUresult RecordEvent(Event& event, Stream& stream) {
+  const std::lock_guard lock(event.lock);
+  const uint64_t point = event.point.load(std::memory_order_relaxed);
+  wire::Signal signal{0, kNoFence, 0};
+  if (event.asked.load(std::memory_order_relaxed)) {
+    FenceLease lease;
+    if (!LeaseSignal(event, stream, point, &lease)) return CUDA_ERROR_OUT_OF_MEMORY;
+    signal = {lease.value, lease.index, 0};
+    // Release: whoever sees the point may poll the fence for it.
+    event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);
+  } else {
+    GiveEventFence(event);
+    event.point.store(Event::Pack(Event::kUnsignalled, Event::ValueOf(point + 1)),
+                      std::memory_order_release);
+  }
   event.capture.store(0, std::memory_order_relaxed);
   event.recorded_stream = stream.unique_id;
-  // Release: whoever sees the point may poll the fence for it.
-  event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);
   uint64_t position = 0;
   const CUresult result =
       SubmitWork(stream, Op::cuEventRecordWithFlags,
-                 wire::cuEventRecordWithFlags{event.id, stream.id, {lease.value, lease.index, 0}},
-                 {}, &position);
+                 wire::cuEventRecordWithFlags{event.id, stream.id, signal}, {}, &position);
   event.stream.store(&stream, std::memory_order_relaxed);
   event.recorded_position.store(position + 1, std::memory_order_release);
   return result;
@@ -412,8 +476,37 @@ void MarkEventComplete(Event& event, uint64_t point) {
 
 }  // namespace
 
+namespace {
+
+// Whether the recording `point`, which nobody signals, is complete: as QueryEvent.
+CUresult QueryUnsignalled(Event& event, uint64_t point) {
+  event.asked.store(true, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(event.lock);
+    // What is known of the stream tells without asking, unless another stream lies in its place by
+    // now.
+    const Stream* stream = event.stream.load(std::memory_order_relaxed);
+    if (event.point.load(std::memory_order_relaxed) == point && stream != nullptr &&
+        stream->unique_id == event.recorded_stream &&
+        stream->complete.load(std::memory_order_acquire) >=
+            event.recorded_position.load(std::memory_order_relaxed)) {
+      return session().sticky_error();
+    }
+  }
+  const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
+                                         wire::cuEventQuery{event.id, 0});
+  if (result == CUDA_SUCCESS) {
+    MarkEventComplete(event, point);
+    session().DrainOutput();
+  }
+  return result;
+}
+
+}  // namespace
+
 CUresult QueryEvent(Event& event) {
   const uint64_t point = event.point.load(std::memory_order_acquire);
+  if (point != 0 && !Event::Signalled(point)) return QueryUnsignalled(event, point);
   if (point != 0 && !session().fences().Reached(Event::FenceOf(point), Event::ValueOf(point))) {
     const CUresult error = session().sticky_error();
     return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
@@ -424,6 +517,23 @@ CUresult QueryEvent(Event& event) {
 
 CUresult SynchronizeEvent(Event& event) {
   const uint64_t point = event.point.load(std::memory_order_acquire);
+  if (point != 0 && !Event::Signalled(point)) {
+    // Nobody signals it, so the daemon is asked again and again: at once for as long as others
+    // spin.
+    const uint64_t spin_end = NowMicroseconds() + session().spin_us();
+    CUresult result = QueryUnsignalled(event, point);
+    for (uint32_t nap_us = 5; result == CUDA_ERROR_NOT_READY;) {
+      if (NowMicroseconds() >= spin_end) {
+        const timespec nap{0, nap_us * 1000L};
+        nanosleep(&nap, nullptr);
+        nap_us = std::min<uint32_t>(nap_us + 5, 50);
+      }
+      // Recorded again meanwhile: this waits for what was recorded when it was called, or for more.
+      result = event.point.load(std::memory_order_acquire) == point ? QueryUnsignalled(event, point)
+                                                                    : QueryEvent(event);
+    }
+    return result;
+  }
   if (point != 0) {
     const FenceIndex fence = Event::FenceOf(point);
     const uint64_t value = Event::ValueOf(point);

@@ -46,6 +46,10 @@ inline Event* FindEvent(CUevent handle) {
 
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle);
 CUresult DestroyStream(CUstream handle);
+// All that were made in the context; their work goes on.
+CUresult DestroyStreamsOf(Context& context);
+// A lower number is a higher priority; what lies outside the device's range is moved to its end.
+int PriorityInRange(uint16_t device, int priority);
 
 // To be called after a record of the stream was committed at that ring position.
 inline void MarkWork(Stream& stream, uint64_t position) {

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "coroutine_runtime/launch_hints.h"
 #include "coroutine_runtime/memory_op.h"
 #include "coroutine_runtime/physical_memory.h"
 
@@ -143,6 +144,7 @@ struct LaunchShape {
   bool programmatic_serialization = false;
   bool has_priority = false;
   int priority = 0;
+  LaunchHints hints;
   friend bool operator==(const LaunchShape&, const LaunchShape&) = default;
 };
 
@@ -246,8 +248,9 @@ class Queue {
   // Holds what follows until *fence >= value (or the space is abandoned).
   virtual absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
                                  uint64_t value) = 0;
-  // One after the other, as CUDA has it. The words lie in memory of the space, aligned; the waits can
-  // end. A wait that does not end holds this queue only, and is over when the space is abandoned.
+  // One after the other, as CUDA has it. The words lie in memory of the space, aligned; the waits
+  // can end. A wait that does not end holds this queue only, and is over when the space is
+  // abandoned.
   virtual absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) = 0;
   // `marker` then stands for this point; recording again moves it. Of the same device.
   virtual absl::Status Record(Marker& marker) = 0;
@@ -287,6 +290,8 @@ class Device {
 
   // `timed`: ElapsedMilliseconds may be asked of it.
   virtual absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) = 0;
+  // Whether the point for which the marker stands is reached; true when there is none.
+  virtual absl::StatusOr<bool> Reached(Marker& marker) = 0;
   // Between two recorded markers. Unavailable while either is not reached, FailedPrecondition when
   // not recorded or not timed.
   virtual absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) = 0;
@@ -328,8 +333,12 @@ class Device {
   };
   virtual Memory memory() const = 0;
   // A limit of a context (CUlimit). Devices that share one limit among sessions keep the largest;
-  // the answer is what holds.
+  // the answer is what this session asked for, as the device rounds it, whatever the others did.
   virtual absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;
+
+  // Lines of the cache that launches wanted to persist are like all others again. Devices without
+  // such a cache have nothing to do.
+  virtual absl::Status ResetPersistingCache() { return absl::OkStatus(); }
 
   // OkStatus while the device works. Otherwise everything on it is lost and the process must be
   // replaced.

@@ -482,6 +482,17 @@ absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
   return event->second->recorded ? (*queue)->Wait(*event->second->marker) : absl::OkStatus();
 }
 
+absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
+  const auto event = events_.find(event_id);
+  if (event == events_.end()) return UnknownHandle("no such event");
+  if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  if (!event->second->recorded) return absl::OkStatus();
+  absl::StatusOr<bool> reached = device_.Reached(*event->second->marker);
+  if (!reached.ok()) return reached.status();
+  return *reached ? absl::OkStatus()
+                  : CudaError(kCudaErrorNotReady, "the event's point is not reached");
+}
+
 absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventId end_id) {
   const auto start = events_.find(start_id);
   const auto end = events_.find(end_id);

@@ -113,6 +113,8 @@ class GpuCoroutine {
   // `fence`: null, or stored to when the event's point is reached.
   absl::Status RecordEvent(EventId event, StreamId stream, std::atomic<uint64_t>* fence,
                            uint64_t value);
+  // CUDA_ERROR_NOT_READY while the point at which the event was last recorded is not reached.
+  absl::Status QueryEvent(EventId event);
   // Waits for the point at which the event was last recorded before this call. Never recorded: no
   // wait.
   absl::Status WaitEvent(StreamId stream, EventId event);

@@ -173,6 +173,10 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   Context* context;
   const CUresult result = ContextOf(ctx, &context);
   if (result != CUDA_SUCCESS) return result;
+  if (context->green.load(std::memory_order_acquire) != 0) {
+    return api::cuGreenCtxGetId(
+        reinterpret_cast<CUgreenCtx>(context->green.load(std::memory_order_acquire)), ctxId);
+  }
   *ctxId = context->id.load(std::memory_order_acquire);
   return CUDA_SUCCESS;
 }
@@ -211,6 +215,24 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 // ---- settings
+
+CUresult cuCtxResetPersistingL2Cache() {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  return session().Call(Op::cuCtxResetPersistingL2Cache, context->device,
+                        context->id.load(std::memory_order_acquire),
+                        wire::cuCtxResetPersistingL2Cache{});
+}
+
+// As a driver that is not a client of MPS.
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType type) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  return type == CU_EXEC_AFFINITY_TYPE_SM_COUNT ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
+                                                : CUDA_ERROR_INVALID_VALUE;
+}
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   Context* context;

@@ -81,10 +81,7 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   for (Event* event : {start, end}) {
     if (event->capture.load(std::memory_order_relaxed) != 0) return RefuseCapturedEvent(*event);
   }
-  for (Event* event : {start, end}) {
-    const CUresult result = QueryEvent(*event);
-    if (result != CUDA_SUCCESS) return result;
-  }
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   wire::cuEventElapsedTime_v2_Answer answer{};
   const CUresult result =
       session().Call(Op::cuEventElapsedTime_v2, start->device, start->context_id,

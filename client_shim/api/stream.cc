@@ -1,12 +1,10 @@
 // Streams.
 #include "proto/wire/stream.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "client_shim/contexts.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
+#include "client_shim/launch_hints.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
@@ -14,18 +12,31 @@
 namespace detshare::shim::api {
 namespace {
 
-// A lower number is a higher priority; what lies outside the device's range is moved to its end.
-int InRange(uint16_t device_index, int priority) {
-  const DeviceInfo& device = session().device(device_index);
-  return std::clamp(priority, std::min(device.greatest_priority, device.least_priority),
-                    std::max(device.greatest_priority, device.least_priority));
-}
-
 // Holds for the launches that follow.
 void SetPriority(Stream& stream, int priority) {
   const int before =
-      stream.priority.exchange(InRange(stream.device, priority), std::memory_order_relaxed);
-  if (before != priority) stream.priority_changed.store(true, std::memory_order_relaxed);
+      stream.priority.exchange(PriorityInRange(stream.device, priority), std::memory_order_relaxed);
+  if (before == priority) return;
+  stream.priority_changed.store(true, std::memory_order_relaxed);
+  stream.has_attributes.store(true, std::memory_order_release);
+}
+
+void SetHints(Stream& stream, const wire::LaunchHints& hints) {
+  const std::lock_guard lock(stream.lock);
+  stream.hints = hints;
+  stream.has_attributes.store(true, std::memory_order_release);
+}
+
+wire::LaunchHints HintsOf(Stream& stream) {
+  const std::lock_guard lock(stream.lock);
+  return stream.hints;
+}
+
+bool IsHintOfStreams(CUstreamAttrID attribute) {
+  return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+         attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
+         attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN ||
+         attribute == CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
 }
 
 }  // namespace
@@ -40,7 +51,7 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
   if (result != CUDA_SUCCESS) return result;
   if ((flags & ~static_cast<unsigned int>(CU_STREAM_NON_BLOCKING)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  return CreateStream(*context, flags, InRange(context->device, priority), phStream);
+  return CreateStream(*context, flags, PriorityInRange(context->device, priority), phStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) { return DestroyStream(hStream); }
@@ -134,6 +145,7 @@ CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
   to->sync_policy.store(from->sync_policy.load(std::memory_order_relaxed),
                         std::memory_order_relaxed);
   SetPriority(*to, from->priority.load(std::memory_order_relaxed));
+  SetHints(*to, HintsOf(*from));
   return CUDA_SUCCESS;
 }
 
@@ -149,18 +161,10 @@ CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAtt
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       value->priority = stream->priority.load(std::memory_order_relaxed);
       return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      memset(&value->accessPolicyWindow, 0, sizeof(value->accessPolicyWindow));
-      return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      value->memSyncDomainMap.default_ = 0;
-      value->memSyncDomainMap.remote = 1;
-      return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      value->memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
-      return CUDA_SUCCESS;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      if (!IsHintOfStreams(attr)) return CUDA_ERROR_INVALID_VALUE;
+      GetHint(HintsOf(*stream), attr, value);
+      return CUDA_SUCCESS;
   }
 }
 
@@ -181,13 +185,13 @@ CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       SetPriority(*stream, param->priority);
       return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      return CUDA_SUCCESS;  // hints
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      return CUDA_ERROR_NOT_SUPPORTED;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    default: {
+      if (!IsHintOfStreams(attr)) return CUDA_ERROR_INVALID_VALUE;
+      wire::LaunchHints hints = HintsOf(*stream);
+      const CUresult added = AddHint(stream->device, attr, *param, &hints);
+      if (added == CUDA_SUCCESS) SetHints(*stream, hints);
+      return added;
+    }
   }
 }
 

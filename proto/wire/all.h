@@ -6,6 +6,7 @@
 #include "proto/wire/event.h"
 #include "proto/wire/graph.h"
 #include "proto/wire/launch.h"
+#include "proto/wire/launch_hints.h"
 #include "proto/wire/library.h"
 #include "proto/wire/memory.h"
 #include "proto/wire/occupancy.h"

@@ -21,6 +21,10 @@ struct cuCtxSynchronize {
   Signal signal;
 };
 
+struct cuCtxResetPersistingL2Cache {
+  uint64_t reserved;
+};
+
 struct cuCtxSetLimit {
   uint64_t value;
   uint32_t limit;  // CUlimit

@@ -23,7 +23,13 @@ struct cuEventDestroy_v2 {
 struct cuEventRecordWithFlags {
   EventId event;
   StreamId stream;
-  Signal signal;  // what the client polls for cuEventQuery and cuEventSynchronize
+  Signal signal;  // what the client polls, where it has asked about the event before
+};
+
+// Of an event whose last recording named no fence: CUDA_ERROR_NOT_READY while its point is not reached.
+struct cuEventQuery {
+  EventId event;
+  uint32_t reserved;
 };
 
 // CUDA_ERROR_NOT_READY while either has not completed.

@@ -19,8 +19,9 @@ enum LaunchFlags : uint32_t {
   kLaunchHasCluster = 2,                 // cluster[] is given by the launch
   kLaunchProgrammaticSerialization = 4,  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
   kLaunchHasPriority = 8,
+  kLaunchHasHints = 16,  // LaunchHints behind the parameters
 };
-// Payload: the parameter buffer, laid out as the kernel's parameters are.
+// Payload: the parameter buffer, laid out as the kernel's parameters are, and LaunchHints.
 struct cuLaunchKernelEx {
   StreamId stream;
   KernelId kernel;

@@ -51,6 +51,11 @@ void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payl
   session.executor().Spawn(AnswerWhenIdle(session.device(), args.context, std::move(reply)));
 }
 
+void cuCtxResetPersistingL2Cache(Session& session, const wire::cuCtxResetPersistingL2Cache&,
+                                 Payload, Reply& reply) {
+  reply.Send(session.device().device->ResetPersistingCache());
+}
+
 void cuCtxSetLimit(Session& session, const wire::cuCtxSetLimit& args, Payload, Reply& reply) {
   SessionDevice& device = session.device();
   const absl::StatusOr<uint64_t> value =

@@ -1,6 +1,7 @@
 // Events.
-#include "server/handlers/common.h"
 #include "proto/wire/event.h"
+
+#include "server/handlers/common.h"
 
 namespace detshare::handlers {
 namespace {
@@ -34,6 +35,10 @@ void cuEventRecordWithFlags(Session& session, const wire::cuEventRecordWithFlags
   }
   reply.Send(
       session.device().coroutine->RecordEvent(args.event, args.stream, fence, args.signal.value));
+}
+
+void cuEventQuery(Session& session, const wire::cuEventQuery& args, Payload, Reply& reply) {
+  reply.Send(session.device().coroutine->QueryEvent(args.event));
 }
 
 void cuEventElapsedTime_v2(Session& session, const wire::cuEventElapsedTime_v2& args, Payload,

@@ -16,7 +16,8 @@ absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKe
   KernelStep step;
   step.kernel = session.ShareKernel(args.kernel);
   if (step.kernel == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such kernel");
-  if (absl::Status read = ReadShape(args, *step.kernel, parameters, &step.shape); !read.ok()) {
+  if (absl::Status read = ReadShape(session, args, *step.kernel, parameters, &step.shape);
+      !read.ok()) {
     return read;
   }
   const auto* bytes = reinterpret_cast<const std::byte*>(parameters.data());

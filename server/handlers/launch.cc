@@ -11,7 +11,8 @@ void cuLaunchKernelEx(Session& session, const wire::cuLaunchKernelEx& args, Payl
     return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such kernel"));
   }
   LaunchShape shape;
-  if (absl::Status read = ReadShape(args, *kernel, payload, &shape); !read.ok()) [[unlikely]]
+  if (absl::Status read = ReadShape(session, args, *kernel, payload, &shape); !read.ok())
+      [[unlikely]]
     return reply.Send(read);
   reply.Send(session.device().coroutine->Launch(
       args.stream, *kernel, shape,

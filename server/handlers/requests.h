@@ -2,18 +2,21 @@
 // checked to be possible and the session's.
 #pragma once
 
+#include <cstring>
+
 #include "proto/wire/copy.h"
 #include "proto/wire/launch.h"
 #include "server/handlers/common.h"
+#include "server/handlers/launch_hints.h"
 
 namespace detshare::handlers {
 
-// `payload` holds the parameters, of which there must be enough for the kernel.
-inline absl::Status ReadShape(const wire::cuLaunchKernelEx& args, const Kernel& kernel,
-                              Payload payload, LaunchShape* shape) {
+// `payload` holds the parameters, of which there must be enough for the kernel, and the hints.
+inline absl::Status ReadShape(Session& session, const wire::cuLaunchKernelEx& args,
+                              const Kernel& kernel, Payload payload, LaunchShape* shape) {
   constexpr uint32_t kKnownFlags = wire::kLaunchCooperative | wire::kLaunchHasCluster |
                                    wire::kLaunchProgrammaticSerialization |
-                                   wire::kLaunchHasPriority;
+                                   wire::kLaunchHasPriority | wire::kLaunchHasHints;
   if (payload.size() < kernel.info().parameter_bytes || (args.flags & ~kKnownFlags) != 0)
       [[unlikely]] {
     return CudaError(kCudaErrorInvalidValue, "too few parameters or unknown flags");
@@ -27,7 +30,14 @@ inline absl::Status ReadShape(const wire::cuLaunchKernelEx& args, const Kernel& 
   shape->programmatic_serialization = (args.flags & wire::kLaunchProgrammaticSerialization) != 0;
   shape->has_priority = (args.flags & wire::kLaunchHasPriority) != 0;
   shape->priority = args.priority;
-  return absl::OkStatus();
+  if ((args.flags & wire::kLaunchHasHints) == 0) [[likely]]
+    return absl::OkStatus();
+  const size_t place = (uint64_t{kernel.info().parameter_bytes} + 7) / 8 * 8;
+  wire::LaunchHints named;
+  if (place > payload.size() || payload.size() - place < sizeof(named))
+    return CudaError(kCudaErrorInvalidValue, "a launch without the hints that it names");
+  std::memcpy(&named, payload.data() + place, sizeof(named));
+  return ReadHints(session, named, &shape->hints);
 }
 
 // False in `*any`: there is nothing to copy or fill. `payload`: of the record, for sources in it.

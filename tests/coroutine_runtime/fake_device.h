@@ -175,6 +175,10 @@ class FakeDevice : public Device {
     marker->timed = timed;
     return marker;
   }
+  absl::StatusOr<bool> Reached(Marker& marker) override {
+    const auto& fake = static_cast<FakeMarker&>(marker);
+    return fake.reached == nullptr || *fake.reached;
+  }
   absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override {
     auto& a = static_cast<FakeMarker&>(start);
     auto& b = static_cast<FakeMarker&>(end);

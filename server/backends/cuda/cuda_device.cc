@@ -12,6 +12,13 @@
 #include "server/backends/cuda/cuda_properties.h"
 
 namespace detshare::cuda {
+namespace {
+
+constexpr uint64_t kLargestStack = 512 << 10;
+constexpr uint64_t kLargestFetch = 128;
+constexpr uint64_t kStackShare = 16;  // one part of so many of the device's memory
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
     std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry, int ordinal,
@@ -169,6 +176,14 @@ absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {
   return std::make_unique<CudaMarker>(*context_, event);
 }
 
+absl::StatusOr<bool> CudaDevice::Reached(Marker& marker) {
+  context_->Enter();
+  const CUresult result = api_->cuEventQuery(static_cast<CudaMarker&>(marker).event());
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  if (absl::Status status = context_->Check(result, "cuEventQuery"); !status.ok()) return status;
+  return true;
+}
+
 absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end) {
   context_->Enter();
   float milliseconds = 0;
@@ -232,20 +247,51 @@ Device::Memory CudaDevice::memory() const {
   return {free, total};
 }
 
-absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace&, int limit, uint64_t value) {
-  context_->Enter();
+absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, uint64_t value) {
   const auto name = static_cast<CUlimit>(limit);
+  const auto attribute = [&](CUdevice_attribute which) {
+    return static_cast<uint64_t>(properties_.attributes[which]);
+  };
+  // What the session reads depends on what it asked for alone.
+  switch (name) {
+    case CU_LIMIT_STACK_SIZE: {
+      // Each resident thread has its own, for all sessions together.
+      const uint64_t threads = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
+                               attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+      if (value > kLargestStack) return CudaError(kCudaErrorInvalidValue, "the stack is too large");
+      value = (value + 15) / 16 * 16;
+      if (value * threads > properties_.total_memory / kStackShare)
+        return CudaError(kCudaErrorOutOfMemory, "stacks would take too much of the memory");
+      break;
+    }
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      if (value > kLargestFetch) return CudaError(kCudaErrorInvalidValue, "128 bytes at most");
+      break;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+      value = std::min(value, attribute(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));
+      break;
+    default:
+      break;
+  }
+  context_->Enter();
   std::lock_guard<std::mutex> lock(limits_mutex_);
   size_t now = 0;
   absl::Status status = context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
   if (!status.ok()) return status;
   if (value > now) {
-    status = context_->Check(api_->cuCtxSetLimit(name, value), "cuCtxSetLimit");
-    if (!status.ok()) return status;
-    status = context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
+    // May make the context's memory for stacks, heap or printf anew.
+    status = context_->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
+      context_->Enter();
+      return context_->Check(api_->cuCtxSetLimit(name, value), "cuCtxSetLimit");
+    });
     if (!status.ok()) return status;
   }
-  return now;
+  return value;
+}
+
+absl::Status CudaDevice::ResetPersistingCache() {
+  context_->Enter();
+  return context_->Check(api_->cuCtxResetPersistingL2Cache(), "cuCtxResetPersistingL2Cache");
 }
 
 }  // namespace detshare::cuda

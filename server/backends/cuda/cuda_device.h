@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
   Partition& whole() override { return *whole_; }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override;
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override;
+  absl::StatusOr<bool> Reached(Marker& marker) override;
   absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override;
   absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                    uint64_t size) override;
@@ -46,6 +47,7 @@ class CudaDevice final : public Device {
                                                           GraphPlace* refused) override;
   Memory memory() const override;
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
+  absl::Status ResetPersistingCache() override;
   absl::Status health() const override { return context_->health(); }
   TensorMapEncoder* tensor_maps() override { return tensor_maps_.get(); }
 

@@ -141,7 +141,7 @@ absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* r
 
 absl::Status CudaGraph::SetAttributes(CUgraphNode node, const LaunchShape& shape) {
   LaunchAttributes attributes(shape);
-  for (const CUlaunchAttribute& attribute : attributes.all()) {
+  for (const CUlaunchAttribute& attribute : attributes.without_hints()) {
     // What follows what is said by edges.
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) continue;
     absl::Status status = context_.Check(
@@ -149,6 +149,9 @@ absl::Status CudaGraph::SetAttributes(CUgraphNode node, const LaunchShape& shape
         "cuGraphKernelNodeSetAttribute");
     if (!status.ok()) return status;
   }
+  // A device may not know a hint, which is no reason not to make the node.
+  for (const CUlaunchAttribute& hint : attributes.all().subspan(attributes.without_hints().size()))
+    context_.api.cuGraphKernelNodeSetAttribute(node, hint.id, &hint.value);
   return absl::OkStatus();
 }
 

@@ -126,8 +126,13 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
                     CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes, CU_LAUNCH_PARAM_END};
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
   return Printing(kernel.print(), [&] {
-    return context_.Check(context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra),
-                          "cuLaunchKernelEx");
+    CUresult result = context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra);
+    // A device may not know a hint, which is no reason not to launch.
+    if (result != CUDA_SUCCESS && attributes.has_hints()) [[unlikely]] {
+      config.numAttrs = static_cast<unsigned>(attributes.without_hints().size());
+      result = context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra);
+    }
+    return context_.Check(result, "cuLaunchKernelEx");
   });
 }
 

@@ -35,6 +35,7 @@ namespace detshare::cuda {
   X(cuCtxGetLimit, 3010)                                        \
   X(cuCtxSetLimit, 3010)                                        \
   X(cuCtxGetStreamPriorityRange, 5050)                          \
+  X(cuCtxResetPersistingL2Cache, 11000)                         \
   X(cuMemGetInfo, 3020)                                         \
   X(cuMemGetAllocationGranularity, 10020)                       \
   X(cuMemAddressReserve, 10020)                                 \

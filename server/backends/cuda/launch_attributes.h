@@ -4,6 +4,7 @@
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
 #include "server/backends/cuda/driver_api.h"
+#include "server/backends/cuda/hint_attributes.h"
 
 namespace detshare::cuda {
 
@@ -22,10 +23,17 @@ class LaunchAttributes {
           .programmaticStreamSerializationAllowed = 1;
     }
     if (shape.has_priority) Add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = shape.priority;
+    without_hints_ = count_;
+    if (shape.hints.given != 0) [[unlikely]]
+      count_ += WriteHints(shape.hints, attributes_ + count_);
   }
 
-  // Valid as long as this object.
+  // Valid as long as this object. Hints come last.
   absl::Span<CUlaunchAttribute> all() { return absl::MakeSpan(attributes_, count_); }
+  absl::Span<CUlaunchAttribute> without_hints() {
+    return absl::MakeSpan(attributes_, without_hints_);
+  }
+  bool has_hints() const { return count_ != without_hints_; }
 
  private:
   CUlaunchAttributeValue& Add(CUlaunchAttributeID id) {
@@ -35,8 +43,8 @@ class LaunchAttributes {
     return attribute.value;
   }
 
-  CUlaunchAttribute attributes_[4];
-  unsigned count_ = 0;
+  CUlaunchAttribute attributes_[4 + kMostHints];
+  unsigned count_ = 0, without_hints_ = 0;
 };
 
 }  // namespace detshare::cuda

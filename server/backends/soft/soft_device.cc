@@ -167,6 +167,11 @@ class SoftDevice final : public Device {
     return std::make_unique<SoftMarker>(timed);
   }
 
+  absl::StatusOr<bool> Reached(Marker& marker) override {
+    const std::shared_ptr<Point> point = static_cast<SoftMarker&>(marker).point();
+    return point == nullptr || core_.engine.Reached(*point);
+  }
+
   absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override {
     const auto& first = static_cast<SoftMarker&>(start);
     const auto& last = static_cast<SoftMarker&>(end);

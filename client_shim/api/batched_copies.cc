@@ -1,0 +1,118 @@
+// Batches of copies: each copy on the stream, in the order of the batch, which is one of those that
+// are allowed. Ordinary host memory is read before the call returns, as every source order allows.
+#include <cstdint>
+
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+constexpr size_t kNoCopy = SIZE_MAX;  // *failed: it was not the fault of one copy
+
+bool OrderValid(CUmemcpySrcAccessOrder order) {
+  return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+         order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
+         order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+bool FlagsValid(unsigned int flags) {
+  return (flags & ~static_cast<unsigned int>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) == 0;
+}
+
+// The default stream of the context takes no batches.
+CUresult StreamForBatch(CUstream handle) {
+  Stream* stream;
+  const CUresult result = StreamForWork(handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  return stream->legacy ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult Linear(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes, size_t count,
+                const CUmemcpyAttributes* attributes, const size_t* begins, size_t attribute_count,
+                CUstream stream, size_t* failed) {
+  *failed = kNoCopy;
+  if (count == 0 || to == nullptr || from == nullptr || bytes == nullptr || attribute_count == 0 ||
+      attribute_count > count || attributes == nullptr || begins == nullptr || begins[0] != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < attribute_count; ++i) {
+    if (!OrderValid(attributes[i].srcAccessOrder) || !FlagsValid(attributes[i].flags))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (i > 0 && (begins[i] <= begins[i - 1] || begins[i] >= count))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const CUresult result = StreamForBatch(stream); result != CUDA_SUCCESS) return result;
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult result = bytes[i] == 0 ? CUDA_ERROR_INVALID_VALUE
+                                          : api::cuMemcpyAsync(to[i], from[i], bytes[i], stream);
+    if (result != CUDA_SUCCESS) {
+      *failed = i;
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+// A copy of a box between memories: lengths are counted in bytes.
+CUresult Box(const CUDA_MEMCPY3D_BATCH_OP& operation, CUstream stream) {
+  if (operation.extent.width == 0 || operation.extent.height == 0 || operation.extent.depth == 0 ||
+      !OrderValid(operation.srcAccessOrder) || !FlagsValid(operation.flags)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER) return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUDA_MEMCPY3D copy{};
+  copy.WidthInBytes = operation.extent.width;
+  copy.Height = operation.extent.height;
+  copy.Depth = operation.extent.depth;
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = operation.src.op.ptr.ptr;
+  copy.srcPitch = operation.src.op.ptr.rowLength;
+  copy.srcHeight = operation.src.op.ptr.layerHeight;
+  copy.dstDevice = operation.dst.op.ptr.ptr;
+  copy.dstPitch = operation.dst.op.ptr.rowLength;
+  copy.dstHeight = operation.dst.op.ptr.layerHeight;
+  return api::cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+CUresult Boxes(const CUDA_MEMCPY3D_BATCH_OP* operations, size_t count, unsigned long long flags,
+               CUstream stream, size_t* failed) {
+  *failed = kNoCopy;
+  if (count == 0 || operations == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = StreamForBatch(stream); result != CUDA_SUCCESS) return result;
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult result = Box(operations[i], stream);
+    if (result != CUDA_SUCCESS) {
+      *failed = i;
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                            size_t* failIdx, CUstream hStream) {
+  return Linear(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream, failIdx);
+}
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) {
+  size_t failed;
+  return Linear(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream, &failed);
+}
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
+  return Boxes(opList, numOps, flags, hStream, failIdx);
+}
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) {
+  size_t failed;
+  return Boxes(opList, numOps, flags, hStream, &failed);
+}
+
+}  // namespace detshare::shim::api

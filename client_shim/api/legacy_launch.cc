@@ -1,0 +1,119 @@
+// The launch interface of CUDA 3: what a launch needs is set function by function before it.
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "client_shim/launch.h"
+#include "client_shim/libraries.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+constexpr uint32_t kMostParameterBytes = 4096;
+
+struct LaunchState {
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t shared_bytes = 0;
+  uint32_t parameter_bytes = 0;  // cuParamSetSize
+  std::vector<std::byte> parameters = std::vector<std::byte>(kMostParameterBytes);
+};
+
+struct LaunchStates {
+  std::mutex mutex;  // guards the rest
+  std::map<CUfunction, LaunchState> of_function;
+};
+LaunchStates& states() {
+  static auto* const all = new LaunchStates;
+  return *all;
+}
+
+// Calls set(state) for a live function.
+template <typename Set>
+CUresult With(CUfunction function, Set set) {
+  if (FindFunction(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::lock_guard lock(states().mutex);
+  return set(states().of_function[function]);
+}
+
+CUresult SetParameter(CUfunction function, int offset, const void* value, uint32_t bytes) {
+  return With(function, [&](LaunchState& state) {
+    if (offset < 0 || static_cast<uint32_t>(offset) > kMostParameterBytes ||
+        bytes > kMostParameterBytes - static_cast<uint32_t>(offset)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    memcpy(state.parameters.data() + offset, value, bytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult LaunchWithState(CUfunction function, int width, int height, CUstream stream) {
+  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+  LaunchState state;
+  const CUresult found = With(function, [&](const LaunchState& set) {
+    state = set;
+    return CUDA_SUCCESS;
+  });
+  if (found != CUDA_SUCCESS) return found;
+  LaunchRequest request;
+  request.grid[0] = static_cast<uint32_t>(width);
+  request.grid[1] = static_cast<uint32_t>(height);
+  memcpy(request.block, state.block, sizeof(request.block));
+  request.shared_bytes = state.shared_bytes;
+  size_t bytes = state.parameter_bytes;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, state.parameters.data(),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return Launch(function, stream, request, nullptr, nullptr, extra);
+}
+
+}  // namespace
+
+CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
+  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return With(hfunc, [&](LaunchState& state) {
+    state.block[0] = static_cast<uint32_t>(x);
+    state.block[1] = static_cast<uint32_t>(y);
+    state.block[2] = static_cast<uint32_t>(z);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
+  return With(hfunc, [&](LaunchState& state) {
+    state.shared_bytes = bytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
+  return With(hfunc, [&](LaunchState& state) {
+    if (numbytes > kMostParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+    state.parameter_bytes = numbytes;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+  return SetParameter(hfunc, offset, &value, sizeof(value));
+}
+
+CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
+  return SetParameter(hfunc, offset, &value, sizeof(value));
+}
+
+CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
+  return SetParameter(hfunc, offset, ptr, numbytes);
+}
+
+CUresult cuLaunch(CUfunction f) { return LaunchWithState(f, 1, 1, nullptr); }
+
+CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
+  return LaunchWithState(f, grid_width, grid_height, nullptr);
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+  return LaunchWithState(f, grid_width, grid_height, hStream);
+}
+
+}  // namespace detshare::shim::api
