@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "client_shim/contexts.h"
 #include "client_shim/log.h"
@@ -52,14 +54,40 @@ CUresult GiveBack(const Context& context, uint64_t window) {
                         context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
 }
 
-// The protection of [address, address + bytes), when all of it is mapped, private and of one
-// protection.
-CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
+// A mapping that is shared with other processes.
+struct SharedMapping {
+  uint64_t begin = 0, end = 0;  // end 0: none
+  uint64_t offset = 0;          // of `begin` in the file
+  uint64_t device = 0, inode = 0;
+  std::string name;  // in /dev/shm; empty: it has none there
+};
+
+// What a line of /proc/self/maps says of a shared mapping.
+SharedMapping ReadSharedMapping(const char* line, uint64_t begin, uint64_t end) {
+  SharedMapping shared;
+  shared.begin = begin;
+  shared.end = end;
+  unsigned int major = 0, minor = 0;
+  int path = 0;
+  sscanf(line, "%*s %*s %" SCNx64 " %x:%x %" SCNu64 " %n", &shared.offset, &major, &minor,
+         &shared.inode, &path);
+  shared.device = makedev(major, minor);
+  constexpr char kFolder[] = "/dev/shm/";
+  if (path != 0 && strncmp(line + path, kFolder, sizeof(kFolder) - 1) == 0) {
+    shared.name = line + path + sizeof(kFolder) - 1;
+    while (!shared.name.empty() && shared.name.back() == '\n') shared.name.pop_back();
+  }
+  return shared;
+}
+
+// The protection of [address, address + bytes), when all of it is mapped and private. Some of it is
+// shared: CUDA_ERROR_NOT_SUPPORTED, and *shared is the mapping when one holds all of it.
+CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedMapping* shared) {
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), fclose);
   if (maps == nullptr) return CUDA_ERROR_UNKNOWN;
   uint64_t covered = address;
   *protection = -1;
-  char line[512];
+  char line[4096 + 128];
   while (covered < address + bytes && fgets(line, sizeof(line), maps.get()) != nullptr) {
     uint64_t start, end;
     char permissions[5];
@@ -69,6 +97,7 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection) {
     if (permissions[3] == 's') {
       // A private copy in its place would cut the program off from those that it shares the memory
       // with.
+      if (start <= address && end >= address + bytes) *shared = ReadSharedMapping(line, start, end);
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     const int found = (permissions[0] == 'r' ? PROT_READ : 0) |
@@ -103,7 +132,8 @@ bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
 // Registers memory by name only: the GPU does not reach it, and copies are staged.
 CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, uint32_t flags) {
   Log(LogLevel::kInfo,
-      "registered memory at %#" PRIx64 " shares pages with others: copies of it are staged", start);
+      "registered memory at %#" PRIx64 " stays out of the GPU's reach: copies of it are staged",
+      start);
   Allocation allocation;
   allocation.kind = MemoryKind::kRegistered;
   allocation.device = context.device;
@@ -116,9 +146,47 @@ CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, 
                                                      : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 
+// Lets the daemon map the same file. False when it cannot, or when somebody was faster.
+bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint32_t flags,
+                          const SharedMapping& shared) {
+  const uint64_t first = start & ~kPageMask;
+  const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  const wire::cuMemHostRegister_v2 args{
+      shared.begin, shared.end,    shared.offset + (first - shared.begin),
+      end - first,  shared.device, shared.inode};
+  const Piece name{shared.name.data(), shared.name.size()};
+  std::string reply;
+  const CUresult result = session().CallRare(Op::cuMemHostRegister_v2, context.device, id, &args,
+                                             sizeof(args), {&name, 1}, &reply);
+  wire::cuMemHostRegister_v2_Answer answer;
+  if (result != CUDA_SUCCESS || reply.size() < sizeof(answer)) return false;
+  memcpy(&answer, reply.data(), sizeof(answer));
+  Allocation allocation;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = context.device;
+  allocation.context = id;
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.host_address = start;
+  allocation.gpu_address = answer.address + (start - first);
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  allocation.window = answer.address;
+  if (!pointers().AddUnlessOverlapping(allocation)) {
+    GiveBack(context, answer.address);
+    return false;
+  }
+  Allocation alias = allocation;
+  alias.kind = MemoryKind::kRegisteredAlias;
+  alias.address = allocation.gpu_address;
+  pointers().Add(alias);
+  return true;
+}
+
 }  // namespace
 
-CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, void** address) {
+CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
+                            void** address) {
   wire::cuMemHostAlloc_Answer file{};
   CUresult result = MakeFile(context, bytes, flags, &file);
   if (result != CUDA_SUCCESS) return result;
@@ -130,7 +198,7 @@ CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, vo
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   Allocation allocation;
-  allocation.kind = MemoryKind::kPinned;
+  allocation.kind = kind;
   allocation.device = context.device;
   allocation.context = context.id.load(std::memory_order_relaxed);
   allocation.context_handle = context.handle.load(std::memory_order_relaxed);
@@ -179,7 +247,10 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   if (start - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
   if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   int protection;
-  CUresult result = InspectRange(first, end - first, &protection);
+  SharedMapping shared;
+  CUresult result = InspectRange(first, end - first, &protection, &shared);
+  if (shared.end != 0 && RegisterSharedMemory(context, start, bytes, flags, shared))
+    return CUDA_SUCCESS;
   // A page that a neighbour's registration has exchanged already cannot be exchanged a second time.
   if (result == CUDA_SUCCESS && pointers().OverlapsHostMemory(first, end - first))
     result = CUDA_ERROR_NOT_SUPPORTED;
@@ -241,7 +312,7 @@ CUresult UnregisterHostMemory(void* address) {
                ? CUDA_ERROR_INVALID_VALUE
                : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
-  if (allocation.mapping == 0) return CUDA_SUCCESS;
+  if (allocation.window == 0) return CUDA_SUCCESS;
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
   // The program keeps what the work before has written, and the daemon may use the file for others
   // as soon as it is told.
@@ -255,7 +326,7 @@ CUresult UnregisterHostMemory(void* address) {
 
 void UnmapHostMemory(const Allocation& allocation) {
   if (allocation.mapping == 0) return;
-  if (allocation.kind == MemoryKind::kPinned) {
+  if (allocation.kind != MemoryKind::kRegistered) {
     munmap(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes);
   } else if (!MakeMappingPrivate(allocation)) {
     Log(LogLevel::kError, "cannot make registered memory ordinary again: it stays shared");

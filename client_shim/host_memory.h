@@ -7,10 +7,11 @@
 // between copy and exchange loses that write. The program's own address is not the GPU's
 // (cuMemHostGetDevicePointer tells it).
 //
-// Memory that is shared with other processes, or has a page in common with memory that is
-// registered already, is registered by name only: the GPU does not reach it
-// (cuMemHostGetDevicePointer answers CUDA_ERROR_NOT_SUPPORTED), and copies are staged as those of
-// ordinary memory are.
+// Memory that the program shares with other processes stays where it is: the daemon maps the same
+// file (wire::cuMemHostRegister_v2 says which it can find). Where it cannot, or where the memory
+// has a page in common with memory that is registered already, it is registered by name only: the
+// GPU does not reach it (cuMemHostGetDevicePointer answers CUDA_ERROR_NOT_SUPPORTED), and copies
+// are staged as those of ordinary memory are.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,9 @@
 
 namespace detshare::shim {
 
-CUresult AllocateHostMemory(Context& context, uint64_t bytes, uint32_t flags, void** address);
+// `kind`: kPinned or kManaged.
+CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
+                            void** address);
 CUresult FreeHostMemory(void* address);
 // The same without waiting: the daemon keeps the memory until the work before is over. The caller
 // knows that nobody in this process uses it any more.
@@ -29,8 +32,8 @@ CUresult FreeHostMemoryLater(void* address);
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
 CUresult UnregisterHostMemory(void* address);
 
-// Takes the mapping of an allocation away, before the daemon is told: pinned memory is unmapped,
-// registered memory becomes ordinary memory with the same contents.
+// Takes the mapping of an allocation away, before the daemon is told: pinned and managed memory is
+// unmapped, registered memory becomes ordinary memory with the same contents.
 void UnmapHostMemory(const Allocation& allocation);
 // Ordinary memory of this process alone with the same contents, in the place of the allocation's
 // mapping.

@@ -103,7 +103,8 @@ void PointerMap::RemoveContext(ContextId context) {
         ++it;
         continue;
       }
-      if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered)
+      if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered ||
+          it->second.kind == MemoryKind::kManaged)
         host.push_back(it->second);
       it = by_address_.erase(it);
     }

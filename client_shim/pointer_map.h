@@ -19,6 +19,7 @@ enum class MemoryKind : uint8_t {
   kRegisteredAlias,  // the same memory where the GPU sees it
   kGlobal,           // a variable of a library
   kVirtual,          // cuMemMap
+  kManaged,          // cuMemAllocManaged: host memory, at one address for all
 };
 
 struct Allocation {
@@ -34,10 +35,10 @@ struct Allocation {
   uint64_t buffer_id = 0;     // unique in the process
   uint64_t pool = 0;          // handle of its memory pool; 0: none
   uint32_t flags = 0;         // as asked for
-  // Host memory: the mapping that holds it; 0 when it is registered by name only.
+  // Host memory: the shim's mapping that holds it; 0 when it is still the program's own.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
-  uint64_t window = 0;   // the daemon's name of it: its address in the pinned window
+  uint64_t window = 0;   // the daemon's name of it: its address in the pinned window; 0: none
   int protection = 0;    // of registered memory, as it was
   uint32_t access = 0;   // of kVirtual: two bits of CUmemAccess_flags a device
   int handle_types = 0;  // CUmemAllocationHandleType: what it can be exported as

@@ -52,6 +52,7 @@ class Session {
     int slot = 0;  // its place in the address windows
     Owner owner;
     std::string label;  // names the session in the log
+    int pid = 0;        // of the client; 0: not known
     std::string tenant;
     std::string directory;  // exists not yet
     struct OnDevice {

@@ -134,6 +134,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.id = id;
   config.slot = static_cast<int>(slot - slots_.begin());
   config.owner = request.owner;
+  config.pid = request.pid;
   config.tenant = request.tenant;
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
                               ", ", request.program, ")");

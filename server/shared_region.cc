@@ -52,7 +52,9 @@ MappedFile::~MappedFile() = default;
 
 uint8_t* MappedFile::data() const { return static_cast<uint8_t*>(mapping_->region.get_address()); }
 uint64_t MappedFile::size() const { return mapping_->region.get_size(); }
-void MappedFile::Remove() { unlink(path_.c_str()); }
+void MappedFile::Remove() {
+  if (!path_.empty()) unlink(path_.c_str());
+}
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path,
                                                                uint64_t bytes, uint64_t address,
@@ -85,6 +87,21 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
   if (!status.ok()) {
     unlink(path.c_str());
     return status;
+  }
+  return mapped;
+}
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Adopt(int fd, uint64_t offset,
+                                                              uint64_t bytes, uint64_t address) {
+  std::unique_ptr<MappedFile> mapped(new MappedFile());
+  const std::string path = absl::StrCat("/proc/self/fd/", fd);
+  try {
+    ipc::file_mapping file(path.c_str(), ipc::read_write);
+    ipc::mapped_region region(file, ipc::read_write, static_cast<ipc::offset_t>(offset), bytes,
+                              reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
+    mapped->mapping_.reset(new Mapping{ipc::file_mapping(), std::move(region)});
+  } catch (const ipc::interprocess_exception& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot map a file: ", error.what()));
   }
   return mapped;
 }
@@ -198,8 +215,26 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
     allocation.fresh = false;
     return allocation;
   }
-  if (in_use_ + kept_bytes_ + file_bytes > limits_.bytes || files_.size() >= limits_.files ||
-      !guard_.active()) {
+  const absl::StatusOr<uint64_t> address = FindPlace(file_bytes);
+  if (!address.ok()) return address.status();
+
+  File file;
+  file.allocation = {*address, file_bytes, next_file_, true};
+  auto mapping = MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes,
+                                    *address, owner_);
+  if (!mapping.ok()) return mapping.status();
+  ++next_file_;
+  file.mapping = *std::move(mapping);
+  file.used = true;
+  in_use_ += file_bytes;
+  const Allocation allocation = file.allocation;
+  files_.emplace(*address, std::move(file));
+  return allocation;
+}
+
+absl::StatusOr<uint64_t> PinnedWindow::FindPlace(uint64_t bytes) const {
+  if (bytes > limits_.bytes || in_use_ + kept_bytes_ + bytes > limits_.bytes ||
+      files_.size() >= limits_.files || !guard_.active()) {
     return absl::ResourceExhaustedError(absl::StrCat("the session's pinned memory is limited to ",
                                                      limits_.bytes, " bytes and ", limits_.files,
                                                      " allocations"));
@@ -207,23 +242,27 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
   // First fit, deterministic: the same program gets the same addresses.
   uint64_t address = base_;
   for (const auto& [begin, file] : files_) {
-    if (begin - address >= file_bytes) break;
+    if (begin - address >= bytes) break;
     address = begin + file.allocation.file_bytes;
   }
-  if (base_ + bytes_ - address < file_bytes)
+  if (base_ + bytes_ - address < bytes)
     return absl::ResourceExhaustedError("the pinned window is full");
+  return address;
+}
 
-  File file;
-  file.allocation = {address, file_bytes, next_file_, true};
-  auto mapping = MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes,
-                                    address, owner_);
+absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Adopt(int fd, uint64_t offset,
+                                                             uint64_t bytes) {
+  const absl::StatusOr<uint64_t> address = FindPlace(bytes);
+  if (!address.ok()) return address.status();
+  auto mapping = MappedFile::Adopt(fd, offset, bytes, *address);
   if (!mapping.ok()) return mapping.status();
-  ++next_file_;
+  File file;
+  file.allocation = {*address, bytes, 0, true};
   file.mapping = *std::move(mapping);
-  file.used = true;
-  in_use_ += file_bytes;
+  file.used = file.adopted = true;
+  in_use_ += bytes;
   const Allocation allocation = file.allocation;
-  files_.emplace(address, std::move(file));
+  files_.emplace(*address, std::move(file));
   return allocation;
 }
 
@@ -239,7 +278,7 @@ std::vector<uint64_t> PinnedWindow::Free(uint64_t address) {
   File& file = found->second;
   file.used = false;
   in_use_ -= file.allocation.file_bytes;
-  if (file.allocation.file_bytes > limits_.kept_bytes) {
+  if (file.adopted || file.allocation.file_bytes > limits_.kept_bytes) {
     dropped.push_back(address);
     return dropped;
   }

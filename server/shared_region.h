@@ -36,6 +36,9 @@ class MappedFile {
   // full.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Create(const std::string& path, uint64_t bytes,
                                                             uint64_t address, Owner owner);
+  // Maps a part of a file that is there already, at `address`, where nothing is mapped.
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Adopt(int fd, uint64_t offset, uint64_t bytes,
+                                                           uint64_t address);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -127,6 +130,8 @@ class PinnedWindow {
 
   // At least `bytes` (not 0). ResourceExhausted beyond the limits.
   absl::StatusOr<Allocation> Allocate(uint64_t bytes);
+  // Maps whole pages of somebody else's file instead, which is not kept when it is freed.
+  absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes);
   // An allocation whose first byte is `address` and that is in use.
   const Allocation* Find(uint64_t address) const;
   // No work touches it any more. Returns the addresses of files that are dropped instead of kept;
@@ -143,9 +148,13 @@ class PinnedWindow {
   bool damaged() const { return guard_.tripped(); }
 
  private:
+  // Where `bytes` fit. ResourceExhausted beyond the limits.
+  absl::StatusOr<uint64_t> FindPlace(uint64_t bytes) const;
+
   struct File {
     Allocation allocation;
     bool used = false;
+    bool adopted = false;
     std::unique_ptr<MappedFile> mapping;
   };
 

@@ -5,6 +5,7 @@
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/graph_memory.h"
 #include "client_shim/host_memory.h"
+#include "client_shim/managed_memory.h"
 #include "client_shim/memory_pools.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
@@ -92,7 +93,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (CUresult freed; FreeIfGraphMemory(dptr, &freed)) return freed;
   Allocation allocation;
-  if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return FreeManagedMemory(dptr);
   NotePoolFree(allocation.pool, allocation.bytes);
   const CUresult result = session().Call(Op::cuMemFree_v2, allocation.device, allocation.context,
                                          wire::cuMemFree_v2{dptr});
@@ -125,7 +126,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
     *pp = nullptr;
     return CUDA_SUCCESS;
   }
-  return AllocateHostMemory(*context, bytesize, Flags, pp);
+  return AllocateHostMemory(*context, MemoryKind::kPinned, bytesize, Flags, pp);
 }
 
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {

@@ -4,6 +4,7 @@
 // attribute, but a default value where several are asked for; truth values are written as 32 bits.
 #include <cstring>
 
+#include "client_shim/contexts.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
 #include "proto/driver_api/shim_api.h"
@@ -24,18 +25,25 @@ bool Valid(CUpointer_attribute attribute) {
          attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
 }
 
+uint16_t CurrentDeviceOr(uint16_t device) {
+  Context* context;
+  return CurrentContext(&context) == CUDA_SUCCESS ? context->device : device;
+}
+
 // CUDA_ERROR_INVALID_VALUE where the attribute has no value; what is written then counts where
 // several are asked for.
 CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute,
                       CUdeviceptr pointer, void* data) {
   const uint64_t offset = pointer - allocation.address;
+  const bool managed = allocation.kind == MemoryKind::kManaged;
+  const bool mapped = allocation.kind == MemoryKind::kVirtual;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       // Memory of a pool belongs to a device, not to a context.
       return Write<uint64_t>(data, allocation.pool != 0 ? 0 : allocation.context_handle);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return Write<uint32_t>(data,
-                             allocation.on_device() ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+      return Write<uint32_t>(
+          data, allocation.on_device() || managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return Write<uint64_t>(data,
                              allocation.gpu_address != 0 ? allocation.gpu_address + offset : 0);
@@ -56,9 +64,10 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Write<uint32_t>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Write<uint64_t>(data, 0);
+      return Write<uint64_t>(data, allocation.handle_types);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return Write<uint32_t>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+      return Write<uint32_t>(data, mapped ? allocation.AccessOf(CurrentDeviceOr(allocation.device))
+                                          : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Write<uint64_t>(data, allocation.pool);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -68,6 +77,7 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
       return Write<uint64_t>(data,
                              allocation.mapping != 0 ? allocation.mapping : allocation.address);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Write<uint32_t>(data, managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

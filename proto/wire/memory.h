@@ -58,6 +58,21 @@ struct cuMemHostAlloc_Answer {
   uint32_t reserved;
 };
 
+// Memory of the client's that it shares with other processes: the daemon maps the same file. It finds it as mapping
+// [mapping_begin, mapping_end) of the process, or by its name in /dev/shm (the payload, without a terminator; may be
+// empty). CUDA_ERROR_NOT_SUPPORTED when it does not, or may not. grpc.
+struct cuMemHostRegister_v2 {
+  uint64_t mapping_begin;
+  uint64_t mapping_end;
+  uint64_t file_offset;  // whole pages
+  uint64_t bytes;        // whole pages
+  uint64_t device;       // of the file
+  uint64_t inode;
+};
+struct cuMemHostRegister_v2_Answer {
+  uint64_t address;  // for the GPU; cuMemFreeHost ends it
+};
+
 // Answered when no work that was submitted before can touch it any more.
 struct cuMemFreeHost {
   uint64_t address;

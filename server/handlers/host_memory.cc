@@ -1,8 +1,13 @@
 #include "server/handlers/host_memory.h"
 
+#include <limits.h>
+#include <unistd.h>
+
+#include <string>
 #include <vector>
 
 #include "proto/wire/memory.h"
+#include "server/client_file.h"
 #include "server/handlers/common.h"
 #include "server/logging.h"
 
@@ -81,6 +86,40 @@ void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload,
   session.UpdatePinnedCounter();
   reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes,
                                          allocation->file, 0});
+}
+
+void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& args, Payload payload,
+                          Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  uint64_t end = 0;
+  if (args.bytes == 0 || (args.bytes | args.file_offset) % kPageBytes != 0 ||
+      args.file_offset > INT64_MAX || args.bytes > INT64_MAX ||
+      __builtin_add_overflow(args.file_offset, args.bytes, &end) || payload.size() > NAME_MAX) {
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "no whole pages, or no name"));
+  }
+  const ClientMapping mapping{session.config().pid,
+                              session.config().owner.uid,
+                              args.mapping_begin,
+                              args.mapping_end,
+                              args.device,
+                              args.inode,
+                              std::string(payload.begin(), payload.end())};
+  const absl::StatusOr<int> fd = OpenClientFile(mapping, end);
+  if (!fd.ok()) return reply.Send(fd.status());
+  const auto allocation = session.pinned().Adopt(*fd, args.file_offset, args.bytes);
+  close(*fd);
+  if (!allocation.ok()) {
+    return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
+  }
+  if (absl::Status status = Register(session, allocation->address, allocation->file_bytes);
+      !status.ok()) {
+    session.pinned().Drop(allocation->address);
+    return reply.Send(status);
+  }
+  session.pinned_owners()[allocation->address] = session.context();
+  session.UpdatePinnedCounter();
+  reply.Send(wire::cuMemHostRegister_v2_Answer{allocation->address});
 }
 
 void cuMemFreeHost(Session& session, const wire::cuMemFreeHost& args, Payload, Reply& reply) {

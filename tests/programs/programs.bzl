@@ -80,6 +80,7 @@ PROGRAMS = [
     _program("legacy_launch", tags = ["driver_api"]),
     _program("long_kernel"),
     _program("many_launches"),
+    _program("managed_memory"),
     _program("mapped_counter"),
     _program("matmul_tiled"),
     _program("memory_info", tags = ["alone"]),
@@ -93,6 +94,7 @@ PROGRAMS = [
     _program("prefix_sum"),
     _program("profiler_ranges"),
     _program("registered_memory"),
+    _program("registered_shared", tags = ["fork"]),
     _program(
         "separate_compilation",
         srcs = ["separate_compilation.cu", "separate_compilation_library.cu"],
@@ -100,6 +102,7 @@ PROGRAMS = [
         tags = ["linker"],
     ),
     _program("stream_memory_ops", tags = ["driver_api"]),
+    _program("shared_memory_handles", tags = ["driver_api", "fork"]),
     _program("stream_ordered_alloc"),
     _program("stream_properties"),
     _program("streams_events"),

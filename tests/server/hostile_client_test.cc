@@ -429,5 +429,56 @@ TEST_CASE("The loss of a device ends every session with the error") {
   CHECK(another.status().error_code() == grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST_CASE("Shared memory is registered only as whole pages of the user's own files in memory") {
+  Fixture f;
+  const auto reg = [&](wire::cuMemHostRegister_v2 args, const std::string& name,
+                       uint64_t* address = nullptr) {
+    auto [status, reply] = f.client.Call(Op::cuMemHostRegister_v2, args, name);
+    REQUIRE(status.ok());
+    if (address != nullptr && reply.answer().size() == sizeof(*address))
+      std::memcpy(address, reply.answer().data(), sizeof(*address));
+    return static_cast<int>(reply.result());
+  };
+  const std::string name = "detshare-register-" + std::to_string(getpid());
+  const int fd = open(("/dev/shm/" + name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  REQUIRE(fd >= 0);
+  REQUIRE(ftruncate(fd, 3 * kPageBytes) == 0);
+  struct stat file;
+  REQUIRE(fstat(fd, &file) == 0);
+  const wire::cuMemHostRegister_v2 good{0x1000,         0x2000,      kPageBytes,
+                                        2 * kPageBytes, file.st_dev, file.st_ino};
+  const auto with = [&](auto change) {
+    wire::cuMemHostRegister_v2 args = good;
+    change(args);
+    return args;
+  };
+  CHECK(reg(with([](auto& a) { a.bytes = 0; }), name) == kCudaErrorInvalidValue);
+  CHECK(reg(with([](auto& a) { a.bytes += 1; }), name) == kCudaErrorInvalidValue);
+  CHECK(reg(with([](auto& a) { a.file_offset += 1; }), name) == kCudaErrorInvalidValue);
+  CHECK(reg(with([](auto& a) { a.file_offset = 0 - uint64_t{kPageBytes}; }), name) ==
+        kCudaErrorInvalidValue);
+  CHECK(reg(good, std::string(300, 'x')) == kCudaErrorInvalidValue);
+  // Beyond the file's end, another file than the client says, no file, no plain name.
+  CHECK(reg(with([](auto& a) { a.bytes += kPageBytes; }), name) == kCudaErrorNotSupported);
+  CHECK(reg(with([](auto& a) { a.inode += 1; }), name) == kCudaErrorNotSupported);
+  CHECK(reg(good, "detshare-there-is-none") == kCudaErrorNotSupported);
+  CHECK(reg(good, "../shm/" + name) == kCudaErrorNotSupported);
+  CHECK(reg(good, name + std::string("\0x", 2)) == kCudaErrorNotSupported);
+  CHECK(reg(good, "..") == kCudaErrorNotSupported);
+  CHECK(reg(good, "") == kCudaErrorNotSupported);
+
+  uint64_t address = 0;
+  REQUIRE(reg(good, name, &address) == 0);
+  REQUIRE(unlink(("/dev/shm/" + name).c_str()) == 0);
+  const char byte = 42;
+  REQUIRE(pwrite(fd, &byte, 1, kPageBytes + 5) == 1);
+  CHECK(*reinterpret_cast<char*>(address + 5) == 42);
+  CHECK(f.client.ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{address}) == 0);
+  CHECK(f.client.ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{address}) ==
+        kCudaErrorInvalidValue);
+  close(fd);
+  f.CheckNeighbour();
+}
+
 }  // namespace
 }  // namespace detshare
