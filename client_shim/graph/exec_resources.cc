@@ -33,7 +33,8 @@ std::byte* ExecResources::Staging(uint64_t bytes) {
   }
   const uint64_t size = std::max(bytes, kBlockBytes);
   void* memory;
-  if (AllocateHostMemory(context_, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
+  if (AllocateHostMemory(context_, MemoryKind::kPinned, size,
+                         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
                          &memory) != CUDA_SUCCESS) {
     return nullptr;
   }
