@@ -93,25 +93,19 @@ class StagedCopy {
   }
 
   CUresult Submit(const Task& task, StagingChunk& chunk) {
-    const uint64_t address = device_.place.gpu + task.slice * device_.slice_pitch +
-                             task.row * device_.row_pitch + task.offset;
+    const wire::PitchedLocation at = device_.Location(task.offset, task.row, task.slice);
     const wire::Signal signal = chunk.NextSignal();
     CUresult result;
-    if (task.rows == 1) {
-      wire::cuMemcpyAsync args{
-          AtAddress(address), InChunk(chunk), task.bytes, stream_.id, 0, signal};
+    if (task.rows == 1 && !device_.in_array()) {
+      wire::cuMemcpyAsync args{at.location, InChunk(chunk), task.bytes, stream_.id, 0, signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpyAsync, args);
     } else {
       wire::cuMemcpy3DAsync_v2 args{
-          {AtAddress(address), device_.row_pitch, device_.row_pitch * task.rows},
-          {InChunk(chunk), task.bytes, task.bytes * task.rows},
-          task.bytes,
-          task.rows,
-          1,
-          stream_.id,
-          0,
-          signal};
+          at,         {InChunk(chunk), task.bytes, task.bytes * task.rows},
+          task.bytes, task.rows,
+          1,          stream_.id,
+          0,          signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpy3DAsync_v2, args);
     }
@@ -253,6 +247,16 @@ CUresult FindFillPlace(uint64_t address, uint64_t pitch, uint32_t element, uint6
   return FindPlace(address, bytes, Side::kDevice, device, place);
 }
 
+wire::PitchedLocation PitchedPlace::Location(uint64_t x, uint64_t y, uint64_t z) const {
+  if (!in_array())
+    return {AtAddress(place.gpu + z * slice_pitch + y * row_pitch + x), row_pitch, slice_pitch};
+  wire::ArrayPosition position = array;
+  position.x += x;
+  position.y += static_cast<uint32_t>(y);
+  position.z += static_cast<uint32_t>(z);
+  return wire::InArray(position);
+}
+
 CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
   if (!SpinForFence(fence, value)) {
     const CUresult result =
@@ -307,12 +311,12 @@ CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace&
   if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
   if (!to.place.writable) return CUDA_ERROR_INVALID_VALUE;
   const auto dense = [&](const PitchedPlace& side) {
-    return (height == 1 || side.row_pitch == width) &&
+    return !side.in_array() && (height == 1 || side.row_pitch == width) &&
            (depth == 1 || side.slice_pitch == width * height);
   };
   if (dense(to) && dense(from))
     return CopyLinear(stream, to.place, from.place, width * height * depth, synchronous);
-  if (to.place.pageable() && from.place.pageable()) {
+  if (to.pageable() && from.pageable()) {
     const CUresult result = SynchronizeStream(stream);
     if (result != CUDA_SUCCESS) return result;
     for (uint64_t z = 0; z < depth; ++z) {
@@ -325,12 +329,12 @@ CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace&
     }
     return CUDA_SUCCESS;
   }
-  if (from.place.pageable()) {
+  if (from.pageable()) {
     return StagedCopy(stream, true, to, reinterpret_cast<std::byte*>(from.place.host),
                       from.row_pitch, from.slice_pitch, width, height, depth)
         .Run();
   }
-  if (to.place.pageable()) {
+  if (to.pageable()) {
     const CUresult result =
         StagedCopy(stream, false, from, reinterpret_cast<std::byte*>(to.place.host), to.row_pitch,
                    to.slice_pitch, width, height, depth)
@@ -338,15 +342,9 @@ CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace&
     session().DrainOutput();
     return result;
   }
-  const bool wait = synchronous && (to.place.host != 0 || from.place.host != 0);
-  wire::cuMemcpy3DAsync_v2 args{{AtAddress(to.place.gpu), to.row_pitch, to.slice_pitch},
-                                {AtAddress(from.place.gpu), from.row_pitch, from.slice_pitch},
-                                width,
-                                height,
-                                depth,
-                                stream.id,
-                                0,
-                                {}};
+  const bool wait = synchronous && (to.on_host() || from.on_host());
+  wire::cuMemcpy3DAsync_v2 args{to.Location(), from.Location(), width, height,
+                                depth,         stream.id,       0,     {}};
   if (!CompletionSignal(wait, &args.signal)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t position = 0;
   const CUresult result = SubmitWork(stream, Op::cuMemcpy3DAsync_v2, args, {}, &position);

@@ -6,6 +6,7 @@
 #include "client_shim/objects.h"
 #include "client_shim/pointer_map.h"
 #include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/wire/copy.h"
 
 namespace detshare::shim {
 
@@ -44,6 +45,13 @@ struct PitchedPlace {
   Place place;  // of the first byte
   uint64_t row_pitch = 0;
   uint64_t slice_pitch = 0;
+  wire::ArrayPosition array{};  // of an array: instead of all of the above
+
+  bool in_array() const { return array.array != 0; }
+  bool pageable() const { return !in_array() && place.pageable(); }
+  bool on_host() const { return !in_array() && place.host != 0; }
+  // For the device: `x` bytes, `y` rows and `z` slices on.
+  wire::PitchedLocation Location(uint64_t x = 0, uint64_t y = 0, uint64_t z = 0) const;
 };
 // Both sides of a copy as the program describes it, of at least one byte.
 CUresult ResolveCopy(const CUDA_MEMCPY3D& copy, uint16_t device, PitchedPlace* to,

@@ -35,6 +35,8 @@ enum class HandleKind : uint8_t {
   kGraphExec = 0x3A,
   kUserObject = 0x3B,
   kGreenContext = 0x40,
+  kArray = 0x31,
+  kMipmappedArray = 0x32,
 };
 
 // A table of objects that are reached by handle. Objects are never freed, only used again with

@@ -67,15 +67,15 @@ struct ArrayDescription {
   uint32_t flags = 0;     // of kArrayFlags
   uint32_t levels = 0;    // of a mipmapped array; 0: an ordinary array
 
-  uint32_t texel_bytes() const { return ChannelBytes(format) * channels; }
-  uint32_t level_count() const { return levels == 0 ? 1 : levels; }
-  bool layered() const { return (flags & (kArrayLayered | kArrayCubemap)) != 0; }
+  constexpr uint32_t texel_bytes() const { return ChannelBytes(format) * channels; }
+  constexpr uint32_t level_count() const { return levels == 0 ? 1 : levels; }
+  constexpr bool layered() const { return (flags & (kArrayLayered | kArrayCubemap)) != 0; }
 };
 
 // What copies see of a level: `slices` layers or planes of `rows` rows.
 struct ArrayExtent {
   uint64_t row_bytes = 0, rows = 0, slices = 0;
-  uint64_t bytes() const { return row_bytes * rows * slices; }
+  constexpr uint64_t bytes() const { return row_bytes * rows * slices; }
 };
 constexpr ArrayExtent LevelExtent(const ArrayDescription& array, uint32_t level) {
   const auto shrink = [level](uint64_t side) { return side >> level == 0 ? 1 : side >> level; };

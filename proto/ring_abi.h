@@ -65,6 +65,7 @@ using GraphId = uint32_t;  // of an executable graph
 // Ids that the daemon gives out, within the session.
 using LibraryId = uint32_t;
 using KernelId = uint32_t;
+using ArrayId = uint32_t;  // 0 is no array
 // Index into the session's fence array.
 using FenceIndex = uint32_t;
 inline constexpr FenceIndex kNoFence = 0xFFFFFFFF;

@@ -18,6 +18,8 @@ struct SessionLimits {
   uint32_t events = 1 << 20;
   uint32_t libraries = 65536;
   uint32_t kernels = 1 << 20;
+  uint32_t arrays = 1 << 16;
+  uint32_t image_objects = 1 << 18;  // textures and surfaces
   uint32_t calls = 1024;                     // rare calls that wait at a time
   uint64_t image_bytes = uint64_t{8} << 30;  // of all loaded images together
   uint64_t log_bytes = 1 << 20;              // of a compiler's log

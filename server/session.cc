@@ -83,6 +83,7 @@ Session::~Session() {
   for (SessionDevice& device : devices_) device.memory.reset();
   // What a faulted space still has queued writes to the fences of the coroutine.
   for (SessionDevice& device : devices_) device.space.reset();
+  images_.Clear();
   for (SessionDevice& device : devices_) device.coroutine.reset();
   pinned_.reset();
   reader_.reset();
@@ -125,7 +126,8 @@ void Session::WaitForDevices() {
 Session::Counters Session::counters() const {
   Counters counters;
   counters.pinned_memory = pinned_bytes_.load(std::memory_order_relaxed);
-  if (virtual_memory_ != nullptr) counters.device_memory = virtual_memory_->bytes();
+  counters.device_memory = images_.array_bytes();
+  if (virtual_memory_ != nullptr) counters.device_memory += virtual_memory_->bytes();
   for (const SessionDevice& device : devices_) {
     if (device.memory != nullptr) counters.device_memory += device.memory->mapped();
     if (device.coroutine == nullptr) continue;

@@ -32,6 +32,7 @@
 #include "server/ring_reader.h"
 #include "server/server_options.h"
 #include "server/shared_memory_objects.h"
+#include "server/session_images.h"
 #include "server/shared_region.h"
 #include "server/virtual_memory.h"
 
@@ -205,6 +206,9 @@ class Session {
   // One more of the conditions of graphs, which stay as long as the session.
   absl::Status CountGraphCondition();
 
+  // Arrays, textures and surfaces.
+  SessionImages& images() { return images_; }
+
   // Which context a pinned allocation belongs to.
   absl::flat_hash_map<uint64_t, ContextId>& pinned_owners() { return pinned_owners_; }
   void UpdatePinnedCounter() {
@@ -261,6 +265,7 @@ class Session {
   uint64_t graph_bytes_ = 0;  // of all of them
   uint32_t graph_conditions_ = 0;
   absl::flat_hash_map<uint64_t, ContextId> pinned_owners_;
+  SessionImages images_;
 
   std::mutex print_mutex_;
   bool print_overflowed_ = false;          // guarded by print_mutex_

@@ -1,6 +1,7 @@
 // Copies: linear, 2D and 3D.
 #include "client_shim/copy.h"
 
+#include "client_shim/arrays.h"
 #include "client_shim/contexts.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
@@ -46,6 +47,10 @@ struct Box {
 
 CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device,
                  PitchedPlace* place) {
+  if (box.type == CU_MEMORYTYPE_ARRAY) {
+    return FindArrayPlace(box.array, box.x, box.y, box.z, width, height, depth, device,
+                          &place->array);
+  }
   Side side = Side::kAny;
   uint64_t base = box.device;
   switch (box.type) {
@@ -58,8 +63,6 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
       break;
     case CU_MEMORYTYPE_UNIFIED:
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -87,22 +90,28 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
   return FindPlace(base, bytes, side, device, &place->place);
 }
 
+// Whether a node can copy it: graphs have no arrays.
+bool InGraph(const PitchedPlace& to, const PitchedPlace& from) {
+  return !to.in_array() && !from.in_array();
+}
+
 CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth,
                  CUstream handle, bool synchronous) {
   Stream* stream;
   CUresult result =
       synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (to.type == CU_MEMORYTYPE_ARRAY || from.type == CU_MEMORYTYPE_ARRAY)
-    return CUDA_ERROR_NOT_SUPPORTED;
   if (width == 0 || height == 0 || depth == 0) return CUDA_SUCCESS;
   PitchedPlace destination, source;
   result = Resolve(to, width, height, depth, stream->device, &destination);
   if (result != CUDA_SUCCESS) return result;
   result = Resolve(from, width, height, depth, stream->device, &source);
   if (result != CUDA_SUCCESS) return result;
-  if (Capturing(*stream)) [[unlikely]]
-    return CaptureCopy(*stream, destination, source, width, height, depth);
+  if (Capturing(*stream)) [[unlikely]] {
+    return InGraph(destination, source)
+               ? CaptureCopy(*stream, destination, source, width, height, depth)
+               : CUDA_ERROR_NOT_SUPPORTED;
+  }
   return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
 }
 
@@ -170,11 +179,13 @@ namespace detshare::shim {
 CUresult ResolveCopy(const CUDA_MEMCPY3D& copy, uint16_t device, PitchedPlace* to,
                      PitchedPlace* from) {
   if (copy.srcLOD != 0 || copy.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = api::Resolve(api::DestinationOf(copy), copy.WidthInBytes, copy.Height,
-                                       copy.Depth, device, to);
-  return result != CUDA_SUCCESS ? result
-                                : api::Resolve(api::SourceOf(copy), copy.WidthInBytes, copy.Height,
-                                               copy.Depth, device, from);
+  CUresult result = api::Resolve(api::DestinationOf(copy), copy.WidthInBytes, copy.Height,
+                                 copy.Depth, device, to);
+  if (result != CUDA_SUCCESS) return result;
+  result =
+      api::Resolve(api::SourceOf(copy), copy.WidthInBytes, copy.Height, copy.Depth, device, from);
+  if (result != CUDA_SUCCESS) return result;
+  return api::InGraph(*to, *from) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace detshare::shim

@@ -1,6 +1,7 @@
 // Every operation that crosses, for the dispatch.
 #pragma once
 
+#include "proto/wire/array.h"
 #include "proto/wire/context.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/event.h"

@@ -20,6 +20,7 @@ enum Space : uint32_t {
   kAddress = 0,  // device or pinned host memory of the session; `address` is the pointer itself
   kStaging = 1,  // `address` is an offset into the session's staging area
   kInline = 2,   // source only: the bytes are the record's payload, `address` is an offset into it
+  kArray = 3,    // of PitchedLocation only, see InArray() in copy.h
 };
 
 struct Location {

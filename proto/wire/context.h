@@ -8,7 +8,7 @@
 
 namespace detshare::wire {
 
-// Ends every object of context `context`: streams, events, memory, libraries. Answered when its work has completed.
+// Ends every object of context `context`: streams, events, memory, libraries, arrays and what reads them. Answered when its work has completed.
 struct cuCtxDestroy_v2 {
   ContextId context;
   uint32_t reserved;

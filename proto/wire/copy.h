@@ -24,6 +24,23 @@ struct PitchedLocation {
   uint64_t slice_pitch;  // bytes from slice to slice
 };
 
+// A place in a level of an array, which has no address and no pitches: their fields say where in it.
+struct ArrayPosition {
+  ArrayId array;
+  uint32_t level;
+  uint64_t x;  // bytes
+  uint32_t y;
+  uint32_t z;  // plane, layer or face
+};
+constexpr PitchedLocation InArray(const ArrayPosition& at) {
+  return {{uint64_t{at.level} << 32 | at.array, kArray, 0}, at.x, uint64_t{at.z} << 32 | at.y};
+}
+// Of a location whose space is kArray.
+constexpr ArrayPosition PositionOf(const PitchedLocation& location) {
+  return {static_cast<ArrayId>(location.location.address), static_cast<uint32_t>(location.location.address >> 32),
+          location.row_pitch, static_cast<uint32_t>(location.slice_pitch), static_cast<uint32_t>(location.slice_pitch >> 32)};
+}
+
 // A copy of `depth` slices of `height` rows of `width` bytes.
 struct cuMemcpy3DAsync_v2 {
   PitchedLocation destination;

@@ -15,6 +15,7 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
     co_return;
   }
   session.RemoveGraphsOf(context);
+  session.images().RemoveContext(context);
   device.memory->FreeContext(context);
   for (const LibraryId library : session.LibrariesOf(context)) session.RemoveLibrary(library);
   FreePinnedOf(session, context);

@@ -1,5 +1,6 @@
 // Copies and memsets: every address and offset is checked to be the session's before the device
 // sees it.
+#include "coroutine_runtime/device_array.h"
 #include "server/handlers/extent.h"
 #include "server/handlers/requests.h"
 
@@ -36,6 +37,38 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
   return Invalid("an unknown kind of location");
 }
 
+// The place in the session's array that a location of space kArray names, all of whose box of
+// `shape` is in it.
+absl::Status ResolveArray(Session& session, const wire::PitchedLocation& location,
+                          const CopyShape& shape, ArrayPlace* place) {
+  const wire::ArrayPosition at = wire::PositionOf(location);
+  const std::shared_ptr<Array> array = session.images().FindArray(&session.device(), at.array);
+  if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
+  const ArrayDescription& description = array->description();
+  if (at.level >= description.level_count()) return Invalid("a level that the array does not have");
+  const ArrayExtent extent = LevelExtent(description, at.level);
+  if (!Within(at.x, shape.width, extent.row_bytes) || !Within(at.y, shape.height, extent.rows) ||
+      !Within(at.z, shape.depth, extent.slices) || at.x % description.texel_bytes() != 0 ||
+      shape.width % description.texel_bytes() != 0) {
+    return Invalid("a box that is not of whole texels in the array");
+  }
+  // The array ends when the session is idle (cuArrayDestroy) only, so it outlives the copy.
+  *place = {array.get(), at.level, at.x, at.y, at.z};
+  return absl::OkStatus();
+}
+
+// One side of a copy.
+absl::Status ResolveSide(Session& session, const wire::PitchedLocation& side,
+                         const CopyShape& shape, bool write, Payload payload,
+                         DeviceAddress* address, ArrayPlace* array, bool* is_inline) {
+  *is_inline = false;
+  if (side.location.space == wire::kArray) return ResolveArray(session, side, shape, array);
+  uint64_t bytes = 0;
+  if (!PitchedExtent(shape, side.row_pitch, side.slice_pitch, &bytes))
+    return Invalid("rows or slices that overlap or have no end");
+  return Resolve(session, side.location, bytes, write, payload, address, is_inline);
+}
+
 // The copy, then its signal.
 absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload) {
   CopyRequest request;
@@ -55,31 +88,28 @@ absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Pa
   *any = args.width != 0 && args.height != 0 && args.depth != 0;
   if (!*any) return absl::OkStatus();
   const CopyShape shape{args.width, args.height, args.depth};
-  uint64_t destination_bytes = 0, source_bytes = 0;
-  if (!PitchedExtent(shape, args.destination.row_pitch, args.destination.slice_pitch,
-                     &destination_bytes) ||
-      !PitchedExtent(shape, args.source.row_pitch, args.source.slice_pitch, &source_bytes)) {
-    return Invalid("rows or slices that overlap or have no end");
-  }
   bool destination_inline = false;
-  if (absl::Status resolved = Resolve(session, args.destination.location, destination_bytes, true,
-                                      payload, &request->destination, &destination_inline);
-      !resolved.ok()) {
-    return resolved;
-  }
+  absl::Status resolved =
+      ResolveSide(session, args.destination, shape, true, payload, &request->destination,
+                  &request->destination_array, &destination_inline);
+  if (!resolved.ok()) return resolved;
   if (destination_inline) return Invalid("a record is no destination");
-  if (absl::Status resolved = Resolve(session, args.source.location, source_bytes, false, payload,
-                                      &request->source, &request->inline_source);
-      !resolved.ok()) {
-    return resolved;
-  }
+  resolved = ResolveSide(session, args.source, shape, false, payload, &request->source,
+                         &request->source_array, &request->inline_source);
+  if (!resolved.ok()) return resolved;
+  if (request->inline_source && request->destination_array.array != nullptr)
+    return Invalid("a record is no source for an array");
   request->width = args.width;
   request->height = args.height;
   request->depth = args.depth;
-  request->destination_pitch = args.destination.row_pitch;
-  request->destination_slice = args.destination.slice_pitch;
-  request->source_pitch = args.source.row_pitch;
-  request->source_slice = args.source.slice_pitch;
+  if (request->destination_array.array == nullptr) {
+    request->destination_pitch = args.destination.row_pitch;
+    request->destination_slice = args.destination.slice_pitch;
+  }
+  if (request->source_array.array == nullptr) {
+    request->source_pitch = args.source.row_pitch;
+    request->source_slice = args.source.slice_pitch;
+  }
   return absl::OkStatus();
 }
 

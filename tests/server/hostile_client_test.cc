@@ -115,7 +115,7 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
   CHECK(copy({staging, kStaging, 0}, mine, 1) == kCudaErrorInvalidValue);
   CHECK(copy(mine, {0, kInline, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy({0, kInline, 0}, mine, 0) == 0);
-  CHECK(copy(mine, {0, 3, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {0, 4, 0}, 16) == kCudaErrorInvalidValue);
 
   wire::cuMemcpy3DAsync_v2 pitched{};
   pitched.destination = {mine, 1024, 1 << 16};

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   std::unique_ptr<CudaDevice> self(new CudaDevice(api, std::move(registry)));
   self->context_ = std::make_unique<CudaContext>(*self->api_, device, primary);
   self->caretaker_ = std::make_unique<Caretaker>(*self->context_);
+  self->images_ = std::make_unique<CudaImages>(*self->context_, *self->caretaker_);
   absl::StatusOr<DeviceProperties> properties = ReadProperties(*self->context_);
   if (!properties.ok()) return properties.status();
   self->properties_ = *std::move(properties);
@@ -68,6 +69,7 @@ CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   whole_.reset();
   caretaker_.reset();
+  images_.reset();
   context_->Enter();
   if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
   api_->cuDevicePrimaryCtxRelease(context_->device);

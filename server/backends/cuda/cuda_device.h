@@ -11,6 +11,7 @@
 #include "server/backends/cuda/caretaker.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/cuda_images.h"
 #include "server/backends/cuda/cuda_queue.h"
 #include "server/backends/cuda/cuda_tensor_maps.h"
 #include "server/backends/cuda/host_registry.h"
@@ -49,6 +50,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
   absl::Status ResetPersistingCache() override;
   absl::Status health() const override { return context_->health(); }
+  ImageDevice* images() override { return images_.get(); }
   TensorMapEncoder* tensor_maps() override { return tensor_maps_.get(); }
 
  private:
@@ -64,6 +66,7 @@ class CudaDevice final : public Device {
   const std::shared_ptr<HostRegistry> registry_;
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<Caretaker> caretaker_;
+  std::unique_ptr<CudaImages> images_;
   std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;

@@ -9,6 +9,7 @@
 #include "absl/container/inlined_vector.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_graph.h"
+#include "server/backends/cuda/array_copy.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/launch_attributes.h"
 #include "server/backends/cuda/memory_op_params.h"
@@ -270,6 +271,8 @@ absl::Status CudaQueue::Copy(AddressSpace& any_space, const CopyRequest& request
   Submission submission(*this, any_space);
   const CudaAddressSpace& space = submission.space();
   if (request.width == 0 || request.height == 0 || request.depth == 0) return absl::OkStatus();
+  if (request.destination_array.array != nullptr || request.source_array.array != nullptr)
+    return CopyWithArrays(context_, state_->stream, space, request);
   if (request.height == 1 && request.depth == 1) {
     return CopyLine(space, request.destination, request.source, request.inline_source,
                     request.width);

@@ -14,6 +14,7 @@
 #include "server/backends/soft/soft_graph.h"
 #include "server/backends/soft/soft_grid.h"
 #include "server/backends/soft/soft_image.h"
+#include "server/backends/soft/soft_images.h"
 #include "server/backends/soft/soft_launch.h"
 #include "server/backends/soft/soft_library.h"
 #include "server/backends/soft/soft_transfer.h"
@@ -261,6 +262,7 @@ class SoftDevice final : public Device {
   }
 
   absl::Status health() const override { return absl::OkStatus(); }
+  ImageDevice* images() override { return &images_; }
 
  private:
   absl::StatusOr<std::unique_ptr<Library>> Load(AddressSpace& space,
@@ -285,6 +287,7 @@ class SoftDevice final : public Device {
 
   Core core_;
   SoftPartition whole_;
+  SoftImages images_{core_.properties, core_.budget};
 };
 
 }  // namespace

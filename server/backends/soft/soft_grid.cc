@@ -64,6 +64,7 @@ absl::StatusOr<std::unique_ptr<GridTask>> GridTask::Create(GridRequest request) 
   services.output = task.get();
   services.heap = task->request_.space.get();
   services.conditions = &task->request_.space->conditions();
+  services.images = &task->request_.space->images();
   absl::StatusOr<std::unique_ptr<ptx::KernelLaunch>> launch = ptx::KernelLaunch::Create(
       *task->request_.module->executable, task->request_.kernel, std::move(config), services);
   if (!launch.ok())

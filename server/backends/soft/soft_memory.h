@@ -31,6 +31,7 @@
 #include "server/backends/soft/ptx/host_services.h"
 #include "server/backends/soft/soft_conditions.h"
 #include "server/backends/soft/soft_physical_memory.h"
+#include "server/backends/soft/soft_image_registry.h"
 
 namespace detshare::soft {
 
@@ -127,6 +128,9 @@ class SpaceState final : public ptx::DeviceHeap {
   RangeTable& ranges() { return ranges_; }
   const RangeTable& ranges() const { return ranges_; }
 
+  ImageRegistry& images() { return images_; }
+  const ImageRegistry& images() const { return images_; }
+
   // Work passes it for as long as it holds addresses that it has looked up. Device memory stays
   // readable whatever happens; host memory does not.
   AccessGate& gate() { return gate_; }
@@ -194,6 +198,7 @@ class SpaceState final : public ptx::DeviceHeap {
   MemoryBudget& budget_;
   const std::shared_ptr<MemoryFile> file_;  // of the reservation
   RangeTable ranges_;
+  ImageRegistry images_;
   AccessGate gate_;
   Conditions conditions_;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/soft/soft_images.h"
 
 namespace detshare::soft {
 namespace {
@@ -36,7 +37,9 @@ std::optional<uint64_t> SourceExtent(const CopyRequest& copy) {
   return Extent(copy.width, copy.height, copy.depth, copy.source_pitch, copy.source_slice);
 }
 
+// Arrays are kept by who copies (Texels), and have been checked.
 bool DestinationIsThere(const RangeTable& ranges, const CopyRequest& copy) {
+  if (copy.destination_array.array != nullptr) return true;
   return Covers(
       ranges, copy.destination,
       Extent(copy.width, copy.height, copy.depth, copy.destination_pitch, copy.destination_slice),
@@ -44,6 +47,7 @@ bool DestinationIsThere(const RangeTable& ranges, const CopyRequest& copy) {
 }
 
 bool SourceIsThere(const RangeTable& ranges, const CopyRequest& copy) {
+  if (copy.source_array.array != nullptr) return true;
   return copy.inline_source ? SourceExtent(copy).has_value()
                             : Covers(ranges, copy.source, SourceExtent(copy), false);
 }
@@ -53,6 +57,20 @@ bool FilledIsThere(const RangeTable& ranges, const FillRequest& fill) {
   return !__builtin_mul_overflow(fill.width, static_cast<uint64_t>(fill.element_bytes),
                                  &row_bytes) &&
          Covers(ranges, fill.address, Extent(row_bytes, fill.height, 1, fill.pitch, 0), true);
+}
+
+// The memory of an array that a copy uses; null when it uses none.
+using Texels = std::shared_ptr<const ArrayStorage>;
+
+// Puts the address and pitches of a place in an array into a request.
+Texels Locate(const ArrayPlace& place, uint64_t* address, uint64_t* pitch, uint64_t* slice) {
+  if (place.array == nullptr) return nullptr;
+  const Texels& texels = static_cast<const SoftArray&>(*place.array).storage();
+  const ptx::ImageLevel& level = texels->levels()[place.level];
+  *address = level.address + place.z * level.slice_pitch + place.y * level.row_pitch + place.x;
+  *pitch = level.row_pitch;
+  *slice = level.slice_pitch;
+  return texels;
 }
 
 absl::Status NotMemory(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
@@ -107,10 +125,12 @@ class Transfer : public Task {
 
 class CopyTask final : public Transfer {
  public:
-  CopyTask(std::shared_ptr<SpaceState> space, const CopyRequest& request,
-           std::vector<std::byte> inline_source, CopyEngine engine)
+  CopyTask(std::shared_ptr<SpaceState> space, const CopyRequest& request, Texels destination,
+           Texels source, std::vector<std::byte> inline_source, CopyEngine engine)
       : Transfer(std::move(space), request.width * request.height * request.depth, engine, false),
         request_(request),
+        destination_(std::move(destination)),
+        source_(std::move(source)),
         inline_source_(std::move(inline_source)) {
     if (request_.inline_source) request_.source = reinterpret_cast<uint64_t>(inline_source_.data());
   }
@@ -139,6 +159,7 @@ class CopyTask final : public Transfer {
 
  private:
   CopyRequest request_;
+  const Texels destination_, source_;
   const std::vector<std::byte> inline_source_;
 };
 
@@ -181,9 +202,14 @@ class FillTask final : public Transfer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space,
-                                               const CopyRequest& request) {
+                                               const CopyRequest& asked) {
+  CopyRequest request = asked;
   if (request.width == 0 || request.height == 0 || request.depth == 0)
     return std::unique_ptr<Task>();
+  Texels destination = Locate(request.destination_array, &request.destination,
+                              &request.destination_pitch, &request.destination_slice);
+  Texels source =
+      Locate(request.source_array, &request.source, &request.source_pitch, &request.source_slice);
   const RangeTable& ranges = space->ranges();
   if (!DestinationIsThere(ranges, request)) {
     return NotMemory("the copy's destination is not memory of the session");
@@ -205,7 +231,8 @@ absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space
   const CopyEngine engine = from_host                            ? CopyEngine::kToDevice
                             : ranges.IsHost(request.destination) ? CopyEngine::kFromDevice
                                                                  : CopyEngine::kOnDevice;
-  return std::make_unique<CopyTask>(std::move(space), request, std::move(inline_source), engine);
+  return std::make_unique<CopyTask>(std::move(space), request, std::move(destination),
+                                    std::move(source), std::move(inline_source), engine);
 }
 
 absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space,

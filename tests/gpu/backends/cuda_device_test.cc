@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_array.h"
+#include "coroutine_runtime/device_tensor_map.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_backend.h"
@@ -630,6 +632,93 @@ TEST_CASE("How long things take", "[.speed]") {
   session.queue.reset();
   library.reset();
   session.space.reset();
+}
+
+TEST_CASE("New arrays are zero, whatever was in their memory before") {
+  Device* gpu = Gpu();
+  if (gpu == nullptr) return;
+  REQUIRE(gpu->images() != nullptr);
+  Session session(*gpu);
+  for (const ArrayDescription& description :
+       {ArrayDescription{70, 0, 0, 0x20, 1, 0, 0}, ArrayDescription{500, 300, 0, 0x20, 4, 0, 0},
+        ArrayDescription{64, 32, 16, 1, 4, kArraySurface, 0},
+        ArrayDescription{70, 0, 5, 0x10, 2, kArrayLayered, 0},
+        ArrayDescription{32, 32, 12, 0x03, 1, kArrayLayered | kArrayCubemap, 0},
+        ArrayDescription{64, 64, 0, 0x08, 1, 0, 4},
+        ArrayDescription{4096, 512, 0, 0x20, 4, 0, 0}}) {
+    for (int round = 0; round < 3; ++round) {
+      auto array = gpu->images()->CreateArray(*session.space, description);
+      REQUIRE_OK(array.status());
+      for (uint32_t level = 0; level < description.level_count(); ++level) {
+        const ArrayExtent extent = LevelExtent(description, level);
+        REQUIRE(extent.bytes() <= session.host_bytes - 8192);
+        CopyRequest down;
+        down.source_array = {array->get(), level, 0, 0, 0};
+        // Rows that begin anywhere, so that some lie across two registered pieces.
+        down.destination = session.host_address() + 16;
+        down.destination_pitch = extent.row_bytes;
+        down.destination_slice = extent.row_bytes * extent.rows;
+        down.width = extent.row_bytes;
+        down.height = extent.rows;
+        down.depth = extent.slices;
+        std::memset(session.host, 0xA5, extent.bytes() + 64);
+        REQUIRE_OK(session.queue->Copy(*session.space, down));
+        session.Finish();
+        const char* bytes = session.host + 16;
+        CHECK(std::all_of(bytes, bytes + extent.bytes(), [](char byte) { return byte == 0; }));
+        CHECK(static_cast<unsigned char>(bytes[extent.bytes()]) == 0xA5);
+        // What the next array must not find, and a pattern that comes back.
+        for (uint64_t i = 0; i < extent.bytes(); ++i)
+          session.host[16 + i] = static_cast<char>(i * 7 + 1);
+        CopyRequest up = down;
+        up.destination_array = down.source_array;
+        up.source_array = {};
+        up.source = down.destination;
+        up.source_pitch = down.destination_pitch;
+        up.source_slice = down.destination_slice;
+        REQUIRE_OK(session.queue->Copy(*session.space, up));
+        session.Finish();
+        std::memset(session.host, 0, extent.bytes() + 64);
+        REQUIRE_OK(session.queue->Copy(*session.space, down));
+        session.Finish();
+        bool same = true;
+        for (uint64_t i = 0; i < extent.bytes(); ++i)
+          same &= session.host[16 + i] == static_cast<char>(i * 7 + 1);
+        CHECK(same);
+      }
+    }
+  }
+}
+
+TEST_CASE("Tensor maps are encoded, and only what the device can describe") {
+  Device* gpu = Gpu();
+  if (gpu == nullptr) return;
+  if (gpu->tensor_maps() == nullptr) {
+    WARN("SKIPPED, the GPU has no tensor maps");
+    return;
+  }
+  TensorMapRequest request;
+  request.data_type = 7;  // float
+  request.rank = 2;
+  request.address = kBase;
+  request.dimensions = {256, 64};
+  request.strides = {1024};
+  request.element_strides = {1, 1};
+  request.box = {32, 16};
+  const absl::StatusOr<TensorMap> map = gpu->tensor_maps()->Encode(request);
+  REQUIRE_OK(map.status());
+  request.address = kBase + 1024;
+  const absl::StatusOr<TensorMap> other = gpu->tensor_maps()->Encode(request);
+  REQUIRE_OK(other.status());
+  CHECK(*map != *other);
+  const absl::StatusOr<TensorMap> moved = gpu->tensor_maps()->ReplaceAddress(*map, kBase + 1024);
+  REQUIRE_OK(moved.status());
+  CHECK(*moved == *other);
+  request.address = kBase + 4;
+  CHECK(CudaResultOf(gpu->tensor_maps()->Encode(request).status()) == kCudaErrorInvalidValue);
+  request.address = 0;
+  const absl::Status null = gpu->tensor_maps()->Encode(request).status();
+  WARN("a map of the null address: " << null.ToString());
 }
 
 TEST_CASE("A fault is noticed while nobody asks, and said to every session", "[.fault]") {

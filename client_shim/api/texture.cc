@@ -1,0 +1,278 @@
+// Texture and surface objects. Their handles are the device's own, since kernels get them; what
+// they were made of is remembered here.
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "client_shim/arrays.h"
+#include "client_shim/contexts.h"
+#include "client_shim/copy.h"
+#include "client_shim/session.h"
+#include "proto/driver_api/shim_api.h"
+#include "proto/wire/array.h"
+
+namespace detshare::shim::api {
+namespace {
+
+struct ImageObject {
+  Context* context = nullptr;
+  ContextId context_id = 0;
+  uint16_t device = 0;
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC sampling{};                 // of textures
+  std::optional<CUDA_RESOURCE_VIEW_DESC> view;  // of textures
+
+  bool live() const { return context->id.load(std::memory_order_acquire) == context_id; }
+};
+
+// Objects by handle. Two devices may give the same handle: the current context's is meant.
+class ImageObjects {
+ public:
+  void Add(uint64_t handle, ImageObject object) {
+    const std::lock_guard lock(mutex_);
+    objects_.insert_or_assign({object.device, handle}, std::move(object));
+  }
+  std::optional<ImageObject> Find(uint16_t device, uint64_t handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find({device, handle});
+    if (found == objects_.end() || !found->second.live()) return std::nullopt;
+    return found->second;
+  }
+  std::optional<ImageObject> Take(uint16_t device, uint64_t handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find({device, handle});
+    if (found == objects_.end()) return std::nullopt;
+    std::optional<ImageObject> object;
+    if (found->second.live()) object = std::move(found->second);
+    objects_.erase(found);
+    return object;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<uint16_t, uint64_t>, ImageObject> objects_;
+};
+
+ImageObjects& textures() {
+  static ImageObjects* const objects = new ImageObjects;
+  return *objects;
+}
+ImageObjects& surfaces() {
+  static ImageObjects* const objects = new ImageObjects;
+  return *objects;
+}
+
+// The object of the current context's device.
+CUresult Find(ImageObjects& objects, uint64_t handle, std::optional<ImageObject>* object) {
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  *object = objects.Find(context->device, handle);
+  return object->has_value() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+template <typename Args>
+CUresult Destroy(ImageObjects& objects, Op op, uint64_t handle) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  const std::optional<ImageObject> object = objects.Take(context->device, handle);
+  if (!object) return CUDA_ERROR_INVALID_VALUE;
+  return session().Submit(op, object->device, object->context_id, Args{handle});
+}
+
+// Memory that a texture reads, as the device knows it.
+CUresult DescribeMemory(CUdeviceptr pointer, CUarray_format format, unsigned int channels,
+                        uint64_t bytes, uint16_t device, wire::cuTexObjectCreate* args) {
+  Place place;
+  const CUresult result = FindPlace(pointer, bytes, Side::kDevice, device, &place);
+  if (result != CUDA_SUCCESS) return result;
+  args->address = place.gpu;
+  args->format = format;
+  args->channels = channels;
+  return CUDA_SUCCESS;
+}
+
+CUresult DescribeResource(const CUDA_RESOURCE_DESC& resource, uint16_t device,
+                          wire::cuTexObjectCreate* args) {
+  if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  args->type = resource.resType;
+  switch (resource.resType) {
+    case CU_RESOURCE_TYPE_ARRAY: {
+      const ArrayObject* const array = FindArray(resource.res.array.hArray);
+      if (array == nullptr || array->device != device) return CUDA_ERROR_INVALID_HANDLE;
+      args->array = array->id;
+      args->level = array->level;
+      return CUDA_SUCCESS;
+    }
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
+      const ArrayObject* const array = FindMipmappedArray(resource.res.mipmap.hMipmappedArray);
+      if (array == nullptr || array->device != device) return CUDA_ERROR_INVALID_HANDLE;
+      args->array = array->id;
+      return CUDA_SUCCESS;
+    }
+    case CU_RESOURCE_TYPE_LINEAR: {
+      const auto& linear = resource.res.linear;
+      args->bytes = linear.sizeInBytes;
+      return DescribeMemory(linear.devPtr, linear.format, linear.numChannels, linear.sizeInBytes,
+                            device, args);
+    }
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      const auto& pitched = resource.res.pitch2D;
+      uint64_t row, rows;
+      if (pitched.width == 0 || pitched.height == 0 ||
+          __builtin_mul_overflow(pitched.width, ChannelBytes(pitched.format) * pitched.numChannels,
+                                 &row) ||
+          row > pitched.pitchInBytes ||
+          __builtin_mul_overflow(pitched.height - 1, pitched.pitchInBytes, &rows) ||
+          __builtin_add_overflow(rows, row, &rows)) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      args->width = pitched.width;
+      args->height = pitched.height;
+      args->pitch = pitched.pitchInBytes;
+      return DescribeMemory(pitched.devPtr, pitched.format, pitched.numChannels, rows, device,
+                            args);
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+void DescribeSampling(const CUDA_TEXTURE_DESC& sampling, wire::cuTexObjectCreate* args) {
+  std::copy(std::begin(sampling.addressMode), std::end(sampling.addressMode), args->address_modes);
+  args->filter_mode = sampling.filterMode;
+  args->flags = sampling.flags;
+  args->max_anisotropy = sampling.maxAnisotropy;
+  args->mipmap_filter_mode = sampling.mipmapFilterMode;
+  args->mipmap_level_bias = std::bit_cast<uint32_t>(sampling.mipmapLevelBias);
+  args->min_mipmap_level_clamp = std::bit_cast<uint32_t>(sampling.minMipmapLevelClamp);
+  args->max_mipmap_level_clamp = std::bit_cast<uint32_t>(sampling.maxMipmapLevelClamp);
+  std::transform(std::begin(sampling.borderColor), std::end(sampling.borderColor),
+                 args->border_color, [](float value) { return std::bit_cast<uint32_t>(value); });
+}
+
+wire::ResourceView Describe(const CUDA_RESOURCE_VIEW_DESC& view) {
+  return {view.width,
+          view.height,
+          view.depth,
+          static_cast<uint32_t>(view.format),
+          view.firstMipmapLevel,
+          view.lastMipmapLevel,
+          view.firstLayer,
+          view.lastLayer,
+          0};
+}
+
+}  // namespace
+
+CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
+                           const CUDA_TEXTURE_DESC* pTexDesc,
+                           const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  wire::cuTexObjectCreate args{};
+  result = DescribeResource(*pResDesc, context->device, &args);
+  if (result != CUDA_SUCCESS) return result;
+  DescribeSampling(*pTexDesc, &args);
+  // A view of format NONE is none.
+  if (pResViewDesc != nullptr && pResViewDesc->format != CU_RES_VIEW_FORMAT_NONE) {
+    args.has_view = 1;
+    args.view = Describe(*pResViewDesc);
+  }
+  ImageObject object;
+  object.context = context;
+  object.context_id = context->id.load(std::memory_order_acquire);
+  object.device = context->device;
+  object.resource = *pResDesc;
+  object.sampling = *pTexDesc;
+  if (pResViewDesc != nullptr) object.view = *pResViewDesc;
+  wire::cuTexObjectCreate_Answer answer{};
+  result = session().Call(Op::cuTexObjectCreate, object.device, object.context_id, args, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  textures().Add(answer.handle, std::move(object));
+  *pTexObject = answer.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuTexObjectDestroy(CUtexObject texObject) {
+  return Destroy<wire::cuTexObjectDestroy>(textures(), Op::cuTexObjectDestroy, texObject);
+}
+
+CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject texObject) {
+  std::optional<ImageObject> object;
+  const CUresult result = Find(textures(), texObject, &object);
+  if (result == CUDA_SUCCESS) *pResDesc = object->resource;
+  return result;
+}
+
+CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texObject) {
+  std::optional<ImageObject> object;
+  const CUresult result = Find(textures(), texObject, &object);
+  if (result == CUDA_SUCCESS) *pTexDesc = object->sampling;
+  return result;
+}
+
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
+                                        CUtexObject texObject) {
+  std::optional<ImageObject> object;
+  const CUresult result = Find(textures(), texObject, &object);
+  if (result != CUDA_SUCCESS) return result;
+  if (!object->view) return CUDA_ERROR_INVALID_VALUE;
+  *pResViewDesc = *object->view;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC* pResDesc) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (pResDesc->resType != CU_RESOURCE_TYPE_ARRAY || pResDesc->flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const ArrayObject* const array = FindArray(pResDesc->res.array.hArray);
+  if (array == nullptr || array->device != context->device) return CUDA_ERROR_INVALID_HANDLE;
+  if ((array->description.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
+  ImageObject object;
+  object.context = context;
+  object.context_id = context->id.load(std::memory_order_acquire);
+  object.device = context->device;
+  object.resource = *pResDesc;
+  wire::cuSurfObjectCreate_Answer answer{};
+  result = session().Call(Op::cuSurfObjectCreate, object.device, object.context_id,
+                          wire::cuSurfObjectCreate{array->id, array->level}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  surfaces().Add(answer.handle, std::move(object));
+  *pSurfObject = answer.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
+  return Destroy<wire::cuSurfObjectDestroy>(surfaces(), Op::cuSurfObjectDestroy, surfObject);
+}
+
+CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject surfObject) {
+  std::optional<ImageObject> object;
+  const CUresult result = Find(surfaces(), surfObject, &object);
+  if (result == CUDA_SUCCESS) *pResDesc = object->resource;
+  return result;
+}
+
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
+                                            unsigned numChannels, CUdevice dev) {
+  if (dev < 0 || static_cast<size_t>(dev) >= session().devices().size())
+    return CUDA_ERROR_INVALID_DEVICE;
+  wire::cuDeviceGetTexture1DLinearMaxWidth_Answer answer{};
+  const CUresult result = session().Call(
+      Op::cuDeviceGetTexture1DLinearMaxWidth, static_cast<uint16_t>(dev), 0,
+      wire::cuDeviceGetTexture1DLinearMaxWidth{static_cast<uint32_t>(format), numChannels},
+      &answer);
+  if (result == CUDA_SUCCESS) *maxWidthInElements = answer.width;
+  return result;
+}
+
+}  // namespace detshare::shim::api

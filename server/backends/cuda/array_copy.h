@@ -1,0 +1,16 @@
+// Copies with an array on at least one side.
+#pragma once
+
+#include "absl/status/status.h"
+#include "coroutine_runtime/device.h"
+#include "server/backends/cuda/cuda_address_space.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+// Queues the copy on the stream, in as few calls as registered pieces of host memory allow.
+// Nothing of it, or a first part of it, is queued when the driver refuses.
+absl::Status CopyWithArrays(CudaContext& context, CUstream stream, const CudaAddressSpace& space,
+                            const CopyRequest& request);
+
+}  // namespace detshare::cuda

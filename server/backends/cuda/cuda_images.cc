@@ -1,0 +1,258 @@
+#include "server/backends/cuda/cuda_images.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare::cuda {
+namespace {
+
+constexpr uint64_t kZeroBytes = 8 << 20;  // a row of any array, at least
+
+// A handle of the driver's that ends later.
+class CudaImage final : public ImageObject {
+ public:
+  using Destroy = CUresult (*)(unsigned long long);
+  CudaImage(CudaContext& context, Caretaker& caretaker, uint64_t handle, Destroy destroy)
+      : context_(context), caretaker_(caretaker), handle_(handle), destroy_(destroy) {}
+  ~CudaImage() override {
+    caretaker_.Later([&context = context_, destroy = destroy_, handle = handle_] {
+      context.Enter();
+      destroy(handle);
+    });
+  }
+  uint64_t handle() const override { return handle_; }
+
+ private:
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  const uint64_t handle_;
+  const Destroy destroy_;
+};
+
+CUDA_RESOURCE_DESC ResourceOf(const TextureResource& from) {
+  CUDA_RESOURCE_DESC resource{};
+  const auto* const array = static_cast<const CudaArray*>(from.array.get());
+  switch (from.kind) {
+    case TextureResource::Kind::kArray:
+      resource.resType = CU_RESOURCE_TYPE_ARRAY;
+      resource.res.array.hArray = array->level(from.level);
+      break;
+    case TextureResource::Kind::kMipmappedArray:
+      resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+      resource.res.mipmap.hMipmappedArray = array->mipmap();
+      break;
+    case TextureResource::Kind::kLinear:
+      resource.resType = CU_RESOURCE_TYPE_LINEAR;
+      resource.res.linear.devPtr = from.address;
+      resource.res.linear.format = static_cast<CUarray_format>(from.format);
+      resource.res.linear.numChannels = from.channels;
+      resource.res.linear.sizeInBytes = from.bytes;
+      break;
+    case TextureResource::Kind::kPitched:
+      resource.resType = CU_RESOURCE_TYPE_PITCH2D;
+      resource.res.pitch2D.devPtr = from.address;
+      resource.res.pitch2D.format = static_cast<CUarray_format>(from.format);
+      resource.res.pitch2D.numChannels = from.channels;
+      resource.res.pitch2D.width = from.width;
+      resource.res.pitch2D.height = from.height;
+      resource.res.pitch2D.pitchInBytes = from.pitch;
+      break;
+  }
+  return resource;
+}
+
+CUDA_TEXTURE_DESC SamplingOf(const TextureSampling& from) {
+  CUDA_TEXTURE_DESC sampling{};
+  for (int i = 0; i < 3; ++i)
+    sampling.addressMode[i] = static_cast<CUaddress_mode>(from.address_modes[i]);
+  sampling.filterMode = static_cast<CUfilter_mode>(from.filter_mode);
+  sampling.flags = from.flags;
+  sampling.maxAnisotropy = from.max_anisotropy;
+  sampling.mipmapFilterMode = static_cast<CUfilter_mode>(from.mipmap_filter_mode);
+  sampling.mipmapLevelBias = from.mipmap_level_bias;
+  sampling.minMipmapLevelClamp = from.min_mipmap_level_clamp;
+  sampling.maxMipmapLevelClamp = from.max_mipmap_level_clamp;
+  std::copy(from.border_color.begin(), from.border_color.end(), sampling.borderColor);
+  return sampling;
+}
+
+CUDA_RESOURCE_VIEW_DESC ViewOf(const TextureView& from) {
+  CUDA_RESOURCE_VIEW_DESC view{};
+  view.format = static_cast<CUresourceViewFormat>(from.format);
+  view.width = from.width;
+  view.height = from.height;
+  view.depth = from.depth;
+  view.firstMipmapLevel = from.first_level;
+  view.lastMipmapLevel = from.last_level;
+  view.firstLayer = from.first_layer;
+  view.lastLayer = from.last_layer;
+  return view;
+}
+
+}  // namespace
+
+// ---- arrays
+
+CudaArray::~CudaArray() {
+  if (mipmap_ != nullptr) {
+    caretaker_.Later([&context = context_, mipmap = mipmap_] {
+      context.Enter();
+      context.api.cuMipmappedArrayDestroy(mipmap);
+    });
+  } else {
+    caretaker_.Later([&context = context_, array = levels_[0]] {
+      context.Enter();
+      context.api.cuArrayDestroy(array);
+    });
+  }
+}
+
+absl::Status CudaArray::FindLevels() {
+  if (mipmap_ == nullptr) return absl::OkStatus();
+  for (uint32_t level = 0; level < description().levels; ++level) {
+    CUarray array = nullptr;
+    absl::Status status = context_.Check(
+        context_.api.cuMipmappedArrayGetLevel(&array, mipmap_, level), "cuMipmappedArrayGetLevel");
+    if (!status.ok()) return status;
+    levels_.push_back(array);
+  }
+  return absl::OkStatus();
+}
+
+CudaImages::~CudaImages() {
+  context_.Enter();
+  if (stream_ != nullptr) context_.api.cuStreamDestroy(stream_);
+  if (zeros_ != 0) context_.api.cuMemFree(zeros_);
+}
+
+absl::StatusOr<std::unique_ptr<Array>> CudaImages::CreateArray(
+    AddressSpace&, const ArrayDescription& description) {
+  context_.Enter();
+  CUDA_ARRAY3D_DESCRIPTOR asked{};
+  asked.Width = description.width;
+  asked.Height = description.height;
+  asked.Depth = description.depth;
+  asked.Format = static_cast<CUarray_format>(description.format);
+  asked.NumChannels = description.channels;
+  asked.Flags = description.flags;
+  CUarray array = nullptr;
+  CUmipmappedArray mipmap = nullptr;
+  absl::Status status =
+      description.levels == 0
+          ? context_.Check(context_.api.cuArray3DCreate(&array, &asked), "cuArray3DCreate")
+          : context_.Check(context_.api.cuMipmappedArrayCreate(&mipmap, &asked, description.levels),
+                           "cuMipmappedArrayCreate");
+  if (!status.ok()) return status;
+  auto made = std::make_unique<CudaArray>(context_, caretaker_, description, array, mipmap);
+  status = made->FindLevels();
+  if (status.ok()) status = Clear(*made);
+  if (!status.ok()) return status;
+  return made;
+}
+
+absl::Status CudaImages::PrepareZeros() {
+  absl::Status status;
+  if (stream_ == nullptr) {
+    status =
+        context_.Check(context_.api.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0),
+                       "cuStreamCreateWithPriority");
+  }
+  if (!status.ok() || zeros_ != 0) return status;
+  CUdeviceptr zeros = 0;
+  status = context_.Check(context_.api.cuMemAlloc(&zeros, kZeroBytes), "cuMemAlloc");
+  if (!status.ok()) return status;
+  zeros_ = zeros;
+  // Copies follow it on the stream.
+  return context_.Check(context_.api.cuMemsetD8Async(zeros, 0, kZeroBytes, stream_),
+                        "cuMemsetD8Async");
+}
+
+absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
+  const ArrayExtent extent = LevelExtent(array.description(), level);
+  const uint64_t rows_at_once = std::min(extent.rows, kZeroBytes / extent.row_bytes);
+  if (rows_at_once == 0) return CudaError(kCudaErrorInvalidValue, "rows that are too long");
+  // Whole slices where several fit.
+  const uint64_t slices_at_once =
+      rows_at_once < extent.rows
+          ? 1
+          : std::min(extent.slices, kZeroBytes / (extent.row_bytes * extent.rows));
+  for (uint64_t slice = 0; slice < extent.slices; slice += slices_at_once) {
+    for (uint64_t row = 0; row < extent.rows; row += rows_at_once) {
+      CUDA_MEMCPY3D copy{};
+      copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+      copy.srcDevice = zeros_;
+      copy.srcPitch = extent.row_bytes;
+      copy.srcHeight = rows_at_once;
+      copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+      copy.dstArray = array.level(level);
+      copy.dstY = row;
+      copy.dstZ = slice;
+      copy.WidthInBytes = extent.row_bytes;
+      copy.Height = std::min(rows_at_once, extent.rows - row);
+      copy.Depth = std::min(slices_at_once, extent.slices - slice);
+      absl::Status status =
+          context_.Check(context_.api.cuMemcpy3DAsync(&copy, stream_), "cuMemcpy3DAsync");
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaImages::Clear(const CudaArray& array) {
+  const std::lock_guard<std::mutex> lock(clearing_);
+  absl::Status status = PrepareZeros();
+  for (uint32_t level = 0; status.ok() && level < array.description().level_count(); ++level)
+    status = ClearLevel(array, level);
+  if (stream_ == nullptr) return status;
+  // In any case: what was queued must not outlive the array.
+  absl::Status done =
+      context_.Check(context_.api.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  return status.ok() ? done : status;
+}
+
+// ---- textures and surfaces
+
+absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateTexture(
+    AddressSpace&, const TextureRequest& request) {
+  context_.Enter();
+  const CUDA_RESOURCE_DESC resource = ResourceOf(request.resource);
+  const CUDA_TEXTURE_DESC sampling = SamplingOf(request.sampling);
+  const CUDA_RESOURCE_VIEW_DESC view = ViewOf(request.view);
+  CUtexObject handle = 0;
+  absl::Status status =
+      context_.Check(context_.api.cuTexObjectCreate(&handle, &resource, &sampling,
+                                                    request.has_view ? &view : nullptr),
+                     "cuTexObjectCreate");
+  if (!status.ok()) return status;
+  return std::make_unique<CudaImage>(context_, caretaker_, handle, context_.api.cuTexObjectDestroy);
+}
+
+absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSpace&,
+                                                                       std::shared_ptr<Array> array,
+                                                                       uint32_t level) {
+  context_.Enter();
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = static_cast<const CudaArray&>(*array).level(level);
+  CUsurfObject handle = 0;
+  absl::Status status =
+      context_.Check(context_.api.cuSurfObjectCreate(&handle, &resource), "cuSurfObjectCreate");
+  if (!status.ok()) return status;
+  return std::make_unique<CudaImage>(context_, caretaker_, handle,
+                                     context_.api.cuSurfObjectDestroy);
+}
+
+absl::StatusOr<uint64_t> CudaImages::LinearTextureWidth(uint32_t format, uint32_t channels) {
+  context_.Enter();
+  size_t width = 0;
+  absl::Status status =
+      context_.Check(context_.api.cuDeviceGetTexture1DLinearMaxWidth(
+                         &width, static_cast<CUarray_format>(format), channels, context_.device),
+                     "cuDeviceGetTexture1DLinearMaxWidth");
+  if (!status.ok()) return status;
+  return width;
+}
+
+}  // namespace detshare::cuda

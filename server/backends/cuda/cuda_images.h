@@ -1,0 +1,71 @@
+// Arrays, textures and surfaces of a real GPU.
+//
+// The driver gives memory of arrays that was another session's before, with its contents: every new
+// array is cleared before anybody sees it. Ending an array may wait for everything that runs, with
+// the context's lock held, so that is left to the caretaker, and so are textures and surfaces, in
+// the order in which they were ended: an object before its array.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "coroutine_runtime/device_array.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+class CudaArray final : public Array {
+ public:
+  // Takes over one of the two.
+  CudaArray(CudaContext& context, Caretaker& caretaker, const ArrayDescription& description,
+            CUarray array, CUmipmappedArray mipmap)
+      : Array(description),
+        context_(context),
+        caretaker_(caretaker),
+        mipmap_(mipmap),
+        levels_(array == nullptr ? 0 : 1, array) {}
+  ~CudaArray() override;
+
+  // Fetches the levels of a mipmapped array.
+  absl::Status FindLevels();
+  CUarray level(uint32_t index) const { return levels_[index]; }
+  CUmipmappedArray mipmap() const { return mipmap_; }  // null: an ordinary array
+
+ private:
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  const CUmipmappedArray mipmap_;
+  std::vector<CUarray> levels_;
+};
+
+class CudaImages final : public ImageDevice {
+ public:
+  CudaImages(CudaContext& context, Caretaker& caretaker)
+      : context_(context), caretaker_(caretaker) {}
+  // Everything that it made is gone.
+  ~CudaImages() override;
+
+  absl::StatusOr<std::unique_ptr<Array>> CreateArray(AddressSpace& space,
+                                                     const ArrayDescription& description) override;
+  absl::StatusOr<std::unique_ptr<ImageObject>> CreateTexture(
+      AddressSpace& space, const TextureRequest& request) override;
+  absl::StatusOr<std::unique_ptr<ImageObject>> CreateSurface(AddressSpace& space,
+                                                             std::shared_ptr<Array> array,
+                                                             uint32_t level) override;
+  absl::StatusOr<uint64_t> LinearTextureWidth(uint32_t format, uint32_t channels) override;
+
+ private:
+  // Clears all levels; waits for that alone.
+  absl::Status Clear(const CudaArray& array);
+  absl::Status ClearLevel(const CudaArray& array, uint32_t level);
+  absl::Status PrepareZeros();
+
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  std::mutex clearing_;    // one array at a time; guards the rest
+  CUdeviceptr zeros_ = 0;  // made with the first array
+  CUstream stream_ = nullptr;
+};
+
+}  // namespace detshare::cuda
