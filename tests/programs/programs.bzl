@@ -5,7 +5,7 @@ Tags:
   driver_api: is linked with -lcuda
   fault: makes the device fault, which natively ends the process and through a daemon all of its sessions
   fork: uses CUDA on both sides of a fork
-  gpu_only: needs libraries of machine code
+  gpu_only: needs libraries of machine code, or what the software GPU does not have
   linker: links PTX at run time, or holds relocatable code that the driver has to link
   printf: prints from kernels
   sm90: needs compute capability 9.0
@@ -42,6 +42,7 @@ PROGRAMS = [
     _program("device_printf", tags = ["printf"]),
     _program("device_queries"),
     _program("divergence_recursion"),
+    _program("driver_array_copies", tags = ["driver_api"]),
     _program("driver_contexts", tags = ["driver_api"]),
     _program("driver_copies", tags = ["driver_api"]),
     _program("driver_launch", tags = ["driver_api"]),
@@ -106,7 +107,12 @@ PROGRAMS = [
     _program("stream_ordered_alloc"),
     _program("stream_properties"),
     _program("streams_events"),
+    _program("surfaces"),
     _program("templates_structs"),
+    _program("tensor_maps", srcs = ["gpu_only/tensor_maps.cu"], flags = ["-arch=sm_90a"], tags = ["driver_api", "gpu_only", "sm90"]),
+    _program("textures_2d"),
+    _program("textures_layered"),
+    _program("textures_memory"),
     _program("thread_indexing"),
     _program("thrust_sort"),
     _program("two_modules", srcs = ["two_modules.cu", "two_modules_second.cu"]),
