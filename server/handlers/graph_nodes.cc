@@ -26,6 +26,10 @@ absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKe
 }
 
 absl::StatusOr<GraphStep> ResolveCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args) {
+  if (args.destination.location.space == wire::kArray ||
+      args.source.location.space == wire::kArray) {
+    return CudaError(kCudaErrorNotSupported, "copies of arrays in graphs");
+  }
   if (args.destination.location.space != wire::kAddress ||
       args.source.location.space != wire::kAddress) {
     return Invalid("a graph copies from address to address");

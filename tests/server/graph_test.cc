@@ -205,6 +205,9 @@ TEST_CASE("What nodes name must be the session's") {
     copy.source.location.space = space;
     CHECK(one(wire::kNodeCopy, bytes(copy)) == kCudaErrorInvalidValue);
   }
+  wire::cuMemcpy3DAsync_v2 array = f.Copy(f.memory, 0, 8);
+  array.source.location.space = wire::kArray;
+  CHECK(one(wire::kNodeCopy, bytes(array)) == kCudaErrorNotSupported);
   const auto fill = [&](wire::cuMemsetD2D32Async args) {
     return one(wire::kNodeFill, bytes(args));
   };
