@@ -63,6 +63,7 @@ PROGRAMS = [
     _program("graph_capture"),
     _program("graph_capture_errors"),
     _program("graph_conditional", flags = ["-rdc=true"], tags = ["linker"]),
+    _program("graph_generic", tags = ["driver_api"]),
     _program("graph_host", tags = ["driver_api"]),
     _program("graph_memory", tags = ["driver_api"]),
     _program("graph_nodes", tags = ["driver_api"]),
