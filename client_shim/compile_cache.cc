@@ -5,16 +5,9 @@
 #include <utility>
 
 namespace detshare::shim {
+namespace {
 
-CompileCache::Entry* CompileCache::Open(std::string key) { return new Entry{std::move(key)}; }
-
-void CompileCache::Close(Entry* entry) { delete entry; }
-
-bool CompileCache::Find(const Entry& entry, void** data, size_t* bytes) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = contents_.find(entry.key);
-  if (found == contents_.end()) return false;
-  const std::string& contents = found->second;
+bool Copy(const std::string& contents, void** data, size_t* bytes) {
   void* copy = malloc(contents.size() + 1);
   if (copy == nullptr) return false;
   memcpy(copy, contents.data(), contents.size());
@@ -23,15 +16,41 @@ bool CompileCache::Find(const Entry& entry, void** data, size_t* bytes) const {
   return true;
 }
 
+}  // namespace
+
+CompileCache::Entry* CompileCache::Open(std::string key) { return new Entry{std::move(key)}; }
+
+void CompileCache::Close(Entry* entry) { delete entry; }
+
+bool CompileCache::Find(const Entry& entry, void** data, size_t* bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = contents_.find(entry.key);
+    if (found != contents_.end()) return Copy(found->second, data, bytes);
+  }
+  std::string contents;
+  if (disk_ == nullptr || !disk_->Find(entry.key, &contents) || !Copy(contents, data, bytes))
+    return false;
+  Remember(entry.key, std::move(contents));
+  return true;
+}
+
 void CompileCache::Store(const Entry& entry, const void* data, size_t bytes) {
+  std::string contents(static_cast<const char*>(data), bytes);
+  if (disk_ != nullptr) disk_->Store(entry.key, contents);
+  Remember(entry.key, std::move(contents));
+}
+
+void CompileCache::Remember(const std::string& key, std::string contents) {
   const std::lock_guard lock(mutex_);
-  if (const auto old = contents_.find(entry.key); old != contents_.end()) {
+  if (const auto old = contents_.find(key); old != contents_.end()) {
     bytes_ -= old->first.size() + old->second.size();
     contents_.erase(old);
   }
-  if (entry.key.size() + bytes > limit_bytes_ - bytes_) return;
-  contents_.emplace(entry.key, std::string(static_cast<const char*>(data), bytes));
-  bytes_ += entry.key.size() + bytes;
+  const size_t bytes = key.size() + contents.size();
+  if (bytes > limit_bytes_ - bytes_) return;
+  contents_.emplace(key, std::move(contents));
+  bytes_ += bytes;
 }
 
 }  // namespace detshare::shim

@@ -1,5 +1,5 @@
-// The cache in which NVRTC keeps what it has compiled. Natively it is on disk; here it lives as
-// long as the process.
+// The cache in which NVRTC keeps what it has compiled: in memory, and on disk for the processes
+// that come later.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,16 @@
 #include <mutex>
 #include <string>
 
+#include "client_shim/disk_cache.h"
+
 namespace detshare::shim {
 
 // Any thread.
 class CompileCache {
  public:
-  explicit CompileCache(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  // Keeps up to limit_bytes in memory. `disk`: null, or outlives the cache.
+  explicit CompileCache(size_t limit_bytes, DiskCache* disk = nullptr)
+      : limit_bytes_(limit_bytes), disk_(disk) {}
 
   // One place in the cache: what a handle of NVRTC's stands for.
   struct Entry {
@@ -23,14 +27,17 @@ class CompileCache {
   void Close(Entry* entry);
 
   // A copy that the caller frees with free(). False when there is nothing.
-  bool Find(const Entry& entry, void** data, size_t* bytes) const;
+  bool Find(const Entry& entry, void** data, size_t* bytes);
   // Replaces what was there. What would make the cache larger than its limit, keys included, is
-  // not kept.
+  // not kept in memory.
   void Store(const Entry& entry, const void* data, size_t bytes);
 
  private:
+  void Remember(const std::string& key, std::string contents);
+
   const size_t limit_bytes_;
-  mutable std::mutex mutex_;  // guards the rest
+  DiskCache* const disk_;
+  std::mutex mutex_;  // guards the rest
   std::map<std::string, std::string, std::less<>> contents_;
   size_t bytes_ = 0;
 };

@@ -48,9 +48,9 @@ enum TableName {
   kModuleTools,
 };
 constexpr const char* kTableNames[] = {
-    "runtime interface", "tool callbacks",  "context-local storage",
-    "context checks",    "handshake",       "thread state",
-    "log sink",          "identity",        "SM topology",
+    "runtime interface", "tool callbacks", "context-local storage",
+    "context checks",    "handshake",      "thread state",
+    "log sink",          "identity",       "SM topology",
     "compile cache",     "module tools",
 };
 
@@ -346,8 +346,20 @@ const Table<17>& Topology() {
 
 // ---- NVRTC's compile cache
 
+CompileCache* MakeCache() {
+  // A program that runs with more rights than its user has does not write where its user says.
+  const CacheSettings settings = ReadCacheSettings(
+      secure_getenv("CUDA_CACHE_DISABLE"), secure_getenv("CUDA_CACHE_MAXSIZE"),
+      secure_getenv("CUDA_CACHE_PATH"), secure_getenv("XDG_CACHE_HOME"), secure_getenv("HOME"));
+  if (settings.disabled) return new CompileCache(0);
+  DiskCache* const disk = settings.directory.empty()
+                              ? nullptr
+                              : new DiskCache(settings.directory, settings.limit_bytes);
+  return new CompileCache(size_t{256} << 20, disk);
+}
+
 CompileCache& Cache() {
-  static auto* const cache = new CompileCache(size_t{256} << 20);
+  static CompileCache* const cache = MakeCache();
   return *cache;
 }
 

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,7 +10,7 @@
 namespace detshare::shim {
 namespace {
 
-std::string Contents(const CompileCache& cache, const CompileCache::Entry& entry) {
+std::string Contents(CompileCache& cache, const CompileCache::Entry& entry) {
   void* data;
   size_t bytes;
   if (!cache.Find(entry, &data, &bytes)) return "(nothing)";
@@ -71,6 +72,25 @@ TEST_CASE("Threads may use the compile cache at the same time") {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_CASE("What one process compiled is found by the next") {
+  char folder[] = "/tmp/detshare-cache-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  {
+    DiskCache disk(folder, 1 << 20);
+    CompileCache cache(1000, &disk);
+    CompileCache::Entry* entry = cache.Open("key");
+    cache.Store(*entry, "code", 4);
+    cache.Close(entry);
+  }
+  DiskCache disk(folder, 1 << 20);
+  CompileCache cache(1000, &disk);
+  CompileCache::Entry* entry = cache.Open("key");
+  CHECK(Contents(cache, *entry) == "code");
+  std::filesystem::remove_all(folder);
+  CHECK(Contents(cache, *entry) == "code");  // from memory
+  cache.Close(entry);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ _LIB_DIR = "/usr/lib/x86_64-linux-gnu"
 _ARCHIVES = [
     "address_sorting",
     "cares",
+    "crypto",
     "gpr",
     "grpc++_unsecure",
     "grpc_unsecure",
@@ -65,6 +66,7 @@ def _system_repository_impl(ctx):
         "upb",
         "cares",
     ] + absl + ["protobuf", "z"], linkopts = ["-pthread", "-ldl"])
+    build += _cc_library("crypto", libs = ["crypto"])
     build += _cc_library("zstd", libs = ["zstd"])
     build += _cc_library("lz4", libs = ["lz4"])
     build += _cc_library("boost_headers", linkopts = ["-pthread"])

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "proto/control.grpc.pb.h"
 #include "proto/ring_abi.h"
@@ -64,6 +65,37 @@ TEST_CASE("A program that wants a profiler runs without one") {
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.out == "64 cudaSuccess\n");
   CHECK(outcome.err.empty());
+}
+
+TEST_CASE("What NVRTC compiled in one process is there for the next, unless that is disabled") {
+  Daemon daemon;
+  const std::string cache = daemon.directory() + "/cache";
+  const auto compile = [&](const Strings& more) {
+    Strings environment = daemon.Environment();
+    environment.insert(environment.end(), more.begin(), more.end());
+    const Outcome outcome = Run({Path("tests/client_shim/e2e/nvrtc_program")}, environment);
+    CHECK(outcome.out == "ok\n");
+  };
+  const auto entries = [&] {
+    std::map<std::string, std::filesystem::file_time_type> times;
+    std::error_code none;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(cache, none)) {
+      if (file.is_regular_file()) times[file.path().string()] = file.last_write_time();
+    }
+    return times;
+  };
+  compile({"CUDA_CACHE_PATH=" + cache, "CUDA_CACHE_DISABLE=1"});
+  CHECK(entries().empty());
+  compile({"CUDA_CACHE_PATH=" + cache});
+  const auto first = entries();
+  CHECK(first.size() == 4);  // as many as it has variants
+  compile({"CUDA_CACHE_PATH=" + cache});
+  const auto second = entries();
+  CHECK(second.size() == 4);
+  for (const auto& [file, used] : first) CHECK(second.at(file) > used);
+  // Nobody can write there: that is no reason to fail.
+  compile({"CUDA_CACHE_PATH=/proc"});
+  compile({"CUDA_CACHE_PATH", "XDG_CACHE_HOME", "HOME"});
 }
 
 TEST_CASE("The exit code is the program's") {
