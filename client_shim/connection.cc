@@ -2,6 +2,7 @@
 
 #include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "client_shim/signal_mask.h"
 #include "client_shim/start_limits.h"
 #include "proto/control.grpc.pb.h"
+#include "proto/quiet_grpc.h"
 #include "proto/ring_abi.h"
 
 namespace detshare::shim {
@@ -46,21 +48,26 @@ CUresult ResultOfRefusal(const grpc::Status& status) {
   }
 }
 
-class GrpcConnection final : public Connection,
-                             private grpc::ClientReadReactor<proto::SessionEvent> {
+class GrpcConnection final : public Connection {
  public:
   GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd)
       : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
+  // Only after a failure: then the session's stream has ended.
+  ~GrpcConnection() override {
+    if (thread_started_) pthread_join(thread_, nullptr);
+  }
 
+  // Begins to open the session, on a thread of its own.
   void Start(const proto::OpenSessionRequest& request) {
     request_ = request;
-    stub_->async()->OpenSession(&context_, &request_, this);
-    StartRead(&event_);
-    StartCall();
+    thread_started_ = pthread_create(&thread_, nullptr, Main, this) == 0;
+    if (thread_started_) pthread_setname_np(thread_, "detshare-events");
   }
 
   // After Start(): the grant, or why there is none.
   grpc::Status AwaitGrant() {
+    if (!thread_started_)
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "this process may not have more threads"};
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kGrantTimeout, [this] { return granted_ || done_; })) {
       lock.unlock();
@@ -104,29 +111,37 @@ class GrpcConnection final : public Connection,
   void CloseInChild() override { close(fd_); }
 
  private:
-  void OnReadDone(bool ok) override {
-    if (!ok) return;  // OnDone follows
-    if (event_.has_grant()) {
-      const std::lock_guard lock(mutex_);
-      if (!granted_) grant_ = event_.grant();
-      granted_ = true;
-      changed_.notify_all();
-    } else if (event_.has_ended()) {
-      if (event_.ended().result() != 0) {
-        result_.store(static_cast<CUresult>(event_.ended().result()), std::memory_order_release);
-      }
-      Log(LogLevel::kError, "detshared ended the session: %s", event_.ended().reason().c_str());
-      announced_ = true;
-    }
-    StartRead(&event_);
+  static void* Main(void* self) {
+    static_cast<GrpcConnection*>(self)->Listen();
+    return nullptr;
   }
 
-  void OnDone(const grpc::Status& status) override {
+  // Reads what the daemon says about the session until the session ends. (gRPC's callbacks would
+  // have threads that look for work every second.)
+  void Listen() {
+    const auto stream = stub_->OpenSession(&context_, request_);
+    proto::SessionEvent event;
+    bool announced = false;
+    while (stream->Read(&event)) {
+      if (event.has_grant()) {
+        const std::lock_guard lock(mutex_);
+        if (!granted_) grant_ = event.grant();
+        granted_ = true;
+        changed_.notify_all();
+      } else if (event.has_ended()) {
+        if (event.ended().result() != 0) {
+          result_.store(static_cast<CUresult>(event.ended().result()), std::memory_order_release);
+        }
+        Log(LogLevel::kError, "detshared ended the session: %s", event.ended().reason().c_str());
+        announced = true;
+      }
+    }
+    const grpc::Status status = stream->Finish();
     const std::lock_guard lock(mutex_);
     status_ = status;
     done_ = true;
     if (closed_ != nullptr) {
-      if (!announced_) Log(LogLevel::kError, "the connection to detshared is lost");
+      if (!announced) Log(LogLevel::kError, "the connection to detshared is lost");
       closed_->store(1, std::memory_order_release);
     }
     changed_.notify_all();
@@ -136,8 +151,8 @@ class GrpcConnection final : public Connection,
   const std::unique_ptr<proto::Control::Stub> stub_;
   grpc::ClientContext context_;
   proto::OpenSessionRequest request_;
-  proto::SessionEvent event_;  // only touched by gRPC's callbacks, one at a time
-  bool announced_ = false;     // the same
+  pthread_t thread_{};
+  bool thread_started_ = false;
   std::atomic<CUresult> result_{CUDA_ERROR_SYSTEM_NOT_READY};
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
@@ -178,10 +193,14 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
   arguments.SetMaxReceiveMessageSize(-1);
   // The descriptor is the session: gRPC must not believe that it could dial again.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // It measures with timers, which are off.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
   std::unique_ptr<GrpcConnection> connection;
   {
     const SignalsBlocked for_grpcs_threads;
     g_started.store(true, std::memory_order_relaxed);
+    StartQuietGrpc();
     connection = std::make_unique<GrpcConnection>(
         grpc::CreateCustomInsecureChannelFromFd("detshared", fd, arguments), fd);
     connection->Start(request);

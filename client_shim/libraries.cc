@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "client_shim/code_choice.h"
-#include "client_shim/code_choice.h"
 #include "client_shim/contexts.h"
 #include "client_shim/log.h"
 #include "client_shim/pointer_map.h"
+#include "proto/content_hash.h"
 #include "proto/wire/launch.h"
 #include "proto/wire/library.h"
 
@@ -68,14 +68,14 @@ void AppendPieces(const ImagePieces& image, std::vector<Piece>* payload, uint64_
   }
 }
 
-// Sends the image to the daemon for that device. The logs, when somebody wants them, go to *jit.
-// library.mutex is held.
-CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOptions* jit) {
+// Smaller images are sent at once.
+constexpr uint64_t kAskedImageBytes = 64 << 10;
+
+// One cuLibraryLoadData. The logs, when somebody wants them, go to *jit. *unknown: the daemon does
+// not have the image. library.mutex is held.
+CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args,
+                 std::vector<Piece> payload, JitOptions* jit, bool* unknown) {
   const auto begin = std::chrono::steady_clock::now();
-  wire::cuLibraryLoadData args{};
-  std::vector<Piece> payload;
-  AppendPieces(image, &payload, &args.image_bytes);
-  if (args.image_bytes >= kMaxImageBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   payload.push_back({library.options.data(), library.options.size() * sizeof(wire::JitOption)});
   args.context = library.context_id;
   args.jit_option_count = static_cast<uint32_t>(library.options.size());
@@ -91,12 +91,47 @@ CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOp
   AnswerReader reader(answer);
   const bool sound = reader.Struct(&fixed) && reader.Bytes(fixed.info_log_bytes, &info) &&
                      reader.Bytes(fixed.error_log_bytes, &error);
+  *unknown = sound && fixed.image_unknown != 0;
+  if (*unknown || (sound && args.source == wire::kImageAsked)) return result;
   if (sound && jit != nullptr) jit->WriteBack(info, error, MillisecondsSince(begin));
   if (result != CUDA_SUCCESS) return result;
   if (!sound || fixed.library == 0) return Malformed(Op::cuLibraryLoadData);
   library.ids[device] = fixed.library;
   library.kernel_count = fixed.kernel_count;
   return CUDA_SUCCESS;
+}
+
+// Has the daemon load the image for that device; sends it where the daemon does not have it from an
+// earlier process. library.mutex is held.
+CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOptions* jit) {
+  wire::cuLibraryLoadData args{};
+  std::vector<Piece> payload;
+  uint64_t bytes = 0;
+  AppendPieces(image, &payload, &bytes);
+  if (bytes >= kMaxImageBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  bool unknown = bytes < kAskedImageBytes;
+  if (!unknown) {
+    std::vector<std::span<const std::byte>> whole;
+    for (const Piece& piece : payload)
+      whole.push_back({static_cast<const std::byte*>(piece.data), piece.bytes});
+    const auto name = [&](uint32_t source, const ContentHash& hash) {
+      args.source = source;
+      memcpy(args.hash, hash.data(), sizeof(args.hash));
+    };
+    name(wire::kImageAsked, SketchOf(whole));
+    const CUresult asked = Request(library, device, args, {}, nullptr, &unknown);
+    if (asked != CUDA_SUCCESS) return asked;
+    if (!unknown) {
+      ContentHasher hasher;
+      for (const auto& piece : whole) hasher.Add(piece);
+      name(wire::kImageKept, hasher.Finish());
+      const CUresult loaded = Request(library, device, args, {}, jit, &unknown);
+      if (!unknown) return loaded;
+    }
+  }
+  args = {};
+  args.image_bytes = bytes;
+  return Request(library, device, args, std::move(payload), jit, &unknown);
 }
 
 bool CanReload(const Library& library) {

@@ -109,7 +109,7 @@ Session* Session::Open(CUresult* result) {
   const proto::Grant& grant = session->connection_->grant();
   *result = session->Map(grant, socket_path);
   if (*result != CUDA_SUCCESS) {
-    // gRPC's callbacks still know the connection.
+    // Its thread still knows the connection.
     [[maybe_unused]] Connection* leaked = session->connection_.release();
     return nullptr;
   }

@@ -4,6 +4,8 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 
+#include <algorithm>
+
 namespace detshare {
 
 struct ContentHasher::State {
@@ -26,6 +28,27 @@ ContentHash ContentHasher::Finish() {
 }
 
 ContentHash HashOf(std::span<const std::byte> bytes) { return ContentHasher().Add(bytes).Finish(); }
+
+ContentHash SketchOf(std::span<const std::span<const std::byte>> pieces) {
+  constexpr size_t kEnd = 4096;
+  uint64_t total = 0;
+  for (const auto& piece : pieces) total += piece.size();
+  ContentHasher hasher;
+  hasher.Add(std::as_bytes(std::span(&total, 1)));
+  size_t wanted = kEnd;
+  for (size_t i = 0; i < pieces.size() && wanted != 0; ++i) {
+    const auto part = pieces[i].first(std::min(wanted, pieces[i].size()));
+    hasher.Add(part);
+    wanted -= part.size();
+  }
+  uint64_t skipped = total - std::min<uint64_t>(total, kEnd);
+  for (const auto& piece : pieces) {
+    const size_t before = std::min<uint64_t>(skipped, piece.size());
+    hasher.Add(piece.subspan(before));
+    skipped -= before;
+  }
+  return hasher.Finish();
+}
 
 std::string ToHex(const ContentHash& hash) {
   constexpr char kDigits[] = "0123456789abcdef";

@@ -32,6 +32,10 @@ class ContentHasher {
 
 ContentHash HashOf(std::span<const std::byte> bytes);
 
+// Of what consists of these pieces, one after the other: the hash of its length, its first and its
+// last 4 KiB. Things of different sketches differ; those of one sketch may differ all the same.
+ContentHash SketchOf(std::span<const std::span<const std::byte>> pieces);
+
 // Lower-case hexadecimal digits.
 std::string ToHex(const ContentHash& hash);
 

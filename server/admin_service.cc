@@ -54,6 +54,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_bytes_copied(info.counters.bytes_copied);
     one->set_partition(info.partition);
     one->set_state(info.state);
+    one->set_code_bytes(info.counters.code_bytes);
   }
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

@@ -246,8 +246,9 @@ grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* cont
   call.after = request->after();
   // gRPC keeps request and reply until Finish().
   call.args = {reinterpret_cast<const uint8_t*>(request->args().data()), request->args().size()};
-  call.payload = {reinterpret_cast<const uint8_t*>(request->payload().data()),
-                  request->payload().size()};
+  // It was made for this call and nobody else reads it: its payload may be kept.
+  call.payload = std::make_shared<const std::string>(
+      std::move(*const_cast<proto::CallRequest*>(request)->mutable_payload()));
   call.done = [reactor, reply](int result, std::string answer) {
     reply->set_result(result);
     reply->set_answer(std::move(answer));

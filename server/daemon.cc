@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/quiet_grpc.h"
 #include "server/logging.h"
 
 namespace detshare {
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 
 // An image of code is one message.
 constexpr int kMaxMessageBytes = 1 << 30;
+constexpr int kLookaheadBytes = 8 << 20;
 constexpr milliseconds kHealthPeriod(20);
 
 std::string DirectoryOf(const std::string& path) {
@@ -39,6 +41,7 @@ Daemon::Daemon(std::vector<std::unique_ptr<Device>> devices, Options options)
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_ptr<Device>> devices,
                                                       Options options) {
+  StartQuietGrpc();
   if (options.server.runtime_directory.empty())
     options.server.runtime_directory = DirectoryOf(options.socket);
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(devices), std::move(options)));
@@ -51,7 +54,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   if (absl::Status locked = LockSocket(opts.socket); !locked.ok()) return locked;
   if (opts.backend == "cuda" && !OnTmpfs(opts.server.runtime_directory)) {
     LogWarning(opts.server.runtime_directory,
-               " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. Name another folder "
+               " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. "
+               "Name another folder "
                "with --runtime-dir, for example /dev/shm/detshare");
   }
 
@@ -71,6 +75,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   builder.RegisterService(daemon->admin_.get());
   builder.RegisterService(daemon->telemetry_service_.get());
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // Long messages do not wait for the reader's permission often. (By itself gRPC measures what it
+  // needs, with timers.)
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   daemon->grpc_ = builder.BuildAndStart();
   if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
@@ -94,11 +102,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
 Daemon::~Daemon() { Stop(std::chrono::hours(24)); }
 
 bool Daemon::Stop(milliseconds patience) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_monitor_ = true;
-  }
-  stopped_.notify_all();
+  if (manager_ != nullptr) manager_->activity().Stop();
   if (monitor_.joinable()) monitor_.join();
   acceptor_.reset();
   bool empty = true;
@@ -120,9 +124,7 @@ bool Daemon::Stop(milliseconds patience) {
 }
 
 void Daemon::Monitor() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stopped_.wait_for(lock, kHealthPeriod, [this] { return stop_monitor_; })) {
-    lock.unlock();
+  while (manager_->activity().Await(kHealthPeriod)) {
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
       LogError("the device is lost: ", std::string(health.message()),
@@ -133,7 +135,6 @@ void Daemon::Monitor() {
       if (options_.device_lost) options_.device_lost();
       return;
     }
-    lock.lock();
   }
 }
 

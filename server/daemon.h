@@ -6,10 +6,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,9 +70,6 @@ class Daemon {
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Acceptor> acceptor_;
 
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stop_monitor_ = false;  // guarded by mutex_
   std::thread monitor_;
 };
 

@@ -26,6 +26,17 @@ inline int FutexWait(std::atomic<uint32_t>* word, uint32_t expected,
   return result == 0 ? 0 : errno;
 }
 
+// Sleeps while *first == expected_first and *second == expected_second, without a limit. Errors as
+// above; ENOSYS where the kernel cannot wait for two words.
+inline int FutexWaitForEither(std::atomic<uint32_t>* first, uint32_t expected_first,
+                              std::atomic<uint32_t>* second, uint32_t expected_second) {
+  futex_waitv words[2] = {
+      {expected_first, reinterpret_cast<uint64_t>(first), FUTEX_32, 0},
+      {expected_second, reinterpret_cast<uint64_t>(second), FUTEX_32, 0},
+  };
+  return syscall(SYS_futex_waitv, words, 2, 0, nullptr, 0) >= 0 ? 0 : errno;
+}
+
 // Wakes everybody who sleeps on `word`.
 inline void FutexWake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);

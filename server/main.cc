@@ -38,6 +38,7 @@ struct Flags {
   std::string socket_mode = "666";
   std::vector<std::string> tenants;
   int spin_us = -1, client_spin_us = -1;
+  uint64_t image_store_mib = 1024;
   uint64_t staging_mib = 0;
   int ready_fd = -1;
   bool remove_runtime_directory = false;
@@ -74,6 +75,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--staging-mib", flags.staging_mib,
                  "Staging memory of a session for pageable copies [16; 64 with cuda]")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--image-store-mib", flags.image_store_mib,
+                 "Code that is kept so that later processes of the same user need not send it")
+      ->check(CLI::Range(0, 65536));
   app.add_option("--cuda-driver", flags.backend.cuda_driver, "The real libcuda.so.1 [looked for]")
       ->type_name("PATH");
   app.add_option("--cuda-sm-group", flags.backend.cuda_sm_group,
@@ -192,6 +196,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   const int default_spin = std::thread::hardware_concurrency() > 4 ? 50 : 0;
   server.spin_us = flags.spin_us >= 0 ? flags.spin_us : default_spin;
   server.client_spin_us = flags.client_spin_us >= 0 ? flags.client_spin_us : default_spin;
+  server.image_store_bytes = flags.image_store_mib << 20;
   server.region.staging_bytes = (flags.staging_mib != 0 ? flags.staging_mib : real ? 64 : 16) << 20;
   flags.daemon.backend = backend->name;
   flags.daemon.host_telemetry = std::move(backend->telemetry);

@@ -123,13 +123,18 @@ void RingReader::AnnounceSleep() {
 void RingReader::CancelSleep() { header_->reader_asleep.store(0, std::memory_order_relaxed); }
 
 bool RingReader::SleepNow(std::chrono::nanoseconds timeout) {
-  const int result = FutexWait(&header_->reader_asleep, 1, timeout);
+  constexpr std::chrono::seconds kNearlyNoLimit(1);
+  int result = timeout == kNoLimit ? FutexWaitForEither(&header_->reader_asleep, 1, &woken_, 0)
+                                   : FutexWait(&header_->reader_asleep, 1, timeout);
+  if (timeout == kNoLimit && (result == ENOSYS || result == EPERM))
+    result = FutexWait(&header_->reader_asleep, 1, kNearlyNoLimit);
   CancelSleep();
   return result != EFAULT;
 }
 
 void RingReader::Wake() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  woken_.store(1, std::memory_order_seq_cst);
+  FutexWake(&woken_);
   header_->reader_asleep.store(0, std::memory_order_seq_cst);
   FutexWake(&header_->reader_asleep);
 }

@@ -56,9 +56,15 @@ class RingReader {
   // Sleeps until the client commits a record, Wake() is called, or `timeout` has passed; not at all
   // when there is something to read or `awake()` says so. `awake` is asked after the client has
   // been told, so what is posted before a Wake() is not missed. False when the shared memory is
-  // gone.
+  // gone. With kNoLimit there is no timeout (one second where the kernel cannot do better).
+  static constexpr std::chrono::nanoseconds kNoLimit = std::chrono::nanoseconds::max();
   template <typename Awake>
   bool Sleep(std::chrono::nanoseconds timeout, Awake&& awake) {
+    // Sequentially consistent: what was posted before the Wake() that is taken back here is seen.
+    if (woken_.load(std::memory_order_relaxed) != 0 &&
+        woken_.exchange(0, std::memory_order_seq_cst) != 0) {
+      return true;
+    }
     AnnounceSleep();
     if (Ready() || awake()) {
       CancelSleep();
@@ -67,8 +73,8 @@ class RingReader {
     return SleepNow(timeout);
   }
 
-  // Ends a Sleep() of the reader's thread. Any thread. The client can undo it (the word is shared),
-  // so whoever must be heard repeats it.
+  // Ends a Sleep() of the reader's thread, or the next one. Any thread. The client cannot undo it
+  // where the sleep has no limit; where it has one, that is how late it can become.
   void Wake();
 
  private:
@@ -82,6 +88,8 @@ class RingReader {
   uint8_t* const ring_;
   const uint64_t ring_bytes_;
   const uint32_t reply_count_;
+  // The daemon's own word beside the shared one: 1 after Wake(), until the reader sees it.
+  std::atomic<uint32_t> woken_{0};
   uint64_t position_ = 0;
   std::unique_ptr<uint64_t[]> copy_;  // kMaxRecordBytes
   std::string violation_;

@@ -51,6 +51,7 @@ struct ServerOptions {
   std::vector<policy::Tenant> tenants;  // with declared shares
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for an answer
+  uint64_t image_store_bytes = uint64_t{1} << 30;  // of code that is kept for later processes
   uint64_t first_session = 1;
   bool lose_device_on_fault =
       false;  // a fault is taken for the loss of the device, as with a real GPU: for tests

@@ -98,6 +98,11 @@ Task<void> Session::AwaitIdle(int* busy) {
   *busy = 0;
 }
 
+void Session::WatchIdle() {
+  idle_watch_ = 1;
+  executor_->Spawn(AwaitIdle(&idle_watch_));
+}
+
 void Session::WaitForDevices() {
   constexpr auto kPatience = std::chrono::seconds(10);
   int busy = 1;
@@ -128,6 +133,7 @@ Session::Counters Session::counters() const {
   counters.pinned_memory = pinned_bytes_.load(std::memory_order_relaxed);
   counters.device_memory = images_.array_bytes();
   if (virtual_memory_ != nullptr) counters.device_memory += virtual_memory_->bytes();
+  counters.code_bytes = code_bytes_.load(std::memory_order_relaxed);
   for (const SessionDevice& device : devices_) {
     if (device.memory != nullptr) counters.device_memory += device.memory->mapped();
     if (device.coroutine == nullptr) continue;
@@ -155,10 +161,14 @@ void Session::HandleRecord(const RingRecord& record) {
 }
 
 void Session::HandleCall(uint16_t op, uint32_t device, ContextId context,
-                         std::span<const uint8_t> args, std::span<const uint8_t> payload,
+                         std::span<const uint8_t> args, std::shared_ptr<const std::string> payload,
                          Reply::CallDone done) {
   Reply reply(this, op, std::move(done));
-  Execute(Lane::kGrpc, op, device, context, args, payload, reply);
+  current_payload_ = std::move(payload);
+  Execute(Lane::kGrpc, op, device, context, args,
+          {reinterpret_cast<const uint8_t*>(current_payload_->data()), current_payload_->size()},
+          reply);
+  current_payload_.reset();
 }
 
 void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context,
@@ -263,6 +273,27 @@ void Session::Abandon() {
 }
 
 // ---- objects
+
+absl::Status Session::UseStaging(uint64_t offset, uint64_t bytes) {
+  const uint64_t all = region_->sizes().staging_bytes, first = region_->first_staging();
+  if (offset > all || bytes > all - offset)
+    return CudaError(kCudaErrorInvalidValue, "a range outside of the staging area");
+  if (offset + bytes <= first) return absl::OkStatus();
+  if (offset < first)
+    return CudaError(kCudaErrorInvalidValue, "a range across the staging area's inner border");
+  if (late_staging_registered_) return absl::OkStatus();
+  while (!region_->complete()) {
+    if (absl::Status space = region_->AllocateSlice(); !space.ok())
+      return CudaError(kCudaErrorOutOfMemory, std::string(space.message()));
+  }
+  const std::span<uint8_t> late = region_->late_part();
+  for (SessionDevice& device : devices_) {
+    absl::Status registered = device.space->RegisterHost(late.data(), late.size());
+    if (!registered.ok()) return registered;
+  }
+  late_staging_registered_ = true;
+  return absl::OkStatus();
+}
 
 absl::Status Session::UseContext(ContextId context) {
   if (context == 0) return CudaError(kCudaErrorInvalidContext, "no context");

@@ -31,12 +31,14 @@
 #include "server/reply.h"
 #include "server/ring_reader.h"
 #include "server/server_options.h"
-#include "server/shared_memory_objects.h"
 #include "server/session_images.h"
+#include "server/shared_memory_objects.h"
 #include "server/shared_region.h"
 #include "server/virtual_memory.h"
 
 namespace detshare {
+
+class ImageStore;
 
 // What the session has on one device.
 struct SessionDevice {
@@ -64,9 +66,11 @@ class Session {
     };
     std::vector<OnDevice> devices;
     SharedMemoryObjects* shared_memory_objects = nullptr;  // of the daemon
+    ImageStore* image_store = nullptr;                     // the same
   };
   struct Counters {
-    uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0;
+    uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
+             code_bytes = 0;
   };
 
   // Makes the directory, its files and what the devices need.
@@ -103,7 +107,10 @@ class Session {
   // violation().
   void HandleRecord(const RingRecord& record);
   void HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
-                  std::span<const uint8_t> payload, Reply::CallDone done);
+                  std::shared_ptr<const std::string> payload, Reply::CallDone done);
+  // Watches for the end of everything that was submitted so far. Not while watching_idle().
+  void WatchIdle();
+  bool watching_idle() const { return idle_watch_ != 0; }
   // Looks for a fault of the session's work and makes it the session's error. Cheap when there is
   // none.
   void CheckFault();
@@ -130,6 +137,10 @@ class Session {
   // Of the operation that is being handled.
   SessionDevice& device() { return *current_device_; }
   ContextId context() const { return current_context_; }
+
+  // Whether [offset, offset + bytes) of the staging area can be used. Makes the devices reach the
+  // rest of the area when it is first used.
+  absl::Status UseStaging(uint64_t offset, uint64_t bytes);
 
   // The daemon's address of a wire fence; nullptr for kNoFence. False when it does not exist.
   bool FindFence(FenceIndex index, Fence** fence) {
@@ -166,6 +177,11 @@ class Session {
     SessionDevice* device = nullptr;
     LibraryId library = 0;
   };
+  // Code that clients of the same user have sent; null when nothing is kept.
+  ImageStore* image_store() { return config_.image_store; }
+  // The payload of the rare call that is being handled.
+  const std::shared_ptr<const std::string>& kept_payload() const { return current_payload_; }
+  void CountCode(uint64_t bytes) { code_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   absl::Status CheckRoomForImage(uint64_t bytes) const;
   absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context,
                                        uint64_t image_bytes);
@@ -244,9 +260,12 @@ class Session {
 
   SessionDevice* current_device_ = nullptr;
   ContextId current_context_ = 0;
+  std::shared_ptr<const std::string> current_payload_;
   int sticky_error_ = 0;
   bool faulted_ = false;
   bool abandoned_ = false;
+  bool late_staging_registered_ = false;
+  int idle_watch_ = 0;  // 1 while a task watches
   std::string violation_;
 
   absl::flat_hash_map<ContextId, SessionDevice*> contexts_;
@@ -270,6 +289,7 @@ class Session {
   std::mutex print_mutex_;
   bool print_overflowed_ = false;          // guarded by print_mutex_
   std::atomic<uint64_t> pinned_bytes_{0};  // relaxed: for reports only
+  std::atomic<uint64_t> code_bytes_{0};    // the same
 };
 
 }  // namespace detshare

@@ -70,6 +70,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
     : devices_(std::move(devices)),
       options_(options),
       sessions_directory_(options.runtime_directory + "/sessions"),
+      image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
       placements_(std::move(placements)),
       slots_(AddressWindows::kSlots, false),
       next_session_(options.first_session) {
@@ -138,6 +139,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.tenant = request.tenant;
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
                               ", ", request.program, ")");
+  config.image_store = image_store_.get();
   config.directory = absl::StrCat(sessions_directory_, "/", id);
   config.shared_memory_objects = &shared_memory_objects_;
   // Every device of the daemon has its part of the slot, whether the session uses it or not:
@@ -179,6 +181,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     }
     changed_.notify_all();
   };
+  events.calm = [this](bool calm) { calm ? activity_.End() : activity_.Begin(); };
   events.finished = [this, id] {
     {
       const std::lock_guard<std::mutex> lock(mutex_);

@@ -18,6 +18,8 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/placement.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "server/activity.h"
+#include "server/image_store.h"
 #include "server/server_options.h"
 #include "server/session_worker.h"
 
@@ -84,6 +86,9 @@ class SessionManager {
   }
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
+  ImageStore& image_store() { return *image_store_; }
+  // Sessions that may have work on a device are active.
+  Activity& activity() { return activity_; }
   uint64_t next_session() const;
 
  private:
@@ -103,6 +108,8 @@ class SessionManager {
   const std::vector<Device*> devices_;
   const ServerOptions options_;
   const std::string sessions_directory_;
+  const std::unique_ptr<ImageStore> image_store_;
+  Activity activity_;
   // One a device; the queues are of the placements' partitions.
   const std::vector<std::unique_ptr<Placement>> placements_;
   std::vector<std::unique_ptr<QueuePool>> queues_;

@@ -24,10 +24,10 @@ constexpr int kBatch = 64;  // records before the other things are looked at
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(200);
 // A fault is not announced either: it is looked for often while there was work lately, and now and
-// then always. A client that plays with the word on which the worker sleeps gets this, too.
+// then until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
-constexpr seconds kIdleSleep(1);
+constexpr seconds kRestlessSleep(1);
 
 inline void CpuRelax() {
 #if defined(__x86_64__)
@@ -110,6 +110,7 @@ void SessionWorker::Run() {
   events_.opened(absl::OkStatus(), session.region().file_bytes());
 
   Loop(session);
+  SetCalm(false);
 
   state_.store(State::kEnding, std::memory_order_release);
   int result = 0;
@@ -138,6 +139,7 @@ void SessionWorker::Run() {
     dying = std::move(session_);
   }
   dying.reset();
+  SetCalm(true);
   LogDebug(config_.label, " is gone");
   state_.store(State::kFinished, std::memory_order_release);
   events_.finished();
@@ -148,29 +150,54 @@ void SessionWorker::Loop(Session& session) {
   SteadyClock::time_point idle_since{};  // of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
   microseconds fence_sleep = kShortestFenceSleep;
+  bool worked = true;    // since active_until was set
+  bool watched = false;  // for the end of everything that the client has asked for
+  SetCalm(false);
   while (!stop_.load(std::memory_order_acquire)) {
-    const bool busy = Round(session);
+    const Done done = Round(session);
     if (!session.violation().empty()) {
       End(kCudaErrorIllegalState, session.violation(), true);
       return;
     }
-    if (busy) {
+    if (done.client) {
+      worked = true;
+      watched = false;
+      if (calm_) SetCalm(false);
+    }
+    if (done.client || done.tasks) {
       idle_since = {};
       fence_sleep = kShortestFenceSleep;
+      continue;
+    }
+    if (!session.region().complete()) [[unlikely]] {
+      if (absl::Status space = session.region().AllocateSlice(); !space.ok()) {
+        End(kCudaErrorOutOfMemory, std::string(space.message()));
+        return;
+      }
       continue;
     }
     const SteadyClock::time_point now = SteadyClock::now();
     if (idle_since == SteadyClock::time_point{}) {
       idle_since = now;
-      active_until = now + kActiveTime;
+      if (worked) active_until = now + kActiveTime;
+      worked = false;
     }
     if (now - idle_since < spin) {
       CpuRelax();
       continue;
     }
-    std::chrono::nanoseconds timeout =
-        now < active_until ? std::chrono::nanoseconds(kActiveSleep) : kIdleSleep;
-    if (session.executor().waiting() != 0) {
+    if (now >= active_until && !calm_ && !session.watching_idle()) {
+      if (!watched) {
+        watched = true;
+        session.WatchIdle();
+        continue;
+      }
+      SetCalm(true);
+    }
+    std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
+                                       : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
+                                                            : kRestlessSleep;
+    if (session.executor().waiting() > (session.watching_idle() ? 1 : 0)) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
     }
@@ -181,8 +208,14 @@ void SessionWorker::Loop(Session& session) {
   }
 }
 
-bool SessionWorker::Round(Session& session) {
-  bool busy = false;
+void SessionWorker::SetCalm(bool calm) {
+  if (calm == calm_) return;
+  calm_ = calm;
+  if (events_.calm) events_.calm(calm);
+}
+
+SessionWorker::Done SessionWorker::Round(Session& session) {
+  Done done;
   RingReader& reader = session.reader();
   RingRecord record;
   for (int i = 0; i < kBatch && session.violation().empty(); ++i) {
@@ -193,13 +226,14 @@ bool SessionWorker::Round(Session& session) {
       break;
     }
     session.HandleRecord(record);
-    busy = true;
+    done.client = true;
     if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
       RunDueCalls(session);
   }
-  if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
-    RunDueCalls(session);
-  if (session.executor().Poll() != 0) busy = true;
+  if (has_calls_.load(std::memory_order_acquire)) [[unlikely]] {
+    if (RunDueCalls(session)) done.client = true;
+  }
+  if (session.executor().Poll() != 0) done.tasks = true;
   session.CheckFault();
   if (session.sticky_error() != 0 && state() == State::kRunning) {
     sticky_error_.store(session.sticky_error(), std::memory_order_relaxed);
@@ -209,10 +243,10 @@ bool SessionWorker::Round(Session& session) {
   if (session.region().damaged() || session.pinned().damaged()) [[unlikely]] {
     session.Violate("the client truncated a shared file");
   }
-  return busy;
+  return done;
 }
 
-void SessionWorker::RunDueCalls(Session& session) {
+bool SessionWorker::RunDueCalls(Session& session) {
   std::vector<RareCall> due;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -231,9 +265,10 @@ void SessionWorker::RunDueCalls(Session& session) {
     has_calls_.store(!calls_.empty(), std::memory_order_release);
   }
   for (RareCall& call : due) {
-    session.HandleCall(call.op, call.device, call.context, call.args, call.payload,
+    session.HandleCall(call.op, call.device, call.context, call.args, std::move(call.payload),
                        std::move(call.done));
   }
+  return !due.empty();
 }
 
 void SessionWorker::RejectCalls(int result) {

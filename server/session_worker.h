@@ -24,13 +24,14 @@
 
 namespace detshare {
 
-// One rare call. `args` and `payload` stay valid until `done` is called, exactly once.
+// One rare call. `args` stays valid until `done` is called, exactly once.
 struct RareCall {
   uint16_t op = 0;
   uint32_t device = 0;
   ContextId context = 0;
   uint64_t after = 0;  // position of the ring that comes before it
-  std::span<const uint8_t> args, payload;
+  std::span<const uint8_t> args;
+  std::shared_ptr<const std::string> payload;
   Reply::CallDone done;
 };
 
@@ -43,6 +44,9 @@ class SessionWorker {
     // Once, unless it was refused: nothing of the client's is answered any more. `result` is its
     // calls' CUresult from now on.
     std::function<void(int result, const std::string& reason)> ended;
+    // May be null. First with false: the session may have work on its devices; with true: it has
+    // none, and is known to have none. Turn by turn, last with true.
+    std::function<void(bool calm)> calm;
     // Once, last: everything is given back, the thread can be joined.
     std::function<void()> finished;
   };
@@ -72,15 +76,22 @@ class SessionWorker {
  private:
   void Run();
   void Loop(Session& session);
-  // One round of everything that may be ready; whether there was any.
-  bool Round(Session& session);
-  void RunDueCalls(Session& session);
+  // One round of everything that may be ready; what there was.
+  struct Done {
+    bool client = false;  // records or calls
+    bool tasks = false;
+  };
+  Done Round(Session& session);
+  void SetCalm(bool calm);
+  // Whether there was one.
+  bool RunDueCalls(Session& session);
   void RejectCalls(int result);
 
   const Session::Config config_;
   const ServerOptions& options_;
   Events events_;
   std::thread thread_;
+  bool calm_ = true;  // of the worker
 
   std::atomic<State> state_{State::kOpening};
   std::atomic<int> sticky_error_{0};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,9 @@ namespace detshare {
 namespace {
 
 namespace ipc = boost::interprocess;
+
+constexpr uint64_t kFirstStagingGranule = 64 << 10;
+constexpr uint64_t kAllocatedSlice = 2 << 20;
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t granule) {
   return (value + granule - 1) / granule * granule;
@@ -58,13 +62,21 @@ void MappedFile::Remove() {
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path,
                                                                uint64_t bytes, uint64_t address,
-                                                               Owner owner) {
+                                                               Owner owner, uint64_t allocated) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
   absl::Status status;
-  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
-    status = ErrnoStatus(error, absl::StrCat("no space for ", bytes, " bytes of ", path));
+  int error = posix_fallocate(fd, 0, static_cast<off_t>(std::min(bytes, allocated)));
+  if (error == 0 && allocated < bytes) {
+    struct statvfs space;
+    if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 || fstatvfs(fd, &space) != 0) {
+      error = errno;
+    } else if (space.f_bavail * space.f_frsize < bytes - allocated) {
+      error = ENOSPC;
+    }
   }
+  if (error != 0)
+    status = ErrnoStatus(error, absl::StrCat("no space for ", bytes, " bytes of ", path));
   std::unique_ptr<MappedFile> mapped(new MappedFile());
   mapped->path_ = path;
   if (status.ok()) {
@@ -106,6 +118,16 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Adopt(int fd, uint64_t o
   return mapped;
 }
 
+absl::Status MappedFile::Allocate(uint64_t offset, uint64_t bytes) {
+  // The directory is the daemon's: this is the file that it made.
+  const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_));
+  const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  close(fd);
+  if (error == 0) return absl::OkStatus();
+  return ErrnoStatus(error, absl::StrCat("no space for ", bytes, " more bytes of ", path_));
+}
+
 // ---- the session file
 
 absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& path,
@@ -122,7 +144,13 @@ absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::st
       RoundUp(region->fence_offset_ + sizes.fence_count * sizeof(Fence), kPageBytes);
   const uint64_t bytes = RoundUp(region->staging_offset_ + sizes.staging_bytes, kPageBytes);
 
-  auto file = MappedFile::Create(path, bytes, 0, owner);
+  // The shim cuts the area into small chunks and, behind them, large ones: the same place.
+  region->first_staging_ = std::min(
+      sizes.staging_bytes,
+      std::clamp(sizes.staging_bytes / 4 / kFirstStagingGranule, uint64_t{1}, uint64_t{64}) *
+          kFirstStagingGranule);
+  region->allocated_ = std::min(region->staging_offset_ + region->first_staging_, bytes);
+  auto file = MappedFile::Create(path, bytes, 0, owner, region->allocated_);
   if (!file.ok()) return file.status();
   region->file_ = *std::move(file);
   region->guard_ = std::make_unique<SigbusGuard>(region->file_->data(), bytes);
@@ -144,6 +172,13 @@ absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::st
   header->fence_count = sizes.fence_count;
   header->magic = kSessionMagic;
   return region;
+}
+
+absl::Status SharedRegion::AllocateSlice() {
+  const uint64_t bytes = std::min(kAllocatedSlice, file_->size() - allocated_);
+  absl::Status allocated = file_->Allocate(allocated_, bytes);
+  if (allocated.ok()) allocated_ += bytes;
+  return allocated;
 }
 
 void SharedRegion::Answer(uint32_t slot, int result, std::span<const uint8_t> data) {

@@ -3,7 +3,8 @@
 // Files are made with mode 0600, in a directory of the daemon's, and given to the peer's user, who
 // may do with them what it likes: all mappings are guarded against truncation (sigbus_guard.h).
 // Their space is allocated when they are made, so that a full file system is an error of the call
-// and not a signal later.
+// and not a signal later; that of a session's staging area, which may be large and is often not
+// used, comes in slices while its session is young.
 #pragma once
 
 #include <sys/types.h>
@@ -34,8 +35,11 @@ class MappedFile {
   // Makes `path` with `bytes` (whole pages) of zeros and maps it, at `address` when that is not 0:
   // nothing may be mapped there. ResourceExhausted when the file system or the address space is
   // full.
+  // Of the space only the first `allocated` bytes are taken at once, and the file system must have
+  // room for the rest.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Create(const std::string& path, uint64_t bytes,
-                                                            uint64_t address, Owner owner);
+                                                            uint64_t address, Owner owner,
+                                                            uint64_t allocated = UINT64_MAX);
   // Maps a part of a file that is there already, at `address`, where nothing is mapped.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Adopt(int fd, uint64_t offset, uint64_t bytes,
                                                            uint64_t address);
@@ -45,6 +49,8 @@ class MappedFile {
 
   uint8_t* data() const;
   uint64_t size() const;
+  // Takes the space of [offset, offset + bytes). ResourceExhausted when there is none.
+  absl::Status Allocate(uint64_t offset, uint64_t bytes);
   // Removes the file's name; the mapping stays.
   void Remove();
 
@@ -76,10 +82,20 @@ class SharedRegion {
   ReplySlot* replies() const { return reinterpret_cast<ReplySlot*>(file_->data() + reply_offset_); }
   Fence* fences() const { return reinterpret_cast<Fence*>(file_->data() + fence_offset_); }
   uint8_t* staging() const { return file_->data() + staging_offset_; }
-  // Fences and staging: what the GPU must reach. Whole pages.
+  // What the GPU must reach: fences and the beginning of the staging area from the start, the rest
+  // of that when it is first used. Whole pages; a copy lies in one of them.
   std::span<uint8_t> device_part() const {
-    return {file_->data() + fence_offset_, file_->size() - fence_offset_};
+    return {file_->data() + fence_offset_, staging_offset_ + first_staging_ - fence_offset_};
   }
+  std::span<uint8_t> late_part() const {
+    return {file_->data() + staging_offset_ + first_staging_,
+            file_->size() - staging_offset_ - first_staging_};
+  }
+  uint64_t first_staging() const { return first_staging_; }
+  // Takes the space of the next slice of the file, which costs a fraction of a millisecond, until
+  // complete().
+  absl::Status AllocateSlice();
+  bool complete() const { return allocated_ == file_->size(); }
 
   const RegionSizes& sizes() const { return sizes_; }
   uint64_t file_bytes() const { return file_->size(); }
@@ -103,6 +119,8 @@ class SharedRegion {
   RegionSizes sizes_;
   uint64_t ring_offset_ = 0, reply_offset_ = 0, output_offset_ = 0, fence_offset_ = 0,
            staging_offset_ = 0;
+  uint64_t first_staging_ = 0;
+  uint64_t allocated_ = 0;        // of the file
   uint64_t output_position_ = 0;  // bytes ever written
   std::unique_ptr<MappedFile> file_;
   std::unique_ptr<SigbusGuard> guard_;

@@ -14,6 +14,18 @@ struct cuLibraryLoadData {
   uint64_t image_bytes;        // at the start of the payload, followed by the options:
   uint64_t info_log_bytes;     // room that the caller has for each log
   uint64_t error_log_bytes;
+  uint32_t source;             // ImageSource
+  uint32_t reserved;           // 0
+  uint8_t hash[32];            // see ImageSource
+};
+enum ImageSource : uint32_t {
+  // In the payload.
+  kImageSent = 0,
+  // Nowhere: this only asks whether the daemon may have the image of which `hash` is the sketch (content_hash.h). Nothing is
+  // loaded, image_bytes is 0.
+  kImageAsked = 1,
+  // With the daemon, from an earlier process of the same user: the image whose SHA-256 is `hash`. image_bytes is 0.
+  kImageKept = 2,
 };
 // jit_option_count of these follow the image in the payload: the options with plain integer values only.
 struct JitOption {
@@ -26,6 +38,8 @@ struct cuLibraryLoadData_Answer {
   uint32_t kernel_count;
   uint32_t info_log_bytes;
   uint32_t error_log_bytes;
+  uint32_t image_unknown;  // 1: the daemon does not have the image that was asked for or named
+  uint32_t reserved;
 };
 
 struct cuLibraryUnload {

@@ -21,9 +21,8 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
       *address = location.address;
       return absl::OkStatus();
     case wire::kStaging:
-      if (!Within(location.address, bytes, session.region().sizes().staging_bytes)) {
-        return Invalid("a range outside of the staging area");
-      }
+      if (absl::Status usable = session.UseStaging(location.address, bytes); !usable.ok())
+        return usable;
       *address = reinterpret_cast<DeviceAddress>(session.region().staging()) + location.address;
       return absl::OkStatus();
     case wire::kInline:

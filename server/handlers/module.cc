@@ -5,6 +5,7 @@
 #include "proto/wire/library.h"
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
+#include "server/image_store.h"
 #include "server/payload_reader.h"
 
 namespace detshare::handlers {
@@ -54,6 +55,18 @@ void CutLogs(CompileLogs& logs) {
   if (logs.error.size() > logs.error_limit) logs.error.resize(logs.error_limit);
 }
 
+// Whether the daemon has what the client asks for, or names by its hash: then it is in *kept.
+bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, StoredImage* kept) {
+  if (session.image_store() == nullptr) return false;
+  const uid_t user = session.config().owner.uid;
+  ContentHash hash;
+  std::copy(std::begin(args.hash), std::end(args.hash), hash.begin());
+  if (args.source == wire::kImageAsked) return session.image_store()->MayHave(user, hash);
+  std::optional<StoredImage> found = session.image_store()->Find(user, hash);
+  if (found.has_value()) *kept = *std::move(found);
+  return kept->memory != nullptr;
+}
+
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
   const absl::Status status = co_await device.coroutine->Idle();
   // A kernel of lost work may still run: then the code stays until the session ends.
@@ -72,6 +85,23 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
       !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
     session.Violate("cuLibraryLoadData: sizes do not fit the payload");
     return reply.Send(Invalid("malformed"));
+  }
+  if (args.source > wire::kImageKept || args.reserved != 0 ||
+      (args.source != wire::kImageSent && args.image_bytes != 0)) {
+    session.Violate("cuLibraryLoadData: no such source of an image");
+    return reply.Send(Invalid("malformed"));
+  }
+  StoredImage kept;
+  if (args.source == wire::kImageSent) {
+    session.CountCode(image.size());
+  } else if (!FindKeptImage(session, args, &kept)) {
+    wire::cuLibraryLoadData_Answer unknown{};
+    unknown.image_unknown = 1;
+    return reply.Send(unknown);
+  } else if (args.source == wire::kImageAsked) {
+    return reply.Send(wire::cuLibraryLoadData_Answer{});
+  } else {
+    image = {reinterpret_cast<const uint8_t*>(kept.memory->data()), kept.bytes};
   }
   if (args.context != 0) {
     if (absl::Status known = session.UseContext(args.context); !known.ok())
@@ -95,6 +125,10 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
         session.AddLibrary(*std::move(library), args.context, image.size());
     status = id.status();
     if (id.ok()) answer.library = *id;
+    if (args.source == wire::kImageSent && session.image_store() != nullptr) {
+      session.image_store()->AddSoon(session.config().owner.uid,
+                                     {session.kept_payload(), image.size()});
+    }
   }
   answer.info_log_bytes = static_cast<uint32_t>(logs.info.size());
   answer.error_log_bytes = static_cast<uint32_t>(logs.error.size());

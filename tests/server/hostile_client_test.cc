@@ -6,6 +6,7 @@
 #include <random>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/content_hash.h"
 #include "proto/wire/common.h"
 #include "proto/wire/context.h"
 #include "proto/wire/copy.h"
@@ -113,13 +114,19 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
   CHECK(copy(mine, {staging - 8, kStaging, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy(mine, {UINT64_MAX - 7, kStaging, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy({staging, kStaging, 0}, mine, 1) == kCudaErrorInvalidValue);
+  // The area is made in two parts, of which the second is there once it is used.
+  const uint64_t border = staging / 4;
+  CHECK(copy(mine, {border - 8, kStaging, 0}, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {border - 8, kStaging, 0}, 8) == 0);
+  CHECK(copy(mine, {border, kStaging, 0}, staging - border) == 0);
+  CHECK(copy(mine, {border - 8, kStaging, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy(mine, {0, kInline, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy({0, kInline, 0}, mine, 0) == 0);
   CHECK(copy(mine, {0, 4, 0}, 16) == kCudaErrorInvalidValue);
 
   wire::cuMemcpy3DAsync_v2 pitched{};
   pitched.destination = {mine, 1024, 1 << 16};
-  pitched.source = {{0, kStaging, 0}, 1024, 1 << 16};
+  pitched.source = {{border, kStaging, 0}, 1024, 1 << 15};
   pitched.width = pitched.height = pitched.depth = 16;
   pitched.stream = 1;
   pitched.signal.index = kNoFence;
@@ -131,6 +138,9 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
   CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
   wrong = pitched;
   wrong.height = UINT64_MAX;
+  CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
+  wrong = pitched;
+  wrong.source.location.address = border - 64;
   CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, wrong) == kCudaErrorInvalidValue);
   CHECK(ring.Call(Op::cuMemcpy3DAsync_v2, pitched) == 0);
 
@@ -477,6 +487,79 @@ TEST_CASE("Shared memory is registered only as whole pages of the user's own fil
   CHECK(f.client.ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{address}) ==
         kCudaErrorInvalidValue);
   close(fd);
+}
+
+// A load that names its image in that way.
+wire::cuLibraryLoadData NamingImage(uint32_t source, const ContentHash& hash) {
+  wire::cuLibraryLoadData args{};
+  args.context = 1;
+  args.source = source;
+  std::copy(hash.begin(), hash.end(), args.hash);
+  return args;
+}
+
+wire::cuLibraryLoadData_Answer AnswerOf(const proto::CallReply& reply) {
+  wire::cuLibraryLoadData_Answer answer{};
+  REQUIRE(reply.answer().size() >= sizeof(answer));
+  std::memcpy(&answer, reply.answer().data(), sizeof(answer));
+  return answer;
+}
+
+TEST_CASE(
+    "Code that one process sent is loaded by another of its user that names it, byte for byte") {
+  Fixture f;
+  const std::string image = "code" + std::string(199'996, 'i');
+  const auto bytes = std::as_bytes(std::span(image));
+  const auto load = [&](uint32_t source, const ContentHash& hash) {
+    auto [status, reply] = f.client.Call(Op::cuLibraryLoadData, NamingImage(source, hash));
+    REQUIRE(status.ok());
+    return AnswerOf(reply);
+  };
+  CHECK(load(wire::kImageAsked, SketchOf({&bytes, 1})).image_unknown == 1);
+  CHECK(load(wire::kImageKept, HashOf(bytes)).image_unknown == 1);
+  REQUIRE(f.neighbour.Load(image) != 0);
+  f.daemon.daemon->manager().image_store().Settle();
+  CHECK(load(wire::kImageAsked, SketchOf({&bytes, 1})).image_unknown == 0);
+  CHECK(load(wire::kImageAsked, SketchOf({&bytes, 1})).library == 0);
+  const wire::cuLibraryLoadData_Answer loaded = load(wire::kImageKept, HashOf(bytes));
+  CHECK(loaded.image_unknown == 0);
+  CHECK(f.client.GetKernel(loaded.library, "add") != 0);
+  ContentHash wrong = HashOf(bytes);
+  wrong[0] ^= 1;
+  CHECK(load(wire::kImageKept, wrong).image_unknown == 1);
+  CHECK(load(wire::kImageKept, SketchOf({&bytes, 1})).library == 0);
+  CHECK(load(wire::kImageAsked, HashOf(bytes)).image_unknown == 1);
+  for (const auto& session : f.daemon.daemon->manager().Sessions()) {
+    CHECK(session.counters.code_bytes == (session.id == f.neighbour.grant.session() ? 200'000 : 0));
+  }
+  f.CheckNeighbour();
+}
+
+TEST_CASE("A load that names its image in no way that there is ends the session") {
+  Fixture f;
+  wire::cuLibraryLoadData args = NamingImage(wire::kImageSent, {});
+  std::string payload;
+  SECTION("an unknown source") { args.source = 3; }
+  SECTION("a reserved field") { args.reserved = 1; }
+  SECTION("asked for, and sent") {
+    args.source = wire::kImageAsked;
+    args.image_bytes = 4;
+    payload = "code";
+  }
+  SECTION("kept, and sent") {
+    args.source = wire::kImageKept;
+    args.image_bytes = 4;
+    payload = "code";
+  }
+  SECTION("kept, with bytes of nothing") {
+    args.source = wire::kImageKept;
+    payload = "code";
+  }
+  SECTION("sent, but not here") { args.image_bytes = uint64_t{1} << 63; }
+  f.client.Call(Op::cuLibraryLoadData, args, payload);
+  const auto ended = f.client.AwaitEnd();
+  REQUIRE(ended.has_value());
+  CHECK_THAT(ended->reason(), Catch::Contains("cuLibraryLoadData"));
   f.CheckNeighbour();
 }
 

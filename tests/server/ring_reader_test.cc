@@ -182,12 +182,14 @@ TEST_CASE("A client that commits nothing but padding does not keep the reader fo
 TEST_CASE("A sleeping reader is woken by a commit and by Wake()") {
   Fixture f;
   SECTION("by a commit") {
+    const auto limit =
+        GENERATE(std::chrono::nanoseconds(std::chrono::seconds(60)), RingReader::kNoLimit);
     std::thread writer([&] {
       while (f.memory.header()->reader_asleep.load() == 0) std::this_thread::yield();
       const uint64_t args = 1;
       f.client.Submit(1003, &args, sizeof(args), {}, kNoReply);
     });
-    while (!f.reader.Ready()) CHECK(f.reader.Sleep(std::chrono::seconds(60), [] { return false; }));
+    while (!f.reader.Ready()) CHECK(f.reader.Sleep(limit, [] { return false; }));
     writer.join();
     CHECK(f.reader.Read(&f.record) == Result::kRecord);
   }
@@ -201,6 +203,26 @@ TEST_CASE("A sleeping reader is woken by a commit and by Wake()") {
     while (!posted.load())
       CHECK(f.reader.Sleep(std::chrono::seconds(60), [&] { return posted.load(); }));
     other.join();
+  }
+  SECTION("by Wake() alone, though the client says all the time that the reader sleeps") {
+    std::atomic<bool> posted{false}, woken{false};
+    std::thread client([&] {
+      while (!woken.load()) f.memory.header()->reader_asleep.store(1);
+    });
+    std::thread other([&] {
+      posted.store(true);
+      f.reader.Wake();
+    });
+    while (!posted.load())
+      CHECK(f.reader.Sleep(RingReader::kNoLimit, [&] { return posted.load(); }));
+    woken.store(true);
+    other.join();
+    client.join();
+    f.memory.header()->reader_asleep.store(0);
+  }
+  SECTION("by a Wake() that came before") {
+    f.reader.Wake();
+    CHECK(f.reader.Sleep(RingReader::kNoLimit, [] { return false; }));
   }
   SECTION("not at all when something was posted before") {
     CHECK(f.reader.Sleep(std::chrono::hours(1), [] { return true; }));

@@ -104,7 +104,7 @@ struct Fixture {
     call.context = 1;
     call.after = after;
     call.args = {reinterpret_cast<const uint8_t*>(&args), sizeof(args)};
-    call.payload = {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()};
+    call.payload = std::make_shared<const std::string>(payload);
     call.done = [&](int result, std::string answer) {
       answered.set_value({result, std::move(answer)});
     };

@@ -44,6 +44,12 @@ TEST_CASE("The session file describes itself and is its owner's alone") {
   CHECK(header.fence_offset % kPageBytes == 0);
   CHECK(header.staging_offset % kPageBytes == 0);
   CHECK(header.staging_offset + header.staging_bytes <= header.file_bytes);
+  // What the GPU reaches is all of fences and staging, in two parts.
+  const std::span<uint8_t> first = (*region)->device_part(), late = (*region)->late_part();
+  CHECK(first.data() + first.size() == late.data());
+  CHECK(late.data() == (*region)->staging() + (*region)->first_staging());
+  CHECK(late.data() + late.size() ==
+        reinterpret_cast<uint8_t*>((*region)->header()) + (*region)->file_bytes());
   CHECK((*region)->device_part().data() == reinterpret_cast<uint8_t*>((*region)->fences()));
   CHECK((*region)->device_part().size() % kPageBytes == 0);
   CHECK_FALSE((*region)->damaged());
@@ -59,6 +65,47 @@ TEST_CASE("A file for which there is no space is an error and leaves nothing beh
   Directory directory;
   auto file = MappedFile::Create(directory.path + "/huge", uint64_t{1} << 50, 0, Me());
   CHECK_FALSE(file.ok());
+  CHECK(std::filesystem::is_empty(directory.path));
+}
+
+TEST_CASE("The space of the session file comes in slices, its beginning at once") {
+  Directory directory;
+  const std::string path = directory.path + "/session";
+  auto region = SharedRegion::Create(path, RegionSizes(), Me());
+  REQUIRE(region.ok());
+  const auto allocated = [&] {
+    struct stat status;
+    REQUIRE(stat(path.c_str(), &status) == 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  };
+  const uint64_t all = (*region)->file_bytes();
+  const uint64_t late = (*region)->late_part().size();
+  REQUIRE(late > 0);
+  CHECK(allocated() >= all - late);
+  CHECK(allocated() < all);
+  CHECK_FALSE((*region)->complete());
+  int slices = 0;
+  while (!(*region)->complete()) {
+    REQUIRE((*region)->AllocateSlice().ok());
+    ++slices;
+  }
+  CHECK(slices > 1);
+  CHECK(allocated() >= all);
+  // A file that is too small for slices is there at once.
+  RegionSizes sizes;
+  sizes.staging_bytes = kPageBytes;
+  auto small = SharedRegion::Create(directory.path + "/small", sizes, Me());
+  REQUIRE(small.ok());
+  CHECK((*small)->complete());
+  CHECK((*small)->late_part().empty());
+}
+
+TEST_CASE("A file for whose later slices there is no space is an error at once") {
+  Directory directory;
+  RegionSizes sizes;
+  sizes.staging_bytes = uint64_t{1} << 50;
+  auto region = SharedRegion::Create(directory.path + "/session", sizes, Me());
+  CHECK(region.status().code() == absl::StatusCode::kResourceExhausted);
   CHECK(std::filesystem::is_empty(directory.path));
 }
 

@@ -67,6 +67,7 @@ std::string StatusJson(const proto::Status& status) {
                         {"operations", session.operations()},
                         {"kernels", session.kernels()},
                         {"bytes_copied", session.bytes_copied()},
+                        {"code_bytes", session.code_bytes()},
                         {"partition", session.partition()},
                         {"state", session.state()}});
   }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -38,8 +39,11 @@ Strings ChildEnvironment(const Strings& changes) {
     for (const std::string& change : changes) changed = changed || name_of(change) == name;
     if (!changed) environment.push_back(*entry);
   }
-  for (const std::string& change : changes) {
-    if (change.find('=') != std::string::npos) environment.push_back(change);
+  for (auto change = changes.begin(); change != changes.end(); ++change) {
+    const bool overruled = std::any_of(change + 1, changes.end(), [&](const std::string& later) {
+      return name_of(later) == name_of(*change);
+    });
+    if (!overruled && change->find('=') != std::string::npos) environment.push_back(*change);
   }
   return environment;
 }
@@ -190,7 +194,8 @@ Daemon::~Daemon() {
 }
 
 Strings Daemon::Environment() const {
-  return {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket_};
+  return {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + socket_,
+          "CUDA_CACHE_PATH=" + directory_ + "/cache"};
 }
 
 nlohmann::json Daemon::Status() const {

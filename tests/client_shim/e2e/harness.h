@@ -32,7 +32,7 @@ struct Outcome {
 class Process {
  public:
   // `environment` ("NAME=value") replaces what the test has of these names; a name without "=" is
-  // taken away.
+  // taken away. Of several changes of one name the last counts.
   explicit Process(const Strings& command, const Strings& environment = {});
   ~Process();
   Process(const Process&) = delete;
@@ -68,7 +68,7 @@ class Daemon {
   const std::string& directory() const { return directory_; }
   const std::string& socket() const { return socket_; }
   pid_t pid() const { return process_->pid(); }
-  // What a program needs to find the shim and this daemon.
+  // What a program needs to find the shim and this daemon; its caches are the daemon's own.
   Strings Environment() const;
 
   nlohmann::json Status() const;

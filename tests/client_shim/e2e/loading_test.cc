@@ -187,6 +187,22 @@ TEST_CASE("CUDA_VISIBLE_DEVICES and DETSHARE_DEVICES choose among the daemon's d
         "cudaSuccess 1 " + second + "\n");
 }
 
+TEST_CASE("Code travels once: the next process of the user loads it without sending it") {
+  Daemon daemon;
+  const auto run = [&](uint64_t* sent) {
+    Process program({Path("tests/client_shim/e2e/large_image_program"), "hold"},
+                    daemon.Environment());
+    const std::string line = program.ReadLine();
+    *sent = daemon.Status()["sessions"][0]["code_bytes"];
+    return line;
+  };
+  uint64_t first = 0, second = 0;
+  CHECK(run(&first) == "ok");
+  CHECK(first > 1 << 20);
+  // The daemon names it as soon as it finds the time.
+  CHECK(Eventually([&] { return run(&second) == "ok" && second == 0; }));
+}
+
 TEST_CASE("Code that was loaded for one device runs on another, too") {
   Daemon daemon({"--soft-devices", "2"});
   const Outcome outcome = Run({ClientProgram(), "every-device"}, daemon.Environment());

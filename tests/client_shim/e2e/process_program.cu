@@ -526,6 +526,79 @@ int Blocking() {
   return 0;
 }
 
+// ---- threads
+
+constexpr char kStorePtx[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry store(.param .u64 where, .param .u32 value) {
+  .reg .u64 %where;
+  .reg .u32 %value;
+  ld.param.u64 %where, [where];
+  ld.param.u32 %value, [value];
+  st.global.u32 [%where], %value;
+  ret;
+}
+)";
+
+// One thread of many, with everything of its own: streams, events, memory, code.
+bool WorkAlone(int number) {
+  static auto* const load = Driver<decltype(cuModuleLoadData)>("cuModuleLoadData");
+  static auto* const find = Driver<decltype(cuModuleGetFunction)>("cuModuleGetFunction");
+  static auto* const unload = Driver<decltype(cuModuleUnload)>("cuModuleUnload");
+  static auto* const launch = Driver<decltype(cuLaunchKernel)>("cuLaunchKernel");
+  bool right = true;
+  for (int round = 0; round < 4; ++round) {
+    cudaStream_t stream;
+    cudaEvent_t event;
+    int *ours = nullptr, *default_streams = nullptr, *pinned = nullptr;
+    Check(cudaStreamCreateWithFlags(&stream, round % 2));
+    Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    Check(cudaMalloc(&ours, kCount * sizeof(int)));
+    Check(cudaMallocAsync(&default_streams, kCount * sizeof(int), cudaStreamPerThread));
+    Check(cudaMallocHost(&pinned, 4096));
+    std::vector<int> values(kCount, number);
+    Check(
+        cudaMemcpyAsync(ours, values.data(), kCount * sizeof(int), cudaMemcpyHostToDevice, stream));
+    Check(cudaMemsetAsync(default_streams, 0, kCount * sizeof(int), cudaStreamPerThread));
+    Launch(ours, stream);
+    Launch(default_streams, cudaStreamPerThread);
+    CUmodule module;
+    CUfunction store;
+    int value = 1000 * number + round;
+    void* parameters[] = {&ours, &value};
+    right = load(&module, kStorePtx) == CUDA_SUCCESS && right;
+    right = find(&store, module, "store") == CUDA_SUCCESS && right;
+    right =
+        launch(store, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr) == CUDA_SUCCESS && right;
+    Check(cudaEventRecord(event, stream));
+    Check(cudaStreamWaitEvent(cudaStreamPerThread, event, 0));
+    Check(cudaMemcpyAsync(pinned, ours, 4096, cudaMemcpyDeviceToHost, cudaStreamPerThread));
+    Check(cudaEventSynchronize(event));
+    Check(cudaMemcpy(values.data(), default_streams, kCount * sizeof(int), cudaMemcpyDeviceToHost));
+    Check(cudaStreamSynchronize(cudaStreamPerThread));
+    right = right && pinned[0] == value && pinned[1] == number + 1;
+    Check(cudaMemcpy(values.data(), default_streams, kCount * sizeof(int), cudaMemcpyDeviceToHost));
+    for (const int one : values) right = right && one == 1;
+    right = unload(module) == CUDA_SUCCESS && right;
+    Check(cudaFreeHost(pinned));
+    Check(cudaFreeAsync(default_streams, cudaStreamPerThread));
+    Check(cudaFree(ours));
+    Check(cudaEventDestroy(event));
+    Check(cudaStreamDestroy(stream));
+  }
+  return right;
+}
+
+int ManyThreads() {
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 64; ++i) threads.emplace_back([&wrong, i] { wrong += !WorkAlone(i); });
+  for (std::thread& thread : threads) thread.join();
+  std::printf("%d threads wrong\n", wrong.load());
+  return 0;
+}
+
 // An idle process: it has used everything that starts a thread.
 int Idle() {
   Check(cudaFree(nullptr));
@@ -575,6 +648,7 @@ int main(int argc, char** argv) {
   if (what == "little-address-space") return LittleAddressSpace();
   if (what == "change-root") return ChangeRoot();
   if (what == "blocking") return Blocking();
+  if (what == "threads") return ManyThreads();
   if (what == "idle") return Idle();
   std::fprintf(stderr, "unknown: %s\n", what.c_str());
   return 2;

@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <string>
+#include <thread>
 
 #include "tests/client_shim/e2e/harness.h"
 
@@ -182,6 +187,57 @@ TEST_CASE("A handler of Ctrl-C runs while the program waits for the GPU, which i
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.out == "ready\nhandled 1\nok\n");
   CheckNothingLeft(daemon);
+}
+
+// ---- threads
+
+TEST_CASE(
+    "Sixty-four threads, each with its own streams, memory and code, get what each gets alone") {
+  Daemon daemon;
+  CHECK(Live(daemon, "threads") == "0 threads wrong\n");
+}
+
+// ---- idleness
+
+// How often the threads of a process were taken off a CPU so far. Those of gRPC's own timers are
+// left out.
+std::map<std::string, uint64_t> Switches(pid_t pid) {
+  std::map<std::string, uint64_t> switches;
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::ifstream status(task.path() / "status");
+    std::string line, name;
+    uint64_t sum = 0;
+    while (std::getline(status, line)) {
+      if (line.rfind("Name:\t", 0) == 0) name = line.substr(6);
+      const size_t colon = line.find("ctxt_switches:");
+      if (colon != std::string::npos) sum += std::stoull(line.substr(colon + 14));
+    }
+    const auto starts = [&](const char* with) { return name.rfind(with, 0) == 0; };
+    if (starts("grpc_") || starts("timer_") || starts("nexting_")) continue;
+    switches[name + " " + task.path().filename().string()] = sum;
+  }
+  return switches;
+}
+
+TEST_CASE("A program that does nothing costs nothing: no thread of its or of the daemon's runs") {
+  Daemon daemon;
+  Process program({Program(), "idle"}, daemon.Environment());
+  REQUIRE(program.ReadLine() == "idle");
+  // Whatever wakes up now and then does so within a second and a half.
+  bool still = false;
+  for (int i = 0; i < 40 && !still; ++i) {
+    const auto of_program = Switches(program.pid()), of_daemon = Switches(daemon.pid());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    still = Switches(program.pid()) == of_program && Switches(daemon.pid()) == of_daemon;
+  }
+  CHECK(still);
+  CHECK(Switches(daemon.pid()).size() > 3);
+  // Both are there at once when they are needed again.
+  program.Signal(SIGTERM);
+  CHECK(program.Wait().exit_code == 128 + SIGTERM);
+  CheckNothingLeft(daemon);
+  CHECK(Live(daemon, "compute") == "ok\n");
 }
 
 // ---- limits and surroundings
