@@ -199,38 +199,36 @@ CUresult FinishCopy(Stream& stream, bool wait, const wire::Signal& signal, uint6
 
 }  // namespace
 
-CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t own_device, Place* place) {
+CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device, Place* place) {
   Allocation allocation;
   if (pointers().Find(address, &allocation)) {
     const uint64_t offset = address - allocation.address;
     if (allocation.kind == MemoryKind::kVirtual) {
-      // Programs build large ranges of many mappings.
-      if (side == Side::kHost ||
-          pointers().AccessibleFrom(address, own_device, CU_MEM_ACCESS_FLAGS_PROT_READ) < bytes) {
+      // Programs build large ranges of many mappings. The device that does the copy reaches them,
+      // or that of the memory.
+      const auto may = [&](CUmemAccess_flags flags) {
+        return pointers().AccessibleFrom(address, device, flags) >= bytes ||
+               pointers().AccessibleFrom(address, allocation.device, flags) >= bytes;
+      };
+      if (side == Side::kHost || !may(CU_MEM_ACCESS_FLAGS_PROT_READ))
         return CUDA_ERROR_INVALID_VALUE;
-      }
-      const bool writable = pointers().AccessibleFrom(address, own_device,
-                                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE) >= bytes;
-      *place = {address, 0, writable};
+      *place = {address, 0, may(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), 0};
       return CUDA_SUCCESS;
     }
     if (bytes > allocation.bytes - offset) return CUDA_ERROR_INVALID_VALUE;
     if (side == Side::kHost && !allocation.on_host()) return CUDA_ERROR_INVALID_VALUE;
     if (side == Side::kDevice && allocation.gpu_address == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (allocation.on_device() && allocation.device != own_device) {
-      Log(LogLevel::kWarning, "copies between devices are not supported");
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
     place->gpu = allocation.gpu_address != 0 ? allocation.gpu_address + offset : 0;
     place->host = allocation.on_host() ? allocation.host_address + offset : 0;
+    place->context = allocation.on_device() ? allocation.context_handle : 0;
     return CUDA_SUCCESS;
   }
   if (side == Side::kDevice || address == 0) return CUDA_ERROR_INVALID_VALUE;
-  for (const DeviceInfo& device : session().devices()) {
-    if (device.Holds(address)) return CUDA_ERROR_INVALID_VALUE;
+  for (const DeviceInfo& other : session().devices()) {
+    if (other.Holds(address)) return CUDA_ERROR_INVALID_VALUE;
   }
   if (address - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
-  *place = {0, address, true};
+  *place = {0, address, true, 0};
   return CUDA_SUCCESS;
 }
 

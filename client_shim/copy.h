@@ -22,11 +22,12 @@ struct Place {
   uint64_t gpu = 0;   // its address for the GPU, 0 when the GPU cannot reach it
   uint64_t host = 0;  // for the CPU, 0 when the CPU cannot reach it
   bool writable = true;
+  uint64_t context = 0;  // handle of the context that device memory belongs to
   bool pageable() const { return gpu == 0; }
 };
 
 // CUDA_ERROR_INVALID_VALUE: not memory of that kind, or not `bytes` of one allocation.
-// CUDA_ERROR_NOT_SUPPORTED: the memory of another device than `device`, which does the copy.
+// `device` does the copy.
 CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device, Place* place);
 
 // Where a memset of `height` rows of `width` elements writes. CUDA_ERROR_INVALID_VALUE as above,

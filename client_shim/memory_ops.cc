@@ -1,5 +1,6 @@
 #include "client_shim/memory_ops.h"
 
+#include "client_shim/contexts.h"
 #include "client_shim/copy.h"
 
 namespace detshare::shim {
@@ -25,8 +26,11 @@ CUresult FindWord(uint16_t device, CUdeviceptr address, uint64_t bytes, uint64_t
   if (address % bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   Place place;
   const CUresult result = FindPlace(address, bytes, Side::kDevice, device, &place);
+  if (result != CUDA_SUCCESS) return result;
+  const Context* owner = FindContext(reinterpret_cast<CUcontext>(place.context));
+  if (owner != nullptr && owner->device != device) return CUDA_ERROR_NOT_SUPPORTED;
   *gpu = place.gpu;
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult TranslateWait(uint16_t device, const CUstreamBatchMemOpParams& from,

@@ -134,6 +134,9 @@ struct Event {
   std::atomic<Stream*> stream{nullptr};  // ... and where that stream is or was
   std::atomic<uint64_t> recorded_position{0};  // ring position + 1
 
+  // Whether other processes may use it, too: then the daemon alone knows its state, `point` is 0.
+  bool interprocess() const { return (flags & CU_EVENT_INTERPROCESS) != 0; }
+
   static uint64_t Pack(FenceIndex fence, uint64_t value) {
     return uint64_t{fence + 1} << 40 | value;
   }

@@ -20,6 +20,7 @@ enum class MemoryKind : uint8_t {
   kGlobal,           // a variable of a library
   kVirtual,          // cuMemMap
   kManaged,          // cuMemAllocManaged: host memory, at one address for all
+  kOpened,           // cuIpcOpenMemHandle
 };
 
 struct Allocation {
@@ -45,7 +46,7 @@ struct Allocation {
 
   bool on_device() const {
     return kind == MemoryKind::kDevice || kind == MemoryKind::kGlobal ||
-           kind == MemoryKind::kVirtual;
+           kind == MemoryKind::kVirtual || kind == MemoryKind::kOpened;
   }
   uint32_t AccessOf(uint16_t of_device) const { return access >> (2 * of_device) & 3; }
   bool on_host() const { return host_address != 0; }

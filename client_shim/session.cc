@@ -53,7 +53,6 @@ constexpr CUdevice_attribute kNotOffered[] = {
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
     CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
-    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK,
@@ -74,6 +73,7 @@ constexpr CUdevice_attribute kOffered[] = {
     CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
 };
 
 }  // namespace
@@ -236,6 +236,13 @@ void Session::AdoptDevices(const proto::Grant& grant) {
     to.greatest_priority = from.greatest_stream_priority();
     to.tpc_gpc = from.tpc_gpc();
     to.tpc_index = from.tpc_index();
+    to.peers.resize(std::min<size_t>(grant.devices_size(), kMaxDevices));
+    for (size_t i = 0; i < to.peers.size() && i < static_cast<size_t>(from.peers_size()); ++i) {
+      for (const auto& [attribute, value] : from.peers(static_cast<int>(i)).attributes()) {
+        if (attribute >= 0 && attribute < DeviceInfo::kPeerAttributes)
+          to.peers[i][attribute] = value;
+      }
+    }
     devices_.push_back(std::move(to));
   }
 }

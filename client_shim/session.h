@@ -29,6 +29,7 @@ namespace detshare::shim {
 // What never changes about a device.
 struct DeviceInfo {
   static constexpr int kAttributes = 256;
+  static constexpr int kPeerAttributes = 8;
 
   std::string name;
   CUuuid uuid{};
@@ -41,6 +42,8 @@ struct DeviceInfo {
   int least_priority = 0;
   int greatest_priority = 0;
   std::string tpc_gpc, tpc_index;
+  // By the other device's index, then by CUdevice_P2PAttribute.
+  std::vector<std::array<int32_t, kPeerAttributes>> peers;
 
   int attribute(CUdevice_attribute which) const { return attributes[which]; }
   bool Holds(uint64_t address) const { return address - memory_base < memory_bytes; }

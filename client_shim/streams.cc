@@ -10,6 +10,7 @@
 #include "client_shim/graph/capture.h"
 #include "proto/wire/common.h"
 #include "proto/wire/event.h"
+#include "proto/wire/ipc.h"
 #include "proto/wire/stream.h"
 
 namespace detshare::shim {
@@ -108,31 +109,6 @@ void GiveEventFence(Event& event) {
   if (Event::Signalled(point) && !event.foreign_fence)
     session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
   event.foreign_fence = false;
-}
-
-CUresult LegacyStream(Context& context, Stream** stream) {
-  Stream* found = context.legacy.load(std::memory_order_acquire);
-  bool made = false;
-  if (found == nullptr) [[unlikely]] {
-    const std::lock_guard lock(context.mutex);
-    found = context.legacy.load(std::memory_order_acquire);
-    if (found == nullptr) {
-      // The daemon knows one default stream of a primary context; that of a green context is
-      // ordered with no other.
-      const bool green = context.green.load(std::memory_order_acquire) != 0;
-      const CUresult result =
-          MakeStream(context, green ? CU_STREAM_NON_BLOCKING : 0, 0, !green, green, &found);
-      if (result != CUDA_SUCCESS) return result;
-      context.legacy.store(found, std::memory_order_release);
-      if (!green) NoteDefaultStream(*found);
-      made = true;
-    }
-  }
-  if (made && context.gated.load(std::memory_order_acquire)) [[unlikely]] {
-    if (const CUresult held = HoldNewStream(context, *found); held != CUDA_SUCCESS) return held;
-  }
-  *stream = found;
-  return CUDA_SUCCESS;
 }
 
 CUresult PerThreadDefault(Context& context, Stream** stream) {
@@ -248,6 +224,31 @@ CUresult ResolveStream(CUstream handle, Stream** stream) {
   return own ? PerThreadDefault(*context, stream) : LegacyStream(*context, stream);
 }
 
+CUresult LegacyStream(Context& context, Stream** stream) {
+  Stream* found = context.legacy.load(std::memory_order_acquire);
+  bool made = false;
+  if (found == nullptr) [[unlikely]] {
+    const std::lock_guard lock(context.mutex);
+    found = context.legacy.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      // The daemon knows one default stream of a primary context; that of a green context is
+      // ordered with no other.
+      const bool green = context.green.load(std::memory_order_acquire) != 0;
+      const CUresult result =
+          MakeStream(context, green ? CU_STREAM_NON_BLOCKING : 0, 0, !green, green, &found);
+      if (result != CUDA_SUCCESS) return result;
+      context.legacy.store(found, std::memory_order_release);
+      if (!green) NoteDefaultStream(*found);
+      made = true;
+    }
+  }
+  if (made && context.gated.load(std::memory_order_acquire)) [[unlikely]] {
+    if (const CUresult held = HoldNewStream(context, *found); held != CUDA_SUCCESS) return held;
+  }
+  *stream = found;
+  return CUDA_SUCCESS;
+}
+
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle) {
   Stream* stream;
   // The context's own streams are made under its lock: nothing holds them.
@@ -358,7 +359,11 @@ void DestroyPerThreadStreams(PerThreadStreams* streams) {
 
 // ---- events
 
-CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
+namespace {
+
+// Makes an event with what `submit` asks of the daemon for it.
+template <typename Submit>
+CUresult MakeEvent(Context& context, uint32_t flags, CUevent* handle, Submit submit) {
   uint32_t index;
   Event* event = objects().events.Reserve(&index);
   if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -374,9 +379,7 @@ CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
   event->asked.store(false, std::memory_order_relaxed);
   event->stream.store(nullptr, std::memory_order_relaxed);
   event->recorded_stream = 0;
-  const CUresult result =
-      session().Submit(Op::cuEventCreate, event->device, event->context_id,
-                       wire::cuEventCreate{event->id, event->context_id, flags, 0});
+  const CUresult result = submit(*event);
   if (result != CUDA_SUCCESS) {
     objects().events.Recycle(index);
     return result;
@@ -385,6 +388,23 @@ CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
   event->handle.store(value, std::memory_order_release);
   *handle = reinterpret_cast<CUevent>(value);
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
+  return MakeEvent(context, flags, handle, [flags](const Event& event) {
+    return session().Submit(Op::cuEventCreate, event.device, event.context_id,
+                            wire::cuEventCreate{event.id, event.context_id, flags, 0});
+  });
+}
+
+CUresult OpenEvent(Context& context, const wire::IpcToken& token, CUevent* handle) {
+  constexpr uint32_t kFlags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  return MakeEvent(context, kFlags, handle, [&token](const Event& event) {
+    return session().Call(Op::cuIpcOpenEventHandle, event.device, event.context_id,
+                          wire::cuIpcOpenEventHandle{token, event.id, event.context_id});
+  });
 }
 
 CUresult DestroyEvent(CUevent handle) {
@@ -433,6 +453,10 @@ bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, FenceLease*
 }  // namespace
 
 CUresult RecordEvent(Event& event, Stream& stream) {
+  if (event.interprocess()) {
+    return SubmitWork(stream, Op::cuEventRecordWithFlags,
+                      wire::cuEventRecordWithFlags{event.id, stream.id, {0, kNoFence, 0}});
+  }
   const std::lock_guard lock(event.lock);
   const uint64_t point = event.point.load(std::memory_order_relaxed);
   wire::Signal signal{0, kNoFence, 0};
@@ -456,6 +480,19 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   event.stream.store(&stream, std::memory_order_relaxed);
   event.recorded_position.store(position + 1, std::memory_order_release);
   return result;
+}
+
+CUresult OrderStreams(Stream& before, Stream& after) {
+  CUevent handle;
+  CUresult result = CreateEvent(*before.context, CU_EVENT_DISABLE_TIMING, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  Event& event = *FindEvent(handle);
+  result = RecordEvent(event, before);
+  if (result == CUDA_SUCCESS) {
+    result = SubmitWork(after, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{after.id, event.id});
+  }
+  const CUresult destroyed = DestroyEvent(handle);
+  return result != CUDA_SUCCESS ? result : destroyed;
 }
 
 namespace {
@@ -505,6 +542,10 @@ CUresult QueryUnsignalled(Event& event, uint64_t point) {
 }  // namespace
 
 CUresult QueryEvent(Event& event) {
+  if (event.interprocess()) {
+    return session().Call(Op::cuEventQuery, event.device, event.context_id,
+                          wire::cuEventQuery{event.id, 0});
+  }
   const uint64_t point = event.point.load(std::memory_order_acquire);
   if (point != 0 && !Event::Signalled(point)) return QueryUnsignalled(event, point);
   if (point != 0 && !session().fences().Reached(Event::FenceOf(point), Event::ValueOf(point))) {
@@ -516,6 +557,12 @@ CUresult QueryEvent(Event& event) {
 }
 
 CUresult SynchronizeEvent(Event& event) {
+  if (event.interprocess()) {
+    const CUresult result = session().Call(Op::cuEventSynchronize, event.device, event.context_id,
+                                           wire::cuEventSynchronize{event.id, 0});
+    session().DrainOutput();
+    return result;
+  }
   const uint64_t point = event.point.load(std::memory_order_acquire);
   if (point != 0 && !Event::Signalled(point)) {
     // Nobody signals it, so the daemon is asked again and again: at once for as long as others

@@ -5,6 +5,7 @@
 #include "client_shim/objects.h"
 #include "client_shim/session.h"
 #include "proto/wire/common.h"
+#include "proto/wire/ipc.h"
 
 namespace detshare::shim {
 
@@ -43,6 +44,9 @@ inline CUresult StreamForWork(CUstream handle, Stream** stream) {
 inline Event* FindEvent(CUevent handle) {
   return objects().events.Find(HandleKind::kEvent, reinterpret_cast<uint64_t>(handle));
 }
+
+// The context's legacy default stream, made when first used.
+CUresult LegacyStream(Context& context, Stream** stream);
 
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle);
 CUresult DestroyStream(CUstream handle);
@@ -95,10 +99,14 @@ void DestroyPerThreadStreams(PerThreadStreams* streams);
 
 // Events. `stream` belongs to the event's context or not: the caller has checked.
 CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle);
+// Another process's event, on the context's device.
+CUresult OpenEvent(Context& context, const wire::IpcToken& token, CUevent* handle);
 CUresult DestroyEvent(CUevent handle);
 CUresult RecordEvent(Event& event, Stream& stream);
 // The event is recorded by a launch of a graph, which has given it this fence and value.
 void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value);
+// What follows on `after` waits for what `before`, of any device, has been given so far.
+CUresult OrderStreams(Stream& before, Stream& after);
 // Whether the last recording is complete: CUDA_SUCCESS (also when there is none) or
 // CUDA_ERROR_NOT_READY.
 CUresult QueryEvent(Event& event);

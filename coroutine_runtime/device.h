@@ -111,6 +111,9 @@ class AddressSpace {
   // The session is gone: its queued work may be dropped, running kernels are stopped where the
   // device can stop them.
   virtual void Abandon() = 0;
+  // Waits for the session's work on the GPU. Whoever ends several spaces, of which one's work may
+  // touch another's memory, calls this for all before the first one ends.
+  virtual void WaitForWork() {}
 };
 
 struct KernelParameterInfo {
@@ -191,7 +194,8 @@ struct LinkInputImage {
   std::string bytes;
 };
 
-// A point in a queue's work.
+// A point in a queue's work. A marker belongs to the device that made it: only that device's queues
+// record it, but the queues of all devices of the backend may wait for it.
 class Marker {
  public:
   virtual ~Marker() = default;
@@ -209,6 +213,10 @@ struct CopyRequest {
   // Device addresses, registered host addresses, or (source of at most kInlineCopyBytes,
   // `inline_source` set) memory that is only valid during the call.
   DeviceAddress destination = 0, source = 0;
+  // Where a side is the memory of another device of the session: that device's space. The other
+  // side is then device memory, too, and nobody unmaps either before the copy is complete.
+  AddressSpace* destination_space = nullptr;
+  AddressSpace* source_space = nullptr;
   bool inline_source = false;
   uint64_t width = 0;  // bytes; a linear copy has height and depth 1
   uint64_t height = 1, depth = 1;
@@ -252,10 +260,10 @@ class Queue {
   // can end. A wait that does not end holds this queue only, and is over when the space is
   // abandoned.
   virtual absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) = 0;
-  // `marker` then stands for this point; recording again moves it. Of the same device.
+  // `marker`, of this queue's device, then stands for this point; recording again moves it.
   virtual absl::Status Record(Marker& marker) = 0;
-  // Holds what follows until the point that the marker stands for at this moment; no point
-  // recorded: no wait.
+  // Holds what follows until the point that the marker, of any device of the backend, stands for at
+  // this moment; no point recorded: no wait.
   virtual absl::Status Wait(Marker& marker) = 0;
   // One launch of a graph of this partition: between what is before and what is after on the queue,
   // and after the graph's earlier launches, whatever their queues. `values`: one for each signal
@@ -332,6 +340,10 @@ class Device {
     uint64_t free = 0, total = 0;
   };
   virtual Memory memory() const = 0;
+  // What this device may do with the memory of `other`, another device of the backend:
+  // CUdevice_P2PAttribute -> value. Access is supported where CUDA says so of the pair. Never
+  // changes.
+  virtual std::map<int, int> PeerAttributes(const Device& other) const { return {}; }
   // A limit of a context (CUlimit). Devices that share one limit among sessions keep the largest;
   // the answer is what this session asked for, as the device rounds it, whatever the others did.
   virtual absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;

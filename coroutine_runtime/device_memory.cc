@@ -210,6 +210,36 @@ std::map<DeviceAddress, DeviceMemory::Block>::iterator DeviceMemory::FindBlock(
 // ---- mapping
 // ---------------------------------------------------------------------------------------------------------
 
+absl::Status DeviceMemory::MapForAll(DeviceAddress address, uint64_t bytes) {
+  absl::Status status = space_.Map(address, bytes);
+  if (!status.ok()) return status;
+  for (AddressSpace* peer : peers_)
+    status.Update(peer->SetAccess(address, bytes, MemoryAccess::kReadWrite));
+  if (!status.ok()) UnmapForAll(address, bytes);
+  return status;
+}
+
+void DeviceMemory::UnmapForAll(DeviceAddress address, uint64_t bytes) {
+  for (AddressSpace* peer : peers_)
+    peer->SetAccess(address, bytes, MemoryAccess::kNone).IgnoreError();
+  space_.Unmap(address, bytes).IgnoreError();
+}
+
+absl::Status DeviceMemory::Share(AddressSpace& peer) {
+  peers_.push_back(&peer);
+  absl::Status status;
+  for (const auto& [address, extent] : extents_)
+    status.Update(peer.SetAccess(address, extent.bytes, MemoryAccess::kReadWrite));
+  if (!status.ok()) Unshare(peer);
+  return status;
+}
+
+void DeviceMemory::Unshare(AddressSpace& peer) {
+  for (const auto& [address, extent] : extents_)
+    peer.SetAccess(address, extent.bytes, MemoryAccess::kNone).IgnoreError();
+  std::erase(peers_, &peer);
+}
+
 DeviceMemory::Extents::iterator DeviceMemory::FirstOverlapping(DeviceAddress address,
                                                                uint64_t bytes) {
   auto extent = extents_.upper_bound(address);
@@ -224,7 +254,7 @@ void DeviceMemory::Unmap(Extents::iterator extent) {
   const uint64_t bytes = extent->second.bytes;
   if (extent->second.idle) idle_bytes_ -= bytes;
   // What cannot be unmapped (the device is lost) goes with the space.
-  space_.Unmap(extent->first, bytes).IgnoreError();
+  UnmapForAll(extent->first, bytes);
   extents_.erase(extent);
   mapped_.store(mapped_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
 }
@@ -271,7 +301,7 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
   for (;;) {
     const auto extent = FirstOverlapping(address, bytes);
     if (extent == extents_.end()) {
-      absl::Status mapped = space_.Map(address, bytes);
+      absl::Status mapped = MapForAll(address, bytes);
       if (mapped.ok()) {
         extents_.emplace(address, Extent{bytes, false, {}});
         mapped_.store(mapped_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
@@ -388,20 +418,23 @@ Task<absl::Status> DeviceMemory::Free(DeviceAddress address) {
   }
   found->second.busy = true;
   const uint64_t serial = found->second.serial;
-  const absl::Status idle = co_await coroutine_.Idle();
+  const absl::Status idle = co_await coroutine_.IdleForMemory();
   if (!idle.ok()) co_return idle;
   if (FindBlock(address, serial) != blocks_.end()) Release(address, {}, /*keep=*/false);
   co_return absl::OkStatus();
 }
 
 absl::Status DeviceMemory::FreeAsync(DeviceAddress address, StreamId stream) {
+  const absl::StatusOr<FencePoint> point = coroutine_.Point(stream);
+  return point.ok() ? FreeAtPoint(address, *point) : point.status();
+}
+
+absl::Status DeviceMemory::FreeAtPoint(DeviceAddress address, const FencePoint& point) {
   const auto found = blocks_.find(address);
   if (found == blocks_.end() || found->second.busy) {
     return CudaError(kCudaErrorInvalidValue, "not an allocation of this session");
   }
-  const absl::StatusOr<FencePoint> point = coroutine_.Point(stream);
-  if (!point.ok()) return point.status();
-  Release(address, Points{*point}, /*keep=*/true);
+  Release(address, Points{point}, /*keep=*/true);
   return absl::OkStatus();
 }
 

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
@@ -60,6 +61,8 @@ class DeviceMemory {
   Task<absl::Status> Free(DeviceAddress address);
   // Frees at this point of `stream` (cuMemFreeAsync).
   absl::Status FreeAsync(DeviceAddress address, StreamId stream);
+  // Frees at a point of a stream of another device of the session.
+  absl::Status FreeAtPoint(DeviceAddress address, const FencePoint& point);
   // Frees everything of `context`, whose work is complete (GpuCoroutine::DestroyContext).
   void FreeContext(ContextId context);
 
@@ -71,6 +74,12 @@ class DeviceMemory {
                                               DeviceAddress wanted);
   // `address` and `bytes` (rounded) are those of one Reserve, and nothing is mapped there.
   void FreeReservation(DeviceAddress address, uint64_t bytes);
+
+  // Work of `peer`, the session's space on another device, may touch the allocations of now and
+  // later ...
+  absl::Status Share(AddressSpace& peer);
+  // ... and no longer. None such is in flight.
+  void Unshare(AddressSpace& peer);
 
   struct Allocation {
     DeviceAddress address = 0;
@@ -162,8 +171,13 @@ class DeviceMemory {
   Task<absl::Status> EnsureUnmapped(DeviceAddress address, uint64_t bytes);
   Task<void> TrimWhenReached(Points points);
 
+  // AddressSpace's calls of these names, with the access of the peers.
+  absl::Status MapForAll(DeviceAddress address, uint64_t bytes);
+  void UnmapForAll(DeviceAddress address, uint64_t bytes);
+
   GpuCoroutine& coroutine_;
   AddressSpace& space_;
+  std::vector<AddressSpace*> peers_;
   const uint64_t granule_;
   const uint64_t limit_;
   uint64_t release_threshold_ = 64ull << 20;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
@@ -57,6 +58,14 @@ class PooledQueue {
 
 }  // namespace
 
+// A stream's work on another device: `stream --arrived--> queue of the host --done--> stream`. Each
+// stream has a queue of its own there, so that streams do not wait for each other.
+struct GpuCoroutine::Visit {
+  GpuCoroutine* host = nullptr;
+  PooledQueue queue;
+  std::unique_ptr<Marker> arrived, done;
+};
+
 struct GpuCoroutine::Stream {
   StreamId id = 0;
   uint64_t serial = 0;
@@ -76,6 +85,7 @@ struct GpuCoroutine::Stream {
   uint64_t seen_legacy = 0;  // the legacy operation that the stream has waited for
   bool uncollected = false;  // has work that the context's collector has not waited for
   FenceLease fence;          // signalled by Point() and when the stream ends
+  std::vector<std::unique_ptr<Visit>> visits;
 };
 
 struct GpuCoroutine::Context {
@@ -191,6 +201,7 @@ void GpuCoroutine::ReclaimRetired() {
       return false;
     }
     for (PooledQueue& queue : stream->queues) queue.ReturnIdle();
+    for (std::unique_ptr<Visit>& visit : stream->visits) visit->queue.ReturnIdle();
     Context& context = *stream->context;
     std::erase(context.streams, stream.get());
     std::erase(context.dirty, stream.get());
@@ -475,8 +486,13 @@ absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
 void GpuCoroutine::CountKernels(uint64_t kernels) { Count(kernels_, kernels); }
 
 absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
+  return WaitEventOf(*this, stream, event_id);
+}
+
+absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId stream,
+                                       EventId event_id) {
+  const auto event = owner.events_.find(event_id);
+  if (event == owner.events_.end()) return UnknownHandle("no such event");
   absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
   if (!queue.ok()) return queue.status();
   return event->second->recorded ? (*queue)->Wait(*event->second->marker) : absl::OkStatus();
@@ -493,6 +509,16 @@ absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
                   : CudaError(kCudaErrorNotReady, "the event's point is not reached");
 }
 
+absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uint64_t* number) {
+  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  return queue.ok() ? event.Record(**queue, number) : queue.status();
+}
+
+absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
+  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  return queue.ok() ? event.Wait(**queue) : queue.status();
+}
+
 absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventId end_id) {
   const auto start = events_.find(start_id);
   const auto end = events_.find(end_id);
@@ -503,6 +529,72 @@ absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventI
     }
   }
   return device_.ElapsedMilliseconds(*start->second->marker, *end->second->marker);
+}
+
+// ---- the session's devices with each other
+// -----------------------------------------------------------------------------------------------
+
+void GpuCoroutine::AddUser(GpuCoroutine& other) {
+  if (&other != this && std::find(users_.begin(), users_.end(), &other) == users_.end())
+    users_.push_back(&other);
+}
+
+Task<absl::Status> GpuCoroutine::IdleForMemory() {
+  absl::Status result = co_await Idle();
+  for (size_t i = 0; i < users_.size(); ++i) {
+    absl::Status status = co_await users_[i]->Idle();
+    result.Update(status);
+  }
+  co_return result;
+}
+
+absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& stream,
+                                                                   GpuCoroutine& host) {
+  for (const std::unique_ptr<Visit>& visit : stream.visits) {
+    if (visit->host == &host) return visit.get();
+  }
+  auto visit = std::make_unique<Visit>();
+  visit->host = &host;
+  absl::StatusOr<std::unique_ptr<Marker>> arrived = device_.CreateMarker(/*timed=*/false);
+  if (!arrived.ok()) return arrived.status();
+  visit->arrived = *std::move(arrived);
+  absl::StatusOr<std::unique_ptr<Marker>> done = host.device_.CreateMarker(/*timed=*/false);
+  if (!done.ok()) return done.status();
+  visit->done = *std::move(done);
+  absl::StatusOr<std::unique_ptr<Queue>> queue =
+      host.queues_.Acquire(*host.partition_, stream.priority);
+  if (!queue.ok()) return queue.status();
+  visit->queue = PooledQueue(host.queues_, *host.partition_, stream.priority, *std::move(queue));
+  stream.visits.push_back(std::move(visit));
+  return stream.visits.back().get();
+}
+
+template <typename F>
+absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id, F work) {
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<Queue*> home = Prepare(**stream, *partition_, Use::kOperation);
+  if (!home.ok()) return home.status();
+  absl::StatusOr<Visit*> visit = FindOrMakeVisit(**stream, host);
+  if (!visit.ok()) return visit.status();
+  host.AddUser(*this);
+  Queue& abroad = *(*visit)->queue.get();
+  absl::Status status = (*home)->Record(*(*visit)->arrived);
+  if (status.ok()) status = abroad.Wait(*(*visit)->arrived);
+  if (status.ok()) status = work(abroad);
+  if (status.ok()) status = abroad.Record(*(*visit)->done);
+  return status.ok() ? (*home)->Wait(*(*visit)->done) : status;
+}
+
+absl::Status GpuCoroutine::CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request) {
+  absl::Status status =
+      RunAt(host, stream, [&](Queue& queue) { return queue.Copy(host.space_, request); });
+  if (status.ok()) Count(bytes_copied_, request.width * request.height * request.depth);
+  return status;
+}
+
+absl::Status GpuCoroutine::FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request) {
+  return RunAt(host, stream, [&](Queue& queue) { return queue.Fill(host.space_, request); });
 }
 
 // ---- waiting for a context
@@ -622,6 +714,7 @@ Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
   if (result.ok()) {
     for (std::unique_ptr<Stream>& stream : streams) {
       for (PooledQueue& queue : stream->queues) queue.ReturnIdle();
+      for (std::unique_ptr<Visit>& visit : stream->visits) visit->queue.ReturnIdle();
     }
     context->collector.ReturnIdle();
   }

@@ -60,6 +60,8 @@ struct StreamOptions {
   int priority = 0;
 };
 
+class SharedEvent;
+
 class GpuCoroutine {
  public:
   struct Counters {
@@ -118,6 +120,11 @@ class GpuCoroutine {
   // Waits for the point at which the event was last recorded before this call. Never recorded: no
   // wait.
   absl::Status WaitEvent(StreamId stream, EventId event);
+  // The same for an event of another device of the session.
+  absl::Status WaitEventOf(const GpuCoroutine& owner, StreamId stream, EventId event);
+  // The same for events that other sessions use, too. `*number`: of the recording.
+  absl::Status RecordShared(SharedEvent& event, StreamId stream, uint64_t* number);
+  absl::Status WaitShared(StreamId stream, SharedEvent& event);
   // CUDA_ERROR_NOT_READY while either is not reached, CUDA_ERROR_INVALID_HANDLE when not recorded
   // or not timed.
   absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end);
@@ -133,6 +140,17 @@ class GpuCoroutine {
   // Tells streams apart that had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
   void CountKernels(uint64_t kernels);
+
+  // ---- the session's devices with each other
+
+  // Work of `other` may touch the memory of this device from now on.
+  void AddUser(GpuCoroutine& other);
+  // Idle(), here and on the devices whose work may touch this one's memory: then memory may go.
+  Task<absl::Status> IdleForMemory();
+  // Work of `stream` that is done by the device `host`, which has the memory: the copy of a host's
+  // memory, or a fill.
+  absl::Status CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request);
+  absl::Status FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request);
 
   // Work from now on runs on `partition` of the same device, ordered after the work before it.
   void Bind(Partition& partition) { partition_ = &partition; }
@@ -151,6 +169,7 @@ class GpuCoroutine {
   struct Context;
   struct Stream;
   struct Event;
+  struct Visit;
   // What an operation is for the legacy default stream's order.
   enum class Use { kOperation, kObserve };
 
@@ -171,6 +190,10 @@ class GpuCoroutine {
   absl::StatusOr<FenceLease> FenceOfContext(Context& context);
   absl::StatusOr<FencePoint> PointOf(Stream& stream);
   void ReclaimRetired();
+  absl::StatusOr<Visit*> FindOrMakeVisit(Stream& stream, GpuCoroutine& host);
+  // Orders a host's work between the stream's work before and after it. F: absl::Status(Queue&).
+  template <typename F>
+  absl::Status RunAt(GpuCoroutine& host, StreamId id, F work);
   Task<absl::Status> AwaitFence(FenceLease fence);
 
   Device& device_;
@@ -179,6 +202,7 @@ class GpuCoroutine {
   Executor& executor_;
   Partition* partition_;
   FencePool fences_;
+  std::vector<GpuCoroutine*> users_;
   uint64_t streams_made_ = 0;
 
   absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;

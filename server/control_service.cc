@@ -61,6 +61,12 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
     device->set_tpc_gpc(properties.tpc_gpc.data(), properties.tpc_gpc.size());
     device->set_tpc_index(properties.tpc_index.data(), properties.tpc_index.size());
     device->set_memory_granularity(properties.memory_granularity);
+    for (const Session::Config::OnDevice& other : config.devices) {
+      proto::Peer* const peer = device->add_peers();
+      if (other.device == on.device) continue;
+      for (const auto& [attribute, value] : on.device->PeerAttributes(*other.device))
+        (*peer->mutable_attributes())[attribute] = value;
+    }
   }
   return grant;
 }

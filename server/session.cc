@@ -63,6 +63,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
     on.placement->Add(config.id, config.tenant, *device.coroutine);
   }
   session->virtual_memory_ = std::make_unique<VirtualMemory>(session->devices_);
+  session->ipc_memory_ = std::make_unique<IpcMemory>(
+      session->devices_, *config.shared_memory_objects, config.owner.uid);
   session->current_device_ = session->devices_.empty() ? nullptr : &session->devices_[0];
   session->libraries_.push_back(nullptr);  // ids begin with 1
   session->kernels_.push_back({});
@@ -80,7 +82,12 @@ Session::~Session() {
   graphs_.clear();
   libraries_.clear();
   virtual_memory_.reset();
+  ipc_memory_.reset();
   for (SessionDevice& device : devices_) device.memory.reset();
+  // Devices may touch each other's memory.
+  for (SessionDevice& device : devices_) {
+    if (device.space != nullptr) device.space->WaitForWork();
+  }
   // What a faulted space still has queued writes to the fences of the coroutine.
   for (SessionDevice& device : devices_) device.space.reset();
   images_.Clear();
@@ -296,22 +303,38 @@ absl::Status Session::UseStaging(uint64_t offset, uint64_t bytes) {
 }
 
 absl::Status Session::UseContext(ContextId context) {
+  return UseContextOf(context, *current_device_);
+}
+
+absl::Status Session::UseContextOf(ContextId context, SessionDevice& device) {
   if (context == 0) return CudaError(kCudaErrorInvalidContext, "no context");
   auto found = contexts_.find(context);
   if (found != contexts_.end()) {
-    if (found->second == current_device_) return absl::OkStatus();
+    if (found->second == &device) return absl::OkStatus();
     return CudaError(kCudaErrorInvalidContext, "a context of another device");
   }
   if (contexts_.size() >= limits().contexts)
     return CudaError(kCudaErrorOutOfMemory, "too many contexts");
-  contexts_.emplace(context, current_device_);
+  contexts_.emplace(context, &device);
   return absl::OkStatus();
 }
 
 void Session::ForgetContext(ContextId context) {
+  peer_access_.ForgetContext(context);
   contexts_.erase(context);
   absl::erase_if(streams_, [context](const auto& stream) { return stream.second == context; });
   absl::erase_if(events_, [context](const auto& event) { return event.second == context; });
+  absl::erase_if(shared_events_,
+                 [this](const auto& event) { return !events_.contains(event.first); });
+}
+
+SessionDevice* Session::DeviceOfMemory(uint64_t address, uint64_t bytes, bool write) {
+  if (current_device_->space->Contains(address, bytes, write)) [[likely]]
+    return current_device_;
+  for (SessionDevice& device : devices_) {
+    if (&device != current_device_ && device.space->Contains(address, bytes, write)) return &device;
+  }
+  return nullptr;
 }
 
 absl::Status Session::AddStream(StreamId stream, ContextId context) {

@@ -26,12 +26,16 @@
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/placement.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/task.h"
 #include "proto/driver_api/row.h"
+#include "server/ipc_memory.h"
+#include "server/peer_access.h"
 #include "server/reply.h"
 #include "server/ring_reader.h"
 #include "server/server_options.h"
 #include "server/session_images.h"
+#include "server/shared_events.h"
 #include "server/shared_memory_objects.h"
 #include "server/shared_region.h"
 #include "server/virtual_memory.h"
@@ -67,6 +71,7 @@ class Session {
     std::vector<OnDevice> devices;
     SharedMemoryObjects* shared_memory_objects = nullptr;  // of the daemon
     ImageStore* image_store = nullptr;                     // the same
+    SharedEvents* shared_event_tokens = nullptr;           // the same
   };
   struct Counters {
     uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
@@ -156,13 +161,48 @@ class Session {
   // Contexts are born when a client first names them. CUDA_ERROR_INVALID_CONTEXT for 0 and for one
   // of another device.
   absl::Status UseContext(ContextId context);
+  // The same for a context of another device.
+  absl::Status UseContextOf(ContextId context, SessionDevice& device);
   void ForgetContext(ContextId context);
+  // By index; nullptr when there is none.
+  SessionDevice* DeviceAt(uint32_t index) {
+    return index < devices_.size() ? &devices_[index] : nullptr;
+  }
+  PeerAccess& peer_access() { return peer_access_; }
+  IpcMemory& ipc_memory() { return *ipc_memory_; }
+  // The device of a context that was used; nullptr when there is none.
+  SessionDevice* DeviceOfContext(ContextId context) {
+    const auto found = contexts_.find(context);
+    return found != contexts_.end() ? found->second : nullptr;
+  }
+  // The device on which an event was made; nullptr when there is no such event.
+  SessionDevice* DeviceOfEvent(EventId event) {
+    const auto found = events_.find(event);
+    return found != events_.end() ? DeviceOfContext(found->second) : nullptr;
+  }
+  // The device whose work may read (and write) the range, the current one first; nullptr when none
+  // may.
+  SessionDevice* DeviceOfMemory(uint64_t address, uint64_t bytes, bool write);
 
   // Streams and events are counted here, and looked up in the coroutine.
   absl::Status AddStream(StreamId stream, ContextId context);
   void RemoveStream(StreamId stream) { streams_.erase(stream); }
   absl::Status AddEvent(EventId event, ContextId context);
-  void RemoveEvent(EventId event) { events_.erase(event); }
+  void RemoveEvent(EventId event) {
+    events_.erase(event);
+    shared_events_.erase(event);
+  }
+  // Those that other sessions may use, too, are here and not in a coroutine.
+  absl::flat_hash_map<EventId, std::shared_ptr<SharedEvent>>& shared_events() {
+    return shared_events_;
+  }
+  std::shared_ptr<SharedEvent> FindSharedEvent(EventId event) const {
+    if (shared_events_.empty()) [[likely]]
+      return nullptr;
+    const auto found = shared_events_.find(event);
+    return found != shared_events_.end() ? found->second : nullptr;
+  }
+  SharedEvents& shared_event_tokens() { return *config_.shared_event_tokens; }
 
   struct LoadedLibrary {
     LibraryId id = 0;
@@ -257,6 +297,8 @@ class Session {
   std::unique_ptr<Executor> executor_;
   std::vector<SessionDevice> devices_;  // never changes in size: others point into it
   std::unique_ptr<VirtualMemory> virtual_memory_;
+  PeerAccess peer_access_;
+  std::unique_ptr<IpcMemory> ipc_memory_;
 
   SessionDevice* current_device_ = nullptr;
   ContextId current_context_ = 0;
@@ -271,6 +313,7 @@ class Session {
   absl::flat_hash_map<ContextId, SessionDevice*> contexts_;
   absl::flat_hash_map<StreamId, ContextId> streams_;
   absl::flat_hash_map<EventId, ContextId> events_;
+  absl::flat_hash_map<EventId, std::shared_ptr<SharedEvent>> shared_events_;
   std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded
   std::vector<LoadedKernel> kernels_;                      // by id
   uint64_t image_bytes_ = 0;

@@ -30,6 +30,20 @@ const char* StateName(SessionWorker::State state) {
   return "ending";
 }
 
+// The addresses that a session has on one device: its share of a slot, and enough for several times
+// the card's memory, since programs reserve more addresses than they use.
+uint64_t AddressesOnDevice(const AddressWindows& windows, const std::vector<Device*>& devices) {
+  constexpr uint64_t kUnit = 2 << 20;
+  constexpr uint64_t kTimesTheMemory = 3;
+  uint64_t bytes = windows.device_bytes / std::max<size_t>(devices.size(), 1) / kUnit * kUnit;
+  if (devices.size() <= 1) return bytes;
+  for (const Device* device : devices) {
+    const uint64_t enough = device->properties().total_memory * kTimesTheMemory;
+    bytes = std::max(bytes, (enough + kUnit - 1) / kUnit * kUnit);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
@@ -72,7 +86,9 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       sessions_directory_(options.runtime_directory + "/sessions"),
       image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
       placements_(std::move(placements)),
-      slots_(AddressWindows::kSlots, false),
+      device_part_(AddressesOnDevice(options.windows, devices_)),
+      slot_bytes_(std::max<uint64_t>(options.windows.device_bytes, device_part_ * devices_.size())),
+      slots_(AddressWindows::kSlots * options.windows.device_bytes / slot_bytes_, false),
       next_session_(options.first_session) {
   for (Device* device : devices_) queues_.push_back(std::make_unique<QueuePool>(*device));
   reaper_ = std::thread([this] { Reap(); });
@@ -89,6 +105,19 @@ SessionManager::~SessionManager() {
   RemoveTree(sessions_directory_);
 }
 
+int SessionManager::FindByUuid(const std::string& id) const {
+  const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
+  if (wanted.size() <= 4) return -1;
+  int index = -1;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const std::string uuid = absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid));
+    if (uuid.compare(0, wanted.size(), wanted) != 0) continue;
+    if (index >= 0) return -1;
+    index = static_cast<int>(i);
+  }
+  return index;
+}
+
 absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
     const std::vector<std::string>& ids) const {
   std::vector<int> chosen;
@@ -99,12 +128,7 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
   for (const std::string& id : ids) {
     int index = -1;
     if (!absl::SimpleAtoi(id, &index)) {
-      index = -1;  // SimpleAtoi writes even when it fails
-      const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
-      for (size_t i = 0; i < devices_.size(); ++i) {
-        if (absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid)) == wanted)
-          index = static_cast<int>(i);
-      }
+      index = FindByUuid(id);  // SimpleAtoi writes even when it fails
     }
     if (index < 0 || index >= static_cast<int>(devices_.size())) {
       return absl::InvalidArgumentError(absl::StrCat("there is no device ", id.substr(0, 64),
@@ -142,20 +166,18 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.image_store = image_store_.get();
   config.directory = absl::StrCat(sessions_directory_, "/", id);
   config.shared_memory_objects = &shared_memory_objects_;
+  config.shared_event_tokens = &shared_events_;
   // Every device of the daemon has its part of the slot, whether the session uses it or not:
   // addresses do not depend on that.
   const AddressWindows& windows = options_.windows;
-  const uint64_t part =
-      windows.device_bytes / std::max<size_t>(devices_.size(), 1) / (2 << 20) * (2 << 20);
   for (const int index : *chosen) {
     Session::Config::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
     on.placement = placements_[index].get();
-    on.memory_base = windows.device_base +
-                     windows.device_bytes * static_cast<uint64_t>(config.slot) +
-                     part * static_cast<uint64_t>(index);
-    on.memory_bytes = part;
+    on.memory_base = windows.device_base + slot_bytes_ * static_cast<uint64_t>(config.slot) +
+                     device_part_ * static_cast<uint64_t>(index);
+    on.memory_bytes = device_part_;
     config.devices.push_back(on);
   }
 

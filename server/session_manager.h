@@ -103,6 +103,8 @@ class SessionManager {
 
   SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<Placement>> placements,
                  const ServerOptions& options);
+  // The one device whose UUID begins so, as CUDA takes it; -1 when there is none, or several.
+  int FindByUuid(const std::string& id) const;
   void Reap();
 
   const std::vector<Device*> devices_;
@@ -114,6 +116,9 @@ class SessionManager {
   const std::vector<std::unique_ptr<Placement>> placements_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
   SharedMemoryObjects shared_memory_objects_;
+  SharedEvents shared_events_;
+  const uint64_t device_part_;  // of a slot of device addresses
+  const uint64_t slot_bytes_;   // fewer slots fit the window when the devices are many and large
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;     // told, finished, gone, or stopping

@@ -5,6 +5,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
+#include "client_shim/peer_order.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
@@ -15,8 +16,33 @@ namespace {
 // The stream of a synchronous call: the default stream, whatever that is here.
 constexpr CUstream kDefault = nullptr;
 
+// The contexts at the ends of a copy, where the program names them.
+struct Ends {
+  Context* destination = nullptr;
+  Context* source = nullptr;
+};
+
+// Makes the copy; a synchronous one that reaches into other contexts in order with their work.
+template <typename Copy>
+CUresult InOrder(Stream& stream, const Ends& ends, const Place& destination, const Place& source,
+                 bool synchronous, Copy copy) {
+  PeerOrder order(stream);
+  if (synchronous) {
+    order.Add(ends.destination);
+    order.Add(ends.source);
+    // Memory of another device, found by its address.
+    for (const Place& place : {destination, source}) {
+      Context* context = FindContext(reinterpret_cast<CUcontext>(place.context));
+      if (context != nullptr && context->device != stream.device) order.Add(context);
+    }
+  }
+  CUresult result = order.Begin();
+  if (result == CUDA_SUCCESS) result = copy();
+  return result == CUDA_SUCCESS ? order.End() : result;
+}
+
 CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t bytes,
-                CUstream handle, bool synchronous) {
+                CUstream handle, bool synchronous, const Ends& ends = {}) {
   Stream* stream;
   CUresult result =
       synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
@@ -29,7 +55,8 @@ CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t
   if (Capturing(*stream)) [[unlikely]] {
     return CaptureCopy(*stream, {destination, bytes, bytes}, {source, bytes, bytes}, bytes, 1, 1);
   }
-  return CopyLinear(*stream, destination, source, bytes, synchronous);
+  return InOrder(*stream, ends, destination, source, synchronous,
+                 [&] { return CopyLinear(*stream, destination, source, bytes, synchronous); });
 }
 
 uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
@@ -96,7 +123,7 @@ bool InGraph(const PitchedPlace& to, const PitchedPlace& from) {
 }
 
 CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth,
-                 CUstream handle, bool synchronous) {
+                 CUstream handle, bool synchronous, const Ends& ends = {}) {
   Stream* stream;
   CUresult result =
       synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
@@ -112,7 +139,9 @@ CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, si
                ? CaptureCopy(*stream, destination, source, width, height, depth)
                : CUDA_ERROR_NOT_SUPPORTED;
   }
-  return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
+  return InOrder(*stream, ends, destination.place, source.place, synchronous, [&] {
+    return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
+  });
 }
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
@@ -151,24 +180,36 @@ Box SourceOf(const Description& copy) {
 }
 
 template <typename Description>
-CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous) {
+CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous, const Ends& ends = {}) {
   if (copy == nullptr || copy->srcLOD != 0 || copy->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   return Pitched(DestinationOf(*copy), SourceOf(*copy), copy->WidthInBytes, copy->Height,
-                 copy->Depth, stream, synchronous);
+                 copy->Depth, stream, synchronous, ends);
 }
 
-// Both contexts of a copy between peers must be live and of one device.
-CUresult CheckPeers(CUcontext to, CUcontext from) {
-  const Context* destination = FindContext(to);
-  const Context* source = FindContext(from);
-  if (destination == nullptr || source == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return destination->device == source->device ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+// Both contexts of a copy between peers must be live.
+CUresult FindEnds(CUcontext to, CUcontext from, Ends* ends) {
+  *ends = {FindContext(to), FindContext(from)};
+  for (const Context* end : {ends->destination, ends->source}) {
+    if (end == nullptr || end->id.load(std::memory_order_acquire) == 0)
+      return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, bool synchronous) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = CheckPeers(copy->dstContext, copy->srcContext);
-  return result != CUDA_SUCCESS ? result : Copy3D(copy, stream, synchronous);
+  Ends ends;
+  const CUresult result = FindEnds(copy->dstContext, copy->srcContext, &ends);
+  return result != CUDA_SUCCESS ? result : Copy3D(copy, stream, synchronous, ends);
+}
+
+CUresult LinearPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                    size_t bytes, CUstream stream, bool synchronous) {
+  Ends ends;
+  const CUresult result = FindEnds(to_context, from_context, &ends);
+  return result != CUDA_SUCCESS
+             ? result
+             : Linear(to, Side::kDevice, from, Side::kDevice, bytes, stream, synchronous, ends);
 }
 
 }  // namespace
@@ -230,21 +271,15 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return Copy3D(pCopy, hStream, false);
 }
 
-// ---- between contexts of one device
+// ---- between contexts, of one device or of two
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
-  const CUresult result = CheckPeers(dstContext, srcContext);
-  return result != CUDA_SUCCESS ? result
-                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice,
-                                         ByteCount, kDefault, true);
+  return LinearPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, kDefault, true);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  const CUresult result = CheckPeers(dstContext, srcContext);
-  return result != CUDA_SUCCESS ? result
-                                : Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice,
-                                         ByteCount, hStream, false);
+  return LinearPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, false);
 }
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   return Copy3DPeer(pCopy, kDefault, true);

@@ -141,23 +141,4 @@ CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   return len >= kPciBusIdBytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Devices do not reach each other's memory.
-CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
-  if (Find(dev) == nullptr || Find(peerDev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *canAccessPeer = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
-                                 CUdevice dstDevice) {
-  if (Find(srcDevice) == nullptr || Find(dstDevice) == nullptr || srcDevice == dstDevice)
-    return CUDA_ERROR_INVALID_DEVICE;
-  if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
-      attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  *value = 0;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace detshare::shim::api

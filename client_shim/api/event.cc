@@ -17,10 +17,8 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   constexpr unsigned int kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if ((Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) {
-    return (Flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
-                                                  : CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   return CreateEvent(*context, Flags, phEvent);
 }
 

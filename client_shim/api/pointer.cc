@@ -79,6 +79,7 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Write<uint32_t>(data, managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Write<uint32_t>(data, allocation.kind == MemoryKind::kDevice && allocation.pool == 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<uint32_t>(data, 0);

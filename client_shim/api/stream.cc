@@ -106,19 +106,17 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   const bool capturing = Capturing(*stream);
   if (capturing && Flags == CU_EVENT_WAIT_EXTERNAL) return CaptureEventWait(*stream, hEvent);
   if (event->capture.load(std::memory_order_acquire) != 0 ||
-      (capturing && event->point.load(std::memory_order_relaxed) != 0)) {
+      (capturing &&
+       (event->point.load(std::memory_order_relaxed) != 0 || event->interprocess()))) {
     return Flags != CU_EVENT_WAIT_DEFAULT ? CUDA_ERROR_INVALID_VALUE
                                           : WaitInCapture(*stream, *event);
   }
   // CU_EVENT_WAIT_EXTERNAL only means something in a capture.
   if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (event->point.load(std::memory_order_acquire) == 0)
-    return CUDA_SUCCESS;  // never recorded: nothing to wait for
-  if (event->device != stream->device) {
-    // Devices have queues of their own: the wait between them is made here.
-    return SynchronizeEvent(*event);
-  }
+  // Never recorded: nothing to wait for. Of an event between processes the daemon knows that.
+  if (event->point.load(std::memory_order_acquire) == 0 && !event->interprocess())
+    return CUDA_SUCCESS;
   return SubmitWork(*stream, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{stream->id, event->id});
 }
 

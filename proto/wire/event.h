@@ -26,8 +26,15 @@ struct cuEventRecordWithFlags {
   Signal signal;  // what the client polls, where it has asked about the event before
 };
 
-// Of an event whose last recording named no fence: CUDA_ERROR_NOT_READY while its point is not reached.
+// Of an event whose last recording named no fence, and of one between processes, whose fences the client does not see:
+// CUDA_ERROR_NOT_READY while the last recording, by whichever process, is not complete.
 struct cuEventQuery {
+  EventId event;
+  uint32_t reserved;
+};
+
+// Of events between processes only: answered when the recording that is the last one now is complete.
+struct cuEventSynchronize {
   EventId event;
   uint32_t reserved;
 };

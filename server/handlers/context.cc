@@ -8,7 +8,13 @@ namespace detshare::handlers {
 namespace {
 
 Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context, Reply reply) {
-  const absl::Status status = co_await device.coroutine->DestroyContext(context);
+  absl::Status status = co_await device.coroutine->DestroyContext(context);
+  // Other devices may be at work on what is freed below.
+  for (SessionDevice& other : session.devices()) {
+    if (&other == &device) continue;
+    const absl::Status idle = co_await other.coroutine->Idle();
+    status.Update(idle);
+  }
   // What is left of a session whose work is lost stays until its end: the device may still use it.
   if (!status.ok()) {
     reply.Send(status);
@@ -17,6 +23,7 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
   session.RemoveGraphsOf(context);
   session.images().RemoveContext(context);
   device.memory->FreeContext(context);
+  session.ipc_memory().EndContext(context);
   for (const LibraryId library : session.LibrariesOf(context)) session.RemoveLibrary(library);
   FreePinnedOf(session, context);
   session.ForgetContext(context);

@@ -1,5 +1,8 @@
 // Copies and memsets: every address and offset is checked to be the session's before the device
 // sees it.
+#include <algorithm>
+#include <vector>
+
 #include "coroutine_runtime/device_array.h"
 #include "server/handlers/extent.h"
 #include "server/handlers/requests.h"
@@ -9,28 +12,46 @@ namespace {
 
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 
+// One side of a copy.
+struct Side {
+  DeviceAddress address = 0;
+  SessionDevice* owner = nullptr;  // null: memory of the host, or of the record
+  bool is_inline = false;
+};
+
+// Whether memory of the session is the host's. Of no matter with one device.
+bool IsHostMemory(Session& session, uint64_t address, uint64_t bytes) {
+  // All devices reach the host's memory, and no other that lies outside of their windows.
+  const std::vector<SessionDevice>& devices = session.devices();
+  return devices.size() > 1 &&
+         std::all_of(devices.begin(), devices.end(), [&](const SessionDevice& device) {
+           return address - device.space->base() >= device.space->size() &&
+                  device.space->Contains(address, bytes);
+         });
+}
+
 // Where `bytes` bytes at `location` are for the device. `payload` is that of the record.
 absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes, bool write,
-                     Payload payload, DeviceAddress* address, bool* is_inline) {
-  *is_inline = false;
+                     Payload payload, Side* side) {
   switch (location.space) {
     case wire::kAddress:
-      if (!session.device().space->Contains(location.address, bytes, write)) {
-        return Invalid("an address that is not the session's");
-      }
-      *address = location.address;
+      side->address = location.address;
+      side->owner = session.DeviceOfMemory(location.address, bytes, write);
+      if (side->owner == nullptr) return Invalid("an address that is not the session's");
+      if (IsHostMemory(session, location.address, bytes)) side->owner = nullptr;
       return absl::OkStatus();
     case wire::kStaging:
       if (absl::Status usable = session.UseStaging(location.address, bytes); !usable.ok())
         return usable;
-      *address = reinterpret_cast<DeviceAddress>(session.region().staging()) + location.address;
+      side->address =
+          reinterpret_cast<DeviceAddress>(session.region().staging()) + location.address;
       return absl::OkStatus();
     case wire::kInline:
       if (bytes > kInlineCopyBytes || !Within(location.address, bytes, payload.size())) {
         return Invalid("a range outside of the record");
       }
-      *address = reinterpret_cast<DeviceAddress>(payload.data()) + location.address;
-      *is_inline = true;
+      side->address = reinterpret_cast<DeviceAddress>(payload.data()) + location.address;
+      side->is_inline = true;
       return absl::OkStatus();
   }
   return Invalid("an unknown kind of location");
@@ -56,48 +77,80 @@ absl::Status ResolveArray(Session& session, const wire::PitchedLocation& locatio
   return absl::OkStatus();
 }
 
-// One side of a copy.
-absl::Status ResolveSide(Session& session, const wire::PitchedLocation& side,
-                         const CopyShape& shape, bool write, Payload payload,
-                         DeviceAddress* address, ArrayPlace* array, bool* is_inline) {
-  *is_inline = false;
-  if (side.location.space == wire::kArray) return ResolveArray(session, side, shape, array);
+absl::Status ResolveSide(Session& session, const wire::PitchedLocation& location,
+                         const CopyShape& shape, bool write, Payload payload, Side* side,
+                         ArrayPlace* array) {
+  if (location.location.space == wire::kArray) {
+    side->owner = &session.device();
+    return ResolveArray(session, location, shape, array);
+  }
   uint64_t bytes = 0;
-  if (!PitchedExtent(shape, side.row_pitch, side.slice_pitch, &bytes))
+  if (!PitchedExtent(shape, location.row_pitch, location.slice_pitch, &bytes))
     return Invalid("rows or slices that overlap or have no end");
-  return Resolve(session, side.location, bytes, write, payload, address, is_inline);
+  return Resolve(session, location.location, bytes, write, payload, side);
+}
+
+// Which device copies, and what of the request is elsewhere for it.
+SessionDevice* ChooseDevice(Session& session, const Side& destination, const Side& source,
+                            CopyRequest* request) {
+  SessionDevice* const here = &session.device();
+  if (destination.owner == nullptr || source.owner == nullptr) {
+    // Each device reaches the host's memory.
+    SessionDevice* const owner = destination.owner != nullptr ? destination.owner : source.owner;
+    return owner != nullptr ? owner : here;
+  }
+  if (destination.owner != here) {
+    request->destination_space = destination.owner->space.get();
+    destination.owner->coroutine->AddUser(*here->coroutine);
+  }
+  if (source.owner != here) {
+    request->source_space = source.owner->space.get();
+    source.owner->coroutine->AddUser(*here->coroutine);
+  }
+  return here;
 }
 
 // The copy, then its signal.
 absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload) {
   CopyRequest request;
-  bool any = false;
-  if (absl::Status read = ReadCopy(session, args, payload, &request, &any); !read.ok()) return read;
-  if (any) {
-    absl::Status status = session.device().coroutine->Copy(args.stream, request);
-    if (!status.ok()) return status;
+  SessionDevice* device = nullptr;
+  absl::Status status = ReadCopy(session, args, payload, &request, &device);
+  if (!status.ok()) return status;
+  GpuCoroutine& here = *session.device().coroutine;
+  if (device == &session.device()) [[likely]] {
+    status = here.Copy(args.stream, request);
+  } else if (device != nullptr) {
+    status = here.CopyAt(*device->coroutine, args.stream, request);
   }
+  if (!status.ok()) return status;
   return SignalStream(session, args.stream, args.signal);
 }
 
 }  // namespace
 
 absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
-                      CopyRequest* request, bool* any) {
-  *any = args.width != 0 && args.height != 0 && args.depth != 0;
-  if (!*any) return absl::OkStatus();
+                      CopyRequest* request, SessionDevice** device) {
+  *device = nullptr;
+  if (args.width == 0 || args.height == 0 || args.depth == 0) return absl::OkStatus();
   const CopyShape shape{args.width, args.height, args.depth};
-  bool destination_inline = false;
-  absl::Status resolved =
-      ResolveSide(session, args.destination, shape, true, payload, &request->destination,
-                  &request->destination_array, &destination_inline);
+  Side destination, source;
+  absl::Status resolved = ResolveSide(session, args.destination, shape, true, payload, &destination,
+                                      &request->destination_array);
   if (!resolved.ok()) return resolved;
-  if (destination_inline) return Invalid("a record is no destination");
-  resolved = ResolveSide(session, args.source, shape, false, payload, &request->source,
-                         &request->source_array, &request->inline_source);
+  if (destination.is_inline) return Invalid("a record is no destination");
+  resolved =
+      ResolveSide(session, args.source, shape, false, payload, &source, &request->source_array);
   if (!resolved.ok()) return resolved;
-  if (request->inline_source && request->destination_array.array != nullptr)
+  if (source.is_inline && request->destination_array.array != nullptr)
     return Invalid("a record is no source for an array");
+  request->destination = destination.address;
+  request->source = source.address;
+  request->inline_source = source.is_inline;
+  *device = ChooseDevice(session, destination, source, request);
+  const bool arrays =
+      request->destination_array.array != nullptr || request->source_array.array != nullptr;
+  if (arrays && (request->destination_space != nullptr || request->source_space != nullptr))
+    return CudaError(kCudaErrorNotSupported, "a copy between an array and another device");
   request->width = args.width;
   request->height = args.height;
   request->depth = args.depth;
@@ -113,12 +166,12 @@ absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Pa
 }
 
 absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
-                      bool* any) {
+                      SessionDevice** device) {
+  *device = nullptr;
   if (args.element_bytes != 1 && args.element_bytes != 2 && args.element_bytes != 4) {
     return Invalid("elements of neither 1, 2 nor 4 bytes");
   }
-  *any = args.width != 0 && args.height != 0;
-  if (!*any) return absl::OkStatus();
+  if (args.width == 0 || args.height == 0) return absl::OkStatus();
   uint64_t bytes = 0;
   if (args.address % args.element_bytes != 0 ||
       (args.height > 1 && args.pitch % args.element_bytes != 0) ||
@@ -126,9 +179,8 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
       !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
     return Invalid("rows that overlap, are misaligned or have no end");
   }
-  if (!session.device().space->Contains(args.address, bytes, true)) {
-    return Invalid("an address that is not the session's");
-  }
+  *device = session.DeviceOfMemory(args.address, bytes, /*write=*/true);
+  if (*device == nullptr) return Invalid("an address that is not the session's");
   request->address = args.address;
   request->pitch = args.pitch;
   request->width = args.width;
@@ -153,10 +205,12 @@ void cuMemcpy3DAsync_v2(Session& session, const wire::cuMemcpy3DAsync_v2& args, 
 void cuMemsetD2D32Async(Session& session, const wire::cuMemsetD2D32Async& args, Payload,
                         Reply& reply) {
   FillRequest request;
-  bool any = false;
-  absl::Status status = ReadFill(session, args, &request, &any);
-  if (status.ok() && any) status = session.device().coroutine->Fill(args.stream, request);
-  reply.Send(status);
+  SessionDevice* device = nullptr;
+  absl::Status status = ReadFill(session, args, &request, &device);
+  if (!status.ok() || device == nullptr) return reply.Send(status);
+  GpuCoroutine& here = *session.device().coroutine;
+  reply.Send(device == &session.device() ? here.Fill(args.stream, request)
+                                         : here.FillAt(*device->coroutine, args.stream, request));
 }
 
 }  // namespace detshare::handlers

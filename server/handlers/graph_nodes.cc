@@ -35,18 +35,24 @@ absl::StatusOr<GraphStep> ResolveCopy(Session& session, const wire::cuMemcpy3DAs
     return Invalid("a graph copies from address to address");
   }
   CopyRequest request;
-  bool any = false;
-  if (absl::Status read = ReadCopy(session, args, {}, &request, &any); !read.ok()) return read;
+  SessionDevice* device = nullptr;
+  if (absl::Status read = ReadCopy(session, args, {}, &request, &device); !read.ok()) return read;
   // A copy stays one, so that the node can be given something to copy later.
-  if (!any) request.width = 0;
+  if (device == nullptr) request.width = 0;
+  if ((device != nullptr && device != &session.device()) || request.destination_space != nullptr ||
+      request.source_space != nullptr) {
+    return CudaError(kCudaErrorNotSupported, "a graph copies memory that its own device reaches");
+  }
   return request;
 }
 
 absl::StatusOr<GraphStep> ResolveFill(Session& session, const wire::cuMemsetD2D32Async& args) {
   FillRequest request;
-  bool any = false;
-  if (absl::Status read = ReadFill(session, args, &request, &any); !read.ok()) return read;
-  if (!any) request.width = 0;
+  SessionDevice* device = nullptr;
+  if (absl::Status read = ReadFill(session, args, &request, &device); !read.ok()) return read;
+  if (device == nullptr) request.width = 0;
+  if (device != nullptr && device != &session.device())
+    return CudaError(kCudaErrorNotSupported, "a graph fills memory that its own device reaches");
   return request;
 }
 

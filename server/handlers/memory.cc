@@ -48,11 +48,21 @@ void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payloa
 }
 
 void cuMemFree_v2(Session& session, const wire::cuMemFree_v2& args, Payload, Reply& reply) {
+  session.ipc_memory().Forget(args.address);
   session.executor().Spawn(Free(session.device(), args.address, std::move(reply)));
 }
 
 void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload, Reply& reply) {
-  reply.Send(session.device().memory->FreeAsync(args.address, args.stream));
+  session.ipc_memory().Forget(args.address);
+  SessionDevice& here = session.device();
+  for (SessionDevice& owner : session.devices()) {
+    if (&owner == &here || !owner.memory->Find(args.address)) continue;
+    // At the point of a stream of another device.
+    const absl::StatusOr<FencePoint> point = here.coroutine->Point(args.stream);
+    return reply.Send(point.ok() ? owner.memory->FreeAtPoint(args.address, *point)
+                                 : point.status());
+  }
+  reply.Send(here.memory->FreeAsync(args.address, args.stream));
 }
 
 void cuMemGetInfo_v2(Session& session, const wire::cuMemGetInfo_v2&, Payload, Reply& reply) {

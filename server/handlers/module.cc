@@ -68,7 +68,7 @@ bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, Stored
 }
 
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
-  const absl::Status status = co_await device.coroutine->Idle();
+  const absl::Status status = co_await device.coroutine->IdleForMemory();
   // A kernel of lost work may still run: then the code stays until the session ends.
   if (status.ok()) session.RemoveLibrary(library);
   reply.Send(status);

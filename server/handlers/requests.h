@@ -40,10 +40,12 @@ inline absl::Status ReadShape(Session& session, const wire::cuLaunchKernelEx& ar
   return ReadHints(session, named, &shape->hints);
 }
 
-// False in `*any`: there is nothing to copy or fill. `payload`: of the record, for sources in it.
+// `*device` is the device that does it: the current one, or another whose memory is filled or
+// exchanges bytes with the host; null when there is nothing to copy or fill. `payload`: of the
+// record, for sources in it.
 absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
-                      CopyRequest* request, bool* any);
+                      CopyRequest* request, SessionDevice** device);
 absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
-                      bool* any);
+                      SessionDevice** device);
 
 }  // namespace detshare::handlers

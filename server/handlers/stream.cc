@@ -1,6 +1,7 @@
 // Streams and host functions.
-#include "server/handlers/common.h"
 #include "proto/wire/stream.h"
+
+#include "server/handlers/common.h"
 
 namespace detshare::handlers {
 namespace {
@@ -64,7 +65,11 @@ void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args
 
 void cuStreamWaitEvent(Session& session, const wire::cuStreamWaitEvent& args, Payload,
                        Reply& reply) {
-  reply.Send(session.device().coroutine->WaitEvent(args.stream, args.event));
+  if (const std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event))
+    return reply.Send(session.device().coroutine->WaitShared(args.stream, *shared));
+  const SessionDevice* const owner = session.DeviceOfEvent(args.event);
+  if (owner == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such event"));
+  reply.Send(session.device().coroutine->WaitEventOf(*owner->coroutine, args.stream, args.event));
 }
 
 void cuLaunchHostFunc(Session& session, const wire::cuLaunchHostFunc& args, Payload, Reply& reply) {

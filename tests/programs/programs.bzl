@@ -9,6 +9,7 @@ Tags:
   linker: links PTX at run time, or holds relocatable code that the driver has to link
   printf: prints from kernels
   sm90: needs compute capability 9.0
+  two_devices: needs two devices that reach each other's memory
 """
 
 def _program(name, srcs = None, flags = [], tags = []):
@@ -76,6 +77,8 @@ PROGRAMS = [
     _program("illegal_address", tags = ["fault"]),
     _program("integer_arithmetic"),
     _program("integer_ptx"),
+    _program("ipc_events", tags = ["fork"]),
+    _program("ipc_memory", tags = ["fork"]),
     _program("large_copies"),
     _program("launch_attributes"),
     _program("launch_hints", tags = ["driver_api"]),
@@ -91,6 +94,7 @@ PROGRAMS = [
     _program("monte_carlo"),
     _program("nvjitlink_link", srcs = ["gpu_only/nvjitlink_link.cu"], flags = ["-lnvJitLink", "-lnvrtc"], tags = ["driver_api", "gpu_only"]),
     _program("occupancy"),
+    _program("peer_access", tags = ["two_devices"]),
     _program("pinned_memory"),
     _program("pointer_attributes"),
     _program("prefix_sum"),
@@ -116,6 +120,7 @@ PROGRAMS = [
     _program("textures_memory"),
     _program("thread_indexing"),
     _program("thrust_sort"),
+    _program("two_devices", tags = ["two_devices"]),
     _program("two_modules", srcs = ["two_modules.cu", "two_modules_second.cu"]),
     _program("unified_copies"),
     _program("vector_add"),

@@ -80,6 +80,7 @@ class InstantSpace final : public AddressSpace {
   const uint64_t size_;
   mutable std::mutex mutex_;
   std::map<uint64_t, uint64_t> mapped_, host_, permitted_;  // begin -> bytes
+  std::map<uint64_t, std::shared_ptr<PhysicalMemory>> backing_;  // of mapped_
   std::map<uint64_t, std::pair<uint64_t, std::shared_ptr<PhysicalMemory>>> physical_;
   std::set<uint64_t> read_only_;  // begin
   std::atomic<bool> faulted_{false}, abandoned_{false};
@@ -294,6 +295,7 @@ class InstantDevice final : public Device {
   Memory memory() const override {
     return {properties_.total_memory - used.load(), properties_.total_memory};
   }
+  std::map<int, int> PeerAttributes(const Device&) const override { return {{2, 1}}; }
   absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
   absl::Status health() const override {
     return lost.load() ? CudaError(kCudaErrorIllegalAddress, "lost by the test") : absl::OkStatus();
@@ -370,11 +372,13 @@ inline absl::Status InstantSpace::Map(DeviceAddress address, uint64_t bytes) {
     return absl::ResourceExhaustedError("full");
   if (address < base_ || bytes > size_ || address - base_ > size_ - bytes)
     return absl::OutOfRangeError("outside");
+  const auto backing = std::make_shared<InstantMemory>(bytes);
   void* memory = mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+                      MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, backing->fd, 0);
   if (memory != reinterpret_cast<void*>(address)) return absl::InternalError("cannot map there");
   const std::lock_guard<std::mutex> lock(mutex_);
   mapped_[address] = bytes;
+  backing_[address] = backing;
   device_.used.fetch_add(bytes);
   return absl::OkStatus();
 }
@@ -385,6 +389,7 @@ inline absl::Status InstantSpace::Unmap(DeviceAddress address, uint64_t bytes) {
   if (found == mapped_.end() || found->second != bytes) return absl::NotFoundError("not mapped");
   munmap(reinterpret_cast<void*>(address), bytes);
   mapped_.erase(found);
+  backing_.erase(address);
   device_.used.fetch_sub(bytes);
   return absl::OkStatus();
 }
@@ -428,11 +433,16 @@ inline absl::Status InstantSpace::SetAccess(DeviceAddress address, uint64_t byte
 inline absl::StatusOr<PhysicalRange> InstantSpace::Behind(DeviceAddress address) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto after = physical_.upper_bound(address);
-  if (after == physical_.begin() ||
-      address - std::prev(after)->first >= std::prev(after)->second.first)
+  if (after != physical_.begin() &&
+      address - std::prev(after)->first < std::prev(after)->second.first) {
+    --after;
+    return PhysicalRange{after->second.second, after->first};
+  }
+  auto mapped = mapped_.upper_bound(address);
+  if (mapped == mapped_.begin() || address - std::prev(mapped)->first >= std::prev(mapped)->second)
     return absl::NotFoundError("not physical memory");
-  --after;
-  return PhysicalRange{after->second.second, after->first};
+  --mapped;
+  return PhysicalRange{backing_.at(mapped->first), mapped->first};
 }
 
 }  // namespace detshare

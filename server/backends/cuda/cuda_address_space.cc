@@ -38,19 +38,8 @@ absl::StatusOr<std::unique_ptr<CudaAddressSpace>> CudaAddressSpace::Create(const
 
 CudaAddressSpace::~CudaAddressSpace() {
   CudaContext& context = parts_.context;
-  context.Enter();
   Abandon();
-  while (!context.lost() && memory_waits_.Pending()) {
-    ReleaseMemoryWaits();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  for (const std::shared_ptr<StreamState>& stream : streams_) {
-    // A queue that serves somebody else by now was given back idle.
-    if (stream->space.load() != this) continue;
-    context.Check(context.api.cuStreamSynchronize(stream->stream), "cuStreamSynchronize")
-        .IgnoreError();
-    stream->space.store(nullptr);
-  }
+  WaitForWork();
   for (const auto& [address, mapping] : mapped_) {
     context.api.cuMemUnmap(address, mapping.bytes);
   }
@@ -61,6 +50,27 @@ CudaAddressSpace::~CudaAddressSpace() {
   }
   context.api.cuMemAddressFree(base_, size_);
   context.RemoveSpace(this);
+}
+
+void CudaAddressSpace::WaitForWork() {
+  CudaContext& context = parts_.context;
+  context.Enter();
+  while (abandoned() && !context.lost() && memory_waits_.Pending()) {
+    ReleaseMemoryWaits();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  std::vector<std::shared_ptr<StreamState>> streams;
+  {
+    std::lock_guard<std::mutex> lock(work_mutex_);
+    streams.swap(streams_);
+  }
+  for (const std::shared_ptr<StreamState>& stream : streams) {
+    // A queue that serves somebody else by now was given back idle.
+    if (stream->space.load() != this) continue;
+    context.Check(context.api.cuStreamSynchronize(stream->stream), "cuStreamSynchronize")
+        .IgnoreError();
+    stream->space.store(nullptr);
+  }
 }
 
 // Whether the range is whole granules of the session's, as far as this process knows free. The

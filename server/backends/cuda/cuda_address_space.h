@@ -56,7 +56,11 @@ class CudaAddressSpace final : public AddressSpace {
   bool Busy() const override;
   void Abandon() override;
 
-  // For queues. How many bytes from `address` on one driver call may touch: up to the end of a
+  void WaitForWork() override;
+
+  // For queues. Of the space's device.
+  CudaContext& context() const { return parts_.context; }
+  // How many bytes from `address` on one driver call may touch: up to the end of a
   // registered piece.
   uint64_t Reach(DeviceAddress address) const;
   // Grows whenever something stops being the space's. Acquire: who sees the number sees the change.

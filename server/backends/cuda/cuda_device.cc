@@ -249,6 +249,23 @@ Device::Memory CudaDevice::memory() const {
   return {free, total};
 }
 
+std::map<int, int> CudaDevice::PeerAttributes(const Device& other) const {
+  const CUdevice peer = static_cast<const CudaDevice&>(other).context_->device;
+  std::map<int, int> attributes;
+  for (int attribute = CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK;
+       attribute <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED; ++attribute) {
+    int value = 0;
+    if (api_->cuDeviceGetP2PAttribute(&value, static_cast<CUdevice_P2PAttribute>(attribute),
+                                      context_->device, peer) == CUDA_SUCCESS) {
+      attributes[attribute] = value;
+    }
+  }
+  int access = 0;
+  if (api_->cuDeviceCanAccessPeer(&access, context_->device, peer) != CUDA_SUCCESS) access = 0;
+  attributes[CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED] = access;
+  return attributes;
+}
+
 absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, uint64_t value) {
   const auto name = static_cast<CUlimit>(limit);
   const auto attribute = [&](CUdevice_attribute which) {

@@ -47,6 +47,7 @@ class CudaDevice final : public Device {
                                                           const GraphDescription& description,
                                                           GraphPlace* refused) override;
   Memory memory() const override;
+  std::map<int, int> PeerAttributes(const Device& other) const override;
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;
   absl::Status ResetPersistingCache() override;
   absl::Status health() const override { return context_->health(); }

@@ -267,12 +267,55 @@ absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyReques
   return absl::OkStatus();
 }
 
+// Names both contexts, since only that reaches memory of the virtual-memory calls to which this
+// device has no access.
+absl::Status CudaQueue::CopyBetweenDevices(const CopyRequest& request) {
+  const auto context_of = [this](AddressSpace* space) {
+    return space == nullptr ? context_.context
+                            : static_cast<CudaAddressSpace*>(space)->context().context;
+  };
+  const CUcontext to = context_of(request.destination_space);
+  const CUcontext from = context_of(request.source_space);
+  const auto dense = [&](uint64_t pitch, uint64_t slice) {
+    return (request.height == 1 || pitch == request.width) &&
+           (request.depth == 1 || slice == request.width * request.height);
+  };
+  if (dense(request.destination_pitch, request.destination_slice) &&
+      dense(request.source_pitch, request.source_slice)) {
+    return context_.Check(context_.api.cuMemcpyPeerAsync(
+                              request.destination, to, request.source, from,
+                              request.width * request.height * request.depth, state_->stream),
+                          "cuMemcpyPeerAsync");
+  }
+  CUDA_MEMCPY3D_PEER copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcContext = from;
+  copy.dstContext = to;
+  copy.srcPitch = request.height == 1 ? request.width : request.source_pitch;
+  copy.dstPitch = request.height == 1 ? request.width : request.destination_pitch;
+  copy.srcHeight = copy.dstHeight = request.height;
+  copy.WidthInBytes = request.width;
+  copy.Height = request.height;
+  copy.Depth = 1;
+  // A slice at a time: the distance of slices need not be a number of rows.
+  for (uint64_t slice = 0; slice < request.depth; ++slice) {
+    copy.srcDevice = request.source + slice * request.source_slice;
+    copy.dstDevice = request.destination + slice * request.destination_slice;
+    absl::Status status = context_.Check(context_.api.cuMemcpy3DPeerAsync(&copy, state_->stream),
+                                         "cuMemcpy3DPeerAsync");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CudaQueue::Copy(AddressSpace& any_space, const CopyRequest& request) {
   Submission submission(*this, any_space);
   const CudaAddressSpace& space = submission.space();
   if (request.width == 0 || request.height == 0 || request.depth == 0) return absl::OkStatus();
   if (request.destination_array.array != nullptr || request.source_array.array != nullptr)
     return CopyWithArrays(context_, state_->stream, space, request);
+  if (request.destination_space != nullptr || request.source_space != nullptr)
+    return CopyBetweenDevices(request);
   if (request.height == 1 && request.depth == 1) {
     return CopyLine(space, request.destination, request.source, request.inline_source,
                     request.width);

@@ -62,6 +62,8 @@ class CudaQueue final : public Queue {
   absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                         DeviceAddress source, bool inline_source, uint64_t bytes);
   absl::Status CopyBox(const CopyRequest& request);
+  // Device memory of which some is another device's.
+  absl::Status CopyBetweenDevices(const CopyRequest& request);
   absl::Status CopyRows(const CudaAddressSpace& space, const CopyRequest& request);
   absl::Status FillRow(const CudaAddressSpace& space, DeviceAddress address, uint64_t elements,
                        uint32_t value, int element_bytes);

@@ -27,6 +27,8 @@ namespace detshare::cuda {
   X(cuDeviceGetUuid, 11040)                                     \
   X(cuDeviceTotalMem, 3020)                                     \
   X(cuDeviceGetAttribute, 2000)                                 \
+  X(cuDeviceCanAccessPeer, 4000)                                \
+  X(cuDeviceGetP2PAttribute, 8000)                              \
   X(cuDeviceGetDevResource, 12040)                              \
   X(cuDevicePrimaryCtxRetain, 7000)                             \
   X(cuDevicePrimaryCtxRelease, 11000)                           \
@@ -52,6 +54,8 @@ namespace detshare::cuda {
   X(cuMemcpyHtoDAsync, 3020)                                    \
   X(cuMemcpyDtoHAsync, 3020)                                    \
   X(cuMemcpy3DAsync, 3020)                                      \
+  X(cuMemcpyPeerAsync, 4000)                                    \
+  X(cuMemcpy3DPeerAsync, 4000)                                  \
   X(cuMemsetD8Async, 3020)                                      \
   X(cuMemsetD16Async, 3020)                                     \
   X(cuMemsetD32Async, 3020)                                     \

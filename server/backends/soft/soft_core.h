@@ -38,7 +38,7 @@ inline std::shared_ptr<SpaceState> StateOf(AddressSpace& space) {
 
 class SoftMarker final : public Marker {
  public:
-  explicit SoftMarker(bool timed) : timed(timed) {}
+  SoftMarker(const Core& core, bool timed) : core(core), timed(timed) {}
 
   std::shared_ptr<Point> point() const {
     const std::lock_guard lock(mutex_);
@@ -49,6 +49,7 @@ class SoftMarker final : public Marker {
     point_ = std::move(point);
   }
 
+  const Core& core;  // of the device whose queues record it
   const bool timed;
 
  private:

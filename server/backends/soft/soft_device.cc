@@ -44,7 +44,12 @@ class SoftQueue final : public Queue {
   }
 
   absl::Status Copy(AddressSpace& space, const CopyRequest& request) override {
-    absl::StatusOr<std::unique_ptr<Task>> task = MakeCopy(StateOf(space), request);
+    const auto state_of_side = [&](AddressSpace* side) {
+      return StateOf(side != nullptr ? *side : space);
+    };
+    absl::StatusOr<std::unique_ptr<Task>> task =
+        MakeCopy(StateOf(space), state_of_side(request.destination_space),
+                 state_of_side(request.source_space), request);
     if (!task.ok()) return task.status();
     return SubmitTask(space, *std::move(task));
   }
@@ -99,10 +104,19 @@ class SoftQueue final : public Queue {
   }
 
   absl::Status Wait(Marker& marker) override {
+    const auto& soft = static_cast<SoftMarker&>(marker);
     Operation operation;
-    operation.kind = Operation::Kind::kWait;
-    operation.point = static_cast<SoftMarker&>(marker).point();
-    if (operation.point != nullptr) core_.engine.Submit(state_, std::move(operation));
+    operation.point = soft.point();
+    if (operation.point == nullptr) return absl::OkStatus();
+    if (&soft.core == &core_) {
+      operation.kind = Operation::Kind::kWait;
+    } else {
+      // Every device has an engine and a virtual time of its own: this wait takes none of it.
+      operation.kind = Operation::Kind::kWaitFence;
+      operation.awaited = &operation.point->reached;
+      operation.value = 1;
+    }
+    core_.engine.Submit(state_, std::move(operation));
     return absl::OkStatus();
   }
 
@@ -165,7 +179,7 @@ class SoftDevice final : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) override {
-    return std::make_unique<SoftMarker>(timed);
+    return std::make_unique<SoftMarker>(core_, timed);
   }
 
   absl::StatusOr<bool> Reached(Marker& marker) override {
@@ -231,6 +245,13 @@ class SoftDevice final : public Device {
 
   Memory memory() const override {
     return {core_.budget.total() - core_.budget.used(), core_.budget.total()};
+  }
+
+  // The software GPUs of a daemon are joined as by NVLink.
+  std::map<int, int> PeerAttributes(const Device&) const override {
+    return {{CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0},
+            {CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 1},
+            {CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, 1}};
   }
 
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override {

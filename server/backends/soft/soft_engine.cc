@@ -77,7 +77,7 @@ void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operatio
 
 bool Engine::Reached(const Point& point) {
   const Lock lock(mutex_);
-  return point.reached;
+  return point.reached.load(std::memory_order_relaxed) != 0;
 }
 
 void Engine::Wake() {
@@ -129,7 +129,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
         case Operation::Kind::kWaitFence:
           // Pairs with the host's release: what it did before it wrote the fence is visible to what
           // follows here.
-          if (head.space->abandoned() ||
+          if ((head.space != nullptr && head.space->abandoned()) ||
               head.awaited->load(std::memory_order_acquire) >= head.value) {
             Retire(*queue);
           } else {
@@ -146,7 +146,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
         case Operation::Kind::kRecord: {
           const std::shared_ptr<Point> point = head.point;
           timeline_.EndRecord(head.entry, point->time);
-          point->reached = true;
+          point->reached.store(1, std::memory_order_release);
           for (std::shared_ptr<QueueState>& waiter : point->waiters) {
             waiter->waiting = false;
             free.push_back(std::move(waiter));
@@ -156,7 +156,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
           break;
         }
         case Operation::Kind::kWait:
-          if (head.point->reached) {
+          if (head.point->reached.load(std::memory_order_relaxed) != 0) {
             timeline_.EndWait(head.entry, head.point->time, head.point->late);
             Retire(*queue);
           } else {

@@ -74,9 +74,11 @@ class Task {
 
 struct QueueState;
 
-// A point in a queue's work. Guarded by the engine's mutex, but for the time.
+// A point in a queue's work. Guarded by the mutex of that queue's engine, but for the time, and
+// `reached`, which queues of other engines look at as at a fence: release, publishes the work
+// before the point.
 struct Point {
-  bool reached = false;
+  std::atomic<uint64_t> reached{0};
   bool late = false;  // its record is submitted after waits for it; constant
   std::vector<std::shared_ptr<QueueState>> waiters;
   std::shared_ptr<TimePoint> time = std::make_shared<TimePoint>();
@@ -85,7 +87,8 @@ struct Point {
 struct Operation {
   enum class Kind { kTask, kWriteFence, kWaitFence, kMemory, kRecord, kWait };
   Kind kind = Kind::kTask;
-  std::shared_ptr<SpaceState> space;  // null for kRecord and kWait
+  // Null for kRecord and kWait, and for a kWaitFence that waits for another engine's `point`.
+  std::shared_ptr<SpaceState> space;
   std::shared_ptr<Task> task;
   std::shared_ptr<Point> point;
   std::atomic<uint64_t>* fence = nullptr;          // kWriteFence

@@ -261,6 +261,7 @@ class SoftAddressSpace final : public AddressSpace {
   absl::Status fault() const override { return state_->fault(); }
   bool Busy() const override { return state_->working(); }
   void Abandon() override;
+  void WaitForWork() override { state_->WaitIdle(); }
 
   const std::shared_ptr<SpaceState>& state() const { return state_; }
 

@@ -93,7 +93,7 @@ class Transfer : public Task {
   void Perform(Piece* piece) override {
     const AccessGate::Pass pass(space_->gate());
     // It was the session's when the transfer was submitted, which may be long ago.
-    if (HasMemory(space_->ranges())) {
+    if (HasMemory()) {
       Do(piece->begin, piece->end);
     } else {
       space_->SetFault(kCudaErrorIllegalAddress, "a copy or fill of memory that is gone");
@@ -110,8 +110,9 @@ class Transfer : public Task {
 
  protected:
   // Whether all of the memory that it touches belongs to the session.
-  virtual bool HasMemory(const RangeTable& ranges) const = 0;
+  virtual bool HasMemory() const = 0;
   virtual void Do(uint64_t begin, uint64_t end) = 0;
+  const RangeTable& ranges() const { return space_->ranges(); }
 
  private:
   const std::shared_ptr<SpaceState> space_;
@@ -123,21 +124,44 @@ class Transfer : public Task {
   uint64_t in_flight_ = 0;
 };
 
+// Counts as work of another space as long as it lives: the end of that space waits for it.
+class WorkElsewhere {
+ public:
+  explicit WorkElsewhere(std::shared_ptr<SpaceState> space) : space_(std::move(space)) {
+    space_->BeginWork();
+  }
+  ~WorkElsewhere() { space_->EndWork(); }
+  WorkElsewhere(const WorkElsewhere&) = delete;
+  WorkElsewhere& operator=(const WorkElsewhere&) = delete;
+  const RangeTable& ranges() const { return space_->ranges(); }
+
+ private:
+  const std::shared_ptr<SpaceState> space_;
+};
+
 class CopyTask final : public Transfer {
  public:
-  CopyTask(std::shared_ptr<SpaceState> space, const CopyRequest& request, Texels destination,
-           Texels source, std::vector<std::byte> inline_source, CopyEngine engine)
+  // The spaces that hold the two sides, and the texels of those that are arrays.
+  struct Sides {
+    std::shared_ptr<SpaceState> destination, source;
+    Texels destination_texels, source_texels;
+  };
+  CopyTask(std::shared_ptr<SpaceState> space, Sides sides, const CopyRequest& request,
+           std::vector<std::byte> inline_source, CopyEngine engine)
       : Transfer(std::move(space), request.width * request.height * request.depth, engine, false),
+        destination_(std::move(sides.destination)),
+        source_(std::move(sides.source)),
         request_(request),
-        destination_(std::move(destination)),
-        source_(std::move(source)),
+        destination_texels_(std::move(sides.destination_texels)),
+        source_texels_(std::move(sides.source_texels)),
         inline_source_(std::move(inline_source)) {
     if (request_.inline_source) request_.source = reinterpret_cast<uint64_t>(inline_source_.data());
   }
 
  protected:
-  bool HasMemory(const RangeTable& ranges) const override {
-    return DestinationIsThere(ranges, request_) && SourceIsThere(ranges, request_);
+  bool HasMemory() const override {
+    return DestinationIsThere(destination_.ranges(), request_) &&
+           SourceIsThere(source_.ranges(), request_);
   }
   void Do(uint64_t begin, uint64_t end) override {
     const bool linear = request_.height == 1 && request_.depth == 1;
@@ -158,8 +182,9 @@ class CopyTask final : public Transfer {
   }
 
  private:
+  const WorkElsewhere destination_, source_;
   CopyRequest request_;
-  const Texels destination_, source_;
+  const Texels destination_texels_, source_texels_;
   const std::vector<std::byte> inline_source_;
 };
 
@@ -171,9 +196,7 @@ class FillTask final : public Transfer {
         request_(request) {}
 
  protected:
-  bool HasMemory(const RangeTable& ranges) const override {
-    return FilledIsThere(ranges, request_);
-  }
+  bool HasMemory() const override { return FilledIsThere(ranges(), request_); }
   // Pieces are whole elements: their size is a multiple of all element sizes.
   void Do(uint64_t begin, uint64_t end) override {
     const uint64_t row_bytes = request_.width * request_.element_bytes;
@@ -202,19 +225,20 @@ class FillTask final : public Transfer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space,
+                                               std::shared_ptr<SpaceState> destination,
+                                               std::shared_ptr<SpaceState> source,
                                                const CopyRequest& asked) {
   CopyRequest request = asked;
   if (request.width == 0 || request.height == 0 || request.depth == 0)
     return std::unique_ptr<Task>();
-  Texels destination = Locate(request.destination_array, &request.destination,
-                              &request.destination_pitch, &request.destination_slice);
-  Texels source =
+  Texels destination_texels = Locate(request.destination_array, &request.destination,
+                                     &request.destination_pitch, &request.destination_slice);
+  Texels source_texels =
       Locate(request.source_array, &request.source, &request.source_pitch, &request.source_slice);
-  const RangeTable& ranges = space->ranges();
-  if (!DestinationIsThere(ranges, request)) {
+  if (!DestinationIsThere(destination->ranges(), request)) {
     return NotMemory("the copy's destination is not memory of the session");
   }
-  if (!SourceIsThere(ranges, request)) {
+  if (!SourceIsThere(source->ranges(), request)) {
     return NotMemory("the copy's source is not memory of the session");
   }
   uint64_t rows, bytes;
@@ -227,12 +251,18 @@ absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space
     const auto* begin = reinterpret_cast<const std::byte*>(request.source);
     inline_source.assign(begin, begin + *SourceExtent(request));
   }
-  const bool from_host = request.inline_source || ranges.IsHost(request.source);
-  const CopyEngine engine = from_host                            ? CopyEngine::kToDevice
-                            : ranges.IsHost(request.destination) ? CopyEngine::kFromDevice
-                                                                 : CopyEngine::kOnDevice;
-  return std::make_unique<CopyTask>(std::move(space), request, std::move(destination),
-                                    std::move(source), std::move(inline_source), engine);
+  // A link between devices is taken for as fast as that to the host, and uses its engines.
+  const bool to_device =
+      request.inline_source || source->ranges().IsHost(request.source) || source != space;
+  const bool from_device =
+      destination->ranges().IsHost(request.destination) || destination != space;
+  const CopyEngine engine = to_device     ? CopyEngine::kToDevice
+                            : from_device ? CopyEngine::kFromDevice
+                                          : CopyEngine::kOnDevice;
+  CopyTask::Sides sides{std::move(destination), std::move(source), std::move(destination_texels),
+                        std::move(source_texels)};
+  return std::make_unique<CopyTask>(std::move(space), std::move(sides), request,
+                                    std::move(inline_source), engine);
 }
 
 absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space,

@@ -1,0 +1,124 @@
+// Sharing between processes of one user. A handle is a token of the daemon's behind a word that
+// says what it stands for; the rest is zero.
+#include "proto/wire/ipc.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "client_shim/contexts.h"
+#include "client_shim/pointer_map.h"
+#include "client_shim/session.h"
+#include "client_shim/streams.h"
+#include "proto/driver_api/shim_api.h"
+
+namespace detshare::shim::api {
+namespace {
+
+// In memory order "IPCEVNT1" and "IPCMEMO1".
+constexpr uint64_t kEventMagic = 0x31544E5645435049;
+constexpr uint64_t kMemoryMagic = 0x314F4D454D435049;
+
+// Held while memory is opened or closed: what is known of it here follows what the daemon does.
+std::mutex g_opening;
+
+// Handles are 64 bytes: a magic word, then the token.
+template <typename Handle>
+void WriteHandle(uint64_t magic, const wire::IpcToken& token, Handle* handle) {
+  static_assert(sizeof(handle->reserved) >= sizeof(magic) + sizeof(token));
+  memset(handle->reserved, 0, sizeof(handle->reserved));
+  memcpy(handle->reserved, &magic, sizeof(magic));
+  memcpy(handle->reserved + sizeof(magic), &token, sizeof(token));
+}
+
+template <typename Handle>
+bool ReadHandle(uint64_t magic, const Handle& handle, wire::IpcToken* token) {
+  memcpy(token, handle.reserved + sizeof(magic), sizeof(*token));
+  return memcmp(handle.reserved, &magic, sizeof(magic)) == 0;
+}
+
+}  // namespace
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  const Event* found = FindEvent(event);
+  if (found == nullptr || !found->interprocess()) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuIpcGetEventHandle_Answer answer{};
+  const CUresult result = session().Call(Op::cuIpcGetEventHandle, found->device, found->context_id,
+                                         wire::cuIpcGetEventHandle{found->id, 0}, &answer);
+  if (result == CUDA_SUCCESS) WriteHandle(kEventMagic, answer.token, pHandle);
+  return result;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  Context* context;
+  const CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  wire::IpcToken token;
+  if (!ReadHandle(kEventMagic, handle, &token)) return CUDA_ERROR_INVALID_VALUE;
+  return OpenEvent(*context, token, phEvent);
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  Allocation allocation;
+  // Only what cuMemAlloc gave: memory of pools has handles of its own.
+  if (!pointers().Find(dptr, &allocation) || allocation.kind != MemoryKind::kDevice ||
+      allocation.pool != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::cuIpcGetMemHandle_Answer answer{};
+  result = session().Call(Op::cuIpcGetMemHandle, allocation.device, allocation.context,
+                          wire::cuIpcGetMemHandle{allocation.address}, &answer);
+  if (result == CUDA_SUCCESS) WriteHandle(kMemoryMagic, answer.token, pHandle);
+  return result;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  wire::cuIpcOpenMemHandle_v2 args{};
+  if (Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+      !ReadHandle(kMemoryMagic, handle, &args.token)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  args.context = context->id.load(std::memory_order_acquire);
+  const std::lock_guard lock(g_opening);
+  wire::cuIpcOpenMemHandle_v2_Answer answer{};
+  result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  if (answer.device >= session().devices().size()) return CUDA_ERROR_UNKNOWN;
+  Allocation allocation;
+  allocation.kind = MemoryKind::kOpened;
+  allocation.device = static_cast<uint16_t>(answer.device);
+  allocation.context = args.context;
+  allocation.context_handle = context->handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.gpu_address = answer.address;
+  allocation.bytes = answer.bytes;
+  // Opened again, it is there already.
+  pointers().AddUnlessOverlapping(allocation);
+  *pdptr = answer.address;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(g_opening);
+  Allocation allocation;
+  if (!pointers().Find(dptr, &allocation) || allocation.kind != MemoryKind::kOpened ||
+      allocation.address != dptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::cuIpcCloseMemHandle_Answer answer{};
+  result = session().Call(Op::cuIpcCloseMemHandle, allocation.device, allocation.context,
+                          wire::cuIpcCloseMemHandle{dptr}, &answer);
+  if (result == CUDA_SUCCESS && answer.still_open == 0)
+    pointers().Take(dptr, MemoryKind::kOpened, &allocation);
+  session().DrainOutput();
+  return result;
+}
+
+}  // namespace detshare::shim::api

@@ -1,0 +1,33 @@
+#include "coroutine_runtime/shared_event.h"
+
+#include <utility>
+
+namespace detshare {
+
+absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvent::Create(Device& device) {
+  absl::StatusOr<std::unique_ptr<Marker>> marker = device.CreateMarker(/*timed=*/false);
+  if (!marker.ok()) return marker.status();
+  return std::shared_ptr<SharedEvent>(new SharedEvent(device, *std::move(marker)));
+}
+
+absl::Status SharedEvent::Record(Queue& queue, uint64_t* number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status status = queue.Record(*marker_); !status.ok()) return status;
+  *number = recorded_.load(std::memory_order_relaxed) + 1;
+  recorded_.store(*number, std::memory_order_release);
+  return absl::OkStatus();
+}
+
+void SharedEvent::Reach(uint64_t number) {
+  uint64_t seen = reached_.load(std::memory_order_relaxed);
+  while (seen < number && !reached_.compare_exchange_weak(seen, number, std::memory_order_release,
+                                                          std::memory_order_relaxed)) {
+  }
+}
+
+absl::Status SharedEvent::Wait(Queue& queue) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return recorded_.load(std::memory_order_relaxed) == 0 ? absl::OkStatus() : queue.Wait(*marker_);
+}
+
+}  // namespace detshare

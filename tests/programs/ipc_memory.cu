@@ -1,0 +1,116 @@
+// Memory of one process that another opens, changes, and still has when the first is gone.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+constexpr int kCount = 1 << 20;
+constexpr int kSmall = 100;
+
+__global__ void Fill(int* values, int count, int factor) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) values[i] = i * factor;
+}
+
+__global__ void Add(int* values, int count, int more) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) values[i] += more;
+}
+
+int Blocks(int count) { return (count + 255) / 256; }
+
+struct Handles {
+  cudaIpcMemHandle_t large, small;
+};
+
+template <typename T>
+void Send(int out, const T& value) {
+  REQUIRE(write(out, &value, sizeof(value)) == sizeof(value));
+}
+
+template <typename T>
+T Receive(int in) {
+  T value;
+  REQUIRE(read(in, &value, sizeof(value)) == sizeof(value));
+  return value;
+}
+
+// Fills its memory, waits until the other has changed it, checks, and ends without freeing it.
+int Producer(int in, int out) {
+  int *large, *small;
+  CHECK(cudaMalloc(&large, kCount * sizeof(int)));
+  CHECK(cudaMalloc(&small, kSmall * sizeof(int)));
+  Fill<<<Blocks(kCount), 256>>>(large, kCount, 3);
+  Fill<<<Blocks(kSmall), 256>>>(small, kSmall, 5);
+  CHECK(cudaDeviceSynchronize());
+  Handles handles;
+  CHECK(cudaIpcGetMemHandle(&handles.large, large));
+  CHECK(cudaIpcGetMemHandle(&handles.small, small));
+  Send(out, handles);
+  Receive<char>(in);
+  std::vector<int> want(kCount);
+  for (int i = 0; i < kCount; ++i) want[i] = 3 * i + 7;
+  const std::vector<int> got = check::Download(large, kCount);
+  REQUIRE(got == want);
+  // The other has it still.
+  Fill<<<Blocks(kCount), 256>>>(large, kCount, 11);
+  CHECK(cudaDeviceSynchronize());
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  int down[2], up[2];
+  REQUIRE(pipe(down) == 0 && pipe(up) == 0);
+  std::fflush(stdout);
+  const pid_t pid = fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) std::_Exit(Producer(down[0], up[1]));
+  const Handles handles = Receive<Handles>(up[0]);
+
+  int *large, *again, *small;
+  CHECK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&large), handles.large,
+                             cudaIpcMemLazyEnablePeerAccess));
+  CHECK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&small), handles.small,
+                             cudaIpcMemLazyEnablePeerAccess));
+  std::vector<int> want(kSmall);
+  for (int i = 0; i < kSmall; ++i) want[i] = 5 * i;
+  check::Compare("small", check::Download(small, kSmall), want);
+  // Opened twice, it is the same.
+  CHECK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&again), handles.large,
+                             cudaIpcMemLazyEnablePeerAccess));
+  REQUIRE(again == large);
+  CHECK(cudaIpcCloseMemHandle(again));
+  cudaPointerAttributes attributes{};
+  CHECK(cudaPointerGetAttributes(&attributes, large));
+  REQUIRE(attributes.type == cudaMemoryTypeDevice && attributes.device == 0);
+
+  Add<<<Blocks(kCount), 256>>>(large, kCount, 7);
+  CHECK(cudaDeviceSynchronize());
+  Send(down[1], 'c');
+  int status = -1;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+
+  want.resize(kCount);
+  for (int i = 0; i < kCount; ++i) want[i] = 11 * i;
+  check::Compare("large, when its owner is gone", check::Download(large, kCount), want);
+  CHECK(cudaIpcCloseMemHandle(large));
+  CHECK(cudaIpcCloseMemHandle(small));
+
+  // Not in the process that owns it.
+  int* own;
+  CHECK(cudaMalloc(&own, 4096));
+  cudaIpcMemHandle_t handle;
+  CHECK(cudaIpcGetMemHandle(&handle, own));
+  EXPECT(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&large), handle,
+                              cudaIpcMemLazyEnablePeerAccess),
+         cudaErrorDeviceUninitialized);
+  CHECK(cudaFree(own));
+  return check::Ok();
+}

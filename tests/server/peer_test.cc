@@ -1,0 +1,237 @@
+// Sessions with two devices, and what processes show to each other: requests as no honest client
+// makes them.
+#include "proto/wire/peer.h"
+
+#include <catch2/catch.hpp>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/context.h"
+#include "proto/wire/event.h"
+#include "proto/wire/ipc.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+constexpr int kPeerAccessAlreadyEnabled = 704, kPeerAccessNotEnabled = 705;
+constexpr uint32_t kInterprocess = 2 | 4;  // CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
+
+// A client with a stream and 1 MiB on each of two devices.
+struct TwoDevices {
+  TwoDevices() : daemon({}, 2), client(daemon.socket()) {
+    REQUIRE(client.Open());
+    for (uint16_t d = 0; d < 2; ++d) {
+      On(d);
+      client.ring->Send(Op::cuStreamCreateWithPriority,
+                        wire::cuStreamCreateWithPriority{d + 1u, d + 1u, 0, 0});
+      memory[d] = client.Allocate(1 << 20);
+      REQUIRE(memory[d] != 0);
+    }
+    On(0);
+  }
+  // Records are for device `d` and its context d + 1.
+  void On(uint16_t d) {
+    client.ring->device = d;
+    client.ring->context = d + 1;
+  }
+  int Copy(uint64_t to, uint64_t from, uint64_t bytes, StreamId stream) {
+    return client.ring->Call(
+        Op::cuMemcpyAsync,
+        client.CopyOf({to, wire::kAddress, 0}, {from, wire::kAddress, 0}, bytes, stream));
+  }
+  int Enable(ContextId peer, uint32_t peer_device) {
+    return client.ring->Call(Op::cuCtxEnablePeerAccess,
+                             wire::cuCtxEnablePeerAccess{peer, peer_device});
+  }
+  int Disable(ContextId peer) {
+    return client.ring->Call(Op::cuCtxDisablePeerAccess, wire::cuCtxDisablePeerAccess{peer, 0});
+  }
+
+  TestDaemon daemon;
+  TestClient client;
+  uint64_t memory[2];
+};
+
+TEST_CASE("Copies go from the memory of one device to that of another") {
+  TwoDevices f;
+  std::memset(reinterpret_cast<void*>(f.memory[1]), 7, 1 << 20);
+  CHECK(f.Copy(f.memory[0], f.memory[1], 1 << 20, 1) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(f.memory[0] + (1 << 20) - 1) == 7);
+  // Across the end of an allocation, and with a stream of the other device.
+  CHECK(f.Copy(f.memory[0], f.memory[1], uint64_t{4} << 20, 1) == kCudaErrorInvalidValue);
+  CHECK(f.Copy(f.memory[0], f.memory[1] - 1, 1, 1) == kCudaErrorInvalidValue);
+  CHECK(f.Copy(f.memory[0], f.memory[1], 16, 2) == kCudaErrorInvalidHandle);
+}
+
+TEST_CASE("A fill and a copy of the host's bytes reach the other device's memory") {
+  TwoDevices f;
+  RingTestClient& ring = *f.client.ring;
+  CHECK(ring.Call(Op::cuMemsetD2D32Async,
+                  wire::cuMemsetD2D32Async{f.memory[1], 0, 16, 1, 5, 1, 1, 0}) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(f.memory[1] + 15) == 5);
+  std::memset(ring.staging(), 9, 64);
+  CHECK(ring.Call(Op::cuMemcpyAsync, f.client.CopyOf({f.memory[1], wire::kAddress, 0},
+                                                     {0, wire::kStaging, 0}, 64, 1)) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(f.memory[1] + 63) == 9);
+}
+
+TEST_CASE("A stream waits for events of another device, and for none that there is not") {
+  TwoDevices f;
+  RingTestClient& ring = *f.client.ring;
+  f.On(1);
+  CHECK(ring.Call(Op::cuEventCreate, wire::cuEventCreate{1, 2, 2, 0}) == 0);
+  CHECK(ring.Call(Op::cuEventRecordWithFlags,
+                  wire::cuEventRecordWithFlags{1, 2, {0, kNoFence, 0}}) == 0);
+  f.On(0);
+  CHECK(ring.Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 1}) == 0);
+  CHECK(ring.Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 2}) == kCudaErrorInvalidHandle);
+  // Its own device's streams alone record it.
+  CHECK(ring.Call(Op::cuEventRecordWithFlags,
+                  wire::cuEventRecordWithFlags{1, 1, {0, kNoFence, 0}}) == kCudaErrorInvalidHandle);
+}
+
+TEST_CASE("A device is named by a beginning of its UUID that no other has") {
+  TestDaemon one({}, 1), two({}, 2);
+  const auto opens = [](TestDaemon& daemon, const std::string& id) {
+    TestClient client(daemon.socket());
+    client.request.add_device_ids(id);
+    return client.Open();
+  };
+  CHECK(opens(one, "GPU-ab"));
+  CHECK(opens(one, "GPU-AB0000"));
+  CHECK_FALSE(opens(one, "GPU-"));
+  CHECK_FALSE(opens(one, "GPU-ac"));
+  CHECK_FALSE(opens(two, "GPU-ab"));
+  CHECK(opens(two, "GPU-ab000000-0000-0000-0000-000000000001"));
+}
+
+TEST_CASE("Access to a peer is given once, to another device of the session, and taken back once") {
+  TwoDevices f;
+  CHECK(f.Enable(2, 2) == kCudaErrorInvalidDevice);
+  CHECK(f.Enable(2, UINT32_MAX) == kCudaErrorInvalidDevice);
+  CHECK(f.Enable(1, 0) == kCudaErrorInvalidDevice);
+  CHECK(f.Enable(0, 1) == kCudaErrorInvalidContext);
+  CHECK(f.Enable(1, 1) == kCudaErrorInvalidContext);  // a context of the other device
+  CHECK(f.Disable(2) == kPeerAccessNotEnabled);
+  CHECK(f.Enable(2, 1) == 0);
+  CHECK(f.Enable(2, 1) == kPeerAccessAlreadyEnabled);
+  // Memory that comes and goes meanwhile.
+  f.On(1);
+  const uint64_t more = f.client.Allocate(8 << 20);
+  CHECK(f.client.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{more}) == 0);
+  f.On(0);
+  CHECK(f.Disable(2) == 0);
+  CHECK(f.Disable(2) == kPeerAccessNotEnabled);
+  // A context takes its access along.
+  CHECK(f.Enable(2, 1) == 0);
+  f.On(1);
+  CHECK(f.client.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{2, 0}) == 0);
+  f.On(0);
+  CHECK(f.Disable(2) == kPeerAccessNotEnabled);
+}
+
+TEST_CASE("An event between processes is opened by its token only, elsewhere only") {
+  TestDaemon daemon;
+  TestClient one(daemon.socket()), other(daemon.socket());
+  for (TestClient* client : {&one, &other}) {
+    REQUIRE(client->Open());
+    client->CreateStream(1);
+  }
+  const auto create = [&](TestClient& client, EventId event, uint32_t flags) {
+    return client.ring->Call(Op::cuEventCreate, wire::cuEventCreate{event, 1, flags, 0});
+  };
+  wire::cuIpcGetEventHandle_Answer handle{}, again{};
+  REQUIRE(create(one, 1, kInterprocess) == 0);
+  REQUIRE(create(one, 2, 2) == 0);
+  CHECK(one.ring->Call(Op::cuIpcGetEventHandle, wire::cuIpcGetEventHandle{2, 0}, &handle) ==
+        kCudaErrorInvalidHandle);
+  CHECK(one.ring->Call(Op::cuIpcGetEventHandle, wire::cuIpcGetEventHandle{7, 0}, &handle) ==
+        kCudaErrorInvalidHandle);
+  REQUIRE(one.ring->Call(Op::cuIpcGetEventHandle, wire::cuIpcGetEventHandle{1, 0}, &handle) == 0);
+  REQUIRE(one.ring->Call(Op::cuIpcGetEventHandle, wire::cuIpcGetEventHandle{1, 0}, &again) == 0);
+  CHECK(std::memcmp(&handle, &again, sizeof(handle)) == 0);
+
+  const auto open = [&](TestClient& client, const wire::IpcToken& token, EventId event,
+                        ContextId context = 1) {
+    return client.ring->Call(Op::cuIpcOpenEventHandle,
+                             wire::cuIpcOpenEventHandle{token, event, context});
+  };
+  wire::IpcToken guess = handle.token;
+  guess.bytes[15] ^= 1;
+  CHECK(open(other, guess, 5) == kCudaErrorInvalidValue);
+  CHECK(open(other, handle.token, 5, 0) == kCudaErrorInvalidContext);
+  CHECK(open(one, handle.token, 5) == kCudaErrorInvalidContext);
+  CHECK(open(other, handle.token, 5) == 0);
+  CHECK(open(other, handle.token, 5) == kCudaErrorInvalidValue);  // the id is taken
+
+  const auto query = [&](TestClient& client, EventId event) {
+    return client.ring->Call(Op::cuEventQuery, wire::cuEventQuery{event, 0});
+  };
+  CHECK(query(other, 5) == 0);
+  CHECK(query(one, 2) == kCudaErrorInvalidHandle);
+  REQUIRE(one.ring->Call(Op::cuEventRecordWithFlags,
+                         wire::cuEventRecordWithFlags{1, 1, {0, kNoFence, 0}}) == 0);
+  CHECK(other.ring->Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 5}) == 0);
+  CHECK(other.ring->Call(Op::cuEventSynchronize, wire::cuEventSynchronize{5, 0}) == 0);
+  CHECK(query(other, 5) == 0);
+  CHECK(other.ring->Call(Op::cuEventRecordWithFlags,
+                         wire::cuEventRecordWithFlags{5, 9, {0, kNoFence, 0}}) ==
+        kCudaErrorInvalidHandle);
+
+  // It lives as long as somebody has it, and no longer.
+  one.Close();
+  CHECK(query(other, 5) == 0);
+  CHECK(other.ring->Call(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{5, 0}) == 0);
+  CHECK(Eventually([&] { return open(other, handle.token, 6) == kCudaErrorInvalidValue; }));
+}
+
+TEST_CASE("Memory between processes is opened by its token only, elsewhere only") {
+  TestDaemon daemon;
+  TestClient one(daemon.socket()), other(daemon.socket());
+  for (TestClient* client : {&one, &other}) {
+    REQUIRE(client->Open());
+    client->CreateStream(1);
+  }
+  const uint64_t memory = one.Allocate(4 << 20);
+  std::memset(reinterpret_cast<void*>(memory), 3, 4 << 20);
+  wire::cuIpcGetMemHandle_Answer handle{};
+  CHECK(one.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory - 1}, &handle) ==
+        kCudaErrorInvalidValue);
+  CHECK(other.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory}, &handle) ==
+        kCudaErrorInvalidValue);
+  REQUIRE(one.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory}, &handle) == 0);
+
+  wire::cuIpcOpenMemHandle_v2_Answer opened{}, again{};
+  const auto open = [&](TestClient& client, const wire::IpcToken& token,
+                        wire::cuIpcOpenMemHandle_v2_Answer* answer, ContextId context = 1) {
+    return client.ring->Call(Op::cuIpcOpenMemHandle_v2,
+                             wire::cuIpcOpenMemHandle_v2{token, context, 0}, answer);
+  };
+  wire::IpcToken guess = handle.token;
+  guess.bytes[0] ^= 0x80;
+  CHECK(open(other, guess, &opened) == kCudaErrorInvalidValue);
+  CHECK(open(other, handle.token, &opened, 0) == kCudaErrorInvalidContext);
+  CHECK(open(one, handle.token, &opened) == kCudaErrorInvalidContext);
+  REQUIRE(open(other, handle.token, &opened) == 0);
+  REQUIRE(open(other, handle.token, &again) == 0);
+  CHECK(opened.address == again.address);
+  CHECK(opened.bytes == 4 << 20);
+  CHECK(*reinterpret_cast<uint8_t*>(opened.address + opened.bytes - 1) == 3);
+
+  const auto close = [&](uint64_t address) {
+    return other.ring->Call(Op::cuIpcCloseMemHandle, wire::cuIpcCloseMemHandle{address});
+  };
+  CHECK(close(opened.address + 1) == kCudaErrorInvalidValue);
+  CHECK(other.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{opened.address}) ==
+        kCudaErrorInvalidValue);
+  CHECK(close(opened.address) == 0);
+  CHECK(*reinterpret_cast<uint8_t*>(opened.address) == 3);
+  CHECK(close(opened.address) == 0);
+  CHECK(close(opened.address) == kCudaErrorInvalidValue);
+  // The owner frees it: the token is good no more.
+  CHECK(one.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{memory}) == 0);
+  CHECK(open(other, handle.token, &opened) == kCudaErrorInvalidValue);
+}
+
+}  // namespace
+}  // namespace detshare
