@@ -41,6 +41,17 @@ HostAnswer Processors() {
   return Packed(NVML_SUCCESS, set);
 }
 
+// As SoftDevice::PeerAttributes says it: each reaches the others' memory, with atomic operations,
+// over no link.
+HostAnswer PeerStatus(const HostQuestion& question) {
+  constexpr unsigned kOk = 0, kNotSupported = 5;                         // nvmlGpuP2PStatus_t
+  constexpr unsigned kRead = 0, kWrite = 1, kAtomics = 3, kIndices = 5;  // nvmlGpuP2PCapsIndex_t
+  const unsigned index = question.arguments[0];
+  if (index >= kIndices || question.device == question.peer)
+    return {NVML_ERROR_INVALID_ARGUMENT, {}};
+  return Number(index == kRead || index == kWrite || index == kAtomics ? kOk : kNotSupported);
+}
+
 using OfDevice = std::function<HostAnswer(const DeviceProperties&, const HostQuestion&)>;
 
 const std::map<std::string_view, OfDevice>& Functions() {
@@ -70,6 +81,7 @@ const std::map<std::string_view, OfDevice>& Functions() {
        }},
       {"nvmlDeviceGetCpuAffinity", [](auto&, auto&) { return Processors(); }},
       {"nvmlDeviceGetCpuAffinityWithinScope", [](auto&, auto&) { return Processors(); }},
+      {"nvmlDeviceGetP2PStatus", [](auto&, auto& q) { return PeerStatus(q); }},
       {"nvmlDeviceGetTopologyCommonAncestor",
        [](auto&, auto& q) {
          return Number(q.device == q.peer ? NVML_TOPOLOGY_INTERNAL : NVML_TOPOLOGY_NODE);

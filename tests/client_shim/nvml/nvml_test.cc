@@ -163,6 +163,28 @@ TEST_CASE("Devices are found by index, UUID and bus, and say the same as the dri
   CHECK((major == 9 && lesser == 0));
 }
 
+TEST_CASE("Software GPUs reach each other, over no link") {
+  Daemon daemon({"--soft-devices", "2"});
+  const Initialised initialised(daemon);
+  constexpr unsigned kOk = 0, kNotSupported = 5;
+  for (const auto& [index, expected] :
+       {std::pair(0u, kOk), std::pair(1u, kOk), std::pair(2u, kNotSupported), std::pair(3u, kOk),
+        std::pair(4u, kNotSupported)}) {
+    unsigned status = 99;
+    CHECK(Call("nvmlDeviceGetP2PStatus", Device(0), Device(1), index, &status) == NVML_SUCCESS);
+    CHECK(status == expected);
+  }
+  unsigned value = 0;
+  CHECK(Call("nvmlDeviceGetP2PStatus", Device(0), Device(0), 0u, &value) ==
+        NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(Call("nvmlDeviceGetP2PStatus", Device(0), Device(1), 5u, &value) ==
+        NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(Call("nvmlDeviceGetTopologyCommonAncestor", Device(0), Device(1), &value) == NVML_SUCCESS);
+  CHECK(value == 40);
+  CHECK(Call("nvmlDeviceGetTopologyCommonAncestor", Device(1), Device(1), &value) == NVML_SUCCESS);
+  CHECK(value == 0);
+}
+
 TEST_CASE("What is no device is refused, wherever it points") {
   Daemon daemon;
   const Initialised initialised(daemon);
@@ -337,8 +359,8 @@ TEST_CASE("A daemon that is gone is noticed, and one that comes back is used") {
 
 TEST_CASE("A Python program that uses ctypes gets the same answers twice") {
   Daemon daemon({"--soft-devices", "2"});
-  const Outcome outcome = Run({"/usr/bin/python3", Path("tests/gpu/nvml_check.py"), "--ours", Library(),
-                               "--real", Library()},
+  const Outcome outcome = Run({"/usr/bin/python3", Path("tests/gpu/nvml_check.py"), "--ours",
+                               Library(), "--real", Library()},
                               daemon.Environment());
   INFO(outcome.out);
   CHECK(outcome.exit_code == 0);
