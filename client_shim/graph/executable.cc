@@ -380,6 +380,69 @@ bool Optional(wire::GraphNodeKind kind) {
   return kind == wire::kNodeKernel || kind == wire::kNodeCopy || kind == wire::kNodeFill;
 }
 
+// Gives the node, of the snapshot, a body that passed CheckNodeUpdate, and `body` its old one; with
+// an error nothing has changed. Under exec.mutex.
+CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
+  // What was checked here, and changes nothing of how a node is made, is refused by nobody: such
+  // updates need no answer.
+  const auto* kernel = std::get_if<KernelNode>(&body);
+  const bool certain = std::holds_alternative<FillNode>(body) ||
+                       (kernel != nullptr &&
+                        SameWayOfLaunch(std::get<KernelNode>(node.body).launch, kernel->launch));
+  std::swap(node.body, body);
+  if (const CUresult result = FlattenAgain(node, exec.flat); result != CUDA_SUCCESS) {
+    std::swap(node.body, body);
+    return result;
+  }
+  const FlatRange range = exec.flat.ranges.at(&node);
+  for (uint32_t i = range.first; i < range.first + range.count; ++i) {
+    const FlatNode& flat = exec.flat.graphs[range.graph].nodes[i];
+    if (flat.kind == wire::kNodeSignal || flat.kind == wire::kNodeWait) continue;  // never change
+    std::string bytes;
+    AppendNode(flat, &bytes);
+    const wire::cuGraphExecNodeSetParams args{exec.id, range.graph, i, 0};
+    const Piece piece{bytes.data(), bytes.size()};
+    const CUresult result = certain ? session().Submit(Op::cuGraphExecNodeSetParams, exec.device,
+                                                       exec.context_id, args, piece)
+                                    : session().Call(Op::cuGraphExecNodeSetParams, exec.device,
+                                                     exec.context_id, args, piece);
+    if (result == CUDA_SUCCESS) continue;
+    std::swap(node.body, body);
+    FlattenAgain(node, exec.flat);
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+// The same for every node of a graph, or for none; `fresh` passed CheckUpdate. Conditional nodes
+// keep what they run.
+CUresult SwapBodies(GraphExec& exec, Graph& graph, Graph& fresh) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode& node = *graph.nodes[i];
+    NodeBody& body = fresh.nodes[i]->body;
+    CUresult result = CUDA_SUCCESS;
+    if (auto* child = std::get_if<ChildNode>(&node.body)) {
+      result = SwapBodies(exec, *child->graph, *std::get<ChildNode>(body).graph);
+    } else if (std::holds_alternative<ConditionalNode>(node.body)) {
+      result = CUDA_ERROR_NOT_SUPPORTED;
+    } else if (exec.flat.ranges.contains(&node)) {
+      result = SwapBody(exec, node, body);
+    }
+    if (result == CUDA_SUCCESS) continue;
+    while (i-- > 0) {
+      GraphNode& done = *graph.nodes[i];
+      NodeBody& before = fresh.nodes[i]->body;
+      if (auto* child = std::get_if<ChildNode>(&done.body)) {
+        SwapBodies(exec, *child->graph, *std::get<ChildNode>(before).graph);
+      } else if (exec.flat.ranges.contains(&done)) {
+        SwapBody(exec, done, before);
+      }
+    }
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 GraphExec* FindExec(CUgraphExec handle) {
@@ -493,33 +556,7 @@ CUresult SetExecNode(GraphExec& exec, CUgraphNode handle, NodeBody body) {
   const bool priorities = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
   if (CheckNodeUpdate(node->body, body, priorities) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
     return CUDA_ERROR_INVALID_VALUE;
-  // What was checked here, and changes nothing of how a node is made, is refused by nobody: such
-  // updates need no answer.
-  const bool certain = std::holds_alternative<FillNode>(body) ||
-                       (kernel != nullptr && SameWayOfLaunch(before->launch, kernel->launch));
-  std::swap(node->body, body);
-  if (const CUresult result = FlattenAgain(*node, exec.flat); result != CUDA_SUCCESS) {
-    std::swap(node->body, body);
-    return result;
-  }
-  const FlatRange range = exec.flat.ranges.at(node);
-  for (uint32_t i = range.first; i < range.first + range.count; ++i) {
-    const FlatNode& flat = exec.flat.graphs[range.graph].nodes[i];
-    if (flat.kind == wire::kNodeSignal || flat.kind == wire::kNodeWait) continue;  // never change
-    std::string bytes;
-    AppendNode(flat, &bytes);
-    const wire::cuGraphExecNodeSetParams args{exec.id, range.graph, i, 0};
-    const Piece piece{bytes.data(), bytes.size()};
-    const CUresult result = certain ? session().Submit(Op::cuGraphExecNodeSetParams, exec.device,
-                                                       exec.context_id, args, piece)
-                                    : session().Call(Op::cuGraphExecNodeSetParams, exec.device,
-                                                     exec.context_id, args, piece);
-    if (result == CUDA_SUCCESS) continue;
-    std::swap(node->body, body);
-    FlattenAgain(*node, exec.flat);
-    return result;
-  }
-  return CUDA_SUCCESS;
+  return SwapBody(exec, *node, body);
 }
 
 CUresult SetExecChild(GraphExec& exec, CUgraphNode handle, CUgraph child) {
@@ -528,26 +565,27 @@ CUresult SetExecChild(GraphExec& exec, CUgraphNode handle, CUgraph child) {
   auto* old = node == nullptr ? nullptr : std::get_if<ChildNode>(&node->body);
   if (old == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool priorities = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
-  CUgraphExecUpdateResultInfo info{};
-  std::unique_ptr<Graph> snapshot;
+  std::unique_ptr<Graph> fresh;
   {
     const std::lock_guard graph_lock(GraphMutex());
     const Graph* graph = FindGraph(child);
+    CUgraphExecUpdateResultInfo info{};
     if (graph == nullptr || CheckUpdate(*old->graph, *graph, priorities, &info) != CUDA_SUCCESS) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // The whole graph as it is, with another child in the place of this one.
-    std::unique_ptr<Graph> fresh = CloneGraph(*graph, false);
-    snapshot = CloneGraph(*exec.snapshot, false);
-    // Its references are those of the snapshot that goes.
-    ForEachNode(*snapshot, [&](GraphNode& candidate) {
-      if (candidate.original != node->original) return;
-      auto& body = std::get<ChildNode>(candidate.body);
-      std::swap(body.graph, fresh);
-      body.graph->parent = candidate.graph;
-    });
+    fresh = CloneGraph(*graph, false);
   }
-  return Replace(exec, std::move(snapshot), &info);
+  // Libraries that record themselves into a child graph do so again and again: only its own nodes
+  // cross.
+  const CUresult result = SwapBodies(exec, *old->graph, *fresh);
+  if (result == CUDA_SUCCESS) {
+    // Launches that run may still need what the old child kept alive, too.
+    for (const auto& [object, count] : fresh->references)
+      exec.snapshot->references[object] += count;
+    fresh->references.clear();
+  }
+  EndSnapshot(std::move(fresh));
+  return result;
 }
 
 CUresult UpdateExec(GraphExec& exec, CUgraph handle, CUgraphExecUpdateResultInfo* info) {

@@ -16,17 +16,26 @@ void Begin(cudaStream_t stream, cudaStreamCaptureMode mode = cudaStreamCaptureMo
   CHECK(cudaGetLastError());
 }
 
-// Ends the capture of `stream`, which must give `want`.
-void End(cudaStream_t stream, cudaError_t want, const char* what) {
+// What the call answered.
+void Show(const char* what, cudaError_t answer) {
+  std::printf("  %s: %s\n", what, cudaGetErrorName(answer));
+  std::fflush(stdout);
+  cudaGetLastError();
+}
+
+// Ends the capture of `stream`.
+void End(cudaStream_t stream, const char* what) {
   cudaGraph_t graph = nullptr;
-  EXPECT(cudaStreamEndCapture(stream, &graph), want);
-  REQUIRE((graph != nullptr) == (want == cudaSuccess));
+  const cudaError_t answer = cudaStreamEndCapture(stream, &graph);
+  std::printf("%s: %s\n", what, cudaGetErrorName(answer));
+  std::fflush(stdout);
+  cudaGetLastError();
+  REQUIRE((graph != nullptr) == (answer == cudaSuccess));
   if (graph != nullptr) CHECK(cudaGraphDestroy(graph));
   cudaStreamCaptureStatus status;
   CHECK(cudaStreamIsCapturing(stream, &status));
   REQUIRE(status == cudaStreamCaptureStatusNone);
   CHECK(cudaStreamSynchronize(stream));
-  std::printf("%s: %s\n", what, cudaGetErrorName(want));
 }
 
 }  // namespace
@@ -42,26 +51,25 @@ int main() {
   Nothing<<<1, 1, 0, first>>>();
   CHECK(cudaDeviceSynchronize());
 
-  EXPECT(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),
-         cudaErrorStreamCaptureUnsupported);
+  Show("cudaStreamBeginCapture", cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal));
   cudaGraph_t none;
-  EXPECT(cudaStreamEndCapture(first, &none), cudaErrorIllegalState);
+  Show("cudaStreamEndCapture", cudaStreamEndCapture(first, &none));
 
   Begin(first);
-  EXPECT(cudaStreamSynchronize(first), cudaErrorStreamCaptureUnsupported);
+  Show("cudaStreamSynchronize", cudaStreamSynchronize(first));
   cudaStreamCaptureStatus status;
   CHECK(cudaStreamIsCapturing(first, &status));
   REQUIRE(status == cudaStreamCaptureStatusInvalidated);
-  End(first, cudaErrorStreamCaptureInvalidated, "waiting for the stream");
+  End(first, "waiting for the stream");
 
   Begin(first);
-  EXPECT(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
-  End(first, cudaErrorStreamCaptureInvalidated, "allocating in global mode");
+  Show("cudaMalloc", cudaMalloc(&memory, 16));
+  End(first, "allocating in global mode");
 
   Begin(first, cudaStreamCaptureModeRelaxed);
   CHECK(cudaMalloc(&memory, 16));
   CHECK(cudaFree(memory));
-  End(first, cudaSuccess, "allocating in relaxed mode");
+  End(first, "allocating in relaxed mode");
 
   Begin(first);
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -71,54 +79,54 @@ int main() {
   CHECK(cudaFree(memory));
   CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
   REQUIRE(mode == cudaStreamCaptureModeRelaxed);
-  End(first, cudaSuccess, "allocating in an exchanged mode");
+  End(first, "allocating in an exchanged mode");
 
   Begin(first);
-  std::thread([&] { EXPECT(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported); }).join();
-  End(first, cudaErrorStreamCaptureInvalidated, "another thread allocates, global mode");
+  std::thread([&] { Show("cudaMalloc", cudaMalloc(&memory, 16)); }).join();
+  End(first, "another thread allocates, global mode");
 
   Begin(first, cudaStreamCaptureModeThreadLocal);
   std::thread([&] {
     CHECK(cudaMalloc(&memory, 16));
     CHECK(cudaFree(memory));
-    EXPECT(cudaStreamEndCapture(first, &none), cudaErrorStreamCaptureWrongThread);
+    Show("cudaStreamEndCapture", cudaStreamEndCapture(first, &none));
   }).join();
-  End(first, cudaSuccess, "another thread allocates, thread-local mode");
+  End(first, "another thread allocates, thread-local mode");
 
   Begin(first);
   CHECK(cudaEventRecord(event, first));
-  EXPECT(cudaEventQuery(event), cudaErrorCapturedEvent);
-  End(first, cudaErrorStreamCaptureInvalidated, "asking for a captured event");
+  Show("cudaEventQuery", cudaEventQuery(event));
+  End(first, "asking for a captured event");
 
   Begin(first);
-  EXPECT(cudaStreamWaitEvent(first, outside, 0), cudaErrorStreamCaptureIsolation);
-  End(first, cudaErrorStreamCaptureInvalidated, "waiting for an event from outside");
+  Show("cudaStreamWaitEvent", cudaStreamWaitEvent(first, outside, 0));
+  End(first, "waiting for an event from outside");
 
   Begin(first);
   CHECK(cudaEventRecord(event, first));
   CHECK(cudaStreamWaitEvent(second, event, 0));
   Nothing<<<1, 1, 0, second>>>();
-  EXPECT(cudaStreamEndCapture(second, &none), cudaErrorStreamCaptureUnmatched);
-  End(first, cudaErrorStreamCaptureUnjoined, "a fork without a join");
+  Show("cudaStreamEndCapture", cudaStreamEndCapture(second, &none));
+  End(first, "a fork without a join");
   CHECK(cudaStreamIsCapturing(second, &status));
   REQUIRE(status == cudaStreamCaptureStatusNone);
 
   Begin(first);
   Begin(second);
   CHECK(cudaEventRecord(event, first));
-  EXPECT(cudaStreamWaitEvent(second, event, 0), cudaErrorStreamCaptureMerge);
-  End(first, cudaErrorStreamCaptureInvalidated, "a merge of two captures, one");
-  End(second, cudaErrorStreamCaptureInvalidated, "a merge of two captures, the other");
+  Show("cudaStreamWaitEvent", cudaStreamWaitEvent(second, event, 0));
+  End(first, "a merge of two captures, one");
+  End(second, "a merge of two captures, the other");
 
   Begin(blocking);
-  EXPECT(cudaStreamIsCapturing(cudaStreamLegacy, &status), cudaErrorStreamCaptureImplicit);
+  Show("cudaStreamIsCapturing", cudaStreamIsCapturing(cudaStreamLegacy, &status));
   CHECK(cudaStreamIsCapturing(blocking, &status));
   REQUIRE(status == cudaStreamCaptureStatusActive);
-  End(blocking, cudaSuccess, "asking the default stream");
+  End(blocking, "asking the default stream");
 
   Begin(blocking);
-  EXPECT(cudaEventRecord(outside, cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
-  End(blocking, cudaErrorStreamCaptureInvalidated, "using the default stream");
+  Show("cudaEventRecord", cudaEventRecord(outside, cudaStreamLegacy));
+  End(blocking, "using the default stream");
 
   // After all this everything works again.
   CHECK(cudaEventRecord(event, first));
