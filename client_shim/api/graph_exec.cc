@@ -1,5 +1,4 @@
 // Executable graphs.
-#include "client_shim/graph/capture.h"
 #include "client_shim/graph/executable.h"
 #include "client_shim/graph/make_node.h"
 #include "client_shim/graph/node_params.h"
@@ -77,17 +76,12 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) { return DestroyExec(hGraphE
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   Stream* stream;
-  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
+  const CUresult result = StreamForWork(hStream, &stream);  // no launches while it captures
   if (result != CUDA_SUCCESS) [[unlikely]]
     return result;
   GraphExec* exec = FindExec(hGraph);
   if (exec == nullptr) [[unlikely]]
     return CUDA_ERROR_INVALID_VALUE;
-  if (Capturing(*stream)) [[unlikely]] {
-    ChildNode child{CopyOfExec(*exec), false};
-    return child.graph == nullptr ? CUDA_ERROR_NOT_SUPPORTED
-                                  : AddToCapture(*stream, std::move(child));
-  }
   return LaunchGraph(*exec, *stream);
 }
 

@@ -504,12 +504,16 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
   const GraphMemoryUse use = UseOfGraphMemory(static_cast<uint16_t>(device));
   switch (attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-      *static_cast<cuuint64_t*>(value) = use.current;
+      *static_cast<cuuint64_t*>(value) = use.used;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+      *static_cast<cuuint64_t*>(value) = use.used_high;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      *static_cast<cuuint64_t*>(value) = use.reserved;
+      return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-      *static_cast<cuuint64_t*>(value) = use.high;
+      *static_cast<cuuint64_t*>(value) = use.reserved_high;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;

@@ -94,11 +94,10 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
     if (!together || set.first + uint64_t{set.count} > taken.size())
       return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     for (uint32_t sm = set.first; sm < set.first + set.count; ++sm) {
-      if (taken[sm]) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+      if (!taken[sm]) ++joined.count;  // what is named twice counts once
       taken[sm] = true;
     }
     joined.first = std::min(joined.first, set.first);
-    joined.count += set.count;
     joined.group = std::min(joined.group, set.group);
   }
   const std::lock_guard lock(descriptors().mutex);

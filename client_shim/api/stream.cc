@@ -128,7 +128,8 @@ CUresult cuStreamQuery(CUstream hStream) {
 
 CUresult cuStreamSynchronize(CUstream hStream) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);
+  CUresult result = StreamForWork(hStream, &stream);
+  if (result == CUDA_SUCCESS) result = RefuseUnsafeCall();
   return result != CUDA_SUCCESS ? result : SynchronizeStream(*stream);
 }
 

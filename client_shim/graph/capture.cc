@@ -202,15 +202,16 @@ CUresult EndCapture(Stream& stream, CUgraph* graph) {
   const uint64_t id = stream.capture.load(std::memory_order_relaxed);
   Sequence* sequence = id == kImplicitCapture ? nullptr : Find(id);
   if (sequence == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (sequence->origin != &stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (sequence->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-      sequence->thread != std::this_thread::get_id()) {
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  }
+  if (sequence->origin != &stream)
+    return Invalidate(*sequence, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
   *graph = nullptr;
-  const CUresult result = sequence->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                          : !Joined(*sequence)  ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-                                                : CUDA_SUCCESS;
+  const bool wrong_thread = sequence->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+                            sequence->thread != std::this_thread::get_id();
+  // The capture is over in any case, as with the driver.
+  const CUresult result = wrong_thread            ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                          : sequence->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                          : !Joined(*sequence)    ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                                                  : CUDA_SUCCESS;
   // A graph of a failed capture goes when this ends, unless it is the program's.
   std::unique_ptr<Graph> owned = std::move(sequence->owned);
   Graph* const captured = sequence->graph;

@@ -30,7 +30,8 @@ CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
 // `data` may be null: plain edges.
 CUresult BeginCaptureToGraph(Stream& stream, CUgraph graph, const CUgraphNode* dependencies,
                              const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode);
-// *graph is null with every error but those of a call that ended nothing.
+// *graph is null with every error but those of a call that ended nothing. A stream that is not the
+// sequence's origin invalidates it; a thread that may not end it ends it with an error.
 CUresult EndCapture(Stream& stream, CUgraph* graph);
 
 struct CaptureInfo {

@@ -532,12 +532,6 @@ CUresult UploadGraph(GraphExec& exec, Stream& stream) {
   return SubmitWork(stream, Op::cuGraphUpload, wire::cuGraphUpload{exec.id, stream.id});
 }
 
-std::unique_ptr<Graph> CopyOfExec(GraphExec& exec) {
-  const std::lock_guard lock(exec.mutex);
-  const std::lock_guard graph_lock(GraphMutex());
-  return CloneGraph(*exec.snapshot, true);
-}
-
 uint64_t FlagsOf(const GraphExec& exec) { return exec.flags; }
 
 CUresult SetExecNode(GraphExec& exec, CUgraphNode handle, NodeBody body) {

@@ -30,9 +30,6 @@ CUresult DestroyExec(CUgraphExec exec);
 // On a stream that does not capture.
 CUresult LaunchGraph(GraphExec& exec, Stream& stream);
 CUresult UploadGraph(GraphExec& exec, Stream& stream);
-// What a launch on a capturing stream becomes: a copy of the graph as it is now. Null: no handles
-// left.
-std::unique_ptr<Graph> CopyOfExec(GraphExec& exec);
 
 uint64_t FlagsOf(const GraphExec& exec);
 

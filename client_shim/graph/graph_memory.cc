@@ -34,7 +34,9 @@ GraphMemory::~GraphMemory() {
   {
     const std::lock_guard lock(registry().mutex);
     registry().by_address.erase(address);
-    registry().use[context.device].current -= bytes;
+    GraphMemoryUse& use = registry().use[context.device];
+    use.reserved -= bytes;
+    if (used) use.used -= bytes;
   }
   g_count.fetch_sub(1, std::memory_order_relaxed);
   Allocation allocation;
@@ -67,8 +69,8 @@ CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
   const std::lock_guard lock(registry().mutex);
   registry().by_address[made->address] = made;
   GraphMemoryUse& use = registry().use[context.device];
-  use.current += bytes;
-  use.high = std::max(use.high, use.current);
+  use.reserved += bytes;
+  use.reserved_high = std::max(use.reserved_high, use.reserved);
   g_count.fetch_add(1, std::memory_order_relaxed);
   *memory = std::move(made);
   return CUDA_SUCCESS;
@@ -90,6 +92,11 @@ void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated) {
   const std::lock_guard lock(registry().mutex);
   if (allocated) {
     registry().allocated[memory->address] = memory;
+    if (memory->used) return;
+    memory->used = true;
+    GraphMemoryUse& use = registry().use[memory->context.device];
+    use.used += memory->bytes;
+    use.used_high = std::max(use.used_high, use.used);
   } else {
     registry().allocated.erase(memory->address);
   }
@@ -111,7 +118,9 @@ GraphMemoryUse UseOfGraphMemory(uint16_t device) {
 
 void ResetGraphMemoryHigh(uint16_t device) {
   const std::lock_guard lock(registry().mutex);
-  registry().use[device].high = registry().use[device].current;
+  GraphMemoryUse& use = registry().use[device];
+  use.reserved_high = use.reserved;
+  use.used_high = use.used;
 }
 
 void ForgetGraphMemory(ContextId context) {

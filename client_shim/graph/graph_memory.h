@@ -19,6 +19,7 @@ struct GraphMemory {
   const Graph* owner = nullptr;  // the graph with the node; only to compare
   bool freed_by_owner = false;   // that graph has a node that frees it
   bool freed_by_others = false;  // another graph has
+  bool used = false;             // a launch has allocated it; under the registry's mutex
 
   GraphMemory() = default;
   GraphMemory(const GraphMemory&) = delete;
@@ -39,9 +40,10 @@ void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated);
 // CUDA_ERROR_INVALID_VALUE when it is not allocated now.
 bool FreeIfGraphMemory(uint64_t address, CUresult* result);
 
+// Bytes. Memory is reserved while it is there, and used from its first launch on.
 struct GraphMemoryUse {
-  uint64_t current = 0;
-  uint64_t high = 0;
+  uint64_t reserved = 0, reserved_high = 0;
+  uint64_t used = 0, used_high = 0;
 };
 GraphMemoryUse UseOfGraphMemory(uint16_t device);
 void ResetGraphMemoryHigh(uint16_t device);

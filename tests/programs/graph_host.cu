@@ -1,6 +1,5 @@
-// The host's part in graphs: host functions in order with the device's work, ordinary memory that
-// is read and written when the graph runs and not when it is captured, events recorded by a graph
-// and waited for by one, user objects.
+// The host's part in graphs: host functions in order with the device's work on pinned memory,
+// copies of ordinary memory, events recorded by a graph and waited for by one, user objects.
 #include <atomic>
 
 #include "check_driver.h"
@@ -14,8 +13,10 @@ __global__ void Square(int* x) {
   if (i < kCount) x[i] = x[i] * x[i];
 }
 
+// What host functions share with copies is pinned: ordinary memory may be read and written at
+// another time than in the order of the graph's nodes.
 struct Work {
-  std::vector<int> in, out;
+  int *in = nullptr, *out = nullptr;
   int runs = 0;
   long long sum = 0;
 };
@@ -31,7 +32,7 @@ void CUDART_CB Prepare(void* data) {
 void CUDART_CB Sum(void* data) {
   Work& work = *static_cast<Work*>(data);
   work.sum = 0;
-  for (const int value : work.out) work.sum += value;
+  for (int i = 0; i < kCount; ++i) work.sum += work.out[i];
 }
 
 long long Wanted(int run) {
@@ -45,14 +46,16 @@ void CUDA_CB CountDestroyed(void* pointer) { g_destroyed += *static_cast<int*>(p
 
 void Functions(cudaStream_t stream) {
   Work work;
-  work.in.resize(kCount);
-  work.out.resize(kCount);
+  CHECK(cudaMallocHost(&work.in, kCount * sizeof(int)));
+  CHECK(cudaMallocHost(&work.out, kCount * sizeof(int)));
+  for (int i = 0; i < kCount; ++i) work.in[i] = work.out[i] = 0;
   int* x = check::Zeroed<int>(kCount);
+  CHECK(cudaDeviceSynchronize());
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   CHECK(cudaLaunchHostFunc(stream, Prepare, &work));
-  CHECK(cudaMemcpyAsync(x, work.in.data(), kCount * sizeof(int), cudaMemcpyHostToDevice, stream));
+  CHECK(cudaMemcpyAsync(x, work.in, kCount * sizeof(int), cudaMemcpyHostToDevice, stream));
   Square<<<kCount / 256, 256, 0, stream>>>(x);
-  CHECK(cudaMemcpyAsync(work.out.data(), x, kCount * sizeof(int), cudaMemcpyDeviceToHost, stream));
+  CHECK(cudaMemcpyAsync(work.out, x, kCount * sizeof(int), cudaMemcpyDeviceToHost, stream));
   CHECK(cudaLaunchHostFunc(stream, Sum, &work));
   cudaGraph_t graph;
   CHECK(cudaStreamEndCapture(stream, &graph));
@@ -68,7 +71,7 @@ void Functions(cudaStream_t stream) {
   for (int run = 4; run <= 50; ++run) CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaStreamSynchronize(stream));
   REQUIRE(work.runs == 50 && work.sum == Wanted(50));
-  std::printf("host functions and ordinary memory: %d runs, sum %lld\n", work.runs, work.sum);
+  std::printf("host functions and pinned memory: %d runs, sum %lld\n", work.runs, work.sum);
 
   // Rows of ordinary memory with a pitch, both ways.
   constexpr int kRows = 16, kWidth = 24, kPitch = 40;
@@ -94,6 +97,8 @@ void Functions(cudaStream_t stream) {
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaGraphDestroy(graph));
   CHECK(cudaFree(x));
+  CHECK(cudaFreeHost(work.in));
+  CHECK(cudaFreeHost(work.out));
 }
 
 // One graph records an event that another graph, on another stream, waits for.
@@ -103,6 +108,7 @@ void Events(cudaStream_t stream) {
   cudaEvent_t event;
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   int* x = check::Zeroed<int>(kCount);
+  CHECK(cudaDeviceSynchronize());
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
   CHECK(cudaMemsetAsync(x, 1, kCount * sizeof(int), stream));
   CHECK(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal));
