@@ -25,7 +25,12 @@ while read -r file; do
   allowed='ld-linux-x86-64\.so\.2|lib(c|m|dl|pthread|rt)\.so\.[0-9]+'
   case $file in
     # Built by plain nvcc, as users do: these take the C++ library of the machine.
-    ./programs/*) allowed+='|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libcuda\.so\.1|libcublas(Lt)?\.so\.[0-9]+' ;;
+    ./programs/*)
+      allowed+='|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libcuda\.so\.1'
+      # CUDA's own libraries, of the toolkit where the program runs.
+      allowed+='|lib(cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nvJitLink|nvrtc)\.so\.[0-9]+'
+      ;;
+    ./tests/nccl_check) allowed+='|libnccl\.so\.2' ;;
   esac
   needed=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE "^($allowed)$" || true)
   [ -z "$needed" ] || fail "$file needs" $needed
