@@ -121,12 +121,16 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return CUDA_ERROR_NOT_SUPPORTED;
       default: {
-        Context* context;
-        if (const CUresult current = CurrentContext(&context); current != CUDA_SUCCESS)
-          return current;
+        uint16_t device = 0;
+        if (DependsOnDevice(id)) {
+          Context* context;
+          if (const CUresult current = CurrentContext(&context); current != CUDA_SUCCESS)
+            return current;
+          device = context->device;
+        }
         wire::LaunchHints ignored{};
         const CUresult result =
-            AddHint(context->device, id, value, events != nullptr ? &events->hints : &ignored);
+            AddHint(device, id, value, events != nullptr ? &events->hints : &ignored);
         if (result == CUDA_ERROR_NOT_FOUND) return CUDA_ERROR_INVALID_VALUE;
         if (result != CUDA_SUCCESS) return result;
       }

@@ -13,6 +13,12 @@ namespace detshare::shim {
 CUresult AddHint(uint16_t device, uint32_t attribute, const CUlaunchAttributeValue& value,
                  wire::LaunchHints* hints);
 
+// Whether AddHint asks the device for what the attribute may be.
+inline bool DependsOnDevice(uint32_t attribute) {
+  return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+         attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP;
+}
+
 // A launch on a stream: what the launch does not say for itself is as the stream has it.
 wire::LaunchHints Merge(const wire::LaunchHints& launch, const wire::LaunchHints& stream);
 
