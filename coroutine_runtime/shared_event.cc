@@ -25,6 +25,15 @@ void SharedEvent::Reach(uint64_t number) {
   }
 }
 
+absl::StatusOr<bool> SharedEvent::Complete() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t last = recorded();
+  if (reached_.load(std::memory_order_acquire) >= last) return true;
+  const absl::StatusOr<bool> reached = device_.Reached(*marker_);
+  if (reached.ok() && *reached) Reach(last);
+  return reached;
+}
+
 absl::Status SharedEvent::Wait(Queue& queue) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return recorded_.load(std::memory_order_relaxed) == 0 ? absl::OkStatus() : queue.Wait(*marker_);

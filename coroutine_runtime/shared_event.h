@@ -3,7 +3,10 @@
 //
 //     Record (any session):  marker moves, number = ++recorded
 //     when the work before it is complete:  reached = max(reached, number)
-//     complete:  reached >= recorded: the state is that of the last recording
+//     Complete:  reached >= recorded: the state is that of the last recording
+//
+// The session that recorded says what is reached, as soon as it looks. Whoever's stream has waited
+// may ask before that, so Complete asks the device.
 //
 // Ends with its last user, before its device. Any thread.
 #pragma once
@@ -36,7 +39,8 @@ class SharedEvent {
   // be waited for as a fence. Release: what the recording stands for happened before.
   uint64_t recorded() const { return recorded_.load(std::memory_order_acquire); }
   const std::atomic<uint64_t>& reached() const { return reached_; }
-  bool complete() const { return reached_.load(std::memory_order_acquire) >= recorded(); }
+  // Whether the last recording is complete, or there is none. Errors are the device's.
+  absl::StatusOr<bool> Complete();
 
  private:
   SharedEvent(Device& device, std::unique_ptr<Marker> marker)

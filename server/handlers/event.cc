@@ -54,8 +54,12 @@ absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, 
 }
 
 Task<void> AnswerWhenReached(Session& session, std::shared_ptr<SharedEvent> event, Reply reply) {
-  if (!event->complete())
-    (void)co_await session.executor().Reached(&event->reached(), event->recorded());
+  const absl::StatusOr<bool> complete = event->Complete();
+  if (!complete.ok()) {
+    reply.Send(complete.status());
+    co_return;
+  }
+  if (!*complete) (void)co_await session.executor().Reached(&event->reached(), event->recorded());
   reply.Send(absl::OkStatus());
 }
 
@@ -106,7 +110,9 @@ void cuEventRecordWithFlags(Session& session, const wire::cuEventRecordWithFlags
 
 void cuEventQuery(Session& session, const wire::cuEventQuery& args, Payload, Reply& reply) {
   if (const std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event)) {
-    return reply.Send(shared->complete()
+    const absl::StatusOr<bool> complete = shared->Complete();
+    if (!complete.ok()) return reply.Send(complete.status());
+    return reply.Send(*complete
                           ? absl::OkStatus()
                           : CudaError(kCudaErrorNotReady, "the last recording is not complete"));
   }

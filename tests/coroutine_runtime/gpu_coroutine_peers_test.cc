@@ -103,26 +103,34 @@ TEST_CASE("A shared event stands for its last recording, whoever made it") {
   FakeDevice device;
   OnDevice one(device, executor), other(device, executor);
   const std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
-  CHECK(event->complete());
+  CHECK(*event->Complete());
   CHECK(other.coroutine->WaitShared(1, *event).ok());
   CHECK(device.operations[other.Fill()].before.empty());
 
   const int64_t first = one.Fill();
   uint64_t early = 0, late = 0;
   REQUIRE(one.coroutine->RecordShared(*event, 1, &early).ok());
-  CHECK_FALSE(event->complete());
+  CHECK_FALSE(*event->Complete());
   REQUIRE(other.coroutine->WaitShared(1, *event).ok());
   const int64_t second = other.Fill();
   CHECK(device.operations[second].before.contains(first));
   REQUIRE(other.coroutine->RecordShared(*event, 1, &late).ok());
   CHECK(late > early);
   event->Reach(early);
-  CHECK_FALSE(event->complete());
+  CHECK_FALSE(*event->Complete());
   event->Reach(late);
-  CHECK(event->complete());
+  CHECK(*event->Complete());
   // One that is late does not take it back.
   event->Reach(early);
-  CHECK(event->complete());
+  CHECK(*event->Complete());
+
+  // The device knows it before the one who recorded has looked.
+  one.Fill();
+  REQUIRE(one.coroutine->RecordShared(*event, 1, &late).ok());
+  CHECK_FALSE(*event->Complete());
+  device.RunAll();
+  CHECK(*event->Complete());
+  CHECK(event->reached() == late);
 }
 
 }  // namespace

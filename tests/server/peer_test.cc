@@ -168,7 +168,10 @@ TEST_CASE("An event between processes is opened by its token only, elsewhere onl
     return client.ring->Call(Op::cuEventQuery, wire::cuEventQuery{event, 0});
   };
   CHECK(query(other, 5) == 0);
-  CHECK(query(one, 2) == kCudaErrorInvalidHandle);
+  CHECK(query(one, 2) == 0);  // an event of one process, which is asked in the same way
+  CHECK(query(one, 3) == kCudaErrorInvalidHandle);
+  CHECK(one.ring->Call(Op::cuEventSynchronize, wire::cuEventSynchronize{2, 0}) ==
+        kCudaErrorInvalidHandle);
   REQUIRE(one.ring->Call(Op::cuEventRecordWithFlags,
                          wire::cuEventRecordWithFlags{1, 1, {0, kNoFence, 0}}) == 0);
   CHECK(other.ring->Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 5}) == 0);
