@@ -67,6 +67,9 @@ class VirtualMemory {
   absl::Status SetAccess(SessionDevice& device, DeviceAddress address, uint64_t bytes,
                          MemoryAccess access);
 
+  // Whether memory is mapped in some of the range.
+  bool Overlaps(DeviceAddress address, uint64_t bytes) const;
+
   // Bytes that the session made and that exist. Any thread.
   uint64_t bytes() const { return made_->load(std::memory_order_relaxed); }
 
@@ -88,7 +91,6 @@ class VirtualMemory {
   Range* Containing(DeviceAddress address, uint64_t bytes);
   // The mappings that make up exactly this range, none of them being unmapped.
   absl::StatusOr<std::vector<Mappings::iterator>> Exactly(DeviceAddress address, uint64_t bytes);
-  bool Overlaps(DeviceAddress address, uint64_t bytes) const;
 
   std::vector<SessionDevice>& devices_;
   std::map<DeviceAddress, Range> ranges_;

@@ -181,6 +181,9 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
   }
   *device = session.DeviceOfMemory(args.address, bytes, /*write=*/true);
   if (*device == nullptr) return Invalid("an address that is not the session's");
+  // Every device fills what cuMemAlloc gave, but mapped memory only with access of its own.
+  if (*device != &session.device() && session.virtual_memory().Overlaps(args.address, bytes))
+    return Invalid("mapped memory to which the stream's device has no access");
   request->address = args.address;
   request->pitch = args.pitch;
   request->width = args.width;

@@ -209,9 +209,11 @@ TEST_CASE("A second device gets access to memory of the first by itself") {
   const uint64_t range = f.Reserve(kUnit);
   REQUIRE(f.Map(range, kUnit, memory) == 0);
   REQUIRE(f.SetAccess(range, kUnit, 1, 3) == 0);
+  const uint64_t allocated = f.client.Allocate(4096);
   f.ring().device = 1;
   f.ring().context = 2;
   f.ring().Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 2, 0, 0});
+  CHECK(f.Fill(allocated, 16, 2) == 0);  // memory of an ordinary allocation needs none
   CHECK(f.Fill(range, 16, 2) == kCudaErrorInvalidValue);
   REQUIRE(f.SetAccess(range, kUnit, 2, 12) == 0);
   CHECK(f.Fill(range, 16, 2) == 0);
