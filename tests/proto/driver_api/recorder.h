@@ -1,8 +1,10 @@
 // Stands behind the generated code in its tests: records who was called with what.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -28,6 +30,11 @@ template <typename T>
 uint64_t AsNumber(T value) {
   if constexpr (std::is_pointer_v<T>) {
     return reinterpret_cast<uint64_t>(value);
+  } else if constexpr (std::is_class_v<T>) {
+    // A struct by value is known by its first bytes.
+    uint64_t number = 0;
+    std::memcpy(&number, &value, std::min(sizeof(number), sizeof(value)));
+    return number;
   } else {
     return static_cast<uint64_t>(value);
   }

@@ -127,9 +127,9 @@ TEST_CASE_METHOD(Fresh,
 }
 
 TEST_CASE_METHOD(Fresh, "An unsupported entry point names itself and is not supported") {
-  CHECK(cuFuncSetBlockShape(nullptr, 1, 1, 1) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuModuleGetTexRef(nullptr, nullptr, "t") == CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE(recorded.size() == 1);
-  CHECK(recorded[0].symbol == "unsupported cuFuncSetBlockShape");
+  CHECK(recorded[0].symbol == "unsupported cuModuleGetTexRef");
 }
 
 TEST_CASE_METHOD(
