@@ -121,7 +121,9 @@ CUresult SynchronizeContext(Context& context) {
     const CUresult result =
         session().Submit(Op::cuCtxSynchronize, context.device, id, args, {}, &position);
     if (result != CUDA_SUCCESS) return result;
-    if (SpinForFence(args.signal.index, args.signal.value)) {
+    const uint32_t schedule = context.flags.load(std::memory_order_relaxed) & CU_CTX_SCHED_MASK;
+    if (SpinForFence(args.signal.index, args.signal.value,
+                     schedule == CU_CTX_SCHED_BLOCKING_SYNC)) {
       RaiseTo(context.complete, position + 1);
       session().DrainOutput();
       return session().sticky_error();

@@ -130,7 +130,8 @@ Session* Session::Open(CUresult* result) {
 
 CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path) {
   id_ = grant.session();
-  spin_us_ = std::min<uint32_t>(grant.client_spin_us(), 10'000);
+  wait_spin_us_ = std::min<uint32_t>(grant.client_spin_us(), 10'000);
+  spin_us_ = std::min<uint32_t>(wait_spin_us_, 50);
   pinned_base_ = grant.pinned_base();
   pinned_bytes_ = grant.pinned_bytes();
   const size_t slash = socket_path.rfind('/');

@@ -61,7 +61,9 @@ class Session {
 
   const std::vector<DeviceInfo>& devices() const { return devices_; }
   const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
+  // How long a thread polls for an answer of the daemon, and for the GPU, before it sleeps.
   uint32_t spin_us() const { return spin_us_; }
+  uint32_t wait_spin_us() const { return wait_spin_us_; }
   uint64_t pinned_base() const { return pinned_base_; }
   uint64_t pinned_bytes() const { return pinned_bytes_; }
   // Opens a file of the session's directory for reading and writing, wherever the process's root
@@ -160,7 +162,7 @@ class Session {
   const char* output_ = nullptr;
   uint64_t output_bytes_ = 0;
   std::mutex output_mutex_;  // held by whoever reads the text ring
-  uint32_t spin_us_ = 0;
+  uint32_t spin_us_ = 0, wait_spin_us_ = 0;
   uint64_t pinned_base_ = 0, pinned_bytes_ = 0;
   std::vector<DeviceInfo> devices_;
 };

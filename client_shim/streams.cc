@@ -168,6 +168,12 @@ CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
   return CUDA_SUCCESS;
 }
 
+bool WaitsBlock(const Stream& stream) {
+  const uint32_t flags = stream.context->flags.load(std::memory_order_relaxed);
+  return (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC ||
+         stream.sync_policy.load(std::memory_order_relaxed) == CU_SYNC_POLICY_BLOCKING_SYNC;
+}
+
 // Waits until the daemon has read the signal, and a little longer for the GPU to give it.
 bool GiveTime(Stream& stream, const StreamPoint& point) {
   constexpr uint32_t kReadMicroseconds = 5'000;
@@ -184,7 +190,7 @@ bool GiveTime(Stream& stream, const StreamPoint& point) {
     }
     return true;
   };
-  if (SpinForFence(stream.fence, point.value)) return true;
+  if (SpinUntil(reached, session().spin_us())) return true;
   yielding([&] { return ring.head() >= point.position || ring.closed() || reached(); },
            kReadMicroseconds);
   return yielding(reached, signal_us);
@@ -192,9 +198,10 @@ bool GiveTime(Stream& stream, const StreamPoint& point) {
 
 }  // namespace
 
-bool SpinForFence(FenceIndex index, uint64_t value) {
+bool SpinForFence(FenceIndex index, uint64_t value, bool blocking) {
   FencePool& fences = session().fences();
-  return SpinUntil([&] { return fences.Reached(index, value); }, session().spin_us());
+  return SpinUntil([&] { return fences.Reached(index, value); },
+                   blocking ? session().spin_us() : session().wait_spin_us());
 }
 
 bool ThreadFence(wire::Signal* signal) {
@@ -320,7 +327,7 @@ CUresult SynchronizeStream(Stream& stream) {
     StreamPoint point;
     result = SignalStream(stream, work, &point);
     if (result != CUDA_SUCCESS) return result;
-    if (!SpinForFence(stream.fence, point.value)) {
+    if (!SpinForFence(stream.fence, point.value, WaitsBlock(stream))) {
       result = session().Call(Op::cuStreamSynchronize, stream.device, stream.context_id,
                               wire::cuStreamSynchronize{stream.id, 0, {0, kNoFence, 0}});
     }
@@ -567,7 +574,9 @@ CUresult SynchronizeEvent(Event& event) {
   if (point != 0 && !Event::Signalled(point)) {
     // Nobody signals it, so the daemon is asked again and again: at once for as long as others
     // spin.
-    const uint64_t spin_end = NowMicroseconds() + session().spin_us();
+    const bool blocking = (event.flags & CU_EVENT_BLOCKING_SYNC) != 0;
+    const uint64_t spin_end =
+        NowMicroseconds() + (blocking ? session().spin_us() : session().wait_spin_us());
     CUresult result = QueryUnsignalled(event, point);
     for (uint32_t nap_us = 5; result == CUDA_ERROR_NOT_READY;) {
       if (NowMicroseconds() >= spin_end) {
@@ -584,7 +593,7 @@ CUresult SynchronizeEvent(Event& event) {
   if (point != 0) {
     const FenceIndex fence = Event::FenceOf(point);
     const uint64_t value = Event::ValueOf(point);
-    if (!SpinForFence(fence, value)) {
+    if (!SpinForFence(fence, value, (event.flags & CU_EVENT_BLOCKING_SYNC) != 0)) {
       // The GPU wakes nobody: sleep in steps that grow to 50 us.
       uint32_t nap_us = 5;
       while (!session().fences().Reached(fence, value)) {

@@ -9,9 +9,10 @@
 
 namespace detshare::shim {
 
-// Polls a fence for as long as the daemon's grant says. Acquire: what it stands for happened
+// Polls a fence for as long as the daemon's grant says, or for a moment when the program has asked
+// for waits that block. Acquire: what it stands for happened
 // before.
-bool SpinForFence(FenceIndex index, uint64_t value);
+bool SpinForFence(FenceIndex index, uint64_t value, bool blocking = false);
 
 // The next signal of the thread's own fence, which only this thread waits for. False when there are
 // no fences left.

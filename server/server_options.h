@@ -50,7 +50,7 @@ struct ServerOptions {
   std::string policy = "whole";
   std::vector<policy::Tenant> tenants;  // with declared shares
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
-  int client_spin_us = 0;  // ... and a client for an answer
+  int client_spin_us = 0;  // ... and a client for the GPU
   uint64_t image_store_bytes = uint64_t{1} << 30;  // of code that is kept for later processes
   uint64_t first_session = 1;
   bool lose_device_on_fault =

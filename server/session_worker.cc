@@ -22,7 +22,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr int kBatch = 64;  // records before the other things are looked at
 // While a coroutine waits for a fence, which nobody announces.
 constexpr microseconds kShortestFenceSleep(20);
-constexpr microseconds kLongestFenceSleep(200);
+constexpr microseconds kLongestFenceSleep(50);
 // A fault is not announced either: it is looked for often while there was work lately, and now and
 // then until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
