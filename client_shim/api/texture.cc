@@ -236,7 +236,6 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
     return CUDA_ERROR_INVALID_VALUE;
   const ArrayObject* const array = FindArray(pResDesc->res.array.hArray);
   if (array == nullptr || array->device != context->device) return CUDA_ERROR_INVALID_HANDLE;
-  if ((array->description.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
   ImageObject object;
   object.context = context;
   object.context_id = context->id.load(std::memory_order_acquire);

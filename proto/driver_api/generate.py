@@ -379,6 +379,28 @@ def cuda_version(number):
     return "%d.%d" % (number // 1000, number % 1000 // 10)
 
 
+WHAT_WAS_RUN = """
+## Frameworks and libraries that were run
+
+On NVIDIA H200 GPUs, driver 580.159.04, on 2026-11-21, natively and through DetShare with equal results
+([frameworks.md](frameworks.md) says what, and what differs):
+
+| | version |
+|---|---|
+| PyTorch, torchvision, transformers | 2.11.0+cu130, 0.26.0, 5.17.0 |
+| Triton (with `torch.compile` and by itself) | 3.6.0 |
+| JAX | 0.11.2 |
+| CuPy | 14.2.0 |
+| numba, numba-cuda | 0.68.0, 0.30.4 |
+| cuda-bindings, cuda-core | 13.3.1, 1.2.0 |
+| nvidia-ml-py | 13.610.43 |
+| cuBLAS and cuBLASLt, cuDNN | 13.1.0, 9.19.0 |
+| cuFFT, cuRAND, cuSOLVER, cuSPARSE | 12.0.0, 10.4.0, 12.0.4, 12.6.3 |
+| NVRTC, nvJitLink | 13.0.88 |
+| NCCL, two GPUs, in threads and in processes | 2.28.9 (not over shared host memory: `NCCL_P2P_DISABLE=1`) |
+"""
+
+
 def docs_md(table):
     rows = exported(table)
     out = ["""<!-- Generated from proto/driver_api/driver_api.table: bazel run //proto/driver_api:update_docs -->
@@ -406,6 +428,7 @@ is answered: by the client itself (`local`), through shared memory (`ring`) or b
                 out.append("| `%s` | %s | %s | %s |%s |" %
                            (r.symbol, cuda_version(r.version), "" if r.lane == "none" else r.lane, r.support,
                             " " + note if note else ""))
+    out.append(WHAT_WAS_RUN)
     only = sorted({r.api for r in table.rows if r.hidden})
     out.append("""
 ## Known to `cuGetProcAddress` only

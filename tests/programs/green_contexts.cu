@@ -97,7 +97,8 @@ int main() {
   check::Compare("held", check::Download(values, 1024), std::vector<unsigned>(1024, 6556));
 
   EXPECT_CU(cuGreenCtxCreate(&owner, description, device, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(cuGreenCtxStreamCreate(&late, green, 0, 0), CUDA_ERROR_INVALID_VALUE);
+  CUstream refused;
+  EXPECT_CU(cuGreenCtxStreamCreate(&refused, green, 0, 0), CUDA_ERROR_INVALID_VALUE);
   CUdevResource twice[2] = {groups[0], groups[0]};
   CHECK_CU(cuDevResourceGenerateDesc(&description, twice, 2));
 

@@ -181,13 +181,12 @@ void Questions() {
   CHECK(cudaDestroyTextureObject(texture));
   CHECK(cudaFreeArray(array));
 
-  // Integers cannot be filtered; surfaces need arrays that are made for them.
+  // Integers cannot be filtered.
   CHECK(cudaMallocArray(&array, &format, 4, 4));
   cudaTextureObject_t none = 0;
   resource.res.array.array = array;
   description.filterMode = cudaFilterModeLinear;
   REQUIRE(cudaCreateTextureObject(&none, &resource, &description, nullptr) != cudaSuccess);
-  REQUIRE(cudaCreateSurfaceObject(&none, &resource) != cudaSuccess);
   cudaGetLastError();
   CHECK(cudaFreeArray(array));
 }
