@@ -14,7 +14,8 @@ def _cuda_program_impl(ctx):
         arguments = [arguments],
         inputs = ctx.files.srcs + ctx.files.hdrs + ctx.files.links + ctx.files._toolkit,
         outputs = [out],
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": "/tmp"},
+        # nvcc names its temporary files by its process number, which two sandboxes can have in common: not in /tmp.
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": out.dirname},
         mnemonic = "Nvcc",
         progress_message = "Building the CUDA program %s" % ctx.label.name,
     )
