@@ -155,6 +155,18 @@ CUresult ContextOfNode(CUgraphNode handle, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
+// The same with a body that is made of parameters, in the context that the node has.
+template <typename Body, typename Parameters>
+CUresult SetInItsContext(CUgraphNode handle, const Parameters& parameters,
+                         CUresult (*make)(const Parameters&, CUcontext, Body*)) {
+  CUcontext context;
+  CUresult result = ContextOfNode(handle, &context);
+  if (result != CUDA_SUCCESS) return result;
+  Body body;
+  result = make(parameters, context, &body);
+  return result != CUDA_SUCCESS ? result : Set(handle, std::move(body));
+}
+
 }  // namespace
 
 // ---- nodes of any type
@@ -297,12 +309,7 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
-  CUcontext context;
-  CUresult result = ContextOfNode(hNode, &context);
-  if (result != CUDA_SUCCESS) return result;
-  CopyNode node;
-  result = MakeCopyNode(*nodeParams, context, &node);
-  return result != CUDA_SUCCESS ? result : Set(hNode, std::move(node));
+  return SetInItsContext<CopyNode>(hNode, *nodeParams, MakeCopyNode);
 }
 
 // ---- memsets
@@ -325,12 +332,7 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* 
 }
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
-  CUcontext context;
-  CUresult result = ContextOfNode(hNode, &context);
-  if (result != CUDA_SUCCESS) return result;
-  FillNode node;
-  result = MakeFillNode(*nodeParams, context, &node);
-  return result != CUDA_SUCCESS ? result : Set(hNode, std::move(node));
+  return SetInItsContext<FillNode>(hNode, *nodeParams, MakeFillNode);
 }
 
 // ---- host functions

@@ -29,6 +29,15 @@ struct ImageObject {
   bool live() const { return context->id.load(std::memory_order_acquire) == context_id; }
 };
 
+ImageObject ObjectOf(Context& context, const CUDA_RESOURCE_DESC& resource) {
+  ImageObject object;
+  object.context = &context;
+  object.context_id = context.id.load(std::memory_order_acquire);
+  object.device = context.device;
+  object.resource = resource;
+  return object;
+}
+
 // Objects by handle. Two devices may give the same handle: the current context's is meant.
 class ImageObjects {
  public:
@@ -185,11 +194,7 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
     args.has_view = 1;
     args.view = Describe(*pResViewDesc);
   }
-  ImageObject object;
-  object.context = context;
-  object.context_id = context->id.load(std::memory_order_acquire);
-  object.device = context->device;
-  object.resource = *pResDesc;
+  ImageObject object = ObjectOf(*context, *pResDesc);
   object.sampling = *pTexDesc;
   if (pResViewDesc != nullptr) object.view = *pResViewDesc;
   wire::cuTexObjectCreate_Answer answer{};
@@ -236,11 +241,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
     return CUDA_ERROR_INVALID_VALUE;
   const ArrayObject* const array = FindArray(pResDesc->res.array.hArray);
   if (array == nullptr || array->device != context->device) return CUDA_ERROR_INVALID_HANDLE;
-  ImageObject object;
-  object.context = context;
-  object.context_id = context->id.load(std::memory_order_acquire);
-  object.device = context->device;
-  object.resource = *pResDesc;
+  ImageObject object = ObjectOf(*context, *pResDesc);
   wire::cuSurfObjectCreate_Answer answer{};
   result = session().Call(Op::cuSurfObjectCreate, object.device, object.context_id,
                           wire::cuSurfObjectCreate{array->id, array->level}, &answer);

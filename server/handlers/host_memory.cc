@@ -31,6 +31,19 @@ absl::Status Register(Session& session, uint64_t address, uint64_t bytes) {
   return absl::OkStatus();
 }
 
+// ... what was mapped just now, and is given up when that fails.
+absl::Status RegisterNew(Session& session, uint64_t address, uint64_t bytes) {
+  absl::Status status = Register(session, address, bytes);
+  if (!status.ok()) session.pinned().Drop(address);
+  return status;
+}
+
+// The allocation belongs to the current context from now on.
+void Own(Session& session, uint64_t address) {
+  session.pinned_owners()[address] = session.context();
+  session.UpdatePinnedCounter();
+}
+
 void Free(Session& session, uint64_t address) {
   session.pinned_owners().erase(address);
   for (const uint64_t dropped : session.pinned().Free(address)) {
@@ -76,14 +89,12 @@ void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload,
     return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
   }
   if (allocation->fresh) {
-    if (absl::Status status = Register(session, allocation->address, allocation->file_bytes);
+    if (absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
         !status.ok()) {
-      session.pinned().Drop(allocation->address);
       return reply.Send(status);
     }
   }
-  session.pinned_owners()[allocation->address] = session.context();
-  session.UpdatePinnedCounter();
+  Own(session, allocation->address);
   reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes,
                                          allocation->file, 0});
 }
@@ -112,13 +123,11 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
   if (!allocation.ok()) {
     return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
   }
-  if (absl::Status status = Register(session, allocation->address, allocation->file_bytes);
+  if (absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
       !status.ok()) {
-    session.pinned().Drop(allocation->address);
     return reply.Send(status);
   }
-  session.pinned_owners()[allocation->address] = session.context();
-  session.UpdatePinnedCounter();
+  Own(session, allocation->address);
   reply.Send(wire::cuMemHostRegister_v2_Answer{allocation->address});
 }
 
