@@ -14,13 +14,17 @@ policy::DeviceShape ShapeOf(const Device& device) {
 
 absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(Device& device,
                                                              std::unique_ptr<policy::Policy> policy,
+                                                             std::vector<policy::Tenant> tenants,
                                                              const Clock& clock) {
-  std::unique_ptr<Placement> placement(new Placement(device, std::move(policy), clock));
+  if (absl::Status status = policy->Check(tenants); !status.ok()) return status;
+  std::unique_ptr<Placement> placement(
+      new Placement(device, std::move(policy), std::move(tenants), clock));
   Place whole;
   whole.partition = &device.whole();
   whole.name = "all";
   placement->places_.push_back(std::move(whole));
-  for (const policy::SmRange& range : placement->policy_->Partitions(ShapeOf(device))) {
+  for (const policy::SmRange& range :
+       placement->policy_->Partitions(ShapeOf(device), placement->tenants_)) {
     absl::StatusOr<std::unique_ptr<Partition>> partition =
         device.CreatePartition(range.first, range.count);
     if (!partition.ok()) return partition.status();
@@ -32,26 +36,26 @@ absl::StatusOr<std::unique_ptr<Placement>> Placement::Create(Device& device,
         "sm" + std::to_string(range.first) + "-" + std::to_string(range.first + range.count - 1);
     placement->places_.push_back(std::move(place));
   }
+  for (const Place& place : placement->places_) placement->ranges_.push_back(place.range);
   return placement;
 }
 
-const Placement::Place& Placement::Find(const policy::SmRange& range) const {
-  for (const Place& place : places_) {
-    if (place.range == range) return place;
-  }
-  return places_.front();  // a range that the policy did not announce
-}
-
 void Placement::Decide(const GpuCoroutine* caller) {
+  std::vector<policy::CoroutineView> views;
+  for (const Entry& entry : entries_) {
+    views.push_back(entry.view);
+    views.back().tenant = &entry.tenant;
+  }
   policy::Snapshot snapshot;
-  snapshot.now_ns = clock_.NowNanoseconds();
+  snapshot.now = clock_.NowNanoseconds();
   snapshot.device = ShapeOf(device_);
-  for (const Entry& entry : entries_) snapshot.sessions.push_back(entry.view);
+  snapshot.partitions = ranges_;
+  snapshot.tenants = tenants_;
+  snapshot.coroutines = views;
   const policy::Decision decision = policy_->Decide(snapshot);
-  for (Entry& entry : entries_) {
-    const auto binding = decision.bindings.find(entry.view.session);
-    const Place& place =
-        binding == decision.bindings.end() ? places_.front() : Find(binding->second);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    const Place& place = places_[decision.grants[i].quiet.partition];
     if (entry.place == &place) continue;
     entry.place = &place;
     if (entry.coroutine == caller) {
@@ -64,16 +68,24 @@ void Placement::Decide(const GpuCoroutine* caller) {
   }
 }
 
-void Placement::Add(policy::SessionNumber session, const std::string& tenant,
+void Placement::Add(policy::CoroutineId session, const std::string& tenant,
                     GpuCoroutine& coroutine) {
   std::lock_guard<std::mutex> lock(mutex_);
-  entries_.push_back({{session, tenant}, &coroutine, nullptr});
+  Entry entry;
+  entry.view.id = session;
+  entry.view.opened_at = clock_.NowNanoseconds();
+  entry.tenant.name = tenant;
+  for (const policy::Tenant& configured : tenants_) {
+    if (configured.name == tenant) entry.tenant = configured;
+  }
+  entry.coroutine = &coroutine;
+  entries_.push_back(std::move(entry));
   Decide(&coroutine);
 }
 
-void Placement::Remove(policy::SessionNumber session) {
+void Placement::Remove(policy::CoroutineId session) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(entries_, [session](const Entry& entry) { return entry.view.session == session; });
+  std::erase_if(entries_, [session](const Entry& entry) { return entry.view.id == session; });
   Decide(nullptr);
 }
 
@@ -93,10 +105,10 @@ std::vector<Placement::PartitionView> Placement::Partitions() const {
   return views;
 }
 
-std::string Placement::PartitionOf(policy::SessionNumber session) const {
+std::string Placement::PartitionOf(policy::CoroutineId session) const {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Entry& entry : entries_) {
-    if (entry.view.session == session) return entry.place->name;
+    if (entry.view.id == session) return entry.place->name;
   }
   return "";
 }

@@ -32,18 +32,19 @@ class Placement {
   // daemon starts. The clock outlives the placement.
   static absl::StatusOr<std::unique_ptr<Placement>> Create(Device& device,
                                                            std::unique_ptr<policy::Policy> policy,
+                                                           std::vector<policy::Tenant> tenants,
                                                            const Clock& clock);
 
   // A session begins or ends: asks the policy and binds whom it moves. Called on the coroutine's
   // thread, which binds it at once; others follow when their executor polls. A session is removed
   // before its executor and coroutine end.
-  void Add(policy::SessionNumber session, const std::string& tenant, GpuCoroutine& coroutine);
-  void Remove(policy::SessionNumber session);
+  void Add(policy::CoroutineId session, const std::string& tenant, GpuCoroutine& coroutine);
+  void Remove(policy::CoroutineId session);
 
   // The whole device first.
   std::vector<PartitionView> Partitions() const;
   // The name of the session's partition, empty for an unknown session.
-  std::string PartitionOf(policy::SessionNumber session) const;
+  std::string PartitionOf(policy::CoroutineId session) const;
 
  private:
   struct Place {
@@ -53,22 +54,25 @@ class Placement {
     std::string name;
   };
   struct Entry {
-    policy::SessionView view;
+    policy::CoroutineView view;
+    policy::Tenant tenant;
     GpuCoroutine* coroutine = nullptr;
     const Place* place = nullptr;
   };
 
-  Placement(Device& device, std::unique_ptr<policy::Policy> policy, const Clock& clock)
-      : device_(device), policy_(std::move(policy)), clock_(clock) {}
+  Placement(Device& device, std::unique_ptr<policy::Policy> policy,
+            std::vector<policy::Tenant> tenants, const Clock& clock)
+      : device_(device), policy_(std::move(policy)), tenants_(std::move(tenants)), clock_(clock) {}
 
   // `caller`: the coroutine whose thread this is, or null.
   void Decide(const GpuCoroutine* caller);
-  const Place& Find(const policy::SmRange& range) const;
 
   Device& device_;
   const std::unique_ptr<policy::Policy> policy_;
+  const std::vector<policy::Tenant> tenants_;
   const Clock& clock_;
-  std::vector<Place> places_;  // constant after Create
+  std::vector<policy::SmRange> ranges_;  // those of places_
+  std::vector<Place> places_;            // constant after Create
 
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // in the order in which the sessions began; guarded by mutex_

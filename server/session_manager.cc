@@ -60,13 +60,11 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
   static const RealClock clock;
   std::vector<std::unique_ptr<Placement>> placements;
   for (Device* device : devices) {
-    policy::Options policy_options;
-    policy_options.tenants = options.tenants;
     absl::StatusOr<std::unique_ptr<policy::Policy>> policy =
-        policy::CreatePolicy(options.policy, policy_options);
+        policy::CreatePolicy(options.policy, {});
     if (!policy.ok()) return policy.status();
     absl::StatusOr<std::unique_ptr<Placement>> placement =
-        Placement::Create(*device, *std::move(policy), clock);
+        Placement::Create(*device, *std::move(policy), options.tenants, clock);
     if (!placement.ok()) return placement.status();
     placements.push_back(*std::move(placement));
   }

@@ -1,8 +1,9 @@
 #include "policy/static_shares/static_shares.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
-#include <utility>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -11,10 +12,28 @@ namespace {
 
 class StaticShares final : public Policy {
  public:
-  explicit StaticShares(std::vector<Tenant> tenants) : tenants_(std::move(tenants)) {}
+  absl::Status Check(absl::Span<const Tenant> tenants) const override {
+    int total = 0;
+    std::set<std::string> names;
+    for (const Tenant& tenant : tenants) {
+      if (tenant.sm_percent < 0 || tenant.sm_percent > 100) {
+        return absl::InvalidArgumentError("tenant " + tenant.name +
+                                          ": a share is 0 to 100 percent");
+      }
+      total += tenant.sm_percent;
+      if (!names.insert(tenant.name).second) {
+        return absl::InvalidArgumentError("tenant " + tenant.name + " is configured twice");
+      }
+    }
+    if (total > 100) {
+      return absl::InvalidArgumentError("the tenants' shares are more than 100 percent together");
+    }
+    return absl::OkStatus();
+  }
 
-  std::vector<SmRange> Partitions(const DeviceShape& device) const override {
-    const Shares shares = Divide(device);
+  std::vector<SmRange> Partitions(const DeviceShape& device,
+                                  absl::Span<const Tenant> tenants) const override {
+    const Shares shares = Divide(device, tenants);
     std::vector<SmRange> partitions;
     for (const auto& [tenant, range] : shares.declared) {
       if (!range.whole()) partitions.push_back(range);
@@ -26,12 +45,14 @@ class StaticShares final : public Policy {
   }
 
   Decision Decide(const Snapshot& snapshot) override {
-    const Shares shares = Divide(snapshot.device);
+    const Shares shares = Divide(snapshot.device, snapshot.tenants);
     Decision decision;
-    for (const SessionView& session : snapshot.sessions) {
-      const auto declared = shares.declared.find(session.tenant);
-      decision.bindings[session.session] =
-          declared == shares.declared.end() ? shares.others : declared->second;
+    for (const CoroutineView& coroutine : snapshot.coroutines) {
+      const auto declared = shares.declared.find(coroutine.tenant->name);
+      const SmRange range = declared == shares.declared.end() ? shares.others : declared->second;
+      Grant& grant = decision.grants.emplace_back();
+      grant.quiet.partition = grant.quiet.long_partition = IndexOf(snapshot.partitions, range);
+      grant.pressed = grant.quiet;
     }
     return decision;
   }
@@ -42,11 +63,11 @@ class StaticShares final : public Policy {
     SmRange others;
   };
 
-  Shares Divide(const DeviceShape& device) const {
+  static Shares Divide(const DeviceShape& device, absl::Span<const Tenant> tenants) {
     Shares shares;
     const int groups = device.groups();
     int begin = 0;
-    for (const Tenant& tenant : tenants_) {
+    for (const Tenant& tenant : tenants) {
       if (tenant.sm_percent == 0) continue;
       const int wanted = std::max(1, groups * tenant.sm_percent / 100);
       const int end = std::min(begin + wanted, groups);
@@ -57,28 +78,12 @@ class StaticShares final : public Policy {
     if (begin > 0 && begin < groups) shares.others = device.Groups(begin, groups);
     return shares;
   }
-
-  const std::vector<Tenant> tenants_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Policy>> CreateStaticShares(const Options& options) {
-  int total = 0;
-  std::set<std::string> names;
-  for (const Tenant& tenant : options.tenants) {
-    if (tenant.sm_percent < 0 || tenant.sm_percent > 100) {
-      return absl::InvalidArgumentError("tenant " + tenant.name + ": a share is 0 to 100 percent");
-    }
-    total += tenant.sm_percent;
-    if (!names.insert(tenant.name).second) {
-      return absl::InvalidArgumentError("tenant " + tenant.name + " is configured twice");
-    }
-  }
-  if (total > 100) {
-    return absl::InvalidArgumentError("the tenants' shares are more than 100 percent together");
-  }
-  return std::make_unique<StaticShares>(options.tenants);
+absl::StatusOr<std::unique_ptr<Policy>> CreateStaticShares(const Options&) {
+  return std::make_unique<StaticShares>();
 }
 
 }  // namespace detshare::policy

@@ -13,8 +13,8 @@
 
 namespace detshare::policy {
 
-// InvalidArgument when a declared share is outside of 0 to 100, all are more than 100 together, or
-// a tenant is named twice.
+// Check(): a declared share outside of 0 to 100, more than 100 together, or a tenant named twice
+// are refused.
 absl::StatusOr<std::unique_ptr<Policy>> CreateStaticShares(const Options& options);
 
 }  // namespace detshare::policy

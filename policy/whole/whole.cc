@@ -5,11 +5,13 @@ namespace {
 
 class Whole final : public Policy {
  public:
-  std::vector<SmRange> Partitions(const DeviceShape&) const override { return {}; }
+  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
+    return {};
+  }
 
   Decision Decide(const Snapshot& snapshot) override {
     Decision decision;
-    for (const SessionView& session : snapshot.sessions) decision.bindings[session.session] = {};
+    decision.grants.resize(snapshot.coroutines.size());
     return decision;
   }
 };

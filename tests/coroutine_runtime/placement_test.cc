@@ -11,18 +11,16 @@ namespace {
 // Puts the newest session on the first half of the device and everybody else on the second.
 class NewestFirst final : public policy::Policy {
  public:
-  std::vector<policy::SmRange> Partitions(const policy::DeviceShape& device) const override {
+  std::vector<policy::SmRange> Partitions(const policy::DeviceShape& device,
+                                          absl::Span<const policy::Tenant>) const override {
     return {{0, device.sm_count / 2}, {device.sm_count / 2, device.sm_count / 2}};
   }
   policy::Decision Decide(const policy::Snapshot& snapshot) override {
-    times.push_back(snapshot.now_ns);
+    times.push_back(snapshot.now);
     policy::Decision decision;
-    for (const policy::SessionView& session : snapshot.sessions) {
-      decision.bindings[session.session] = Partitions(snapshot.device)[1];
-    }
-    if (!snapshot.sessions.empty()) {
-      decision.bindings[snapshot.sessions.back().session] = Partitions(snapshot.device)[0];
-    }
+    decision.grants.resize(snapshot.coroutines.size());
+    for (policy::Grant& grant : decision.grants) grant.quiet.partition = 2;
+    if (!decision.grants.empty()) decision.grants.back().quiet.partition = 1;
     return decision;
   }
   std::vector<int64_t> times;
@@ -51,7 +49,7 @@ TEST_CASE("A new session is bound at once, and those whom it moves when their ex
   ManualClock clock;
   auto owned = std::make_unique<NewestFirst>();
   NewestFirst& policy = *owned;
-  auto placement = *Placement::Create(device, std::move(owned), clock);
+  auto placement = *Placement::Create(device, std::move(owned), {}, clock);
   QueuePool pool(device);
   Session one(device, pool), two(device, pool);
 
@@ -84,8 +82,10 @@ TEST_CASE("A new session is bound at once, and those whom it moves when their ex
 TEST_CASE("Policy static is carried out on the partitions that it announced") {
   FakeDevice device;
   ManualClock clock;
-  auto placement =
-      *Placement::Create(device, *policy::CreatePolicy("static", {.tenants = {{"a", 50}}}), clock);
+  policy::Tenant a;
+  a.name = "a";
+  a.sm_percent = 50;
+  auto placement = *Placement::Create(device, *policy::CreatePolicy("static", {}), {a}, clock);
   QueuePool pool(device);
   Session one(device, pool), two(device, pool);
   placement->Add(1, "other", *one.coroutine);

@@ -9,11 +9,35 @@ namespace {
 
 const DeviceShape kH200{132, 8};
 
-Snapshot SnapshotOf(std::vector<SessionView> sessions) {
+Tenant Share(std::string name, int percent) {
+  Tenant tenant;
+  tenant.name = std::move(name);
+  tenant.sm_percent = percent;
+  return tenant;
+}
+
+// The ranges on which sessions of the named tenants run, on a device with the policy's partitions.
+std::vector<SmRange> RangesOf(Policy& policy, const std::vector<Tenant>& tenants,
+                              const std::vector<std::string>& names) {
+  std::vector<SmRange> partitions = {SmRange{}};
+  for (const SmRange& range : policy.Partitions(kH200, tenants)) partitions.push_back(range);
+  std::vector<Tenant> running;
+  for (const std::string& name : names) running.push_back(Share(name, 0));
+  std::vector<CoroutineView> coroutines(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    coroutines[i].id = i + 1;
+    coroutines[i].tenant = &running[i];
+  }
   Snapshot snapshot;
   snapshot.device = kH200;
-  snapshot.sessions = std::move(sessions);
-  return snapshot;
+  snapshot.partitions = partitions;
+  snapshot.tenants = tenants;
+  snapshot.coroutines = coroutines;
+  std::vector<SmRange> ranges;
+  for (const Grant& grant : policy.Decide(snapshot).grants) {
+    ranges.push_back(partitions.at(grant.quiet.partition));
+  }
+  return ranges;
 }
 
 TEST_CASE("An unknown policy is an error that names the known ones") {
@@ -27,43 +51,40 @@ TEST_CASE("An unknown policy is an error that names the known ones") {
 
 TEST_CASE("Policy whole puts every session on the whole device") {
   auto policy = *CreatePolicy("whole", {});
-  CHECK(policy->Partitions(kH200).empty());
-  const Decision decision = policy->Decide(SnapshotOf({{1, "a"}, {2, "b"}}));
-  REQUIRE(decision.bindings.size() == 2);
-  CHECK(decision.bindings.at(1).whole());
-  CHECK(decision.bindings.at(2).whole());
+  CHECK(policy->Partitions(kH200, {}).empty());
+  CHECK(RangesOf(*policy, {}, {"a", "b"}) == std::vector<SmRange>{{}, {}});
 }
 
 TEST_CASE("Policy static gives declared shares in whole groups and the rest to all others") {
-  auto policy = *CreatePolicy("static", {.tenants = {{"a", 50}, {"b", 1}, {"c", 0}}});
+  auto policy = *CreatePolicy("static", {});
+  const std::vector<Tenant> tenants = {Share("a", 50), Share("b", 1), Share("c", 0)};
   const SmRange a{0, 64}, b{64, 8}, others{72, 60};
-  CHECK(policy->Partitions(kH200) == std::vector<SmRange>{a, b, others});
-  const Decision decision =
-      policy->Decide(SnapshotOf({{1, "c"}, {2, "a"}, {3, "b"}, {4, "a"}, {5, "x"}}));
-  CHECK(decision.bindings ==
-        std::map<SessionNumber, SmRange>{{1, others}, {2, a}, {3, b}, {4, a}, {5, others}});
+  CHECK(policy->Partitions(kH200, tenants) == std::vector<SmRange>{a, b, others});
+  CHECK(RangesOf(*policy, tenants, {"c", "a", "b", "a", "x"}) ==
+        std::vector<SmRange>{others, a, b, a, others});
 }
 
 TEST_CASE("Policy static uses the whole device where no share is declared or left") {
-  auto undeclared = *CreatePolicy("static", {});
-  CHECK(undeclared->Partitions(kH200).empty());
-  CHECK(undeclared->Decide(SnapshotOf({{1, "a"}})).bindings.at(1).whole());
+  auto policy = *CreatePolicy("static", {});
+  CHECK(policy->Partitions(kH200, {}).empty());
+  CHECK(RangesOf(*policy, {}, {"a"}) == std::vector<SmRange>{{}});
 
   // 16 groups: the last one has 12 SMs.
-  auto full = *CreatePolicy("static", {.tenants = {{"a", 97}, {"b", 3}}});
-  CHECK(full->Partitions(kH200) == std::vector<SmRange>{{0, 120}, {120, 12}});
-  CHECK(full->Decide(SnapshotOf({{1, "x"}})).bindings.at(1).whole());
+  const std::vector<Tenant> full = {Share("a", 97), Share("b", 3)};
+  CHECK(policy->Partitions(kH200, full) == std::vector<SmRange>{{0, 120}, {120, 12}});
+  CHECK(RangesOf(*policy, full, {"x"}) == std::vector<SmRange>{{}});
 }
 
 TEST_CASE("Policy static refuses shares that make no sense") {
-  const auto refused = [](std::vector<Tenant> tenants) {
-    return CreatePolicy("static", {std::move(tenants)}).status().code() ==
-           absl::StatusCode::kInvalidArgument;
+  auto policy = *CreatePolicy("static", {});
+  const auto refused = [&](const std::vector<Tenant>& tenants) {
+    return policy->Check(tenants).code() == absl::StatusCode::kInvalidArgument;
   };
-  CHECK(refused({{"a", 60}, {"b", 41}}));
-  CHECK(refused({{"a", -1}}));
-  CHECK(refused({{"a", 101}}));
-  CHECK(refused({{"a", 10}, {"a", 10}}));
+  CHECK(refused({Share("a", 60), Share("b", 41)}));
+  CHECK(refused({Share("a", -1)}));
+  CHECK(refused({Share("a", 101)}));
+  CHECK(refused({Share("a", 10), Share("a", 10)}));
+  CHECK_FALSE(refused({Share("a", 10), Share("b", 90)}));
 }
 
 }  // namespace
