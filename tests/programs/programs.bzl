@@ -65,6 +65,7 @@ PROGRAMS = [
     _program("graph_capture"),
     _program("graph_capture_errors"),
     _program("graph_conditional", flags = ["-rdc=true"], tags = ["linker", "soft_only"]),
+    _program("graph_cooperative"),
     _program("graph_generic", tags = ["driver_api"]),
     _program("graph_host", tags = ["driver_api"]),
     _program("graph_memory", tags = ["driver_api"]),

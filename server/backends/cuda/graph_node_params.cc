@@ -57,12 +57,12 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
     params.blockDimY = shape.block.y;
     params.blockDimZ = shape.block.z;
     params.sharedMemBytes = shape.dynamic_shared_bytes;
-    parameter_bytes_ = own.info().parameter_bytes;
-    if (parameter_bytes_ != 0) {
-      extra_ = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(kernel->parameters.data()),
-                CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes_, CU_LAUNCH_PARAM_END};
-      params.extra = extra_.data();
+    // One by one: the driver takes no buffer of all for a kernel that is cooperative.
+    for (const KernelParameterInfo& parameter : own.info().parameters) {
+      kernel_params_.push_back(
+          const_cast<std::byte*>(kernel->parameters.data() + parameter.offset));
     }
+    params.kernelParams = kernel_params_.data();
   } else if (const auto* copy = std::get_if<CopyRequest>(&step)) {
     absl::StatusOr<std::vector<CUDA_MEMCPY3D>> pieces = PiecesOf(space, *copy);
     if (!pieces.ok()) return pieces.status();

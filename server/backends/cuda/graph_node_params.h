@@ -1,10 +1,10 @@
 // What the driver is told of a node.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device_graph.h"
 #include "server/backends/cuda/cuda_address_space.h"
@@ -34,8 +34,7 @@ class GraphNodeParams {
   void AddMemoryOps(CUcontext context);
 
   std::vector<CUgraphNodeParams> all_;
-  size_t parameter_bytes_ = 0;
-  std::array<void*, 5> extra_{};
+  absl::InlinedVector<void*, 16> kernel_params_;
   std::vector<CUstreamBatchMemOpParams> memory_ops_;
 };
 

@@ -22,6 +22,7 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_backend.h"
+#include "server/backends/cuda/driver_api.h"
 #include "tests/gpu/backends/gpu_session.h"
 
 namespace detshare {
@@ -528,14 +529,19 @@ TEST_CASE("Registered memory can be given back and its addresses used again") {
   }
 }
 
-TEST_CASE("Limits keep the largest that was asked for") {
+TEST_CASE("A session reads the limit that it asked for while the largest holds") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
-  Session session(*gpu);
+  Session session(*gpu), other(*gpu, 40 * kMiB, 1);
   const uint64_t before = gpu->properties().limits[0];  // the stack
-  CHECK(gpu->SetLimit(*session.space, 0, before * 4).value() >= before * 4);
-  CHECK(gpu->SetLimit(*session.space, 0, before).value() >= before * 4);
+  CHECK(gpu->SetLimit(*session.space, 0, before * 4).value() == before * 4);
+  CHECK(gpu->SetLimit(*other.space, 0, before).value() == before);
   CHECK_FALSE(gpu->SetLimit(*session.space, 12345, 1).ok());
+  const auto api = cuda::OpenDriver("");
+  REQUIRE_OK(api.status());
+  size_t stack = 0;
+  REQUIRE((*api)->cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE) == CUDA_SUCCESS);
+  CHECK(stack >= before * 4);
 }
 
 TEST_CASE("How long things take", "[.speed]") {
