@@ -13,6 +13,8 @@
 //   - An operation runs on the partition that its terms name. One that does not fit there
 //     (cooperative grids, clusters, a graph with either) runs on the smallest one of the snapshot
 //     that holds it; the whole device always does.
+//   - A coroutine that is alone on its device is given everything at once: no window or budget holds
+//     it, only the partitions of its quiet terms count.
 //   - The policy is asked when a coroutine comes, goes, begins or ends to have work, when a
 //     setting changes, when a budget is used up, and at `ask_again_at`.
 #pragma once
@@ -171,6 +173,10 @@ class Policy {
   // Whether it can serve these tenants: asked before Partitions() and Decide() see them.
   // InvalidArgument with the reason.
   virtual absl::Status Check(absl::Span<const Tenant> tenants) const { return absl::OkStatus(); }
+  // Whether decisions depend on what the coroutines do. If not, nothing is learned about them: the
+  // policy is asked only when a coroutine comes or goes or a setting changes, and all that it may
+  // give is a partition: no ranks, windows or budgets.
+  virtual bool Watches() const { return true; }
   // The partitions that decisions want to name, beside those that every device keeps. Making one
   // drains the device, so they are made when the daemon starts, or when the policy or a tenant is
   // changed.

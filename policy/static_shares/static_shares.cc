@@ -12,6 +12,7 @@ namespace {
 
 class StaticShares final : public Policy {
  public:
+  bool Watches() const override { return false; }
   absl::Status Check(absl::Span<const Tenant> tenants) const override {
     int total = 0;
     std::set<std::string> names;

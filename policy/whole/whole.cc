@@ -5,6 +5,7 @@ namespace {
 
 class Whole final : public Policy {
  public:
+  bool Watches() const override { return false; }
   std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
     return {};
   }
