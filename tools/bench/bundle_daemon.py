@@ -1,0 +1,64 @@
+"""A daemon out of an unpacked bundle, for the benchmarks beside this file."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def bundle_of(path, script):
+    """The folder that holds bin/detshared: `path`, or one above the script. Exits when there is none."""
+    here = os.path.dirname(os.path.abspath(script))
+    while path is None or not os.path.exists(os.path.join(path, "bin", "detshared")):
+        parent = here if path is None else os.path.dirname(path)
+        if parent == path:
+            sys.exit("%s: no bundle with bin/detshared above this script (--bundle names it)" % os.path.basename(script))
+        path = parent
+    return os.path.abspath(path)
+
+
+class Daemon:
+    """One detshared on a socket of its own. Its log is detshared.log in `out`."""
+
+    def __init__(self, bundle, out, options):
+        self.bundle = bundle
+        root = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        self.directory = tempfile.mkdtemp(prefix="detshare-", dir=root)
+        self.socket = os.path.join(self.directory, "s")
+        self.log = os.path.join(out, "detshared.log")
+        command = [os.path.join(bundle, "bin", "detshared"), "--socket", self.socket, "--runtime-dir", self.directory, *options]
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        for _ in range(600):
+            if os.path.exists(self.socket):
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        self.end()
+        sys.exit("detshared did not start, see %s" % self.log)
+
+    def prefix(self, tenant=None):
+        """The words before a command that runs it as a client of this daemon."""
+        words = [os.path.join(self.bundle, "bin", "detshare"), "run", "--socket", self.socket]
+        return words + (["--tenant", tenant] if tenant else []) + ["--"]
+
+    def control(self, *words):
+        """detsharectl's output; exits with its message when it fails."""
+        done = subprocess.run([os.path.join(self.bundle, "bin", "detsharectl"), "--socket", self.socket, *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit("detsharectl %s: %s" % (" ".join(words), done.stderr.strip() or "exit %d" % done.returncode))
+        return done.stdout
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)

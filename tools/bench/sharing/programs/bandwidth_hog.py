@@ -1,0 +1,18 @@
+"""Copies 2 GiB from one place of the device to another, without a pause: all of the memory's bandwidth."""
+from tenant import serve, steps
+
+import torch
+
+source = torch.ones(1 << 31, dtype=torch.uint8, device="cuda")
+target = torch.empty_like(source)
+
+
+def step():
+    # A kernel and not a copy engine's work.
+    for _ in range(8):
+        torch.add(source, 1, out=target)
+
+
+step()
+torch.cuda.synchronize()
+serve(steps(step, torch.cuda.synchronize))
