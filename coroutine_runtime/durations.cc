@@ -1,0 +1,263 @@
+#include "coroutine_runtime/durations.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace detshare {
+namespace {
+
+// A kernel about which nothing is known: the mean of a training step's.
+constexpr Nanoseconds kUnknownOperation = 30 * policy::kMicrosecond;
+constexpr float kLongest = 3.6e12F;  // an hour: what is longer was not an operation
+constexpr int kEnoughSamples = 4;
+// Smaller differences between two sizes say nothing.
+constexpr double kLeastRatio = 1.5;
+
+uint64_t Mix(uint64_t value) {
+  value ^= value >> 32;
+  value *= 0xD6E8FEB86659FD93ULL;
+  value ^= value >> 32;
+  value *= 0xD6E8FEB86659FD93ULL;
+  return value ^ value >> 32;
+}
+uint64_t Join(uint64_t hash, uint64_t value) { return Mix(hash + 0x9E3779B97F4A7C15ULL + value); }
+
+// SMs of a typical partition of the class.
+int SmsOf(int size_class, int whole) { return std::max(1, whole >> size_class); }
+
+// How much longer work of `blocks` equal blocks takes on `sms` SMs than on all, when it waits for
+// SMs only.
+double Slowdown(uint32_t blocks, int sms, int whole) {
+  const double used = std::min<double>(blocks, whole);
+  return std::max(1.0, used / sms);
+}
+
+}  // namespace
+
+uint64_t StableHash(absl::Span<const std::byte> bytes, uint64_t seed) {
+  uint64_t hash = Join(seed, bytes.size());
+  while (!bytes.empty()) {
+    uint64_t word = 0;
+    const size_t part = std::min<size_t>(8, bytes.size());
+    for (size_t i = 0; i < part; ++i) word |= std::to_integer<uint64_t>(bytes[i]) << 8 * i;
+    hash = Join(hash, word);
+    bytes.remove_prefix(part);
+  }
+  return hash;
+}
+
+uint64_t KernelCode(absl::Span<const std::byte> image, std::string_view kernel) {
+  return StableHash(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(kernel.data()), kernel.size()),
+      StableHash(image));
+}
+
+uint64_t ShapeOf(const LaunchShape& shape) {
+  const auto pair = [](uint32_t high, uint32_t low) { return uint64_t{high} << 32 | low; };
+  uint64_t hash = Join(pair(shape.grid.x, shape.grid.y), pair(shape.grid.z, shape.block.x));
+  hash = Join(hash, pair(shape.block.y, shape.block.z));
+  hash = Join(hash, pair(shape.dynamic_shared_bytes, shape.cluster.x));
+  return Join(hash, pair(shape.cluster.y, shape.cluster.z));
+}
+
+OperationKey TransferKey(TransferKind kind, uint64_t bytes) {
+  // No kernel's code: those are hashes of something, and equal this with the same chance as any.
+  return {1 + static_cast<uint64_t>(kind), static_cast<uint64_t>(std::bit_width(bytes))};
+}
+
+int SizeClassOf(int sm_count, int whole) {
+  if (sm_count <= 0 || sm_count * 8 >= whole * 7) return 0;
+  int size_class = 1;
+  while (size_class + 1 < kSizeClasses && sm_count <= SmsOf(size_class + 1, whole)) ++size_class;
+  return size_class;
+}
+
+// ---- one operation
+
+OperationDurations::OperationDurations(DurationTable& table, const OperationKey& key,
+                                       const OperationTraits& traits)
+    : table_(table), key_(key), traits_(traits) {
+  const Nanoseconds guess = traits.guess > 0 ? traits.guess : kUnknownOperation;
+  for (int i = 0; i < kSizeClasses; ++i) {
+    const double slowdown = Slowdown(traits.blocks, SmsOf(i, table.sm_count()), table.sm_count());
+    estimates_[i].store(static_cast<Nanoseconds>(static_cast<double>(guess) * slowdown),
+                        std::memory_order_relaxed);
+  }
+}
+
+float OperationDurations::Samples::Low() const {
+  std::array<float, kKept> sorted = times;
+  std::sort(sorted.begin(), sorted.begin() + count);
+  return sorted[count / 4];
+}
+
+void OperationDurations::Learn(int size_class, float time, bool contended) {
+  Samples& samples = samples_[size_class];
+  if (contended && samples.count > 0 && !samples.bounds && time >= samples.Low()) return;
+  if (!contended && samples.bounds) samples = {};
+  if (samples.count == 0) samples.bounds = contended;
+  samples.times[samples.next] = time;
+  samples.next = static_cast<uint8_t>((samples.next + 1) % kKept);
+  samples.count = static_cast<uint8_t>(std::min(samples.count + 1, kKept));
+}
+
+void OperationDurations::Publish() {
+  const int whole = table_.sm_count();
+  uint8_t wanted = 0;
+  for (int i = 0; i < kSizeClasses; ++i) {
+    if (samples_[i].bounds || samples_[i].count < kEnoughSamples) wanted |= 1 << i;
+  }
+  wanted_.store(wanted, std::memory_order_relaxed);
+
+  // The two sizes that are farthest apart say how much of the slowdown comes about.
+  int largest = -1, smallest = -1;
+  for (int i = 0; i < kSizeClasses; ++i) {
+    if (samples_[i].count == 0) continue;
+    if (largest < 0) largest = i;
+    smallest = i;
+  }
+  if (largest < 0) return;
+  const auto slowdown = [&](int size_class) {
+    return Slowdown(traits_.blocks, SmsOf(size_class, whole), whole);
+  };
+  double share = 1;  // of the slowdown that comes about, as the exponent
+  const double expected = slowdown(smallest) / slowdown(largest);
+  if (expected >= kLeastRatio) {
+    const double seen = samples_[smallest].Low() / samples_[largest].Low();
+    share = std::clamp(std::log(std::max(seen, 1e-3)) / std::log(expected), 0.0, 1.0);
+    // A grid that hardly fills the device may run as fast on fewer SMs for other reasons.
+    const bool fills = traits_.blocks >= 2 * static_cast<uint32_t>(whole);
+    const bool exact = !samples_[largest].bounds && !samples_[smallest].bounds;
+    if (exact && (fills || share > 0.5)) {
+      memory_bound_.store(static_cast<float>(1 - share), std::memory_order_relaxed);
+    }
+  }
+  for (int i = 0; i < kSizeClasses; ++i) {
+    double time = 0;
+    if (samples_[i].count > 0) {
+      time = samples_[i].Low();
+    } else {
+      // From the nearest size that was measured, the larger one of two.
+      int from = largest;
+      for (int j = 0; j < kSizeClasses; ++j) {
+        if (samples_[j].count > 0 && std::abs(j - i) < std::abs(from - i)) from = j;
+      }
+      time = samples_[from].Low() * std::pow(slowdown(i) / slowdown(from), share);
+    }
+    estimates_[i].store(std::max<Nanoseconds>(1, static_cast<Nanoseconds>(time)),
+                        std::memory_order_relaxed);
+  }
+  known_.store(true, std::memory_order_relaxed);
+}
+
+void OperationDurations::Add(int size_class, Nanoseconds time, bool contended) {
+  if (time < 1 || static_cast<float>(time) > kLongest) return;
+  const std::lock_guard<std::mutex> lock(table_.mutex_);
+  if (this == table_.overflow_.get()) return;
+  Learn(size_class, static_cast<float>(time), contended);
+  Publish();
+}
+
+// ---- all of them
+
+DurationTable::DurationTable(int sm_count) : sm_count_(std::max(1, sm_count)) {
+  overflow_.reset(new OperationDurations(*this, {}, {}));
+}
+
+DurationTable::~DurationTable() = default;
+
+OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
+                                             const OperationTraits& traits) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = operations_.find(key);
+  if (found != operations_.end()) {
+    found->second->age_ = 0;
+    return found->second.get();
+  }
+  if (operations_.size() >= kMostOperations) return overflow_.get();
+  std::unique_ptr<OperationDurations>& made = operations_[key];
+  made.reset(new OperationDurations(*this, key, traits));
+  return made.get();
+}
+
+size_t DurationTable::size() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return operations_.size();
+}
+
+std::vector<OperationDurations::Record> DurationTable::Records() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<OperationDurations::Record> records;
+  for (const auto& [key, operation] : operations_) {
+    OperationDurations::Record record;
+    record.key = key;
+    record.blocks = operation->traits_.blocks;
+    record.age = operation->age_;
+    bool any = false;
+    for (int i = 0; i < kSizeClasses; ++i) {
+      const OperationDurations::Samples& samples = operation->samples_[i];
+      if (samples.count == 0) continue;
+      any = true;
+      record.times[i] = samples.bounds ? -samples.Low() : samples.Low();
+    }
+    if (any) records.push_back(record);
+  }
+  return records;
+}
+
+size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> records) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  size_t taken = 0;
+  for (const OperationDurations::Record& record : records) {
+    if (operations_.size() >= kMostOperations) break;
+    bool sound = false, broken = false;
+    for (const float time : record.times) {
+      if (time != 0) sound = true;
+      broken |= !(std::abs(time) <= kLongest) || (time != 0 && std::abs(time) < 1);
+    }
+    if (!sound || broken || operations_.contains(record.key)) continue;
+    std::unique_ptr<OperationDurations>& made = operations_[record.key];
+    made.reset(new OperationDurations(*this, record.key, {record.blocks, 0}));
+    made->age_ = std::min(record.age, UINT32_MAX - 1) + 1;
+    for (int i = 0; i < kSizeClasses; ++i) {
+      if (record.times[i] != 0) made->Learn(i, std::abs(record.times[i]), record.times[i] < 0);
+    }
+    made->Publish();
+    ++taken;
+  }
+  return taken;
+}
+
+// ---- a worker's way to them
+
+DurationCache::DurationCache(DurationTable& table)
+    : table_(table), slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
+
+DurationCache::Answer DurationCache::Look(const OperationKey& key, const OperationTraits& traits,
+                                          int size_class) {
+  // Both words are mixed well already, except those of transfers, which are small and few.
+  Slot& slot = (*slots_)[(key.code * 31 + key.shape) % kSlots];
+  if (slot.operation == nullptr || slot.key != key) [[unlikely]] {
+    slot = {};
+    slot.key = key;
+    slot.operation = table_.FindOrAdd(key, traits);
+    slot.until_sample = kRarely;
+  }
+  Answer answer;
+  answer.operation = slot.operation;
+  answer.estimate = slot.operation->Estimate(size_class);
+  answer.known = slot.operation->known();
+  if (slot.operation->Wanted(size_class) && slot.asked[size_class] < kEnoughSamples) [[unlikely]] {
+    ++slot.asked[size_class];
+    answer.sample = true;
+  } else if (--slot.until_sample == 0) [[unlikely]] {
+    slot.until_sample = kRarely;
+    slot.asked[size_class] = 0;
+    answer.sample = true;
+  }
+  return answer;
+}
+
+}  // namespace detshare

@@ -1,0 +1,90 @@
+#include "coroutine_runtime/token_clock.h"
+
+#include <algorithm>
+
+namespace detshare {
+namespace {
+
+using policy::Nanoseconds;
+
+// Of one answer's tokens the client asks for the next one at once: who lets the device wait for
+// longer, and for several tokens' time, has begun another answer.
+constexpr Nanoseconds kLongestThought = 20 * policy::kMillisecond;
+constexpr int kThoughtTokens = 4;
+constexpr int kPrefillSteps = 3;  // work above so many steps is a prefill
+constexpr int kPartialSteps = 4;  // work below such a part of a step is none ...
+constexpr int kMostPartial = 64;  // ... unless there is nothing else any more
+
+bool Similar(Nanoseconds a, Nanoseconds b) { return a <= b + b / 2 && b <= a + a / 2; }
+
+}  // namespace
+
+TokenClock::Usual TokenClock::FindUsual() const {
+  const int known = static_cast<int>(std::min<uint64_t>(reads_, kRemembered));
+  Usual best;
+  Nanoseconds best_total = 0;
+  for (int i = 0; i < known; ++i) {
+    std::array<Nanoseconds, kRemembered> alike;
+    int count = 0;
+    Nanoseconds total = 0;
+    for (int j = 0; j < known; ++j) {
+      if (!Similar(steps_[i], steps_[j])) continue;
+      alike[count++] = steps_[j];
+      total += steps_[j];
+    }
+    // What the program spends its time with is its step, not the small reads on the way.
+    if (count < kPattern || total <= best_total) continue;
+    best_total = total;
+    std::nth_element(alike.begin(), alike.begin() + count / 2, alike.begin() + count);
+    best = {alike[count / 2], count};
+  }
+  return best;
+}
+
+void TokenClock::CountToken(Nanoseconds now, bool paced) {
+  if (paced) paces_[pace_count_++ % kRemembered] = now - last_at_;
+  ++tokens_;
+  last_at_ = now;
+}
+
+void TokenClock::Read(Nanoseconds now) {
+  if (work_ == 0) return;  // a second look at the same results
+  if (usual_ != 0 && work_ < usual_ / kPartialSteps && ++partial_ < kMostPartial) return;
+  partial_ = 0;
+  steps_[reads_++ % kRemembered] = work_;
+  const Nanoseconds step = work_;
+  const Nanoseconds thought = step_since_ - last_at_;
+  work_ = 0;
+
+  const Usual usual = FindUsual();
+  if (usual.count == 0 || usual.work < options_.shortest_step ||
+      usual.work > options_.longest_step) {
+    usual_ = 0;
+    return;
+  }
+  if (usual_ == 0) {
+    usual_ = usual.work;
+    tokens_ += static_cast<uint64_t>(usual.count) - 1;
+    CountToken(now, false);
+    return;
+  }
+  usual_ = usual.work;
+  const bool prefill = step > kPrefillSteps * usual_;
+  const Nanoseconds pace = pace_count_ == 0 ? usual_ : paces_[(pace_count_ - 1) % kRemembered];
+  CountToken(now, !prefill && thought <= std::max(kLongestThought, kThoughtTokens * pace));
+}
+
+policy::TokenView TokenClock::View() const {
+  policy::TokenView view;
+  if (usual_ == 0) return view;
+  view.tokens = tokens_;
+  view.last_at = last_at_;
+  view.decode_work = usual_;
+  const int known = static_cast<int>(std::min<uint64_t>(pace_count_, kRemembered));
+  for (int i = 0; i < known; ++i) view.recent_tpot += paces_[i] / known;
+  view.prefill = work_ > kPrefillSteps * usual_ && work_ <= options_.longest_prefill;
+  if (view.prefill) view.prefill_since = step_since_;
+  return view;
+}
+
+}  // namespace detshare

@@ -1,0 +1,212 @@
+#include "coroutine_runtime/durations.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+namespace {
+thread_local uint64_t t_allocations = 0;
+}
+void* operator new(size_t bytes) {
+  ++t_allocations;
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace detshare {
+namespace {
+
+using policy::kMicrosecond;
+
+constexpr int kSms = 132;
+const OperationKey kGemm{11, 1};
+const OperationTraits kWide{4096, 0};
+
+TEST_CASE("Nothing is known of an operation that never ran, and there is a guess") {
+  DurationTable table(kSms);
+  DurationCache cache(table);
+  const DurationCache::Answer answer = cache.Look(kGemm, kWide, 0);
+  CHECK_FALSE(answer.known);
+  CHECK(answer.estimate == 30 * kMicrosecond);
+  CHECK(answer.sample);
+  CHECK(cache.Look({12, 1}, {4096, 7000}, 0).estimate == 7000);
+  // Work for all SMs takes longer on few; work for few does not.
+  CHECK(cache.Look(kGemm, kWide, 1).estimate == 60 * kMicrosecond);
+  CHECK(cache.Look({13, 1}, {8, 0}, 1).estimate == 30 * kMicrosecond);
+  CHECK(cache.Look({14, 1}, {0, 0}, 4).estimate == 30 * kMicrosecond);
+}
+
+TEST_CASE("The first occurrences are sampled, later ones rarely") {
+  DurationTable table(kSms);
+  DurationCache cache(table);
+  int sampled = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const DurationCache::Answer answer = cache.Look(kGemm, kWide, 0);
+    if (answer.sample) {
+      ++sampled;
+      answer.operation->Add(0, 50 * kMicrosecond, false);
+    }
+    if (i == 4) CHECK(sampled == 4);
+  }
+  CHECK(sampled >= 4 + 9);
+  CHECK(sampled <= 4 + 10);
+  // A size that was not met yet is sampled at once.
+  CHECK(cache.Look(kGemm, kWide, 1).sample);
+}
+
+TEST_CASE("Samples that do not come back are asked for again, but not at every occurrence") {
+  DurationTable table(kSms);
+  DurationCache cache(table);
+  int sampled = 0;
+  for (int i = 0; i < 5'000; ++i) sampled += cache.Look(kGemm, kWide, 0).sample ? 1 : 0;
+  CHECK(sampled > 10);
+  CHECK(sampled < 40);
+}
+
+TEST_CASE("The estimate is a low quantile of the latest samples") {
+  DurationTable table(kSms);
+  OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
+  for (const int us : {50, 52, 51, 400, 53, 900, 50, 51}) gemm->Add(0, us * kMicrosecond, false);
+  CHECK(gemm->Estimate(0) >= 50 * kMicrosecond);
+  CHECK(gemm->Estimate(0) <= 51 * kMicrosecond);
+  // Its data has grown for good.
+  for (int i = 0; i < 8; ++i) gemm->Add(0, 90 * kMicrosecond, false);
+  CHECK(gemm->Estimate(0) == 90 * kMicrosecond);
+}
+
+TEST_CASE("Samples from beside neighbours are upper bounds") {
+  DurationTable table(kSms);
+  OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
+  gemm->Add(0, 300 * kMicrosecond, true);
+  CHECK(gemm->Estimate(0) == 300 * kMicrosecond);
+  CHECK(gemm->Wanted(0));
+  gemm->Add(0, 100 * kMicrosecond, false);
+  CHECK(gemm->Estimate(0) == 100 * kMicrosecond);
+  for (int i = 0; i < 20; ++i) gemm->Add(0, 300 * kMicrosecond, true);
+  CHECK(gemm->Estimate(0) == 100 * kMicrosecond);
+  for (int i = 0; i < 20; ++i) gemm->Add(0, 80 * kMicrosecond, true);
+  CHECK(gemm->Estimate(0) == 80 * kMicrosecond);
+}
+
+TEST_CASE("How a kernel takes fewer SMs says what it waits for") {
+  DurationTable table(kSms);
+  OperationDurations* const matmul = table.FindOrAdd({1, 0}, kWide);
+  CHECK(matmul->memory_bound() < 0);
+  matmul->Add(0, 100 * kMicrosecond, false);
+  CHECK(matmul->memory_bound() < 0);
+  matmul->Add(1, 200 * kMicrosecond, false);
+  CHECK(matmul->memory_bound() < 0.05);
+  CHECK(matmul->memory_bound() >= 0);
+  // Sizes that were not measured follow.
+  CHECK(matmul->Estimate(2) > 350 * kMicrosecond);
+  CHECK(matmul->Estimate(2) < 450 * kMicrosecond);
+
+  OperationDurations* const add = table.FindOrAdd({2, 0}, kWide);
+  add->Add(0, 100 * kMicrosecond, false);
+  add->Add(1, 103 * kMicrosecond, false);
+  CHECK(add->memory_bound() > 0.9);
+  CHECK(add->Estimate(2) < 120 * kMicrosecond);
+
+  SECTION("but not when its grid is small anyway") {
+    OperationDurations* const small = table.FindOrAdd({3, 0}, {16, 0});
+    small->Add(0, 100 * kMicrosecond, false);
+    small->Add(1, 100 * kMicrosecond, false);
+    CHECK(small->memory_bound() < 0);
+  }
+  SECTION("and not by bounds") {
+    OperationDurations* const busy = table.FindOrAdd({4, 0}, kWide);
+    busy->Add(0, 100 * kMicrosecond, true);
+    busy->Add(1, 100 * kMicrosecond, true);
+    CHECK(busy->memory_bound() < 0);
+  }
+}
+
+TEST_CASE("Partitions are told apart by their share of the SMs") {
+  CHECK(SizeClassOf(132, kSms) == 0);
+  CHECK(SizeClassOf(0, kSms) == 0);
+  CHECK(SizeClassOf(120, kSms) == 0);
+  CHECK(SizeClassOf(112, kSms) == 1);
+  CHECK(SizeClassOf(64, kSms) == 1);
+  CHECK(SizeClassOf(32, kSms) == 2);
+  CHECK(SizeClassOf(16, kSms) == 3);
+  CHECK(SizeClassOf(8, kSms) == 4);
+  CHECK(SizeClassOf(1, 1) == 0);
+}
+
+TEST_CASE("Nonsense is no sample") {
+  DurationTable table(kSms);
+  OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
+  for (const Nanoseconds time : {Nanoseconds{0}, Nanoseconds{-5}, policy::kForever})
+    gemm->Add(0, time, false);
+  CHECK_FALSE(gemm->known());
+}
+
+TEST_CASE("Sessions learn from each other, and what was seen lately is found without allocating") {
+  DurationTable table(kSms);
+  DurationCache one(table), other(table);
+  one.Look(kGemm, kWide, 0).operation->Add(0, 44 * kMicrosecond, false);
+  CHECK(other.Look(kGemm, kWide, 0).estimate == 44 * kMicrosecond);
+  const uint64_t before = t_allocations;
+  for (int i = 0; i < 100; ++i) one.Look(kGemm, kWide, 0);
+  CHECK(t_allocations == before);
+  CHECK(table.size() == 1);
+}
+
+TEST_CASE("Keys that share a place in the cache keep their own estimates") {
+  DurationTable table(kSms);
+  DurationCache cache(table);
+  for (uint64_t i = 1; i <= 3000; ++i)
+    cache.Look({i, i}, kWide, 0).operation->Add(0, static_cast<Nanoseconds>(i * 1024), false);
+  for (uint64_t i = 1; i <= 3000; ++i)
+    CHECK(cache.Look({i, i}, kWide, 0).estimate == static_cast<Nanoseconds>(i * 1024));
+}
+
+TEST_CASE("Shapes and kernels that differ in anything have different keys") {
+  LaunchShape shape;
+  const uint64_t plain = ShapeOf(shape);
+  LaunchShape grid = shape, block = shape, shared = shape, cluster = shape;
+  grid.grid = {1, 2, 1};
+  block.block = {2, 1, 1};
+  shared.dynamic_shared_bytes = 1;
+  cluster.cluster = {1, 1, 1};
+  for (const LaunchShape& other : {grid, block, shared, cluster}) CHECK(ShapeOf(other) != plain);
+  const std::byte image[] = {std::byte{1}, std::byte{2}};
+  CHECK(KernelCode(image, "a") != KernelCode(image, "b"));
+  CHECK(KernelCode({image, 1}, "a") != KernelCode(image, "a"));
+  CHECK(TransferKey(TransferKind::kFill, 4096) == TransferKey(TransferKind::kFill, 8191));
+  CHECK(TransferKey(TransferKind::kFill, 4096) != TransferKey(TransferKind::kFill, 8192));
+  CHECK(TransferKey(TransferKind::kFill, 4096) != TransferKey(TransferKind::kInside, 4096));
+}
+
+TEST_CASE("A full table answers with guesses") {
+  DurationTable table(kSms);
+  for (uint64_t i = 0; i < DurationTable::kMostOperations; ++i) table.FindOrAdd({i, 0}, {});
+  OperationDurations* const one = table.FindOrAdd({1, 1}, {});
+  CHECK(one == table.FindOrAdd({1, 2}, {}));
+  one->Add(0, 1000, false);
+  CHECK_FALSE(one->known());
+  CHECK(table.size() == DurationTable::kMostOperations);
+}
+
+TEST_CASE("Several threads may learn about one operation") {
+  DurationTable table(kSms);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&table, t] {
+      DurationCache cache(table);
+      for (int i = 0; i < 2000; ++i) {
+        const DurationCache::Answer answer =
+            cache.Look({static_cast<uint64_t>(i % 7), 3}, kWide, t);
+        answer.operation->Add(t, 1000 * (t + 1), false);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint64_t i = 0; i < 7; ++i) CHECK(table.FindOrAdd({i, 3}, kWide)->Estimate(0) == 1000);
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,182 @@
+#include "coroutine_runtime/token_clock.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+namespace detshare {
+namespace {
+
+using policy::kMicrosecond;
+using policy::kMillisecond;
+using policy::Nanoseconds;
+
+// A program whose operations take the device as long as they say, one after the other.
+class Program {
+ public:
+  void Work(Nanoseconds time, int operations = 1) {
+    for (int i = 0; i < operations; ++i) {
+      if (clock.step_begins()) clock.Begin(now);
+      clock.Work(time / operations);
+    }
+    now += time;
+  }
+  void Read() { clock.Read(now); }
+  void Think(Nanoseconds time) { now += time; }
+  policy::TokenView view() const { return clock.View(); }
+
+  TokenClock clock;
+  Nanoseconds now = 5 * kMillisecond;
+};
+
+TEST_CASE("An eager decode loop is a token a step, with its pace and its work") {
+  Program program;
+  for (int i = 0; i < 40; ++i) {
+    program.Work(2 * kMillisecond, 250);
+    program.Read();
+    program.Think(kMillisecond);
+  }
+  const policy::TokenView view = program.view();
+  CHECK(view.tokens == 40);
+  CHECK(view.recent_tpot == 3 * kMillisecond);
+  CHECK(view.decode_work == 2 * kMillisecond);
+  CHECK(view.last_at == program.now - kMillisecond);
+  CHECK_FALSE(view.prefill);
+}
+
+TEST_CASE("Small results that are read on the way do not count") {
+  Program program;
+  for (int i = 0; i < 40; ++i) {
+    program.Work(2 * kMillisecond, 250);
+    program.Read();
+    program.Work(10 * kMicrosecond);  // whether the sequence has ended
+    program.Read();
+    program.Read();  // nothing new
+  }
+  const policy::TokenView view = program.view();
+  CHECK(view.tokens == 40);
+  CHECK(view.recent_tpot == 2 * kMillisecond + 10 * kMicrosecond);
+}
+
+TEST_CASE("A replayed graph is one operation a token, and a long step before it a prefill") {
+  Program program;
+  for (int answer = 0; answer < 5; ++answer) {
+    program.Think(300 * kMillisecond);
+    program.Work(40 * kMillisecond, 200);
+    const bool known = answer > 0;
+    CHECK(program.view().prefill == known);
+    if (known) CHECK(program.view().prefill_since == program.now - 40 * kMillisecond);
+    program.Read();
+    CHECK_FALSE(program.view().prefill);
+    for (int token = 1; token < 32; ++token) {
+      program.Work(5 * kMillisecond);
+      program.Read();
+    }
+  }
+  const policy::TokenView view = program.view();
+  // The very first prefill was not known for one.
+  CHECK(view.tokens == 5 * 32 - 1);
+  // Neither prefills nor the time between answers are part of the pace.
+  CHECK(view.recent_tpot == 5 * kMillisecond);
+  CHECK(view.decode_work == 5 * kMillisecond);
+}
+
+TEST_CASE("Steps of continuous batching vary with the batch and are tokens all the same") {
+  Program program;
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    program.Work(std::uniform_int_distribution<int>(8, 14)(random) * kMillisecond, 400);
+    if (i % 25 == 24) program.Work(60 * kMillisecond, 400);  // a new request's prompt
+    program.Read();
+    program.Think(kMillisecond);
+  }
+  const policy::TokenView view = program.view();
+  CHECK(view.tokens == 200);
+  CHECK(view.recent_tpot > 9 * kMillisecond);
+  CHECK(view.recent_tpot < 15 * kMillisecond);
+  CHECK(view.decode_work > 8 * kMillisecond);
+  CHECK(view.decode_work < 14 * kMillisecond);
+}
+
+TEST_CASE("Tokens that come late because of neighbours show in the pace") {
+  Program program;
+  for (int i = 0; i < 20; ++i) {
+    program.Work(2 * kMillisecond);
+    program.Read();
+  }
+  for (int i = 0; i < 20; ++i) {
+    program.Work(2 * kMillisecond);
+    program.Think(48 * kMillisecond);  // held
+    program.Read();
+  }
+  CHECK(program.view().recent_tpot == 50 * kMillisecond);
+  CHECK(program.view().decode_work == 2 * kMillisecond);
+}
+
+TEST_CASE("Training is no tokens, whether it reads its loss now and then or every time") {
+  const int every = GENERATE(1, 10);
+  Program program;
+  for (int i = 0; i < 200; ++i) {
+    program.Work(57 * kMillisecond, 2000);
+    if (i % every == 0) program.Read();
+  }
+  CHECK(program.view().tokens == 0);
+  CHECK_FALSE(program.view().prefill);
+}
+
+TEST_CASE("Bursts without reads are no tokens") {
+  Program program;
+  for (int i = 0; i < 200; ++i) {
+    program.Work(3 * kMillisecond, 100);
+    program.Think(2 * kMillisecond);
+  }
+  CHECK(program.view().tokens == 0);
+}
+
+TEST_CASE("Steps too short for a model are no tokens") {
+  Program program;
+  for (int i = 0; i < 200; ++i) {
+    program.Work(10 * kMicrosecond);
+    program.Read();
+  }
+  CHECK(program.view().tokens == 0);
+}
+
+TEST_CASE("Steps that are all of another length are no tokens") {
+  Program program;
+  for (int i = 0; i < 200; ++i) {
+    program.Work(static_cast<Nanoseconds>(kMicrosecond * std::pow(4.0, i % 7)));
+    program.Read();
+  }
+  CHECK(program.view().tokens == 0);
+}
+
+TEST_CASE("A program that begins to train after it has generated is no prefill for long") {
+  Program program;
+  for (int i = 0; i < 20; ++i) {
+    program.Work(2 * kMillisecond);
+    program.Read();
+  }
+  program.Work(100 * kMillisecond);
+  CHECK(program.view().prefill);
+  for (int i = 0; i < 100; ++i) program.Work(57 * kMillisecond, 2000);
+  CHECK_FALSE(program.view().prefill);
+}
+
+TEST_CASE("A program that goes on with a smaller model has the pattern of that") {
+  Program program;
+  for (int i = 0; i < 50; ++i) {
+    program.Work(20 * kMillisecond);
+    program.Read();
+  }
+  for (int i = 0; i < 500; ++i) {
+    program.Work(500 * kMicrosecond);
+    program.Read();
+  }
+  CHECK(program.view().decode_work == 500 * kMicrosecond);
+  CHECK(program.view().recent_tpot == 500 * kMicrosecond);
+  CHECK(program.view().tokens > 400);
+}
+
+}  // namespace
+}  // namespace detshare
