@@ -265,6 +265,16 @@ CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
   return session().sticky_error();
 }
 
+namespace {
+
+// Of a copy from ordinary memory that the stream has taken: whoever is to see it in memory of the
+// host waits for it.
+CUresult FinishHostWrite(Stream& stream, bool wait, CUresult taken) {
+  return taken == CUDA_SUCCESS && wait ? SynchronizeStream(stream) : taken;
+}
+
+}  // namespace
+
 CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t bytes,
                     bool synchronous) {
   if (bytes == 0) return CUDA_SUCCESS;
@@ -276,16 +286,19 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
     return CUDA_SUCCESS;
   }
   if (from.pageable()) {
+    CUresult result;
     if (bytes <= kInlineCopyBytes) {
-      return SubmitWork(
+      result = SubmitWork(
           stream, Op::cuMemcpyAsync,
           wire::cuMemcpyAsync{
               AtAddress(to.gpu), {0, wire::kInline, 0}, bytes, stream.id, 0, {0, kNoFence, 0}},
           {reinterpret_cast<const void*>(from.host), bytes});
+    } else {
+      result = StagedCopy(stream, true, {to, bytes, bytes}, reinterpret_cast<std::byte*>(from.host),
+                          bytes, bytes, bytes, 1, 1)
+                   .Run();
     }
-    return StagedCopy(stream, true, {to, bytes, bytes}, reinterpret_cast<std::byte*>(from.host),
-                      bytes, bytes, bytes, 1, 1)
-        .Run();
+    return FinishHostWrite(stream, synchronous && to.host != 0, result);
   }
   if (to.pageable()) {
     const CUresult result =
@@ -328,9 +341,11 @@ CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace&
     return CUDA_SUCCESS;
   }
   if (from.pageable()) {
-    return StagedCopy(stream, true, to, reinterpret_cast<std::byte*>(from.place.host),
-                      from.row_pitch, from.slice_pitch, width, height, depth)
-        .Run();
+    const CUresult result =
+        StagedCopy(stream, true, to, reinterpret_cast<std::byte*>(from.place.host), from.row_pitch,
+                   from.slice_pitch, width, height, depth)
+            .Run();
+    return FinishHostWrite(stream, synchronous && to.on_host(), result);
   }
   if (to.pageable()) {
     const CUresult result =

@@ -185,15 +185,23 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
 
 }  // namespace
 
+bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes) {
+  const wire::cuMemHostAlloc_Answer named{address, file_bytes, file, 0};
+  if (address % kPageBytes == 0 && file_bytes % kPageBytes == 0 &&
+      address - session().pinned_base() < session().pinned_bytes() &&
+      MapFile(named, address, PROT_READ | PROT_WRITE) != nullptr) {
+    return true;
+  }
+  Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", address, strerror(errno));
+  return false;
+}
+
 CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
                             void** address) {
   wire::cuMemHostAlloc_Answer file{};
   CUresult result = MakeFile(context, bytes, flags, &file);
   if (result != CUDA_SUCCESS) return result;
-  if (file.address - session().pinned_base() >= session().pinned_bytes() ||
-      MapFile(file, file.address, PROT_READ | PROT_WRITE) == nullptr) {
-    Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", file.address,
-        strerror(errno));
+  if (!MapPinnedFile(file.file, file.address, file.file_bytes)) {
     GiveBack(context, file.address);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

@@ -32,6 +32,10 @@ CUresult FreeHostMemoryLater(void* address);
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
 CUresult UnregisterHostMemory(void* address);
 
+// Maps a file of pinned memory, which the daemon made, at its address in the window. False when
+// that cannot be done.
+bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes);
+
 // Takes the mapping of an allocation away, before the daemon is told: pinned and managed memory is
 // unmapped, registered memory becomes ordinary memory with the same contents.
 void UnmapHostMemory(const Allocation& allocation);

@@ -1,5 +1,7 @@
 #include "client_shim/libraries.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -10,6 +12,7 @@
 
 #include "client_shim/code_choice.h"
 #include "client_shim/contexts.h"
+#include "client_shim/host_memory.h"
 #include "client_shim/log.h"
 #include "client_shim/pointer_map.h"
 #include "proto/content_hash.h"
@@ -71,6 +74,60 @@ void AppendPieces(const ImagePieces& image, std::vector<Piece>* payload, uint64_
 // Smaller images are sent at once.
 constexpr uint64_t kAskedImageBytes = 64 << 10;
 
+// Maps the managed variables of a library that was loaded just now, unless another device has them
+// already. library.mutex is held.
+CUresult AdoptManaged(Library& library, uint16_t device,
+                      const wire::cuLibraryLoadData_Answer& fixed, AnswerReader& reader) {
+  if (fixed.managed_count == 0 || library.managed_address != 0) return CUDA_SUCCESS;
+  std::vector<Allocation> variables;
+  for (uint32_t i = 0; i < fixed.managed_count; ++i) {
+    wire::ManagedVariable variable;
+    std::string_view name;
+    if (!reader.Struct(&variable) || !reader.Bytes(variable.name_bytes, &name) ||
+        variable.address - fixed.managed_address > fixed.managed_file_bytes ||
+        variable.bytes > fixed.managed_file_bytes - (variable.address - fixed.managed_address)) {
+      return Malformed(Op::cuLibraryLoadData);
+    }
+    library.managed.emplace(name, Global{variable.address, variable.bytes});
+    Allocation allocation;
+    allocation.kind = MemoryKind::kManaged;
+    allocation.device = device;
+    allocation.address = allocation.gpu_address = allocation.host_address = variable.address;
+    allocation.bytes = variable.bytes;
+    variables.push_back(allocation);
+  }
+  if (!MapPinnedFile(fixed.managed_file, fixed.managed_address, fixed.managed_file_bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  library.managed_address = fixed.managed_address;
+  library.managed_bytes = fixed.managed_file_bytes;
+  for (const Allocation& variable : variables) pointers().Add(variable);
+  return CUDA_SUCCESS;
+}
+
+// Before the library is unloaded from its last device. Work that still uses the variables has the
+// daemon's mapping. library.mutex is held.
+void DropManaged(Library& library) {
+  for (const auto& [name, variable] : library.managed) {
+    Allocation taken;
+    pointers().Take(variable.address, MemoryKind::kManaged, &taken);
+  }
+  library.managed.clear();
+  if (library.managed_address != 0)
+    munmap(reinterpret_cast<void*>(library.managed_address), library.managed_bytes);
+  library.managed_address = 0;
+}
+
+// The library's managed variables go with its last device. library.mutex is held.
+CUresult UnloadOn(Library& library, uint16_t device) {
+  const auto loaded =
+      std::count_if(library.ids.begin(), library.ids.end(), [](LibraryId id) { return id != 0; });
+  if (loaded == 1) DropManaged(library);
+  const wire::cuLibraryUnload args{library.ids[device], 0};
+  std::string answer;
+  return session().CallRare(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args),
+                            {}, &answer);
+}
+
 // One cuLibraryLoadData. The logs, when somebody wants them, go to *jit. *unknown: the daemon does
 // not have the image. library.mutex is held.
 CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args,
@@ -79,6 +136,9 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
   payload.push_back({library.options.data(), library.options.size() * sizeof(wire::JitOption)});
   args.context = library.context_id;
   args.jit_option_count = static_cast<uint32_t>(library.options.size());
+  for (const LibraryId id : library.ids) {
+    if (id != 0) args.sibling = id;
+  }
   if (jit != nullptr) {
     args.info_log_bytes = jit->info_log_bytes();
     args.error_log_bytes = jit->error_log_bytes();
@@ -98,7 +158,13 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
   if (!sound || fixed.library == 0) return Malformed(Op::cuLibraryLoadData);
   library.ids[device] = fixed.library;
   library.kernel_count = fixed.kernel_count;
-  return CUDA_SUCCESS;
+  const CUresult adopted = AdoptManaged(library, device, fixed, reader);
+  if (adopted != CUDA_SUCCESS) {
+    DropManaged(library);
+    UnloadOn(library, device);
+    library.ids[device] = 0;
+  }
+  return adopted;
 }
 
 // Has the daemon load the image for that device; sends it where the daemon does not have it from an
@@ -217,6 +283,7 @@ void DropInstance(Library& library, uint16_t device) {
 
 // Ends the library here; its handle is stale already. library.mutex is held.
 void Forget(Library& library) {
+  DropManaged(library);
   for (uint16_t device = 0; device < kMaxDevices; ++device) DropInstance(library, device);
   for (const auto& [name, kernel] : library.kernels) {
     if (objects().kernels.Retire(kernel->handle)) objects().kernels.Recycle(kernel->index);
@@ -226,13 +293,6 @@ void Forget(Library& library) {
   library.image = std::string();
   library.preserved.clear();
   library.options.clear();
-}
-
-CUresult UnloadOn(Library& library, uint16_t device) {
-  const wire::cuLibraryUnload args{library.ids[device], 0};
-  std::string answer;
-  return session().CallRare(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args),
-                            {}, &answer);
 }
 
 // Fills library.names. library.mutex is held.
@@ -335,6 +395,7 @@ CUresult UnloadLibrary(Library& library) {
       if (library.ids[device] == 0) continue;
       if (const CUresult unloaded = UnloadOn(library, device); result == CUDA_SUCCESS)
         result = unloaded;
+      library.ids[device] = 0;
     }
     Forget(library);
   }
@@ -389,6 +450,10 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
     return CUDA_SUCCESS;
   }
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
+  if (const auto found = library.managed.find(name); found != library.managed.end()) {
+    *global = found->second;
+    return CUDA_SUCCESS;
+  }
   const wire::cuLibraryGetGlobal args{library.ids[device], 0};
   const Piece payload{name.data(), name.size()};
   std::string answer;
@@ -407,6 +472,20 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
   allocation.address = allocation.gpu_address = found.address;
   allocation.bytes = found.bytes;
   pointers().Add(allocation);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetManaged(Library& library, std::string_view name, Global* global) {
+  const std::lock_guard lock(library.mutex);
+  const bool loaded =
+      std::any_of(library.ids.begin(), library.ids.end(), [](LibraryId id) { return id != 0; });
+  if (!loaded) {
+    const CUresult result = EnsureLoaded(library, library.home_device);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  const auto found = library.managed.find(name);
+  if (found == library.managed.end()) return CUDA_ERROR_NOT_FOUND;
+  *global = found->second;
   return CUDA_SUCCESS;
 }
 

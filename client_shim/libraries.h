@@ -81,6 +81,8 @@ CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel);
 CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels);
 // A global variable on the context's device. CUDA_ERROR_NOT_FOUND when there is none of that name.
 CUresult GetGlobal(Library& library, Context& context, std::string_view name, Global* global);
+// A managed variable. CUDA_ERROR_NOT_FOUND when there is none of that name.
+CUresult GetManaged(Library& library, std::string_view name, Global* global);
 
 // Sets an attribute of the kernel on that device, in the daemon, too.
 CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute,

@@ -65,7 +65,11 @@ CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* ad
 
 CUresult FreeManagedMemory(CUdeviceptr address) {
   Allocation allocation;
-  if (!pointers().Take(address, MemoryKind::kManaged, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  // A variable of a library has no memory of its own to be freed.
+  if (!pointers().Find(address, &allocation) || allocation.window == 0 ||
+      !pointers().Take(address, MemoryKind::kManaged, &allocation)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   UnmapHostMemory(allocation);
   const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
                                          wire::cuMemFreeHost{allocation.window});

@@ -189,6 +189,9 @@ struct Library {
   std::vector<wire::JitOption> options;
   std::map<std::string, Kernel*, std::less<>> kernels;
   std::map<std::pair<uint16_t, std::string>, Global> globals;
+  // Its managed variables, on whatever devices it is loaded, and the memory that holds them.
+  std::map<std::string, Global, std::less<>> managed;
+  uint64_t managed_address = 0, managed_bytes = 0;
   std::vector<std::string> names;
 };
 

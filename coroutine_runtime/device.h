@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/launch_hints.h"
+#include "coroutine_runtime/managed_variables.h"
 #include "coroutine_runtime/memory_op.h"
 #include "coroutine_runtime/physical_memory.h"
 
@@ -312,12 +313,12 @@ class Device {
 
   // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives what the
   // library's kernels print, from any thread, in the order of CUDA's rules; it outlives the
-  // library. Errors carry CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU,
+  // library. `place`: for managed variables. Errors carry CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU,
   // CUDA_ERROR_INVALID_IMAGE and the like. May take long and may drain the device.
   virtual absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace& space, absl::Span<const std::byte> image,
       absl::Span<const JitOptionValue> options, CompileLogs& logs,
-      std::function<void(std::string_view)> print) = 0;
+      std::function<void(std::string_view)> print, const PlaceManaged& place) = 0;
   // The linked image, as LoadLibrary takes it.
   virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                            absl::Span<const JitOptionValue> options,

@@ -13,7 +13,8 @@
 //   fences   +--------------------------+  page aligned; from here on the GPU reads and writes, too
 //            | Fence[fence_count]       |  GPU or daemon -> client, and client -> GPU (host functions)
 //   staging  +--------------------------+
-//            | staging_bytes            |  bulk data of copies, divided by the client as it likes
+//            | staging_bytes            |  bulk data of copies, divided by the client, but for one border: no copy crosses the
+//            |                          |  end of its first quarter (4 MiB at most), which the GPU reaches from the start
 //            +--------------------------+
 //
 // The daemon keeps its own copy of every offset and size: it never reads the layout back, since the client can write it.

@@ -362,14 +362,16 @@ absl::Status Session::CheckRoomForImage(uint64_t bytes) const {
 }
 
 absl::StatusOr<LibraryId> Session::AddLibrary(std::unique_ptr<Library> library, ContextId context,
-                                              uint64_t image_bytes) {
+                                              uint64_t image_bytes,
+                                              std::shared_ptr<const ManagedBlock> managed) {
   auto loaded = std::make_unique<LoadedLibrary>();
   // Counts until it is unloaded, which graphs may put off.
   loaded->library =
-      std::shared_ptr<Library>(library.release(), [this, image_bytes](Library* unloaded) {
+      std::shared_ptr<Library>(library.release(), [this, image_bytes, managed](Library* unloaded) {
         delete unloaded;
         image_bytes_ -= image_bytes;
       });
+  loaded->managed = std::move(managed);
   loaded->device = current_device_;
   loaded->context = context;
   loaded->id = static_cast<LibraryId>(libraries_.size());

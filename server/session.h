@@ -30,6 +30,7 @@
 #include "coroutine_runtime/task.h"
 #include "proto/driver_api/row.h"
 #include "server/ipc_memory.h"
+#include "server/managed_block.h"
 #include "server/peer_access.h"
 #include "server/reply.h"
 #include "server/ring_reader.h"
@@ -206,7 +207,8 @@ class Session {
 
   struct LoadedLibrary {
     LibraryId id = 0;
-    std::shared_ptr<Library> library;  // graphs keep those that they use
+    std::shared_ptr<Library> library;             // graphs keep those that they use
+    std::shared_ptr<const ManagedBlock> managed;  // null: it has no managed variables
     SessionDevice* device = nullptr;
     ContextId context = 0;  // 0: of the process
     absl::flat_hash_map<std::string, KernelId> kernels;
@@ -224,9 +226,14 @@ class Session {
   void CountCode(uint64_t bytes) { code_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   absl::Status CheckRoomForImage(uint64_t bytes) const;
   absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context,
-                                       uint64_t image_bytes);
+                                       uint64_t image_bytes,
+                                       std::shared_ptr<const ManagedBlock> managed);
   // Of the current device and not being unloaded, else nullptr.
   LoadedLibrary* FindLibrary(LibraryId id);
+  // The managed variables of a library of any device; null when it has none, or is none.
+  std::shared_ptr<const ManagedBlock> ManagedOf(LibraryId id) const {
+    return id < libraries_.size() && libraries_[id] != nullptr ? libraries_[id]->managed : nullptr;
+  }
   absl::StatusOr<KernelId> AddKernel(LoadedLibrary& library, const std::string& name);
   // None of its kernels is queued or running.
   void RemoveLibrary(LibraryId id);

@@ -152,6 +152,18 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return result;
 }
 
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
+  Library* found = FindLibrary(library);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (*name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  Global variable;
+  const CUresult result = GetManaged(*found, name, &variable);
+  if (dptr != nullptr) *dptr = variable.address;
+  if (bytes != nullptr) *bytes = variable.bytes;
+  return result;
+}
+
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   Context* context;
   if (const CUresult result = ContextForWork(&context); result != CUDA_SUCCESS) return result;

@@ -15,7 +15,7 @@ struct cuLibraryLoadData {
   uint64_t info_log_bytes;     // room that the caller has for each log
   uint64_t error_log_bytes;
   uint32_t source;             // ImageSource
-  uint32_t reserved;           // 0
+  LibraryId sibling;           // the same library on another device: they share managed variables; 0: none
   uint8_t hash[32];            // see ImageSource
 };
 enum ImageSource : uint32_t {
@@ -32,13 +32,26 @@ struct JitOption {
   uint32_t option;  // CUjit_option
   uint32_t value;
 };
-// Followed by info_log_bytes, then error_log_bytes of text. Sent for failures too.
+// Followed by info_log_bytes, then error_log_bytes of text, then managed_count times (ManagedVariable, its name). Sent for
+// failures too.
 struct cuLibraryLoadData_Answer {
   LibraryId library;
   uint32_t kernel_count;
   uint32_t info_log_bytes;
   uint32_t error_log_bytes;
   uint32_t image_unknown;  // 1: the daemon does not have the image that was asked for or named
+  uint32_t managed_count;
+  // With managed variables: the file that holds them, as cuMemHostAlloc_Answer names one. The client maps it, and unmaps it
+  // before it unloads the library from its last device.
+  uint64_t managed_address;
+  uint64_t managed_file_bytes;
+  uint32_t managed_file;
+  uint32_t reserved;
+};
+struct ManagedVariable {
+  uint64_t address;
+  uint64_t bytes;
+  uint32_t name_bytes;
   uint32_t reserved;
 };
 

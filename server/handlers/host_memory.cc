@@ -46,16 +46,7 @@ void Own(Session& session, uint64_t address) {
 
 void Free(Session& session, uint64_t address) {
   session.pinned_owners().erase(address);
-  for (const uint64_t dropped : session.pinned().Free(address)) {
-    for (SessionDevice& device : session.devices()) {
-      if (absl::Status status = device.space->UnregisterHost(Pointer(dropped)); !status.ok()) {
-        LogWarning(session.label(),
-                   ": unregistering pinned memory: ", std::string(status.message()));
-      }
-    }
-    session.pinned().Drop(dropped);
-  }
-  session.UpdatePinnedCounter();
+  FreePinned(session, address);
 }
 
 Task<void> FreeWhenIdle(Session& session, uint64_t address, Reply reply) {
@@ -69,6 +60,31 @@ Task<void> FreeWhenIdle(Session& session, uint64_t address, Reply reply) {
 }
 
 }  // namespace
+
+absl::StatusOr<PinnedWindow::Allocation> AllocatePinned(Session& session, uint64_t bytes) {
+  absl::StatusOr<PinnedWindow::Allocation> allocation = session.pinned().Allocate(bytes);
+  if (!allocation.ok())
+    return CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message()));
+  if (allocation->fresh) {
+    absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
+    if (!status.ok()) return status;
+  }
+  session.UpdatePinnedCounter();
+  return allocation;
+}
+
+void FreePinned(Session& session, uint64_t address) {
+  for (const uint64_t dropped : session.pinned().Free(address)) {
+    for (SessionDevice& device : session.devices()) {
+      if (absl::Status status = device.space->UnregisterHost(Pointer(dropped)); !status.ok()) {
+        LogWarning(session.label(),
+                   ": unregistering pinned memory: ", std::string(status.message()));
+      }
+    }
+    session.pinned().Drop(dropped);
+  }
+  session.UpdatePinnedCounter();
+}
 
 void FreePinnedOf(Session& session, ContextId context) {
   std::vector<uint64_t> addresses;
@@ -84,16 +100,8 @@ void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload,
   if (args.bytes == 0 || (args.flags & ~kKnownFlags) != 0) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "no bytes or unknown flags"));
   }
-  const auto allocation = session.pinned().Allocate(args.bytes);
-  if (!allocation.ok()) {
-    return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
-  }
-  if (allocation->fresh) {
-    if (absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
-        !status.ok()) {
-      return reply.Send(status);
-    }
-  }
+  const auto allocation = AllocatePinned(session, args.bytes);
+  if (!allocation.ok()) return reply.Send(allocation.status());
   Own(session, allocation->address);
   reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes,
                                          allocation->file, 0});

@@ -6,6 +6,7 @@
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
 #include "server/image_store.h"
+#include "server/managed_block.h"
 #include "server/payload_reader.h"
 
 namespace detshare::handlers {
@@ -86,7 +87,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
     session.Violate("cuLibraryLoadData: sizes do not fit the payload");
     return reply.Send(Invalid("malformed"));
   }
-  if (args.source > wire::kImageKept || args.reserved != 0 ||
+  if (args.source > wire::kImageKept ||
       (args.source != wire::kImageSent && args.image_bytes != 0)) {
     session.Violate("cuLibraryLoadData: no such source of an image");
     return reply.Send(Invalid("malformed"));
@@ -111,10 +112,22 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
     return reply.Send(room);
   CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   SessionDevice& device = session.device();
+  std::shared_ptr<const ManagedBlock> managed;
+  const auto place =
+      [&](absl::Span<const ManagedVariable> variables) -> absl::StatusOr<ManagedPlaces> {
+    managed = session.ManagedOf(args.sibling);
+    if (managed != nullptr) return PlacesIn(*managed, variables);
+    absl::StatusOr<std::shared_ptr<const ManagedBlock>> made = MakeManagedBlock(session, variables);
+    if (!made.ok()) return made.status();
+    managed = *std::move(made);
+    absl::StatusOr<ManagedPlaces> places = PlacesIn(*managed, variables);
+    if (places.ok()) places->fresh = true;
+    return places;
+  };
   absl::StatusOr<std::unique_ptr<Library>> library = device.device->LoadLibrary(
       *device.space,
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()), options,
-      logs, session.Printer());
+      logs, session.Printer(), place);
   CutLogs(logs);
 
   wire::cuLibraryLoadData_Answer answer{};
@@ -122,9 +135,15 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   if (library.ok()) {
     answer.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
     const absl::StatusOr<LibraryId> id =
-        session.AddLibrary(*std::move(library), args.context, image.size());
+        session.AddLibrary(*std::move(library), args.context, image.size(), managed);
     status = id.status();
     if (id.ok()) answer.library = *id;
+    if (id.ok() && managed != nullptr) {
+      answer.managed_count = static_cast<uint32_t>(managed->variables.size());
+      answer.managed_address = managed->memory.address;
+      answer.managed_file_bytes = managed->memory.file_bytes;
+      answer.managed_file = managed->memory.file;
+    }
     if (args.source == wire::kImageSent && session.image_store() != nullptr) {
       session.image_store()->AddSoon(session.config().owner.uid,
                                      {session.kept_payload(), image.size()});
@@ -136,6 +155,12 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   Append(&bytes, answer);
   bytes += logs.info;
   bytes += logs.error;
+  for (uint32_t i = 0; i < answer.managed_count; ++i) {
+    const ManagedBlock::Variable& variable = managed->variables[i];
+    Append(&bytes, wire::ManagedVariable{variable.address, variable.bytes,
+                                         static_cast<uint32_t>(variable.name.size()), 0});
+    bytes += variable.name;
+  }
   reply.SendBytes(status, AsBytes(bytes));
 }
 
@@ -191,6 +216,11 @@ void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, 
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
   if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
+  // What a device may have under that name is not what its code uses.
+  if (library->managed != nullptr) {
+    if (const ManagedBlock::Variable* const variable = library->managed->Find(name))
+      return reply.Send(wire::cuLibraryGetGlobal_Answer{variable->address, variable->bytes});
+  }
   const absl::StatusOr<Library::Global> global = library->library->GetGlobal(name);
   if (!global.ok()) return reply.Send(global.status());
   reply.Send(wire::cuLibraryGetGlobal_Answer{global->address, global->bytes});

@@ -192,9 +192,11 @@ class FakeDevice : public Device {
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t) override {
     return absl::UnimplementedError("the runtime makes no physical memory");
   }
-  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
-      AddressSpace&, absl::Span<const std::byte>, absl::Span<const JitOptionValue>, CompileLogs&,
-      std::function<void(std::string_view)>) override {
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace&, absl::Span<const std::byte>,
+                                                       absl::Span<const JitOptionValue>,
+                                                       CompileLogs&,
+                                                       std::function<void(std::string_view)>,
+                                                       const PlaceManaged&) override {
     return absl::UnimplementedError("no code");
   }
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage>,

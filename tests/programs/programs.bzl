@@ -87,6 +87,7 @@ PROGRAMS = [
     _program("legacy_launch", tags = ["driver_api"]),
     _program("long_kernel"),
     _program("many_launches"),
+    _program("managed_variables"),
     _program("managed_memory"),
     _program("mapped_counter"),
     _program("matmul_tiled"),

@@ -540,7 +540,6 @@ TEST_CASE("A load that names its image in no way that there is ends the session"
   wire::cuLibraryLoadData args = NamingImage(wire::kImageSent, {});
   std::string payload;
   SECTION("an unknown source") { args.source = 3; }
-  SECTION("a reserved field") { args.reserved = 1; }
   SECTION("asked for, and sent") {
     args.source = wire::kImageAsked;
     args.image_bytes = 4;

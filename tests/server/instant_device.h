@@ -79,7 +79,7 @@ class InstantSpace final : public AddressSpace {
   const DeviceAddress base_;
   const uint64_t size_;
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> mapped_, host_, permitted_;  // begin -> bytes
+  std::map<uint64_t, uint64_t> mapped_, host_, permitted_;       // begin -> bytes
   std::map<uint64_t, std::shared_ptr<PhysicalMemory>> backing_;  // of mapped_
   std::map<uint64_t, std::pair<uint64_t, std::shared_ptr<PhysicalMemory>>> physical_;
   std::set<uint64_t> read_only_;  // begin
@@ -266,12 +266,24 @@ class InstantDevice final : public Device {
     if (bytes > properties_.total_memory) return absl::ResourceExhaustedError("full");
     return std::make_shared<InstantMemory>(bytes);
   }
-  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
-      AddressSpace& space, absl::Span<const std::byte> image, absl::Span<const JitOptionValue>,
-      CompileLogs& logs, std::function<void(std::string_view)> print) override {
+  std::atomic<uint64_t> managed_bytes{100};  // of the second managed variable
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space,
+                                                       absl::Span<const std::byte> image,
+                                                       absl::Span<const JitOptionValue>,
+                                                       CompileLogs& logs,
+                                                       std::function<void(std::string_view)> print,
+                                                       const PlaceManaged& place) override {
     if (image.size() < 4 || std::memcmp(image.data(), "code", 4) != 0) {
       logs.error = "this is no code";
       return CudaError(kCudaErrorInvalidPtx, "this is no code");
+    }
+    // Code with " managed" in it has two managed variables.
+    const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
+    if (text.find(" managed") != std::string_view::npos) {
+      const ManagedVariable variables[] = {{"first", 3, 1}, {"second", managed_bytes, 8}};
+      const absl::StatusOr<ManagedPlaces> places = place(variables);
+      if (!places.ok()) return places.status();
+      if (places->fresh) std::memcpy(reinterpret_cast<void*>(places->addresses[0]), "abc", 3);
     }
     logs.info = "compiled";
     libraries.fetch_add(1);

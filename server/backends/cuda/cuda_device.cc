@@ -214,11 +214,11 @@ absl::StatusOr<std::shared_ptr<PhysicalMemory>> CudaDevice::CreatePhysicalMemory
 absl::StatusOr<std::unique_ptr<Library>> CudaDevice::LoadLibrary(
     AddressSpace& space, absl::Span<const std::byte> image,
     absl::Span<const JitOptionValue> options, CompileLogs& logs,
-    std::function<void(std::string_view)> print) {
+    std::function<void(std::string_view)> print, const PlaceManaged& place) {
   const int sm = properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] * 10 +
                  properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
   return CudaLibrary::Load(*context_, *caretaker_, static_cast<CudaAddressSpace&>(space), image,
-                           options, sm, logs, std::move(print));
+                           options, sm, logs, std::move(print), place);
 }
 
 absl::StatusOr<std::string> CudaDevice::Link(absl::Span<const LinkInputImage> inputs,

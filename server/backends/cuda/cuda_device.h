@@ -39,7 +39,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace& space, absl::Span<const std::byte> image,
       absl::Span<const JitOptionValue> options, CompileLogs& logs,
-      std::function<void(std::string_view)> print) override;
+      std::function<void(std::string_view)> print, const PlaceManaged& place) override;
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                    absl::Span<const JitOptionValue> options,
                                    CompileLogs& logs) override;

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/jit_options.h"
+#include "server/backends/cuda/managed_image.h"
+#include "server/backends/images/device_code.h"
 #include "server/backends/images/fatbin.h"
 #include "server/backends/images/fatbin_wrapper.h"
 #include "server/backends/images/image_kind.h"
@@ -55,8 +57,8 @@ absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
 
 absl::Status CudaKernel::Upload() {
   context_.Enter();
-  absl::Status status = context_.Check(context_.api.cuKernelGetFunction(&function_, kernel_),
-                                       "cuKernelGetFunction");
+  absl::Status status =
+      context_.Check(context_.api.cuKernelGetFunction(&function_, kernel_), "cuKernelGetFunction");
   if (!status.ok()) return status;
   for (size_t i = 0; i < kMaxParameters; ++i) {
     size_t offset = 0, bytes = 0;
@@ -85,8 +87,8 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
       context_.Check(context_.api.cuKernelSetAttribute(name, value, kernel_, context_.device),
                      "cuKernelSetAttribute");
   if (!status.ok()) return status;
-  status = context_.Check(context_.api.cuFuncSetAttribute(function_, name, value),
-                          "cuFuncSetAttribute");
+  status =
+      context_.Check(context_.api.cuFuncSetAttribute(function_, name, value), "cuFuncSetAttribute");
   if (!status.ok()) return status;
   if (attribute >= 0 && attribute < static_cast<int>(info_.attributes.size())) {
     int now = value;
@@ -147,13 +149,24 @@ absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
 absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
     absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
-    CompileLogs& logs, std::function<void(std::string_view)> print) {
+    CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place) {
   context.Enter();
-  const std::span<const std::byte> bytes(image.data(), image.size());
+  std::span<const std::byte> bytes(image.data(), image.size());
+  PrintingScan printing;
+  ManagedScan managed;
+  const bool read =
+      images::ForEachDeviceCode(bytes, device_sm, [&](const images::DeviceCode& code) {
+        printing.Add(code);
+        managed.Add(code);
+      });
+  absl::StatusOr<std::optional<std::string>> placed = std::nullopt;
+  if (read) placed = managed.Place(context, space, options, logs, place);
+  if (!placed.ok()) return placed.status();
+  if (placed->has_value()) bytes = std::as_bytes(std::span(**placed));
   // The driver trusts the sizes in an image. A client does not deserve that: what they name must
   // lie inside.
   std::string text;
-  const void* data = image.data();
+  const void* data = bytes.data();
   // Several fatbins are a program that nvlink has linked: the driver finds the parts by a wrapper,
   // and links their PTX anew where the linked code is for another architecture.
   images::FatbinWrapper wrapper{images::kFatbinWrapperMagic, 2, data, nullptr};
@@ -186,14 +199,14 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
       return CudaError(kCudaErrorInvalidImage, "a wrapper holds pointers of another process");
     case images::ImageKind::kPtx:
     case images::ImageKind::kUnknown:
-      text.assign(reinterpret_cast<const char*>(image.data()), image.size());
+      text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       data = text.c_str();  // terminated
       break;
   }
   // Text is compiled now, as cuModuleLoadData would: its errors and logs belong to this call. So
   // are parts, which lie in memory that is gone afterwards. Everything else is uploaded when a
   // kernel is needed, so the driver must not be given log buffers that it could write to then.
-  const bool compile = !text.empty() || image.empty() || !parts.empty();
+  const bool compile = !text.empty() || bytes.empty() || !parts.empty();
   JitOptions jit(options, logs, compile);
   CUlibrary handle = nullptr;
   const auto load = [&] {
@@ -212,8 +225,9 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     return CudaError(CudaResultOf(status),
                      absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
-  return std::unique_ptr<CudaLibrary>(new CudaLibrary(
-      context, caretaker, space, handle, FindPrintingKernels(bytes, device_sm), std::move(print)));
+  return std::unique_ptr<CudaLibrary>(
+      new CudaLibrary(context, caretaker, space, handle,
+                      read ? printing.kernels() : PrintingKernels::All(), std::move(print)));
 }
 
 CudaLibrary::~CudaLibrary() {

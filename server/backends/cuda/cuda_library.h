@@ -59,7 +59,7 @@ class CudaLibrary final : public Library {
   static absl::StatusOr<std::unique_ptr<CudaLibrary>> Load(
       CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
       absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
-      CompileLogs& logs, std::function<void(std::string_view)> print);
+      CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place);
   // Unloading waits for everything on the device, so it happens later.
   ~CudaLibrary() override;
 

@@ -1,23 +1,23 @@
 #include "server/backends/cuda/printing_kernels.h"
 
-#include <elf.h>
-
 #include <cctype>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "server/backends/images/fatbin.h"
-#include "server/backends/images/image_kind.h"
+#include "server/backends/images/elf_view.h"
 
 namespace detshare::cuda {
 namespace {
 
+using images::ElfSection;
+using images::ReadRecord;
+using images::Slice;
+using images::StringAt;
+
 // The function that device printf() calls.
 constexpr std::string_view kPrintFunction = "vprintf";
-constexpr uint64_t kLargestImage = 1ull << 30;
 
 // Everything from which the functions in `reached` are called, by edges from caller to callee.
 template <typename Name>
@@ -34,53 +34,6 @@ std::set<Name> CallersOf(std::set<Name> reached, const std::multimap<Name, Name>
   return reached;
 }
 
-// Reads fixed-size records that may lie outside of the image.
-template <typename T>
-std::optional<T> Read(std::string_view image, uint64_t offset) {
-  if (offset > image.size() || image.size() - offset < sizeof(T)) return std::nullopt;
-  T value;
-  std::memcpy(&value, image.data() + offset, sizeof value);
-  return value;
-}
-
-std::optional<std::string_view> Slice(std::string_view image, uint64_t offset, uint64_t bytes) {
-  if (offset > image.size() || image.size() - offset < bytes) return std::nullopt;
-  return image.substr(offset, bytes);
-}
-
-std::optional<std::string_view> StringAt(std::string_view table, uint64_t offset) {
-  if (offset >= table.size()) return std::nullopt;
-  const size_t end = table.find('\0', offset);
-  if (end == std::string_view::npos) return std::nullopt;
-  return table.substr(offset, end - offset);
-}
-
-struct Section {
-  Elf64_Shdr header;
-  std::string_view name;
-};
-
-std::optional<std::vector<Section>> Sections(std::string_view elf) {
-  const std::optional<Elf64_Ehdr> header = Read<Elf64_Ehdr>(elf, 0);
-  if (!header || header->e_shentsize != sizeof(Elf64_Shdr)) return std::nullopt;
-  std::vector<Section> sections;
-  for (unsigned i = 0; i < header->e_shnum; ++i) {
-    const auto section = Read<Elf64_Shdr>(elf, header->e_shoff + i * sizeof(Elf64_Shdr));
-    if (!section) return std::nullopt;
-    sections.push_back({*section, {}});
-  }
-  if (header->e_shstrndx >= sections.size()) return std::nullopt;
-  const Elf64_Shdr& names = sections[header->e_shstrndx].header;
-  const auto table = Slice(elf, names.sh_offset, names.sh_size);
-  if (!table) return std::nullopt;
-  for (Section& section : sections) {
-    const auto name = StringAt(*table, section.header.sh_name);
-    if (!name) return std::nullopt;
-    section.name = *name;
-  }
-  return sections;
-}
-
 bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 
 }  // namespace
@@ -90,11 +43,11 @@ bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c ==
 // pointers, -4 functions whose address is taken.
 PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   if (elf.find(kPrintFunction) == std::string_view::npos) return PrintingKernels::None();
-  const std::optional<std::vector<Section>> sections = Sections(elf);
+  const std::optional<std::vector<ElfSection>> sections = images::ElfSections(elf);
   if (!sections) return PrintingKernels::All();
-  const Section* graph = nullptr;
-  const Section* symbols = nullptr;
-  for (const Section& section : *sections) {
+  const ElfSection* graph = nullptr;
+  const ElfSection* symbols = nullptr;
+  for (const ElfSection& section : *sections) {
     if (section.name == ".nv.callgraph") graph = &section;
     if (section.header.sh_type == SHT_SYMTAB) symbols = &section;
   }
@@ -107,7 +60,7 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   const auto table = Slice(elf, symbols->header.sh_offset, symbols->header.sh_size);
   if (!names || !pairs || !table) return PrintingKernels::All();
   const auto name_of = [&](uint32_t symbol) -> std::optional<std::string_view> {
-    const auto entry = Read<Elf64_Sym>(*table, uint64_t{symbol} * sizeof(Elf64_Sym));
+    const auto entry = ReadRecord<Elf64_Sym>(*table, uint64_t{symbol} * sizeof(Elf64_Sym));
     if (!entry) return std::nullopt;
     return StringAt(*names, entry->st_name);
   };
@@ -117,7 +70,8 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   std::set<uint32_t> indirect;
   int32_t group = 0;
   for (uint64_t at = 0; at + 8 <= pairs->size(); at += 8) {
-    const uint32_t caller = *Read<uint32_t>(*pairs, at), callee = *Read<uint32_t>(*pairs, at + 4);
+    const uint32_t caller = *ReadRecord<uint32_t>(*pairs, at),
+                   callee = *ReadRecord<uint32_t>(*pairs, at + 4);
     if (caller == 0) {
       group = static_cast<int32_t>(callee);
     } else if (group == -1 || group == -4) {
@@ -231,38 +185,20 @@ PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
   return PrintingKernels::These(std::move(result));
 }
 
+void PrintingScan::Add(const images::DeviceCode& code) {
+  PrintingKernels found = code.kind == images::EntryKind::kElf
+                              ? FindPrintingKernelsInElf(code.bytes)
+                              : FindPrintingKernelsInPtx(code.bytes);
+  if (found.empty()) return;
+  // Two images that print: which of them runs is the driver's choice.
+  found_ = found_.has_value() ? PrintingKernels::All() : std::move(found);
+}
+
 PrintingKernels FindPrintingKernels(std::span<const std::byte> image, int device_sm) {
-  const std::string_view bytes(reinterpret_cast<const char*>(image.data()), image.size());
-  switch (images::SniffImage(image)) {
-    case images::ImageKind::kElf:
-      return FindPrintingKernelsInElf(bytes);
-    case images::ImageKind::kFatbin:
-      break;
-    default:
-      return FindPrintingKernelsInPtx(bytes);
-  }
-  std::vector<images::FatbinEntry> entries;
-  std::string error;
-  if (!images::ParseFatbins(image, &entries, &error)) return PrintingKernels::All();
-  // The driver prefers machine code; PTX counts only where there is none.
-  bool has_code = false;
-  for (const images::FatbinEntry& entry : entries) {
-    has_code |= entry.kind == images::EntryKind::kElf && images::RunsOn(entry, device_sm);
-  }
-  const images::EntryKind wanted = has_code ? images::EntryKind::kElf : images::EntryKind::kPtx;
-  std::optional<PrintingKernels> result;
-  for (const images::FatbinEntry& entry : entries) {
-    if (entry.kind != wanted || !images::RunsOn(entry, device_sm)) continue;
-    std::string code;
-    if (!images::DecodeEntry(entry, kLargestImage, &code, &error)) return PrintingKernels::All();
-    PrintingKernels found = wanted == images::EntryKind::kElf ? FindPrintingKernelsInElf(code)
-                                                              : FindPrintingKernelsInPtx(code);
-    if (found.empty()) continue;
-    // Two images that print: which of them runs is the driver's choice.
-    if (result.has_value()) return PrintingKernels::All();
-    result = std::move(found);
-  }
-  return result.value_or(PrintingKernels::None());
+  PrintingScan scan;
+  const bool read = images::ForEachDeviceCode(
+      image, device_sm, [&](const images::DeviceCode& code) { scan.Add(code); });
+  return read ? scan.kernels() : PrintingKernels::All();
 }
 
 }  // namespace detshare::cuda

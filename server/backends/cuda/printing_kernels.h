@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "server/backends/images/device_code.h"
 
 namespace detshare::cuda {
 
@@ -27,6 +30,16 @@ class PrintingKernels {
 
   bool all_;
   std::set<std::string, std::less<>> names_;
+};
+
+// Of the codes of one image.
+class PrintingScan {
+ public:
+  void Add(const images::DeviceCode& code);
+  PrintingKernels kernels() const { return found_.value_or(PrintingKernels::None()); }
+
+ private:
+  std::optional<PrintingKernels> found_;
 };
 
 // `image` as Device::LoadLibrary takes it, for a GPU of compute capability `device_sm` (90

@@ -45,29 +45,42 @@ int RegistersOf(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
 
 absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
     std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
-    std::function<void(std::string_view)> print) {
+    std::function<void(std::string_view)> print, const PlaceManaged& place) {
   auto loaded = std::make_shared<LoadedModule>();
   loaded->space = std::move(space);
   loaded->module = std::move(module);
   loaded->print = std::move(print);
   const std::vector<ptx::GlobalInfo>& globals = loaded->module->globals();
-  for (const ptx::GlobalInfo& global : globals) {
+  loaded->addresses.resize(globals.size());
+  std::vector<ManagedVariable> managed;
+  for (size_t i = 0; i < globals.size(); ++i) {
+    const ptx::GlobalInfo& global = globals[i];
     if (global.is_extern) {
       return CudaError(kCudaErrorInvalidPtx,
                        absl::StrCat("the variable ", global.name, " is declared but not defined"));
     }
     if (global.is_managed) {
-      return CudaError(kCudaErrorNotSupported,
-                       absl::StrCat("the variable ", global.name,
-                                    " is managed, which this device does not offer"));
+      managed.push_back({global.name, global.size, std::max<uint64_t>(global.align, 1)});
+      continue;
     }
     absl::StatusOr<uint64_t> address = loaded->space->AllocateGlobal(
         global.size, std::max<uint64_t>(global.align, 256), KindOf(global));
     if (!address.ok()) return address.status();
-    loaded->addresses.push_back(*address);
+    loaded->addresses[i] = *address;
+  }
+  bool fill_managed = false;
+  if (!managed.empty()) {
+    if (!place) return CudaError(kCudaErrorNotSupported, "there is no place for managed variables");
+    const absl::StatusOr<ManagedPlaces> places = place(managed);
+    if (!places.ok()) return places.status();
+    fill_managed = places->fresh;
+    for (size_t i = 0, next = 0; i < globals.size(); ++i) {
+      if (globals[i].is_managed) loaded->addresses[i] = places->addresses[next++];
+    }
   }
   for (size_t i = 0; i < globals.size(); ++i) {
-    if (!globals[i].has_initializer) continue;
+    // Other memory begins with zeros.
+    if (globals[i].is_managed ? !fill_managed : !globals[i].has_initializer) continue;
     loaded->module->WriteInitialImage(i, loaded->addresses,
                                       reinterpret_cast<uint8_t*>(loaded->addresses[i]));
   }
@@ -80,8 +93,10 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
 }
 
 LoadedModule::~LoadedModule() {
-  for (size_t i = 0; i < addresses.size(); ++i)
-    space->FreeGlobal(addresses[i], KindOf(module->globals()[i]));
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const ptx::GlobalInfo& global = module->globals()[i];
+    if (addresses[i] != 0 && !global.is_managed) space->FreeGlobal(addresses[i], KindOf(global));
+  }
 }
 
 SoftKernel::SoftKernel(const DeviceProperties& device, std::shared_ptr<LoadedModule> module,

@@ -18,10 +18,11 @@ namespace detshare::soft {
 
 // A module with its variables in place. Held by the library and by launches in flight.
 struct LoadedModule {
-  // Puts the module's variables into the session's memory and fills them.
+  // Puts the module's variables into the session's memory, managed ones where `place` says, and
+  // fills them.
   static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(
       std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
-      std::function<void(std::string_view)> print);
+      std::function<void(std::string_view)> print, const PlaceManaged& place);
   LoadedModule() = default;
   ~LoadedModule();
   LoadedModule(const LoadedModule&) = delete;
@@ -30,7 +31,7 @@ struct LoadedModule {
   std::shared_ptr<SpaceState> space;
   std::unique_ptr<ptx::Module> module;
   std::unique_ptr<ptx::Executable> executable;
-  std::vector<uint64_t> addresses;  // of module->globals(), as far as they are allocated
+  std::vector<uint64_t> addresses;  // of module->globals(); 0: not allocated
   std::function<void(std::string_view)> print;
 };
 

@@ -302,7 +302,7 @@ TEST_CASE("Bad images are refused with CUDA's errors and a log") {
         gpu->LoadLibrary(
                *session.space,
                absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()),
-               {}, logs, [](std::string_view) {})
+               {}, logs, [](std::string_view) {}, nullptr)
             .status());
   };
   CompileLogs logs;

@@ -194,7 +194,7 @@ struct Session {
     logs.error_limit = 4096;
     auto library = device.LoadLibrary(
         *space, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()),
-        {}, logs, [this](std::string_view text) { printed += text; });
+        {}, logs, [this](std::string_view text) { printed += text; }, nullptr);
     INFO(logs.error);
     REQUIRE_OK(library.status());
     return *std::move(library);

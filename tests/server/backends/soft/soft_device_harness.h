@@ -96,11 +96,13 @@ class TestSession {
 
   std::unique_ptr<Library> Load(const std::string& image) {
     CompileLogs logs;
-    return Require(
-        device_->LoadLibrary(*space_, BytesOf(image), {}, logs, [this](std::string_view text) {
+    return Require(device_->LoadLibrary(
+        *space_, BytesOf(image), {}, logs,
+        [this](std::string_view text) {
           const std::lock_guard lock(mutex_);
           printed_.append(text);
-        }));
+        },
+        nullptr));
   }
 
   AddressSpace& space() { return *space_; }

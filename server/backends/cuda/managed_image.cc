@@ -1,0 +1,91 @@
+#include "server/backends/cuda/managed_image.h"
+
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_library.h"
+#include "server/backends/images/managed_elf.h"
+
+namespace detshare::cuda {
+namespace {
+
+absl::Status NotSupported(std::string_view what) {
+  return CudaError(CUDA_ERROR_NOT_SUPPORTED, what);
+}
+
+}  // namespace
+
+void ManagedScan::Add(const images::DeviceCode& code) {
+  const bool elf = code.kind == images::EntryKind::kElf;
+  const bool managed = elf ? images::HasManagedVariables(code.bytes)
+                           : code.bytes.find(".managed") != std::string_view::npos;
+  any_ |= managed;
+  Code kept{code.kind};
+  kept.managed = managed;
+  if (code.entry != nullptr) {
+    kept.fatbin = code.entry->fatbin;
+    kept.sm = code.entry->sm;
+    kept.specific = (code.entry->flags & images::kEntryArchitectureSpecific) != 0;
+  }
+  // A text is linked with those of the other fatbins, whichever of them has the variables.
+  if (managed || (!elf && code.entry != nullptr)) kept.bytes = code.bytes;
+  codes_.push_back(std::move(kept));
+}
+
+absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
+    CudaContext& context, CudaAddressSpace& space, absl::Span<const JitOptionValue> options,
+    CompileLogs& logs, const PlaceManaged& place) {
+  if (!any_) return std::nullopt;
+  // The best of each fatbin, as the driver chooses: the newest architecture.
+  std::map<size_t, const Code*> best;
+  for (const Code& code : codes_) {
+    const Code*& chosen = best[code.fatbin];
+    if (chosen == nullptr ||
+        std::pair(code.sm, code.specific) > std::pair(chosen->sm, chosen->specific)) {
+      chosen = &code;
+    }
+  }
+  std::string elf;
+  if (codes_.front().kind == images::EntryKind::kElf) {
+    // Of several fatbins the one that is linked already is the program.
+    const Code& code = *best.begin()->second;
+    if (!code.managed) return std::nullopt;
+    elf = code.bytes;
+  } else {
+    std::vector<LinkInputImage> inputs;
+    for (const auto& [fatbin, code] : best) inputs.push_back({CU_JIT_INPUT_PTX, "", code->bytes});
+    absl::StatusOr<std::string> linked;
+    const absl::Status status = context.idle.Run(space, [&] {
+      linked = LinkImages(context, inputs, options, logs);
+      return linked.status();
+    });
+    if (!status.ok()) return status;
+    elf = *std::move(linked);
+  }
+
+  std::vector<images::ManagedElfVariable> found;
+  std::string error;
+  if (!images::FindManagedVariables(elf, &found, &error))
+    return CudaError(kCudaErrorInvalidImage, error);
+  if (found.empty()) return std::nullopt;
+  if (!place) return NotSupported("there is no place for managed variables");
+  std::vector<ManagedVariable> variables;
+  for (images::ManagedElfVariable& variable : found)
+    variables.push_back({std::move(variable.name), variable.bytes, variable.alignment});
+  const absl::StatusOr<ManagedPlaces> places = place(variables);
+  if (!places.ok()) return places.status();
+  std::vector<std::string> contents;
+  if (!images::PlaceManagedVariables(&elf, places->addresses, &contents, &error))
+    return NotSupported(error);
+  if (places->fresh) {
+    for (size_t i = 0; i < contents.size(); ++i) {
+      std::memcpy(reinterpret_cast<void*>(places->addresses[i]), contents[i].data(),
+                  contents[i].size());
+    }
+  }
+  return elf;
+}
+
+}  // namespace detshare::cuda

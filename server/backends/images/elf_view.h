@@ -1,0 +1,37 @@
+// Reading ELF images that may be hostile: whatever lies outside of the image is not there.
+#pragma once
+
+#include <elf.h>
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace detshare::images {
+
+// A record of fixed size.
+template <typename T>
+std::optional<T> ReadRecord(std::string_view image, uint64_t offset) {
+  if (offset > image.size() || image.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, image.data() + offset, sizeof value);
+  return value;
+}
+
+std::optional<std::string_view> Slice(std::string_view image, uint64_t offset, uint64_t bytes);
+
+// The text that begins there and ends with a 0 byte.
+std::optional<std::string_view> StringAt(std::string_view table, uint64_t offset);
+
+struct ElfSection {
+  Elf64_Shdr header;
+  uint64_t header_offset;  // in the image
+  std::string_view name;
+};
+
+// Of a 64-bit ELF image, in its order. Nullopt when the table, or one of the names, is not whole.
+std::optional<std::vector<ElfSection>> ElfSections(std::string_view elf);
+
+}  // namespace detshare::images
