@@ -1,36 +1,62 @@
 #include "policy/registry.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "policy/automatic/automatic.h"
+#include "policy/fair/fair.h"
+#include "policy/priority/priority.h"
 #include "policy/static_shares/static_shares.h"
+#include "policy/temporal/temporal.h"
+#include "policy/tpot_first/tpot_first.h"
 #include "policy/whole/whole.h"
 
 namespace detshare::policy {
 namespace {
 
-using Factory = absl::StatusOr<std::unique_ptr<Policy>> (*)(const Options&);
-
 struct Entry {
-  std::string_view name;
-  Factory create;
+  absl::string_view name;
+  absl::StatusOr<std::unique_ptr<Policy>> (*create)(const Options&);
+  absl::Span<const Parameter> (*parameters)();
 };
+
+absl::Span<const Parameter> None() { return {}; }
 
 constexpr Entry kPolicies[] = {
-    {"whole", CreateWhole},
-    {"static", CreateStaticShares},
+    {"auto", CreateAutomatic, AutomaticParameters},
+    {"tpot-first", CreateTpotFirst, TpotFirstParameters},
+    {"priority", CreatePriority, PriorityParameters},
+    {"fair", CreateFair, FairParameters},
+    {"temporal", CreateTemporal, TemporalParameters},
+    {"static", CreateStaticShares, None},
+    {"whole", CreateWhole, None},
 };
+
+absl::StatusOr<const Entry*> Find(absl::string_view name) {
+  std::string known;
+  for (const Entry& entry : kPolicies) {
+    if (entry.name == name) return &entry;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", entry.name);
+  }
+  return absl::NotFoundError(absl::StrCat("no policy is called \"", name, "\"; there are ", known));
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
                                                      const Options& options) {
-  std::string known;
-  for (const Entry& entry : kPolicies) {
-    if (entry.name == name) return entry.create(options);
-    if (!known.empty()) known += ", ";
-    known += entry.name;
-  }
-  return absl::NotFoundError("no policy is called \"" + std::string(name) + "\"; there are " +
-                             known);
+  absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
+  if (!entry.ok()) return entry.status();
+  // Also for policies that take none.
+  absl::StatusOr<ParameterValues> values =
+      ParameterValues::Read((*entry)->name, (*entry)->parameters(), options);
+  if (!values.ok()) return values.status();
+  return (*entry)->create(options);
+}
+
+absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name) {
+  absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
+  if (!entry.ok()) return entry.status();
+  return (*entry)->parameters();
 }
 
 std::vector<std::string> PolicyNames() {

@@ -7,13 +7,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "policy/parameters.h"
 #include "policy/policy.h"
 
 namespace detshare::policy {
 
-// NotFound with the known names for an unknown name; InvalidArgument for options that make no
-// sense.
+// NotFound with the known names for an unknown name; InvalidArgument for parameters that the policy
+// does not have, with those that it has, and for values that make no sense.
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, const Options& options);
+// What CreatePolicy() takes as parameters of that policy. NotFound as there.
+absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name);
 std::vector<std::string> PolicyNames();
 
 }  // namespace detshare::policy

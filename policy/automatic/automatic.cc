@@ -1,0 +1,147 @@
+#include "policy/automatic/automatic.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "policy/fair/fair.h"
+#include "policy/guest_terms.h"
+#include "policy/partition_pool.h"
+#include "policy/saturating.h"
+#include "policy/tenants.h"
+#include "policy/tpot_first/tpot_first.h"
+
+namespace detshare::policy {
+namespace {
+
+constexpr Parameter kOwnParameters[] = {
+    {"learn_after", ParameterKind::kDuration, "100ms", "0", "100s",
+     "device time of a program before its class is judged"},
+    {"longest_burst", ParameterKind::kDuration, "50ms", "10us", "10s",
+     "longest burst of a program that somebody waits for"},
+    {"least_gap", ParameterKind::kDuration, "500us", "1us", "10s",
+     "shortest pause of a program that somebody waits for"},
+};
+
+constexpr double kLeastGapToBurst = 0.5;
+// A verdict is kept until the pauses are this much shorter.
+constexpr double kKeep = 0.5;
+constexpr double kMemoryBound = 0.6, kMemoryBoundShare = 0.5;
+
+const std::vector<Parameter>& AllParameters() {
+  static const auto* const all = [] {
+    auto* parameters =
+        new std::vector<Parameter>(std::begin(kOwnParameters), std::end(kOwnParameters));
+    for (const Parameter& parameter : TpotFirstParameters()) parameters->push_back(parameter);
+    return parameters;
+  }();
+  return *all;
+}
+
+class Automatic final : public Policy {
+ public:
+  Automatic(const ParameterValues& values, std::unique_ptr<Policy> by_class,
+            std::unique_ptr<Policy> by_weight)
+      : learn_after_(values.Duration("learn_after")),
+        longest_burst_(values.Duration("longest_burst")),
+        least_gap_(values.Duration("least_gap")),
+        by_class_(std::move(by_class)),
+        by_weight_(std::move(by_weight)) {}
+
+  absl::Status Check(absl::Span<const Tenant> tenants) const override {
+    return CheckTenants(tenants);
+  }
+
+  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
+    return {};
+  }
+
+  Decision Decide(const Snapshot& snapshot) override {
+    // The same snapshot, with the classes that were found.
+    std::vector<CoroutineView> views(snapshot.coroutines.begin(), snapshot.coroutines.end());
+    std::vector<Tenant> tenants(views.size());
+    std::map<CoroutineId, TenantClass> classes;
+    bool only_batch = true;
+    for (size_t i = 0; i < views.size(); ++i) {
+      tenants[i] = *views[i].tenant;
+      tenants[i].tenant_class = ClassOf(views[i]);
+      classes[views[i].id] = tenants[i].tenant_class;
+      views[i].tenant = &tenants[i];
+      only_batch = only_batch && tenants[i].tenant_class == TenantClass::kBatch;
+    }
+    classes_ = std::move(classes);
+    Snapshot classed = snapshot;
+    classed.coroutines = views;
+    // Asked in any case: it keeps accounts.
+    Decision shares = by_weight_->Decide(classed);
+    if (only_batch) return shares;
+    Decision decision = by_class_->Decide(classed);
+    for (size_t i = 0; i < views.size(); ++i) {
+      if (tenants[i].tenant_class == TenantClass::kBatch) {
+        LeaveRoom(classed, i, &decision.grants[i]);
+      }
+    }
+    return decision;
+  }
+
+ private:
+  TenantClass ClassOf(const CoroutineView& view) const {
+    const Tenant& tenant = *view.tenant;
+    if (tenant.tenant_class != TenantClass::kUnset) return tenant.tenant_class;
+    if (tenant.slo_latency > 0 || ProducesTokens(view)) return TenantClass::kLatency;
+    if (view.device_time < learn_after_) return TenantClass::kUnset;
+    const auto before = classes_.find(view.id);
+    const bool keep = before != classes_.end() && before->second == TenantClass::kLatency;
+    const double slack = keep ? kKeep : 1;
+    const bool short_bursts =
+        view.typical_burst > 0 && view.typical_burst <= Times(longest_burst_, 1 / slack);
+    const bool pauses = view.typical_gap >= Times(least_gap_, slack) &&
+                        view.typical_gap >= Times(view.typical_burst, kLeastGapToBurst * slack);
+    return short_bursts && pauses ? TenantClass::kLatency : TenantClass::kBatch;
+  }
+
+  static bool MemoryBound(const CoroutineView& view) { return view.memory_bound >= kMemoryBound; }
+
+  static void LeaveRoom(const Snapshot& snapshot, size_t index, Grant* grant) {
+    const CoroutineView& view = snapshot.coroutines[index];
+    if (!MemoryBound(view)) return;
+    const bool used = std::any_of(
+        snapshot.coroutines.begin(), snapshot.coroutines.end(), [&](const CoroutineView& other) {
+          return &other != &view && other.tenant->tenant_class == TenantClass::kBatch &&
+                 other.has_work && !MemoryBound(other);
+        });
+    if (!used) return;
+    const int half = NearestWithin(snapshot.device, snapshot.partitions, *view.tenant,
+                                   kMemoryBoundShare * snapshot.device.sm_count);
+    const auto size = [&](int partition) {
+      return SmsOf(snapshot.device, snapshot.partitions[partition]);
+    };
+    for (int* partition : {&grant->quiet.partition, &grant->quiet.long_partition}) {
+      if (size(*partition) > size(half)) *partition = half;
+    }
+    PrepareTerms(grant);
+  }
+
+  const Nanoseconds learn_after_, longest_burst_, least_gap_;
+  const std::unique_ptr<Policy> by_class_, by_weight_;
+  std::map<CoroutineId, TenantClass> classes_;  // at the last decision
+};
+
+}  // namespace
+
+absl::Span<const Parameter> AutomaticParameters() { return AllParameters(); }
+
+absl::StatusOr<std::unique_ptr<Policy>> CreateAutomatic(const Options& options) {
+  absl::StatusOr<ParameterValues> values = ParameterValues::Read("auto", AllParameters(), options);
+  if (!values.ok()) return values.status();
+  Options of_class = options;
+  for (const Parameter& own : kOwnParameters) of_class.parameters.erase(std::string(own.name));
+  absl::StatusOr<std::unique_ptr<Policy>> by_class = CreateTpotFirst(of_class);
+  if (!by_class.ok()) return by_class.status();
+  absl::StatusOr<std::unique_ptr<Policy>> by_weight = CreateFair({});
+  if (!by_weight.ok()) return by_weight.status();
+  return std::make_unique<Automatic>(*values, *std::move(by_class), *std::move(by_weight));
+}
+
+}  // namespace detshare::policy

@@ -1,0 +1,226 @@
+#include "policy/fair/fair.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "policy/partition_pool.h"
+#include "policy/saturating.h"
+#include "policy/tenants.h"
+
+namespace detshare::policy {
+namespace {
+
+constexpr Parameter kParameters[] = {
+    {"lead", ParameterKind::kDuration, "4ms", "100us", "1s",
+     "device time that the tenant of the largest weight may be ahead of another"},
+    {"longest_stop", ParameterKind::kDuration, "40ms", "100us", "1s",
+     "how long a tenant that is ahead is stopped at most"},
+    {"window", ParameterKind::kDuration, "500us", "10us", "1s",
+     "device time in flight of each tenant while several have work"},
+};
+
+class Fair final : public Policy {
+ public:
+  Fair(Nanoseconds lead, Nanoseconds longest_stop, Nanoseconds window)
+      : lead_(static_cast<double>(lead)), longest_stop_(longest_stop), window_(window) {}
+
+  absl::Status Check(absl::Span<const Tenant> tenants) const override {
+    return CheckTenants(tenants);
+  }
+
+  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
+    return {};
+  }
+
+  Decision Decide(const Snapshot& snapshot) override {
+    const std::vector<Account*> active = Update(snapshot);
+    Decision decision;
+    decision.grants.resize(snapshot.coroutines.size());
+    if (active.size() > 1) {
+      Balance(snapshot.now, active, &decision);
+      Place(snapshot, active);
+    }
+    for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
+      const CoroutineView& coroutine = snapshot.coroutines[i];
+      const Account& account = accounts_[coroutine.tenant->name];
+      Grant& grant = decision.grants[i];
+      const bool shares = active.size() > 1 && account.workers > 0;
+      grant.quiet.partition = shares ? account.partition
+                                     : NearestWithin(snapshot.device, snapshot.partitions,
+                                                     *coroutine.tenant, snapshot.device.sm_count);
+      grant.quiet.long_partition = grant.quiet.partition;
+      if (shares && account.stopped_until > snapshot.now) {
+        grant.quiet.window = 0;
+        grant.quiet.longest_hold = std::max(grant.quiet.longest_hold, 2 * longest_stop_);
+      } else if (shares) {
+        // What is given should be what is done: nothing that is in flight can be taken back.
+        grant.quiet.window = window_;
+        grant.budget = std::max<Nanoseconds>(account.budget / account.workers, kMicrosecond);
+      }
+      grant.pressed = grant.quiet;
+    }
+    return decision;
+  }
+
+ private:
+  // A tenant's.
+  struct Account {
+    const Tenant* tenant = nullptr;
+    double served = 0;  // device time for a weight of 1
+    bool active = false;
+    int workers = 0;  // coroutines with work
+    bool here = false;
+    Nanoseconds stopped_until = 0;  // 0: it is not
+    int partition = 0;
+    Nanoseconds budget = kForever;
+  };
+
+  // Books what was given since the last time; answers with the accounts of those who have work, in
+  // the order in which their first coroutines were opened.
+  std::vector<Account*> Update(const Snapshot& snapshot) {
+    for (auto& [name, account] : accounts_) {
+      account.here = false;
+      account.workers = 0;
+    }
+    std::map<CoroutineId, Nanoseconds> seen;
+    std::vector<Account*> order;
+    for (const CoroutineView& coroutine : snapshot.coroutines) {
+      Account& account = accounts_[coroutine.tenant->name];
+      if (!account.here) order.push_back(&account);
+      account.here = true;
+      account.tenant = coroutine.tenant;
+      account.workers += coroutine.has_work;
+      const auto before = seen_.find(coroutine.id);
+      const Nanoseconds given =
+          before == seen_.end() ? 0 : Minus(coroutine.device_time, before->second);
+      if (given > 0) account.served += static_cast<double>(given) / Weight(account);
+      seen[coroutine.id] = coroutine.device_time;
+    }
+    seen_ = std::move(seen);
+    std::erase_if(accounts_, [](const auto& entry) { return !entry.second.here; });
+    std::erase_if(order, [](const Account* account) { return account->workers == 0; });
+
+    // Who begins to have work begins level with the last of the others.
+    const Account* last = nullptr;
+    for (const Account* account : order) {
+      if (account->active && (last == nullptr || account->served < last->served)) last = account;
+    }
+    for (Account* account : order) {
+      if (!account->active && last != nullptr) {
+        account->served = std::max(account->served, last->served);
+      }
+    }
+    for (auto& [name, account] : accounts_) {
+      account.active = account.workers > 0;
+      if (!account.active) account.stopped_until = 0;
+    }
+    return order;
+  }
+
+  // Divides the device among those who are not stopped; the others are to go on as if nobody were.
+  void Place(const Snapshot& snapshot, const std::vector<Account*>& active) {
+    std::vector<Account*> running;
+    for (Account* account : active) {
+      if (account->stopped_until <= snapshot.now) running.push_back(account);
+    }
+    double weights = 0;
+    for (const Account* account : running) weights += Weight(*account);
+    Shares shares;
+    for (const Account* account : running) {
+      shares.push_back(
+          {Weight(*account) / weights, {account->tenant->min_sms, account->tenant->max_sms}});
+    }
+    const Division& division = Divided(snapshot, shares);
+    for (size_t i = 0; i < running.size(); ++i) {
+      running[i]->partition = division
+                                  ? (*division)[i]
+                                  : NearestWithin(snapshot.device, snapshot.partitions,
+                                                  *running[i]->tenant, snapshot.device.sm_count);
+    }
+  }
+
+  // Asked often, and answered the same while the same tenants have work.
+  using Shares = std::vector<std::pair<double, std::pair<int, int>>>;
+  using Division = std::optional<std::vector<int>>;
+  const Division& Divided(const Snapshot& snapshot, const Shares& shares) {
+    const bool same = std::equal(snapshot.partitions.begin(), snapshot.partitions.end(),
+                                 ranges_.begin(), ranges_.end());
+    if (!same || divisions_.size() > 64) divisions_.clear();
+    ranges_.assign(snapshot.partitions.begin(), snapshot.partitions.end());
+    const auto [entry, added] = divisions_.try_emplace(shares);
+    if (added) {
+      std::vector<Part> parts;
+      for (const auto& [share, bounds] : shares) {
+        parts.push_back({share, bounds.first, bounds.second});
+      }
+      entry->second = Divide(snapshot.device, snapshot.partitions, parts);
+      // One that runs alone may still be bound to fewer SMs.
+      if (parts.size() == 1) entry->second.reset();
+    }
+    return entry->second;
+  }
+
+  void Balance(Nanoseconds now, const std::vector<Account*>& active, Decision* decision) {
+    double largest = 0;
+    for (const Account* account : active) largest = std::max(largest, Weight(*account));
+    const double allowed = lead_ / largest;
+    // A stop that has ended with others still behind: they could not use it.
+    for (Account* account : active) {
+      if (account->stopped_until == 0 || account->stopped_until > now) continue;
+      account->stopped_until = 0;
+      for (Account* other : active) {
+        other->served = std::max(other->served, account->served - allowed / 2);
+      }
+    }
+    const Account* behind =
+        *std::min_element(active.begin(), active.end(),
+                          [](const Account* a, const Account* b) { return a->served < b->served; });
+    for (Account* account : active) {
+      const double lead = account->served - behind->served;
+      if (account->stopped_until > now && lead < allowed / 2) account->stopped_until = 0;
+      if (account->stopped_until == 0 && lead >= allowed) {
+        // As long as the others need to come level, if they have the device.
+        double needed = 0;
+        for (const Account* other : active) {
+          needed += std::max(0.0, account->served - other->served) * Weight(*other);
+        }
+        account->stopped_until =
+            Plus(now, std::clamp(Times(1, std::min(needed, 9e18)), kMicrosecond, longest_stop_));
+      }
+      if (account->stopped_until > now) {
+        decision->ask_again_at = std::min(decision->ask_again_at, account->stopped_until);
+      } else {
+        // What makes it as much ahead as it may be.
+        account->budget = Times(1, std::min((allowed - lead) * Weight(*account), 9e18));
+      }
+    }
+  }
+
+  static double Weight(const Account& account) {
+    const double weight = account.tenant->weight;
+    return weight > 0 && weight < 1e6 ? weight : 1;
+  }
+
+  const double lead_;
+  const Nanoseconds longest_stop_, window_;
+  std::map<std::string, Account> accounts_;  // by tenant
+  std::map<CoroutineId, Nanoseconds> seen_;  // device time at the last decision
+  std::map<Shares, Division> divisions_;     // of ranges_
+  std::vector<SmRange> ranges_;
+};
+
+}  // namespace
+
+absl::Span<const Parameter> FairParameters() { return kParameters; }
+
+absl::StatusOr<std::unique_ptr<Policy>> CreateFair(const Options& options) {
+  absl::StatusOr<ParameterValues> values = ParameterValues::Read("fair", kParameters, options);
+  if (!values.ok()) return values.status();
+  return std::make_unique<Fair>(values->Duration("lead"), values->Duration("longest_stop"),
+                                values->Duration("window"));
+}
+
+}  // namespace detshare::policy

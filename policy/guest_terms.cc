@@ -1,0 +1,65 @@
+#include "policy/guest_terms.h"
+
+#include <algorithm>
+
+#include "policy/partition_pool.h"
+
+namespace detshare::policy {
+namespace {
+
+// In flight: one that runs, one that is next, one on its way.
+constexpr int kOperationsInFlight = 3;
+
+}  // namespace
+
+GuestRules GuestRules::Of(const ParameterValues& values) {
+  GuestRules rules;
+  rules.window = values.Duration(kGuestWindow.name);
+  rules.least_window = std::min(rules.window, values.Duration(kGuestLeastWindow.name));
+  rules.long_operation = values.Duration(kGuestLongOperation.name);
+  rules.long_share = values.Fraction(kGuestLongShare.name);
+  rules.pressed_share = values.Fraction(kGuestPressedShare.name);
+  rules.pressed_window = values.Duration(kGuestPressedWindow.name);
+  rules.longest_hold = values.Duration(kGuestLongestHold.name);
+  return rules;
+}
+
+Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,
+                 bool others_first) {
+  const auto partition = [&](double share) {
+    return NearestWithin(snapshot.device, snapshot.partitions, *guest.tenant,
+                         share * snapshot.device.sm_count);
+  };
+  Grant grant;
+  Terms& quiet = grant.quiet;
+  quiet.partition = quiet.long_partition = partition(1);
+  quiet.longest_hold = rules.longest_hold;
+  if (!others_first) {
+    grant.pressed = quiet;
+    return grant;
+  }
+  quiet.long_partition = partition(rules.long_share);
+  quiet.long_operation = rules.long_operation;
+  const Nanoseconds typical =
+      std::clamp<Nanoseconds>(guest.typical_operation, 0, rules.window / kOperationsInFlight);
+  quiet.window = std::clamp(typical * kOperationsInFlight, rules.least_window, rules.window);
+  grant.pressed = quiet;
+  grant.pressed.partition = grant.pressed.long_partition = partition(rules.pressed_share);
+  grant.pressed.window = std::min(rules.pressed_window, quiet.window);
+  PrepareTerms(&grant);
+  return grant;
+}
+
+void PrepareTerms(Grant* grant) {
+  grant->prepare.clear();
+  for (const int partition :
+       {grant->quiet.long_partition, grant->pressed.partition, grant->pressed.long_partition}) {
+    if (partition != grant->quiet.partition &&
+        std::find(grant->prepare.begin(), grant->prepare.end(), partition) ==
+            grant->prepare.end()) {
+      grant->prepare.push_back(partition);
+    }
+  }
+}
+
+}  // namespace detshare::policy

@@ -1,0 +1,78 @@
+// Terms for work that nobody waits for, on a device where others come first.
+//
+// Nothing that runs can be stopped, so what such work may have in the hardware when somebody comes
+// is what that one has to wait for:
+//
+//   - Its window is a few of its operations: enough that the device does not run dry while the next
+//     ones are on their way, and no more.
+//   - Long operations run on a partition that leaves SMs free: who comes meanwhile begins there.
+//   - While somebody who comes first has work, it has a small window, or none, on few SMs. Whoever
+//     is held for `longest_hold` may give one operation all the same.
+#pragma once
+
+#include "absl/types/span.h"
+#include "policy/parameters.h"
+#include "policy/policy.h"
+
+namespace detshare::policy {
+
+struct GuestRules {
+  Nanoseconds window = 100 * kMicrosecond;
+  Nanoseconds least_window = 30 * kMicrosecond;
+  Nanoseconds long_operation = 200 * kMicrosecond;
+  double long_share = 0.5;      // of the SMs
+  double pressed_share = 0.25;  // of the SMs
+  Nanoseconds pressed_window = 0;
+  Nanoseconds longest_hold = 20 * kMillisecond;
+
+  // The values of the parameters below.
+  static GuestRules Of(const ParameterValues& values);
+};
+
+// For the parameters of policies that use GuestRules::Of().
+inline constexpr Parameter kGuestWindow = {
+    "window", ParameterKind::kDuration,
+    "100us",  "1us",
+    "1s",     "most device time in flight of work that gives way to others"};
+inline constexpr Parameter kGuestLeastWindow = {
+    "least_window", ParameterKind::kDuration,
+    "30us",         "1us",
+    "1s",           "its window when its operations are short"};
+inline constexpr Parameter kGuestLongOperation = {
+    "long_operation",
+    ParameterKind::kDuration,
+    "200us",
+    "1us",
+    "10s",
+    "from which device time on its operations leave SMs free"};
+inline constexpr Parameter kGuestLongShare = {
+    "long_share", ParameterKind::kPercent, "50", "1", "100", "of the SMs, for its long operations"};
+inline constexpr Parameter kGuestPressedShare = {
+    "pressed_share",
+    ParameterKind::kPercent,
+    "25",
+    "1",
+    "100",
+    "of the SMs, for its operations while others come first"};
+inline constexpr Parameter kGuestPressedWindow = {
+    "pressed_window",
+    ParameterKind::kDuration,
+    "0",
+    "0",
+    "1s",
+    "its window while others come first; 0: it stops"};
+inline constexpr Parameter kGuestLongestHold = {
+    "longest_hold", ParameterKind::kDuration,
+    "20ms",         "100us",
+    "10s",          "after which it may give one operation in any case"};
+
+// Everything but the rank. Without `others_first`, nobody who comes first is on the device, and the
+// terms are unlimited.
+Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,
+                 bool others_first);
+
+// Sets what to prepare: the partitions that the terms name, but for the one of quiet, short
+// operations.
+void PrepareTerms(Grant* grant);
+
+}  // namespace detshare::policy

@@ -1,0 +1,51 @@
+#include "policy/priority/priority.h"
+
+#include "policy/guest_terms.h"
+#include "policy/priority/ranks.h"
+#include "policy/tenants.h"
+
+namespace detshare::policy {
+namespace {
+
+constexpr Parameter kParameters[] = {
+    kGuestWindow,       kGuestLeastWindow,   kGuestLongOperation, kGuestLongShare,
+    kGuestPressedShare, kGuestPressedWindow, kGuestLongestHold,
+};
+
+class Priority final : public Policy {
+ public:
+  explicit Priority(const GuestRules& rules) : rules_(rules) {}
+
+  absl::Status Check(absl::Span<const Tenant> tenants) const override {
+    return CheckTenants(tenants);
+  }
+
+  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
+    return {};
+  }
+
+  Decision Decide(const Snapshot& snapshot) override {
+    const std::vector<int> ranks = RanksByClass(snapshot);
+    Decision decision;
+    decision.grants.reserve(snapshot.coroutines.size());
+    for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
+      decision.grants.push_back(GrantByClass(snapshot, i, ranks, rules_));
+    }
+    return decision;
+  }
+
+ private:
+  const GuestRules rules_;
+};
+
+}  // namespace
+
+absl::Span<const Parameter> PriorityParameters() { return kParameters; }
+
+absl::StatusOr<std::unique_ptr<Policy>> CreatePriority(const Options& options) {
+  absl::StatusOr<ParameterValues> values = ParameterValues::Read("priority", kParameters, options);
+  if (!values.ok()) return values.status();
+  return std::make_unique<Priority>(GuestRules::Of(*values));
+}
+
+}  // namespace detshare::policy

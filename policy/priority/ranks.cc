@@ -1,0 +1,62 @@
+#include "policy/priority/ranks.h"
+
+#include <algorithm>
+
+#include "policy/partition_pool.h"
+#include "policy/saturating.h"
+
+namespace detshare::policy {
+namespace {
+
+constexpr double kNextRank = 4;  // times the shortest SLO of a rank
+
+}  // namespace
+
+std::vector<int> RanksByClass(const Snapshot& snapshot) {
+  std::vector<Nanoseconds> slos;
+  for (const CoroutineView& coroutine : snapshot.coroutines) {
+    if (coroutine.tenant->tenant_class != TenantClass::kLatency) continue;
+    if (coroutine.tenant->slo_latency > 0) slos.push_back(coroutine.tenant->slo_latency);
+  }
+  std::sort(slos.begin(), slos.end());
+  std::vector<Nanoseconds> firsts;  // the shortest SLO of each rank
+  for (const Nanoseconds slo : slos) {
+    if (firsts.empty() || slo >= Times(firsts.back(), kNextRank)) firsts.push_back(slo);
+  }
+  std::vector<int> ranks;
+  for (const CoroutineView& coroutine : snapshot.coroutines) {
+    int rank = kBatchRank;
+    if (coroutine.tenant->tenant_class == TenantClass::kUnset) rank = kUnsetRank;
+    if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
+      rank = 0;
+      for (size_t later = 1; later < firsts.size(); ++later) {
+        if (coroutine.tenant->slo_latency >= firsts[later]) rank = static_cast<int>(later);
+      }
+      rank = std::min(rank, kUnsetRank - 1);
+    }
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
+                   const GuestRules& rules) {
+  const CoroutineView& coroutine = snapshot.coroutines[index];
+  const int rank = ranks[index];
+  const bool others_first =
+      std::any_of(ranks.begin(), ranks.end(), [rank](int other) { return other < rank; });
+  Grant grant;
+  if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
+    grant.quiet.partition = grant.quiet.long_partition = NearestWithin(
+        snapshot.device, snapshot.partitions, *coroutine.tenant, snapshot.device.sm_count);
+    grant.quiet.longest_hold = rules.longest_hold;
+    grant.pressed = grant.quiet;
+    if (others_first) grant.pressed.window = rules.least_window;
+  } else {
+    grant = GuestGrant(snapshot, coroutine, rules, others_first);
+  }
+  grant.rank = rank;
+  return grant;
+}
+
+}  // namespace detshare::policy

@@ -1,0 +1,15 @@
+// What every policy that goes by a tenant's settings asks of them.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "policy/policy.h"
+
+namespace detshare::policy {
+
+// InvalidArgument, with tenant and reason, for a name that is there twice, a weight that is not
+// above 0 and below a million, bounds of SMs that are negative or exclude each other, and SLOs
+// below 0.
+absl::Status CheckTenants(absl::Span<const Tenant> tenants);
+
+}  // namespace detshare::policy

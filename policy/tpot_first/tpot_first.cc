@@ -1,0 +1,155 @@
+#include "policy/tpot_first/tpot_first.h"
+
+#include <algorithm>
+
+#include "policy/guest_terms.h"
+#include "policy/partition_pool.h"
+#include "policy/saturating.h"
+#include "policy/tenants.h"
+
+namespace detshare::policy {
+namespace {
+
+constexpr Parameter kParameters[] = {
+    {"tpot", ParameterKind::kDuration, "50ms", "1ms", "100s",
+     "time per output token of tenants that say nothing"},
+    {"ttft", ParameterKind::kDuration, "1s", "1ms", "1000s",
+     "time to first token of tenants that say nothing"},
+    {"prefill_share", ParameterKind::kPercent, "50", "1", "100",
+     "of the SMs, for prefills beside decoding"},
+    {"prefill_window", ParameterKind::kDuration, "1ms", "1us", "1s",
+     "device time in flight of a prefill beside decoding"},
+    kGuestWindow,
+    kGuestLeastWindow,
+    kGuestLongOperation,
+    kGuestLongShare,
+    kGuestPressedShare,
+    kGuestPressedWindow,
+    kGuestLongestHold,
+};
+
+constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kPrefill = 3, kUnset = 4, kBatch = 5;
+// Shares of an objective. Slack below:
+constexpr double kUrgentSlack = 0.25, kNearSlack = 0.5;
+// Waited more than:
+constexpr double kRaise = 0.5, kRaiseMore = 0.8;
+
+struct Rules {
+  Nanoseconds tpot, ttft;
+  double prefill_share;
+  Nanoseconds prefill_window;
+  GuestRules guest;
+};
+
+class TpotFirst final : public Policy {
+ public:
+  explicit TpotFirst(const Rules& rules) : rules_(rules) {}
+
+  absl::Status Check(absl::Span<const Tenant> tenants) const override {
+    return CheckTenants(tenants);
+  }
+
+  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
+    return {};
+  }
+
+  Decision Decide(const Snapshot& snapshot) override {
+    Decision decision;
+    std::vector<int> ranks;
+    bool urgent = false;
+    for (const CoroutineView& coroutine : snapshot.coroutines) {
+      const int rank = RankOf(snapshot.now, coroutine, &decision.ask_again_at);
+      ranks.push_back(rank);
+      urgent = urgent || (rank == kUrgent && coroutine.has_work && !coroutine.tokens.prefill);
+    }
+    for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
+      const bool others_first =
+          std::any_of(ranks.begin(), ranks.end(), [&](int other) { return other < ranks[i]; });
+      decision.grants.push_back(
+          GrantOf(snapshot, snapshot.coroutines[i], ranks[i], others_first, urgent));
+      decision.grants.back().rank = ranks[i];
+    }
+    return decision;
+  }
+
+ private:
+  // Lowers `ask_again_at` to when the rank will be another, if nothing else happens.
+  int RankOf(Nanoseconds now, const CoroutineView& coroutine, Nanoseconds* ask_again_at) const {
+    const Tenant& tenant = *coroutine.tenant;
+    if (!ProducesTokens(coroutine)) {
+      if (tenant.tenant_class == TenantClass::kLatency) return kNear;
+      return tenant.tenant_class == TenantClass::kBatch ? kBatch : kUnset;
+    }
+    const auto passed = [&](Nanoseconds at) {
+      if (now >= at) return true;
+      if (coroutine.has_work) *ask_again_at = std::min(*ask_again_at, at);
+      return false;
+    };
+    const TokenView& tokens = coroutine.tokens;
+    if (tokens.prefill) {
+      const Nanoseconds ttft = tenant.slo_ttft > 0 ? tenant.slo_ttft : rules_.ttft;
+      if (passed(Plus(tokens.prefill_since, Times(ttft, kRaiseMore)))) return kUrgent;
+      if (passed(Plus(tokens.prefill_since, Times(ttft, kRaise)))) return kNear;
+      return kPrefill;
+    }
+    const Nanoseconds tpot = tenant.slo_tpot > 0 ? tenant.slo_tpot : rules_.tpot;
+    // When there is no slack left. A program that was never seen to make a token has all of it.
+    const Nanoseconds since =
+        tokens.tokens > 0 ? tokens.last_at : (coroutine.has_work ? coroutine.changed_at : now);
+    const Nanoseconds latest = Minus(Plus(since, tpot), tokens.decode_work);
+    if (passed(Minus(latest, Times(tpot, kUrgentSlack)))) return kUrgent;
+    if (passed(Minus(latest, Times(tpot, kNearSlack)))) return kNear;
+    return kRelaxed;
+  }
+
+  Grant GrantOf(const Snapshot& snapshot, const CoroutineView& coroutine, int rank,
+                bool others_first, bool urgent) const {
+    const bool tokens = ProducesTokens(coroutine);
+    if (!tokens && coroutine.tenant->tenant_class != TenantClass::kLatency) {
+      return GuestGrant(snapshot, coroutine, rules_.guest, others_first);
+    }
+    Grant grant;
+    const auto partition = [&](double share) {
+      return NearestWithin(snapshot.device, snapshot.partitions, *coroutine.tenant,
+                           share * snapshot.device.sm_count);
+    };
+    grant.quiet.partition = grant.quiet.long_partition = partition(1);
+    grant.quiet.longest_hold = rules_.guest.longest_hold;
+    grant.pressed = grant.quiet;
+    if (rank == kPrefill && others_first) {
+      grant.quiet.window = rules_.prefill_window;
+      grant.pressed.partition = grant.pressed.long_partition = partition(rules_.prefill_share);
+      grant.pressed.window = urgent ? std::min(rules_.guest.least_window, rules_.prefill_window)
+                                    : rules_.prefill_window;
+      PrepareTerms(&grant);
+    }
+    return grant;
+  }
+
+  const Rules rules_;
+};
+
+}  // namespace
+
+bool ProducesTokens(const CoroutineView& coroutine) {
+  if (coroutine.tenant->tenant_class == TenantClass::kBatch) return false;
+  return coroutine.tokens.tokens > 0 || coroutine.tokens.prefill ||
+         coroutine.tenant->slo_tpot > 0 || coroutine.tenant->slo_ttft > 0;
+}
+
+absl::Span<const Parameter> TpotFirstParameters() { return kParameters; }
+
+absl::StatusOr<std::unique_ptr<Policy>> CreateTpotFirst(const Options& options) {
+  absl::StatusOr<ParameterValues> values =
+      ParameterValues::Read("tpot-first", kParameters, options);
+  if (!values.ok()) return values.status();
+  Rules rules;
+  rules.tpot = values->Duration("tpot");
+  rules.ttft = values->Duration("ttft");
+  rules.prefill_share = values->Fraction("prefill_share");
+  rules.prefill_window = values->Duration("prefill_window");
+  rules.guest = GuestRules::Of(*values);
+  return std::make_unique<TpotFirst>(rules);
+}
+
+}  // namespace detshare::policy

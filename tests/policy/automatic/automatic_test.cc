@@ -1,0 +1,142 @@
+#include "policy/automatic/automatic.h"
+
+#include <catch2/catch.hpp>
+
+#include "policy/partition_pool.h"
+#include "policy/registry.h"
+#include "tests/policy/virtual_device.h"
+
+namespace detshare::policy {
+namespace {
+
+Tenant Named(std::string name) {
+  Tenant tenant;
+  tenant.name = std::move(name);
+  return tenant;
+}
+
+// The rank of a tenant without a class whose program does this, beside a batch tenant.
+int RankOf(Policy& policy, const CoroutineView& learned, const Tenant& tenant = Named("x")) {
+  Tenant batch = Named("batch");
+  batch.tenant_class = TenantClass::kBatch;
+  std::vector<SmRange> partitions = {SmRange{}};
+  std::vector<CoroutineView> views(2, learned);
+  views[0].id = 1;
+  views[0].tenant = &tenant;
+  views[1] = {};
+  views[1].id = 2;
+  views[1].tenant = &batch;
+  Snapshot snapshot;
+  snapshot.now = kSecond;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  snapshot.coroutines = views;
+  return policy.Decide(snapshot).grants[0].rank;
+}
+
+CoroutineView Learned(Nanoseconds device_time, Nanoseconds burst, Nanoseconds gap) {
+  CoroutineView view;
+  view.device_time = device_time;
+  view.typical_burst = burst;
+  view.typical_gap = gap;
+  return view;
+}
+
+constexpr int kLatency = 1, kUnset = 4;
+
+TEST_CASE("Policy auto takes short bursts with pauses for latency and steady work for batch") {
+  auto policy = *CreatePolicy("auto", {});
+  const auto rank = [](const CoroutineView& view) {
+    return RankOf(**CreatePolicy("auto", {}), view);
+  };
+  CHECK(rank(Learned(kSecond, kMillisecond, 5 * kMillisecond)) == kLatency);
+  CHECK(rank(Learned(50 * kMillisecond, kMillisecond, 5 * kMillisecond)) == kUnset);
+  // Steady; long bursts; pauses that are the program's own slowness.
+  const int batch = rank(Learned(kSecond, 57 * kMillisecond, kMillisecond));
+  CHECK(batch != kLatency);
+  CHECK(rank(Learned(kSecond, 200 * kMillisecond, 200 * kMillisecond)) == batch);
+  CHECK(rank(Learned(kSecond, 100 * kMicrosecond, 100 * kMicrosecond)) == batch);
+}
+
+TEST_CASE("Policy auto keeps its verdict near the border") {
+  auto policy = *CreatePolicy("auto", {});
+  const CoroutineView border = Learned(kSecond, 10 * kMillisecond, 4 * kMillisecond);
+  CHECK(RankOf(*policy, border) != kLatency);
+  CHECK(RankOf(*policy, Learned(kSecond, 10 * kMillisecond, 6 * kMillisecond)) == kLatency);
+  CHECK(RankOf(*policy, border) == kLatency);
+  CHECK(RankOf(*policy, Learned(kSecond, 10 * kMillisecond, kMillisecond)) != kLatency);
+  CHECK(RankOf(*policy, border) != kLatency);
+}
+
+TEST_CASE("Policy auto believes the operator and objectives before what it sees") {
+  auto policy = *CreatePolicy("auto", {});
+  const CoroutineView bursty = Learned(kSecond, kMillisecond, 5 * kMillisecond);
+  Tenant batch = Named("x");
+  batch.tenant_class = TenantClass::kBatch;
+  CHECK(RankOf(*policy, bursty, batch) != kLatency);
+  Tenant slo = Named("x");
+  slo.slo_latency = 5 * kMillisecond;
+  CHECK(RankOf(*policy, Learned(kSecond, 57 * kMillisecond, 0), slo) == kLatency);
+  CoroutineView tokens = Learned(kSecond, 20 * kMillisecond, 0);
+  tokens.tokens.tokens = 100;
+  tokens.tokens.last_at = kSecond;
+  CHECK(RankOf(*policy, tokens) == 2);
+}
+
+TEST_CASE("Policy auto finds out whom to protect") {
+  const auto run = [](const char* name) {
+    VirtualDevice device({132, 8}, *CreatePolicy(name, {}));
+    const size_t inference =
+        device.Open(Named("inference"), Arrivals(5 * kMillisecond, {1310 * kMicrosecond}, 1));
+    const size_t training =
+        device.Open(Named("training"), Steady(std::vector<Nanoseconds>(1900, 30 * kMicrosecond)));
+    device.Run(20 * kSecond);
+    return std::pair(Quantile(device[inference].latencies, 0.9),
+                     static_cast<double>(device[training].device_time) / (20 * kSecond));
+  };
+  const auto [latency, speed] = run("auto");
+  const auto [unguarded, unguarded_speed] = run("whole");
+  CHECK(speed > 0.65);
+  CHECK(latency * 2 < unguarded);
+}
+
+TEST_CASE("Policy auto divides a device of batch by weight") {
+  VirtualDevice device({132, 8}, *CreatePolicy("auto", {}));
+  for (const double weight : {1., 3.}) {
+    Tenant tenant = Named("t" + std::to_string(weight));
+    tenant.tenant_class = TenantClass::kBatch;
+    tenant.weight = weight;
+    device.Open(tenant, Steady(std::vector<Nanoseconds>(1000, 20 * kMicrosecond)));
+  }
+  device.Run(4 * kSecond);
+  CHECK(static_cast<double>(device[1].device_time) / device[0].device_time ==
+        Approx(3).margin(0.2));
+}
+
+TEST_CASE("Policy auto keeps memory-bound batch on half of the SMs beside other batch") {
+  std::vector<Tenant> tenants = {Named("serving"), Named("copies"), Named("arithmetic")};
+  tenants[0].tenant_class = TenantClass::kLatency;
+  tenants[1].tenant_class = tenants[2].tenant_class = TenantClass::kBatch;
+  std::vector<SmRange> partitions = {SmRange{}};
+  for (const SmRange& range : StandardPartitions({132, 8})) partitions.push_back(range);
+  std::vector<CoroutineView> views(3);
+  for (size_t i = 0; i < 3; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = true;
+  }
+  views[1].memory_bound = 0.9;
+  views[2].memory_bound = 0.1;
+  Snapshot snapshot;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  snapshot.coroutines = views;
+  auto policy = *CreatePolicy("auto", {});
+  CHECK(SmsOf({132, 8}, partitions[policy->Decide(snapshot).grants[1].quiet.partition]) == 64);
+  CHECK(policy->Decide(snapshot).grants[2].quiet.partition == 0);
+  views[2].has_work = false;
+  CHECK(policy->Decide(snapshot).grants[1].quiet.partition == 0);
+}
+
+}  // namespace
+}  // namespace detshare::policy

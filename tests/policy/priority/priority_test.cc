@@ -1,0 +1,140 @@
+#include "policy/priority/priority.h"
+
+#include <catch2/catch.hpp>
+
+#include "policy/partition_pool.h"
+#include "policy/registry.h"
+#include "tests/policy/virtual_device.h"
+
+namespace detshare::policy {
+namespace {
+
+Tenant Classed(std::string name, TenantClass tenant_class, Nanoseconds slo = 0) {
+  Tenant tenant;
+  tenant.name = std::move(name);
+  tenant.tenant_class = tenant_class;
+  tenant.slo_latency = slo;
+  return tenant;
+}
+
+Decision Decide(const std::vector<Tenant>& tenants, CoroutineView view = {},
+                const Options& options = {}) {
+  std::vector<SmRange> partitions = {SmRange{}};
+  for (const SmRange& range : StandardPartitions({132, 8})) partitions.push_back(range);
+  std::vector<CoroutineView> views(tenants.size(), view);
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+  }
+  Snapshot snapshot;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  snapshot.tenants = tenants;
+  snapshot.coroutines = views;
+  return (*CreatePolicy("priority", options))->Decide(snapshot);
+}
+
+TEST_CASE("Policy priority ranks latency by SLO, then tenants without a class, then batch") {
+  const Decision decision = Decide({
+      Classed("batch", TenantClass::kBatch),
+      Classed("unset", TenantClass::kUnset),
+      Classed("no slo", TenantClass::kLatency),
+      Classed("short", TenantClass::kLatency, 5 * kMillisecond),
+      Classed("near", TenantClass::kLatency, 19 * kMillisecond),
+      Classed("long", TenantClass::kLatency, 20 * kMillisecond),
+      Classed("longer", TenantClass::kLatency, kSecond),
+  });
+  std::vector<int> ranks;
+  for (const Grant& grant : decision.grants) ranks.push_back(grant.rank);
+  CHECK(ranks == std::vector<int>{5, 4, 0, 0, 0, 1, 2});
+}
+
+TEST_CASE("Policy priority limits batch only where somebody comes first") {
+  const Decision alone =
+      Decide({Classed("a", TenantClass::kBatch), Classed("b", TenantClass::kBatch)});
+  for (const Grant& grant : alone.grants) {
+    CHECK(grant.quiet.window == kForever);
+    CHECK(grant.quiet.partition == 0);
+    CHECK(grant.quiet.long_partition == 0);
+  }
+  const Decision beside =
+      Decide({Classed("a", TenantClass::kLatency), Classed("b", TenantClass::kBatch)});
+  CHECK(beside.grants[0].quiet.window == kForever);
+  CHECK(beside.grants[0].pressed.window == kForever);
+  CHECK(beside.grants[1].quiet.window == 30 * kMicrosecond);
+  CHECK(beside.grants[1].pressed.window == 0);
+  CHECK(beside.grants[1].quiet.partition == 0);
+  CHECK(beside.grants[1].quiet.long_partition != 0);
+  CHECK_FALSE(beside.grants[1].prepare.empty());
+}
+
+TEST_CASE("Policy priority sizes the window by how long operations are") {
+  const auto window = [](Nanoseconds typical) {
+    CoroutineView view;
+    view.typical_operation = typical;
+    return Decide({Classed("a", TenantClass::kLatency), Classed("b", TenantClass::kBatch)}, view)
+        .grants[1]
+        .quiet.window;
+  };
+  CHECK(window(0) == 30 * kMicrosecond);
+  CHECK(window(20 * kMicrosecond) == 60 * kMicrosecond);
+  CHECK(window(kSecond) > 99 * kMicrosecond);
+  CHECK(window(kForever) <= 100 * kMicrosecond);
+}
+
+// A training whose step of 57 ms has 1,700 operations of 30 us and six of 1 ms.
+std::vector<Nanoseconds> TrainingStep() {
+  std::vector<Nanoseconds> operations;
+  for (int i = 0; i < 1706; ++i)
+    operations.push_back(i % 284 == 283 ? kMillisecond : 30 * kMicrosecond);
+  return operations;
+}
+
+TEST_CASE("Policy priority keeps requests short beside a training that goes on") {
+  constexpr Nanoseconds kAlone = 1310 * kMicrosecond;
+  const auto run = [&](const char* policy) {
+    auto device = std::make_unique<VirtualDevice>(DeviceShape{132, 8}, *CreatePolicy(policy, {}));
+    device->Open(Classed("inference", TenantClass::kLatency),
+                 Arrivals(5 * kMillisecond, {kAlone}, 1));
+    device->Open(Classed("training", TenantClass::kBatch), Steady(TrainingStep()));
+    device->Run(20 * kSecond);
+    return device;
+  };
+  const auto device = run("priority");
+  const auto times = [&](const VirtualDevice& of, double quantile) {
+    return static_cast<double>(Quantile(of[0].latencies, quantile)) / kAlone;
+  };
+  CHECK(times(*device, 0.5) < 1.1);
+  // A tenth of the training's time is in operations of 1 ms, which cannot be stopped. On half of
+  // the SMs one takes 2 ms, in which a request does two thirds of its work.
+  CHECK(times(*device, 0.99) < 1.8);
+  CHECK(static_cast<double>((*device)[1].device_time) / (20 * kSecond) > 0.70);
+  CHECK(times(*run("whole"), 0.5) > 5);
+}
+
+TEST_CASE("Policy priority starves nobody: one operation goes through in every hold") {
+  VirtualDevice device({132, 8}, *CreatePolicy("priority", {{{"longest_hold", "5ms"}}}));
+  device.Open(Classed("greedy", TenantClass::kLatency), Steady({kMillisecond}));
+  // It never pauses: its bursts follow each other at once.
+  device.Open(Classed("greedy too", TenantClass::kLatency), Steady({700 * kMicrosecond}));
+  const size_t batch = device.Open(Classed("batch", TenantClass::kBatch),
+                                   Steady(std::vector<Nanoseconds>(10, 50 * kMicrosecond)));
+  device.Run(2 * kSecond);
+  CHECK(device[batch].longest_held <= 5 * kMillisecond + kMicrosecond);
+  CHECK(device[batch].begun.size() > 150);
+}
+
+TEST_CASE("Policy priority puts long operations where they leave SMs free") {
+  VirtualDevice device({132, 8}, *CreatePolicy("priority", {}));
+  device.Open(Classed("inference", TenantClass::kLatency),
+              Periodic(kMillisecond, 5 * kMillisecond, {kMillisecond}));
+  const size_t training = device.Open(Classed("training", TenantClass::kBatch),
+                                      Steady({50 * kMicrosecond, kMillisecond}));
+  device.Run(kSecond);
+  for (const auto& [work, range] : device[training].begun) {
+    if (work == kMillisecond) CHECK((!range.whole() && range.count < 80));
+  }
+}
+
+}  // namespace
+}  // namespace detshare::policy

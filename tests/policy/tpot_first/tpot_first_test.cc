@@ -1,0 +1,132 @@
+#include "policy/tpot_first/tpot_first.h"
+
+#include <catch2/catch.hpp>
+
+#include "policy/partition_pool.h"
+#include "policy/registry.h"
+
+namespace detshare::policy {
+namespace {
+
+constexpr Nanoseconds kNow = 100 * kSecond;
+
+struct Scene {
+  std::vector<Tenant> tenants;
+  std::vector<CoroutineView> views;
+  std::vector<SmRange> partitions = {SmRange{}};
+
+  Scene() {
+    for (const SmRange& range : StandardPartitions({132, 8})) partitions.push_back(range);
+  }
+
+  CoroutineView& Add(const std::string& name, TenantClass tenant_class = TenantClass::kUnset) {
+    Tenant tenant;
+    tenant.name = name;
+    tenant.tenant_class = tenant_class;
+    tenant.slo_tpot = 40 * kMillisecond;
+    tenant.slo_ttft = kSecond;
+    if (tenant_class != TenantClass::kUnset) tenant.slo_tpot = tenant.slo_ttft = 0;
+    tenants.push_back(tenant);
+    CoroutineView view;
+    view.id = views.size() + 1;
+    view.has_work = true;
+    view.changed_at = kNow;
+    views.push_back(view);
+    return views.back();
+  }
+  // Its last token was `since` ago, and the next one takes `work`.
+  void Decoding(const std::string& name, Nanoseconds since, Nanoseconds work) {
+    CoroutineView& view = Add(name);
+    view.tokens.tokens = 10;
+    view.tokens.last_at = kNow - since;
+    view.tokens.decode_work = work;
+  }
+  void Prefilling(const std::string& name, Nanoseconds since) {
+    CoroutineView& view = Add(name);
+    view.tokens.tokens = 10;
+    view.tokens.prefill = true;
+    view.tokens.prefill_since = kNow - since;
+  }
+
+  Decision Decide(const Options& options = {}) {
+    for (size_t i = 0; i < views.size(); ++i) views[i].tenant = &tenants[i];
+    Snapshot snapshot;
+    snapshot.now = kNow;
+    snapshot.device = {132, 8};
+    snapshot.partitions = partitions;
+    snapshot.tenants = tenants;
+    snapshot.coroutines = views;
+    return (*CreatePolicy("tpot-first", options))->Decide(snapshot);
+  }
+  std::vector<int> Ranks() {
+    std::vector<int> ranks;
+    for (const Grant& grant : Decide().grants) ranks.push_back(grant.rank);
+    return ranks;
+  }
+};
+
+TEST_CASE("Policy tpot-first ranks decoding programs by what is left of their objective") {
+  Scene scene;
+  scene.Decoding("fresh", 0, 5 * kMillisecond);
+  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("slow", 0, 35 * kMillisecond);
+  CHECK(scene.Ranks() == std::vector<int>{2, 1, 0, 0, 0});
+}
+
+TEST_CASE("Policy tpot-first asks again when the next rank changes") {
+  Scene scene;
+  scene.Decoding("a", 0, 10 * kMillisecond);
+  // Near from 40 - 10 - 20 ms on.
+  CHECK(scene.Decide().ask_again_at == kNow + 10 * kMillisecond);
+  scene.Prefilling("b", 495 * kMillisecond);
+  CHECK(scene.Decide().ask_again_at == kNow + 5 * kMillisecond);
+}
+
+TEST_CASE("Policy tpot-first lets prefills take what decoding leaves, and raises those that wait") {
+  Scene scene;
+  scene.Decoding("decode", 0, 5 * kMillisecond);
+  scene.Prefilling("new", 0);
+  scene.Prefilling("waiting", 500 * kMillisecond);
+  scene.Prefilling("nearly late", 800 * kMillisecond);
+  CHECK(scene.Ranks() == std::vector<int>{2, 3, 1, 0});
+  const Decision decision = scene.Decide();
+  const Grant& prefill = decision.grants[1];
+  CHECK(SmsOf({132, 8}, scene.partitions[prefill.pressed.partition]) == 64);
+  CHECK(prefill.pressed.window == kMillisecond);
+  CHECK(decision.grants[2].quiet.window == kForever);
+  CHECK(decision.grants[3].pressed.partition == 0);
+}
+
+TEST_CASE("Policy tpot-first all but stops prefills while a decoding program is urgent") {
+  Scene scene;
+  scene.Decoding("urgent", 39 * kMillisecond, 5 * kMillisecond);
+  scene.Prefilling("new", 0);
+  CHECK(scene.Decide().grants[1].pressed.window == 30 * kMicrosecond);
+}
+
+TEST_CASE("Policy tpot-first puts tokens before tenants without a class, and these before batch") {
+  Scene scene;
+  scene.Decoding("decode", 0, 5 * kMillisecond);
+  scene.Add("batch", TenantClass::kBatch);
+  scene.Add("latency", TenantClass::kLatency);
+  scene.Add("unset").tokens = {};
+  scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
+  CHECK(scene.Ranks() == std::vector<int>{2, 5, 1, 4});
+  const Decision decision = scene.Decide();
+  CHECK(decision.grants[1].pressed.window == 0);
+  CHECK(decision.grants[3].pressed.window == 0);
+  CHECK(decision.grants[2].pressed.window == kForever);
+}
+
+TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none") {
+  Scene scene;
+  scene.Decoding("decode", 20 * kMillisecond, 0);
+  scene.tenants[0].slo_tpot = 0;
+  CHECK(scene.Decide().grants[0].rank == 2);
+  CHECK(scene.Decide({{{"tpot", "20ms"}}}).grants[0].rank == 0);
+}
+
+}  // namespace
+}  // namespace detshare::policy

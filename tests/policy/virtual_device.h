@@ -1,0 +1,106 @@
+// A device in virtual time that carries out a policy's decisions, operation by operation, by the
+// rules in policy/policy.h.
+//
+// The hardware: operations of a coroutine run one after the other. One that runs keeps its SMs
+// until it ends; SMs that become free go to the operation that was given first among those that
+// could run there, so what is in flight goes before what comes later. An operation of `work` takes that long on the
+// whole device and proportionally longer on fewer SMs. Nothing that runs is stopped.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "policy/policy.h"
+
+namespace detshare::policy {
+
+// Operations, by their device time, that a program gives at once.
+struct Burst {
+  Nanoseconds at = 0;  // when; later when the burst before it has not ended by then
+  std::vector<Nanoseconds> operations;
+};
+// The burst after the one that ended at `now` (0 at first); without operations when there are no
+// more.
+using Program = std::function<Burst(Nanoseconds now)>;
+
+class VirtualDevice {
+ public:
+  VirtualDevice(const DeviceShape& device, std::vector<SmRange> partitions,
+                std::unique_ptr<Policy> policy);
+  // With the standard pool.
+  VirtualDevice(const DeviceShape& device, std::unique_ptr<Policy> policy);
+
+  // Before Run(). Answers with the coroutine's index.
+  size_t Open(Tenant tenant, Program program);
+  void Run(Nanoseconds until);
+
+  struct Coroutine {
+    std::vector<Nanoseconds> latencies;  // of bursts that ended, from their time `at` on
+    Nanoseconds device_time = 0;         // of operations that ended
+    Nanoseconds longest_held = 0;
+    std::vector<std::pair<Nanoseconds, SmRange>> begun;  // operations, by their device time
+  };
+  const Coroutine& operator[](size_t index) const { return coroutines_[index].result; }
+  int decisions() const { return decisions_; }
+  Nanoseconds now() const { return now_; }
+
+ private:
+  struct Operation {
+    Nanoseconds work = 0;
+    SmRange range;
+    double left = 0;
+    uint64_t number = 0;  // in the order of giving
+    int groups = 0;  // that it has
+    bool running = false;
+  };
+  struct State {
+    Tenant tenant;
+    Program program;
+    CoroutineView view;
+    Grant grant;
+    Burst burst;
+    size_t given = 0;  // operations of the burst
+    std::deque<Operation> hardware;
+    Nanoseconds budget = 0;
+    Nanoseconds held_since = -1;
+    Nanoseconds total = 0, operations = 0, bursts = 0, gaps = 0, gap_total = 0;
+    Nanoseconds idle_since = 0;
+    Coroutine result;
+  };
+
+  void Decide();
+  void Arrive();
+  // Gives what may be given; whether the policy must be asked.
+  bool Give();
+  bool Complete();
+  void Occupy();
+  Nanoseconds NextEvent() const;
+  const Terms& TermsOf(const State& state) const;
+
+  const DeviceShape device_;
+  const std::vector<SmRange> partitions_;
+  const std::unique_ptr<Policy> policy_;
+  std::vector<Tenant> tenants_;
+  std::vector<State> coroutines_;
+  std::vector<size_t> started_;  // coroutines whose first operation runs, in the order of giving
+  std::vector<int> owner_;       // of each group; -1: free
+  Nanoseconds now_ = 0;
+  Nanoseconds ask_again_at_ = kForever;
+  int decisions_ = 0;
+  uint64_t given_ = 0;  // operations
+};
+
+// Bursts of the same operations: the first at `at`, each `period` after the one before (or after
+// its end, when it takes longer).
+Program Periodic(Nanoseconds at, Nanoseconds period, std::vector<Nanoseconds> operations);
+// Work without a gap: bursts of the same operations one after the other.
+Program Steady(std::vector<Nanoseconds> operations);
+// Bursts with exponential gaps between the end of one and the next; `seed` fixes them.
+Program Arrivals(Nanoseconds mean_gap, std::vector<Nanoseconds> operations, uint64_t seed);
+
+// The `fraction` quantile, 0 to 1. 0 of none.
+Nanoseconds Quantile(std::vector<Nanoseconds> values, double fraction);
+
+}  // namespace detshare::policy
