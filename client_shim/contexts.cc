@@ -5,6 +5,7 @@
 #include "client_shim/graph/graph_memory.h"
 #include "client_shim/libraries.h"
 #include "client_shim/pointer_map.h"
+#include "client_shim/read_digest.h"
 #include "client_shim/streams.h"
 #include "proto/wire/context.h"
 
@@ -125,6 +126,7 @@ CUresult SynchronizeContext(Context& context) {
     if (SpinForFence(args.signal.index, args.signal.value,
                      schedule == CU_CTX_SCHED_BLOCKING_SYNC)) {
       RaiseTo(context.complete, position + 1);
+      CollectReads();
       session().DrainOutput();
       return session().sticky_error();
     }
@@ -133,6 +135,7 @@ CUresult SynchronizeContext(Context& context) {
   args.signal = {0, kNoFence, 0};
   const CUresult result = session().Call(Op::cuCtxSynchronize, context.device, id, args);
   if (result == CUDA_SUCCESS) RaiseTo(context.complete, position + 1);
+  CollectReads();
   session().DrainOutput();
   const CUresult error = session().sticky_error();
   return error != CUDA_SUCCESS ? error : result;

@@ -6,6 +6,7 @@
 
 #include "client_shim/copy_threads.h"
 #include "client_shim/log.h"
+#include "client_shim/read_digest.h"
 #include "client_shim/session.h"
 #include "client_shim/staging.h"
 #include "client_shim/streams.h"
@@ -197,6 +198,60 @@ CUresult FinishCopy(Stream& stream, bool wait, const wire::Signal& signal, uint6
   return result;
 }
 
+// The host memory that a copy writes.
+HostBox BoxOf(const PitchedPlace& to, uint64_t width, uint64_t height, uint64_t depth) {
+  return {reinterpret_cast<const std::byte*>(to.place.host),
+          width,
+          height,
+          depth,
+          to.row_pitch,
+          to.slice_pitch};
+}
+
+bool IsManaged(const Place& place) {
+  Allocation allocation;
+  return pointers().Find(place.gpu, &allocation) && allocation.kind == MemoryKind::kManaged;
+}
+
+// Into ordinary host memory.
+CUresult Receive(Stream& stream, const PitchedPlace& to, const PitchedPlace& from, uint64_t width,
+                 uint64_t height, uint64_t depth) {
+  const CUresult result =
+      StagedCopy(stream, false, from, reinterpret_cast<std::byte*>(to.place.host), to.row_pitch,
+                 to.slice_pitch, width, height, depth)
+          .Run();
+  if (g_read_digest != nullptr && result == CUDA_SUCCESS) [[unlikely]] {
+    g_read_digest->Read(ReadDigest::StreamPlace(stream.unique_id), BoxOf(to, width, height, depth));
+  }
+  session().DrainOutput();
+  return result;
+}
+
+// A copy for the GPU alone, between memory that it reaches. `args` lacks the signal.
+template <typename Args>
+CUresult SubmitCopy(Stream& stream, Op op, Args& args, const PitchedPlace& to, uint64_t width,
+                    uint64_t height, uint64_t depth, bool wait) {
+  if (!CompletionSignal(wait, &args.signal)) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t position = 0;
+  const bool read = g_read_digest != nullptr && to.on_host();
+  if (read && !wait && !IsManaged(to.place)) [[unlikely]] {
+    CUresult result = CUDA_SUCCESS;
+    g_read_digest->ReadLater(ReadDigest::StreamPlace(stream.unique_id),
+                             BoxOf(to, width, height, depth), [&](const wire::Signal& signal) {
+                               args.signal = signal;
+                               result = SubmitWork(stream, op, args);
+                               return result == CUDA_SUCCESS;
+                             });
+    return result;
+  }
+  CUresult result = SubmitWork(stream, op, args, {}, &position);
+  if (result == CUDA_SUCCESS) result = FinishCopy(stream, wait, args.signal, position);
+  if (read && wait && result == CUDA_SUCCESS) [[unlikely]] {
+    g_read_digest->Read(ReadDigest::StreamPlace(stream.unique_id), BoxOf(to, width, height, depth));
+  }
+  return result;
+}
+
 }  // namespace
 
 CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device, Place* place) {
@@ -300,21 +355,11 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
     }
     return FinishHostWrite(stream, synchronous && to.host != 0, result);
   }
-  if (to.pageable()) {
-    const CUresult result =
-        StagedCopy(stream, false, {from, bytes, bytes}, reinterpret_cast<std::byte*>(to.host),
-                   bytes, bytes, bytes, 1, 1)
-            .Run();
-    session().DrainOutput();
-    return result;
-  }
+  if (to.pageable()) return Receive(stream, {to, bytes, bytes}, {from, bytes, bytes}, bytes, 1, 1);
   // Device memory alone: the call does not wait.
   const bool wait = synchronous && (to.host != 0 || from.host != 0);
   wire::cuMemcpyAsync args{AtAddress(to.gpu), AtAddress(from.gpu), bytes, stream.id, 0, {}};
-  if (!CompletionSignal(wait, &args.signal)) return CUDA_ERROR_OUT_OF_MEMORY;
-  uint64_t position = 0;
-  const CUresult result = SubmitWork(stream, Op::cuMemcpyAsync, args, {}, &position);
-  return result != CUDA_SUCCESS ? result : FinishCopy(stream, wait, args.signal, position);
+  return SubmitCopy(stream, Op::cuMemcpyAsync, args, {to, bytes, bytes}, bytes, 1, 1, wait);
 }
 
 CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace& from,
@@ -347,21 +392,11 @@ CUresult CopyPitched(Stream& stream, const PitchedPlace& to, const PitchedPlace&
             .Run();
     return FinishHostWrite(stream, synchronous && to.on_host(), result);
   }
-  if (to.pageable()) {
-    const CUresult result =
-        StagedCopy(stream, false, from, reinterpret_cast<std::byte*>(to.place.host), to.row_pitch,
-                   to.slice_pitch, width, height, depth)
-            .Run();
-    session().DrainOutput();
-    return result;
-  }
+  if (to.pageable()) return Receive(stream, to, from, width, height, depth);
   const bool wait = synchronous && (to.on_host() || from.on_host());
   wire::cuMemcpy3DAsync_v2 args{to.Location(), from.Location(), width, height,
                                 depth,         stream.id,       0,     {}};
-  if (!CompletionSignal(wait, &args.signal)) return CUDA_ERROR_OUT_OF_MEMORY;
-  uint64_t position = 0;
-  const CUresult result = SubmitWork(stream, Op::cuMemcpy3DAsync_v2, args, {}, &position);
-  return result != CUDA_SUCCESS ? result : FinishCopy(stream, wait, args.signal, position);
+  return SubmitCopy(stream, Op::cuMemcpy3DAsync_v2, args, to, width, height, depth, wait);
 }
 
 }  // namespace detshare::shim

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "client_shim/futex.h"
+#include "client_shim/read_digest.h"
 #include "client_shim/session.h"
 #include "client_shim/signal_mask.h"
 #include "client_shim/streams.h"
@@ -152,6 +153,7 @@ class Runner {
   }
 
   static void Run(const HostTask& task) {
+    CollectReads();  // the function knows that they are complete
     task.run(session().sticky_error());
     // Release: what the task did happens before what follows in the stream.
     if (task.resume != kNoFence)

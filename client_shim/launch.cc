@@ -8,6 +8,7 @@
 #include "client_shim/graph/capture_work.h"
 #include "client_shim/launch_hints.h"
 #include "client_shim/libraries.h"
+#include "client_shim/read_digest.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/wire/launch.h"
@@ -311,8 +312,11 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
       if (result != CUDA_SUCCESS) return result;
     }
   }
-  if (session().launch_blocking()) [[unlikely]]
-    return SynchronizeStream(*stream);
+  if (session().launches_watched()) [[unlikely]] {
+    if (g_read_digest != nullptr)
+      g_read_digest->NoteLaunch(ReadDigest::StreamPlace(stream->unique_id), kernel->name);
+    if (session().launch_blocking()) return SynchronizeStream(*stream);
+  }
   return CUDA_SUCCESS;
 }
 

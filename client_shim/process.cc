@@ -12,6 +12,7 @@
 #include "client_shim/log.h"
 #include "client_shim/memory_pools.h"
 #include "client_shim/pointer_map.h"
+#include "client_shim/read_digest.h"
 #include "client_shim/session.h"
 #include "proto/version.h"
 
@@ -45,6 +46,7 @@ void AfterForkInChild() {
 void TearDown() {
   if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   g_session->DrainOutput();
+  FinishReadDigest();
   g_dead.store(true, std::memory_order_relaxed);
   g_gate.store(CUDA_ERROR_DEINITIALIZED, std::memory_order_release);
 }

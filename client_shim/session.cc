@@ -13,6 +13,7 @@
 
 #include "client_shim/device_selection.h"
 #include "client_shim/log.h"
+#include "client_shim/read_digest.h"
 #include "proto/version.h"
 
 namespace detshare::shim {
@@ -125,6 +126,8 @@ Session* Session::Open(CUresult* result) {
     [[maybe_unused]] Connection* leaked = session->connection_.release();
     return nullptr;
   }
+  StartReadDigest(*session->fences_);
+  session->launches_watched_ = session->launch_blocking_ || g_read_digest != nullptr;
   return session.release();
 }
 

@@ -69,6 +69,8 @@ class Session {
   // Opens a file of the session's directory for reading and writing, wherever the process's root
   // and working directory are by now. -1 with errno.
   int OpenFile(const std::string& name) const;
+  // Whether something comes after each launch: rarely.
+  bool launches_watched() const { return launches_watched_; }
   // Whether CUDA_LAUNCH_BLOCKING asks that launches wait for their kernels.
   bool launch_blocking() const { return launch_blocking_; }
 
@@ -154,7 +156,8 @@ class Session {
   int directory_fd_ = -1;
   SessionHeader* header_ = nullptr;
   std::unique_ptr<RingWriter> ring_;
-  bool launch_blocking_ = false;  // beside ring_, which every launch loads
+  bool launches_watched_ = false;  // beside ring_, which every launch loads
+  bool launch_blocking_ = false;
   std::unique_ptr<ReplySlots> replies_;
   std::unique_ptr<FencePool> fences_;
   std::byte* staging_ = nullptr;

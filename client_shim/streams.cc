@@ -8,6 +8,7 @@
 #include "client_shim/context_events.h"
 #include "client_shim/futex.h"
 #include "client_shim/graph/capture.h"
+#include "client_shim/read_digest.h"
 #include "proto/wire/common.h"
 #include "proto/wire/event.h"
 #include "proto/wire/ipc.h"
@@ -316,6 +317,7 @@ CUresult QueryStream(Stream& stream) {
     }
     MarkComplete(stream, point.position - 1);
   }
+  CollectReads();
   session().DrainOutput();
   return session().sticky_error();
 }
@@ -333,6 +335,7 @@ CUresult SynchronizeStream(Stream& stream) {
     }
     if (result == CUDA_SUCCESS) MarkComplete(stream, point.position - 1);
   }
+  CollectReads();
   session().DrainOutput();
   const CUresult error = session().sticky_error();
   return error != CUDA_SUCCESS ? error : result;
@@ -507,6 +510,7 @@ namespace {
 // The recording `point` of the event was found complete: so is its stream, up to there. (A stream
 // that was made later in the same place only has records behind it.)
 void MarkEventComplete(Event& event, uint64_t point) {
+  CollectReads();
   Stream* stream = event.stream.load(std::memory_order_acquire);
   if (stream == nullptr || stream->complete.load(std::memory_order_relaxed) >=
                                event.recorded_position.load(std::memory_order_relaxed)) {
@@ -550,8 +554,10 @@ CUresult QueryUnsignalled(Event& event, uint64_t point) {
 
 CUresult QueryEvent(Event& event) {
   if (event.interprocess()) {
-    return session().Call(Op::cuEventQuery, event.device, event.context_id,
-                          wire::cuEventQuery{event.id, 0});
+    const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
+                                           wire::cuEventQuery{event.id, 0});
+    CollectReads();
+    return result;
   }
   const uint64_t point = event.point.load(std::memory_order_acquire);
   if (point != 0 && !Event::Signalled(point)) return QueryUnsignalled(event, point);
@@ -567,6 +573,7 @@ CUresult SynchronizeEvent(Event& event) {
   if (event.interprocess()) {
     const CUresult result = session().Call(Op::cuEventSynchronize, event.device, event.context_id,
                                            wire::cuEventSynchronize{event.id, 0});
+    CollectReads();
     session().DrainOutput();
     return result;
   }

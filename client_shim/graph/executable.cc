@@ -13,10 +13,13 @@
 #include "client_shim/graph/make_node.h"
 #include "client_shim/graph/update.h"
 #include "client_shim/host_functions.h"
+#include "client_shim/libraries.h"
+#include "client_shim/read_digest.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/wire/context.h"
 #include "proto/wire/graph.h"
+#include "proto/wire/stream.h"
 
 namespace detshare::shim {
 
@@ -39,6 +42,9 @@ struct GraphExec {
   // What a launch allocates for those who come after it, and what it frees for them.
   std::vector<std::shared_ptr<GraphMemory>> allocates, frees;
   std::vector<uint64_t> values;  // of the launch that is being made
+  // With digests: the nodes that copy to pinned memory, and the last kernel's name.
+  std::vector<const GraphNode*> reads;
+  const char* last_kernel = nullptr;
 };
 
 namespace {
@@ -116,6 +122,31 @@ bool ConditionalsUsed(const Graph& graph, const std::vector<CUgraphConditionalHa
   return true;
 }
 
+HostBox WrittenBy(const CopyNode& copy) {
+  return {reinterpret_cast<const std::byte*>(copy.to.place.host),
+          copy.width,
+          copy.height,
+          copy.depth,
+          copy.to.row_pitch,
+          copy.to.slice_pitch};
+}
+
+// What digests want to know of the snapshot.
+void FindReads(GraphExec& exec) {
+  exec.reads.clear();
+  exec.last_kernel = "(graph without kernels)";
+  ForEachNode(*exec.snapshot, [&](GraphNode& node) {
+    const auto* copy = std::get_if<CopyNode>(&node.body);
+    if (copy != nullptr && copy->to.on_host() && !copy->to.pageable() && !copy->from.pageable())
+      exec.reads.push_back(&node);
+    if (const auto* kernel = std::get_if<KernelNode>(&node.body)) {
+      const Kernel* named =
+          kernel->kernel != nullptr ? FindKernel(kernel->kernel) : FindFunction(kernel->function);
+      exec.last_kernel = named != nullptr ? named->name : "(kernel of a graph)";
+    }
+  });
+}
+
 // Everything about the snapshot that launches want to know.
 void PrepareLaunches(GraphExec& exec) {
   exec.nodes.clear();
@@ -137,7 +168,9 @@ void PrepareLaunches(GraphExec& exec) {
     if (!in(memory, allocated)) exec.frees.push_back(memory);
   }
   exec.values.resize(exec.flat.values.size());
-  exec.plain.store(exec.flat.values.empty() && exec.allocates.empty() && exec.frees.empty(),
+  if (g_read_digest != nullptr) FindReads(exec);
+  exec.plain.store(exec.flat.values.empty() && exec.allocates.empty() && exec.frees.empty() &&
+                       g_read_digest == nullptr,
                    std::memory_order_release);
 }
 
@@ -267,16 +300,40 @@ CUresult PrepareValues(GraphExec& exec) {
         if (status == CUDA_SUCCESS) CallHostFunction(function, data);
       };
     } else if (step.source->enabled) {
-      const HostCopy copy(std::get<CopyNode>(step.source->body), step.staging);
+      const auto& node = std::get<CopyNode>(step.source->body);
+      const HostCopy copy(node, step.staging);
       task.run = [copy](CUresult status) {
         if (status == CUDA_SUCCESS) copy.Run();
       };
+      if (g_read_digest != nullptr && node.to.pageable() && !node.from.pageable()) [[unlikely]] {
+        task.run =
+            [copy, box = WrittenBy(node),
+             place = ReadDigest::GraphPlace(exec.id, static_cast<uint32_t>(i))](CUresult status) {
+              if (status != CUDA_SUCCESS) return;
+              copy.Run();
+              g_read_digest->Read(place, box);
+            };
+      }
     } else {
       task.run = [](CUresult) {};
     }
     if (!EnqueueHostTask(std::move(task))) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return CUDA_SUCCESS;
+}
+
+// Expects what a launch that was just submitted will have copied to pinned memory.
+void DigestLaunch(const GraphExec& exec, Stream& stream) {
+  const ReadDigest::Place place = ReadDigest::StreamPlace(stream.unique_id);
+  g_read_digest->NoteLaunch(place, exec.last_kernel);
+  for (const GraphNode* node : exec.reads) {
+    if (!node->enabled) continue;
+    g_read_digest->ReadLater(
+        place, WrittenBy(std::get<CopyNode>(node->body)), [&](const wire::Signal& signal) {
+          return SubmitWork(stream, Op::cuStreamSynchronize,
+                            wire::cuStreamSynchronize{stream.id, 0, signal}) == CUDA_SUCCESS;
+        });
+  }
 }
 
 CUresult LaunchWithValues(GraphExec& exec, Stream& stream) {
@@ -295,6 +352,8 @@ CUresult LaunchWithValues(GraphExec& exec, Stream& stream) {
   if (result != CUDA_SUCCESS) return result;
   for (const auto& memory : exec.allocates) SetAllocated(memory, true);
   for (const auto& memory : exec.frees) SetAllocated(memory, false);
+  if (g_read_digest != nullptr) [[unlikely]]
+    DigestLaunch(exec, stream);
   return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
 #include "tools/detshare/launch.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tools/detshare/execute.h"
 #include "tools/detshare/standalone.h"
 
 namespace detshare::tools {
@@ -48,6 +50,26 @@ void SetEnvironment(const RunOptions& options, const std::string& shim_directory
   if (!options.log_level.empty()) setenv("DETSHARE_LOG", options.log_level.c_str(), 1);
 }
 
+// Has the program's processes, which add lines, find an empty file, wherever they are. False after
+// a message.
+bool SetOutput(const char* variable, const std::string& path) {
+  if (path.empty()) return true;
+  if (path == "-") {
+    setenv(variable, "-", 1);
+    return true;
+  }
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    std::fprintf(stderr, "detshare: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
+    return false;
+  }
+  close(fd);
+  char* absolute = realpath(path.c_str(), nullptr);
+  setenv(variable, absolute != nullptr ? absolute : path.c_str(), 1);
+  std::free(absolute);
+  return true;
+}
+
 }  // namespace
 
 std::vector<std::string> ShimDirectories(const std::string& own_directory) {
@@ -60,16 +82,6 @@ std::vector<std::string> DaemonPaths(const std::string& own_directory) {
   if (const char* set = std::getenv("DETSHARE_DAEMON"); set != nullptr && *set != '\0')
     return {set};
   return {own_directory + "/detshared", own_directory + "/../../server/detshared"};
-}
-
-int Execute(const std::vector<std::string>& command) {
-  std::vector<char*> argv;
-  for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  const int error = errno;
-  std::fprintf(stderr, "detshare: cannot execute %s: %s\n", argv[0], std::strerror(error));
-  return error == ENOENT || error == ENOTDIR ? kExitNotFound : kExitNotExecutable;
 }
 
 int Run(const RunOptions& options) {
@@ -86,6 +98,10 @@ int Run(const RunOptions& options) {
   char* resolved = realpath(found.c_str(), nullptr);
   SetEnvironment(options, resolved != nullptr ? resolved : found);
   std::free(resolved);
+  if (!SetOutput("DETSHARE_DIGEST", options.digest) ||
+      !SetOutput("DETSHARE_DIGEST_LOG", options.digest_log)) {
+    return kExitLauncher;
+  }
   if (options.standalone.empty()) return Execute(options.command);
   return RunStandalone(options, DaemonPaths(own_directory));
 }

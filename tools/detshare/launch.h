@@ -12,14 +12,11 @@ struct RunOptions {
   std::string socket;
   std::string standalone;  // "", "auto", "soft" or "cuda"
   std::string log_level;
+  // Digests of what the program reads back: "" none, "-" on stderr, else a file; and a file with a
+  // line for each read, or "".
+  std::string digest, digest_log;
   std::vector<std::string> command;  // program and arguments
 };
-
-// Exit codes of the launcher itself; every other one is the program's (128 + signal when it was
-// killed).
-inline constexpr int kExitLauncher = 125;
-inline constexpr int kExitNotExecutable = 126;
-inline constexpr int kExitNotFound = 127;
 
 // Directories in which the shim (`libcuda.so.1`) and the daemon (`detshared`) are looked for, given
 // the directory of the launcher's own binary: $DETSHARE_LIB_DIR or $DETSHARE_DAEMON alone when set;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/detshare/execute.h"
 #include "tools/detshare/launch.h"
 
 namespace {
@@ -17,7 +18,8 @@ size_t FindProgram(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     if (argument.rfind('-', 0) != 0 || argument == "--") return i;
     const bool takes_next = argument == "--tenant" || argument == "--device" ||
-                            argument == "--socket" || argument == "--log-level";
+                            argument == "--socket" || argument == "--log-level" ||
+                            argument == "--digest-log";
     if (takes_next) ++i;
   }
   return arguments.size();
@@ -47,6 +49,12 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"auto", "soft", "cuda"}));
   run->add_option("--log-level", options.log_level, "What DetShare says on stderr")
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
+  run->add_flag("--digest{-}", options.digest,
+                "SHA-256 of all that the program reads back from its GPUs, at its end: --digest on "
+                "stderr, --digest=FILE a line for each process");
+  run->add_option("--digest-log", options.digest_log,
+                  "... of each read, and the kernel before it; a line each")
+      ->type_name("FILE");
 
   if (!arguments.empty() && arguments.front() == "run") {
     const size_t program = FindProgram(arguments);

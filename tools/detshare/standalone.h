@@ -8,10 +8,6 @@
 
 namespace detshare::tools {
 
-// Replaces this process by `command`, found on the PATH. Returns only when that fails: the exit
-// code, after a message.
-int Execute(const std::vector<std::string>& command);
-
 // Starts the first of `daemons` that exists in a directory of its own, runs the command against it
 // and ends it. The program gets the signals that are sent to this process. Returns the program's
 // exit code, 128 + signal when it was killed.

@@ -1,17 +1,21 @@
-// detsharectl: looks at a running detshared, and at what this build of it supports.
+// detsharectl: looks at a running detshared, and at what this build of it supports; verifies programs.
 //
-// Exit codes: 0, 1 for a daemon that refused or failed, 2 for a wrong command line, 3 when no daemon answers.
+// Exit codes: 0, 1 for a daemon that refused or failed, 2 for a wrong command line, 3 when no daemon
+// answers. `verify` has its own (verify.h).
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "proto/control.grpc.pb.h"
 #include "tools/detsharectl/api.h"
 #include "tools/detsharectl/status.h"
+#include "tools/detsharectl/verify.h"
 
 namespace detshare::ctl {
 namespace {
@@ -24,7 +28,17 @@ struct Options {
   std::string socket;
   bool json = false;
   ApiOptions api;
+  VerifyOptions verify;
 };
+
+// What stands behind the first `--` is another program's.
+std::vector<std::string> TakeCommand(std::vector<std::string>* arguments) {
+  const auto mark = std::find(arguments->begin(), arguments->end(), "--");
+  if (mark == arguments->end()) return {};
+  std::vector<std::string> command(mark + 1, arguments->end());
+  arguments->erase(mark, arguments->end());
+  return command;
+}
 
 std::string DefaultSocket() {
   const char* socket = std::getenv("DETSHARE_SOCKET");
@@ -57,6 +71,36 @@ int PrintApi(const Options& options) {
   return 0;
 }
 
+void AddVerify(CLI::App& app, VerifyOptions& options) {
+  CLI::App* const verify = app.add_subcommand(
+      "verify", "whether a program reads the same bits back alone and beside neighbours");
+  verify->footer(
+      "detsharectl verify [OPTIONS] -- PROGRAM [ARGUMENTS...]\n"
+      "Exit codes: 0 the same bits, 1 different ones, 2 it could not be run, 3 two runs alone "
+      "differ already.");
+  verify
+      ->add_flag("--standalone{auto}", options.standalone,
+                 "with a daemon of its own: --standalone, "
+                 "--standalone=soft or --standalone=cuda [with the one that runs]")
+      ->check(CLI::IsMember({"auto", "soft", "cuda"}));
+  verify->add_option("--policy", options.policy, "of the standalone daemon")->type_name("NAME");
+  verify
+      ->add_option("--daemon-flag", options.daemon_flags,
+                   "of the standalone daemon, as --daemon-flag=--soft-sms=16; may be repeated")
+      ->type_name("FLAG");
+  verify
+      ->add_option("--migrate-every", options.migrate_every,
+                   "operations after which work moves to other SMs; 0: when the policy says")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30));
+  verify->add_option("--neighbours", options.neighbours, "noisy programs beside it")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 64));
+  verify->add_option("--runs", options.runs, "beside neighbours")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+}
+
 int Main(int argc, char** argv) {
   Options options;
   options.socket = DefaultSocket();
@@ -68,13 +112,26 @@ int Main(int argc, char** argv) {
   CLI::App* status = app.add_subcommand("status", "sessions, devices, memory, operations");
   CLI::App* api = app.add_subcommand("api", "the driver entry points and how far each is supported (needs no daemon)");
   api->add_flag("--unsupported", options.api.unsupported, "only what is not supported in full, with the reason");
+  AddVerify(app, options.verify);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  options.verify.command = TakeCommand(&arguments);
   try {
-    app.parse(argc, argv);
+    // CLI11 takes the last argument first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   if (status->parsed()) return PrintStatus(options);
   if (api->parsed()) return PrintApi(options);
+  if (app.get_subcommand("verify")->parsed()) {
+    if (options.verify.command.empty()) {
+      std::fprintf(stderr, "detsharectl: verify needs a program: detsharectl verify -- PROGRAM\n");
+      return kExitUsage;
+    }
+    options.verify.socket = options.socket;
+    options.verify.json = options.json;
+    return Verify(options.verify);
+  }
   return kExitUsage;
 }
 
