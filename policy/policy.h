@@ -13,7 +13,8 @@
 //   - An operation runs on the partition that its terms name. One that does not fit there
 //     (cooperative grids, clusters, a graph with either) runs on the smallest one of the snapshot
 //     that holds it; the whole device always does.
-//   - A coroutine that is alone on its device is given everything at once: no window or budget holds
+//   - A coroutine that is alone on its device is given everything at once: no window or budget
+//   holds
 //     it, only the partitions of its quiet terms count.
 //   - The policy is asked when a coroutine comes, goes, begins or ends to have work, when a
 //     setting changes, when a budget is used up, and at `ask_again_at`.

@@ -5,6 +5,7 @@
 #include "policy/automatic/automatic.h"
 #include "policy/fair/fair.h"
 #include "policy/priority/priority.h"
+#include "policy/shared_object.h"
 #include "policy/static_shares/static_shares.h"
 #include "policy/temporal/temporal.h"
 #include "policy/tpot_first/tpot_first.h"
@@ -44,6 +45,7 @@ absl::StatusOr<const Entry*> Find(absl::string_view name) {
 
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
                                                      const Options& options) {
+  if (name.find('/') != name.npos) return LoadPolicy(std::string(name), options);
   absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
   if (!entry.ok()) return entry.status();
   // Also for policies that take none.

@@ -13,10 +13,12 @@
 
 namespace detshare::policy {
 
+// A name with a slash in it is the path of a shared object (shared_object.h).
 // NotFound with the known names for an unknown name; InvalidArgument for parameters that the policy
 // does not have, with those that it has, and for values that make no sense.
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, const Options& options);
-// What CreatePolicy() takes as parameters of that policy. NotFound as there.
+// What CreatePolicy() takes as parameters of that policy. NotFound as there, and for shared
+// objects, which check their parameters themselves.
 absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name);
 std::vector<std::string> PolicyNames();
 

@@ -119,8 +119,7 @@ class TpotFirst final : public Policy {
     if (rank == kPrefill && others_first) {
       grant.quiet.window = rules_.prefill_window;
       grant.pressed.partition = grant.pressed.long_partition = partition(rules_.prefill_share);
-      grant.pressed.window = urgent ? std::min(rules_.guest.least_window, rules_.prefill_window)
-                                    : rules_.prefill_window;
+      grant.pressed.window = urgent ? 0 : rules_.prefill_window;
       PrepareTerms(&grant);
     }
     return grant;

@@ -6,8 +6,8 @@
 // rank 0, near ones (below a half) rank 1, the others rank 2; none is stopped by another.
 //
 // A prefill has rank 3 and runs on a share of the SMs: it is bound by arithmetic, decoding by
-// memory, and both fit beside each other. While a decoding program is urgent it has a window of
-// almost nothing. As it waits it rises: at half of its TTFT objective to rank 1 with the whole
+// memory, and both fit beside each other. While a decoding program is urgent it is stopped. As it
+// waits it rises: at half of its TTFT objective to rank 1 with the whole
 // device, at four fifths to rank 0, so what decoding takes from it is bounded.
 //
 // Latency tenants without tokens have rank 1. Tenants without a class, and batch, run by the terms

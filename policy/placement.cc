@@ -1,0 +1,136 @@
+#include "policy/placement.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace detshare::policy {
+namespace {
+
+uint64_t Free(const DeviceLoad& device) {
+  return device.memory > device.memory_used ? device.memory - device.memory_used : 0;
+}
+
+absl::Status NoRoom(const PlacementRequest& request, absl::Span<const DeviceLoad> devices) {
+  uint64_t most = 0;
+  for (const DeviceLoad& device : devices) most = std::max(most, Free(device));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("tenant ", request.tenant.name, " needs ", request.memory,
+                   " bytes of device memory; no device has more than ", most, " free"));
+}
+
+class RoundRobin final : public DevicePlacement {
+ public:
+  absl::StatusOr<int> Place(const PlacementRequest& request,
+                            absl::Span<const DeviceLoad> devices) override {
+    for (size_t tried = 0; tried < devices.size(); ++tried) {
+      const size_t index = (next_ + tried) % devices.size();
+      if (Free(devices[index]) < request.memory) continue;
+      next_ = index + 1;
+      return static_cast<int>(index);
+    }
+    return NoRoom(request, devices);
+  }
+
+ private:
+  size_t next_ = 0;
+};
+
+// The device with the lowest Cost() of those that have the memory, the first of equals.
+template <typename Cost>
+absl::StatusOr<int> Cheapest(const PlacementRequest& request, absl::Span<const DeviceLoad> devices,
+                             Cost cost) {
+  int best = -1;
+  decltype(cost(devices[0])) best_cost;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (Free(devices[i]) < request.memory) continue;
+    const auto its_cost = cost(devices[i]);
+    if (best < 0 || its_cost < best_cost) {
+      best = static_cast<int>(i);
+      best_cost = its_cost;
+    }
+  }
+  if (best < 0) return NoRoom(request, devices);
+  return best;
+}
+
+class BestFit final : public DevicePlacement {
+ public:
+  absl::StatusOr<int> Place(const PlacementRequest& request,
+                            absl::Span<const DeviceLoad> devices) override {
+    return Cheapest(request, devices, Free);
+  }
+};
+
+class WorkloadAware final : public DevicePlacement {
+ public:
+  absl::StatusOr<int> Place(const PlacementRequest& request,
+                            absl::Span<const DeviceLoad> devices) override {
+    return Cheapest(request, devices, [&](const DeviceLoad& device) {
+      double rivalry = 0, harm = 0;
+      for (const PlacementRequest& there : device.sessions) {
+        const double together = Load(request) * Load(there);
+        if (HasObjective(request) && HasObjective(there)) rivalry += together;
+        harm += Likeness(request, there) * together;
+      }
+      return std::tuple(rivalry, harm, device.sessions.size(), Free(device));
+    });
+  }
+
+ private:
+  static bool HasObjective(const PlacementRequest& request) {
+    const Tenant& tenant = request.tenant;
+    return tenant.tenant_class == TenantClass::kLatency || tenant.slo_latency > 0 ||
+           tenant.slo_ttft > 0 || tenant.slo_tpot > 0;
+  }
+  static double Known(double value, double otherwise) {
+    return value >= 0 ? std::min(value, 1.0) : otherwise;
+  }
+
+  // How much of the time both want the same resource, when both work.
+  static double Likeness(const PlacementRequest& a, const PlacementRequest& b) {
+    const double memory_a = Known(a.memory_bound, 0.5), memory_b = Known(b.memory_bound, 0.5);
+    return memory_a * memory_b + (1 - memory_a) * (1 - memory_b);
+  }
+  static double Load(const PlacementRequest& request) {
+    return Known(request.load, HasObjective(request) ? 0.3 : 1);
+  }
+};
+
+struct Entry {
+  absl::string_view name;
+  std::unique_ptr<DevicePlacement> (*create)();
+};
+
+template <typename T>
+std::unique_ptr<DevicePlacement> Create() {
+  return std::make_unique<T>();
+}
+
+constexpr Entry kPlacements[] = {
+    {"workload-aware", Create<WorkloadAware>},
+    {"best-fit", Create<BestFit>},
+    {"round-robin", Create<RoundRobin>},
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DevicePlacement>> CreatePlacement(std::string_view name) {
+  std::string known;
+  for (const Entry& entry : kPlacements) {
+    if (name == std::string_view(entry.name.data(), entry.name.size())) return entry.create();
+    absl::StrAppend(&known, known.empty() ? "" : ", ", entry.name);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no placement is called \"", std::string(name), "\"; there are ", known));
+}
+
+std::vector<std::string> PlacementNames() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kPlacements) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace detshare::policy

@@ -1,0 +1,55 @@
+// Policies that somebody else compiled, loaded from a shared object.
+//
+// Such an object exports one variable, which DETSHARE_POLICY defines in one of its files:
+//
+//   absl::StatusOr<std::unique_ptr<Policy>> Create(const Options& options);
+//   DETSHARE_POLICY(Create)
+//
+// It is built against the headers of the same DetShare: the variable carries the version of the
+// interface and the sizes of what crosses it, and one that differs is refused. What it decides is
+// checked, so that it cannot name partitions or ranks that do not exist; beyond that it is code
+// in the daemon's process and trusted like the daemon. It throws no exceptions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "policy/policy.h"
+
+namespace detshare::policy {
+
+struct PolicyInterface {
+  // Raised when the meaning of policy.h changes.
+  static constexpr uint32_t kVersion = 1;
+
+  uint32_t version = kVersion;
+  uint32_t snapshot_bytes = sizeof(Snapshot);
+  uint32_t coroutine_bytes = sizeof(CoroutineView);
+  uint32_t tenant_bytes = sizeof(Tenant);
+  uint32_t grant_bytes = sizeof(Grant);
+  // A policy, or null with the reason in `error`.
+  Policy* (*create)(const Options& options, std::string* error) = nullptr;
+};
+
+inline constexpr char kPolicySymbol[] = "detshare_policy";
+
+#define DETSHARE_POLICY(factory)                                        \
+  extern "C" __attribute__((visibility("default")))                     \
+  const ::detshare::policy::PolicyInterface detshare_policy;            \
+  const ::detshare::policy::PolicyInterface detshare_policy = {         \
+      .create = [](const ::detshare::policy::Options& options,          \
+                   std::string* error) -> ::detshare::policy::Policy* { \
+        auto policy = (factory)(options);                               \
+        if (policy.ok()) return policy->release();                      \
+        *error = std::string(policy.status().message());                \
+        return nullptr;                                                 \
+      }};
+
+// The policy of the shared object at `path`, which is absolute. The object stays loaded as long as
+// the policy lives. NotFound when it cannot be opened, FailedPrecondition when it is no policy or
+// one for another interface, InvalidArgument when it refuses the options.
+absl::StatusOr<std::unique_ptr<Policy>> LoadPolicy(const std::string& path, const Options& options);
+
+}  // namespace detshare::policy

@@ -1,0 +1,77 @@
+#include "policy/placement.h"
+
+#include <catch2/catch.hpp>
+
+namespace detshare::policy {
+namespace {
+
+PlacementRequest Request(TenantClass tenant_class, uint64_t memory, double memory_bound = -1) {
+  PlacementRequest request;
+  request.tenant.name = "t";
+  request.tenant.tenant_class = tenant_class;
+  request.memory = memory;
+  request.memory_bound = memory_bound;
+  return request;
+}
+
+void Put(const PlacementRequest& request, DeviceLoad* device) {
+  device->memory_used += request.memory;
+  device->sessions.push_back(request);
+}
+
+std::vector<int> PlaceAll(const char* name, std::vector<DeviceLoad> devices,
+                          const std::vector<PlacementRequest>& requests) {
+  auto placement = *CreatePlacement(name);
+  std::vector<int> places;
+  for (const PlacementRequest& request : requests) {
+    const absl::StatusOr<int> place = placement->Place(request, devices);
+    places.push_back(place.ok() ? *place : -1);
+    if (place.ok()) Put(request, &devices[*place]);
+  }
+  return places;
+}
+
+constexpr TenantClass kLatency = TenantClass::kLatency, kBatch = TenantClass::kBatch;
+
+TEST_CASE("Placement round-robin takes devices in turn and skips full ones") {
+  CHECK(PlaceAll("round-robin", {{10}, {1}, {10}}, std::vector(5, Request(kBatch, 4))) ==
+        std::vector<int>{0, 2, 0, 2, -1});
+}
+
+TEST_CASE("Placement best-fit leaves large devices free for large requests") {
+  CHECK(PlaceAll("best-fit", {{100}, {20}, {30}},
+                 {Request(kBatch, 15), Request(kBatch, 15), Request(kBatch, 90)}) ==
+        std::vector<int>{1, 2, 0});
+}
+
+TEST_CASE("Placement workload-aware keeps those with objectives apart from each other") {
+  CHECK(PlaceAll("workload-aware", {{100}, {100}, {100}}, std::vector(3, Request(kLatency, 10))) ==
+        std::vector<int>{0, 1, 2});
+  CHECK(PlaceAll("workload-aware", {{100}, {100}},
+                 {Request(kLatency, 10), Request(kBatch, 10), Request(kLatency, 10)}) ==
+        std::vector<int>{0, 1, 1});
+}
+
+TEST_CASE("Placement workload-aware puts memory-bound work beside compute-bound work") {
+  CHECK(PlaceAll("workload-aware", {{100}, {100}},
+                 {Request(kBatch, 10, 0.9), Request(kBatch, 10, 0.1), Request(kBatch, 10, 0.1),
+                  Request(kBatch, 10, 0.9)}) == std::vector<int>{0, 1, 0, 1});
+}
+
+TEST_CASE("Placement goes only where the memory fits, and says what is free when it does not") {
+  for (const std::string& name : PlacementNames()) {
+    auto placement = *CreatePlacement(name);
+    const std::vector<DeviceLoad> devices = {{10, 8, {}}, {10, 3, {}}};
+    CHECK(*placement->Place(Request(kBatch, 7), devices) == 1);
+    const absl::Status status = placement->Place(Request(kBatch, 8), devices).status();
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK(std::string(status.message()).find("more than 7") != std::string::npos);
+    CHECK_FALSE(placement->Place(Request(kBatch, 0), {}).ok());
+    CHECK_FALSE(placement->Place(Request(kBatch, UINT64_MAX), {{{5, 9, {}}}}).ok());
+  }
+  CHECK(CreatePlacement("fastest").status().code() == absl::StatusCode::kNotFound);
+  CHECK(PlacementNames().front() == kDefaultPlacement);
+}
+
+}  // namespace
+}  // namespace detshare::policy
