@@ -62,6 +62,20 @@ uint64_t ShapeOf(const LaunchShape& shape) {
   return Join(hash, pair(shape.cluster.y, shape.cluster.z));
 }
 
+uint64_t ContentOf(absl::Span<const std::byte> parameters, uint64_t base, uint64_t bytes) {
+  constexpr size_t kLooked = 1024;  // bytes: enough for three descriptors of matrices
+  uint64_t hash = parameters.size();
+  parameters = parameters.first(std::min(parameters.size(), kLooked));
+  while (!parameters.empty()) {
+    uint64_t word = 0;
+    const size_t part = std::min<size_t>(8, parameters.size());
+    std::memcpy(&word, parameters.data(), part);
+    if (word - base >= bytes) hash = Join(hash, word);
+    parameters.remove_prefix(part);
+  }
+  return hash | 1;
+}
+
 OperationKey TransferKey(TransferKind kind, uint64_t bytes) {
   // No kernel's code: those are hashes of something, and equal this with the same chance as any.
   return {1 + static_cast<uint64_t>(kind), static_cast<uint64_t>(std::bit_width(bytes))};
@@ -235,26 +249,48 @@ size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> recor
 DurationCache::DurationCache(DurationTable& table)
     : table_(table), slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
 
+bool DurationCache::Fill(Slot& slot, const OperationKey& key, const OperationTraits& traits) {
+  if (slot.operation != nullptr && slot.key == key) [[likely]]
+    return false;
+  slot = {};
+  slot.key = key;
+  slot.operation = table_.FindOrAdd(key, traits);
+  slot.until_sample = kRarely;
+  return true;
+}
+
 DurationCache::Answer DurationCache::Look(const OperationKey& key, const OperationTraits& traits,
                                           int size_class) {
   // Both words are mixed well already, except those of transfers, which are small and few.
-  Slot& slot = (*slots_)[(key.code * 31 + key.shape) % kSlots];
-  if (slot.operation == nullptr || slot.key != key) [[unlikely]] {
-    slot = {};
-    slot.key = key;
-    slot.operation = table_.FindOrAdd(key, traits);
-    slot.until_sample = kRarely;
+  const size_t index = IndexOf(key);
+  Slot* slot = &(*slots_)[index];
+  Fill(*slot, key, traits);
+  if (traits.content != 0 && slot->new_contents <= kNewContents + slot->old_contents / 4)
+      [[likely]] {
+    Slot& base = *slot;
+    const OperationKey own = {key.code, Join(key.shape, traits.content)};
+    const size_t place = IndexOf(own) != index ? IndexOf(own) : index ^ 1;
+    slot = &(*slots_)[place];
+    OperationTraits like_base = traits;
+    if (base.operation->known()) like_base.guess = base.operation->Estimate(0);
+    // Somebody else's, or one that had lost its place here, is not new.
+    if (Fill(*slot, own, like_base) && !slot->operation->known()) [[unlikely]] {
+      ++base.new_contents;
+    } else {
+      ++base.old_contents;
+    }
   }
   Answer answer;
-  answer.operation = slot.operation;
-  answer.estimate = slot.operation->Estimate(size_class);
-  answer.known = slot.operation->known();
-  if (slot.operation->Wanted(size_class) && slot.asked[size_class] < kEnoughSamples) [[unlikely]] {
-    ++slot.asked[size_class];
+  answer.operation = slot->operation;
+  answer.estimate = slot->operation->Estimate(size_class);
+  answer.known = slot->operation->known();
+  if (slot->operation->Wanted(size_class) && slot->asked[size_class] < kEnoughSamples)
+      [[unlikely]] {
+    ++slot->asked[size_class];
     answer.sample = true;
-  } else if (--slot.until_sample == 0) [[unlikely]] {
-    slot.until_sample = kRarely;
-    slot.asked[size_class] = 0;
+  } else if (--slot->until_sample == 0) [[unlikely]] {
+    slot->until_sample = kRarely;
+    slot->asked[size_class] = 0;
     answer.sample = true;
   }
   return answer;

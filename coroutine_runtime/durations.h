@@ -46,6 +46,9 @@ uint64_t StableHash(absl::Span<const std::byte> bytes, uint64_t seed = 0);
 uint64_t KernelCode(absl::Span<const std::byte> image, std::string_view kernel);
 // Of a launch. A few multiplications.
 uint64_t ShapeOf(const LaunchShape& shape);
+// Of a launch's parameters, without those that are addresses in [base, base + bytes): sizes and
+// strides, in the beginning of them. Never 0.
+uint64_t ContentOf(absl::Span<const std::byte> parameters, uint64_t base, uint64_t bytes);
 
 // Copies and fills of one kind whose sizes lie between the same powers of two have one key.
 enum class TransferKind : uint8_t { kToDevice, kFromDevice, kInside, kBetweenDevices, kFill };
@@ -60,6 +63,10 @@ int SizeClassOf(int sm_count, int whole);
 struct OperationTraits {
   uint32_t blocks = 0;    // of its grid; 0: it runs on no SMs
   Nanoseconds guess = 0;  // its duration; 0: nobody knows
+  // What it is given beside its shape (ContentOf); 0: nothing. Matrix products of a library, say,
+  // have one grid, that of the device, whatever their size. Operations of one key are told apart by
+  // it, unless it turns out to be something else every time.
+  uint64_t content = 0;
 };
 
 class DurationTable;
@@ -174,13 +181,20 @@ class DurationCache {
   Answer Look(const OperationKey& key, const OperationTraits& traits, int size_class);
 
  private:
-  static constexpr size_t kSlots = 1024;
+  static constexpr size_t kSlots = 4096;
+  // So many contents of one key may be new, and a quarter of those that were not.
+  static constexpr uint32_t kNewContents = 64;
   struct Slot {
     OperationKey key;
     OperationDurations* operation = nullptr;
     uint32_t until_sample = 0;  // occurrences
     std::array<uint8_t, kSizeClasses> asked{};
+    uint32_t new_contents = 0, old_contents = 0;  // with this key
   };
+
+  static size_t IndexOf(const OperationKey& key) { return (key.code * 31 + key.shape) % kSlots; }
+  // Whether the slot was filled anew.
+  bool Fill(Slot& slot, const OperationKey& key, const OperationTraits& traits);
 
   DurationTable& table_;
   const std::unique_ptr<std::array<Slot, kSlots>> slots_;

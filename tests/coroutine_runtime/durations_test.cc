@@ -208,5 +208,42 @@ TEST_CASE("Several threads may learn about one operation") {
   for (uint64_t i = 0; i < 7; ++i) CHECK(table.FindOrAdd({i, 3}, kWide)->Estimate(0) == 1000);
 }
 
+TEST_CASE("Launches of one kernel and shape are told apart by the sizes that they are given") {
+  DurationTable table(132);
+  DurationCache cache(table);
+  const OperationTraits small{132, 0, 77}, large{132, 0, 78};
+  for (int i = 0; i < 4; ++i) {
+    cache.Look(kGemm, small, 0).operation->Add(0, 20 * kMicrosecond, false);
+    cache.Look(kGemm, large, 0).operation->Add(0, 1000 * kMicrosecond, false);
+  }
+  CHECK(cache.Look(kGemm, small, 0).estimate == 20 * kMicrosecond);
+  CHECK(cache.Look(kGemm, large, 0).estimate == 1000 * kMicrosecond);
+}
+
+TEST_CASE("A kernel that is given something else every time is known by its shape") {
+  DurationTable table(132);
+  DurationCache cache(table);
+  for (uint64_t i = 1; i <= 1000; ++i) {
+    cache.Look(kGemm, {132, 0, i}, 0).operation->Add(0, 50 * kMicrosecond, false);
+  }
+  CHECK(table.size() < 100);
+  const DurationCache::Answer answer = cache.Look(kGemm, {132, 0, 12345}, 0);
+  CHECK(answer.known);
+  CHECK(answer.estimate == 50 * kMicrosecond);
+}
+
+TEST_CASE("What a launch is given does not depend on where its memory lies") {
+  const uint64_t base = uint64_t{1} << 40, bytes = uint64_t{1} << 40;
+  const auto content = [&](uint64_t address, uint64_t size) {
+    const uint64_t words[] = {address, size, address + 512};
+    return ContentOf(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(words), sizeof words),
+                     base, bytes);
+  };
+  CHECK(content(base, 4096) == content(base + 65536, 4096));
+  CHECK(content(base, 4096) != content(base, 8192));
+  CHECK(content(base - 1024, 4096) != content(base - 2048, 4096));
+  CHECK(ContentOf({}, base, bytes) != 0);
+}
+
 }  // namespace
 }  // namespace detshare
