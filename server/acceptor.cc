@@ -23,6 +23,22 @@ namespace {
 
 std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
+// Groups of the process at the other end, as they were when it connected. None when the kernel does
+// not say: fewer rights.
+std::vector<gid_t> GroupsOf(int fd) {
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
+      groups.resize(bytes / sizeof(gid_t));
+      return groups;
+    }
+    // A process has at most 65536.
+    if (errno != ERANGE || bytes / sizeof(gid_t) > 65536) return {};
+    groups.resize(bytes / sizeof(gid_t));
+  }
+}
+
 }  // namespace
 
 void PeerTable::Add(int fd, const Peer& peer) {
@@ -109,7 +125,8 @@ void Acceptor::Run() {
       close(fd);
       continue;
     }
-    peers_.Add(fd, {next_connection_++, credentials.uid, credentials.gid, credentials.pid});
+    peers_.Add(fd, {next_connection_++, credentials.uid, credentials.gid, credentials.pid,
+                    GroupsOf(fd)});
     accepted_(fd);
   }
 }

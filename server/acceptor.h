@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,7 @@ struct Peer {
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;  // 0 when it has none in the daemon's pid namespace
+  std::vector<gid_t> groups;  // supplementary ones
 };
 
 // The credentials of the open connections. Any thread.

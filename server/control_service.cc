@@ -143,7 +143,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
   void Begin(const proto::OpenSessionRequest& request, const std::optional<Peer>& peer) {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     SessionRequest wanted;
-    if (const grpc::Status status = Check(request, peer, &wanted); !status.ok()) {
+    if (const grpc::Status status = Check(service_.identity_, request, peer, &wanted); !status.ok()) {
       LogWarning("a session of ",
                  peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("somebody"),
                  " is refused: ", status.error_message());
@@ -190,7 +190,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     state_->worker = *worker;
   }
 
-  static grpc::Status Check(const proto::OpenSessionRequest& request,
+  static grpc::Status Check(const Identity& identity, const proto::OpenSessionRequest& request,
                             const std::optional<Peer>& peer, SessionRequest* wanted) {
     if (!peer.has_value()) return {grpc::StatusCode::PERMISSION_DENIED, "not a local connection"};
     if (request.abi_version() != kAbiVersion) {
@@ -200,7 +200,8 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
                            kAbiVersion, ")")};
     }
     if (const absl::Status allowed = MayUse(*peer); !allowed.ok()) return ToGrpc(allowed);
-    const absl::StatusOr<std::string> tenant = TenantName(request.tenant(), *peer);
+    const absl::StatusOr<std::string> tenant =
+        identity.TenantName(request.tenant(), *peer);
     if (!tenant.ok()) return ToGrpc(tenant.status());
     wanted->tenant = *tenant;
     if (request.device_ids_size() > kMaxDeviceIds)

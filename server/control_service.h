@@ -9,6 +9,7 @@
 
 #include "proto/control.grpc.pb.h"
 #include "server/acceptor.h"
+#include "server/identity.h"
 #include "server/session_manager.h"
 
 namespace detshare {
@@ -16,8 +17,8 @@ namespace detshare {
 // Runs on gRPC's threads, none of which waits: sessions are opened and served by their own threads.
 class ControlService final : public proto::Control::CallbackService {
  public:
-  ControlService(SessionManager& manager, const PeerTable& peers)
-      : manager_(manager), peers_(peers) {}
+  ControlService(SessionManager& manager, const PeerTable& peers, const Identity& identity)
+      : manager_(manager), peers_(peers), identity_(identity) {}
 
   grpc::ServerWriteReactor<proto::SessionEvent>* OpenSession(
       grpc::CallbackServerContext* context, const proto::OpenSessionRequest* request) override;
@@ -30,6 +31,7 @@ class ControlService final : public proto::Control::CallbackService {
 
   SessionManager& manager_;
   const PeerTable& peers_;
+  const Identity& identity_;
   std::mutex mutex_;
   // Which connection opened a session that is still open. Guarded by mutex_.
   std::map<uint64_t, uint64_t> connections_;

@@ -65,9 +65,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
       SessionManager::Create(borrowed, opts.server);
   if (!manager.ok()) return manager.status();
   daemon->manager_ = *std::move(manager);
-  daemon->control_ = std::make_unique<ControlService>(*daemon->manager_, daemon->peers_);
+  daemon->identity_.SetRules(opts.tenant_rules);
+  daemon->control_ =
+      std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_);
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, opts.backend);
-  daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry);
+  daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
   grpc::ServerBuilder builder;
@@ -116,7 +118,7 @@ bool Daemon::Stop(milliseconds patience) {
     grpc_.reset();
   }
   if (listen_fd_ >= 0) {
-    unlink(options_.socket.c_str());
+    if (!options_.keep_socket) unlink(options_.socket.c_str());
     close(listen_fd_);
     listen_fd_ = -1;
   }

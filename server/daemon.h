@@ -19,6 +19,7 @@
 #include "server/acceptor.h"
 #include "server/admin_service.h"
 #include "server/control_service.h"
+#include "server/identity.h"
 #include "server/server_options.h"
 #include "server/session_manager.h"
 #include "server/telemetry.h"
@@ -32,9 +33,11 @@ class Daemon {
     std::string socket;
     mode_t socket_mode = 0666;  // who may connect; what a session may do depends on who it is
     int listen_fd = -1;         // a listening socket that is there already
+    bool keep_socket = false;   // its name stays when the daemon ends: the service manager's
     std::string backend;        // for people
     std::shared_ptr<HostTelemetry> host_telemetry;  // of the devices; null: nothing is known
     ServerOptions server;                           // runtime_directory: "" for that of the socket
+    TenantRules tenant_rules;
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
   };
@@ -52,6 +55,7 @@ class Daemon {
   bool Stop(std::chrono::milliseconds patience);
 
   SessionManager& manager() { return *manager_; }
+  Identity& identity() { return identity_; }
   int listen_fd() const { return listen_fd_; }
 
  private:
@@ -61,6 +65,7 @@ class Daemon {
   Options options_;
   std::vector<std::unique_ptr<Device>> devices_;
   PeerTable peers_;
+  Identity identity_;
   int listen_fd_ = -1;
   std::unique_ptr<SessionManager> manager_;
   std::unique_ptr<ControlService> control_;

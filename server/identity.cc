@@ -4,16 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/config/config.h"
 
 namespace detshare {
 namespace {
 
-constexpr size_t kMaxTenant = 64;
-
-std::string DefaultTenant(uid_t uid) {
+std::string UserName(uid_t uid) {
   passwd entry;
   passwd* found = nullptr;
   char buffer[4096];
@@ -22,11 +21,24 @@ std::string DefaultTenant(uid_t uid) {
   return absl::StrCat("uid-", uid);
 }
 
-bool IsTenantName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxTenant &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return isalnum(c) || c == '-' || c == '_' || c == '.' || c == '@';
-         });
+bool NamesUser(const TenantRules::Rule& rule, const Peer& peer) {
+  return std::find(rule.users.begin(), rule.users.end(), peer.uid) != rule.users.end();
+}
+
+bool NamesGroup(const TenantRules::Rule& rule, const Peer& peer) {
+  return std::any_of(rule.groups.begin(), rule.groups.end(), [&](gid_t group) {
+    return group == peer.gid ||
+           std::find(peer.groups.begin(), peer.groups.end(), group) != peer.groups.end();
+  });
+}
+
+std::string DefaultTenant(const TenantRules& rules, const Peer& peer) {
+  for (const auto names : {NamesUser, NamesGroup}) {
+    for (const TenantRules::Rule& rule : rules.rules) {
+      if (names(rule, peer)) return rule.tenant;
+    }
+  }
+  return UserName(peer.uid);
 }
 
 }  // namespace
@@ -37,13 +49,38 @@ absl::Status MayUse(const Peer& peer) {
                                                   " and serves no other; as root it serves all"));
 }
 
-absl::StatusOr<std::string> TenantName(const std::string& wish, const Peer& peer) {
-  const std::string name = wish.empty() ? DefaultTenant(peer.uid) : wish;
+void Identity::SetRules(TenantRules rules) {
+  auto next = std::make_shared<const TenantRules>(std::move(rules));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  rules_ = std::move(next);
+}
+
+std::shared_ptr<const TenantRules> Identity::rules() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return rules_;
+}
+
+absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const Peer& peer) const {
+  static const TenantRules* const none = new TenantRules;
+  const std::shared_ptr<const TenantRules> held = rules();
+  const TenantRules& rules = held != nullptr ? *held : *none;
+  const std::string name = wish.empty() ? DefaultTenant(rules, peer) : wish;
   if (!IsTenantName(name)) {
     return absl::InvalidArgumentError(
         "a tenant's name has 1 to 64 letters, digits, or any of -_.@");
   }
-  return name;
+  if (peer.uid == 0 || peer.uid == geteuid()) return name;
+  const auto rule = std::find_if(rules.rules.begin(), rules.rules.end(),
+                                 [&](const TenantRules::Rule& one) { return one.tenant == name; });
+  if (rule == rules.rules.end()) {
+    if (rules.unlisted) return name;
+    return absl::PermissionDeniedError(
+        absl::StrCat("there is no tenant ", name, " in the daemon's configuration"));
+  }
+  if (!rule->restricted || NamesUser(*rule, peer) || NamesGroup(*rule, peer)) return name;
+  return absl::PermissionDeniedError(absl::StrCat("user ", UserName(peer.uid),
+                                                  " may not be tenant ", name,
+                                                  ": the daemon's configuration names others"));
 }
 
 }  // namespace detshare

@@ -7,94 +7,85 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "proto/version.h"
 #include "server/backends.h"
+#include "server/config/config.h"
+#include "server/config/config_file.h"
 #include "server/daemon.h"
+#include "server/daemon_options.h"
 #include "server/logging.h"
+#include "server/service_manager.h"
+#include "server/watchdog.h"
 
 extern char** environ;
 
 namespace detshare {
 namespace {
 
-constexpr char kDefaultSocket[] = "/run/detshare/detshared.sock";
 constexpr std::chrono::milliseconds kEndPatience(4000);
 
 struct Flags {
   Daemon::Options daemon;
-  BackendOptions backend;
-  std::string log_level = "info";
-  std::string socket_mode = "666";
+  std::string config_file;
+  // In the order of the command line; they override the file.
+  std::vector<std::pair<const Setting*, std::string>> settings;
   std::vector<std::string> tenants;
-  int spin_us = -1, client_spin_us = -1;
-  uint64_t image_store_mib = 1024;
-  uint64_t staging_mib = 0;
   int ready_fd = -1;
   bool remove_runtime_directory = false;
   bool version = false;
 };
 
+// A flag for each setting that has one.
+void AddSettings(CLI::App& app, Flags& flags) {
+  for (const Setting& setting : Settings()) {
+    if (setting.flag.empty()) continue;
+    std::string help(setting.help);
+    if (!setting.computed.empty()) absl::StrAppend(&help, " [", setting.computed, "]");
+    CLI::Option* const option = app.add_option_function<std::string>(
+        absl::StrCat("--", setting.flag),
+        [&flags, &setting](const std::string& text) {
+          flags.settings.emplace_back(&setting, text);
+        },
+        help);
+    option->type_name(
+        setting.choices.empty()
+            ? std::string(setting.type)
+            : absl::StrCat("{", absl::StrReplaceAll(setting.choices, {{"|", ","}}), "}"));
+    option->check([&setting](const std::string& text) {
+      Config scratch;
+      return std::string(SetFromText(setting, text, &scratch).message());
+    });
+    if (setting.flag == "socket") option->envname("DETSHARE_SOCKET");
+  }
+}
+
 void AddFlags(CLI::App& app, Flags& flags) {
   ServerOptions& server = flags.daemon.server;
-  app.add_option("--socket", flags.daemon.socket, "Where clients connect")
-      ->type_name("PATH")
-      ->envname("DETSHARE_SOCKET");
-  app.add_option("--socket-mode", flags.socket_mode, "Who may connect, as chmod takes it")
-      ->type_name("OCTAL");
-  app.add_option("--runtime-dir", server.runtime_directory,
-                 "Where sessions have their shared files, on a tmpfs [the socket's directory]")
-      ->type_name("DIR");
-  app.add_option("--backend", flags.backend.backend,
-                 "The GPUs: real ones, software, or whichever is there")
-      ->check(CLI::IsMember({"auto", "cuda", "soft"}));
-  app.add_option("--policy", server.policy, "Who runs on which SMs")->type_name("NAME");
+  app.add_option("--config", flags.config_file,
+                 "A file with any of these and more, detshare.toml(5); flags override it")
+      ->type_name("FILE");
+  AddSettings(app, flags);
   app.add_option("--tenant", flags.tenants,
                  "A tenant's share of the SMs, for policies that know shares; may be repeated")
       ->type_name("NAME=PERCENT")
       ->allow_extra_args(false);
-  app.add_option(
-         "--spin-us", flags.spin_us,
-         "How long a session's thread looks for work before it sleeps [50 on more than 4 cores]")
-      ->type_name("US");
-  app.add_option("--client-spin-us", flags.client_spin_us,
-                 "... and a client for the GPU: as long as natively it would for short work [on "
-                 "more than 4 cores 5000, "
-                 "50 on software GPUs]")
-      ->type_name("US");
-  app.add_option("--log-level", flags.log_level)
-      ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
-  app.add_option("--staging-mib", flags.staging_mib,
-                 "Staging memory of a session for pageable copies [16; 64 with cuda]")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--image-store-mib", flags.image_store_mib,
-                 "Code that is kept so that later processes of the same user need not send it")
-      ->check(CLI::Range(0, 65536));
-  app.add_option("--cuda-driver", flags.backend.cuda_driver, "The real libcuda.so.1 [looked for]")
-      ->type_name("PATH");
-  app.add_option("--cuda-sm-group", flags.backend.cuda_sm_group,
-                 "SMs of a partition come in groups of this size")
-      ->check(CLI::IsMember({8, 2}));
-  app.add_option("--soft-sms", flags.backend.soft_sms, "SMs of the software GPU");
-  app.add_option("--soft-memory", flags.backend.soft_memory, "Memory of the software GPU")
-      ->transform(CLI::AsSizeValue(false))
-      ->type_name("SIZE");
-  app.add_option("--soft-cc", flags.backend.soft_cc, "Compute capability of the software GPU")
-      ->type_name("X.Y");
-  app.add_option("--soft-devices", flags.backend.soft_devices, "Software GPUs")
-      ->check(CLI::Range(1, 8));
-  app.add_option("--soft-threads", flags.backend.soft_threads,
-                 "Threads of a software GPU [one for each core]");
   app.add_option("--device-window-base", server.windows.device_base,
                  "First device address of all sessions")
       ->group("Address windows");
@@ -116,18 +107,52 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--soft-lose-device-on-fault", server.lose_device_on_fault)->group("");
 }
 
-bool ParseTenants(const std::vector<std::string>& texts, std::vector<policy::Tenant>* tenants) {
-  for (const std::string& text : texts) {
-    const size_t equals = text.rfind('=');
-    policy::Tenant& tenant = tenants->emplace_back();
-    if (equals == std::string::npos || equals == 0 ||
-        !absl::SimpleAtoi(text.substr(equals + 1), &tenant.sm_percent)) {
-      LogError("--tenant is NAME=PERCENT, not ", text);
-      return false;
-    }
-    tenant.name = text.substr(0, equals);
+// A tenant of a flag: one of the file with another share, or one more.
+bool AddTenant(const std::string& text, Config* config) {
+  const size_t equals = text.rfind('=');
+  int percent = 0;
+  if (equals == std::string::npos || !IsTenantName(text.substr(0, equals)) ||
+      !absl::SimpleAtoi(text.substr(equals + 1), &percent)) {
+    LogError("--tenant is NAME=PERCENT, not ", text);
+    return false;
   }
+  const std::string name = text.substr(0, equals);
+  auto tenant = std::find_if(config->tenants.begin(), config->tenants.end(),
+                             [&](const TenantConfig& one) { return one.tenant.name == name; });
+  if (tenant == config->tenants.end()) {
+    tenant = config->tenants.emplace(config->tenants.end());
+    tenant->tenant.name = name;
+  }
+  tenant->tenant.sm_percent = percent;
   return true;
+}
+
+// The file with the flags over it. Nothing after a message.
+std::optional<Config> Configure(const Flags& flags) {
+  Config config;
+  if (!flags.config_file.empty()) {
+    absl::StatusOr<Config> file = LoadConfig(flags.config_file);
+    if (!file.ok()) {
+      for (const absl::string_view line : absl::StrSplit(file.status().message(), '\n'))
+        LogError(line);
+      return std::nullopt;
+    }
+    config = *std::move(file);
+  }
+  for (const auto& [setting, text] : flags.settings) {
+    if (const absl::Status status = SetFromText(*setting, text, &config); !status.ok()) {
+      LogError("--", setting->flag, ": ", std::string(status.message()));
+      return std::nullopt;
+    }
+  }
+  for (const std::string& text : flags.tenants) {
+    if (!AddTenant(text, &config)) return std::nullopt;
+  }
+  if (const absl::Status status = CheckPolicy(config); !status.ok()) {
+    LogError(std::string(status.message()));
+    return std::nullopt;
+  }
+  return config;
 }
 
 // The same command, for the process that replaces this one: it takes over the socket and goes on
@@ -152,6 +177,50 @@ std::vector<std::string> CommandAfterLoss(const std::vector<std::string>& argume
   return command;
 }
 
+// The socket that the service manager made, when it did. False after a message.
+bool AdoptPassedSocket(Daemon::Options& daemon) {
+  const absl::StatusOr<std::optional<PassedSocket>> passed = TakePassedSocket();
+  if (!passed.ok()) {
+    LogError(std::string(passed.status().message()));
+    return false;
+  }
+  if (!passed->has_value()) return true;
+  if (daemon.socket.empty()) daemon.socket = (*passed)->path;
+  if (daemon.socket != (*passed)->path) {
+    LogError("the service manager listens on ", (*passed)->path, ", not on ", daemon.socket,
+             ": change detshared.socket, too");
+    return false;
+  }
+  daemon.listen_fd = (*passed)->fd;
+  daemon.keep_socket = true;
+  return true;
+}
+
+// What the service manager shows about a daemon that serves.
+std::string Summary(const proto::Status& status) {
+  return absl::StrCat("serving ", status.devices_size(),
+                      status.devices_size() == 1 ? " device" : " devices", " (", status.backend(),
+                      "), policy ", status.policy(), ", sessions: ", status.sessions_size());
+}
+
+std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
+                                        const std::string& socket) {
+  if (service_manager.watchdog().count() == 0) return nullptr;
+  // Two checks fit into the time allowed, each with its patience.
+  const auto period =
+      std::chrono::duration_cast<std::chrono::milliseconds>(service_manager.watchdog() / 4) +
+      std::chrono::milliseconds(1);
+  return std::make_unique<Watchdog>(
+      period,
+      [&service_manager, socket, period]() -> absl::Status {
+        const absl::StatusOr<proto::Status> status = AskDaemon(socket, period);
+        if (!status.ok()) return status.status();
+        service_manager.Say(Summary(*status));
+        return CheckAnswer(*status);
+      },
+      [&service_manager] { service_manager.Alive(); });
+}
+
 // Does not return.
 void ReplaceProcess(const std::vector<std::string>& arguments, Daemon& daemon) {
   std::vector<std::string> command =
@@ -169,13 +238,17 @@ void ReplaceProcess(const std::vector<std::string>& arguments, Daemon& daemon) {
 }
 
 int Serve(const std::vector<std::string>& arguments, Flags& flags) {
+  const std::optional<Config> configured = Configure(flags);
+  if (!configured.has_value()) return 1;
+  const Config& started = *configured;
   LogLevel level = LogLevel::kInfo;
-  ParseLogLevel(flags.log_level, &level);
+  ParseLogLevel(started.log_level, &level);
   SetLogLevel(level);
-  if (!ParseTenants(flags.tenants, &flags.daemon.server.tenants)) return 1;
+  const ServiceManager service_manager = ServiceManager::FromEnvironment();
+  BackendOptions backend_options;
+  ApplyConfig(started, &flags.daemon, &backend_options);
+  if (!AdoptPassedSocket(flags.daemon)) return 1;
   if (flags.daemon.socket.empty()) flags.daemon.socket = kDefaultSocket;
-  flags.daemon.socket_mode =
-      static_cast<mode_t>(std::strtoul(flags.socket_mode.c_str(), nullptr, 8));
   if (flags.daemon.listen_fd >= 0) fcntl(flags.daemon.listen_fd, F_SETFD, FD_CLOEXEC);
 
   // Before any thread begins: all of them leave these to the loop below.
@@ -183,25 +256,19 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
   const int lost_fd = eventfd(0, EFD_CLOEXEC);
 
-  absl::StatusOr<OpenedBackend> backend = OpenBackend(flags.backend);
+  absl::StatusOr<OpenedBackend> backend = OpenBackend(backend_options);
   if (!backend.ok()) {
     LogError("no device: ", std::string(backend.status().message()));
     return 1;
   }
-  const bool real = backend->name == "cuda";
   ServerOptions& server = flags.daemon.server;
-  const int default_spin = std::thread::hardware_concurrency() > 4 ? 50 : 0;
-  server.spin_us = flags.spin_us >= 0 ? flags.spin_us : default_spin;
-  server.client_spin_us = flags.client_spin_us >= 0 ? flags.client_spin_us
-                          : real                    ? 100 * default_spin
-                                                    : default_spin;
-  server.image_store_bytes = flags.image_store_mib << 20;
-  server.region.staging_bytes = (flags.staging_mib != 0 ? flags.staging_mib : real ? 64 : 16) << 20;
+  ApplyConfigOfBackend(started, backend->name, &server);
   flags.daemon.backend = backend->name;
   flags.daemon.host_telemetry = std::move(backend->telemetry);
   flags.daemon.device_lost = [lost_fd] {
@@ -220,17 +287,36 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   }
   LogInfo("detshared ", kVersion, " serves at ", flags.daemon.socket, ", backend ", backend->name,
           ", policy ", server.policy);
+  service_manager.Ready();
+  std::unique_ptr<Watchdog> watchdog = StartWatchdog(service_manager, flags.daemon.socket);
   if (flags.ready_fd >= 0) {
     [[maybe_unused]] ssize_t written = write(flags.ready_fd, "\n", 1);
     close(flags.ready_fd);
   }
+  Config applied = started;
   for (;;) {
     pollfd fds[2] = {{signal_fd, POLLIN, 0}, {lost_fd, POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) continue;
-    if (fds[1].revents != 0) ReplaceProcess(arguments, **daemon);
-    if (fds[0].revents != 0) break;
+    if (fds[1].revents != 0) {
+      service_manager.Say("a device was lost: starting anew");
+      ReplaceProcess(arguments, **daemon);
+    }
+    if (fds[0].revents == 0) continue;
+    signalfd_siginfo got{};
+    if (read(signal_fd, &got, sizeof(got)) != sizeof(got)) continue;
+    if (got.ssi_signo != SIGHUP || flags.config_file.empty()) break;
+    service_manager.Reloading();
+    if (std::optional<Config> wanted = Configure(flags)) {
+      Reload(started, applied, *wanted, **daemon);
+      applied = *std::move(wanted);
+    } else {
+      LogError("the configuration is not used: everything stays as it was");
+    }
+    service_manager.Ready();
   }
   LogInfo("detshared ends");
+  service_manager.Stopping();
+  watchdog.reset();
   const bool empty = (*daemon)->Stop(kEndPatience);
   std::error_code ignored;
   if (!empty) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct AddressWindows {
 struct ServerOptions {
   std::string runtime_directory;  // of the sessions' files
   std::string policy = "whole";
+  std::map<std::string, std::string> policy_parameters;
   std::vector<policy::Tenant> tenants;  // with declared shares
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for the GPU

@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
   std::vector<std::unique_ptr<Placement>> placements;
   for (Device* device : devices) {
     absl::StatusOr<std::unique_ptr<policy::Policy>> policy =
-        policy::CreatePolicy(options.policy, {});
+        policy::CreatePolicy(options.policy, policy::Options{options.policy_parameters});
     if (!policy.ok()) return policy.status();
     absl::StatusOr<std::unique_ptr<Placement>> placement =
         Placement::Create(*device, *std::move(policy), options.tenants, clock);

@@ -54,8 +54,11 @@ void Describe(const Device& device, proto::VisibleDevice* out) {
 
 }  // namespace
 
-Telemetry::Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host)
-    : manager_(manager), host_(std::move(host), static_cast<int>(manager.devices().size())) {
+Telemetry::Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host,
+                     const Identity& identity)
+    : manager_(manager),
+      host_(std::move(host), static_cast<int>(manager.devices().size())),
+      identity_(identity) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -143,7 +146,7 @@ void Telemetry::Sample() {
 
 proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryRequest& request) {
   if (!MayUse(peer).ok()) return Refused(NVML_ERROR_NO_PERMISSION);
-  const absl::StatusOr<std::string> tenant = TenantName(request.tenant(), peer);
+  const absl::StatusOr<std::string> tenant = identity_.TenantName(request.tenant(), peer);
   if (!tenant.ok() || request.device_ids_size() > kMaxDeviceIds ||
       request.queries_size() > kMaxQueries)
     return Refused(NVML_ERROR_INVALID_ARGUMENT);

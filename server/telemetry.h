@@ -20,6 +20,7 @@
 #include "server/acceptor.h"
 #include "server/busy_sampler.h"
 #include "server/host_answers.h"
+#include "server/identity.h"
 #include "server/session_manager.h"
 
 namespace detshare {
@@ -27,7 +28,7 @@ namespace detshare {
 class Telemetry {
  public:
   // `host` may be null. The manager outlives it.
-  Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host);
+  Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host, const Identity& identity);
   // Questions that are not answered yet are answered with NVML_ERROR_UNKNOWN.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
@@ -53,6 +54,7 @@ class Telemetry {
 
   SessionManager& manager_;
   HostAnswers host_;
+  const Identity& identity_;
 
   // Of the thread.
   BusySampler sampler_;

@@ -1,0 +1,135 @@
+#include "server/daemon_options.h"
+
+#include <grp.h>
+#include <pwd.h>
+
+#include <cstdlib>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "server/logging.h"
+
+namespace detshare {
+namespace {
+
+constexpr int kMostCoresWithoutSpinning = 4;
+constexpr int kSpinUs = 50;
+constexpr int kClientSpinUsOnGpu = 5000;
+
+std::optional<uint32_t> UserId(const std::string& name) {
+  uint32_t id = 0;
+  if (absl::SimpleAtoi(name, &id)) return id;
+  std::vector<char> buffer(65536);
+  passwd entry;
+  passwd* found = nullptr;
+  if (getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
+      found == nullptr)
+    return std::nullopt;
+  return found->pw_uid;
+}
+
+std::optional<uint32_t> GroupId(const std::string& name) {
+  uint32_t id = 0;
+  if (absl::SimpleAtoi(name, &id)) return id;
+  // Members are listed, too.
+  std::vector<char> buffer(1 << 20);
+  group entry;
+  group* found = nullptr;
+  if (getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
+      found == nullptr)
+    return std::nullopt;
+  return found->gr_gid;
+}
+
+}  // namespace
+
+void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* backend) {
+  daemon->socket = config.socket;
+  daemon->socket_mode = static_cast<mode_t>(std::strtoul(config.socket_mode.c_str(), nullptr, 8));
+  daemon->tenant_rules = ResolveTenantRules(config);
+  ServerOptions& server = daemon->server;
+  server.runtime_directory = config.runtime_dir;
+  server.policy = config.policy;
+  server.policy_parameters = config.policy_parameters;
+  server.tenants.clear();
+  for (const TenantConfig& tenant : config.tenants) server.tenants.push_back(tenant.tenant);
+  server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
+  SessionLimits& limits = server.limits;
+  limits.contexts = static_cast<uint32_t>(config.contexts);
+  limits.streams = static_cast<uint32_t>(config.streams);
+  limits.events = static_cast<uint32_t>(config.events);
+  limits.libraries = static_cast<uint32_t>(config.libraries);
+  limits.kernels = static_cast<uint32_t>(config.kernels);
+  limits.arrays = static_cast<uint32_t>(config.arrays);
+  limits.image_objects = static_cast<uint32_t>(config.textures);
+  limits.graphs = static_cast<uint32_t>(config.graphs);
+  limits.image_bytes = static_cast<uint64_t>(config.code_mib) << 20;
+  limits.graph_bytes = static_cast<uint64_t>(config.graph_mib) << 20;
+
+  backend->backend = config.backend;
+  backend->cuda_driver = config.cuda_driver;
+  backend->cuda_sm_group = static_cast<int>(config.cuda_sm_group);
+  backend->soft_devices = static_cast<int>(config.soft_devices);
+  backend->soft_sms = static_cast<int>(config.soft_sms);
+  backend->soft_memory = static_cast<uint64_t>(config.soft_memory);
+  backend->soft_cc = config.soft_cc;
+  backend->soft_threads = static_cast<int>(config.soft_threads);
+}
+
+void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server) {
+  const bool real = backend == "cuda";
+  const bool spin = std::thread::hardware_concurrency() > kMostCoresWithoutSpinning;
+  const int client_spin = real ? kClientSpinUsOnGpu : kSpinUs;
+  server->spin_us = config.spin_us >= 0 ? static_cast<int>(config.spin_us) : spin ? kSpinUs : 0;
+  server->client_spin_us = config.client_spin_us >= 0 ? static_cast<int>(config.client_spin_us)
+                           : spin                     ? client_spin
+                                                      : 0;
+  const uint64_t staging_mib = config.staging_mib > 0 ? config.staging_mib : real ? 64 : 16;
+  server->region.staging_bytes = staging_mib << 20;
+}
+
+TenantRules ResolveTenantRules(const Config& config) {
+  TenantRules rules;
+  rules.unlisted = config.unlisted_tenants == "allow";
+  for (const TenantConfig& tenant : config.tenants) {
+    TenantRules::Rule& rule = rules.rules.emplace_back();
+    rule.tenant = tenant.tenant.name;
+    rule.restricted = !tenant.users.empty() || !tenant.groups.empty();
+    for (const std::string& name : tenant.users) {
+      if (const std::optional<uint32_t> id = UserId(name)) {
+        rule.users.push_back(*id);
+      } else {
+        LogWarning("tenant ", rule.tenant, ": there is no user ", name);
+      }
+    }
+    for (const std::string& name : tenant.groups) {
+      if (const std::optional<uint32_t> id = GroupId(name)) {
+        rule.groups.push_back(*id);
+      } else {
+        LogWarning("tenant ", rule.tenant, ": there is no group ", name);
+      }
+    }
+  }
+  return rules;
+}
+
+void Reload(const Config& started, const Config& applied, const Config& wanted, Daemon& daemon) {
+  LogLevel level = LogLevel::kInfo;
+  ParseLogLevel(wanted.log_level, &level);
+  SetLogLevel(level);
+  // Always: what a name stands for may have changed.
+  daemon.identity().SetRules(ResolveTenantRules(wanted));
+  const std::vector<std::string> live = Compare(applied, wanted).live;
+  const std::vector<std::string> restart = Compare(started, wanted).restart;
+  if (!live.empty()) LogInfo("changed by the configuration: ", absl::StrJoin(live, ", "));
+  if (!restart.empty()) {
+    LogWarning("different in the configuration, but the same until detshared is started again: ",
+               absl::StrJoin(restart, ", "));
+  }
+  if (live.empty() && restart.empty()) LogInfo("the configuration is as it was");
+}
+
+}  // namespace detshare

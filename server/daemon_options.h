@@ -1,0 +1,22 @@
+// From the configuration to what the parts of the daemon take.
+#pragma once
+
+#include "server/backends.h"
+#include "server/config/config.h"
+#include "server/daemon.h"
+
+namespace detshare {
+
+// Fills in what the configuration decides and leaves the rest.
+void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* backend);
+// ... and what depends on the backend that was opened, too: how long to spin, how much to stage.
+void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server);
+
+// Looks up users and groups. A name that does not exist is logged and means nobody.
+TenantRules ResolveTenantRules(const Config& config);
+
+// Applies what can change while the daemon runs, and logs what does not change until it is started
+// again. `started` is what the daemon was started with, `applied` what it was told last.
+void Reload(const Config& started, const Config& applied, const Config& wanted, Daemon& daemon);
+
+}  // namespace detshare

@@ -1,0 +1,333 @@
+// What the daemon tells a service manager, and what it takes from it.
+#include "server/service_manager.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <thread>
+
+#include "server/watchdog.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The service manager's end of NOTIFY_SOCKET.
+class FakeManager {
+ public:
+  FakeManager() {
+    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path().c_str(), sizeof(address.sun_path) - 1);
+    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  }
+  ~FakeManager() { close(fd_); }
+  std::string path() const { return directory.path + "/notify"; }
+  // The next message; "" when none comes.
+  std::string Next(int patience_ms = 20'000) {
+    pollfd wait{fd_, POLLIN, 0};
+    if (poll(&wait, 1, patience_ms) != 1) return "";
+    char buffer[4096];
+    const ssize_t bytes = recv(fd_, buffer, sizeof(buffer), 0);
+    return bytes > 0 ? std::string(buffer, bytes) : "";
+  }
+  // Whether such a message comes, before any number of others.
+  bool Hears(const std::string& begin) {
+    for (;;) {
+      const std::string message = Next();
+      if (message.empty()) return false;
+      if (message.rfind(begin, 0) == 0) return true;
+    }
+  }
+
+  TestDirectory directory;
+
+ private:
+  int fd_ = -1;
+};
+
+// detshared with a service manager's variables, and the socket as descriptor 3 when there is one.
+class Service {
+ public:
+  Service(const std::vector<std::pair<std::string, std::string>>& variables, int socket,
+          const std::vector<std::string>& more) {
+    const AddressWindows windows = TestWindows();
+    std::vector<std::string> command = {
+        getenv("DETSHARED"),     "--backend=soft",
+        "--soft-memory=64MB",    "--soft-threads=1",
+        "--device-window-base",  std::to_string(windows.device_base),
+        "--device-window-bytes", std::to_string(windows.device_bytes),
+        "--pinned-window-base",  std::to_string(windows.pinned_base),
+        "--pinned-window-bytes", std::to_string(windows.pinned_bytes)};
+    command.insert(command.end(), more.begin(), more.end());
+    std::vector<char*> argv;
+    for (std::string& argument : command) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const std::string log = directory.path + "/log";
+    pid = fork();
+    if (pid == 0) {
+      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      dup2(fd, STDERR_FILENO);
+      for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+      if (socket >= 0) {
+        const int copy = fcntl(socket, F_DUPFD, 100);
+        dup2(copy, 3);
+        close(copy);
+        setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1);
+        if (getenv("LISTEN_FDS") == nullptr) setenv("LISTEN_FDS", "1", 1);
+      }
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  ~Service() {
+    if (pid > 0) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  int ExitCode() {
+    int status = 0;
+    if (!Eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; })) return -1;
+    pid = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  std::string Log() const {
+    std::string text;
+    const int fd = open((directory.path + "/log").c_str(), O_RDONLY);
+    char buffer[4096];
+    for (ssize_t bytes; (bytes = read(fd, buffer, sizeof(buffer))) > 0;) text.append(buffer, bytes);
+    close(fd);
+    return text;
+  }
+
+  TestDirectory directory;
+  pid_t pid = -1;
+};
+
+TEST_CASE("Messages are sd_notify's, and a status cannot smuggle in a second variable") {
+  FakeManager fake;
+  const ServiceManager manager(fake.path());
+  manager.Ready();
+  CHECK(fake.Next() == "READY=1");
+  manager.Alive();
+  CHECK(fake.Next() == "WATCHDOG=1");
+  manager.Stopping();
+  CHECK(fake.Next() == "STOPPING=1");
+  manager.Say("one\nREADY=1");
+  CHECK(fake.Next() == "STATUS=one READY=1");
+  manager.Reloading();
+  CHECK_THAT(fake.Next(), Catch::Matches("RELOADING=1\nMONOTONIC_USEC=[0-9]+"));
+}
+
+TEST_CASE("Nobody, nonsense and nobody there any more are all the same: nothing is said") {
+  for (const std::string& address :
+       {std::string(), std::string("/"), std::string("relative"), std::string("vsock:2:1"),
+        std::string("/nowhere/at/all"), std::string(500, '/'), std::string("@detshare-nobody")}) {
+    ServiceManager(address).Ready();
+  }
+}
+
+TEST_CASE("An abstract socket of the service manager's is reached, too") {
+  const std::string name = "detshare-test-" + std::to_string(getpid());
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address),
+               offsetof(sockaddr_un, sun_path) + 1 + name.size()) == 0);
+  ServiceManager("@" + name).Ready();
+  char buffer[64];
+  CHECK(recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT) == 7);
+  close(fd);
+}
+
+TEST_CASE("A watchdog is for the process that it names") {
+  const std::string own = std::to_string(getpid());
+  struct Case {
+    const char *microseconds, *pid;
+    int64_t expected;
+  };
+  for (const Case& one :
+       {Case{"5000000", own.c_str(), 5'000'000}, Case{"5000000", "", 5'000'000},
+        Case{"5000000", "1", 0}, Case{"5000000", "x", 0}, Case{"-1", "", 0}, Case{"", "", 0},
+        Case{"99999999999999999999", "", 0}, Case{"18446744073709551615", "", 0}}) {
+    setenv("WATCHDOG_USEC", one.microseconds, 1);
+    setenv("WATCHDOG_PID", one.pid, 1);
+    CHECK(ServiceManager::FromEnvironment().watchdog().count() == one.expected);
+  }
+  unsetenv("WATCHDOG_USEC");
+  unsetenv("WATCHDOG_PID");
+}
+
+TEST_CASE("A watchdog is fed while the check is content, and only then") {
+  std::atomic<int> checks{0}, fed{0};
+  std::atomic<bool> content{true};
+  SetLogLevel(LogLevel::kError);
+  Watchdog watchdog(
+      milliseconds(1),
+      [&] {
+        ++checks;
+        return content ? absl::OkStatus() : absl::InternalError("a test");
+      },
+      [&] { ++fed; });
+  REQUIRE(Eventually([&] { return fed > 3; }));
+  content = false;
+  const int checks_before = checks;
+  REQUIRE(Eventually([&] { return checks > checks_before + 1; }));
+  const int fed_before = fed;
+  REQUIRE(Eventually([&] { return checks > checks_before + 6; }));
+  CHECK(fed == fed_before);
+  content = true;
+  CHECK(Eventually([&] { return fed > fed_before; }));
+}
+
+TEST_CASE("A daemon that serves answers itself; one that accepts nothing does not") {
+  TestDaemon daemon;
+  const absl::StatusOr<proto::Status> status = AskDaemon(daemon.socket(), milliseconds(20'000));
+  REQUIRE(status.ok());
+  CHECK(status->devices_size() == 1);
+  CHECK(CheckAnswer(*status).ok());
+
+  TestDirectory directory;
+  CHECK(AskDaemon(directory.path + "/none", milliseconds(100)).status().code() ==
+        absl::StatusCode::kUnavailable);
+  const absl::StatusOr<int> deaf = ListenOn(directory.path + "/deaf", 0600);
+  REQUIRE(deaf.ok());
+  CHECK(AskDaemon(directory.path + "/deaf", milliseconds(50)).status().code() ==
+        absl::StatusCode::kDeadlineExceeded);
+  close(*deaf);
+}
+
+TEST_CASE("A lost device is no health") {
+  proto::Status status;
+  status.add_devices()->set_state("ok");
+  CHECK(CheckAnswer(status).ok());
+  status.add_devices()->set_state("an illegal address");
+  CHECK_THAT(std::string(CheckAnswer(status).message()), Catch::Contains("an illegal address"));
+}
+
+TEST_CASE(
+    "A service takes its socket from the manager, says when it is ready, and leaves the name") {
+  FakeManager fake;
+  const std::string path = fake.directory.path + "/d.sock";
+  const absl::StatusOr<int> listening = ListenOn(path, 0600);
+  REQUIRE(listening.ok());
+  // Before the daemon is there: it waits in the socket's queue.
+  const int early = ConnectTo(path);
+  REQUIRE(early >= 0);
+  Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, *listening, {});
+  CHECK(fake.Hears("READY=1"));
+  CHECK(fake.Hears("STATUS=serving 1 device (soft), policy "));
+  CHECK(fake.Hears("WATCHDOG=1"));
+  CHECK(fake.Hears("WATCHDOG=1"));
+  TestClient client(path);
+  CHECK(client.Open());
+  kill(service.pid, SIGTERM);
+  CHECK(fake.Hears("STOPPING=1"));
+  CHECK(service.ExitCode() == 0);
+  CHECK(std::filesystem::exists(path));
+  CHECK_FALSE(std::filesystem::exists(fake.directory.path + "/sessions"));
+  close(early);
+  close(*listening);
+}
+
+TEST_CASE("A reload applies what can change, names what cannot, and keeps to a good file") {
+  FakeManager fake;
+  TestDirectory directory;
+  const std::string file = directory.path + "/detshare.toml", socket = directory.path + "/d.sock";
+  const auto write_file = [&](const std::string& text) {
+    std::ofstream(file) << "[daemon]\nsocket = \"" << socket << "\"\n" << text;
+  };
+  write_file("log_level = \"error\"\n");
+  Service service({{"NOTIFY_SOCKET", fake.path()}}, -1, {"--config", file});
+  REQUIRE(fake.Hears("READY=1"));
+  const auto reload = [&] {
+    kill(service.pid, SIGHUP);
+    CHECK(fake.Hears("RELOADING=1"));
+    CHECK(fake.Hears("READY=1"));
+    return service.Log();
+  };
+  CHECK(service.Log().empty());
+  write_file("log_level = \"info\"\nstaging_mib = 7\n");
+  std::string log = reload();
+  CHECK_THAT(log, Catch::Contains("changed by the configuration: [daemon] log_level\n"));
+  CHECK_THAT(log, Catch::Contains("until detshared is started again: [daemon] staging_mib\n"));
+  CHECK_THAT(reload().substr(log.size()), Catch::Contains("[daemon] staging_mib"));
+  log = service.Log();
+  write_file("log_level = \"loud\"\n");
+  CHECK_THAT(reload().substr(log.size()),
+             Catch::Contains("detshare.toml:3:13: log_level is error, warning, info or debug"));
+  // Nothing of it holds: the level is still info.
+  log = service.Log();
+  write_file("log_level = \"info\"\n");
+  CHECK_THAT(reload().substr(log.size()), Catch::Contains("the configuration is as it was"));
+  TestClient client(socket);
+  CHECK(client.Open());
+  kill(service.pid, SIGTERM);
+  CHECK(service.ExitCode() == 0);
+}
+
+TEST_CASE("A daemon does not start with a configuration that has mistakes, and flags override it") {
+  TestDirectory directory;
+  const std::string file = directory.path + "/detshare.toml";
+  std::ofstream(file) << "[daemon]\nsocket = \"/nowhere/d.sock\"\n[limits]\nstream = 3\n";
+  {
+    Service service({}, -1, {"--config", file});
+    CHECK(service.ExitCode() == 1);
+    CHECK_THAT(service.Log(), Catch::Contains("detshare.toml:4:1: [limits] has no \"stream\""));
+  }
+  std::ofstream(file) << "[daemon]\nsocket = \"/nowhere/d.sock\"\nlog_level = \"error\"\n";
+  {
+    Service service({}, -1,
+                    {"--config", file, "--log-level=info", "--socket", directory.path + "/d.sock"});
+    CHECK(Eventually([&] { return std::filesystem::exists(directory.path + "/d.sock"); }));
+    kill(service.pid, SIGTERM);
+    CHECK(service.ExitCode() == 0);
+    CHECK_THAT(service.Log(), Catch::Contains("detshared ends"));
+  }
+  {
+    Service service({}, -1, {"--config", "/nowhere/at/all.toml"});
+    CHECK(service.ExitCode() == 1);
+  }
+}
+
+TEST_CASE("What is no socket for the daemon is refused") {
+  TestDirectory directory;
+  const std::string path = directory.path + "/d.sock";
+  const absl::StatusOr<int> listening = ListenOn(path, 0600);
+  REQUIRE(listening.ok());
+  {
+    Service service({}, *listening, {"--socket", "/elsewhere/d.sock"});
+    CHECK(service.ExitCode() == 1);
+    CHECK_THAT(service.Log(), Catch::Contains(path) && Catch::Contains("/elsewhere/d.sock"));
+  }
+  {
+    Service service({{"LISTEN_FDS", "2"}}, *listening, {});
+    CHECK(service.ExitCode() == 1);
+    CHECK_THAT(service.Log(), Catch::Contains("2 sockets"));
+  }
+  for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {  // bound to nothing, or no stream
+    const int fd = socket(AF_UNIX, type, 0);
+    Service service({}, fd, {});
+    CHECK(service.ExitCode() == 1);
+    close(fd);
+  }
+  {
+    const int file = open("/dev/null", O_RDWR);
+    Service service({}, file, {});
+    CHECK(service.ExitCode() == 1);
+    close(file);
+  }
+  close(*listening);
+}
+
+}  // namespace
+}  // namespace detshare
