@@ -162,6 +162,14 @@ class Kernel {
   virtual absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) = 0;
   virtual absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) = 0;
   virtual absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) = 0;
+
+  // A number that stands for what it executes, the same in every session; 0: not known. Set once,
+  // before the first launch.
+  uint64_t code() const { return code_; }
+  void set_code(uint64_t code) { code_ = code; }
+
+ private:
+  uint64_t code_ = 0;
 };
 
 struct JitOptionValue {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
 
@@ -15,10 +16,18 @@ constexpr size_t kMaxContexts = 1024;
 constexpr size_t kMaxStreams = 65536;
 constexpr size_t kMaxEvents = 1 << 20;
 
+// Operations that are timed at a time.
+constexpr size_t kMostSamples = 32;
+
 absl::Status UnknownHandle(const char* what) { return CudaError(kCudaErrorInvalidHandle, what); }
 
 void Count(std::atomic<uint64_t>& counter, uint64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+// What stands for a kernel whose code was never named: it is told apart while the session lives.
+uint64_t CodeOf(const Kernel& kernel) {
+  return kernel.code() != 0 ? kernel.code() : reinterpret_cast<uint64_t>(&kernel);
 }
 
 // A queue that is on loan from the pool.
@@ -66,6 +75,16 @@ struct GpuCoroutine::Visit {
   std::unique_ptr<Marker> arrived, done;
 };
 
+// Two markers around an operation. The time is asked for when the stream's next fence is reached.
+struct GpuCoroutine::Sample {
+  Stream* stream = nullptr;  // null: the point below is behind it
+  FencePoint point;
+  OperationDurations* operation = nullptr;
+  int size_class = 0;
+  bool contended = false;
+  std::unique_ptr<Marker> begin, end;
+};
+
 struct GpuCoroutine::Stream {
   StreamId id = 0;
   uint64_t serial = 0;
@@ -85,6 +104,12 @@ struct GpuCoroutine::Stream {
   uint64_t seen_legacy = 0;  // the legacy operation that the stream has waited for
   bool uncollected = false;  // has work that the context's collector has not waited for
   FenceLease fence;          // signalled by Point() and when the stream ends
+  // Device time, and number, of operations behind which there is no fence yet.
+  Nanoseconds unfenced = 0;
+  int unfenced_operations = 0;
+  bool reads = false;      // a copy to the host is among them
+  Nanoseconds parked = 0;  // device time of what cannot begin before `awaited`
+  FencePoint awaited;      // behind the latest wait for the client or another session
   std::vector<std::unique_ptr<Visit>> visits;
 };
 
@@ -107,6 +132,7 @@ struct GpuCoroutine::Context {
 };
 
 struct GpuCoroutine::Event {
+  FencePoint awaited;  // Stream::awaited of the stream that recorded it
   ContextId context = 0;
   bool timed = false;
   bool recorded = false;
@@ -178,6 +204,9 @@ absl::Status GpuCoroutine::CreateStream(StreamId id, ContextId context_id,
   if (stream->legacy) context.legacy = stream.get();
   context.streams.push_back(stream.get());
   context.dirty.reserve(context.streams.capacity());
+  for (std::vector<Stream*>* all : {&unfenced_, &parked_}) {
+    if (all->capacity() <= streams_.size()) all->reserve(2 * streams_.size() + 16);
+  }
   streams_.emplace(id, std::move(stream));
   return absl::OkStatus();
 }
@@ -185,8 +214,10 @@ absl::Status GpuCoroutine::CreateStream(StreamId id, ContextId context_id,
 absl::Status GpuCoroutine::DestroyStream(StreamId id) {
   const auto found = streams_.find(id);
   if (found == streams_.end() || found->second->legacy) return UnknownHandle("no such stream");
+  FenceAll();
   std::unique_ptr<Stream> stream = std::move(found->second);
   streams_.erase(found);
+  GiveUpParked(*stream);
   stream->retired = true;
   // Without a point (the device is lost) the stream stays until its context or the coroutine ends.
   const absl::Status point = PointOf(*stream).status();
@@ -265,6 +296,7 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
     if (absl::Status status = stream.queue->Record(*stream.marker); !status.ok()) return status;
     if (absl::Status status = target->Wait(*stream.marker); !status.ok()) return status;
   }
+  if (stream.queue != nullptr) Count(migrations_, 1);
   stream.queue = target;
   stream.partition = &partition;
   return absl::OkStatus();
@@ -335,7 +367,268 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
 absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
-  return Prepare(**stream, *partition_, use);
+  return Prepare(**stream, PlaceOf(**stream), use);
+}
+
+Partition& GpuCoroutine::PlaceOf(Stream& stream) {
+  if (lane_ == nullptr) return *partition_;
+  if (Partition* const next = lane_->ChooseForOther(); next != nullptr) return *next;
+  return stream.partition != nullptr ? *stream.partition : lane_->partition();
+}
+
+int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
+  uint64_t sms = 1;
+  // A cluster's blocks are on as many SMs at most; which ones it can join the device knows.
+  if (shape.cluster.x != 0) sms = uint64_t{shape.cluster.x} * shape.cluster.y * shape.cluster.z;
+  if (shape.cooperative) {
+    const OccupancyQuery query{static_cast<int>(shape.block.x * shape.block.y * shape.block.z),
+                               shape.dynamic_shared_bytes, 0};
+    const absl::StatusOr<int> blocks = kernel.MaxActiveBlocks(query);
+    if (!blocks.ok() || *blocks <= 0) return kAllSms;  // the launch says what is wrong
+    const unsigned __int128 grid =
+        static_cast<unsigned __int128>(shape.grid.x) * shape.grid.y * shape.grid.z;
+    const unsigned __int128 needed = (grid + *blocks - 1) / static_cast<unsigned>(*blocks);
+    sms = std::max<uint64_t>(sms, needed > kAllSms ? kAllSms : static_cast<uint64_t>(needed));
+  }
+  return static_cast<int>(std::min<uint64_t>(sms, kAllSms));
+}
+
+Partition& GpuCoroutine::Holding(Partition& wanted, int sms) {
+  if (lane_ == nullptr || sms <= wanted.sm_count()) return wanted;
+  for (Partition* const partition : lane_->orders().partitions) {
+    if (sms <= partition->sm_count()) return *partition;
+  }
+  return device_.whole();
+}
+
+void GpuCoroutine::AddUnready(GpuGraph& graph) {
+  if (std::find(unready_.begin(), unready_.end(), &graph) == unready_.end())
+    unready_.push_back(&graph);
+}
+
+void GpuCoroutine::RemoveUnready(GpuGraph& graph) { std::erase(unready_, &graph); }
+
+bool GpuCoroutine::MakeReady() {
+  if (unready_.empty()) return false;
+  GpuGraph* const graph = unready_.back();
+  if (!graph->MakeOneReady()) RemoveUnready(*graph);
+  return true;
+}
+
+// ---- what the scheduler is told
+
+void GpuCoroutine::Attach(CoroutineLane& lane) {
+  lane_ = &lane;
+  lane_->Update();
+}
+
+void GpuCoroutine::Detach() {
+  if (lane_ == nullptr) return;
+  ForgetWork();
+  partition_ = &lane_->partition();
+  lane_ = nullptr;
+}
+
+bool GpuCoroutine::IsParked(Stream& stream) {
+  if (stream.awaited.fence == nullptr) return false;
+  if (!stream.awaited.reached()) return true;
+  stream.awaited = {};
+  return false;
+}
+
+void GpuCoroutine::Account(Stream& stream, Nanoseconds estimate) {
+  if (observed_) {
+    // Whoever goes on has what it waited for.
+    observed_ = false;
+    TakeRead();
+  }
+  if (IsParked(stream)) [[unlikely]] {
+    if (stream.parked == 0) parked_.push_back(&stream);
+    stream.parked += estimate;
+    lane_->Started(estimate, /*counts=*/false);
+    return;
+  }
+  if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
+  stream.unfenced += estimate;
+  lane_->Started(estimate, /*counts=*/true);
+}
+
+void GpuCoroutine::AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes) {
+  // Bytes a nanosecond: of a bus, of a link between cards, and of a card's memory. Copies are not
+  // timed: their size says enough.
+  constexpr uint64_t kRates[] = {50, 50, 1500, 200, 3000};
+  constexpr Nanoseconds kStart = 1'500;
+  Account(stream, kStart + static_cast<Nanoseconds>(bytes / kRates[static_cast<size_t>(kind)]));
+}
+
+void GpuCoroutine::FenceIfDue(Stream& stream) {
+  if (stream.unfenced >= lane_->fence_every()) {
+    PutFence(stream);
+    std::erase(unfenced_, &stream);
+  }
+}
+
+void GpuCoroutine::PutFence(Stream& stream) {
+  const absl::StatusOr<FencePoint> point = PointOf(stream);
+  // Without one the device is lost, and nothing is in flight any more.
+  const FencePoint behind = point.ok() ? *point : FencePoint{};
+  for (Sample& sample : samples_) {
+    if (sample.stream == &stream) {
+      sample.stream = nullptr;
+      sample.point = behind;
+    }
+  }
+  in_flight_.Add(behind, stream.unfenced);
+  if (std::exchange(stream.reads, false)) {
+    read_ = behind;
+    read_awaited_ = observed_;
+  }
+  stream.unfenced = 0;
+  stream.unfenced_operations = 0;
+}
+
+void GpuCoroutine::FenceAll() {
+  for (Stream* const stream : unfenced_) PutFence(*stream);
+  unfenced_.clear();
+}
+
+void GpuCoroutine::BeforeWait(Stream& stream) {
+  if (lane_ == nullptr || stream.unfenced_operations == 0) return;
+  // A fence behind the wait would say too late that this is complete.
+  PutFence(stream);
+  std::erase(unfenced_, &stream);
+}
+
+void GpuCoroutine::NoteWait(Stream& stream) {
+  if (lane_ == nullptr || !lane_->followed()) return;
+  const absl::StatusOr<FencePoint> point = PointOf(stream);
+  if (point.ok()) stream.awaited = *point;
+}
+
+void GpuCoroutine::GiveUpParked(Stream& stream) {
+  if (stream.parked == 0) return;
+  std::erase(parked_, &stream);
+  // Perhaps it never begins.
+  lane_->Resumed(stream.parked);
+  lane_->Completed(std::exchange(stream.parked, 0));
+}
+
+void GpuCoroutine::TakeRead() {
+  if (read_.fence == nullptr || !read_awaited_ || !read_.reached()) return;
+  read_ = {};
+  lane_->ResultRead();
+}
+
+void GpuCoroutine::ResumeParked() {
+  for (size_t i = 0; i < parked_.size();) {
+    Stream& stream = *parked_[i];
+    if (IsParked(stream)) {
+      ++i;
+      continue;
+    }
+    lane_->Resumed(stream.parked);
+    if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
+    stream.unfenced += std::exchange(stream.parked, 0);
+    parked_[i] = parked_.back();
+    parked_.pop_back();
+  }
+}
+
+void GpuCoroutine::TakeProgress() {
+  if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
+    lane_->Completed(complete);
+  }
+  TakeRead();
+  for (size_t i = 0; i < samples_.size();) {
+    Sample& sample = samples_[i];
+    if (sample.stream != nullptr || !sample.point.reached()) {
+      ++i;
+      continue;
+    }
+    const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
+    if (elapsed.ok()) {
+      sample.operation->Add(sample.size_class,
+                            static_cast<Nanoseconds>(*elapsed * policy::kMillisecond),
+                            sample.contended || lane_->contended());
+    }
+    timed_markers_.push_back(std::move(sample.begin));
+    timed_markers_.push_back(std::move(sample.end));
+    if (i + 1 != samples_.size()) sample = std::move(samples_.back());
+    samples_.pop_back();
+  }
+}
+
+bool GpuCoroutine::MakeRoom() {
+  ResumeParked();
+  FenceAll();
+  TakeProgress();
+  return lane_->MayRun();
+}
+
+void GpuCoroutine::WatchWork(bool pause) {
+  if (lane_ == nullptr) return;
+  lane_->Update();
+  if (lane_->followed() && space_.fault().ok()) {
+    ResumeParked();
+    if (pause || observed_) FenceAll();
+    read_awaited_ |= observed_;
+    TakeProgress();
+    if (in_flight_.empty() && unfenced_.empty()) lane_->Idle();
+  } else if (watching_work() || !unfenced_.empty() || !parked_.empty()) {
+    ForgetWork();
+  }
+  lane_->TellNews();
+}
+
+void GpuCoroutine::ForgetWork() {
+  for (Stream* const stream : unfenced_) {
+    stream->unfenced = 0;
+    stream->unfenced_operations = 0;
+  }
+  for (Stream* const stream : parked_) stream->parked = 0;
+  unfenced_.clear();
+  parked_.clear();
+  // The device may still reach the markers.
+  for (Sample& sample : samples_) {
+    timed_markers_.push_back(std::move(sample.begin));
+    timed_markers_.push_back(std::move(sample.end));
+  }
+  samples_.clear();
+  in_flight_.Clear();
+  read_ = {};
+  lane_->Forget();
+}
+
+absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
+                                 const Partition& partition,
+                                 absl::FunctionRef<absl::Status()> submit) {
+  if (known == nullptr || !known->sample || samples_.size() >= kMostSamples || IsParked(stream))
+      [[likely]]
+    return submit();
+  Sample sample;
+  sample.stream = &stream;
+  sample.operation = known->operation;
+  sample.size_class = lane_->SizeClass(partition);
+  sample.contended = lane_->contended();
+  for (std::unique_ptr<Marker>* marker : {&sample.begin, &sample.end}) {
+    if (!timed_markers_.empty()) {
+      *marker = std::move(timed_markers_.back());
+      timed_markers_.pop_back();
+      continue;
+    }
+    absl::StatusOr<std::unique_ptr<Marker>> made = device_.CreateMarker(/*timed=*/true);
+    if (!made.ok()) return submit();
+    *marker = *std::move(made);
+  }
+  const bool begun = queue.Record(*sample.begin).ok();
+  absl::Status status = submit();
+  if (begun && status.ok() && queue.Record(*sample.end).ok()) {
+    samples_.push_back(std::move(sample));
+  } else {
+    timed_markers_.push_back(std::move(sample.begin));
+    timed_markers_.push_back(std::move(sample.end));
+  }
+  return status;
 }
 
 // ---- operations
@@ -343,45 +636,97 @@ absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
 
 absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape& shape,
                                   absl::Span<const std::byte> parameters) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, *partition_, Use::kOperation);
+  absl::StatusOr<Stream*> found = FindStream(id);
+  if (!found.ok()) return found.status();
+  Stream& stream = **found;
+  DurationCache::Answer known;
+  Nanoseconds estimate = 0;
+  if (followed()) {
+    const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+    known = lane_->Look({CodeOf(kernel), ShapeOf(shape)},
+                        {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
+                         ContentOf(parameters, space_.base(), space_.size())});
+    estimate = known.operation->Estimate(0);
+    Account(stream, estimate);
+    lane_->NoteBound(estimate, known.operation->memory_bound());
+  }
+  Partition* partition = lane_ != nullptr ? &lane_->Choose(estimate) : partition_;
+  const bool sized = shape.cooperative || shape.cluster.x != 0;
+  if (sized) [[unlikely]]
+    partition = &Holding(*partition, SmsFor(kernel, shape));
+  absl::StatusOr<Queue*> queue = Prepare(stream, *partition, Use::kOperation);
   if (!queue.ok()) return queue.status();
-  absl::Status status = (*queue)->Launch(space_, kernel, shape, parameters);
+  absl::Status status =
+      Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, *partition,
+            [&] { return (*queue)->Launch(space_, kernel, shape, parameters); });
   // What does not fit the partition runs on the whole device: a tenant sees the limits of the
   // device, never of a partition.
-  const bool sized = shape.cooperative || shape.cluster.x != 0;
-  if (!status.ok() && sized && partition_ != &device_.whole()) {
+  if (!status.ok() && sized && partition != &device_.whole()) {
     const int result = CudaResultOf(status);
     if (result == kCudaErrorCooperativeLaunchTooLarge || result == kCudaErrorInvalidClusterSize ||
         result == kCudaErrorLaunchOutOfResources) {
-      queue = Prepare(**stream, device_.whole(), Use::kOperation);
+      queue = Prepare(stream, device_.whole(), Use::kOperation);
       if (!queue.ok()) return queue.status();
       status = (*queue)->Launch(space_, kernel, shape, parameters);
     }
   }
+  if (known.operation != nullptr) FenceIfDue(stream);
   if (status.ok()) Count(kernels_, 1);
   return status;
 }
 
 absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
-  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  const uint64_t bytes = request.width * request.height * request.depth;
+  const bool told = followed();
+  if (told) {
+    const auto on_device = [&](DeviceAddress address, const ArrayPlace& array) {
+      return array.array != nullptr || address - space_.base() < space_.size();
+    };
+    const bool to_host = !on_device(request.destination, request.destination_array);
+    const bool from_host = !on_device(request.source, request.source_array);
+    AccountTransfer(**stream,
+                    to_host     ? TransferKind::kFromDevice
+                    : from_host ? TransferKind::kToDevice
+                                : TransferKind::kInside,
+                    bytes);
+    (*stream)->reads |= to_host && !from_host;
+  }
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
   absl::Status status = (*queue)->Copy(space_, request);
-  if (status.ok()) Count(bytes_copied_, request.width * request.height * request.depth);
+  if (told) FenceIfDue(**stream);
+  if (status.ok()) Count(bytes_copied_, bytes);
   return status;
 }
 
 absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
-  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  const bool told = followed();
+  if (told) {
+    AccountTransfer(**stream, TransferKind::kFill,
+                    request.width * request.height * static_cast<uint64_t>(request.element_bytes));
+  }
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
-  return (*queue)->Fill(space_, request);
+  absl::Status status = (*queue)->Fill(space_, request);
+  if (told) FenceIfDue(**stream);
+  return status;
 }
 
 absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
-  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
-  return (*queue)->MemoryOps(space_, operations);
+  const bool waits = std::any_of(operations.begin(), operations.end(),
+                                 [](const MemoryOp& operation) { return operation.is_wait(); });
+  if (waits) BeforeWait(**stream);
+  absl::Status status = (*queue)->MemoryOps(space_, operations);
+  if (waits) NoteWait(**stream);
+  return status;
 }
 
 absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uint64_t value) {
@@ -393,28 +738,39 @@ absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uin
     return absl::OkStatus();
   }
   // A stream that only observes stays where it is.
-  Partition& partition = stream.partition != nullptr ? *stream.partition : *partition_;
-  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kObserve);
+  observed_ = true;
+  Partition& place = stream.partition != nullptr ? *stream.partition : partition();
+  absl::StatusOr<Queue*> queue = Prepare(stream, place, Use::kObserve);
   if (!queue.ok()) return queue.status();
   return (*queue)->WriteFence(space_, fence, value);
 }
 
 absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
                                      uint64_t value) {
-  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
-  return (*queue)->WaitFence(space_, fence, value);
+  BeforeWait(**stream);
+  absl::Status status = (*queue)->WaitFence(space_, fence, value);
+  NoteWait(**stream);
+  return status;
 }
 
 absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reached,
                                         uint64_t reached_value, const std::atomic<uint64_t>* resume,
                                         uint64_t resume_value) {
-  absl::StatusOr<Queue*> queue = PrepareById(id, Use::kOperation);
+  absl::StatusOr<Stream*> stream = FindStream(id);
+  if (!stream.ok()) return stream.status();
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
+  BeforeWait(**stream);
   if (absl::Status status = (*queue)->WriteFence(space_, reached, reached_value); !status.ok()) {
     return status;
   }
-  return (*queue)->WaitFence(space_, resume, resume_value);
+  absl::Status status = (*queue)->WaitFence(space_, resume, resume_value);
+  NoteWait(**stream);
+  return status;
 }
 
 absl::StatusOr<FencePoint> GpuCoroutine::Point(StreamId id) {
@@ -432,8 +788,8 @@ absl::StatusOr<FencePoint> GpuCoroutine::PointOf(Stream& stream) {
     if (!lease.ok()) return lease.status();
     stream.fence = *std::move(lease);
   }
-  Partition& partition = stream.partition != nullptr ? *stream.partition : *partition_;
-  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kObserve);
+  Partition& place = stream.partition != nullptr ? *stream.partition : partition();
+  absl::StatusOr<Queue*> queue = Prepare(stream, place, Use::kObserve);
   if (!queue.ok()) return queue.status();
   const uint64_t value = stream.fence.Next();
   absl::Status status = (*queue)->WriteFence(space_, stream.fence.fence(), value);
@@ -445,18 +801,24 @@ absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
   if (point.fence == (*stream)->fence.fence() || point.reached()) return absl::OkStatus();
-  return WaitFence(id, point.fence, point.value);
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  return (*queue)->WaitFence(space_, point.fence, point.value);
 }
 
 absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
                                        std::atomic<uint64_t>* fence, uint64_t value) {
   const auto event = events_.find(event_id);
   if (event == events_.end()) return UnknownHandle("no such event");
-  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  absl::StatusOr<Stream*> found = FindStream(stream);
+  if (!found.ok()) return found.status();
+  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOperation);
   if (!queue.ok()) return queue.status();
   absl::Status status = (*queue)->Record(*event->second->marker);
   if (!status.ok()) return status;
   event->second->recorded = true;
+  observed_ |= fence != nullptr;
+  event->second->awaited = IsParked(**found) ? (*found)->awaited : FencePoint{};
   return fence == nullptr ? absl::OkStatus() : (*queue)->WriteFence(space_, fence, value);
 }
 
@@ -469,12 +831,20 @@ absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_i
 }
 
 absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
-                                  absl::FunctionRef<absl::Status(Queue&)> submit) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, partition, Use::kOperation);
+                                  absl::FunctionRef<absl::Status(Queue&)> submit,
+                                  const DurationCache::Answer* known, bool waits) {
+  absl::StatusOr<Stream*> found = FindStream(id);
+  if (!found.ok()) return found.status();
+  Stream& stream = **found;
+  if (waits) known = nullptr;
+  if (known != nullptr) Account(stream, known->operation->Estimate(0));
+  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kOperation);
   if (!queue.ok()) return queue.status();
-  return submit(**queue);
+  if (waits) BeforeWait(stream);
+  absl::Status status = Timed(stream, **queue, known, partition, [&] { return submit(**queue); });
+  if (waits) NoteWait(stream);
+  if (known != nullptr) FenceIfDue(stream);
+  return status;
 }
 
 absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
@@ -493,9 +863,17 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId strea
                                        EventId event_id) {
   const auto event = owner.events_.find(event_id);
   if (event == owner.events_.end()) return UnknownHandle("no such event");
-  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  absl::StatusOr<Stream*> found = FindStream(stream);
+  if (!found.ok()) return found.status();
+  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOperation);
   if (!queue.ok()) return queue.status();
-  return event->second->recorded ? (*queue)->Wait(*event->second->marker) : absl::OkStatus();
+  if (!event->second->recorded) return absl::OkStatus();
+  const bool parks = !event->second->awaited.reached();
+  if (parks) BeforeWait(**found);
+  absl::Status status = (*queue)->Wait(*event->second->marker);
+  if (parks && lane_ != nullptr && lane_->followed() && !IsParked(**found))
+    (*found)->awaited = event->second->awaited;
+  return status;
 }
 
 absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
@@ -515,8 +893,14 @@ absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uin
 }
 
 absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
-  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
-  return queue.ok() ? event.Wait(**queue) : queue.status();
+  absl::StatusOr<Stream*> found = FindStream(stream);
+  if (!found.ok()) return found.status();
+  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOperation);
+  if (!queue.ok()) return queue.status();
+  BeforeWait(**found);
+  absl::Status status = event.Wait(**queue);
+  NoteWait(**found);
+  return status;
 }
 
 absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventId end_id) {
@@ -562,9 +946,9 @@ absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& strea
   if (!done.ok()) return done.status();
   visit->done = *std::move(done);
   absl::StatusOr<std::unique_ptr<Queue>> queue =
-      host.queues_.Acquire(*host.partition_, stream.priority);
+      host.queues_.Acquire(host.partition(), stream.priority);
   if (!queue.ok()) return queue.status();
-  visit->queue = PooledQueue(host.queues_, *host.partition_, stream.priority, *std::move(queue));
+  visit->queue = PooledQueue(host.queues_, host.partition(), stream.priority, *std::move(queue));
   stream.visits.push_back(std::move(visit));
   return stream.visits.back().get();
 }
@@ -573,7 +957,7 @@ template <typename F>
 absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id, F work) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> home = Prepare(**stream, *partition_, Use::kOperation);
+  absl::StatusOr<Queue*> home = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!home.ok()) return home.status();
   absl::StatusOr<Visit*> visit = FindOrMakeVisit(**stream, host);
   if (!visit.ok()) return visit.status();
@@ -613,6 +997,7 @@ absl::Status GpuCoroutine::SignalContext(ContextId id, std::atomic<uint64_t>* fe
 absl::Status GpuCoroutine::SignalContext(Context& context, std::atomic<uint64_t>* fence,
                                          uint64_t value) {
   if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  observed_ = true;
   if (!retired_.empty()) ReclaimRetired();
   if (context.collector.get() == nullptr) {
     Stream* only = nullptr;
@@ -685,6 +1070,7 @@ Task<absl::Status> GpuCoroutine::IdleContext(ContextId id) {
 }
 
 Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
+  FenceAll();
   std::vector<EventId> dead_events;
   for (const auto& [event_id, event] : events_) {
     if (event->context == id) dead_events.push_back(event_id);
@@ -701,6 +1087,7 @@ Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
   for (auto stream = streams_.begin(); stream != streams_.end();) {
     const auto current = stream++;
     if (current->second->context != context.get()) continue;
+    GiveUpParked(*current->second);
     streams.push_back(std::move(current->second));
     streams_.erase(current);
   }
@@ -722,9 +1109,9 @@ Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
 }
 
 GpuCoroutine::Counters GpuCoroutine::counters() const {
-  return Counters{operations_.load(std::memory_order_relaxed),
-                  kernels_.load(std::memory_order_relaxed),
-                  bytes_copied_.load(std::memory_order_relaxed)};
+  return Counters{
+      operations_.load(std::memory_order_relaxed), kernels_.load(std::memory_order_relaxed),
+      bytes_copied_.load(std::memory_order_relaxed), migrations_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace detshare

@@ -18,6 +18,12 @@
 //     clean operation on a blocking stream:  waits for the legacy stream if that had an operation
 //     since; becomes dirty
 //
+// Where a kernel or graph runs is up to the scheduler's lane (lane.h), to which the session's work
+// is told when it is followed: each operation with the time that it is likely to take
+// (durations.h), and fences behind the streams' work now and then, which say how much of it is
+// complete (in_flight.h). What waits for its client, or for another session, cannot make progress
+// by itself and is told as that. Copies, fills and events stay where their stream is.
+//
 // A stream that is destroyed finishes its work: its queues go back to the pool after that.
 //
 // Threading: one thread, the executor's; counters() from any. No call waits for the GPU, and
@@ -42,8 +48,11 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
+#include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
+#include "coroutine_runtime/in_flight.h"
+#include "coroutine_runtime/lane.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/task.h"
 
@@ -60,12 +69,14 @@ struct StreamOptions {
   int priority = 0;
 };
 
+class GpuGraph;
 class SharedEvent;
 
 class GpuCoroutine {
  public:
   struct Counters {
     uint64_t operations = 0, kernels = 0, bytes_copied = 0;
+    uint64_t migrations = 0;  // of streams from one partition to another
   };
 
   // Begins on the whole device. Registers a page of host memory in `space` for its own fences.
@@ -79,7 +90,8 @@ class GpuCoroutine {
   Device& device() { return device_; }
   AddressSpace& space() { return space_; }
   Executor& executor() { return executor_; }
-  Partition& partition() { return *partition_; }
+  // Where short kernels run at this moment.
+  Partition& partition() { return lane_ != nullptr ? lane_->partition() : *partition_; }
 
   // The context begins with its first object. Ids must be free and not 0
   // (CUDA_ERROR_INVALID_VALUE).
@@ -134,12 +146,27 @@ class GpuCoroutine {
   absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded);
 
   // For operations of other kinds: one operation of the stream on `partition`, ordered as any.
-  // `submit` gets the queue.
+  // `submit` gets the queue. `known`: what the lane knows about it, null for what takes no time
+  // worth counting; `waits`: it may wait for the client or another session.
   absl::Status Submit(StreamId stream, Partition& partition,
-                      absl::FunctionRef<absl::Status(Queue&)> submit);
+                      absl::FunctionRef<absl::Status(Queue&)> submit,
+                      const DurationCache::Answer* known = nullptr, bool waits = false);
   // Tells streams apart that had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
   void CountKernels(uint64_t kernels);
+
+  // How many SMs a launch needs for it to run at all: cooperative grids and clusters more than one.
+  static constexpr int kAllSms = INT32_MAX;
+  static int SmsFor(Kernel& kernel, const LaunchShape& shape);
+  // `wanted`, or where that has fewer SMs than `sms` the smallest partition of the device that has
+  // them.
+  Partition& Holding(Partition& wanted, int sms);
+
+  // Graphs that are to be made ready for a partition when there is time for it.
+  void AddUnready(GpuGraph& graph);
+  void RemoveUnready(GpuGraph& graph);
+  // Makes one of them ready for one partition, which may take a millisecond. False: there is none.
+  bool MakeReady();
 
   // ---- the session's devices with each other
 
@@ -152,8 +179,27 @@ class GpuCoroutine {
   absl::Status CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request);
   absl::Status FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request);
 
-  // Work from now on runs on `partition` of the same device, ordered after the work before it.
+  // ---- for the scheduler, and the session's worker in its name
+
+  // Without a lane: work from now on runs on `partition` of the same device, ordered after the work
+  // before it.
   void Bind(Partition& partition) { partition_ = &partition; }
+  // From now on the lane decides; it outlives the coroutine or is detached.
+  void Attach(CoroutineLane& lane);
+  void Detach();
+  CoroutineLane* lane() { return lane_; }
+  // Whether operations are told to the lane.
+  bool followed() const { return lane_ != nullptr && lane_->followed(); }
+
+  // Whether the session's next record may be read.
+  bool MayRun() { return lane_ == nullptr || lane_->MayRun() || MakeRoom(); }
+  // A record is there that may not be read. True when it was held for so long that it may.
+  bool Hold() { return lane_ == nullptr || lane_->Hold(); }
+  // Sees how far the work is and tells the scheduler. `pause`: no record has come for some time, so
+  // that the end of all work is to be seen.
+  void WatchWork(bool pause);
+  // Whether WatchWork() may have something to see without any record.
+  bool watching_work() const { return !in_flight_.empty() || !samples_.empty(); }
 
   // Ends when everything that was submitted before the first await is complete; the fault of the
   // space if it has one.
@@ -170,6 +216,7 @@ class GpuCoroutine {
   struct Stream;
   struct Event;
   struct Visit;
+  struct Sample;
   // What an operation is for the legacy default stream's order.
   enum class Use { kOperation, kObserve };
 
@@ -181,6 +228,8 @@ class GpuCoroutine {
   // stream.
   absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
   absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
+  // Where an operation that is no kernel runs.
+  Partition& PlaceOf(Stream& stream);
   absl::Status Migrate(Stream& stream, Partition& partition);
   // Puts the context's legacy marker behind the legacy stream's last operation.
   absl::Status MarkLegacy(Context& context);
@@ -190,6 +239,30 @@ class GpuCoroutine {
   absl::StatusOr<FenceLease> FenceOfContext(Context& context);
   absl::StatusOr<FencePoint> PointOf(Stream& stream);
   void ReclaimRetired();
+
+  // An operation is about to be submitted; only while work is followed.
+  void Account(Stream& stream, Nanoseconds estimate);
+  void AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes);
+  // ... was, perhaps.
+  void FenceIfDue(Stream& stream);
+  void PutFence(Stream& stream);
+  void FenceAll();
+  // The stream is about to wait for what is none of the session's own work, and waits from here on
+  // until `awaited`, or what was queued last, is reached.
+  void BeforeWait(Stream& stream);
+  void NoteWait(Stream& stream);
+  // The stream ends: what is parked on it counts from now on.
+  void GiveUpParked(Stream& stream);
+  // Whether what follows on the stream waits for such a thing still.
+  static bool IsParked(Stream& stream);
+  bool MakeRoom();
+  void ResumeParked();
+  void TakeProgress();
+  void TakeRead();
+  void ForgetWork();
+  // Times what `submit` puts on the queue where that is wanted. `known` may be null.
+  absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
+                     const Partition& partition, absl::FunctionRef<absl::Status()> submit);
   absl::StatusOr<Visit*> FindOrMakeVisit(Stream& stream, GpuCoroutine& host);
   // Orders a host's work between the stream's work before and after it. F: absl::Status(Queue&).
   template <typename F>
@@ -200,8 +273,19 @@ class GpuCoroutine {
   AddressSpace& space_;
   QueuePool& queues_;
   Executor& executor_;
-  Partition* partition_;
+  Partition* partition_;  // without a lane
   FencePool fences_;
+  CoroutineLane* lane_ = nullptr;
+  InFlight in_flight_;
+  // Streams with work behind which there is no fence, and with work that is parked. Room for all
+  // streams, so that operations do not allocate.
+  std::vector<Stream*> unfenced_, parked_;
+  std::vector<Sample> samples_;                         // under way
+  std::vector<std::unique_ptr<Marker>> timed_markers_;  // for samples
+  std::vector<GpuGraph*> unready_;
+  FencePoint read_;            // behind the latest copy to the host
+  bool read_awaited_ = false;  // the client waits for it
+  bool observed_ = false;      // somebody asked for the end of work since the last operation
   std::vector<GpuCoroutine*> users_;
   uint64_t streams_made_ = 0;
 
@@ -215,7 +299,7 @@ class GpuCoroutine {
   std::vector<std::unique_ptr<Marker>> spare_markers_[2];
 
   // Written by the owner only, read by whoever reports: relaxed, they publish nothing.
-  std::atomic<uint64_t> operations_{0}, kernels_{0}, bytes_copied_{0};
+  std::atomic<uint64_t> operations_{0}, kernels_{0}, bytes_copied_{0}, migrations_{0};
 };
 
 }  // namespace detshare

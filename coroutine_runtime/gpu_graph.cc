@@ -1,11 +1,17 @@
 #include "coroutine_runtime/gpu_graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
 namespace {
+
+// Launches without the instantiation that they want, until it is made all the same.
+constexpr int kMostMissed = 256;
+// What a kernel of a graph is taken to last before the graph was timed.
+constexpr Nanoseconds kGuess = 10 * policy::kMicrosecond;
 
 // A tenant sees the limits of the device, never of a partition.
 bool DoesNotFit(const absl::Status& status) {
@@ -38,10 +44,16 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& corouti
                                                            GraphDescription description,
                                                            GraphPlace* refused) {
   std::unique_ptr<GpuGraph> graph(new GpuGraph(coroutine, std::move(description)));
-  absl::StatusOr<Instance*> instance = graph->FittingInstance(refused);
+  Partition& wanted = coroutine.Holding(coroutine.partition(), graph->sms_);
+  absl::StatusOr<Instance*> instance = graph->FittingInstance(wanted, refused);
   if (!instance.ok()) return instance.status();
+  if (coroutine.lane() != nullptr) {
+    for (Partition* const partition : coroutine.lane()->orders().prepare) graph->Want(*partition);
+  }
   return graph;
 }
+
+GpuGraph::~GpuGraph() { coroutine_.RemoveUnready(*this); }
 
 GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
     : coroutine_(coroutine), description_(std::move(description)) {
@@ -50,10 +62,27 @@ GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
 
 void GpuGraph::CountAgain() {
   value_count_ = kernels_ = bytes_ = 0;
+  waits_ = false;
+  blocks_ = 0;
+  code_ = 0;
   recorded_.clear();
   for (const GraphBody& graph : description_.graphs) {
     bytes_ += graph.edges.size() * sizeof(GraphEdge);
-    for (const GraphNode& node : graph.nodes) bytes_ += BytesOf(node);
+    for (const GraphNode& node : graph.nodes) {
+      bytes_ += BytesOf(node);
+      waits_ |= std::holds_alternative<WaitStep>(node.step) ||
+                std::holds_alternative<MemoryOpsStep>(node.step);
+      const auto* kernel = std::get_if<KernelStep>(&node.step);
+      if (kernel == nullptr) continue;
+      const LaunchShape& shape = kernel->shape;
+      const uint64_t words[] = {code_, kernel->kernel->code(), ShapeOf(shape)};
+      code_ =
+          StableHash(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(words), sizeof(words)));
+      const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+      blocks_ = std::max(blocks_, static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)));
+      if (!shape.cooperative && shape.cluster.x == 0) continue;
+      sms_ = std::max(sms_, GpuCoroutine::SmsFor(*kernel->kernel, kernel->shape));
+    }
   }
   for (const GraphNode& node : description_.root().nodes) {
     value_count_ += TakesValue(node);
@@ -70,26 +99,74 @@ const GraphNode* GpuGraph::Find(GraphPlace place) const {
   return place.node < graph.nodes.size() ? &graph.nodes[place.node] : nullptr;
 }
 
-absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceOn(Partition& partition,
-                                                         GraphPlace* refused) {
+GpuGraph::Instance* GpuGraph::Existing(const Partition& partition) {
   for (Instance& instance : instances_) {
     if (instance.partition == &partition) return &instance;
   }
+  return nullptr;
+}
+
+absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceOn(Partition& partition,
+                                                         GraphPlace* refused) {
+  if (Instance* const existing = Existing(partition)) return existing;
   absl::StatusOr<std::unique_ptr<Graph>> graph =
       coroutine_.device().InstantiateGraph(coroutine_.space(), partition, description_, refused);
   if (!graph.ok()) return graph.status();
   return &instances_.emplace_back(Instance{&partition, *std::move(graph)});
 }
 
-absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(GraphPlace* refused) {
+absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(Partition& wanted,
+                                                              GraphPlace* refused) {
   Partition& whole = coroutine_.device().whole();
-  Partition& bound = coroutine_.partition();
-  if (whole_only_ || &bound == &whole) return InstanceOn(whole, refused);
-  absl::StatusOr<Instance*> instance = InstanceOn(bound, refused);
+  if (sms_ == GpuCoroutine::kAllSms || &wanted == &whole) return InstanceOn(whole, refused);
+  absl::StatusOr<Instance*> instance = InstanceOn(wanted, refused);
   if (instance.ok() || !DoesNotFit(instance.status())) return instance;
   instance = InstanceOn(whole, refused);
-  if (instance.ok()) whole_only_ = true;
+  if (instance.ok()) sms_ = GpuCoroutine::kAllSms;
   return instance;
+}
+
+void GpuGraph::Want(Partition& partition) {
+  if (Existing(partition) != nullptr || sms_ > partition.sm_count() ||
+      std::find(wanted_.begin(), wanted_.end(), &partition) != wanted_.end()) {
+    return;
+  }
+  wanted_.push_back(&partition);
+  coroutine_.AddUnready(*this);
+}
+
+bool GpuGraph::MakeOneReady() {
+  missed_ = 0;
+  if (wanted_.empty()) return false;
+  Partition* const partition = wanted_.back();
+  wanted_.pop_back();
+  GraphPlace refused;
+  // What cannot be made now is asked for again by the next launch, if it still wants it.
+  FittingInstance(*partition, &refused).status().IgnoreError();
+  return !wanted_.empty();
+}
+
+Partition& GpuGraph::Choose() {
+  CoroutineLane* const lane = coroutine_.lane();
+  if (lane == nullptr) return coroutine_.partition();
+  known_ = {};
+  Nanoseconds estimate = 0;
+  if (lane->followed()) {
+    known_ = lane->Look({code_, 0}, {blocks_, static_cast<Nanoseconds>(kernels_) * kGuess});
+    estimate = known_.operation->Estimate(0);
+  }
+  return coroutine_.Holding(lane->Choose(estimate), sms_);
+}
+
+absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,
+                                                                GraphPlace* refused) {
+  if (coroutine_.lane() == nullptr || Existing(wanted) != nullptr || ++missed_ > kMostMissed) {
+    missed_ = 0;
+    return FittingInstance(wanted, refused);
+  }
+  Want(wanted);
+  if (last_partition_ != nullptr) return Existing(*last_partition_);
+  return &instances_.front();
 }
 
 absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values) {
@@ -98,7 +175,7 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
   if (!serial.ok()) return serial.status();
 
   GraphPlace refused;
-  absl::StatusOr<Instance*> instance = FittingInstance(&refused);
+  absl::StatusOr<Instance*> instance = InstanceForLaunch(Choose(), &refused);
   if (!instance.ok()) return instance.status();
   const bool same_stream = last_stream_ == *serial;
   if (last_partition_ != nullptr && !same_stream) {
@@ -112,7 +189,7 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
       (same_stream || marked_ || last_partition_ == nullptr)) {
     instance = InstanceOn(whole, &refused);
     if (!instance.ok()) return instance.status();
-    whole_only_ = true;
+    sms_ = GpuCoroutine::kAllSms;
     status = LaunchOn(**instance, stream, *serial, values);
   }
   return status;
@@ -127,23 +204,24 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
     marker_ = *std::move(marker);
   }
   const bool must_wait = marked_ && serial != last_stream_ && instance.partition != last_partition_;
-  const absl::Status status =
-      coroutine_.Submit(stream, *instance.partition, [&](Queue& queue) -> absl::Status {
-        if (must_wait) {
-          if (absl::Status waited = queue.Wait(*marker_); !waited.ok()) return waited;
-        }
-        if (absl::Status launched = queue.LaunchGraph(coroutine_.space(), *instance.graph, values);
-            !launched.ok()) {
-          return launched;
-        }
-        last_partition_ = instance.partition;
-        last_stream_ = serial;
-        marked_ = false;
-        if (!shared_) return absl::OkStatus();
-        const absl::Status recorded = queue.Record(*marker_);
-        marked_ = recorded.ok();
-        return recorded;
-      });
+  const auto submit = [&](Queue& queue) -> absl::Status {
+    if (must_wait) {
+      if (absl::Status waited = queue.Wait(*marker_); !waited.ok()) return waited;
+    }
+    if (absl::Status launched = queue.LaunchGraph(coroutine_.space(), *instance.graph, values);
+        !launched.ok()) {
+      return launched;
+    }
+    last_partition_ = instance.partition;
+    last_stream_ = serial;
+    marked_ = false;
+    if (!shared_) return absl::OkStatus();
+    const absl::Status recorded = queue.Record(*marker_);
+    marked_ = recorded.ok();
+    return recorded;
+  };
+  const absl::Status status = coroutine_.Submit(
+      stream, *instance.partition, submit, known_.operation != nullptr ? &known_ : nullptr, waits_);
   if (!status.ok()) return status;
   coroutine_.CountKernels(kernels_);
   for (bool* recorded : recorded_) *recorded = true;
@@ -152,7 +230,7 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
 
 absl::Status GpuGraph::Upload(StreamId stream) {
   GraphPlace refused;
-  absl::StatusOr<Instance*> instance = FittingInstance(&refused);
+  absl::StatusOr<Instance*> instance = InstanceForLaunch(Choose(), &refused);
   if (!instance.ok()) return instance.status();
   return coroutine_.Submit(stream, *(*instance)->partition, [&](Queue& queue) {
     return queue.UploadGraph(coroutine_.space(), *(*instance)->graph);

@@ -2,10 +2,12 @@
 // it was launched.
 //
 // CUDA's graphs keep the SMs for which they were instantiated, whatever stream they are launched
-// on. So a graph of a session is instantiated for the partition to which the session is bound, anew
-// for another one when it is launched there for the first time, and changes of its nodes are made
-// to all of its instantiations. A graph with a node that fits the device but not the partition runs
-// on the whole device.
+// on. So a graph of a session is instantiated for the partition on which the session runs when it
+// is made, and for others later; changes of its nodes are made to all of its instantiations. To
+// instantiate takes long and holds up others, so under a scheduler it is not done by a launch: that
+// takes the instantiation that is there, and the missing one is made when the session has a pause
+// (GpuCoroutine::MakeReady), or after many launches that would have liked to have it. A graph with
+// a node that needs more SMs than a partition has runs on the smallest one that holds it.
 //
 // Launches of one graph follow each other, whatever their streams. A device sees to that for each
 // instantiation; between two of them it is
@@ -36,6 +38,7 @@ class GpuGraph {
  public:
   // Instantiated for the partition to which the coroutine is bound. `refused` as in
   // Device::InstantiateGraph.
+  ~GpuGraph();
   static absl::StatusOr<std::unique_ptr<GpuGraph>> Create(GpuCoroutine& coroutine,
                                                           GraphDescription description,
                                                           GraphPlace* refused);
@@ -43,6 +46,8 @@ class GpuGraph {
   // One operation of the stream. CUDA_ERROR_INVALID_VALUE unless there is a value for each signal
   // and wait.
   absl::Status Launch(StreamId stream, absl::Span<const uint64_t> values);
+  // Makes one missing instantiation that was asked for. False: there is none.
+  bool MakeOneReady();
   // What the next launch on the stream needs is ready afterwards.
   absl::Status Upload(StreamId stream);
 
@@ -82,8 +87,13 @@ class GpuGraph {
   const GraphNode* Find(GraphPlace place) const;
   // The instantiation for `partition`, made when it is not there.
   absl::StatusOr<Instance*> InstanceOn(Partition& partition, GraphPlace* refused);
+  Instance* Existing(const Partition& partition);
   // ... or for the whole device when the graph does not fit.
-  absl::StatusOr<Instance*> FittingInstance(GraphPlace* refused);
+  absl::StatusOr<Instance*> FittingInstance(Partition& wanted, GraphPlace* refused);
+  // What a launch uses that would like to run on `wanted`.
+  absl::StatusOr<Instance*> InstanceForLaunch(Partition& wanted, GraphPlace* refused);
+  void Want(Partition& partition);
+  Partition& Choose();
   absl::Status LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
                         absl::Span<const uint64_t> values);
   absl::Status Apply(GraphPlace place, const GraphNode& now);
@@ -93,9 +103,15 @@ class GpuGraph {
   GraphDescription description_;
   size_t value_count_ = 0;
   uint64_t bytes_ = 0;
-  uint64_t kernels_ = 0;         // that a launch runs, bodies of conditionals left out
-  std::vector<bool*> recorded_;  // by a launch
-  bool whole_only_ = false;      // it does not fit some partition
+  uint64_t kernels_ = 0;            // that a launch runs, bodies of conditionals left out
+  std::vector<bool*> recorded_;     // by a launch
+  int sms_ = 1;                     // without which a node cannot run
+  bool waits_ = false;              // for the client, or for words of memory
+  std::vector<Partition*> wanted_;  // instantiations that are to be made
+  uint64_t code_ = 0;               // stands for what its kernels execute
+  uint32_t blocks_ = 0;             // of its largest kernel
+  DurationCache::Answer known_;     // about the launch that is being made
+  int missed_ = 0;                  // launches that would have liked to have one of them
   std::vector<Instance> instances_;
 
   // Of the latest launch.

@@ -31,7 +31,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_used_memory(memory.total - std::min(memory.free, memory.total));
     const absl::Status health = device->health();
     one->set_state(health.ok() ? "ok" : std::string(health.message()));
-    for (const Placement::PartitionView& partition : manager_.Partitions(i)) {
+    for (const DeviceScheduler::PartitionView& partition : manager_.Partitions(i)) {
       proto::PartitionStatus* const part = one->add_partitions();
       part->set_name(partition.name);
       part->set_first_sm(partition.first_sm);
@@ -52,7 +52,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_operations(info.counters.operations);
     one->set_kernels(info.counters.kernels);
     one->set_bytes_copied(info.counters.bytes_copied);
-    one->set_partition(info.partition);
+    one->set_partition(info.schedule.partition);
     one->set_state(info.state);
     one->set_code_bytes(info.counters.code_bytes);
   }

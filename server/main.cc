@@ -86,6 +86,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "A tenant's share of the SMs, for policies that know shares; may be repeated")
       ->type_name("NAME=PERCENT")
       ->allow_extra_args(false);
+  app.add_option("--migrate-every", server.migrate_every,
+                 "Moves every session to other SMs at each such number of operations, whatever the "
+                 "policy says, to verify that results do not depend on it [0: never]")
+      ->type_name("N");
   app.add_option("--device-window-base", server.windows.device_base,
                  "First device address of all sessions")
       ->group("Address windows");

@@ -1,5 +1,6 @@
 #include "server/ring_reader.h"
 
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -42,6 +43,13 @@ RingReader::RingReader(SessionHeader* header, uint8_t* ring, uint64_t ring_bytes
 bool RingReader::Ready() const {
   const uint64_t offset = position_ & (ring_bytes_ - 1);
   return LineState(ring_ + offset)->load(std::memory_order_acquire) != 0;
+}
+
+uint16_t RingReader::NextDevice() const {
+  const uint8_t* const line = ring_ + (position_ & (ring_bytes_ - 1));
+  uint16_t device;
+  std::memcpy(&device, line + sizeof(uint32_t) + offsetof(HeaderCopy, device), sizeof(device));
+  return device;
 }
 
 RingReader::Result RingReader::Read(RingRecord* record) {

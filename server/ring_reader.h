@@ -50,6 +50,10 @@ class RingReader {
   // Names the rule that the client broke. Empty while it broke none.
   const std::string& violation() const { return violation_; }
 
+  // The device that the next record names; anything when there is none. The client may change its
+  // mind, so this is for guesses only.
+  uint16_t NextDevice() const;
+
   // Whether Read() would not answer kEmpty.
   bool Ready() const;
 

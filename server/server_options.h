@@ -51,6 +51,7 @@ struct ServerOptions {
   std::string policy = "whole";
   std::map<std::string, std::string> policy_parameters;
   std::vector<policy::Tenant> tenants;  // with declared shares
+  uint32_t migrate_every = 0;           // as DeviceScheduler::Options
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for the GPU
   uint64_t image_store_bytes = uint64_t{1} << 30;  // of code that is kept for later processes

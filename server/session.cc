@@ -19,6 +19,18 @@ const char* NameOf(uint16_t op) {
   return name != nullptr ? name : "unknown operation";
 }
 
+// Stands for what a library's kernels execute, so that durations are known again (durations.h). Of
+// a large image its ends are enough: taking two for one costs a few wrong estimates.
+uint64_t CodeOfImage(std::span<const uint8_t> image) {
+  constexpr size_t kEnd = 32768;
+  const auto part = [&](size_t first, size_t bytes) {
+    return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()) + first, bytes);
+  };
+  if (image.size() <= 2 * kEnd) return StableHash(part(0, image.size()));
+  return StableHash(part(image.size() - kEnd, kEnd),
+                    StableHash(part(0, kEnd), /*seed=*/image.size()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
@@ -60,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
     if (!coroutine.ok()) return coroutine.status();
     device.coroutine = *std::move(coroutine);
     device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
-    on.placement->Add(config.id, config.tenant, *device.coroutine);
+    on.scheduler->Add(config.id, config.tenant, *device.coroutine);
   }
   session->virtual_memory_ = std::make_unique<VirtualMemory>(session->devices_);
   session->ipc_memory_ = std::make_unique<IpcMemory>(
@@ -72,7 +84,10 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
 }
 
 Session::~Session() {
-  for (const Config::OnDevice& on : config_.devices) on.placement->Remove(config_.id);
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i].coroutine != nullptr)
+      config_.devices[i].scheduler->Remove(config_.id, *devices_[i].coroutine);
+  }
   if (!devices_.empty() && executor_ != nullptr) {
     WaitForDevices();
   }
@@ -108,6 +123,36 @@ Task<void> Session::AwaitIdle(int* busy) {
 void Session::WatchIdle() {
   idle_watch_ = 1;
   executor_->Spawn(AwaitIdle(&idle_watch_));
+}
+
+bool Session::Hold() {
+  // An error is answered without any device.
+  if (sticky_error_ != 0) return true;
+  if (devices_.size() == 1) return devices_[0].coroutine->Hold();
+  const size_t next = reader_->NextDevice();
+  return next >= devices_.size() || devices_[next].coroutine->Hold();
+}
+
+void Session::WatchWork(bool pause) {
+  for (SessionDevice& device : devices_) device.coroutine->WatchWork(pause);
+}
+
+bool Session::watching_work() const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [](const SessionDevice& device) { return device.coroutine->watching_work(); });
+}
+
+bool Session::others_held() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](const SessionDevice& device) {
+    return device.coroutine->lane() != nullptr && device.coroutine->lane()->others_held();
+  });
+}
+
+bool Session::MakeReady() {
+  for (SessionDevice& device : devices_) {
+    if (device.coroutine->MakeReady()) return true;
+  }
+  return false;
 }
 
 void Session::WaitForDevices() {
@@ -362,8 +407,9 @@ absl::Status Session::CheckRoomForImage(uint64_t bytes) const {
 }
 
 absl::StatusOr<LibraryId> Session::AddLibrary(std::unique_ptr<Library> library, ContextId context,
-                                              uint64_t image_bytes,
+                                              std::span<const uint8_t> image,
                                               std::shared_ptr<const ManagedBlock> managed) {
+  const uint64_t image_bytes = image.size();
   auto loaded = std::make_unique<LoadedLibrary>();
   // Counts until it is unloaded, which graphs may put off.
   loaded->library =
@@ -374,6 +420,7 @@ absl::StatusOr<LibraryId> Session::AddLibrary(std::unique_ptr<Library> library, 
   loaded->managed = std::move(managed);
   loaded->device = current_device_;
   loaded->context = context;
+  loaded->code = CodeOfImage(image);
   loaded->id = static_cast<LibraryId>(libraries_.size());
   image_bytes_ += image_bytes;
   libraries_.push_back(std::move(loaded));
@@ -392,6 +439,9 @@ absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::s
     return CudaError(kCudaErrorOutOfMemory, "too many kernels");
   absl::StatusOr<Kernel*> kernel = library.library->GetKernel(name);
   if (!kernel.ok()) return kernel.status();
+  (*kernel)->set_code(StableHash(
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(name.data()), name.size()),
+      library.code));
   kernels_.push_back({*kernel, library.device, library.id});
   const KernelId id = static_cast<KernelId>(kernels_.size() - 1);
   library.kernels.emplace(name, id);

@@ -24,7 +24,7 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/gpu_graph.h"
-#include "coroutine_runtime/placement.h"
+#include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/task.h"
@@ -66,7 +66,7 @@ class Session {
     struct OnDevice {
       Device* device = nullptr;
       QueuePool* queues = nullptr;
-      Placement* placement = nullptr;
+      DeviceScheduler* scheduler = nullptr;
       uint64_t memory_base = 0, memory_bytes = 0;
     };
     std::vector<OnDevice> devices;
@@ -109,6 +109,22 @@ class Session {
 
   // ---- for the worker
 
+  // Whether the next record may be read, as far as the schedulers are concerned.
+  bool MayRun() {
+    if (devices_.size() == 1) [[likely]]
+      return devices_[0].coroutine->MayRun();
+    const size_t next = reader_->NextDevice();
+    return next >= devices_.size() || devices_[next].coroutine->MayRun();
+  }
+  // A record is there that may not be read. True when it was held for so long that it may.
+  bool Hold();
+  // Sees how far the work is. `pause`: no record has come for some time.
+  void WatchWork(bool pause);
+  // Whether work is under way whose end WatchWork() is to see, and whether others wait for that.
+  bool watching_work() const;
+  bool others_held() const;
+  // Prepares one thing that would hold up a launch later. False: there is none.
+  bool MakeReady();
   // Executes one record of the ring, or one rare call. What breaks the protocol ends up in
   // violation().
   void HandleRecord(const RingRecord& record);
@@ -212,6 +228,7 @@ class Session {
     SessionDevice* device = nullptr;
     ContextId context = 0;  // 0: of the process
     absl::flat_hash_map<std::string, KernelId> kernels;
+    uint64_t code = 0;  // stands for its image
     bool unloading = false;
   };
   struct LoadedKernel {
@@ -225,8 +242,9 @@ class Session {
   const std::shared_ptr<const std::string>& kept_payload() const { return current_payload_; }
   void CountCode(uint64_t bytes) { code_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   absl::Status CheckRoomForImage(uint64_t bytes) const;
+  // `image`: what it was loaded from.
   absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context,
-                                       uint64_t image_bytes,
+                                       std::span<const uint8_t> image,
                                        std::shared_ptr<const ManagedBlock> managed);
   // Of the current device and not being unloaded, else nullptr.
   LoadedLibrary* FindLibrary(LibraryId id);

@@ -58,18 +58,20 @@ std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
 absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     std::vector<Device*> devices, const ServerOptions& options) {
   static const RealClock clock;
-  std::vector<std::unique_ptr<Placement>> placements;
+  std::vector<std::unique_ptr<DeviceScheduler>> schedulers;
   for (Device* device : devices) {
     absl::StatusOr<std::unique_ptr<policy::Policy>> policy =
         policy::CreatePolicy(options.policy, policy::Options{options.policy_parameters});
     if (!policy.ok()) return policy.status();
-    absl::StatusOr<std::unique_ptr<Placement>> placement =
-        Placement::Create(*device, *std::move(policy), options.tenants, clock);
-    if (!placement.ok()) return placement.status();
-    placements.push_back(*std::move(placement));
+    DeviceScheduler::Options how;
+    how.migrate_every = options.migrate_every;
+    absl::StatusOr<std::unique_ptr<DeviceScheduler>> scheduler =
+        DeviceScheduler::Create(*device, *std::move(policy), options.tenants, clock, how);
+    if (!scheduler.ok()) return scheduler.status();
+    schedulers.push_back(*std::move(scheduler));
   }
   std::unique_ptr<SessionManager> manager(
-      new SessionManager(std::move(devices), std::move(placements), options));
+      new SessionManager(std::move(devices), std::move(schedulers), options));
   RemoveTree(manager->sessions_directory_);
   if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok())
     return made;
@@ -77,13 +79,13 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
 }
 
 SessionManager::SessionManager(std::vector<Device*> devices,
-                               std::vector<std::unique_ptr<Placement>> placements,
+                               std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
                                const ServerOptions& options)
     : devices_(std::move(devices)),
       options_(options),
       sessions_directory_(options.runtime_directory + "/sessions"),
       image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
-      placements_(std::move(placements)),
+      schedulers_(std::move(schedulers)),
       device_part_(AddressesOnDevice(options.windows, devices_)),
       slot_bytes_(std::max<uint64_t>(options.windows.device_bytes, device_part_ * devices_.size())),
       slots_(AddressWindows::kSlots * options.windows.device_bytes / slot_bytes_, false),
@@ -172,7 +174,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     Session::Config::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
-    on.placement = placements_[index].get();
+    on.scheduler = schedulers_[index].get();
     on.memory_base = windows.device_base + slot_bytes_ * static_cast<uint64_t>(config.slot) +
                      device_part_ * static_cast<uint64_t>(index);
     on.memory_bytes = device_part_;
@@ -277,7 +279,7 @@ std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
     info.counters = entry.worker->counters();
     info.state = StateName(entry.worker->state());
     const auto& on = entry.worker->config().devices;
-    if (!on.empty()) info.partition = on.front().placement->PartitionOf(id);
+    if (!on.empty()) on.front().scheduler->StateOf(id, &info.schedule);
   }
   return infos;
 }

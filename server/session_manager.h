@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
-#include "coroutine_runtime/placement.h"
+#include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "server/activity.h"
 #include "server/image_store.h"
@@ -49,7 +49,7 @@ class SessionManager {
     int64_t age_ms = 0;
     Session::Counters counters;
     std::string state;
-    std::string partition;  // on its first device
+    DeviceScheduler::CoroutineState schedule;  // on its first device
   };
 
   // The devices outlive the manager. Makes the policy's partitions; removes what an earlier daemon
@@ -81,8 +81,8 @@ class SessionManager {
   // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost
   // one ends with.
   absl::Status DeviceHealth();
-  std::vector<Placement::PartitionView> Partitions(size_t device) const {
-    return placements_[device]->Partitions();
+  std::vector<DeviceScheduler::PartitionView> Partitions(size_t device) const {
+    return schedulers_[device]->Partitions();
   }
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
@@ -101,7 +101,7 @@ class SessionManager {
     bool finished = false;  // its thread can be joined
   };
 
-  SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<Placement>> placements,
+  SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
                  const ServerOptions& options);
   // The one device whose UUID begins so, as CUDA takes it; -1 when there is none, or several.
   int FindByUuid(const std::string& id) const;
@@ -112,8 +112,8 @@ class SessionManager {
   const std::string sessions_directory_;
   const std::unique_ptr<ImageStore> image_store_;
   Activity activity_;
-  // One a device; the queues are of the placements' partitions.
-  const std::vector<std::unique_ptr<Placement>> placements_;
+  // One a device; the queues are of the schedulers' partitions.
+  const std::vector<std::unique_ptr<DeviceScheduler>> schedulers_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
   SharedMemoryObjects shared_memory_objects_;
   SharedEvents shared_events_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,12 @@ constexpr int kBatch = 64;  // records before the other things are looked at
 // While a coroutine waits for a fence, which nobody announces.
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
+// After so long without a record the client is taken to have submitted what it wanted to.
+constexpr microseconds kPause(20);
+// While the session is held nobody announces that it may go on. Work that gives way has a few
+// operations in the hardware: whoever sees late that one is complete lets the device run dry.
+constexpr microseconds kHeldSpin(5000);
+constexpr microseconds kHeldSleep(20);
 // A fault is not announced either: it is looked for often while there was work lately, and now and
 // then until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
@@ -182,10 +189,21 @@ void SessionWorker::Loop(Session& session) {
       if (worked) active_until = now + kActiveTime;
       worked = false;
     }
-    if (now - idle_since < spin) {
+    const SteadyClock::duration idle = now - idle_since;
+    if (done.held) {
+      if (spin.count() > 0 && idle < kHeldSpin) {
+        CpuRelax();
+      } else {
+        std::this_thread::sleep_for(kHeldSleep);
+      }
+      continue;
+    }
+    if (idle >= kPause || idle >= spin) session.WatchWork(/*pause=*/true);
+    if (idle < spin || (spin.count() > 0 && session.watching_work() && session.others_held())) {
       CpuRelax();
       continue;
     }
+    if (session.MakeReady()) continue;
     if (now >= active_until && !calm_ && !session.watching_idle()) {
       if (!watched) {
         watched = true;
@@ -197,7 +215,8 @@ void SessionWorker::Loop(Session& session) {
     std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
                                        : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
                                                             : kRestlessSleep;
-    if (session.executor().waiting() > (session.watching_idle() ? 1 : 0)) {
+    if (session.executor().waiting() > (session.watching_idle() ? 1 : 0) ||
+        session.watching_work()) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
     }
@@ -219,6 +238,11 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
   RingReader& reader = session.reader();
   RingRecord record;
   for (int i = 0; i < kBatch && session.violation().empty(); ++i) {
+    if (!session.MayRun()) [[unlikely]] {
+      if (!reader.Ready()) break;
+      done.held = !session.Hold();
+      if (done.held) break;
+    }
     const RingReader::Result result = reader.Read(&record);
     if (result == RingReader::Result::kEmpty) break;
     if (result == RingReader::Result::kViolation) [[unlikely]] {
@@ -234,6 +258,7 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
     if (RunDueCalls(session)) done.client = true;
   }
   if (session.executor().Poll() != 0) done.tasks = true;
+  session.WatchWork(/*pause=*/false);
   session.CheckFault();
   if (session.sticky_error() != 0 && state() == State::kRunning) {
     sticky_error_.store(session.sticky_error(), std::memory_order_relaxed);

@@ -80,6 +80,7 @@ class SessionWorker {
   struct Done {
     bool client = false;  // records or calls
     bool tasks = false;
+    bool held = false;  // there is a record that may not be read yet
   };
   Done Round(Session& session);
   void SetCalm(bool calm);

@@ -135,7 +135,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   if (library.ok()) {
     answer.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
     const absl::StatusOr<LibraryId> id =
-        session.AddLibrary(*std::move(library), args.context, image.size(), managed);
+        session.AddLibrary(*std::move(library), args.context, image, managed);
     status = id.status();
     if (id.ok()) answer.library = *id;
     if (id.ok() && managed != nullptr) {

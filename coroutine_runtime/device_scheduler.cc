@@ -1,0 +1,320 @@
+#include "coroutine_runtime/device_scheduler.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace detshare {
+namespace {
+
+policy::DeviceShape ShapeOf(const Device& device) {
+  return {device.properties().sm_count, std::max(1, device.properties().sm_group)};
+}
+
+std::string NameOfRange(const policy::SmRange& range) {
+  if (range.whole()) return "all";
+  return "sm" + std::to_string(range.first) + "-" + std::to_string(range.first + range.count - 1);
+}
+
+}  // namespace
+
+DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
+                                 std::vector<policy::Tenant> tenants, const Clock& clock,
+                                 Options options)
+    : device_(device),
+      clock_(clock),
+      options_(options),
+      durations_(device.properties().sm_count),
+      policy_(std::move(policy)),
+      tenants_(std::move(tenants)) {
+  auto whole = std::make_unique<Place>();
+  whole->partition = &device.whole();
+  whole->name = NameOfRange({});
+  places_.push_back(std::move(whole));
+  ranges_.push_back({});
+}
+
+absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
+    Device& device, std::unique_ptr<policy::Policy> policy, std::vector<policy::Tenant> tenants,
+    const Clock& clock, Options options) {
+  if (absl::Status status = policy->Check(tenants); !status.ok()) return status;
+  std::unique_ptr<DeviceScheduler> scheduler(
+      new DeviceScheduler(device, std::move(policy), std::move(tenants), clock, options));
+  {
+    const std::lock_guard<std::mutex> lock(scheduler->mutex_);
+    absl::Status made = scheduler->MakePartitions(*scheduler->policy_, scheduler->tenants_);
+    if (!made.ok()) return made;
+  }
+  if (options.own_thread) {
+    DeviceScheduler* const self = scheduler.get();
+    scheduler->thread_ = std::thread([self] { self->Run(); });
+  }
+  return scheduler;
+}
+
+DeviceScheduler::~DeviceScheduler() {
+  {
+    const std::lock_guard<std::mutex> lock(wake_mutex_);
+    stopping_ = true;
+  }
+  woken_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
+                                             const std::vector<policy::Tenant>& tenants) {
+  const policy::DeviceShape shape = ShapeOf(device_);
+  std::vector<policy::SmRange> wanted = policy.Partitions(shape, tenants);
+  if (options_.migrate_every != 0 && shape.groups() > 1) {
+    const int half = shape.groups() / 2;
+    wanted.push_back(shape.Groups(0, half));
+    wanted.push_back(shape.Groups(half, shape.groups()));
+  }
+  for (const policy::SmRange& range : wanted) {
+    if (range.whole() || std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end())
+      continue;
+    absl::StatusOr<std::unique_ptr<Partition>> partition =
+        device_.CreatePartition(range.first, range.count);
+    if (!partition.ok()) return partition.status();
+    auto place = std::make_unique<Place>();
+    place->range = range;
+    place->owned = *std::move(partition);
+    place->partition = place->owned.get();
+    place->name = NameOfRange(range);
+    places_.push_back(std::move(place));
+    ranges_.push_back(range);
+  }
+  return absl::OkStatus();
+}
+
+// ---- decisions
+
+const DeviceScheduler::Place& DeviceScheduler::PlaceAt(int index) const {
+  // A policy that names a partition that is not there gets the whole device.
+  const bool there = index >= 0 && static_cast<size_t>(index) < places_.size();
+  return *places_[there ? index : 0];
+}
+
+void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool followed) {
+  const auto terms = [&](const policy::Terms& from) {
+    CoroutineLane::Terms to;
+    to.partition = PlaceAt(from.partition).partition;
+    to.long_partition = PlaceAt(from.long_partition).partition;
+    to.long_operation = from.long_operation;
+    to.window = from.window;
+    to.longest_hold = from.longest_hold;
+    return to;
+  };
+  CoroutineLane::Orders orders;
+  orders.followed = followed;
+  orders.rank = std::clamp(grant.rank, 0, policy::kRanks - 1);
+  orders.quiet = terms(grant.quiet);
+  orders.pressed = terms(grant.pressed);
+  orders.budget = grant.budget;
+  for (const int index : grant.prepare) orders.prepare.push_back(PlaceAt(index).partition);
+  for (const auto& place : places_) orders.partitions.push_back(place->partition);
+  std::stable_sort(
+      orders.partitions.begin(), orders.partitions.end(),
+      [](const Partition* a, const Partition* b) { return a->sm_count() < b->sm_count(); });
+  orders.migrate_every = options_.migrate_every;
+  entry.lane->Publish(std::move(orders));
+  entry.grant = grant;
+  entry.followed = followed;
+}
+
+void DeviceScheduler::Decide() {
+  std::vector<policy::CoroutineView> views;
+  int working = 0;
+  bool held = false;
+  for (const auto& entry : entries_) {
+    const CoroutineLane::Report report = entry->lane->report();
+    policy::CoroutineView& view = views.emplace_back();
+    view.id = entry->id;
+    view.tenant = &entry->tenant;
+    view.opened_at = entry->opened_at;
+    view.has_work = report.has_work;
+    view.changed_at = report.changed_at;
+    view.in_flight = report.in_flight;
+    view.held_since = report.held_since;
+    view.device_time = report.device_time;
+    view.longest_operation = report.longest_operation;
+    view.typical_operation = report.typical_operation;
+    view.typical_burst = report.typical_burst;
+    view.typical_gap = report.typical_gap;
+    view.memory_bound = report.memory_bound;
+    view.tokens = report.tokens;
+    working += report.has_work;
+    held |= report.held_since != 0;
+  }
+  policy::Snapshot snapshot;
+  snapshot.now = clock_.NowNanoseconds();
+  snapshot.device = ShapeOf(device_);
+  snapshot.partitions = ranges_;
+  snapshot.tenants = tenants_;
+  snapshot.coroutines = views;
+  policy::Decision decision = policy_->Decide(snapshot);
+  decision.grants.resize(entries_.size());
+  const bool followed = policy_->Watches() && entries_.size() > 1;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = *entries_[i];
+    const policy::Grant& grant = decision.grants[i];
+    // A budget is a new one at each decision, even if it is as large.
+    if (grant == entry.grant && followed == entry.followed && grant.budget == policy::kForever)
+      continue;
+    Publish(entry, grant, followed);
+  }
+  ask_at_ = followed && (working > 1 || held) ? decision.ask_again_at : policy::kForever;
+}
+
+policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
+  policy::Tenant tenant;
+  tenant.name = name;
+  for (const policy::Tenant& configured : tenants_) {
+    if (configured.name == name) tenant = configured;
+  }
+  return tenant;
+}
+
+void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant,
+                          GpuCoroutine& coroutine) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto entry = std::make_unique<Entry>();
+    entry->id = session;
+    entry->opened_at = clock_.NowNanoseconds();
+    entry->tenant = TenantOf(tenant);
+    entry->lane = std::make_unique<CoroutineLane>(load_, durations_, clock_, [this] { Wake(); });
+    Publish(*entry, {}, false);
+    CoroutineLane& lane = *entry->lane;
+    entries_.push_back(std::move(entry));
+    Decide();
+    coroutine.Attach(lane);
+  }
+  Wake();  // the thread sleeps until a time that may be another one now
+}
+
+void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutine) {
+  coroutine.Detach();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::erase_if(entries_, [session](const auto& entry) { return entry->id == session; });
+    Decide();
+  }
+  Wake();
+}
+
+absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (absl::Status status = policy->Check(tenants_); !status.ok()) return status;
+    if (absl::Status status = MakePartitions(*policy, tenants_); !status.ok()) return status;
+    policy_ = std::move(policy);
+    Decide();
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (absl::Status status = policy_->Check(tenants); !status.ok()) return status;
+    if (absl::Status status = MakePartitions(*policy_, tenants); !status.ok()) return status;
+    tenants_ = std::move(tenants);
+    for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
+    Decide();
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
+// ---- the thread
+
+void DeviceScheduler::Wake() {
+  {
+    const std::lock_guard<std::mutex> lock(wake_mutex_);
+    if (news_) return;
+    news_ = true;
+  }
+  woken_.notify_one();
+}
+
+bool DeviceScheduler::AskIfDue() {
+  bool news;
+  {
+    const std::lock_guard<std::mutex> lock(wake_mutex_);
+    news = std::exchange(news_, false);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!news && clock_.NowNanoseconds() < ask_at_) return false;
+  Decide();
+  return true;
+}
+
+void DeviceScheduler::Run() {
+  pthread_setname_np(pthread_self(), "scheduler");
+  for (;;) {
+    policy::Nanoseconds wait = policy::kForever;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (ask_at_ != policy::kForever) wait = ask_at_ - clock_.NowNanoseconds();
+    }
+    {
+      std::unique_lock<std::mutex> lock(wake_mutex_);
+      const auto due = [this] { return news_ || stopping_; };
+      if (wait == policy::kForever) {
+        woken_.wait(lock, due);
+      } else if (wait > 0) {
+        woken_.wait_for(lock, std::chrono::nanoseconds(wait), due);
+      }
+      if (stopping_) return;
+    }
+    AskIfDue();
+  }
+}
+
+// ---- reports
+
+std::string DeviceScheduler::NameOf(const Partition* partition) const {
+  for (const auto& place : places_) {
+    if (place->partition == partition) return place->name;
+  }
+  return "";
+}
+
+std::vector<DeviceScheduler::PartitionView> DeviceScheduler::Partitions() const {
+  std::vector<PartitionView> views;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& place : places_) {
+    PartitionView view;
+    view.name = place->name;
+    view.first_sm = place->partition->first_sm();
+    view.sm_count = place->partition->sm_count();
+    view.sessions =
+        static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
+          return &PlaceAt(entry->grant.quiet.partition) == place.get();
+        }));
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& entry : entries_) {
+    if (entry->id != session) continue;
+    state->tenant = entry->tenant;
+    state->followed = entry->followed;
+    state->figures = entry->lane->report();
+    // What runs now goes by the terms; a session that has not run yet has its quiet ones.
+    state->partition = entry->followed && state->figures.partition != nullptr
+                           ? NameOf(state->figures.partition)
+                           : PlaceAt(entry->grant.quiet.partition).name;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace detshare

@@ -1,0 +1,141 @@
+// Carries out what a policy decides on one device: keeps the partitions, asks the policy, and tells
+// the coroutines' lanes (lane.h), where each session's worker follows it operation by operation.
+//
+//     the policy is asked             by
+//     a coroutine comes or goes       its worker, in Add() and Remove()
+//     a setting changes               whoever changes it
+//     work begins, ends, runs out     the scheduler's thread, which a worker wakes
+//     of its budget
+//     the policy's own time           the scheduler's thread
+//
+// The thread sleeps without limit while at most one coroutine has work and nobody is held.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/clock.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/lane.h"
+#include "policy/policy.h"
+
+namespace detshare {
+
+// Any thread. Outlives the coroutines that it was given, and the queue pool of its device, which
+// holds queues of its partitions.
+class DeviceScheduler {
+ public:
+  struct Options {
+    // Not 0: every so many operations of a session move to the next partition, whatever the policy
+    // says. For verification: results must not depend on it.
+    uint32_t migrate_every = 0;
+    // Without a thread whoever has the scheduler calls AskIfDue().
+    bool own_thread = true;
+  };
+  struct PartitionView {
+    std::string name;  // "all" or "sm0-63"
+    int first_sm = 0, sm_count = 0;
+    int sessions = 0;
+  };
+  struct CoroutineState {
+    policy::Tenant tenant;
+    std::string partition;
+    bool followed = false;  // else the figures say nothing
+    CoroutineLane::Report figures;
+  };
+
+  // Makes all partitions that the policy may name: slow and may drain the device, so when the
+  // daemon starts. The clock outlives the scheduler. InvalidArgument where the policy cannot serve
+  // the tenants.
+  static absl::StatusOr<std::unique_ptr<DeviceScheduler>> Create(
+      Device& device, std::unique_ptr<policy::Policy> policy, std::vector<policy::Tenant> tenants,
+      const Clock& clock, Options options);
+  ~DeviceScheduler();
+  DeviceScheduler(const DeviceScheduler&) = delete;
+  DeviceScheduler& operator=(const DeviceScheduler&) = delete;
+
+  // What was learned about operations of this device.
+  DurationTable& durations() { return durations_; }
+
+  // A session begins or ends, on its worker's thread. Others are told what follows for them at
+  // their next record. A session is removed before its coroutine ends.
+  void Add(policy::CoroutineId session, const std::string& tenant, GpuCoroutine& coroutine);
+  void Remove(policy::CoroutineId session, GpuCoroutine& coroutine);
+
+  // From now on another policy decides, or the same one about other tenants. Makes the partitions
+  // that are missing, which drains the device; none are taken away. On an error nothing has
+  // changed.
+  absl::Status SetPolicy(std::unique_ptr<policy::Policy> policy);
+  absl::Status SetTenants(std::vector<policy::Tenant> tenants);
+
+  // Asks the policy if something has happened, or its time has come. Whether it did. Without a
+  // thread.
+  bool AskIfDue();
+
+  // The whole device first.
+  std::vector<PartitionView> Partitions() const;
+  // False for an unknown session.
+  bool StateOf(policy::CoroutineId session, CoroutineState* state) const;
+
+ private:
+  struct Place {
+    policy::SmRange range;
+    std::unique_ptr<Partition> owned;  // null for the whole device
+    Partition* partition = nullptr;
+    std::string name;
+  };
+  struct Entry {
+    policy::CoroutineId id = 0;
+    policy::Nanoseconds opened_at = 0;
+    policy::Tenant tenant;
+    std::unique_ptr<CoroutineLane> lane;
+    policy::Grant grant;  // what was published last
+    bool followed = false;
+  };
+
+  DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
+                  std::vector<policy::Tenant> tenants, const Clock& clock, Options options);
+
+  // What follows is called with mutex_.
+  absl::Status MakePartitions(const policy::Policy& policy,
+                              const std::vector<policy::Tenant>& tenants);
+  void Decide();
+  void Publish(Entry& entry, const policy::Grant& grant, bool followed);
+  policy::Tenant TenantOf(const std::string& name) const;
+  const Place& PlaceAt(int index) const;
+  std::string NameOf(const Partition* partition) const;
+
+  void Wake();
+  void Run();
+
+  Device& device_;
+  const Clock& clock_;
+  const Options options_;
+  DeviceLoad load_;
+  DurationTable durations_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::unique_ptr<policy::Policy> policy_;
+  std::vector<policy::Tenant> tenants_;
+  std::vector<policy::SmRange> ranges_;          // those of places_
+  std::vector<std::unique_ptr<Place>> places_;   // none is ever taken away
+  std::vector<std::unique_ptr<Entry>> entries_;  // in the order in which the sessions began
+  policy::Nanoseconds ask_at_ = policy::kForever;
+
+  // Taken by workers for a moment only; never together with mutex_.
+  std::mutex wake_mutex_;  // guards what follows
+  std::condition_variable woken_;
+  bool news_ = false, stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace detshare

@@ -1,0 +1,225 @@
+#include "coroutine_runtime/lane.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace detshare {
+namespace {
+
+// Progress is looked at this many times within a window.
+constexpr int kFencesPerWindow = 2;
+// ... and after so much work where there is no window, so that the figures mean something.
+constexpr Nanoseconds kLongestUnfenced = 5 * policy::kMillisecond;
+
+template <typename T>
+void Set(std::atomic<T>& figure, T value) {
+  figure.store(value, std::memory_order_relaxed);
+}
+template <typename T>
+T Get(const std::atomic<T>& figure) {
+  return figure.load(std::memory_order_relaxed);
+}
+// Written by one thread only.
+template <typename T>
+void Add(std::atomic<T>& figure, T by) {
+  Set(figure, Get(figure) + by);
+}
+// Moves towards `value` by an eighth of the way; the first value counts in full.
+void Follow(std::atomic<Nanoseconds>& figure, Nanoseconds value) {
+  const Nanoseconds before = Get(figure);
+  Set(figure, before == 0 ? value : before + (value - before) / 8);
+}
+
+}  // namespace
+
+CoroutineLane::~CoroutineLane() { Forget(); }
+
+void CoroutineLane::Publish(Orders orders) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  published_ = std::move(orders);
+  version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+CoroutineLane::Report CoroutineLane::report() const {
+  Report report;
+  report.has_work = Get(figures_.has_work);
+  report.rank = Get(figures_.rank);
+  report.changed_at = Get(figures_.changed_at);
+  report.in_flight = Get(figures_.in_flight);
+  report.held_since = Get(figures_.held_since);
+  report.device_time = Get(figures_.device_time);
+  report.longest_operation = Get(figures_.longest_operation);
+  report.typical_operation = Get(figures_.typical_operation);
+  report.typical_burst = Get(figures_.typical_burst);
+  report.typical_gap = Get(figures_.typical_gap);
+  report.held_by_window = Get(figures_.held_by_window);
+  report.held_by_budget = Get(figures_.held_by_budget);
+  report.memory_bound = Get(figures_.memory_bound);
+  report.operations = Get(figures_.operations);
+  report.passes = Get(figures_.passes);
+  report.partition = Get(figures_.partition);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  report.tokens = tokens_view_;
+  return report;
+}
+
+void CoroutineLane::Refresh() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    seen_ = version_.load(std::memory_order_relaxed);
+    orders_ = published_;
+  }
+  budget_ = orders_.budget;
+  if (orders_.followed && durations_ == nullptr)
+    durations_ = std::make_unique<DurationCache>(table_);
+  const Terms& quiet = orders_.quiet;
+  const Terms& pressed = orders_.pressed;
+  const auto one_place = [&](const Terms& terms) {
+    return terms.partition == quiet.partition && terms.long_partition == quiet.partition;
+  };
+  unlimited_ =
+      !orders_.followed || (quiet.window == policy::kForever &&
+                            pressed.window == policy::kForever && budget_ == policy::kForever);
+  same_terms_ = !orders_.followed;
+  fixed_ = nullptr;
+  if (orders_.migrate_every == 0 &&
+      (!orders_.followed || (one_place(quiet) && one_place(pressed)))) {
+    fixed_ = quiet.partition;
+  }
+  fence_every_ = kLongestUnfenced;
+  for (const Nanoseconds window : {quiet.window, pressed.window}) {
+    if (window > 0) fence_every_ = std::min(fence_every_, window / kFencesPerWindow);
+  }
+  if (working_ && counted_rank_ != orders_.rank) {
+    load_.busy.fetch_add(DeviceLoad::One(orders_.rank) - DeviceLoad::One(counted_rank_),
+                         std::memory_order_relaxed);
+    counted_rank_ = orders_.rank;
+  }
+  Set(figures_.rank, orders_.rank);
+  if (Get(figures_.partition) == nullptr || fixed_ != nullptr) {
+    Set(figures_.partition, quiet.partition);
+  }
+  if (unlimited_) {
+    pass_ = false;
+    if (held_since_ != 0) EndHold();
+  }
+}
+
+bool CoroutineLane::Hold() {
+  const Nanoseconds now = clock_.NowNanoseconds();
+  if (held_since_ == 0) {
+    held_since_ = std::max<Nanoseconds>(now, 1);
+    held_by_ = budget_ <= 0 ? Cause::kBudget : Cause::kWindow;
+    if (held_by_ == Cause::kBudget) news_ = true;
+    load_.held.fetch_add(1, std::memory_order_relaxed);
+    Set(figures_.held_since, held_since_);
+    SetWorking(true);
+  }
+  if (now - held_since_ < Current().longest_hold) return false;
+  pass_ = true;
+  Add<uint64_t>(figures_.passes, 1);
+  EndHold();
+  return true;
+}
+
+void CoroutineLane::EndHold() {
+  if (held_since_ == 0) return;
+  Add(held_by_ == Cause::kBudget ? figures_.held_by_budget : figures_.held_by_window,
+      clock_.NowNanoseconds() - held_since_);
+  held_since_ = 0;
+  load_.held.fetch_sub(1, std::memory_order_relaxed);
+  Set<Nanoseconds>(figures_.held_since, 0);
+}
+
+Partition& CoroutineLane::ChooseByTerms(Nanoseconds estimate) {
+  Partition* chosen;
+  if (orders_.migrate_every != 0 && !orders_.partitions.empty()) {
+    if (++since_move_ >= orders_.migrate_every) {
+      since_move_ = 0;
+      ++next_place_;
+    }
+    chosen = orders_.partitions[next_place_ % orders_.partitions.size()];
+  } else {
+    const Terms& terms = Current();
+    chosen = estimate >= terms.long_operation ? terms.long_partition : terms.partition;
+  }
+  Set(figures_.partition, chosen);
+  return *chosen;
+}
+
+void CoroutineLane::SetWorking(bool working) {
+  if (working == working_) return;
+  working_ = working;
+  const Nanoseconds now = clock_.NowNanoseconds();
+  if (working) {
+    counted_rank_ = orders_.rank;
+    load_.busy.fetch_add(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
+    if (changed_at_ != 0) Follow(figures_.typical_gap, now - changed_at_);
+    burst_ = 0;
+  } else {
+    load_.busy.fetch_sub(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
+    Follow(figures_.typical_burst, burst_);
+  }
+  changed_at_ = now;
+  Set(figures_.changed_at, now);
+  Set(figures_.has_work, working);
+  news_ = true;
+}
+
+void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
+  pass_ = false;
+  if (budget_ != policy::kForever) {
+    budget_ -= estimate;
+    if (budget_ <= 0) news_ = true;
+  }
+  if (tokens_.step_begins()) tokens_.Begin(clock_.NowNanoseconds());
+  tokens_.Work(estimate);
+  Add<uint64_t>(figures_.operations, 1);
+  Add(figures_.device_time, estimate);
+  Follow(figures_.typical_operation, estimate);
+  // Forgets what was long ago: a step of training later it has seen the longest one again.
+  const Nanoseconds longest = Get(figures_.longest_operation);
+  Set(figures_.longest_operation, std::max(estimate, longest - longest / 4096));
+  if (!counts) {
+    parked_ += estimate;
+    return;
+  }
+  SetWorking(true);
+  burst_ += estimate;
+  in_flight_ += estimate;
+  Set(figures_.in_flight, in_flight_);
+}
+
+void CoroutineLane::ResultRead() {
+  tokens_.Read(clock_.NowNanoseconds());
+  const policy::TokenView view = tokens_.View();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  tokens_view_ = view;
+}
+
+void CoroutineLane::Resumed(Nanoseconds estimate) {
+  parked_ -= estimate;
+  SetWorking(true);
+  burst_ += estimate;
+  in_flight_ += estimate;
+  Set(figures_.in_flight, in_flight_);
+}
+
+void CoroutineLane::Completed(Nanoseconds estimate) {
+  in_flight_ -= estimate;
+  Set(figures_.in_flight, in_flight_);
+}
+
+void CoroutineLane::Idle() {
+  if (held_since_ == 0) SetWorking(false);
+}
+
+void CoroutineLane::Forget() {
+  EndHold();
+  SetWorking(false);
+  in_flight_ = parked_ = 0;
+  pass_ = false;
+  Set<Nanoseconds>(figures_.in_flight, 0);
+}
+
+}  // namespace detshare

@@ -1,0 +1,246 @@
+// One GPU coroutine as the scheduler of its device sees it: what it may do, and what it does.
+//
+//     DeviceScheduler --Publish(orders)-->  CoroutineLane  <--MayRun, Choose, Started--  the
+//     session's worker
+//            ^------------report()----------'  |------------busy, held-------->  DeviceLoad
+//
+// The worker asks MayRun() before it reads a record: closed means that the whole session is left
+// alone for the moment. Then each operation is told to the lane before it is given to the hardware.
+// Where work is not followed (the coroutine is alone, or the policy does not care) both are a
+// comparison or two on memory that nobody writes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "coroutine_runtime/clock.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/token_clock.h"
+#include "policy/policy.h"
+
+namespace detshare {
+
+// What the lanes of one device tell each other. Outlives them.
+struct alignas(64) DeviceLoad {
+  // How many coroutines of each rank have work: eight bits a rank, rank 0 lowest. Relaxed: it
+  // publishes nothing else, and who sees it late gives one more operation to the hardware.
+  std::atomic<uint64_t> busy{0};
+  // Coroutines that are held. Relaxed: whoever polls more eagerly because of it may do so late.
+  std::atomic<int> held{0};
+
+  static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
+  // Whether a coroutine of a rank below `rank` has work.
+  bool BusyBelow(int rank) const {
+    return (busy.load(std::memory_order_relaxed) & (One(rank) - 1)) != 0;
+  }
+};
+static_assert(policy::kRanks == 8);
+
+// Threading: Publish() and report() from any thread, everything else from the worker's.
+class alignas(64) CoroutineLane {
+ public:
+  // policy::Terms with partitions for their numbers.
+  struct Terms {
+    Partition* partition = nullptr;
+    Partition* long_partition = nullptr;
+    Nanoseconds long_operation = policy::kForever;
+    Nanoseconds window = policy::kForever;
+    Nanoseconds longest_hold = policy::kForever;
+  };
+  struct Orders {
+    bool followed = false;  // else only quiet.partition counts
+    int rank = 0;
+    Terms quiet, pressed;
+    Nanoseconds budget = policy::kForever;  // from now on
+    absl::InlinedVector<Partition*, 4> prepare;
+    // Of the device, those with fewer SMs first, the whole device last.
+    std::vector<Partition*> partitions;
+    // Not 0: every so many operations go to the next of the partitions, whatever the terms say.
+    uint32_t migrate_every = 0;
+  };
+  enum class Cause { kWindow, kBudget };
+  struct Report {
+    bool has_work = false;
+    int rank = 0;
+    Nanoseconds changed_at = 0, in_flight = 0, held_since = 0;
+    Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
+    Nanoseconds typical_burst = 0, typical_gap = 0;
+    double memory_bound = -1;                            // as in policy::CoroutineView
+    Nanoseconds held_by_window = 0, held_by_budget = 0;  // how long, in all
+    uint64_t operations = 0;                             // that were followed
+    uint64_t passes = 0;             // operations that went because they were held long enough
+    Partition* partition = nullptr;  // of the latest kernel or graph
+    policy::TokenView tokens;
+  };
+
+  // `news` is called on the worker's thread when the policy should be asked again. All outlive the
+  // lane.
+  CoroutineLane(DeviceLoad& load, DurationTable& durations, const Clock& clock,
+                std::function<void()> news)
+      : load_(load), table_(durations), clock_(clock), news_callback_(std::move(news)) {}
+  // The worker does not use it any more.
+  ~CoroutineLane();
+  CoroutineLane(const CoroutineLane&) = delete;
+  CoroutineLane& operator=(const CoroutineLane&) = delete;
+
+  // ---- the scheduler
+
+  // In force from the worker's next record on.
+  void Publish(Orders orders);
+  Report report() const;
+
+  // ---- the worker
+
+  // Whether the next record may be read.
+  bool MayRun() {
+    // Acquire is not needed for what the number stands for, which is read under the lock.
+    if (version_.load(std::memory_order_relaxed) != seen_) [[unlikely]]
+      Refresh();
+    return unlimited_ || HasRoom();
+  }
+  // There is a record that may not be read. True when it was held for long enough to go all the
+  // same: then MayRun() lets one operation through.
+  bool Hold();
+  // There is none any more.
+  void EndHold();
+
+  // Takes new orders, if there are any.
+  void Update() {
+    if (version_.load(std::memory_order_relaxed) != seen_) [[unlikely]]
+      Refresh();
+  }
+  // Whether operations are to be told.
+  bool followed() const { return orders_.followed; }
+  // Where a kernel or graph of this duration runs; the next operation.
+  Partition& Choose(Nanoseconds estimate) {
+    if (fixed_ != nullptr) [[likely]]
+      return *fixed_;
+    return ChooseByTerms(estimate);
+  }
+  // Where an operation of another kind runs; null where its stream is.
+  Partition* ChooseForOther() { return orders_.migrate_every == 0 ? nullptr : &ChooseByTerms(0); }
+  // One occurrence of an operation; only while work is followed. The estimate is for the partition
+  // of short operations.
+  DurationCache::Answer Look(const OperationKey& key, const OperationTraits& traits) {
+    return durations_->Look(key, traits, SizeClassOf(partition().sm_count(), table_.sm_count()));
+  }
+  int SizeClass(const Partition& partition) const {
+    return SizeClassOf(partition.sm_count(), table_.sm_count());
+  }
+  // Whether others have work, too.
+  bool contended() const {
+    return load_.busy.load(std::memory_order_relaxed) !=
+           (working_ ? DeviceLoad::One(counted_rank_) : 0);
+  }
+  // The partition of short operations at this moment.
+  Partition& partition() const { return *Current().partition; }
+  const Orders& orders() const { return orders_; }
+  // After how much work of a stream its progress is to be seen.
+  Nanoseconds fence_every() const { return fence_every_; }
+
+  // An operation is about to be given to the hardware. `counts`: it can make progress by itself.
+  void Started(Nanoseconds estimate, bool counts);
+  // Of one that was started: which part of its time is bound by memory; below 0: not known.
+  void NoteBound(Nanoseconds estimate, double memory_bound) {
+    if (memory_bound < 0) return;
+    known_time_ += static_cast<double>(estimate);
+    bound_time_ += static_cast<double>(estimate) * memory_bound;
+    figures_.memory_bound.store(bound_time_ / known_time_, std::memory_order_relaxed);
+  }
+  // Parked work can make progress now.
+  void Resumed(Nanoseconds estimate);
+  // The client has what it waited for: bytes that were copied to the host.
+  void ResultRead();
+  // Work is complete.
+  void Completed(Nanoseconds estimate);
+  // Nothing that counts is in flight any more.
+  void Idle();
+  // Followed no longer: whatever was in flight is forgotten.
+  void Forget();
+  // Tells the scheduler, if there is something to tell.
+  void TellNews() {
+    if (news_) [[unlikely]] {
+      news_ = false;
+      news_callback_();
+    }
+  }
+  Nanoseconds in_flight() const { return in_flight_; }
+  // Whether somebody on the device is held, and so may wait for this coroutine's work to end.
+  bool others_held() const {
+    return load_.held.load(std::memory_order_relaxed) > (held_since_ != 0 ? 1 : 0);
+  }
+
+ private:
+  void Refresh();
+  const Terms& Current() const {
+    return same_terms_ || !load_.BusyBelow(orders_.rank) ? orders_.quiet : orders_.pressed;
+  }
+  bool HasRoom() {
+    if (pass_) return true;
+    if (Waiting() >= Current().window || budget_ <= 0) return false;
+    if (held_since_ != 0) EndHold();
+    return true;
+  }
+  // What counts against the window: parked work does not, but for what is too much of it.
+  Nanoseconds Waiting() const {
+    return parked_ > kMostParked ? in_flight_ + (parked_ - kMostParked) : in_flight_;
+  }
+  Partition& ChooseByTerms(Nanoseconds estimate);
+  void SetWorking(bool working);
+
+  static constexpr Nanoseconds kMostParked = 10 * policy::kMillisecond;
+
+  // ---- the worker's own
+  DeviceLoad& load_;
+  DurationTable& table_;
+  const Clock& clock_;
+  const std::function<void()> news_callback_;
+  Orders orders_;
+  uint64_t seen_ = 0;           // version of orders_
+  bool unlimited_ = true;       // no window, no budget
+  bool same_terms_ = true;      // quiet and pressed
+  Partition* fixed_ = nullptr;  // where everything runs, if that is one place
+  Nanoseconds fence_every_ = policy::kForever;
+  Nanoseconds budget_ = policy::kForever;  // what is left
+  Nanoseconds in_flight_ = 0, parked_ = 0;
+  std::unique_ptr<DurationCache> durations_;  // once work is followed
+  TokenClock tokens_;
+  Nanoseconds held_since_ = 0;  // 0: not held
+  Cause held_by_ = Cause::kWindow;
+  bool pass_ = false;     // one operation may go, whatever the terms say
+  bool working_ = false;  // counted in load_.busy, with the rank below
+  int counted_rank_ = 0;
+  bool news_ = false;
+  uint32_t since_move_ = 0, next_place_ = 0;
+  double known_time_ = 0, bound_time_ = 0;
+  Nanoseconds burst_ = 0;       // of the burst that is running
+  Nanoseconds changed_at_ = 0;  // of working_
+
+  // ---- orders on their way. The number is stored after them, under the lock that the worker takes
+  // to read them; so relaxed.
+  alignas(64) std::atomic<uint64_t> version_{0};
+  mutable std::mutex mutex_;
+  Orders published_;               // guarded by mutex_
+  policy::TokenView tokens_view_;  // guarded by mutex_
+
+  // ---- what report() says. Stored by the worker only; relaxed: each is a figure by itself.
+  struct alignas(64) Figures {
+    std::atomic<bool> has_work{false};
+    std::atomic<int> rank{0};
+    std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, held_since{0}, device_time{0},
+        longest_operation{0}, typical_operation{0}, typical_burst{0}, typical_gap{0},
+        held_by_window{0}, held_by_budget{0};
+    std::atomic<uint64_t> operations{0}, passes{0};
+    std::atomic<double> memory_bound{-1};
+    std::atomic<Partition*> partition{nullptr};
+  };
+  Figures figures_;
+};
+
+}  // namespace detshare

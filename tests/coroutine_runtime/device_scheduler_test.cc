@@ -1,0 +1,485 @@
+#include "coroutine_runtime/device_scheduler.h"
+
+#include <catch2/catch.hpp>
+
+#include "policy/registry.h"
+#include "tests/coroutine_runtime/scripted_policy.h"
+
+namespace detshare {
+namespace {
+
+using policy::kForever;
+using policy::kMicrosecond;
+using policy::kMillisecond;
+using policy::Nanoseconds;
+
+struct Fixture {
+  FakeDevice device;
+  ManualClock clock;
+  ScriptedPolicy* policy = nullptr;
+  std::unique_ptr<DeviceScheduler> scheduler;
+  std::unique_ptr<QueuePool> pool;  // ends before the scheduler
+
+  Fixture() { clock.Advance(1); }
+  void Make(std::vector<policy::SmRange> ranges, uint32_t migrate_every = 0) {
+    auto owned = std::make_unique<ScriptedPolicy>();
+    owned->ranges = std::move(ranges);
+    policy = owned.get();
+    DeviceScheduler::Options options;
+    options.own_thread = false;
+    options.migrate_every = migrate_every;
+    scheduler = *DeviceScheduler::Create(device, std::move(owned), {}, clock, options);
+    pool = std::make_unique<QueuePool>(device);
+  }
+  // The first session goes first; the second one has these terms.
+  void GiveSecond(policy::Terms quiet, policy::Terms pressed, Nanoseconds budget = kForever) {
+    policy->decide = [=](const policy::Snapshot&, policy::Decision* decision) {
+      if (decision->grants.size() < 2) return;
+      decision->grants[1].rank = 1;
+      decision->grants[1].quiet = quiet;
+      decision->grants[1].pressed = pressed;
+      decision->grants[1].budget = budget;
+    };
+  }
+  static policy::Terms Window(Nanoseconds window) {
+    policy::Terms terms;
+    terms.window = window;
+    return terms;
+  }
+};
+
+constexpr Nanoseconds kDuration = ScheduledSession::kDuration;
+
+TEST_CASE_METHOD(Fixture,
+                 "A new session is bound at once, and those whom it moves at their next record") {
+  Make({{0, 8}, {8, 8}});
+  policy->watches = false;
+  policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) grant.quiet.partition = 2;
+    if (!decision->grants.empty()) decision->grants.back().quiet.partition = 1;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  CHECK(one.Launch() == 0);
+  {
+    ScheduledSession two(device, *pool, *scheduler, 2);
+    CHECK(two.Launch() == 0);
+    CHECK(one.TryLaunch());
+    CHECK(device.operations.back().first_sm == 8);
+    DeviceScheduler::CoroutineState state;
+    REQUIRE(scheduler->StateOf(1, &state));
+    CHECK(state.partition == "sm8-15");
+    REQUIRE(scheduler->StateOf(2, &state));
+    CHECK(state.partition == "sm0-7");
+    CHECK_FALSE(state.followed);
+    const auto views = scheduler->Partitions();
+    REQUIRE(views.size() == 3);
+    CHECK(views[0].name == "all");
+    CHECK(views[0].sm_count == 16);
+    CHECK(views[0].sessions == 0);
+    CHECK(views[1].sessions == 1);
+    CHECK(views[2].first_sm == 8);
+  }
+  CHECK(one.TryLaunch());
+  CHECK(device.operations.back().first_sm == 0);
+  DeviceScheduler::CoroutineState state;
+  CHECK_FALSE(scheduler->StateOf(2, &state));
+}
+
+TEST_CASE("Policy static is carried out on the partitions that it announced") {
+  FakeDevice device;
+  ManualClock clock;
+  policy::Tenant a;
+  a.name = "a";
+  a.sm_percent = 50;
+  DeviceScheduler::Options options;
+  options.own_thread = false;
+  auto scheduler =
+      *DeviceScheduler::Create(device, *policy::CreatePolicy("static", {}), {a}, clock, options);
+  QueuePool pool(device);
+  ScheduledSession one(device, pool, *scheduler, 1, "other"), two(device, pool, *scheduler, 2, "a");
+  CHECK(one.Launch() == 8);
+  CHECK(two.Launch() == 0);
+}
+
+TEST_CASE_METHOD(
+    Fixture,
+    "Nobody is followed or held while there is one coroutine, or the policy does not care") {
+  Make({});
+  GiveSecond(Window(0), Window(0));
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  CHECK(one.LaunchAll(100) == 100);
+  CHECK(device.fences.empty());
+  policy->watches = false;
+  ScheduledSession two(device, *pool, *scheduler, 2);
+  CHECK(two.LaunchAll(100) == 100);
+  CHECK(device.fences.empty());
+  CHECK(policy->asked == 2);  // once for each that came
+}
+
+TEST_CASE_METHOD(Fixture, "A window bounds the work in flight to one operation more than it says") {
+  Make({});
+  GiveSecond(Window(10 * kDuration), Window(10 * kDuration));
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  CHECK(two.LaunchAll(100) == 10);
+  CHECK(two.LaunchAll(100) == 0);
+  CHECK(one.LaunchAll(100) == 100);  // has no window
+  // Nothing has run, so nothing more goes; when everything has, the window is free again.
+  device.RunAll();
+  CHECK(two.LaunchAll(100) == 10);
+  // A part of what is in flight is complete when the fences in the middle are reached.
+  CHECK(device.fences.size() >= 2);
+}
+
+TEST_CASE_METHOD(
+    Fixture,
+    "A window of 0 lets nothing through until it was held for the longest hold, then one") {
+  Make({});
+  policy::Terms none = Window(0);
+  none.longest_hold = 5 * kMillisecond;
+  GiveSecond(none, none);
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  CHECK(two.LaunchAll(100) == 0);
+  clock.Advance(5 * kMillisecond - 1);
+  CHECK(two.LaunchAll(100) == 0);
+  clock.Advance(1);
+  CHECK(two.LaunchAll(100) == 1);
+  clock.Advance(5 * kMillisecond);
+  CHECK(two.LaunchAll(100) == 1);
+  DeviceScheduler::CoroutineState state;
+  REQUIRE(scheduler->StateOf(2, &state));
+  CHECK(state.figures.passes == 2);
+  CHECK(state.figures.held_by_window == 10 * kMillisecond);
+}
+
+TEST_CASE_METHOD(
+    Fixture, "Who is pressed goes by other terms until whoever goes first has no work any more") {
+  Make({});
+  GiveSecond(Window(kForever), Window(0));
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  CHECK(two.LaunchAll(20) == 20);
+  one.Launch();
+  CHECK(two.LaunchAll(20) == 0);
+  CHECK(one.LaunchAll(20) == 20);  // who goes first is never pressed
+  // The end of its work is seen without the policy or any other thread.
+  const int asked = policy->asked;
+  one.Pause();
+  CHECK(two.LaunchAll(20) == 0);
+  device.RunAll();
+  CHECK(two.LaunchAll(20) == 0);
+  one.Pause();
+  CHECK(two.LaunchAll(20) == 20);
+  CHECK(policy->asked == asked);
+}
+
+TEST_CASE_METHOD(Fixture, "A session that ends or faults presses nobody") {
+  Make({});
+  GiveSecond(Window(kForever), Window(0));
+  auto one = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 1);
+  ScheduledSession two(device, *pool, *scheduler, 2);
+  one->Launch();
+  CHECK_FALSE(two.TryLaunch());
+  SECTION("a fault") {
+    static_cast<FakeAddressSpace&>(*one->space).fault_result = CudaError(700, "fault");
+    one->Pause();
+    CHECK(two.TryLaunch());
+  }
+  SECTION("the end") {
+    one.reset();
+    CHECK(two.TryLaunch());
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "A rank that changes while there is work presses others by the new one") {
+  Make({});
+  int first_rank = 0;
+  policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
+    if (decision->grants.size() < 2) return;
+    decision->grants[0].rank = first_rank;
+    decision->grants[1].rank = 1;
+    decision->grants[1].pressed.window = 0;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  one.Launch();
+  CHECK_FALSE(two.TryLaunch());
+  first_rank = 2;
+  one.coroutine->WatchWork(false);  // tells that it has work
+  CHECK(scheduler->AskIfDue());
+  one.coroutine->WatchWork(false);
+  CHECK(two.TryLaunch());
+}
+
+TEST_CASE_METHOD(
+    Fixture, "A budget that is used up holds its coroutine until the policy gives another one") {
+  Make({});
+  GiveSecond({}, {}, 5 * kDuration);
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  CHECK(two.LaunchAll(100) == 5);
+  two.coroutine->WatchWork(false);
+  CHECK(scheduler->AskIfDue());
+  CHECK(policy->seen[1].held_since != 0);
+  CHECK(policy->seen[1].has_work);
+  CHECK(two.LaunchAll(100) == 5);
+  DeviceScheduler::CoroutineState state;
+  REQUIRE(scheduler->StateOf(2, &state));
+  CHECK(state.figures.device_time == 10 * kDuration);
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "Long operations run where long ones are to, once their duration is known") {
+  Make({{8, 8}});
+  policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
+    if (decision->grants.size() < 2) return;
+    decision->grants[1].quiet.long_partition = 1;
+    decision->grants[1].quiet.long_operation = kMillisecond;
+    decision->grants[1].pressed = decision->grants[1].quiet;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  LaunchShape shape;
+  shape.grid.x = 64;
+  CHECK(two.Launch(1, shape) == 0);
+  two.kernel.set_code(77);
+  scheduler->durations().FindOrAdd({77, ShapeOf(shape)}, {64, 0})->Add(0, 2 * kMillisecond, false);
+  CHECK(two.Launch(1, shape) == 8);
+  CHECK(two.Launch(1, {}) == 0);
+  // Copies stay where the stream is.
+  REQUIRE(two.coroutine->Copy(1, {.width = 8}).ok());
+  CHECK(device.operations.back().first_sm == 0);
+  two.Launch(1, shape);
+  REQUIRE(two.coroutine->Copy(1, {.width = 8}).ok());
+  CHECK(device.operations.back().first_sm == 8);
+}
+
+TEST_CASE_METHOD(Fixture, "How long operations take is learned while they run") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  two.kernel.set_code(77);
+  for (int i = 0; i < 4; ++i) {
+    two.Launch();
+    two.Pause();
+    device.RunAll();
+    two.Pause();
+  }
+  OperationDurations* known = scheduler->durations().FindOrAdd({77, ShapeOf({})}, {1, 0});
+  CHECK(known->known());
+  // The fake device's clock ticks a millisecond a marker.
+  CHECK(known->Estimate(0) == kMillisecond);
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "A cooperative grid or cluster that does not fit runs on the smallest partition "
+                 "that holds it") {
+  Make({{0, 2}, {2, 6}, {8, 8}});
+  policy->watches = false;
+  policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) grant.quiet.partition = 1;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  device.cooperative_limit = 1;
+  const auto where = [&](LaunchShape shape) {
+    const int first = one.Launch(1, shape);
+    return first;
+  };
+  LaunchShape grid;
+  grid.cooperative = true;  // FakeKernel: one block an SM
+  grid.grid.x = 2;
+  CHECK(one.coroutine->partition().sm_count() == 2);
+  CHECK(GpuCoroutine::SmsFor(one.kernel, grid) == 2);
+  grid.grid.x = 5;
+  CHECK(one.coroutine->Holding(one.coroutine->partition(), 5).first_sm() == 2);
+  grid.grid.x = 8;
+  CHECK(one.coroutine->Holding(one.coroutine->partition(), 8).first_sm() == 8);
+  grid.grid.x = 9;
+  CHECK(where(grid) == 0);
+  LaunchShape cluster;
+  cluster.cluster = {4, 1, 1};
+  cluster.grid.x = 8;
+  CHECK(where(cluster) == 2);
+  cluster.cluster = {4, 2, 1};
+  CHECK(where(cluster) == 8);
+  CHECK(where({}) == 0);
+}
+
+TEST_CASE_METHOD(
+    Fixture,
+    "Work behind a wait for the client neither counts nor presses until the wait is over") {
+  Make({});
+  GiveSecond(Window(5 * kDuration), Window(0));
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  std::atomic<uint64_t> go{0};
+  REQUIRE(one.coroutine->MayRun());
+  REQUIRE(two.coroutine->MayRun());
+  SECTION("of whoever goes first") {
+    REQUIRE(one.coroutine->WaitFence(1, &go, 1).ok());
+    one.Launch();
+    one.Pause();
+    CHECK(two.LaunchAll(5) == 5);
+    go = 1;
+    device.RunAll();
+    one.Pause();  // now it counts, until the next fence is reached
+    CHECK(two.LaunchAll(5) == 0);
+    device.RunAll();
+    one.Pause();
+    CHECK(two.LaunchAll(5) == 5);
+  }
+  SECTION("of whoever has a window") {
+    REQUIRE(two.coroutine->WaitFence(1, &go, 1).ok());
+    CHECK(two.LaunchAll(50) == 50);
+    go = 1;
+    device.RunAll();
+    CHECK(two.LaunchAll(50) == 5);
+  }
+  SECTION("and what waits for that by an event") {
+    REQUIRE(one.coroutine->CreateEvent(1, 1, false).ok());
+    REQUIRE(one.coroutine->WaitFence(1, &go, 1).ok());
+    REQUIRE(one.coroutine->RecordEvent(1, 1, nullptr, 0).ok());
+    REQUIRE(one.coroutine->WaitEvent(2, 1).ok());
+    one.Launch(2);
+    one.Pause();
+    CHECK(two.LaunchAll(5) == 5);
+    go = 1;
+  }
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(
+    Fixture,
+    "The policy is asked when work begins and ends, and at its time only while somebody is held") {
+  Make({});
+  Nanoseconds ask_at = kForever;
+  policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
+    decision->ask_again_at = ask_at;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  scheduler->AskIfDue();
+  CHECK_FALSE(scheduler->AskIfDue());
+  ask_at = clock.NowNanoseconds() + kMillisecond;
+  one.Launch();
+  CHECK_FALSE(scheduler->AskIfDue());
+  one.coroutine->WatchWork(false);
+  CHECK(scheduler->AskIfDue());
+  CHECK(policy->seen[0].has_work);
+  CHECK_FALSE(policy->seen[1].has_work);
+  clock.Advance(2 * kMillisecond);
+  CHECK_FALSE(scheduler->AskIfDue());  // one alone has work
+  ask_at = clock.NowNanoseconds() + kMillisecond;
+  two.Launch();
+  two.coroutine->WatchWork(false);
+  CHECK(scheduler->AskIfDue());
+  CHECK_FALSE(scheduler->AskIfDue());
+  clock.Advance(kMillisecond);
+  CHECK(scheduler->AskIfDue());
+  device.RunAll();
+  one.Pause();
+  device.RunAll();
+  one.Pause();
+  ask_at = kForever;
+  CHECK(scheduler->AskIfDue());
+  CHECK_FALSE(policy->seen[0].has_work);
+  CHECK(policy->seen[0].typical_burst == kDuration);
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "A policy that answers nonsense gets the whole device and a rank that exists") {
+  Make({});
+  policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) {
+      grant.quiet.partition = 99;
+      grant.pressed.partition = -1;
+      grant.rank = 1000;
+      grant.prepare = {7};
+    }
+    decision->grants.resize(1);
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  CHECK(one.Launch() == 0);
+  CHECK(two.Launch() == 0);
+}
+
+TEST_CASE_METHOD(Fixture, "Another policy or other tenants are in force at the next record") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1, "a");
+  CHECK(one.Launch() == 0);
+  policy::Tenant a;
+  a.name = "a";
+  a.sm_percent = 101;
+  REQUIRE(scheduler->SetPolicy(*policy::CreatePolicy("static", {})).ok());
+  CHECK(scheduler->SetTenants({a}).code() == absl::StatusCode::kInvalidArgument);
+  a.sm_percent = 50;
+  policy::Tenant b;
+  b.name = "b";
+  b.sm_percent = 25;
+  REQUIRE(scheduler->SetTenants({b, a}).ok());
+  CHECK(one.TryLaunch());
+  CHECK(device.operations.back().first_sm == 4);
+  CHECK(scheduler->Partitions().size() == 4);
+  REQUIRE(scheduler->SetTenants({b, a}).ok());
+  CHECK(scheduler->Partitions().size() == 4);  // made once
+}
+
+TEST_CASE_METHOD(Fixture, "Forced migration moves every operation, in order") {
+  Make({}, /*migrate_every=*/1);
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  std::vector<int> places;
+  History before;
+  for (int i = 0; i < 9; ++i) {
+    if (i % 3 == 2) {
+      REQUIRE(one.coroutine->Copy(1, {.width = 8}).ok());
+    } else {
+      one.Launch();
+    }
+    places.push_back(device.operations.back().first_sm);
+    REQUIRE(device.operations.back().before == before);
+    before.insert(static_cast<int64_t>(device.operations.size()) - 1);
+  }
+  for (size_t i = 1; i < places.size(); ++i) {
+    INFO(i);
+    CHECK((places[i] == 8 || places[i - 1] == 8 || places[i] == 0));
+  }
+  CHECK(one.coroutine->counters().migrations == 8);
+  CHECK(scheduler->Partitions().size() == 3);
+}
+
+TEST_CASE_METHOD(Fixture, "A program that reads results step by step is seen to produce tokens") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  std::atomic<uint64_t> fence{0};
+  alignas(8) char host[8];
+  for (uint64_t step = 1; step <= 12; ++step) {
+    for (int i = 0; i < 10; ++i) one.Launch();
+    CopyRequest read;
+    read.destination = reinterpret_cast<DeviceAddress>(host);
+    read.source = one.space->base();
+    read.width = 8;
+    REQUIRE(one.coroutine->Copy(1, read).ok());
+    REQUIRE(one.coroutine->Signal(1, &fence, step).ok());
+    one.coroutine->WatchWork(false);
+    clock.Advance(10 * kMillisecond);
+    device.RunAll();
+    one.coroutine->WatchWork(false);
+  }
+  DeviceScheduler::CoroutineState state;
+  REQUIRE(scheduler->StateOf(1, &state));
+  CHECK(state.figures.tokens.tokens >= 10);
+  const Nanoseconds pace = state.figures.tokens.recent_tpot;
+  CHECK((pace > 9'999'000 && pace <= 10 * kMillisecond));  // the mean of several, rounded down
+}
+
+TEST_CASE("The scheduler's thread asks the policy when a worker has news") {
+  FakeDevice device;
+  RealClock clock;
+  auto owned = std::make_unique<ScriptedPolicy>();
+  std::atomic<bool> saw_work{false};
+  owned->decide = [&](const policy::Snapshot& snapshot, policy::Decision*) {
+    if (!snapshot.coroutines.empty() && snapshot.coroutines[0].has_work) saw_work = true;
+  };
+  auto scheduler = *DeviceScheduler::Create(device, std::move(owned), {}, clock, {});
+  QueuePool pool(device);
+  ScheduledSession one(device, pool, *scheduler, 1), two(device, pool, *scheduler, 2);
+  one.Launch();
+  one.coroutine->WatchWork(false);
+  while (!saw_work) std::this_thread::yield();
+  device.RunAll();
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,93 @@
+// A policy that does what the test says, and a session of a device under a scheduler.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "policy/policy.h"
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+
+class ScriptedPolicy final : public policy::Policy {
+ public:
+  bool Watches() const override { return watches; }
+  std::vector<policy::SmRange> Partitions(const policy::DeviceShape&,
+                                          absl::Span<const policy::Tenant>) const override {
+    return ranges;
+  }
+  policy::Decision Decide(const policy::Snapshot& snapshot) override {
+    ++asked;
+    seen.assign(snapshot.coroutines.begin(), snapshot.coroutines.end());
+    last_now = snapshot.now;
+    policy::Decision decision;
+    decision.grants.resize(snapshot.coroutines.size());
+    if (decide) decide(snapshot, &decision);
+    return decision;
+  }
+
+  bool watches = true;
+  std::vector<policy::SmRange> ranges;
+  std::function<void(const policy::Snapshot&, policy::Decision*)> decide;
+  int asked = 0;
+  policy::Nanoseconds last_now = 0;
+  std::vector<policy::CoroutineView> seen;
+};
+
+// What a session's worker does with its coroutine.
+struct ScheduledSession {
+  FakeDevice& device;
+  DeviceScheduler& scheduler;
+  const policy::CoroutineId id;
+  std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
+  std::unique_ptr<AddressSpace> space;
+  Executor executor;
+  FakeKernel kernel;
+
+  ScheduledSession(FakeDevice& device, QueuePool& pool, DeviceScheduler& scheduler,
+                   policy::CoroutineId id, const std::string& tenant = "t")
+      : device(device),
+        scheduler(scheduler),
+        id(id),
+        space(*device.CreateAddressSpace(id << 40, 1ull << 30)) {
+    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    for (StreamId stream = 1; stream <= 3; ++stream) {
+      REQUIRE(coroutine->CreateStream(stream, 1, {.non_blocking = true}).ok());
+    }
+    // Known well, so that nothing is timed.
+    kernel.set_code(1000);
+    OperationDurations* known = scheduler.durations().FindOrAdd({1000, ShapeOf({})}, {1, 0});
+    for (int i = 0; i < 4; ++i) known->Add(0, kDuration, false);
+    scheduler.Add(id, tenant, *coroutine);
+  }
+  ~ScheduledSession() { scheduler.Remove(id, *coroutine); }
+
+  // Where the launch runs. Without a shape it takes kDuration.
+  static constexpr policy::Nanoseconds kDuration = 30 * policy::kMicrosecond;
+  int Launch(StreamId stream = 1, const LaunchShape& shape = {}) {
+    coroutine->MayRun();  // as for every record
+    REQUIRE(coroutine->Launch(stream, kernel, shape, {}).ok());
+    return device.operations.back().first_sm;
+  }
+  // One record: false when it is held.
+  bool TryLaunch(StreamId stream = 1) {
+    if (!coroutine->MayRun() && !coroutine->Hold()) return false;
+    Launch(stream);
+    return true;
+  }
+  // As many as go, at most `most`.
+  int LaunchAll(int most) {
+    int launched = 0;
+    while (launched < most && TryLaunch()) ++launched;
+    return launched;
+  }
+  void Pause() { coroutine->WatchWork(/*pause=*/true); }
+};
+
+}  // namespace detshare
