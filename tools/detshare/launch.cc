@@ -16,14 +16,6 @@ namespace {
 
 constexpr char kShim[] = "libcuda.so.1";
 
-std::string OwnDirectory() {
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  if (length <= 0) return ".";
-  const std::string text(path, static_cast<size_t>(length));
-  return text.substr(0, text.rfind('/'));
-}
-
 std::string Join(const std::vector<std::string>& parts, const char* separator) {
   std::string joined;
   for (const std::string& part : parts) joined += (joined.empty() ? "" : separator) + part;
@@ -72,16 +64,26 @@ bool SetOutput(const char* variable, const std::string& path) {
 
 }  // namespace
 
+std::string OwnDirectory() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  if (length <= 0) return ".";
+  const std::string text(path, static_cast<size_t>(length));
+  return text.substr(0, text.rfind('/'));
+}
+
 std::vector<std::string> ShimDirectories(const std::string& own_directory) {
   if (const char* set = std::getenv("DETSHARE_LIB_DIR"); set != nullptr && *set != '\0')
     return {set};
-  return {own_directory + "/../lib/detshare", own_directory + "/../../client_shim"};
+  return {own_directory + "/../lib/detshare", own_directory + "/../lib/x86_64-linux-gnu/detshare",
+          own_directory + "/../../client_shim"};
 }
 
 std::vector<std::string> DaemonPaths(const std::string& own_directory) {
   if (const char* set = std::getenv("DETSHARE_DAEMON"); set != nullptr && *set != '\0')
     return {set};
-  return {own_directory + "/detshared", own_directory + "/../../server/detshared"};
+  return {own_directory + "/detshared", own_directory + "/../sbin/detshared",
+          own_directory + "/../../server/detshared"};
 }
 
 int Run(const RunOptions& options) {

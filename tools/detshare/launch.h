@@ -18,9 +18,11 @@ struct RunOptions {
   std::vector<std::string> command;  // program and arguments
 };
 
+// Of this program's file.
+std::string OwnDirectory();
 // Directories in which the shim (`libcuda.so.1`) and the daemon (`detshared`) are looked for, given
 // the directory of the launcher's own binary: $DETSHARE_LIB_DIR or $DETSHARE_DAEMON alone when set;
-// else the bundle's, then the build tree's.
+// else the bundle's, the Debian package's, the build tree's.
 std::vector<std::string> ShimDirectories(const std::string& own_directory);
 std::vector<std::string> DaemonPaths(const std::string& own_directory);
 

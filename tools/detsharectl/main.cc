@@ -1,7 +1,7 @@
 // detsharectl: looks at a running detshared, and at what this build of it supports; verifies programs.
 //
-// Exit codes: 0, 1 for a daemon that refused or failed, 2 for a wrong command line, 3 when no daemon
-// answers. `verify` has its own (verify.h).
+// Exit codes: 0, 1 for a daemon that refused or failed, a configuration with mistakes, or a doctor who
+// found an error, 2 for a wrong command line, 3 when no daemon answers. `verify` has its own (verify.h).
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
@@ -13,9 +13,15 @@
 #include <vector>
 
 #include "proto/control.grpc.pb.h"
+#include "server/config/config_text.h"
+#include "tools/detshare/launch.h"
 #include "tools/detsharectl/api.h"
+#include "tools/detsharectl/config.h"
+#include "tools/detsharectl/doctor.h"
 #include "tools/detsharectl/status.h"
 #include "tools/detsharectl/verify.h"
+
+extern char** environ;
 
 namespace detshare::ctl {
 namespace {
@@ -29,6 +35,7 @@ struct Options {
   bool json = false;
   ApiOptions api;
   VerifyOptions verify;
+  std::string config_file;
 };
 
 // What stands behind the first `--` is another program's.
@@ -45,12 +52,16 @@ std::string DefaultSocket() {
   return socket != nullptr && *socket != '\0' ? socket : "/run/detshare/detshared.sock";
 }
 
-int PrintStatus(const Options& options) {
+grpc::Status AskStatus(const Options& options, proto::Status* status) {
   const auto channel = grpc::CreateChannel("unix:" + options.socket, grpc::InsecureChannelCredentials());
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  return proto::Admin::NewStub(channel)->GetStatus(&context, proto::GetStatusRequest(), status);
+}
+
+int PrintStatus(const Options& options) {
   proto::Status status;
-  const grpc::Status result = proto::Admin::NewStub(channel)->GetStatus(&context, proto::GetStatusRequest(), &status);
+  const grpc::Status result = AskStatus(options, &status);
   if (result.error_code() == grpc::StatusCode::UNAVAILABLE || result.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     std::fprintf(stderr,
                  "detsharectl: no detshared answers at %s\n"
@@ -101,6 +112,25 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
       ->check(CLI::Range(1, 1000));
 }
 
+int PrintDoctor(const Options& options) {
+  Host host;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string variable = *entry;
+    const size_t equals = variable.find('=');
+    if (equals != std::string::npos) host.environment[variable.substr(0, equals)] = variable.substr(equals + 1);
+  }
+  host.socket = options.socket;
+  host.config_file = options.config_file.empty() ? kDefaultConfigFile : options.config_file;
+  host.shim_directories = tools::ShimDirectories(tools::OwnDirectory());
+  proto::Status status;
+  const grpc::Status result = AskStatus(options, &status);
+  if (result.ok()) host.status = status;
+  host.no_status = result.error_message();
+  const std::vector<Finding> findings = Examine(host);
+  std::fputs((options.json ? FindingsJson(findings) : FindingsText(findings)).c_str(), stdout);
+  return Broken(findings) ? kExitRefused : 0;
+}
+
 int Main(int argc, char** argv) {
   Options options;
   options.socket = DefaultSocket();
@@ -115,6 +145,17 @@ int Main(int argc, char** argv) {
   AddVerify(app, options.verify);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   options.verify.command = TakeCommand(&arguments);
+  CLI::App* config = app.add_subcommand("config", "the daemon's configuration file (needs no daemon)");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "find mistakes, with line and column");
+  CLI::App* show = config->add_subcommand("show", "what holds, defaults included");
+  for (CLI::App* command : {check, show}) {
+    command->add_option("file", options.config_file, "the file [/etc/detshare/detshare.toml]")->type_name("FILE");
+  }
+  CLI::App* example = config->add_subcommand("example", "a file to begin with, in which every key is explained");
+  CLI::App* doctor = app.add_subcommand("doctor", "what is wrong on this host, and what to do about it");
+  doctor->add_option("--config", options.config_file, "the configuration file [/etc/detshare/detshare.toml]")->type_name("FILE");
+  doctor->footer("Exit codes: 0, 1 when there is an error. What needs root is \"unknown\" for others.");
   try {
     // CLI11 takes the last argument first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
@@ -132,6 +173,10 @@ int Main(int argc, char** argv) {
     options.verify.json = options.json;
     return Verify(options.verify);
   }
+  if (check->parsed()) return CheckConfig(options.config_file, options.json);
+  if (show->parsed()) return ShowConfig(options.config_file, options.json);
+  if (example->parsed()) return std::fputs(ExampleText().c_str(), stdout) < 0 ? kExitRefused : 0;
+  if (doctor->parsed()) return PrintDoctor(options);
   return kExitUsage;
 }
 

@@ -1,0 +1,99 @@
+#include "tools/detsharectl/config.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "server/config/config_file.h"
+#include "server/config/config_text.h"
+
+namespace detshare::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kExitMistakes = 1;
+
+std::string FileOr(const std::string& file) { return file.empty() ? kDefaultConfigFile : file; }
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+ordered_json SettingJson(const Setting& setting, const Config& config) {
+  if (!setting.computed.empty() && IsDefault(setting, config)) return nullptr;
+  if (const auto* text = std::get_if<std::string Config::*>(&setting.field)) return config.*(*text);
+  return config.*std::get<int64_t Config::*>(setting.field);
+}
+
+ordered_json TenantJson(const TenantConfig& config) {
+  const policy::Tenant& tenant = config.tenant;
+  ordered_json json = {{"name", tenant.name}};
+  json["class"] = nullptr;
+  if (tenant.tenant_class == policy::TenantClass::kLatency) json["class"] = "latency";
+  if (tenant.tenant_class == policy::TenantClass::kBatch) json["class"] = "batch";
+  json["sms"] = tenant.max_sms > 0 ? ordered_json{tenant.min_sms, tenant.max_sms} : ordered_json();
+  for (const TenantKey& key : TenantKeys()) {
+    const std::string name(key.key);
+    if (const auto* number = std::get_if<double policy::Tenant::*>(&key.field)) {
+      json[name] = tenant.*(*number);
+    } else if (const auto* integer = std::get_if<int policy::Tenant::*>(&key.field)) {
+      json[name] = tenant.*(*integer);
+    } else if (const auto* duration =
+                   std::get_if<policy::Nanoseconds policy::Tenant::*>(&key.field)) {
+      json[name + "_ns"] = tenant.*(*duration);
+    } else if (const auto* names =
+                   std::get_if<std::vector<std::string> TenantConfig::*>(&key.field)) {
+      json[name] = config.*(*names);
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string ConfigJson(const Config& config) {
+  ordered_json json;
+  for (const Setting& setting : Settings())
+    json[std::string(setting.section)][std::string(setting.key)] = SettingJson(setting, config);
+  json["policy"]["parameters"] = config.policy_parameters;
+  json["tenant"] = ordered_json::array();
+  for (const TenantConfig& tenant : config.tenants) json["tenant"].push_back(TenantJson(tenant));
+  return Dump(json);
+}
+
+int CheckConfig(const std::string& file, bool json) {
+  const std::string path = FileOr(file);
+  const absl::StatusOr<std::string> text = ReadConfigFile(path);
+  std::vector<ConfigProblem> problems;
+  if (text.ok()) {
+    problems = ParseConfig(*text).problems;
+  } else {
+    problems.push_back({0, 0, std::string(text.status().message())});
+  }
+  if (json) {
+    ordered_json list = ordered_json::array();
+    for (const ConfigProblem& problem : problems) {
+      list.push_back({{"line", problem.line}, {"column", problem.column}, {"text", problem.text}});
+    }
+    std::fputs(Dump({{"file", path}, {"problems", std::move(list)}}).c_str(), stdout);
+  } else if (!text.ok()) {
+    std::fprintf(stderr, "detsharectl: %s\n", problems.front().text.c_str());
+  } else if (problems.empty()) {
+    std::printf("%s: no mistakes\n", path.c_str());
+  } else {
+    std::fputs(ProblemText(path, problems).c_str(), stderr);
+  }
+  return problems.empty() ? 0 : kExitMistakes;
+}
+
+int ShowConfig(const std::string& file, bool json) {
+  const absl::StatusOr<Config> config = LoadConfig(FileOr(file));
+  if (!config.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
+    return kExitMistakes;
+  }
+  std::fputs((json ? ConfigJson(*config) : ConfigText(*config)).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace detshare::ctl

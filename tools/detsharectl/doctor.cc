@@ -1,0 +1,478 @@
+#include "tools/detsharectl/doctor.h"
+
+#include <grp.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/un.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "proto/ring_abi.h"
+#include "proto/version.h"
+#include "server/config/config_file.h"
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Level = Finding::Level;
+
+// A session begins with 20 to 68 MiB of files; below this the next large program fails.
+constexpr uint64_t kLittleSpace = uint64_t{256} << 20;
+// What the shim and gRPC open, with room for the program itself.
+constexpr rlim_t kFewFiles = 64;
+constexpr rlim_t kLittleAddressSpace = rlim_t{1} << 30;
+// Several descriptors for each of a few hundred programs.
+constexpr uint64_t kFewFilesOfDaemon = 4096;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string DirectoryOf(const std::string& path) {
+  const std::string directory = fs::path(path).parent_path();
+  return directory.empty() ? "." : directory;
+}
+
+std::string ErrorText(int error) { return std::generic_category().message(error); }
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+// Whether a libcuda.so.1 is DetShare's: it knows this variable.
+bool IsShim(const std::string& path) {
+  return ReadFile(path).find("DETSHARE_SOCKET") != std::string::npos;
+}
+
+std::vector<int> Processes(const std::string& root) {
+  std::vector<int> pids;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root + "/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (!name.empty() && name.size() < 10 &&
+        std::all_of(name.begin(), name.end(), [](unsigned char c) { return isdigit(c); }))
+      pids.push_back(std::stoi(name));
+  }
+  std::sort(pids.begin(), pids.end());
+  return pids;
+}
+
+class Examination {
+ public:
+  explicit Examination(const Host& host) : host_(host) {}
+
+  std::vector<Finding> Make() {
+    Socket();
+    Daemon();
+    Driver();
+    Devices();
+    RuntimeDirectory();
+    Shim();
+    Configuration();
+    Limits();
+    ControlGroup();
+    Mps();
+    OtherProcesses();
+    return std::move(findings_);
+  }
+
+ private:
+  void Add(const std::string& check, Level level, std::string text, std::string advice = "") {
+    findings_.push_back({check, level, std::move(text), std::move(advice)});
+  }
+  std::string Variable(const std::string& name) const {
+    const auto found = host_.environment.find(name);
+    return found != host_.environment.end() ? found->second : "";
+  }
+  // Of the daemon; 0 when it is not known.
+  int daemon_pid() const { return host_.status.has_value() ? host_.status->pid() : 0; }
+
+  void Socket() {
+    const std::string& path = host_.socket;
+    struct stat status;
+    if (stat(path.c_str(), &status) != 0) {
+      const std::string advice =
+          errno == EACCES
+              ? "make the directories above it accessible: chmod o+x"
+              : "start the daemon (systemctl enable --now detshared.socket), or name its "
+                "socket with --socket or DETSHARE_SOCKET";
+      return Add("socket", Level::kError, path + ": " + ErrorText(errno), advice);
+    }
+    if (!S_ISSOCK(status.st_mode))
+      return Add("socket", Level::kError, path + " is no socket",
+                 "name the daemon's with --socket");
+    if (access(path.c_str(), W_OK) != 0) {
+      const group* const owner = getgrgid(status.st_gid);
+      const std::string group = owner != nullptr ? owner->gr_name : std::to_string(status.st_gid);
+      return Add("socket", Level::kError, "this user may not connect to " + path,
+                 (status.st_mode & S_IWGRP) != 0
+                     ? "become a member of its group, and log in again: sudo adduser USER " + group
+                     : "let its mode be 0660 or 0666: socket_mode, or SocketMode= of "
+                       "detshared.socket");
+    }
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(address.sun_path))
+      return Add("socket", Level::kError, path + " is too long for a socket's path",
+                 "use one of at most 107 characters");
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool connected =
+        connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    const int error = errno;
+    close(fd);
+    if (!connected) {
+      return Add("socket", Level::kError, "nobody listens on " + path + ": " + ErrorText(error),
+                 error == EAGAIN ? "the daemon accepts no connections: systemctl restart detshared"
+                                 : "start the daemon: systemctl start detshared");
+    }
+    Add("socket", Level::kOk, path + " takes connections");
+  }
+
+  void Daemon() {
+    if (!host_.status.has_value()) {
+      return Add("daemon", Level::kError,
+                 "detshared does not answer" +
+                     (host_.no_status.empty() ? std::string() : ": " + host_.no_status),
+                 "see its log: journalctl -u detshared");
+    }
+    const proto::Status& status = *host_.status;
+    const std::string text = "detshared " + status.version() + " (ABI " +
+                             std::to_string(status.abi_version()) + "), pid " +
+                             std::to_string(status.pid()) + ", policy " + status.policy();
+    if (status.abi_version() != kAbiVersion) {
+      return Add(
+          "daemon", Level::kError,
+          text + "; this installation is " + kVersion + " (ABI " + std::to_string(kAbiVersion) +
+              ")",
+          "programs with the shim of this version are refused: install the same version, and "
+          "systemctl restart detshared");
+    }
+    if (status.version() != kVersion) {
+      return Add("daemon", Level::kWarning, text + "; this installation is " + kVersion,
+                 "systemctl restart detshared, when its programs can end");
+    }
+    Add("daemon", Level::kOk, text);
+  }
+
+  void Driver() {
+    const std::string version = FirstLine(ReadFile(host_.root + "/proc/driver/nvidia/version"));
+    const std::string backend = host_.status.has_value() ? host_.status->backend() : "";
+    if (version.empty()) {
+      if (backend == "cuda")
+        return Add("driver", Level::kOk, "the daemon uses a driver that this process does not see");
+      return Add("driver", backend == "soft" ? Level::kWarning : Level::kError,
+                 "no NVIDIA driver is loaded" +
+                     std::string(backend == "soft" ? "; the daemon serves software GPUs" : ""),
+                 "install it, or load it with modprobe nvidia; a container of programs needs none");
+    }
+    const std::string device = host_.root + "/dev/nvidia0";
+    if (!fs::exists(device)) {
+      return Add("driver", Level::kError, "the driver is loaded, but there is no /dev/nvidia0",
+                 "make the device nodes: nvidia-modprobe -c 0 -u");
+    }
+    if (!fs::exists(host_.root + "/dev/nvidia-uvm")) {
+      return Add("driver", Level::kError, "the driver is loaded, but there is no /dev/nvidia-uvm",
+                 "modprobe nvidia_uvm; nvidia-modprobe -u");
+    }
+    if (backend == "soft") {
+      return Add("driver", Level::kWarning,
+                 "a driver is loaded, but the daemon serves software GPUs: " + version,
+                 "its log says why (journalctl -u detshared); backend = \"cuda\" in the "
+                 "configuration makes it insist");
+    }
+    Add("driver", Level::kOk, version);
+  }
+
+  void Devices() {
+    if (!host_.status.has_value())
+      return Add("devices", Level::kUnknown, "not known without the daemon");
+    if (host_.status->devices().empty())
+      Add("devices", Level::kError, "the daemon has no device", "see its log");
+    for (const proto::DeviceStatus& device : host_.status->devices()) {
+      if (device.state() == "ok") {
+        Add("devices", Level::kOk, device.name() + ", " + text::Bytes(device.total_memory()));
+      } else {
+        Add("devices", Level::kError, device.name() + ": " + device.state(),
+            "systemctl restart detshared; if it stays, dmesg | grep -i xid");
+      }
+    }
+  }
+
+  void RuntimeDirectory() {
+    const std::string directory = DirectoryOf(host_.socket);
+    struct statfs system;
+    if (statfs(directory.c_str(), &system) != 0)
+      return Add("runtime-dir", Level::kError, directory + ": " + ErrorText(errno),
+                 "it is the directory of the socket: start the daemon");
+    const uint64_t free = uint64_t{system.f_bavail} * static_cast<uint64_t>(system.f_bsize);
+    if (system.f_type != TMPFS_MAGIC) {
+      return Add(
+          "runtime-dir", Level::kError, directory + " is not on a tmpfs",
+          "GPUs may not reach files there: let socket be in a directory of /run or /dev/shm");
+    }
+    if (free < kLittleSpace) {
+      return Add("runtime-dir", Level::kWarning,
+                 directory + " has only " + text::Bytes(free) + " left",
+                 "sessions and pinned memory live there: mount -o remount,size=50% " + directory +
+                     " (or the mount above it)");
+    }
+    Add("runtime-dir", Level::kOk, directory + ", a tmpfs with " + text::Bytes(free) + " left");
+  }
+
+  void Shim() {
+    std::string shim;
+    for (const std::string& directory : host_.shim_directories) {
+      if (shim.empty() && fs::exists(directory + "/libcuda.so.1")) shim = directory;
+    }
+    if (shim.empty()) {
+      Add("shim", Level::kError, "DetShare's libcuda.so.1 is not where detshare run looks for it",
+          "install detshare-client, or set DETSHARE_LIB_DIR to its directory");
+    } else {
+      Add("shim", Level::kOk, fs::weakly_canonical(shim).string() + "/libcuda.so.1");
+    }
+    for (const std::string& directory : Split(Variable("LD_LIBRARY_PATH"), ':')) {
+      const std::string library = directory + "/libcuda.so.1";
+      if (directory.empty() || !fs::exists(library)) continue;
+      if (IsShim(library)) {
+        Add("library-path", Level::kOk, "LD_LIBRARY_PATH leads to " + library);
+      } else {
+        Add("library-path", Level::kWarning,
+            "LD_LIBRARY_PATH leads to another libcuda.so.1: " + library,
+            "programs that are not started by detshare run go around the daemon: remove " +
+                directory + " from LD_LIBRARY_PATH");
+      }
+      return;
+    }
+    Add("library-path", Level::kOk, "LD_LIBRARY_PATH leads to no libcuda.so.1: use detshare run");
+  }
+
+  void Configuration() {
+    const absl::StatusOr<std::string> text = ReadConfigFile(host_.config_file);
+    if (text.status().code() == absl::StatusCode::kNotFound)
+      return Add("config", Level::kOk, "there is no " + host_.config_file + ": defaults hold");
+    if (!text.ok()) {
+      const bool readable = access(host_.config_file.c_str(), R_OK) == 0;
+      return Add("config", readable ? Level::kError : Level::kUnknown,
+                 std::string(text.status().message()),
+                 readable ? "detshared does not take it" : "run this as root");
+    }
+    const std::vector<ConfigProblem> problems = ParseConfig(*text).problems;
+    if (!problems.empty()) {
+      return Add(
+          "config", Level::kError, FirstLine(ProblemText(host_.config_file, problems)),
+          "detsharectl config check shows all mistakes; the daemon does not start with them");
+    }
+    Add("config", Level::kOk, host_.config_file + " has no mistakes");
+  }
+
+  void Limits() {
+    rlimit files{}, addresses{};
+    getrlimit(RLIMIT_NOFILE, &files);
+    getrlimit(RLIMIT_AS, &addresses);
+    if (files.rlim_cur < kFewFiles) {
+      Add("limits", Level::kError,
+          "programs may open " + std::to_string(files.rlim_cur) + " files only", "ulimit -n 1024");
+    } else if (addresses.rlim_cur < kLittleAddressSpace) {
+      Add("limits", Level::kError,
+          "programs may use " + text::Bytes(addresses.rlim_cur) + " of addresses only",
+          "ulimit -v unlimited");
+    } else {
+      Add("limits", Level::kOk, "of this shell: open files and addresses suffice");
+    }
+    if (daemon_pid() == 0) return;
+    std::istringstream lines(
+        ReadFile(host_.root + "/proc/" + std::to_string(daemon_pid()) + "/limits"));
+    bool seen = false;
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string max, what, soft;
+      words >> max >> what;
+      if (what == "open") {
+        words >> max >> soft;
+        seen = true;
+        if (soft != "unlimited" && std::strtoull(soft.c_str(), nullptr, 10) < kFewFilesOfDaemon) {
+          Add("daemon-limits", Level::kWarning, "the daemon may open " + soft + " files only",
+              "LimitNOFILE=1048576 in its unit, or ulimit -n before it is started");
+          return;
+        }
+      }
+    }
+    if (seen) {
+      Add("daemon-limits", Level::kOk, "of the daemon: open files suffice");
+    } else {
+      Add("daemon-limits", Level::kUnknown, "the daemon's limits cannot be read",
+          "run this as root");
+    }
+  }
+
+  // The value of a file of the daemon's control group; "" when there is none.
+  std::string OfGroup(const std::string& group, const std::string& file) const {
+    return FirstLine(ReadFile(host_.root + "/sys/fs/cgroup" + group + "/" + file));
+  }
+
+  void ControlGroup() {
+    if (daemon_pid() == 0) return Add("cgroup", Level::kUnknown, "not known without the daemon");
+    std::string group;
+    for (const std::string& line :
+         Split(ReadFile(host_.root + "/proc/" + std::to_string(daemon_pid()) + "/cgroup"), '\n')) {
+      if (line.rfind("0::", 0) == 0) group = line.substr(3);
+    }
+    if (group.empty())
+      return Add("cgroup", Level::kUnknown, "the daemon is in no control group of version 2");
+    const std::string memory = OfGroup(group, "memory.max"), cpu = OfGroup(group, "cpu.max"),
+                      threads = OfGroup(group, "pids.max");
+    bool limited = false;
+    if (!memory.empty() && memory != "max") {
+      limited = true;
+      Add("cgroup", Level::kWarning,
+          "the daemon may use " + text::Bytes(std::strtoull(memory.c_str(), nullptr, 10)) +
+              " of memory only",
+          "the pinned memory of all programs counts for it: MemoryMax=infinity in its unit");
+    }
+    if (!cpu.empty() && cpu.rfind("max", 0) != 0) {
+      limited = true;
+      Add("cgroup", Level::kWarning, "the daemon's CPU time is limited: cpu.max is " + cpu,
+          "every launch of every program waits for it: CPUQuota= (empty) in its unit");
+    }
+    if (!threads.empty() && threads != "max" && std::strtoull(threads.c_str(), nullptr, 10) < 512) {
+      limited = true;
+      Add("cgroup", Level::kWarning, "the daemon may have " + threads + " threads only",
+          "a session takes one: TasksMax=infinity in its unit");
+    }
+    if (!limited) Add("cgroup", Level::kOk, "the daemon's control group sets no narrow limit");
+  }
+
+  void Mps() {
+    for (const int pid : Processes(host_.root)) {
+      const std::string name =
+          FirstLine(ReadFile(host_.root + "/proc/" + std::to_string(pid) + "/comm"));
+      // The kernel keeps 15 characters of a name.
+      if (name.rfind("nvidia-cuda-mps", 0) != 0) continue;
+      return Add("mps", Level::kWarning, "MPS runs (pid " + std::to_string(pid) + ")",
+                 "a fault of an MPS client takes the daemon's work along: echo quit | "
+                 "nvidia-cuda-mps-control");
+    }
+    Add("mps", Level::kOk, "MPS does not run");
+  }
+
+  void OtherProcesses() {
+    const std::string nodes = host_.root + "/dev/nvidia";
+    std::string others;
+    bool all = true;
+    for (const int pid : Processes(host_.root)) {
+      if (pid == daemon_pid()) continue;
+      std::error_code error;
+      bool uses = false;
+      for (const auto& entry :
+           fs::directory_iterator(host_.root + "/proc/" + std::to_string(pid) + "/fd", error)) {
+        std::error_code gone;
+        const std::string file = fs::read_symlink(entry.path(), gone).string();
+        // A GPU's own node: monitors hold nvidiactl only.
+        if (file.size() > nodes.size() && file.rfind(nodes, 0) == 0 && isdigit(file[nodes.size()]))
+          uses = true;
+      }
+      if (error == std::errc::permission_denied) all = false;
+      if (!uses) continue;
+      const std::string name =
+          FirstLine(ReadFile(host_.root + "/proc/" + std::to_string(pid) + "/comm"));
+      others += (others.empty() ? "" : ", ") + name + " (pid " + std::to_string(pid) + ")";
+    }
+    if (!others.empty()) {
+      return Add("gpu-processes", Level::kWarning,
+                 "others use the GPU beside the daemon: " + others,
+                 "the GPU is divided in time between them and all of DetShare: start them with "
+                 "detshare run");
+    }
+    if (!all)
+      return Add("gpu-processes", Level::kUnknown, "not all processes can be looked at",
+                 "run this as root");
+    Add("gpu-processes", Level::kOk, "nobody else uses the GPU");
+  }
+
+  const Host& host_;
+  std::vector<Finding> findings_;
+};
+
+const char* LevelName(Level level) {
+  switch (level) {
+    case Level::kOk:
+      return "ok";
+    case Level::kUnknown:
+      return "unknown";
+    case Level::kWarning:
+      return "warning";
+    case Level::kError:
+      return "error";
+  }
+  return "";
+}
+
+int Count(const std::vector<Finding>& findings, Level level) {
+  return static_cast<int>(std::count_if(findings.begin(), findings.end(),
+                                        [&](const Finding& one) { return one.level == level; }));
+}
+
+}  // namespace
+
+std::vector<Finding> Examine(const Host& host) { return Examination(host).Make(); }
+
+bool Broken(const std::vector<Finding>& findings) { return Count(findings, Level::kError) > 0; }
+
+std::string FindingsText(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const Finding& one : findings) {
+    std::string level = LevelName(one.level), check = one.check;
+    level.resize(8, ' ');
+    check.resize(14, ' ');
+    out += level + check + one.text + "\n";
+    if (!one.advice.empty()) out += std::string(22, ' ') + "-> " + one.advice + "\n";
+  }
+  // Processes chose their names: none of them steers the terminal.
+  for (char& c : out) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F) c = '?';
+  }
+  return out + "\n" + std::to_string(Count(findings, Level::kError)) + " errors, " +
+         std::to_string(Count(findings, Level::kWarning)) + " warnings\n";
+}
+
+std::string FindingsJson(const std::vector<Finding>& findings) {
+  using nlohmann::ordered_json;
+  ordered_json list = ordered_json::array();
+  for (const Finding& one : findings) {
+    list.push_back({{"check", one.check},
+                    {"level", LevelName(one.level)},
+                    {"text", one.text},
+                    {"advice", one.advice}});
+  }
+  const ordered_json out = {{"errors", Count(findings, Level::kError)},
+                            {"warnings", Count(findings, Level::kWarning)},
+                            {"findings", std::move(list)}};
+  // A process chose its name.
+  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace detshare::ctl
