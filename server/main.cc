@@ -54,7 +54,7 @@ struct Flags {
 
 // A flag for each setting that has one.
 void AddSettings(CLI::App& app, Flags& flags) {
-  for (const Setting& setting : Settings()) {
+  for (const Setting& setting : AllSettings()) {
     if (setting.flag.empty()) continue;
     std::string help(setting.help);
     if (!setting.computed.empty()) absl::StrAppend(&help, " [", setting.computed, "]");

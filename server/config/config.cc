@@ -150,7 +150,7 @@ bool SameAccess(const Config& a, const Config& b) {
 
 }  // namespace
 
-absl::Span<const Setting> Settings() { return kSettings; }
+absl::Span<const Setting> AllSettings() { return kSettings; }
 absl::Span<const TenantKey> TenantKeys() { return kTenantKeys; }
 
 const Setting* FindSetting(absl::string_view section, absl::string_view key) {

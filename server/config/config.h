@@ -79,7 +79,7 @@ struct Setting {
   absl::string_view help;
 };
 
-absl::Span<const Setting> Settings();
+absl::Span<const Setting> AllSettings();
 // Nullptr when there is none.
 const Setting* FindSetting(absl::string_view section, absl::string_view key);
 

@@ -103,13 +103,13 @@ class Reader {
     return shown + (text.size() > 64 ? "...\"" : "\"");
   }
   static bool IsSection(absl::string_view name) {
-    const absl::Span<const Setting> settings = Settings();
+    const absl::Span<const Setting> settings = AllSettings();
     return std::any_of(settings.begin(), settings.end(),
                        [&](const Setting& setting) { return setting.section == name; });
   }
   static std::string Sections() {
     std::vector<std::string> sections;
-    for (const Setting& setting : Settings()) {
+    for (const Setting& setting : AllSettings()) {
       const std::string section = absl::StrCat("[", setting.section, "]");
       if (sections.empty() || sections.back() != section) sections.push_back(section);
     }
@@ -125,7 +125,7 @@ class Reader {
       const Setting* setting = FindSetting(section, Name(key));
       if (setting == nullptr) {
         std::vector<std::string> known;
-        for (const Setting& one : Settings()) {
+        for (const Setting& one : AllSettings()) {
           if (one.section == section) known.emplace_back(std::string(one.key));
         }
         if (section == "policy") known.push_back("parameters");

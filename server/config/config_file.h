@@ -1,4 +1,4 @@
-// The configuration file: TOML with the sections and keys of Settings() and TenantKeys(), and no
+// The configuration file: TOML with the sections and keys of AllSettings() and TenantKeys(), and no
 // others.
 #pragma once
 

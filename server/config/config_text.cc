@@ -31,7 +31,7 @@ std::string SectionHelp(absl::string_view section) {
 
 std::vector<absl::string_view> Sections() {
   std::vector<absl::string_view> sections;
-  for (const Setting& setting : Settings()) {
+  for (const Setting& setting : AllSettings()) {
     if (sections.empty() || sections.back() != setting.section) sections.push_back(setting.section);
   }
   return sections;
@@ -124,7 +124,7 @@ std::string ExampleText() {
       "# `systemctl reload detshared` applies what can change while the daemon runs.\n";
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, "\n", Comment(SectionHelp(section)), "[", section, "]\n");
-    for (const Setting& setting : Settings()) {
+    for (const Setting& setting : AllSettings()) {
       if (setting.section != section) continue;
       std::string help = absl::StrCat(setting.help, ": ", Allowed(setting), ".");
       if (!setting.computed.empty()) absl::StrAppend(&help, " Default: ", setting.computed, ".");
@@ -140,7 +140,7 @@ std::string ConfigText(const Config& config) {
   std::string out;
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, out.empty() ? "" : "\n", "[", section, "]\n");
-    for (const Setting& setting : Settings()) {
+    for (const Setting& setting : AllSettings()) {
       if (setting.section != section) continue;
       if (!IsDefault(setting, config)) {
         absl::StrAppend(&out, setting.key, " = ", ValueText(setting, config), "\n");
@@ -180,7 +180,7 @@ root, and nobody else may be able to write to it.
     absl::StrAppend(&out, "\n## [", section, "]\n\n", SectionHelp(section), "\n\n",
                     "| key | what it is | allowed | default | flag | changes at "
                     "|\n|---|---|---|---|---|---|\n");
-    for (const Setting& setting : Settings()) {
+    for (const Setting& setting : AllSettings()) {
       if (setting.section != section) continue;
       const std::string flag =
           setting.flag.empty() ? std::string() : absl::StrCat("`--", setting.flag, "`");
@@ -234,7 +234,7 @@ A size is a number of bytes, or a text with a unit, as "24GiB" (powers of 1024).
 )");
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, ".SH [", section, "]\n", ManText(SectionHelp(section)), "\n");
-    for (const Setting& setting : Settings()) {
+    for (const Setting& setting : AllSettings()) {
       if (setting.section != section) continue;
       absl::StrAppend(
           &out, ".TP\n.B ", ManText(setting.key), "\n", ManText(setting.help), ".\n",

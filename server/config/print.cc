@@ -1,5 +1,5 @@
-// Prints what the table of the configuration says: the file that is installed, docs/configuration.md, or the
-// source of the manual page. For the build.
+// Prints what the table of the configuration says: the file that is installed,
+// docs/configuration.md, or the source of the manual page. For the build.
 #include <cstdio>
 #include <string>
 

@@ -2,6 +2,7 @@
 #include "server/identity.h"
 
 #include <grp.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>

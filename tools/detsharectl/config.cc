@@ -53,7 +53,7 @@ ordered_json TenantJson(const TenantConfig& config) {
 
 std::string ConfigJson(const Config& config) {
   ordered_json json;
-  for (const Setting& setting : Settings())
+  for (const Setting& setting : AllSettings())
     json[std::string(setting.section)][std::string(setting.key)] = SettingJson(setting, config);
   json["policy"]["parameters"] = config.policy_parameters;
   json["tenant"] = ordered_json::array();

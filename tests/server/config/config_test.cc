@@ -39,7 +39,7 @@ TEST_CASE("An empty file, and the file that is installed, say nothing that is no
 
 TEST_CASE("Every commented key of the installed file can be switched on as it stands") {
   std::string text = ExampleText();
-  for (const Setting& setting : Settings()) {
+  for (const Setting& setting : AllSettings()) {
     if (!setting.computed.empty()) continue;
     const std::string line = "\n#" + std::string(setting.key) + " = ";
     const size_t at = text.find(line);
@@ -302,7 +302,7 @@ users = ["u", 7]
 
 TEST_CASE("The reference names every key") {
   for (const std::string& text : {ReferenceMarkdown(), ReferenceMan("1.2.3")}) {
-    for (const Setting& setting : Settings())
+    for (const Setting& setting : AllSettings())
       CHECK_THAT(text, Catch::Contains(std::string(setting.key)));
     for (const TenantKey& key : TenantKeys())
       CHECK_THAT(text, Catch::Contains(std::string(key.key)));

@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+"""Completions and manual pages say what the real programs take: every command, every option, every choice.
+
+  help_test.py CLI.PY PROGRAM...
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+FOLDER = os.path.dirname(os.path.abspath(sys.argv[1]))
+sys.path.insert(0, FOLDER)
+
+import cli  # noqa: E402
+import completion  # noqa: E402
+import man  # noqa: E402
+
+failures = []
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def complete(script, words):
+    """What bash offers for the last of the words."""
+    line = " ".join(f"'{word}'" for word in words)
+    name = "_" + completion.identifier(words[0])
+    program = f'{script}\nCOMP_WORDS=({line}) COMP_CWORD={len(words) - 1}\n{name}\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
+    result = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, check=False)
+    check(result.returncode == 0 and not result.stderr, f"bash completion of {words}: {result.stderr}")
+    return set(result.stdout.split())
+
+
+def check_bash(root):
+    script = completion.bash(root)
+    for command in root.walk():
+        words = command.name.split()
+        offered = complete(script, [*words, ""])
+        for sub in command.commands:
+            check(sub.name.split()[-1] in offered, f"bash does not offer {sub.name}")
+        offered = complete(script, [*words, "-"])
+        for option in command.options:
+            for name in option.names:
+                if option.positional:
+                    continue
+                check(name in offered, f"bash does not offer {command.name} {name}")
+                if option.choices and not option.optional_value:
+                    check(complete(script, [*words, name, ""]) == set(option.choices), f"choices of {command.name} {name}")
+                if option.choices:
+                    check(complete(script, [*words, name, "=", option.choices[0][:1]]) >= {option.choices[0]},
+                          f"choices of {command.name} {name}=")
+                if not option.value and not option.choices:
+                    # A flag: the next word is a new one.
+                    check(complete(script, [*words, name, "-"]) == offered, f"what follows {command.name} {name}")
+        for wrong in offered - {name for one in completion.inherited(root, command) for name in one.names}:
+            check(False, f"bash offers {command.name} {wrong}, which does not exist")
+
+
+def check_zsh(root):
+    script = completion.zsh(root)
+    for command in root.walk():
+        function = script[script.index(f"_{completion.identifier(command.name)}() {{"):]
+        function = function[: function.index("\n}\n")]
+        for option in command.options:
+            for name in option.names:
+                check(option.positional or re.search(rf"\*{re.escape(name)}[=\[]", function),
+                      f"zsh does not offer {command.name} {name}")
+        for sub in command.commands:
+            check(f"'{sub.name.split()[-1]}:" in function, f"zsh does not offer {sub.name}")
+    with tempfile.NamedTemporaryFile("w", suffix=".zsh") as file:
+        file.write(script)
+        file.flush()
+        try:
+            said = subprocess.run(["zsh", "-f", "-n", file.name], capture_output=True, text=True, check=False)
+            check(said.returncode == 0, f"zsh does not understand the completion of {root.name}: {said.stderr}")
+        except FileNotFoundError:
+            print("NOT TESTED: this machine has no zsh")
+
+
+def check_manual(root):
+    (source,) = [name for name in os.listdir(f"{FOLDER}/man") if name.rsplit(".", 2)[0] == root.name]
+    with open(f"{FOLDER}/man/{source}", encoding="utf-8") as file:
+        page = man.page(root, file.read(), "1.2.3")
+    for command in root.walk():
+        for option in command.options:
+            for name in option.names:
+                if " " in command.name and name in ("-h", "--help"):
+                    continue
+                check(man.escape(name) in page, f"the manual page of {root.name} lacks {name}")
+                check(not option.help or man.escape(option.help) in page, f"the manual page lacks what {name} is")
+        if command is not root:
+            check(f".SS {man.escape(' '.join(command.name.split()[1:]))}" in page, f"the manual page lacks {command.name}")
+    try:
+        said = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-"], input=page, capture_output=True,
+                              text=True, check=False)
+        check(not said.stderr, f"the manual page of {root.name}: {said.stderr}")
+    except FileNotFoundError:
+        print("NOT TESTED: this machine has no man")
+
+
+def check_parser():
+    """The parser itself, on a text that is known."""
+    command = cli.parse("p", """What p does.
+Usage: p [OPTIONS] [SUBCOMMAND]
+
+Positionals:
+  file FILE                   A file
+
+Options:
+  -h,--help                   Print this help message and exit
+  --socket PATH (Env:P_SOCKET)
+                              Where,
+                              in two lines
+  --mode{auto} :{auto,soft}
+                              With a default
+  --kind {a,b}                One of two
+  --size UINT:INT in [1 - 8]  A number
+  --tenant NAME=PERCENT ...   Many
+
+Subcommands:
+  run                         Runs
+""")
+    options = {option.names[-1]: option for option in command.options}
+    check(command.help == "What p does.", f"help is {command.help!r}")
+    check(options["file"].positional and options["file"].value == "FILE", f"{options['file']}")
+    check(options["--help"].names == ["-h", "--help"] and not options["--help"].value, f"{options['--help']}")
+    check(options["--socket"].value == "PATH" and options["--socket"].help == "Where, in two lines", f"{options['--socket']}")
+    check(options["--mode"].choices == ["auto", "soft"] and options["--mode"].optional_value, f"{options['--mode']}")
+    check(options["--kind"].choices == ["a", "b"] and not options["--kind"].optional_value, f"{options['--kind']}")
+    check(options["--size"].value == "UINT" and options["--size"].help == "A number", f"{options['--size']}")
+    check(options["--tenant"].value == "NAME=PERCENT", f"{options['--tenant']}")
+    check([sub.name for sub in command.commands] == ["p run"], f"{command.commands}")
+
+
+def main():
+    check_parser()
+    for program in sys.argv[2:]:
+        root = cli.describe(os.path.abspath(program))
+        check(any("--help" in option.names for option in root.options), f"{program} has no options")
+        check_bash(root)
+        check_zsh(root)
+        check_manual(root)
+    for failure in failures:
+        print("FAILED:", failure)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

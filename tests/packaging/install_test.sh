@@ -1,0 +1,107 @@
+#!/bin/bash
+# The Debian packages on a fresh Debian 12: install, use, upgrade, remove, purge, in a chroot in which no systemd runs.
+#
+#   install_test.sh MAKE_PACKAGES BUILT...
+#
+# BUILT are the files that the packages are made of. The fresh system is made by debootstrap, from $DETSHARE_DEBIAN_MIRROR, or copied
+# from the folder $DETSHARE_BASE_SYSTEM, where an earlier debootstrap --variant=minbase --include=adduser bookworm left one.
+set -euo pipefail
+
+skip() {
+  echo "NOT TESTED: $*"
+  exit 0
+}
+fail() {
+  echo "FAILED: $*"
+  failed=1
+}
+failed=0
+make_packages=$(realpath "$1")
+shift
+[ "$(id -u)" = 0 ] || skip "only root can make a system to install on"
+work=$(mktemp -d /tmp/detshare-install.XXXXXX)
+root=$work/root
+trap 'rm -rf --one-file-system "$work"' EXIT
+
+# ---- the packages, in two versions
+mkdir -p "$work"/{built/bin,built/lib/detshare,one,two}
+for file in "$@"; do
+  case $(basename "$file") in
+    *.so.1) to=lib/detshare/$(basename "$file") ;;
+    detshare.toml | detshare.toml.5) to=$(basename "$file") ;;
+    *) to=bin/$(basename "$file") ;;
+  esac
+  cp -L "$file" "$work/built/$to"
+done
+chmod 755 "$work"/built/bin/*
+"$make_packages" "$work/built" "$work/one" 0.1.0
+SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.1.1
+sha256sum "$work"/two/*.deb >"$work/sums"
+SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.1.1
+sha256sum --quiet -c "$work/sums" || fail "the same files do not give the same packages"
+
+if command -v lintian >/dev/null; then
+  lintian --allow-root --fail-on error --suppress-tags bogus-mail-host "$work"/one/*.deb || fail "lintian finds errors"
+else
+  echo "NOT TESTED: this machine has no lintian"
+fi
+
+# ---- a fresh system
+if [ -n "${DETSHARE_BASE_SYSTEM:-}" ]; then
+  cp -a "$DETSHARE_BASE_SYSTEM" "$root"
+elif command -v debootstrap >/dev/null; then
+  debootstrap --variant=minbase --include=adduser bookworm "$root" \
+    "${DETSHARE_DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$work/debootstrap" 2>&1 ||
+    { [ $failed = 0 ] && skip "debootstrap cannot make a system here: $(tail -1 "$work/debootstrap")" || exit 1; }
+else
+  [ $failed = 0 ] && skip "this machine has no debootstrap" || exit 1
+fi
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+mkdir -p "$root/packages"
+cp "$work"/one/*.deb "$work"/two/*.deb "$root/packages/"
+
+# With a /proc and a tmpfs of its own; all processes end with it.
+inside() {
+  unshare --mount --pid --fork --kill-child chroot "$root" /bin/sh -ec "mount -t proc proc /proc
+    mount -t tmpfs -o mode=1777 tmpfs /dev/shm 2>/dev/null || true
+    export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+    $1"
+}
+state() { inside "dpkg-query -W -f='\${db:Status-Status} \${Version}' $1 2>/dev/null || true"; }
+
+inside "dpkg -i packages/*_0.1.0_*.deb" >"$work/log" 2>&1 || { cat "$work/log"; fail "they cannot be installed"; }
+[ "$(state detshare)" = "installed 0.1.0" ] || fail "after installing detshare is: $(state detshare)"
+grep -q '^detshare:' "$root/etc/group" || fail "there is no group detshare"
+[ -L "$root/etc/systemd/system/multi-user.target.wants/detshared.service" ] || fail "the service is not enabled"
+[ -L "$root/etc/systemd/system/sockets.target.wants/detshared.socket" ] || fail "the socket is not enabled"
+inside "detsharectl config check && detsharectl config show >/dev/null" || fail "the configuration that is installed has mistakes"
+
+# The daemon and a program, as users start them.
+inside "mkdir -p /run/detshare && mount -t tmpfs -o mode=755 tmpfs /run/detshare
+  detshared --config /etc/detshare/detshare.toml --backend=soft --soft-memory=64MiB 2>/tmp/log &
+  for i in \$(seq 300); do detsharectl status >/dev/null 2>&1 && break; sleep 0.1; done
+  detsharectl status --json | grep -q '\"backend\": \"soft\"'
+  detshare run -- /bin/sh -c 'ls \$(echo \$LD_LIBRARY_PATH | cut -d: -f1)/libcuda.so.1' | grep -qx /usr/lib/x86_64-linux-gnu/detshare/libcuda.so.1
+  detsharectl doctor --json >/tmp/doctor || true
+  grep -q '\"check\": \"shim\",' /tmp/doctor
+  detshare run --standalone=soft -- /bin/true
+  kill \$!; wait \$!" || { cat "$root/tmp/log"; fail "daemon and program do not work where they are installed"; }
+
+# An upgrade keeps what the operator has changed, and what is disabled.
+echo '# changed' >>"$root/etc/detshare/detshare.toml"
+# As systemctl disable does.
+rm -f "$root/etc/systemd/system/multi-user.target.wants/detshared.service"
+inside "dpkg -i packages/*_0.1.1_*.deb" >"$work/log" 2>&1 ||
+  { cat "$work/log"; fail "they cannot be upgraded"; }
+[ "$(state detshare)" = "installed 0.1.1" ] || fail "after the upgrade detshare is: $(state detshare)"
+grep -q '^# changed' "$root/etc/detshare/detshare.toml" || fail "the upgrade forgot what the operator changed"
+[ ! -e "$root/etc/systemd/system/multi-user.target.wants/detshared.service" ] || fail "the upgrade enabled the service again"
+inside "dpkg -r detshare" >/dev/null 2>&1 || fail "detshare cannot be removed"
+[ ! -e "$root/usr/sbin/detshared" ] || fail "the daemon is still there"
+[ -e "$root/etc/detshare/detshare.toml" ] || fail "removing took the configuration along"
+inside "dpkg -i packages/detshare_0.1.1_*.deb && dpkg -P detshare && dpkg -P detshare-client" >"$work/log" 2>&1 ||
+  { cat "$work/log"; fail "they cannot be purged"; }
+left=$(find "$root" -xdev \( -path "$root/packages" -o -path "$root/proc" -o -path "$root/var/lib/dpkg" -o -path "$root/tmp" -o -path "$root/run" \) -prune -o -name '*detshare*' -print)
+[ -z "$left" ] || fail "left behind: $left"
+exit $failed
