@@ -418,6 +418,8 @@ bool GpuCoroutine::MakeReady() {
 // ---- what the scheduler is told
 
 void GpuCoroutine::Attach(CoroutineLane& lane) {
+  samples_.reserve(kMostSamples);
+  timed_markers_.reserve(2 * kMostSamples);
   lane_ = &lane;
   lane_->Update();
 }

@@ -238,7 +238,7 @@ TEST_CASE_METHOD(Fixture,
   shape.grid.x = 64;
   CHECK(two.Launch(1, shape) == 0);
   two.kernel.set_code(77);
-  scheduler->durations().FindOrAdd({77, ShapeOf(shape)}, {64, 0})->Add(0, 2 * kMillisecond, false);
+  two.Known(shape)->Add(0, 2 * kMillisecond, false);
   CHECK(two.Launch(1, shape) == 8);
   CHECK(two.Launch(1, {}) == 0);
   // Copies stay where the stream is.
@@ -259,7 +259,7 @@ TEST_CASE_METHOD(Fixture, "How long operations take is learned while they run") 
     device.RunAll();
     two.Pause();
   }
-  OperationDurations* known = scheduler->durations().FindOrAdd({77, ShapeOf({})}, {1, 0});
+  OperationDurations* const known = two.Known();
   CHECK(known->known());
   // The fake device's clock ticks a millisecond a marker.
   CHECK(known->Estimate(0) == kMillisecond);

@@ -68,6 +68,54 @@ class NullDevice final : public FakeDevice {
   NullPartition null_whole_;
 };
 
+TEST_CASE("Operations of a session that is followed allocate nothing either") {
+  NullDevice device;
+  NullPartition low, high;
+  QueuePool pool(device);
+  Executor executor;
+  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
+  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+  DeviceLoad load;
+  DurationTable durations(16);
+  ManualClock clock;
+  CoroutineLane lane(load, durations, clock, [] {});
+  CoroutineLane::Orders orders;
+  orders.followed = true;
+  orders.rank = 1;
+  orders.quiet = {&low, &high, policy::kMicrosecond, policy::kSecond, policy::kSecond};
+  orders.pressed = {&high, &low, policy::kMicrosecond, policy::kSecond, policy::kSecond};
+  orders.partitions = {&low, &high};
+  lane.Publish(orders);
+  coroutine->Attach(lane);
+  for (StreamId id = 1; id <= 4; ++id) {
+    REQUIRE(coroutine->CreateStream(id, 1, {.legacy_default = id == 1}).ok());
+  }
+  FakeKernel kernel;
+  bool ok = true;
+  const auto round = [&](unsigned number) {
+    // Now and then somebody who goes first has work.
+    load.busy.fetch_xor(number % 2);
+    for (StreamId id = 1; id <= 4; ++id) {
+      for (uint32_t blocks = 1; blocks <= 3; ++blocks) {
+        ok = ok && coroutine->MayRun();
+        LaunchShape shape;
+        shape.grid.x = blocks;
+        ok = ok && coroutine->Launch(id, kernel, shape, {}).ok();
+        ok = ok && coroutine->Copy(id, {.width = 64}).ok();
+        ok = ok && coroutine->Fill(id, {}).ok();
+      }
+      coroutine->WatchWork(id == 4);
+    }
+  };
+  for (unsigned i = 0; i < 20; ++i) round(i);
+  const size_t before = allocations;
+  for (unsigned i = 0; i < 100; ++i) round(i);
+  CHECK(ok);
+  CHECK(allocations == before);
+  CHECK(coroutine->counters().migrations > 100);
+  coroutine->Detach();
+}
+
 TEST_CASE("Operations allocate nothing, even when the session moves at every one") {
   NullDevice device;
   NullPartition low, high;

@@ -62,8 +62,7 @@ struct ScheduledSession {
     }
     // Known well, so that nothing is timed.
     kernel.set_code(1000);
-    OperationDurations* known = scheduler.durations().FindOrAdd({1000, ShapeOf({})}, {1, 0});
-    for (int i = 0; i < 4; ++i) known->Add(0, kDuration, false);
+    for (int i = 0; i < 4; ++i) Known()->Add(0, kDuration, false);
     scheduler.Add(id, tenant, *coroutine);
   }
   ~ScheduledSession() { scheduler.Remove(id, *coroutine); }
@@ -74,6 +73,12 @@ struct ScheduledSession {
     coroutine->MayRun();  // as for every record
     REQUIRE(coroutine->Launch(stream, kernel, shape, {}).ok());
     return device.operations.back().first_sm;
+  }
+  // What was learned about launches of the kernel, whose code is named, with this shape.
+  OperationDurations* Known(const LaunchShape& shape = {}) {
+    DurationCache cache(scheduler.durations());
+    const uint64_t content = ContentOf({}, space->base(), space->size());
+    return cache.Look({kernel.code(), ShapeOf(shape)}, {shape.grid.x, 0, content}, 0).operation;
   }
   // One record: false when it is held.
   bool TryLaunch(StreamId stream = 1) {
