@@ -3,7 +3,8 @@
 #
 #   soft_test.sh DETSHARE DETSHARED LIBCUDA... -- RUN_PROGRAMS PROGRAMS.TXT
 #
-#   SOFT_DEVICES: software GPUs of the daemon [1]
+#   DAEMON_FLAGS: flags of the daemon [none]
+#   JOBS: programs at a time [1]
 #   SELECT: options of run_programs that choose programs
 set -uo pipefail
 
@@ -11,11 +12,11 @@ detshare=$1
 export DETSHARE_DAEMON=$PWD/$2
 export DETSHARE_LIB_DIR=$PWD/$(dirname "$3")
 while [ "$1" != -- ]; do shift; done
-if [ "${SOFT_DEVICES:-1}" != 1 ]; then
+if [ -n "${DAEMON_FLAGS:-}" ]; then
   # The launcher hands no flags to its private daemon.
   daemon=$(mktemp -d)/detshared
   trap 'rm -rf "$(dirname "$daemon")"' EXIT
-  printf '#!/bin/bash\nexec %q --soft-devices %q "$@"\n' "$DETSHARE_DAEMON" "$SOFT_DEVICES" >"$daemon"
+  printf '#!/bin/bash\nexec %q %s "$@"\n' "$DETSHARE_DAEMON" "$DAEMON_FLAGS" >"$daemon"
   chmod +x "$daemon"
   export DETSHARE_DAEMON=$daemon
 fi
@@ -24,5 +25,5 @@ fi
 # The software GPU has the whole time that the test has; a program that hangs is named before the test is killed.
 read -ra select <<<"${SELECT:---without gpu_only,two_devices}"
 "$detshare" run --standalone=soft -- "$2" --programs "$(dirname "$3")" "${select[@]}" \
-  --expect tests/programs/expected \
+  --expect tests/programs/expected --jobs "${JOBS:-1}" \
   --shard "${TEST_SHARD_INDEX:-0}/${TEST_TOTAL_SHARDS:-1}" --timeout 120 --out "${TEST_UNDECLARED_OUTPUTS_DIR:-$(mktemp -d)}"
