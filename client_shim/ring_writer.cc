@@ -1,6 +1,6 @@
 #include "client_shim/ring_writer.h"
 
-#include <sched.h>
+#include <algorithm>
 
 #include "client_shim/futex.h"
 
@@ -12,23 +12,25 @@ RingWriter::Record RingWriter::Reserve(const Heading& heading, uint32_t args_byt
   if (bytes > kMaxRecordBytes || closed()) [[unlikely]]
     return {};
   uint64_t tail = header_.tail.load(std::memory_order_relaxed);
-  uint64_t padding;
+  uint64_t needed;
   uint32_t rounds = 0;
   for (;;) {
-    const uint64_t to_end = ring_bytes_ - (tail & mask_);
-    padding = to_end < bytes ? to_end : 0;
-    // Acquire: the lines below `head` are zeroed before they are ours.
-    const uint64_t head = header_.head.load(std::memory_order_acquire);
-    if (tail + padding + bytes - head > ring_bytes_) [[unlikely]] {
-      if (!WaitForRoom(head, &rounds)) return {};
+    needed = Needed(tail, bytes);
+    if (tail + needed - known_head_.load(std::memory_order_acquire) > ring_bytes_) [[unlikely]] {
+      // Other threads may have moved the tail on, and the reader the head behind it.
+      tail = header_.tail.load(std::memory_order_relaxed);
+      const uint64_t head = header_.head.load(std::memory_order_acquire);
+      known_head_.store(head, std::memory_order_release);
+      needed = Needed(tail, bytes);
+      if (tail >= head && tail + needed - head > ring_bytes_ && !WaitForRoom(needed, &rounds))
+        return {};
       tail = header_.tail.load(std::memory_order_relaxed);
       continue;
     }
     // Relaxed: a record publishes itself, by its state.
-    if (header_.tail.compare_exchange_weak(tail, tail + padding + bytes, std::memory_order_relaxed))
-      break;
+    if (header_.tail.compare_exchange_weak(tail, tail + needed, std::memory_order_relaxed)) break;
   }
-  if (padding != 0) [[unlikely]] {
+  if (const uint64_t padding = needed - bytes; padding != 0) [[unlikely]] {
     auto* filler = reinterpret_cast<RecordHeader*>(ring_ + (tail & mask_));
     filler->bytes = static_cast<uint32_t>(padding);
     filler->op = kOpPadding;
@@ -71,16 +73,20 @@ void RingWriter::WakeReader() {
     FutexWake(&header_.reader_asleep, 1);
 }
 
-bool RingWriter::WaitForRoom(uint64_t seen, uint32_t* rounds) {
+bool RingWriter::WaitForRoom(uint64_t bytes, uint32_t* rounds) {
   WakeReader();
-  const auto moved = [&] {
-    return header_.head.load(std::memory_order_relaxed) != seen || closed();
+  // A full ring keeps the reader busy for long. Whoever polls for each line that it frees slows it
+  // down: wait for a good part of the ring, and after a while for what is needed.
+  constexpr uint32_t kPatience = 100;
+  const uint64_t wanted = ++*rounds < kPatience ? std::max(bytes, ring_bytes_ / 8) : bytes;
+  const auto room = [&] {
+    const uint64_t head = header_.head.load(std::memory_order_relaxed);
+    return header_.tail.load(std::memory_order_relaxed) + wanted - head <= ring_bytes_ || closed();
   };
-  if (++*rounds <= 64) {
-    if (!SpinUntil(moved, 2)) sched_yield();
-  } else if (!moved()) {
-    const timespec nap{0, 50'000};
+  while (!room()) {
+    const timespec nap{0, 20'000};
     nanosleep(&nap, nullptr);
+    if (++*rounds >= kPatience) break;
   }
   return !closed();
 }

@@ -57,15 +57,22 @@ class RingWriter {
   }
 
  private:
-  // Waits until the reader has moved `head` past `seen`, or for a while. False when the session is
-  // closed.
-  bool WaitForRoom(uint64_t seen, uint32_t* rounds);
+  // The bytes behind `tail` that a record of `bytes` takes, with the padding before it.
+  uint64_t Needed(uint64_t tail, uint64_t bytes) const {
+    const uint64_t to_end = ring_bytes_ - (tail & mask_);
+    return to_end < bytes ? to_end + bytes : bytes;
+  }
+  // Waits until `bytes` are free, or for a while. False when the session is closed.
+  bool WaitForRoom(uint64_t bytes, uint32_t* rounds);
   void WakeReader();
 
   SessionHeader& header_;
   std::byte* const ring_;
   const uint64_t ring_bytes_;
   const uint64_t mask_;
+  // A value that `head` had: asked anew only when the ring seems full, since the reader writes it
+  // with every record. Release, acquire: who sees it sees the lines below it zeroed.
+  std::atomic<uint64_t> known_head_{0};
 };
 
 }  // namespace detshare::shim

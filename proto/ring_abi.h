@@ -99,8 +99,9 @@ struct SessionHeader {
   // Bytes ever consumed. Release-stored by the daemon: publishes that the lines below it are zeroed and free again.
   alignas(64) std::atomic<uint64_t> head;
   // 1 while the daemon's reader sleeps on this word (futex). The client, after committing (and a sequentially consistent
-  // fence), exchanges a 1 for 0 and wakes it.
-  std::atomic<uint32_t> reader_asleep;
+  // fence), exchanges a 1 for 0 and wakes it. On a line of its own: clients look at it with every record, and `head` is
+  // stored with every record.
+  alignas(64) std::atomic<uint32_t> reader_asleep;
 
   // The first error that made the session's work on a device worthless (a CUresult such as CUDA_ERROR_ILLEGAL_ADDRESS),
   // else 0. Release-stored by the daemon, once; it must be seen before any fence that the daemon forces afterwards.
