@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <list>
 #include <mutex>
@@ -16,6 +17,11 @@
 
 namespace detshare::shim {
 namespace {
+
+// Microseconds.
+constexpr uint32_t kShortestNap = 10;
+constexpr uint32_t kLongestNapAtFirst = 20;
+constexpr uint32_t kLongestNap = 50;
 
 class Runner {
  public:
@@ -97,10 +103,11 @@ class Runner {
   void Loop() {
     // Naps are as short as they say, not 50 us longer.
     prctl(PR_SET_TIMERSLACK, 1);
-    uint32_t spun_us = 0, nap_us = 10;
+    uint64_t since_us = 0;
+    uint32_t nap_us = 0;
     const auto begin_again = [&] {
-      spun_us = 0;
-      nap_us = 10;
+      since_us = NowMicroseconds();
+      nap_us = kShortestNap;
     };
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -121,13 +128,17 @@ class Runner {
       }
       lock.unlock();
       // The GPU wakes nobody: look again soon, then less often.
-      if (spun_us < session().spin_us()) {
+      const uint64_t waited_us = NowMicroseconds() - since_us;
+      if (waited_us < session().spin_us()) {
         SpinUntil([] { return false; }, 5);
-        spun_us += 5;
       } else {
         const timespec nap{0, nap_us * 1000L};
         nanosleep(&nap, nullptr);
-        if (nap_us < 50) nap_us += 5;
+        // As long as other waits would poll, a program that waits for its function is not to notice
+        // the naps.
+        const uint32_t longest =
+            waited_us < session().wait_spin_us() ? kLongestNapAtFirst : kLongestNap;
+        nap_us = std::min(nap_us + 5, longest);
       }
       if (session().closed()) {
         std::list<HostTask> dropped;

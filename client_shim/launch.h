@@ -18,6 +18,7 @@ struct LaunchRequest {
   uint32_t shared_bytes = 0;
   uint32_t flags = 0;  // wire::LaunchFlags
   int32_t priority = 0;
+  friend bool operator==(const LaunchRequest&, const LaunchRequest&) = default;
 };
 
 // What cuLaunchKernelEx adds to a launch.

@@ -135,9 +135,8 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return SetMade(hGraphExec, hNode, [&](NodeBody* body) {
-    return MakeKernelNode(*nodeParams, &body->emplace<KernelNode>());
-  });
+  GraphExec* exec = FindExec(hGraphExec);
+  return exec == nullptr ? CUDA_ERROR_INVALID_VALUE : SetExecKernel(*exec, hNode, *nodeParams);
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,

@@ -45,6 +45,8 @@ struct GraphExec {
   // With digests: the nodes that copy to pinned memory, and the last kernel's name.
   std::vector<const GraphNode*> reads;
   const char* last_kernel = nullptr;
+  KernelChange change;           // of the update that is being made, as are these bytes
+  std::string bytes;
 };
 
 namespace {
@@ -435,6 +437,63 @@ bool SameWayOfLaunch(const LaunchRequest& a, const LaunchRequest& b) {
          std::equal(std::begin(a.cluster), std::end(a.cluster), b.cluster);
 }
 
+// Whether both differ in dimensions and parameters only.
+bool SameKernel(const KernelNode& a, const KernelNode& b) {
+  const auto same_attribute = [](const auto& one, const auto& other) {
+    return one.first == other.first &&
+           std::memcmp(&one.second, &other.second, sizeof(one.second)) == 0;
+  };
+  return a.id == b.id && a.context.id == b.context.id &&
+         a.parameters.size() == b.parameters.size() && SameWayOfLaunch(a.launch, b.launch) &&
+         std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(),
+                    b.attributes.end(), same_attribute);
+}
+
+// Whether the daemon makes one copy of each, between memory of the executable graph's device: a
+// node that is one can become the other.
+bool BothPlainCopies(const GraphExec& exec, const CopyNode& a, const CopyNode& b) {
+  constexpr uint64_t kMostBytes = 1 << 30;
+  const DeviceInfo& device = session().device(exec.device);
+  for (const CopyNode* copy : {&a, &b}) {
+    if (copy->height != 1 || copy->depth != 1 || copy->width > kMostBytes) return false;
+    for (const PitchedPlace* side : {&copy->to, &copy->from}) {
+      if (side->in_array() || side->on_host() || !device.Holds(side->place.gpu)) return false;
+    }
+  }
+  return true;
+}
+
+// The same of fills.
+bool BothPlainFills(const GraphExec& exec, const FillNode& a, const FillNode& b) {
+  const DeviceInfo& device = session().device(exec.device);
+  return device.Holds(a.address) && device.Holds(b.address);
+}
+
+// One flat node as it is now. Without an answer.
+CUresult SubmitNode(GraphExec& exec, uint32_t graph, uint32_t index) {
+  exec.bytes.clear();
+  AppendNode(exec.flat.graphs[graph].nodes[index], &exec.bytes);
+  return session().Submit(Op::cuGraphExecNodeSetParams, exec.device, exec.context_id,
+                          wire::cuGraphExecNodeSetParams{exec.id, graph, index, 0},
+                          {exec.bytes.data(), exec.bytes.size()});
+}
+
+// Another launch, which was checked and is of the same way, and other parameters, as many bytes.
+// Nobody refuses that, so it needs no answer. Under exec.mutex.
+CUresult ChangeKernel(GraphExec& exec, GraphNode& node, const LaunchRequest& launch,
+                      std::span<const std::byte> parameters) {
+  auto& kernel = std::get<KernelNode>(node.body);
+  if (kernel.launch == launch &&
+      std::equal(parameters.begin(), parameters.end(), kernel.parameters.begin())) {
+    return CUDA_SUCCESS;
+  }
+  kernel.launch = launch;
+  std::copy(parameters.begin(), parameters.end(), kernel.parameters.begin());
+  const FlatRange range = exec.flat.ranges.at(&node);
+  FlattenKernelAgain(kernel, exec.flat.graphs[range.graph].nodes[range.first]);
+  return SubmitNode(exec, range.graph, range.first);
+}
+
 bool Optional(wire::GraphNodeKind kind) {
   return kind == wire::kNodeKernel || kind == wire::kNodeCopy || kind == wire::kNodeFill;
 }
@@ -445,26 +504,36 @@ CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
   // What was checked here, and changes nothing of how a node is made, is refused by nobody: such
   // updates need no answer.
   const auto* kernel = std::get_if<KernelNode>(&body);
-  const bool certain = std::holds_alternative<FillNode>(body) ||
-                       (kernel != nullptr &&
-                        SameWayOfLaunch(std::get<KernelNode>(node.body).launch, kernel->launch));
+  const auto* copy = std::get_if<CopyNode>(&body);
+  const auto* fill = std::get_if<FillNode>(&body);
+  const bool certain =
+      (fill != nullptr && BothPlainFills(exec, std::get<FillNode>(node.body), *fill)) ||
+      (kernel != nullptr &&
+       SameWayOfLaunch(std::get<KernelNode>(node.body).launch, kernel->launch)) ||
+      (copy != nullptr && BothPlainCopies(exec, std::get<CopyNode>(node.body), *copy));
+  const FlatRange range = exec.flat.ranges.at(&node);
+  std::vector<FlatNode>& nodes = exec.flat.graphs[range.graph].nodes;
+  const std::string before = certain ? nodes[range.first].body : std::string();
   std::swap(node.body, body);
   if (const CUresult result = FlattenAgain(node, exec.flat); result != CUDA_SUCCESS) {
     std::swap(node.body, body);
     return result;
   }
-  const FlatRange range = exec.flat.ranges.at(&node);
+  if (certain && nodes[range.first].body == before) return CUDA_SUCCESS;
   for (uint32_t i = range.first; i < range.first + range.count; ++i) {
-    const FlatNode& flat = exec.flat.graphs[range.graph].nodes[i];
+    const FlatNode& flat = nodes[i];
     if (flat.kind == wire::kNodeSignal || flat.kind == wire::kNodeWait) continue;  // never change
+    if (certain) {
+      if (const CUresult result = SubmitNode(exec, range.graph, i); result != CUDA_SUCCESS)
+        return result;  // the session is over
+      continue;
+    }
     std::string bytes;
     AppendNode(flat, &bytes);
-    const wire::cuGraphExecNodeSetParams args{exec.id, range.graph, i, 0};
-    const Piece piece{bytes.data(), bytes.size()};
-    const CUresult result = certain ? session().Submit(Op::cuGraphExecNodeSetParams, exec.device,
-                                                       exec.context_id, args, piece)
-                                    : session().Call(Op::cuGraphExecNodeSetParams, exec.device,
-                                                     exec.context_id, args, piece);
+    const CUresult result =
+        session().Call(Op::cuGraphExecNodeSetParams, exec.device, exec.context_id,
+                       wire::cuGraphExecNodeSetParams{exec.id, range.graph, i, 0},
+                       Piece{bytes.data(), bytes.size()});
     if (result == CUDA_SUCCESS) continue;
     std::swap(node.body, body);
     FlattenAgain(node, exec.flat);
@@ -498,6 +567,52 @@ CUresult SwapBodies(GraphExec& exec, Graph& graph, Graph& fresh) {
       }
     }
     return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+// Whether one graph becomes the other, as CheckUpdate allows, by changes that nobody refuses.
+bool CertainlyBecomes(const GraphExec& exec, const Graph& graph, const Graph& now) {
+  if (!now.references.empty()) return false;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const NodeBody& is = now.nodes[i]->body;
+    const bool certain = std::visit(
+        [&](const auto& was) {
+          using Node = std::decay_t<decltype(was)>;
+          if constexpr (std::is_same_v<Node, KernelNode>) {
+            return SameKernel(was, std::get<Node>(is));
+          } else if constexpr (std::is_same_v<Node, CopyNode>) {
+            return BothPlainCopies(exec, was, std::get<Node>(is));
+          } else if constexpr (std::is_same_v<Node, FillNode>) {
+            return BothPlainFills(exec, was, std::get<Node>(is));
+          } else if constexpr (std::is_same_v<Node, ChildNode>) {
+            return CertainlyBecomes(exec, *was.graph, *std::get<Node>(is).graph);
+          } else {
+            return std::is_same_v<Node, EmptyNode>;
+          }
+        },
+        graph.nodes[i]->body);
+    if (!certain) return false;
+  }
+  return true;
+}
+
+// Makes these changes, without an answer. Under exec.mutex and GraphMutex().
+CUresult Become(GraphExec& exec, Graph& graph, const Graph& now) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    GraphNode& node = *graph.nodes[i];
+    const NodeBody& is = now.nodes[i]->body;
+    CUresult result = CUDA_SUCCESS;
+    if (const auto* kernel = std::get_if<KernelNode>(&is)) {
+      result = ChangeKernel(exec, node, kernel->launch, kernel->parameters);
+    } else if (const auto* child = std::get_if<ChildNode>(&is)) {
+      result = Become(exec, *std::get<ChildNode>(node.body).graph, *child->graph);
+    } else if (!std::holds_alternative<EmptyNode>(is)) {
+      bool ok = true;
+      NodeBody body = CloneBody(is, false, &ok);
+      result = SwapBody(exec, node, body);
+    }
+    if (result != CUDA_SUCCESS) return result;  // the session is over
   }
   return CUDA_SUCCESS;
 }
@@ -612,6 +727,22 @@ CUresult SetExecNode(GraphExec& exec, CUgraphNode handle, NodeBody body) {
   return SwapBody(exec, *node, body);
 }
 
+CUresult SetExecKernel(GraphExec& exec, CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS& params) {
+  {
+    const std::lock_guard lock(exec.mutex);
+    GraphNode* node = NodeOf(exec, handle);
+    const auto* kernel = node == nullptr ? nullptr : std::get_if<KernelNode>(&node->body);
+    if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult result = ReadKernelChange(params, *kernel, &exec.change);
+    if (result != CUDA_SUCCESS) return result;
+    if (exec.change.same_kernel) [[likely]]
+      return ChangeKernel(exec, *node, exec.change.launch, exec.change.parameters);
+  }
+  KernelNode body;
+  const CUresult result = MakeKernelNode(params, &body);
+  return result != CUDA_SUCCESS ? result : SetExecNode(exec, handle, std::move(body));
+}
+
 CUresult SetExecChild(GraphExec& exec, CUgraphNode handle, CUgraph child) {
   const std::lock_guard lock(exec.mutex);
   GraphNode* node = NodeOf(exec, handle);
@@ -626,6 +757,8 @@ CUresult SetExecChild(GraphExec& exec, CUgraphNode handle, CUgraph child) {
     if (graph == nullptr || CheckUpdate(*old->graph, *graph, priorities, &info) != CUDA_SUCCESS) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    // What was captured anew mostly differs in addresses.
+    if (CertainlyBecomes(exec, *old->graph, *graph)) return Become(exec, *old->graph, *graph);
     fresh = CloneGraph(*graph, false);
   }
   // Libraries that record themselves into a child graph do so again and again: only its own nodes
@@ -653,6 +786,10 @@ CUresult UpdateExec(GraphExec& exec, CUgraph handle, CUgraphExecUpdateResultInfo
     if (graph == nullptr || graph->captures != 0) return CUDA_ERROR_INVALID_VALUE;
     const CUresult result = CheckUpdate(*exec.snapshot, *graph, priorities, info);
     if (result != CUDA_SUCCESS) return result;
+    if (CertainlyBecomes(exec, *exec.snapshot, *graph)) {
+      info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+      return Become(exec, *exec.snapshot, *graph);
+    }
     snapshot = CloneGraph(*graph, false);
   }
   return Replace(exec, std::move(snapshot), info);

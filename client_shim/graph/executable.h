@@ -36,6 +36,9 @@ uint64_t FlagsOf(const GraphExec& exec);
 // Changes that hold for later launches. Nodes are named by those of the graph that the executable
 // graph was made of. CUDA_ERROR_INVALID_VALUE for a node that it does not have.
 CUresult SetExecNode(GraphExec& exec, CUgraphNode node, NodeBody body);
+// The same for a kernel. Other parameters or dimensions of the same kernel cost about what a launch
+// costs, and nothing crosses when they are as they were.
+CUresult SetExecKernel(GraphExec& exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& params);
 CUresult SetExecChild(GraphExec& exec, CUgraphNode node, CUgraph child);
 CUresult UpdateExec(GraphExec& exec, CUgraph graph, CUgraphExecUpdateResultInfo* info);
 CUresult SetNodeEnabled(GraphExec& exec, CUgraphNode node, bool enabled);

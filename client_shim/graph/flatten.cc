@@ -31,10 +31,14 @@ FlatNode With(wire::GraphNodeKind kind, const GraphNode* source, const T& body) 
   return node;
 }
 
-FlatNode Kernel(const GraphNode& node, const KernelNode& kernel) {
+wire::cuLaunchKernelEx ArgumentsOf(const KernelNode& kernel) {
   LaunchRequest launch = kernel.launch;
   launch.flags &= ~wire::kLaunchProgrammaticSerialization;  // the edges say it
-  FlatNode flat = With(wire::kNodeKernel, &node, LaunchArguments(0, kernel.id, launch));
+  return LaunchArguments(0, kernel.id, launch);
+}
+
+FlatNode Kernel(const GraphNode& node, const KernelNode& kernel) {
+  FlatNode flat = With(wire::kNodeKernel, &node, ArgumentsOf(kernel));
   flat.body.append(reinterpret_cast<const char*>(kernel.parameters.data()),
                    kernel.parameters.size());
   return flat;
@@ -337,6 +341,13 @@ CUresult FlattenAgain(const GraphNode& node, Flattened& flat) {
     nodes[range->second.first + i] = std::move(now[i]);
   }
   return CUDA_SUCCESS;
+}
+
+void FlattenKernelAgain(const KernelNode& kernel, FlatNode& flat) {
+  const wire::cuLaunchKernelEx arguments = ArgumentsOf(kernel);
+  std::memcpy(flat.body.data(), &arguments, sizeof(arguments));
+  std::memcpy(flat.body.data() + sizeof(arguments), kernel.parameters.data(),
+              kernel.parameters.size());
 }
 
 bool SameShape(const Flattened& a, const Flattened& b) {

@@ -80,6 +80,9 @@ CUresult Flatten(const Graph& graph, FlattenResources& resources, Flattened* fla
 // it would become other kinds of nodes than it is.
 CUresult FlattenAgain(const GraphNode& node, Flattened& flat);
 
+// The same for a kernel that has another launch and other parameters, of the same size.
+void FlattenKernelAgain(const KernelNode& kernel, FlatNode& flat);
+
 // Whether both have the same kinds of nodes and the same edges.
 bool SameShape(const Flattened& a, const Flattened& b);
 

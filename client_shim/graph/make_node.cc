@@ -35,6 +35,31 @@ CUresult CheckKernelNode(const KernelNode& node) {
   return CheckShape(*instance, node.context.device, node.context.id, node.launch);
 }
 
+// The kernel that `params` names, and where it is to run.
+CUresult FindNodeKernel(const CUDA_KERNEL_NODE_PARAMS& params, NodeContext* context,
+                        KernelInstance** instance) {
+  Kernel* kernel = params.func != nullptr ? FindFunction(params.func) : FindKernel(params.kern);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_SUCCESS;
+  if (kernel->library->module) {
+    *context = {HandleOf(*kernel->library->context), kernel->library->context_id,
+                kernel->library->context->device};
+  } else {
+    result = FindNodeContext(params.func != nullptr ? nullptr : params.ctx, true, context);
+  }
+  return result != CUDA_SUCCESS ? result : InstanceOn(*kernel, context->device, instance);
+}
+
+void ReadDimensions(const CUDA_KERNEL_NODE_PARAMS& params, LaunchRequest* launch) {
+  launch->grid[0] = params.gridDimX;
+  launch->grid[1] = params.gridDimY;
+  launch->grid[2] = params.gridDimZ;
+  launch->block[0] = params.blockDimX;
+  launch->block[1] = params.blockDimY;
+  launch->block[2] = params.blockDimZ;
+  launch->shared_bytes = params.sharedMemBytes;
+}
+
 CUmemorytype TypeOfPlace(const Place& place) {
   return place.host != 0 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
@@ -75,28 +100,12 @@ KernelNode MakeKernelNode(const NodeContext& context, const KernelInstance& inst
 }
 
 CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& params, KernelNode* node) {
-  Kernel* kernel = params.func != nullptr ? FindFunction(params.func) : FindKernel(params.kern);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeContext context;
-  CUresult result = CUDA_SUCCESS;
-  if (kernel->library->module) {
-    context = {HandleOf(*kernel->library->context), kernel->library->context_id,
-               kernel->library->context->device};
-  } else {
-    result = FindNodeContext(params.func != nullptr ? nullptr : params.ctx, true, &context);
-  }
-  if (result != CUDA_SUCCESS) return result;
   KernelInstance* instance;
-  result = InstanceOn(*kernel, context.device, &instance);
+  CUresult result = FindNodeKernel(params, &context, &instance);
   if (result != CUDA_SUCCESS) return result;
   LaunchRequest launch;
-  launch.grid[0] = params.gridDimX;
-  launch.grid[1] = params.gridDimY;
-  launch.grid[2] = params.gridDimZ;
-  launch.block[0] = params.blockDimX;
-  launch.block[1] = params.blockDimY;
-  launch.block[2] = params.blockDimZ;
-  launch.shared_bytes = params.sharedMemBytes;
+  ReadDimensions(params, &launch);
   result = CheckShape(*instance, context.device, context.id, launch);
   // A kernel that needs a cluster size gets it by attribute, later.
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CLUSTER_SIZE) return result;
@@ -107,6 +116,27 @@ CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& params, KernelNode* node)
   *node = MakeKernelNode(context, *instance, launch, params.kernelParams, buffer, buffer_bytes);
   NameKernel(params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern),
              node);
+  return CUDA_SUCCESS;
+}
+
+CUresult ReadKernelChange(const CUDA_KERNEL_NODE_PARAMS& params, const KernelNode& node,
+                          KernelChange* change) {
+  NodeContext context;
+  KernelInstance* instance;
+  CUresult result = FindNodeKernel(params, &context, &instance);
+  if (result != CUDA_SUCCESS) return result;
+  change->same_kernel = instance->id == node.id && context.id == node.context.id;
+  if (!change->same_kernel) return CUDA_SUCCESS;
+  change->launch = node.launch;
+  ReadDimensions(params, &change->launch);
+  result = CheckShape(*instance, context.device, context.id, change->launch);
+  if (result != CUDA_SUCCESS) return result;
+  const void* buffer;
+  size_t buffer_bytes;
+  result = FindParameters(*instance, params.kernelParams, params.extra, &buffer, &buffer_bytes);
+  if (result != CUDA_SUCCESS) return result;
+  change->parameters.resize(instance->parameter_bytes);
+  PackParameters(*instance, params.kernelParams, buffer, buffer_bytes, change->parameters.data());
   return CUDA_SUCCESS;
 }
 

@@ -16,6 +16,15 @@ KernelNode MakeKernelNode(const NodeContext& context, const KernelInstance& inst
                           const LaunchRequest& launch, void** params, const void* buffer,
                           size_t buffer_bytes);
 CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& params, KernelNode* node);
+// What other parameters of a node's kernel, or other dimensions, come to.
+struct KernelChange {
+  bool same_kernel = false;  // it is the node's kernel in the node's context; else nothing is said
+  LaunchRequest launch;      // with the node's attributes
+  std::vector<std::byte> parameters;  // packed
+};
+// Allocates nothing when `change` has been used for as many parameters before.
+CUresult ReadKernelChange(const CUDA_KERNEL_NODE_PARAMS& params, const KernelNode& node,
+                          KernelChange* change);
 // Notes by which handle a launch named the kernel: a CUfunction may be a CUkernel.
 void NameKernel(CUfunction function, KernelNode* node);
 // Takes what cannot be said in CUDA_KERNEL_NODE_PARAMS over from another node, and checks it anew.

@@ -45,6 +45,53 @@ cudaKernelNodeParams ParamsOf(cudaGraphNode_t node) {
   return params;
 }
 
+// What a library records, again and again: the same kernel with the same parameters, with others,
+// in other dimensions, and another kernel. Copies that move in between.
+void Children(cudaStream_t stream) {
+  long long *x = check::Zeroed<long long>(kCount), *copy = check::Zeroed<long long>(2 * kCount);
+  const auto child_of = [&](bool subtract, unsigned blocks, long long value) {
+    cudaGraph_t child;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    (subtract ? SubtractFrom : AddTo)<<<blocks, kCount / blocks, 0, stream>>>(x, value);
+    CHECK(cudaStreamEndCapture(stream, &child));
+    return child;
+  };
+  cudaGraph_t graph, child = child_of(false, 2, 1);
+  cudaGraphNode_t node, copy_node;
+  CHECK(cudaGraphCreate(&graph, 0));
+  CHECK(cudaGraphAddChildGraphNode(&node, graph, nullptr, 0, child));
+  CHECK(cudaGraphAddMemcpyNode1D(&copy_node, graph, &node, 1, copy, x, kCount * sizeof(*x),
+                                 cudaMemcpyDeviceToDevice));
+  CHECK(cudaGraphDestroy(child));
+  cudaGraphExec_t exec;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  struct Change {
+    bool subtract;
+    unsigned blocks;
+    long long value;
+    int half;  // of `copy`
+  };
+  constexpr Change kChanges[] = {{false, 2, 1, 0},  {false, 2, 1, 0},   {false, 2, 7, 1},
+                                 {false, 4, 7, 1},  {true, 4, 3, 0},    {true, 4, 3, 1},
+                                 {false, 1, 50, 1}, {false, 1, 100, 0}, {false, 2, 1, 0}};
+  long long sum = 0;
+  for (const Change& change : kChanges) {
+    child = child_of(change.subtract, change.blocks, change.value);
+    CHECK(cudaGraphExecChildGraphNodeSetParams(exec, node, child));
+    CHECK(cudaGraphDestroy(child));
+    CHECK(cudaGraphExecMemcpyNodeSetParams1D(exec, copy_node, copy + change.half * kCount, x,
+                                             kCount * sizeof(*x), cudaMemcpyDeviceToDevice));
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    sum += change.subtract ? -change.value : change.value;
+    Check(copy + change.half * kCount, sum, "a child");
+  }
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  CHECK(cudaFree(x));
+  CHECK(cudaFree(copy));
+}
+
 }  // namespace
 
 int main() {
@@ -134,5 +181,6 @@ int main() {
   CHECK(cudaGraphDestroy(clone));
   CHECK(cudaGraphDestroy(other_type));
   CHECK(cudaGraphDestroy(empty));
+  Children(stream);
   return check::Ok();
 }
