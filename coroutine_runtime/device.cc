@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Graph>> Device::InstantiateGraph(AddressSpace&, P
   return NoGraphs();
 }
 
-absl::StatusOr<uint64_t> Device::CreateGraphCondition(AddressSpace&, uint32_t, bool) {
+absl::StatusOr<uint64_t> Device::CreateGraphCondition(AddressSpace&, uint32_t, bool, uint64_t) {
   return CudaError(kCudaErrorNotSupported, "this device has no conditional nodes");
 }
 

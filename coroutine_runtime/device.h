@@ -341,9 +341,11 @@ class Device {
 
   // A value for conditional nodes of the session's graphs, which kernels set by the handle that is
   // the answer; `assign_default`: each launch of a graph with its node begins with the default.
-  // Lives as long as the space. CUDA_ERROR_NOT_SUPPORTED on devices without conditional nodes.
+  // `sibling`: another handle for the same graph, or 0. Handles for one graph may be used by one
+  // executable graph at a time, which has no others. Lives as long as the space.
+  // CUDA_ERROR_NOT_SUPPORTED on devices without conditional nodes.
   virtual absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
-                                                        bool assign_default);
+                                                        bool assign_default, uint64_t sibling);
 
   struct Memory {
     uint64_t free = 0, total = 0;

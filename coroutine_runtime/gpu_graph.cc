@@ -56,7 +56,9 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& corouti
 GpuGraph::~GpuGraph() { coroutine_.RemoveUnready(*this); }
 
 GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
-    : coroutine_(coroutine), description_(std::move(description)) {
+    : coroutine_(coroutine),
+      description_(std::move(description)),
+      sms_(description_.graphs.size() > 1 ? GpuCoroutine::kAllSms : 1) {
   CountAgain();
 }
 

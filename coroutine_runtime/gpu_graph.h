@@ -7,7 +7,8 @@
 // instantiate takes long and holds up others, so under a scheduler it is not done by a launch: that
 // takes the instantiation that is there, and the missing one is made when the session has a pause
 // (GpuCoroutine::MakeReady), or after many launches that would have liked to have it. A graph with
-// a node that needs more SMs than a partition has runs on the smallest one that holds it.
+// a node that needs more SMs than a partition has runs on the smallest one that holds it, and one
+// with conditional nodes on the whole device: their handles belong to one instantiation.
 //
 // Launches of one graph follow each other, whatever their streams. A device sees to that for each
 // instantiation; between two of them it is

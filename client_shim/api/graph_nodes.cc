@@ -89,6 +89,16 @@ bool UsesConditional(const Graph& graph, CUgraphConditionalHandle handle) {
   return false;
 }
 
+// A handle that was made for the graph, or for one inside it; 0: there is none.
+CUgraphConditionalHandle AnyConditional(const Graph& graph) {
+  if (!graph.conditionals.empty()) return graph.conditionals.front();
+  for (const auto& node : graph.nodes) {
+    const auto* conditional = std::get_if<ConditionalNode>(&node->body);
+    if (conditional != nullptr) return conditional->handle;
+  }
+  return 0;
+}
+
 CUresult AddConditional(CUgraphNode* handle, const NodePlace& place,
                         CUDA_CONDITIONAL_NODE_PARAMS* params) {
   const bool sized = params->type == CU_GRAPH_COND_TYPE_IF      ? params->size - 1u < 2
@@ -543,11 +553,13 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   NodeContext context;
   CUresult result = FindNodeContext(ctx, true, &context);
   if (result != CUDA_SUCCESS) return result;
+  wire::cuGraphConditionalHandleCreate args{context.id, defaultLaunchValue, flags, 0, 0};
   {
     const std::lock_guard lock(GraphMutex());
-    if (FindGraph(hGraph) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const Graph* graph = FindGraph(hGraph);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    args.sibling = AnyConditional(RootOf(*graph));
   }
-  const wire::cuGraphConditionalHandleCreate args{context.id, defaultLaunchValue, flags, 0};
   std::string bytes;
   result = session().CallRare(Op::cuGraphConditionalHandleCreate, context.device, context.id, &args,
                               sizeof(args), {}, &bytes);

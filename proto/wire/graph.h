@@ -144,12 +144,14 @@ struct cuGraphExecDestroy {
 };
 
 // grpc. The handle is a value for kernels, which give it to cudaGraphSetConditional, and for one
-// conditional node. It lives as long as the context.
+// conditional node. It lives as long as the context. All handles of an executable graph were made
+// for one graph.
 struct cuGraphConditionalHandleCreate {
   ContextId context;
   uint32_t default_value;
   uint32_t flags;  // CU_GRAPH_COND_ASSIGN_DEFAULT or 0
   uint32_t reserved;
+  uint64_t sibling;  // another handle of the same graph; 0: this is its first
 };
 struct cuGraphConditionalHandleCreate_Answer {
   uint64_t handle;

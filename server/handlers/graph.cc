@@ -139,7 +139,7 @@ void cuGraphConditionalHandleCreate(Session& session,
   if (absl::Status room = session.CountGraphCondition(); !room.ok()) return reply.Send(room);
   SessionDevice& device = session.device();
   const absl::StatusOr<uint64_t> handle = device.device->CreateGraphCondition(
-      *device.space, args.default_value, args.flags == kAssignDefault);
+      *device.space, args.default_value, args.flags == kAssignDefault, args.sibling);
   if (!handle.ok()) return reply.Send(handle.status());
   reply.Send(wire::cuGraphConditionalHandleCreate_Answer{*handle});
 }

@@ -112,6 +112,18 @@ TEST_CASE_METHOD(Fixture, "A graph that does not fit a partition runs on the who
   CHECK(device.graphs.size() == 1);
 }
 
+TEST_CASE_METHOD(Fixture, "A graph with conditional nodes runs on the whole device") {
+  GraphDescription description = Single();
+  description.graphs[0].nodes.push_back({ConditionalStep{1, ConditionalStep::Type::kIf, 1, 1}});
+  description.graphs.emplace_back().nodes = {Kernel()};
+  coroutine->Bind(*low);
+  Make(std::move(description));
+  CHECK(Where(Launch(1)) == 0);
+  coroutine->Bind(*high);
+  CHECK(Where(Launch(2)) == 0);
+  CHECK(device.graphs.size() == 1);
+}
+
 TEST_CASE_METHOD(Fixture, "Errors that have nothing to do with the partition are the client's") {
   device.instantiation_error = kCudaErrorInvalidValue;
   coroutine->Bind(*low);

@@ -117,6 +117,32 @@ void While() {
   CHECK(cudaGraphDestroy(graph));
 }
 
+// A loop in which a choice runs, by two handles; instantiated again after the first is gone.
+void Nested() {
+  cudaGraph_t graph;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphConditionalHandle again, chosen;
+  CHECK(cudaGraphConditionalHandleCreate(&again, graph, 1, cudaGraphCondAssignDefault));
+  CHECK(cudaGraphConditionalHandleCreate(&chosen, graph, 0, 0));
+  std::vector<cudaGraph_t> loop, choices;
+  AddConditional(graph, nullptr, again, cudaGraphCondTypeWhile, 1, &loop);
+  const cudaGraphNode_t set = AddSet(loop[0], chosen);
+  const cudaGraphNode_t choose =
+      AddConditional(loop[0], set, chosen, cudaGraphCondTypeSwitch, 2, &choices);
+  AddCount(choices[0], 3);
+  AddCount(choices[1], 5);
+  unsigned limit = 10;
+  void* arguments[] = {&again, &counter, &limit};
+  const cudaGraphNode_t last = AddKernel(loop[0], reinterpret_cast<void*>(Loop), arguments);
+  CHECK(cudaGraphAddDependencies(loop[0], &choose, &last, nullptr, 1));
+  for (int round = 0; round < 2; ++round) {
+    const cudaGraphExec_t exec = Instantiate(graph);
+    std::printf("nested: %u, %u, %u\n", RunWith(exec, 0), RunWith(exec, 1), RunWith(exec, 2));
+    CHECK(cudaGraphExecDestroy(exec));
+  }
+  CHECK(cudaGraphDestroy(graph));
+}
+
 void Rules() {
   cudaGraph_t graph, clone;
   CHECK(cudaGraphCreate(&graph, 0));
@@ -142,6 +168,7 @@ int main() {
   If();
   Switch();
   While();
+  Nested();
   Rules();
   return check::Ok();
 }

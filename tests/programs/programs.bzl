@@ -8,7 +8,6 @@ Tags:
   gpu_only: needs libraries of machine code, or what the software GPU does not have
   linker: links PTX at run time, or holds relocatable code that the driver has to link
   printf: prints from kernels
-  soft_only: uses what real GPUs do not have through DetShare yet: conditional nodes
   sm90: needs compute capability 9.0
   two_devices: needs two devices that reach each other's memory
 """
@@ -64,7 +63,7 @@ PROGRAMS = [
     _program("globals_constants"),
     _program("graph_capture"),
     _program("graph_capture_errors"),
-    _program("graph_conditional", flags = ["-rdc=true"], tags = ["linker", "soft_only"]),
+    _program("graph_conditional", flags = ["-rdc=true"], tags = ["linker"]),
     _program("graph_cooperative"),
     _program("graph_generic", tags = ["driver_api"]),
     _program("graph_host", tags = ["driver_api"]),

@@ -271,7 +271,7 @@ TEST_CASE("Conditional handles are counted, and a conditional node has the bodie
   Fixture f([](Daemon::Options& options) { options.server.limits.graph_conditions = 2; });
   const auto create = [&](uint32_t flags) {
     auto [status, reply] = f.client.Call(Op::cuGraphConditionalHandleCreate,
-                                         wire::cuGraphConditionalHandleCreate{1, 0, flags, 0});
+                                         wire::cuGraphConditionalHandleCreate{1, 0, flags, 0, 0});
     return reply.result();
   };
   CHECK(create(2) == kCudaErrorInvalidValue);

@@ -301,7 +301,7 @@ class InstantDevice final : public Device {
                                                           GraphPlace*) override {
     return std::make_unique<InstantGraph>(description);
   }
-  absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace&, uint32_t, bool) override {
+  absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace&, uint32_t, bool, uint64_t) override {
     return ++conditions;
   }
   Memory memory() const override {

@@ -13,6 +13,7 @@
 
 #include "coroutine_runtime/device.h"
 #include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
 #include "server/backends/cuda/host_registry.h"
@@ -71,6 +72,8 @@ class CudaAddressSpace final : public AddressSpace {
   // not wait.
   bool NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t value);
   MemoryWaits& memory_waits() { return memory_waits_; }
+  // Of the session's graphs. The session's thread.
+  ConditionalHomes& conditional_homes() { return conditional_homes_; }
 
   // For libraries.
   void AddGlobal(DeviceAddress address, uint64_t bytes);
@@ -131,6 +134,7 @@ class CudaAddressSpace final : public AddressSpace {
   bool abandoned_ = false;
 
   MemoryWaits memory_waits_;
+  ConditionalHomes conditional_homes_;
 };
 
 }  // namespace detshare::cuda

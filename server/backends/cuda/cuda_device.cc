@@ -242,6 +242,13 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaDevice::InstantiateGraph(
                            description, refused);
 }
 
+absl::StatusOr<uint64_t> CudaDevice::CreateGraphCondition(AddressSpace& space,
+                                                          uint32_t default_value,
+                                                          bool assign_default, uint64_t sibling) {
+  return static_cast<CudaAddressSpace&>(space).conditional_homes().CreateHandle(
+      *context_, *caretaker_, sibling, default_value, assign_default);
+}
+
 Device::Memory CudaDevice::memory() const {
   context_->Enter();
   size_t free = 0, total = 0;

@@ -46,6 +46,8 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(AddressSpace& space, Partition& partition,
                                                           const GraphDescription& description,
                                                           GraphPlace* refused) override;
+  absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
+                                                bool assign_default, uint64_t sibling) override;
   Memory memory() const override;
   std::map<int, int> PeerAttributes(const Device& other) const override;
   absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) override;

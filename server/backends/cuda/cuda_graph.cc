@@ -1,6 +1,7 @@
 #include "server/backends/cuda/cuda_graph.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -37,9 +38,8 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
     CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place,
     const GraphDescription& description, GraphPlace* refused) {
   *refused = {};
-  if (description.graphs.size() != 1) {
-    return CudaError(kCudaErrorNotSupported, "conditional nodes on a real GPU");
-  }
+  if (description.graphs.size() != 1 && place.green != nullptr)
+    return CudaError(kCudaErrorNotSupported, "conditional nodes on a partition");
   context.Enter();
   std::unique_ptr<CudaGraph> graph(new CudaGraph(context, caretaker, space, place));
   graph->removals_seen_ = space.removals();
@@ -62,6 +62,13 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
 
 CudaGraph::~CudaGraph() {
   if (graph_ == nullptr) return;
+  if (home_ != nullptr) {
+    std::vector<CUgraphNode> nodes;
+    for (const Node& node : bodies_.front())
+      nodes.insert(nodes.end(), node.handles.begin(), node.handles.end());
+    home_->Leave(std::move(nodes), executable_);
+    return;
+  }
   caretaker_.Later(
       [&context = context_, green = place_.green, graph = graph_, executable = executable_] {
         context.Enter();
@@ -85,30 +92,72 @@ absl::Status CudaGraph::CheckKernel(const KernelStep& step) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<ConditionalHome>> CudaGraph::FindHome(
+    const GraphDescription& description) const {
+  std::shared_ptr<ConditionalHome> home;
+  std::set<uint64_t> used;
+  for (const GraphBody& body : description.graphs) {
+    for (const GraphNode& node : body.nodes) {
+      const auto* conditional = std::get_if<ConditionalStep>(&node.step);
+      if (conditional == nullptr) continue;
+      const auto found = space_.conditional_homes().Find(conditional->handle);
+      if (found == nullptr || !used.insert(conditional->handle).second ||
+          (home != nullptr && home != found)) {
+        return CudaError(kCudaErrorInvalidValue,
+                         "a conditional handle that is not of this graph, or used twice");
+      }
+      home = found;
+    }
+  }
+  return home;
+}
+
 absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* refused) {
-  const GraphBody& body = description.root();
-  absl::Status status = context_.Check(context_.api.cuGraphCreate(&graph_, 0), "cuGraphCreate");
+  bodies_.resize(description.graphs.size());
+  absl::StatusOr<std::shared_ptr<ConditionalHome>> home = FindHome(description);
+  if (!home.ok()) return home.status();
+  if (*home != nullptr) {
+    const absl::StatusOr<CUgraph> graph = (*home)->Enter(space_);
+    if (!graph.ok()) return graph.status();
+    home_ = *std::move(home);
+    graph_ = *graph;
+  } else {
+    absl::Status made = context_.Check(context_.api.cuGraphCreate(&graph_, 0), "cuGraphCreate");
+    if (!made.ok()) return made;
+  }
+  context_.Enter();
+  absl::Status status = BuildBody(description, 0, graph_, refused);
   if (!status.ok()) return status;
-  nodes_.resize(body.nodes.size());
+  *refused = {};
+  NoteNeeds();
+  return absl::OkStatus();
+}
+
+absl::Status CudaGraph::BuildBody(const GraphDescription& description, uint32_t number,
+                                  CUgraph graph, GraphPlace* refused) {
+  const GraphBody& body = description.graphs[number];
+  std::vector<Node>& nodes = bodies_[number];
+  nodes.resize(body.nodes.size());
   // Edges by their ends.
   std::vector<std::vector<const GraphEdge*>> into(body.nodes.size());
   for (const GraphEdge& edge : body.edges) into[edge.to].push_back(&edge);
   for (uint32_t index = 0; index < body.nodes.size(); ++index) {
-    *refused = {0, index};
-    Node& node = nodes_[index];
+    *refused = {number, index};
+    Node& node = nodes[index];
     node.what = body.nodes[index];
     const auto* kernel = std::get_if<KernelStep>(&node.what.step);
     if (kernel != nullptr) {
-      if (status = CheckKernel(*kernel); !status.ok()) return status;
+      if (absl::Status fits = CheckKernel(*kernel); !fits.ok()) return fits;
     }
     GraphNodeParams params;
-    status = params.Read(node.what.step, space_, place_.context, place_.green != nullptr);
+    absl::Status status =
+        params.Read(node.what.step, space_, place_.context, place_.green != nullptr);
     if (!status.ok()) return status;
     std::vector<CUgraphNode> before;
     std::vector<CUgraphEdgeData> kinds;
     bool plain = true;
     for (const GraphEdge* edge : into[index]) {
-      before.push_back(nodes_[edge->from].handles.back());
+      before.push_back(nodes[edge->from].handles.back());
       CUgraphEdgeData& kind = kinds.emplace_back();
       kind = {};
       kind.from_port = edge->from_port;
@@ -119,8 +168,8 @@ absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* r
     for (CUgraphNodeParams& one : params.all()) {
       CUgraphNode handle = nullptr;
       status = context_.Check(
-          context_.api.cuGraphAddNode(&handle, graph_, before.data(),
-                                      plain ? nullptr : kinds.data(), before.size(), &one),
+          context_.api.cuGraphAddNode(&handle, graph, before.data(), plain ? nullptr : kinds.data(),
+                                      before.size(), &one),
           "cuGraphAddNode");
       if (!status.ok()) return status;
       node.handles.push_back(handle);
@@ -133,9 +182,14 @@ absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* r
     }
     if (TakesValue(node.what)) valued_.push_back(index);
     waits_for_host_ |= std::holds_alternative<WaitStep>(node.what.step);
+    const auto* conditional = std::get_if<ConditionalStep>(&node.what.step);
+    if (conditional == nullptr) continue;
+    const CUgraph* inner = params.all().front().conditional.phGraph_out;
+    for (uint32_t i = 0; i < conditional->body_count; ++i) {
+      status = BuildBody(description, conditional->first_body + i, inner[i], refused);
+      if (!status.ok()) return status;
+    }
   }
-  *refused = {};
-  NoteNeeds();
   return absl::OkStatus();
 }
 
@@ -159,7 +213,7 @@ void CudaGraph::NoteNeeds() {
   local_bytes_ = 0;
   print_ = nullptr;
   memory_waits_.clear();
-  for (const Node& node : nodes_) {
+  ForEachNode([&](const Node& node) {
     if (const auto* kernel = std::get_if<KernelStep>(&node.what.step)) {
       const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
       local_bytes_ = std::max(local_bytes_, own.local_bytes());
@@ -169,7 +223,7 @@ void CudaGraph::NoteNeeds() {
         if (operation.is_wait()) memory_waits_.push_back(operation);
       }
     }
-  }
+  });
 }
 
 absl::Status CudaGraph::Instantiate(bool use_node_priority, GraphPlace* refused) {
@@ -180,29 +234,30 @@ absl::Status CudaGraph::Instantiate(bool use_node_priority, GraphPlace* refused)
       context_.Check(context_.api.cuGraphInstantiateWithParams(&executable_, graph_, &params),
                      "cuGraphInstantiateWithParams");
   if (!status.ok()) {
-    for (uint32_t index = 0; index < nodes_.size(); ++index) {
-      const std::vector<CUgraphNode>& handles = nodes_[index].handles;
-      if (params.hErrNode_out != nullptr &&
-          std::find(handles.begin(), handles.end(), params.hErrNode_out) != handles.end()) {
-        *refused = {0, index};
+    for (uint32_t number = 0; number < bodies_.size(); ++number) {
+      for (uint32_t index = 0; index < bodies_[number].size(); ++index) {
+        const std::vector<CUgraphNode>& handles = bodies_[number][index].handles;
+        if (params.hErrNode_out != nullptr &&
+            std::find(handles.begin(), handles.end(), params.hErrNode_out) != handles.end()) {
+          *refused = {number, index};
+        }
       }
     }
     return status;
   }
-  for (const Node& node : nodes_) {
-    if (node.what.enabled) continue;
+  ForEachNode([&](const Node& node) {
+    if (node.what.enabled) return;
     for (CUgraphNode handle : node.handles) {
-      status = context_.Check(context_.api.cuGraphNodeSetEnabled(executable_, handle, 0),
-                              "cuGraphNodeSetEnabled");
-      if (!status.ok()) return status;
+      status.Update(context_.Check(context_.api.cuGraphNodeSetEnabled(executable_, handle, 0),
+                                   "cuGraphNodeSetEnabled"));
     }
-  }
-  return absl::OkStatus();
+  });
+  return status;
 }
 
 absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
   context_.Enter();
-  Node& node = nodes_[place.node];
+  Node& node = bodies_[place.graph][place.node];
   const auto* kernel = std::get_if<KernelStep>(&now.step);
   if (kernel != nullptr) {
     const auto& own = static_cast<const CudaKernel&>(*kernel->kernel);
@@ -251,7 +306,7 @@ absl::Status CudaGraph::CheckMemory() {
   if (removals == removals_seen_) [[likely]]
     return absl::OkStatus();
   bool held = true;
-  for (const Node& node : nodes_) {
+  ForEachNode([&](const Node& node) {
     if (const auto* copy = std::get_if<CopyRequest>(&node.what.step)) {
       held = held &&
              Holds(space_, copy->source, copy->width, copy->height, copy->depth, copy->source_pitch,
@@ -269,7 +324,7 @@ absl::Status CudaGraph::CheckMemory() {
             held && (bytes == 0 || space_.Contains(operation.address, bytes, operation.is_write()));
       }
     }
-  }
+  });
   if (!held) {
     return CudaError(kCudaErrorInvalidValue, "a node of the graph names memory that is gone");
   }
@@ -280,7 +335,7 @@ absl::Status CudaGraph::CheckMemory() {
 absl::StatusOr<bool> CudaGraph::Prepare(absl::Span<const uint64_t> values) {
   if (absl::Status status = CheckMemory(); !status.ok()) return status;
   for (size_t i = 0; i < valued_.size(); ++i) {
-    const Node& node = nodes_[valued_[i]];
+    const Node& node = bodies_.front()[valued_[i]];
     GraphNodeParams params;
     params.ReadValued(node.what.step, place_.context, values[i]);
     absl::Status status =
@@ -291,7 +346,7 @@ absl::StatusOr<bool> CudaGraph::Prepare(absl::Span<const uint64_t> values) {
   }
   // Only now: what is not launched is not waited for.
   for (size_t i = 0; i < valued_.size(); ++i) {
-    if (const auto* wait = std::get_if<WaitStep>(&nodes_[valued_[i]].what.step)) {
+    if (const auto* wait = std::get_if<WaitStep>(&bodies_.front()[valued_[i]].what.step)) {
       if (!space_.NoteHostWait(wait->fence, values[i])) return false;
     }
   }

@@ -8,8 +8,8 @@
 // What was freed or unregistered since a graph's copies and fills were looked at last may have been
 // theirs: they are looked at again before the next launch.
 //
-// Conditional nodes are not supported: a handle belongs to one CUgraph, and kernels hold its value,
-// so that there could not be an instantiation for each partition.
+// A graph with conditional nodes is built in the CUgraph for which their handles were made
+// (conditional_home.h), and runs on the whole device only.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "coroutine_runtime/device_graph.h"
 #include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_library.h"
@@ -70,7 +71,19 @@ class CudaGraph final : public Graph {
   CudaGraph(CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place)
       : context_(context), caretaker_(caretaker), space_(space), place_(place) {}
 
+  // The home of the description's conditional handles; null when it has none.
+  absl::StatusOr<std::shared_ptr<ConditionalHome>> FindHome(
+      const GraphDescription& description) const;
   absl::Status Build(const GraphDescription& description, GraphPlace* refused);
+  // The description's graph `index`, into `graph`, with the bodies inside.
+  absl::Status BuildBody(const GraphDescription& description, uint32_t index, CUgraph graph,
+                         GraphPlace* refused);
+  template <typename Visit>
+  void ForEachNode(const Visit& visit) const {
+    for (const std::vector<Node>& body : bodies_) {
+      for (const Node& node : body) visit(node);
+    }
+  }
   absl::Status Instantiate(bool use_node_priority, GraphPlace* refused);
   absl::Status SetAttributes(CUgraphNode node, const LaunchShape& shape);
   absl::Status CheckKernel(const KernelStep& step) const;
@@ -82,11 +95,12 @@ class CudaGraph final : public Graph {
   Caretaker& caretaker_;
   CudaAddressSpace& space_;
   const Place place_;
+  std::shared_ptr<ConditionalHome> home_;  // whose graph_ is; null: this object's
   CUgraph graph_ = nullptr;
   CUgraphExec executable_ = nullptr;
-  std::vector<Node> nodes_;
-  std::vector<uint32_t> valued_;  // signals and waits
-  uint64_t removals_seen_ = 0;    // of the space, when memory was looked at last
+  std::vector<std::vector<Node>> bodies_;  // as in the description: the root first
+  std::vector<uint32_t> valued_;           // signals and waits of the root
+  uint64_t removals_seen_ = 0;             // of the space, when memory was looked at last
   uint32_t local_bytes_ = 0;
   const std::function<void(std::string_view)>* print_ = nullptr;
   std::vector<MemoryOp> memory_waits_;

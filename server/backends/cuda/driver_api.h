@@ -106,6 +106,8 @@ namespace detshare::cuda {
   X(cuCtxFromGreenCtx, 12040)                                   \
   X(cuGraphCreate, 10000)                                       \
   X(cuGraphDestroy, 10000)                                      \
+  X(cuGraphDestroyNode, 10000)                                  \
+  X(cuGraphConditionalHandleCreate, 12030)                      \
   X(cuGraphAddNode, 12030)                                      \
   X(cuGraphKernelNodeSetAttribute, 11000)                       \
   X(cuGraphInstantiateWithParams, 12000)                        \

@@ -92,8 +92,12 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
       memory_ops_.push_back(ParamsOf(operation));
     }
     if (!memory_ops_.empty()) AddMemoryOps(context);
-  } else if (std::holds_alternative<ConditionalStep>(step)) {
-    return CudaError(kCudaErrorNotSupported, "conditional nodes on a real GPU");
+  } else if (const auto* conditional = std::get_if<ConditionalStep>(&step)) {
+    CUDA_CONDITIONAL_NODE_PARAMS& params = Add(CU_GRAPH_NODE_TYPE_CONDITIONAL).conditional;
+    params.handle = conditional->handle;
+    params.type = static_cast<CUgraphConditionalNodeType>(conditional->type);
+    params.size = conditional->body_count;
+    params.ctx = context;
   }
   // Nothing to do is a node, too: others depend on it.
   if (all_.empty()) Add(CU_GRAPH_NODE_TYPE_EMPTY);

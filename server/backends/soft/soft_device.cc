@@ -241,8 +241,11 @@ class SoftDevice final : public Device {
   }
 
   absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
-                                                bool assign_default) override {
-    return StateOf(space)->conditions().Create(default_value, assign_default);
+                                                bool assign_default, uint64_t sibling) override {
+    Conditions& conditions = StateOf(space)->conditions();
+    if (sibling != 0 && conditions.Find(sibling) == nullptr)
+      return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
+    return conditions.Create(default_value, assign_default);
   }
 
   Memory memory() const override {

@@ -272,6 +272,63 @@ TEST_CASE("A cooperative node that does not fit a partition is refused there") {
   f.session.Finish();
 }
 
+TEST_CASE("Handles of conditional nodes work in the graph for which they were made") {
+  Device* gpu = Gpu();
+  if (gpu == nullptr) return;
+  Fixture f(*gpu);
+  const auto handle = [&](uint32_t value, uint64_t sibling) {
+    const auto made = gpu->CreateGraphCondition(*f.session.space, value, true, sibling);
+    REQUIRE_OK(made.status());
+    return *made;
+  };
+  CHECK(CudaResultOf(gpu->CreateGraphCondition(*f.session.space, 0, true, 12345).status()) ==
+        kCudaErrorInvalidValue);
+  const uint64_t outer = handle(1, 0), inner = handle(1, outer), other = handle(0, 0);
+  // if (1) { fill; switch (1) { case 0: copy; case 1: iota } }, then a copy of all
+  f.Add({FillRequest{kBase, 0, 2 * kCount, 1, 9, 4}});
+  f.Add({ConditionalStep{outer, ConditionalStep::Type::kIf, 1, 1}});
+  f.Add(f.Copy(f.session.host_address(), kBase, 8 * kCount));
+  f.Chain();
+  f.description.graphs.resize(4);
+  f.description.graphs[1].nodes = {
+      {FillRequest{kBase, 0, kCount, 1, 5, 4}},
+      {ConditionalStep{inner, ConditionalStep::Type::kSwitch, 2, 2}}};
+  f.description.graphs[1].edges = {{0, 1}};
+  f.description.graphs[2].nodes = {f.Copy(kBase, kBase + 4 * kCount, 4 * kCount)};
+  f.description.graphs[3].nodes = {f.Iota(kBase + 4 * kCount, 100)};
+  const auto check = [&] {
+    CHECK(f.host()[0] == 5);
+    CHECK(f.host()[kCount - 1] == 5);
+    CHECK(f.host()[kCount] == 100);
+    CHECK(f.host()[2 * kCount - 1] == 100 + kCount - 1);
+  };
+  for (int round = 0; round < 2; ++round) {
+    const auto graph = f.Make();
+    for (int launch = 0; launch < 2; ++launch) {
+      std::memset(f.session.host, 0, 8 * kCount);
+      f.Launch(*graph);
+      f.session.Finish();
+      check();
+    }
+    CHECK(CudaResultOf(f.TryMake(gpu->whole()).status()) == kCudaErrorInvalidValue);  // it is one
+  }
+  // The next one has other nodes.
+  f.description.graphs[3].nodes = {{}, f.Iota(kBase + 4 * kCount, 100)};
+  f.description.graphs[3].edges = {{0, 1}};
+  {
+    const auto graph = f.Make();
+    std::memset(f.session.host, 0, 8 * kCount);
+    f.Launch(*graph);
+    f.session.Finish();
+    check();
+  }
+  // Of another graph, and no handle at all.
+  for (const uint64_t wrong : {other, outer, uint64_t{12345}}) {
+    std::get<ConditionalStep>(f.description.graphs[1].nodes[1].step).handle = wrong;
+    CHECK(CudaResultOf(f.TryMake(gpu->whole()).status()) == kCudaErrorInvalidValue);
+  }
+}
+
 TEST_CASE("Kernels that are joined by programmatic edges run in order") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;

@@ -384,7 +384,7 @@ TEST_CASE_METHOD(Fixture, "operations on memory write words and wait for them") 
 
 TEST_CASE_METHOD(Fixture, "a while loop runs its body until a kernel ends it") {
   const uint64_t handle =
-      Require(device->CreateGraphCondition(session.space(), 1, /*assign_default=*/true));
+      Require(device->CreateGraphCondition(session.space(), 1, /*assign_default=*/true, 0));
   unsigned* count = session.Allocate<unsigned>(1);
   int* after = session.Allocate<int>(1);
   Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
@@ -405,9 +405,11 @@ TEST_CASE_METHOD(Fixture, "a while loop runs its body until a kernel ends it") {
 
 TEST_CASE_METHOD(Fixture, "if, else and switch choose a body, nested ones too") {
   const auto condition = [&] {
-    return Require(device->CreateGraphCondition(session.space(), 0, false));
+    return Require(device->CreateGraphCondition(session.space(), 0, false, 0));
   };
   const uint64_t outer = condition(), inner = condition();
+  CHECK(CudaResultOf(device->CreateGraphCondition(session.space(), 0, false, 12345).status()) ==
+        kCudaErrorInvalidValue);
   unsigned* value = session.Allocate<unsigned>(2);
   int* out = session.Allocate<int>(4);
   // if (value[0]) switch (value[1]) { case 0: out[0] = 1; case 1: out[1] = 1; } else out[2] = 1;
@@ -440,7 +442,7 @@ TEST_CASE_METHOD(Fixture, "if, else and switch choose a body, nested ones too") 
 }
 
 TEST_CASE_METHOD(Fixture, "a loop takes the virtual time of its turns") {
-  const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true));
+  const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true, 0));
   unsigned* count = session.Allocate<unsigned>(1);
   Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
   description.graphs.resize(2);
@@ -456,7 +458,7 @@ TEST_CASE_METHOD(Fixture, "a loop takes the virtual time of its turns") {
 }
 
 TEST_CASE_METHOD(Fixture, "a loop that never ends starves nobody and ends with its session") {
-  const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true));
+  const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true, 0));
   Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
   description.graphs.resize(2);  // an empty body
   const auto graph = Make();

@@ -1,0 +1,106 @@
+#include "server/backends/cuda/conditional_home.h"
+
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_address_space.h"
+
+namespace detshare::cuda {
+
+absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(CudaContext& context,
+                                                                         Caretaker& caretaker) {
+  context.Enter();
+  CUgraph graph = nullptr;
+  absl::Status status = context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate");
+  if (!status.ok()) return status;
+  return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, caretaker, graph));
+}
+
+ConditionalHome::~ConditionalHome() {
+  caretaker_.Later([&context = context_, graph = graph_, executable = executable_] {
+    context.Enter();
+    if (executable != nullptr) context.api.cuGraphExecDestroy(executable);
+    context.api.cuGraphDestroy(graph);
+  });
+}
+
+absl::StatusOr<CUgraphConditionalHandle> ConditionalHome::CreateHandle(uint32_t default_value,
+                                                                       bool assign_default) {
+  context_.Enter();
+  CUgraphConditionalHandle handle = 0;
+  absl::Status status = context_.Check(context_.api.cuGraphConditionalHandleCreate(
+                                           &handle, graph_, context_.context, default_value,
+                                           assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
+                                       "cuGraphConditionalHandleCreate");
+  if (!status.ok()) return status;
+  return handle;
+}
+
+absl::StatusOr<CUgraph> ConditionalHome::Enter(CudaAddressSpace& space) {
+  if (occupied_) {
+    return CudaError(kCudaErrorInvalidValue,
+                     "a graph with conditional nodes is instantiated once at a time");
+  }
+  if (!nodes_.empty()) {
+    absl::Status status = context_.idle.Run(space, [this] { return Clear(); });
+    if (!status.ok()) return status;
+  }
+  occupied_ = true;
+  return graph_;
+}
+
+void ConditionalHome::Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable) {
+  occupied_ = false;
+  nodes_ = std::move(nodes);
+  if (executable == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    executable_ = executable;
+  }
+  caretaker_.Later([weak = weak_from_this()] {
+    if (const std::shared_ptr<ConditionalHome> self = weak.lock()) self->DestroyExecutable();
+  });
+}
+
+absl::Status ConditionalHome::Clear() {
+  DestroyExecutable();
+  // Last ones first: the driver then has no edges to move.
+  while (!nodes_.empty()) {
+    absl::Status status =
+        context_.Check(context_.api.cuGraphDestroyNode(nodes_.back()), "cuGraphDestroyNode");
+    if (!status.ok()) return status;
+    nodes_.pop_back();
+  }
+  return absl::OkStatus();
+}
+
+void ConditionalHome::DestroyExecutable() {
+  const std::lock_guard lock(mutex_);
+  if (executable_ == nullptr) return;
+  context_.Enter();
+  context_.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));
+}
+
+absl::StatusOr<CUgraphConditionalHandle> ConditionalHomes::CreateHandle(
+    CudaContext& context, Caretaker& caretaker, CUgraphConditionalHandle sibling,
+    uint32_t default_value, bool assign_default) {
+  std::shared_ptr<ConditionalHome> home = Find(sibling);
+  if (home == nullptr) {
+    if (sibling != 0) return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
+    absl::StatusOr<std::shared_ptr<ConditionalHome>> made =
+        ConditionalHome::Create(context, caretaker);
+    if (!made.ok()) return made.status();
+    home = *std::move(made);
+  }
+  const absl::StatusOr<CUgraphConditionalHandle> handle =
+      home->CreateHandle(default_value, assign_default);
+  if (handle.ok()) homes_[*handle] = std::move(home);
+  return handle;
+}
+
+std::shared_ptr<ConditionalHome> ConditionalHomes::Find(CUgraphConditionalHandle handle) const {
+  const auto found = homes_.find(handle);
+  return found == homes_.end() ? nullptr : found->second;
+}
+
+}  // namespace detshare::cuda

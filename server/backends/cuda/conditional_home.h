@@ -1,0 +1,72 @@
+// The CUgraph for which the handles of a graph's conditional nodes were made. A handle works in no
+// other, and kernels hold its value: so all instantiations of a program's graph with conditional
+// nodes are made of this one, one at a time.
+//
+// The nodes of an instantiation stay until the next one is made, as does its executable, unless the
+// caretaker finds an idle moment for that.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/cuda_context.h"
+
+namespace detshare::cuda {
+
+class CudaAddressSpace;
+
+// The session's thread, but for what the caretaker does.
+class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
+ public:
+  static absl::StatusOr<std::shared_ptr<ConditionalHome>> Create(CudaContext& context,
+                                                                 Caretaker& caretaker);
+  // The caretaker destroys the graph when nothing is in flight.
+  ~ConditionalHome();
+
+  absl::StatusOr<CUgraphConditionalHandle> CreateHandle(uint32_t default_value,
+                                                        bool assign_default);
+
+  // The graph, without nodes, for one instantiation until Leave(). CUDA_ERROR_INVALID_VALUE while
+  // there is one. May wait for an idle moment.
+  absl::StatusOr<CUgraph> Enter(CudaAddressSpace& space);
+  // `nodes`: of the graph itself. `executable` may be null; its launches go on.
+  void Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable);
+
+ private:
+  ConditionalHome(CudaContext& context, Caretaker& caretaker, CUgraph graph)
+      : context_(context), caretaker_(caretaker), graph_(graph) {}
+  absl::Status Clear();
+  void DestroyExecutable();
+
+  CudaContext& context_;
+  Caretaker& caretaker_;
+  const CUgraph graph_;
+  bool occupied_ = false;
+  std::vector<CUgraphNode> nodes_;  // of the last instantiation
+  std::mutex mutex_;                // guards what follows
+  CUgraphExec executable_ = nullptr;
+};
+
+// Those of one session.
+class ConditionalHomes {
+ public:
+  // Makes a handle in the home of `sibling`, or in a new one when that is 0.
+  // CUDA_ERROR_INVALID_VALUE for a sibling that is no handle.
+  absl::StatusOr<CUgraphConditionalHandle> CreateHandle(CudaContext& context, Caretaker& caretaker,
+                                                        CUgraphConditionalHandle sibling,
+                                                        uint32_t default_value,
+                                                        bool assign_default);
+  // Null when there is no such handle.
+  std::shared_ptr<ConditionalHome> Find(CUgraphConditionalHandle handle) const;
+
+ private:
+  std::map<CUgraphConditionalHandle, std::shared_ptr<ConditionalHome>> homes_;
+};
+
+}  // namespace detshare::cuda
