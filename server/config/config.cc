@@ -171,6 +171,7 @@ std::string Allowed(const Setting& setting) {
   if (std::holds_alternative<std::string Config::*>(setting.field)) {
     if (setting.type == "OCTAL") return "an octal number up to 0777 in quotes, as \"0660\"";
     if (setting.type == "PATH" || setting.type == "DIR") return "an absolute path";
+    if (setting.type == "NAME") return "the name of a policy, or the path of a shared object";
     return "a text";
   }
   return absl::StrCat(setting.type == "SIZE" ? "a size (\"4GiB\", or bytes) of " : "",

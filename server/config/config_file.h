@@ -21,9 +21,11 @@ struct ParsedConfig {
   std::vector<ConfigProblem> problems;
 };
 
-// Everything that is wrong, in the order of the file. Any bytes are safe.
+// Everything that is wrong, in the order of the file. Any bytes are safe. A policy in a shared
+// object is not loaded.
 ParsedConfig ParseConfig(absl::string_view text);
-// What the policy itself says about its parameters and the tenants; nothing when it accepts them.
+// What the policy itself says about its parameters and the tenants. Loads it where it is a shared
+// object.
 absl::Status CheckPolicy(const Config& config);
 
 // "FILE:LINE:COLUMN: text", a line each.

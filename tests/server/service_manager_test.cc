@@ -239,6 +239,49 @@ TEST_CASE(
   close(*listening);
 }
 
+constexpr char kFaultPtx[] = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry fault()
+{
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<2>;
+  mov.u64 %rd1, 64;
+  mov.u32 %r1, 1;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+
+TEST_CASE("A service that lost its device is the same service, with the same socket") {
+  FakeManager fake;
+  const std::string path = fake.directory.path + "/d.sock";
+  const absl::StatusOr<int> listening = ListenOn(path, 0600);
+  REQUIRE(listening.ok());
+  Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, *listening,
+                  {"--soft-lose-device-on-fault"});
+  REQUIRE(fake.Hears("READY=1"));
+  {
+    TestClient guilty(path);
+    REQUIRE(guilty.Open());
+    guilty.CreateStream(1);
+    const KernelId kernel = guilty.GetKernel(guilty.Load(kFaultPtx), "fault");
+    REQUIRE(kernel != 0);
+    guilty.ring->Send(Op::cuLaunchKernelEx, guilty.LaunchOf(kernel, 1));
+    guilty.AwaitEnd();
+  }
+  CHECK(fake.Hears("STATUS=a device was lost"));
+  CHECK(fake.Hears("READY=1"));
+  CHECK(fake.Hears("WATCHDOG=1"));
+  TestClient next(path);
+  CHECK(next.Open());
+  kill(service.pid, SIGTERM);
+  CHECK(service.ExitCode() == 0);
+  CHECK(std::filesystem::exists(path));
+  close(*listening);
+}
+
 TEST_CASE("A reload applies what can change, names what cannot, and keeps to a good file") {
   FakeManager fake;
   TestDirectory directory;

@@ -125,7 +125,14 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK_THAT(Problems("[daemon]\nsocket_mode = \"6777\"\n"), Catch::Contains("octal"));
   CHECK_THAT(Problems("[daemon]\ncuda_sm_group = 3\n"), Catch::Contains("8 or 2, not 3"));
   CHECK_THAT(Problems("daemon = 3\n"), Catch::Contains("f:1:10: daemon is a section"));
-  CHECK_THAT(Problems("[policy]\nname = \"nonsense\"\n"), Catch::Contains("nonsense"));
+  CHECK_THAT(Problems("[policy]\nname = \"nonsense\"\n"),
+             Catch::StartsWith("f:2:8: ") && Catch::Contains("nonsense"));
+  CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f: "));
+  // Looked at, not loaded.
+  CHECK(Problems("[policy]\nname = \"/nowhere/policy.so\"\n").empty());
+  Config absent;
+  absent.policy = "/nowhere/policy.so";
+  CHECK_FALSE(CheckPolicy(absent).ok());
   CHECK_THAT(Problems("[daemon\n"), Catch::StartsWith("f:1:"));
   CHECK_THAT(Problems("[daemon]\nspin_us = 1\nspin_us = 2\n"), Catch::StartsWith("f:3:"));
 }

@@ -1,0 +1,50 @@
+#!/bin/bash
+# detsharectl config and doctor as commands: what they print where, and their exit codes.
+#
+#   config_command_test.sh DETSHARECTL
+set -uo pipefail
+
+detsharectl=$(realpath "$1")
+work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/config.XXXXXX")
+failed=0
+# expect CODE TEXT COMMAND...: what is printed, on either stream, contains the text.
+expect() {
+  local code=$1 text=$2 out status=0
+  shift 2
+  out=$("$@" 2>&1) || status=$?
+  if [ $status != "$code" ] || [[ $out != *"$text"* ]]; then
+    echo "FAILED: $* exits with $status, not $code, or does not say '$text':"
+    echo "$out"
+    failed=1
+  fi
+}
+
+"$detsharectl" config example >"$work/example.toml" || failed=1
+expect 0 "no mistakes" "$detsharectl" config check "$work/example.toml"
+expect 0 '# log_level = "info"' "$detsharectl" config show "$work/example.toml"
+
+printf '[daemon]\nlog_level = "loud"\n' >"$work/wrong.toml"
+expect 1 "$work/wrong.toml:2:13: log_level is error, warning, info or debug" "$detsharectl" config check "$work/wrong.toml"
+expect 1 "wrong.toml:2:13" "$detsharectl" config show "$work/wrong.toml"
+expect 1 '"column": 13' "$detsharectl" --json config check "$work/wrong.toml"
+expect 1 "No such file" "$detsharectl" config check "$work/none.toml"
+expect 2 "" "$detsharectl" config
+expect 2 "" "$detsharectl" config mend
+
+printf '[daemon]\nlog_level = "debug"\n[[tenant]]\nname = "a"\nslo_tpot = "30ms"\n' >"$work/good.toml"
+expect 0 'log_level = "debug"' "$detsharectl" config show "$work/good.toml"
+expect 0 'slo_tpot = "30ms"' "$detsharectl" config show "$work/good.toml"
+"$detsharectl" config show --json "$work/good.toml" |
+  python3 -c 'import json, sys; c = json.load(sys.stdin); assert c["tenant"][0]["slo_tpot_ns"] == 30_000_000, c' || failed=1
+
+# No daemon there: an error, found and named.
+expect 1 "socket" "$detsharectl" --socket "$work/none.sock" doctor --config "$work/good.toml"
+"$detsharectl" --socket "$work/none.sock" --json doctor --config "$work/wrong.toml" |
+  python3 -c '
+import json, sys
+report = json.load(sys.stdin)
+levels = {one["check"]: one["level"] for one in report["findings"]}
+assert report["errors"] >= 3, report
+assert levels["socket"] == levels["daemon"] == levels["config"] == "error", levels
+assert all(one["advice"] for one in report["findings"] if one["level"] == "error"), report' || failed=1
+exit $failed
