@@ -201,14 +201,14 @@ bool AdoptPassedSocket(Daemon::Options& daemon) {
 }
 
 // What the service manager shows about a daemon that serves.
-std::string Summary(const proto::Status& status) {
-  return absl::StrCat("serving ", status.devices_size(),
-                      status.devices_size() == 1 ? " device" : " devices", " (", status.backend(),
-                      "), policy ", status.policy(), ", sessions: ", status.sessions_size());
+std::string Summary(const Daemon::Options& options, Daemon& daemon) {
+  const size_t devices = daemon.manager().devices().size();
+  return absl::StrCat("serving ", devices, devices == 1 ? " device" : " devices", " (",
+                      options.backend, "), sessions: ", daemon.manager().Sessions().size());
 }
 
 std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
-                                        const std::string& socket) {
+                                        const Daemon::Options& options, Daemon& daemon) {
   if (service_manager.watchdog().count() == 0) return nullptr;
   // Two checks fit into the time allowed, each with its patience.
   const auto period =
@@ -216,11 +216,10 @@ std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
       std::chrono::milliseconds(1);
   return std::make_unique<Watchdog>(
       period,
-      [&service_manager, socket, period]() -> absl::Status {
-        const absl::StatusOr<proto::Status> status = AskDaemon(socket, period);
-        if (!status.ok()) return status.status();
-        service_manager.Say(Summary(*status));
-        return CheckAnswer(*status);
+      [&service_manager, &options, &daemon, period]() -> absl::Status {
+        if (absl::Status health = daemon.manager().DeviceHealth(); !health.ok()) return health;
+        service_manager.Say(Summary(options, daemon));
+        return AskDaemon(options.socket, period);
       },
       [&service_manager] { service_manager.Alive(); });
 }
@@ -292,7 +291,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   LogInfo("detshared ", kVersion, " serves at ", flags.daemon.socket, ", backend ", backend->name,
           ", policy ", server.policy);
   service_manager.Ready();
-  std::unique_ptr<Watchdog> watchdog = StartWatchdog(service_manager, flags.daemon.socket);
+  std::unique_ptr<Watchdog> watchdog = StartWatchdog(service_manager, flags.daemon, **daemon);
   if (flags.ready_fd >= 0) {
     [[maybe_unused]] ssize_t written = write(flags.ready_fd, "\n", 1);
     close(flags.ready_fd);

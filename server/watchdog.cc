@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "proto/control.grpc.pb.h"
 #include "server/logging.h"
@@ -38,10 +39,10 @@ absl::StatusOr<int> Connect(const std::string& path) {
 
 // Shared with gRPC, which may answer when nobody waits any more.
 struct Question {
-  std::unique_ptr<proto::Admin::Stub> stub;
+  std::unique_ptr<proto::Control::Stub> stub;
   grpc::ClientContext context;
-  proto::GetStatusRequest request;
-  proto::Status answer;
+  proto::CallRequest request;  // of no session: nothing is done
+  proto::CallReply reply;
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;    // guarded by mutex
@@ -50,19 +51,18 @@ struct Question {
 
 }  // namespace
 
-absl::StatusOr<proto::Status> AskDaemon(const std::string& socket,
-                                        std::chrono::milliseconds patience) {
+absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds patience) {
   const absl::StatusOr<int> fd = Connect(socket);
   if (!fd.ok()) return fd.status();
   const auto question = std::make_shared<Question>();
-  question->stub = proto::Admin::NewStub(grpc::CreateInsecureChannelFromFd("detshared", *fd));
-  question->stub->async()->GetStatus(&question->context, &question->request, &question->answer,
-                                     [question](const grpc::Status& status) {
-                                       const std::lock_guard<std::mutex> lock(question->mutex);
-                                       question->status = status;
-                                       question->done = true;
-                                       question->changed.notify_all();
-                                     });
+  question->stub = proto::Control::NewStub(grpc::CreateInsecureChannelFromFd("detshared", *fd));
+  question->stub->async()->Call(&question->context, &question->request, &question->reply,
+                                [question](const grpc::Status& status) {
+                                  const std::lock_guard<std::mutex> lock(question->mutex);
+                                  question->status = status;
+                                  question->done = true;
+                                  question->changed.notify_all();
+                                });
   std::unique_lock<std::mutex> lock(question->mutex);
   // Timed here: gRPC's timers are off in the daemon (proto/quiet_grpc.h).
   if (!question->changed.wait_for(lock, patience, [&] { return question->done; })) {
@@ -71,16 +71,10 @@ absl::StatusOr<proto::Status> AskDaemon(const std::string& socket,
     return absl::DeadlineExceededError(
         absl::StrCat("no answer from ", socket, " for ", patience.count(), " ms"));
   }
-  if (!question->status.ok()) return absl::UnavailableError(question->status.error_message());
-  return question->answer;
-}
-
-absl::Status CheckAnswer(const proto::Status& status) {
-  for (const proto::DeviceStatus& device : status.devices()) {
-    if (device.state() != "ok")
-      return absl::InternalError(absl::StrCat(device.name(), ": ", device.state()));
-  }
-  return absl::OkStatus();
+  // That there is no such session is the answer.
+  if (question->status.error_code() == grpc::StatusCode::NOT_FOUND) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("an unexpected answer from ", socket, ": ", question->status.error_message()));
 }
 
 Watchdog::Watchdog(std::chrono::milliseconds period, std::function<absl::Status()> check,

@@ -9,18 +9,15 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "proto/control.pb.h"
 
 namespace detshare {
 
-// What any client may ask, asked by the daemon itself through its socket: an answer shows that
-// connections are accepted, that gRPC serves, that the table of sessions is not locked up and that
-// every device answers. DeadlineExceeded without an answer, Unavailable without a connection.
-absl::StatusOr<proto::Status> AskDaemon(const std::string& socket,
-                                        std::chrono::milliseconds patience);
-// Whether a daemon that answers so can be left alone: not when a device is lost.
-absl::Status CheckAnswer(const proto::Status& status);
+// Asks the daemon, through its socket, as any client may. An answer shows that connections are
+// accepted, that gRPC serves, and that the service of clients is not locked up. It says nothing of
+// the driver on purpose: a kernel that runs for minutes may hold the driver's lock for that long,
+// and to end the daemon would end everybody's work. DeadlineExceeded without an answer, Unavailable
+// without a connection.
+absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds patience);
 
 // Calls `feed` every `period` as long as `check` is content, on a thread of its own. A check that
 // fails is logged, and made again after the next period.
