@@ -251,7 +251,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   BackendOptions backend_options;
   ApplyConfig(started, &flags.daemon, &backend_options);
   if (!AdoptPassedSocket(flags.daemon)) return 1;
-  if (flags.daemon.socket.empty()) flags.daemon.socket = kDefaultSocket;
+  if (flags.daemon.socket.empty()) flags.daemon.socket = std::string(kDefaultSocket);
   if (flags.daemon.listen_fd >= 0) fcntl(flags.daemon.listen_fd, F_SETFD, FD_CLOEXEC);
 
   // Before any thread begins: all of them leave these to the loop below.

@@ -19,7 +19,7 @@
 namespace detshare {
 
 inline constexpr char kDefaultConfigFile[] = "/etc/detshare/detshare.toml";
-inline constexpr char kDefaultSocket[] = "/run/detshare/detshared.sock";
+inline constexpr absl::string_view kDefaultSocket = "/run/detshare/detshared.sock";
 
 // A [[tenant]] of the file.
 struct TenantConfig {

@@ -253,9 +253,10 @@ TEST_CASE("No bytes are too strange for the parser") {
   for (const std::string& text :
        {std::string(1 << 16, '['), std::string(1 << 16, '{'), "a = " + std::string(1 << 16, '['),
         std::string("\0\0\0", 3), std::string("\xff\xfe[\x00]", 5),
-        std::string("[daemon]\nsocket = \"\\u0000x\"\n"), std::string("a.b.c.d.e.f = 1"),
-        std::string("[[daemon]]\n"), std::string("[tenant]\n"),
-        std::string("[policy]\nparameters = 3\n"), std::string("[policy.parameters]\na = [1]\n"),
+        std::string("[daemon]\nsocket = \"\\u0000x\"\n"), std::string("[="), std::string("[a.\n"),
+        std::string("[a]\n=\n"), std::string("a.b.c.d.e.f = 1"), std::string("[[daemon]]\n"),
+        std::string("[tenant]\n"), std::string("[policy]\nparameters = 3\n"),
+        std::string("[policy.parameters]\na = [1]\n"),
         std::string("[limits]\nstreams = 9223372036854775808\n"),
         std::string("[software_gpu]\nmemory = \"999999999999999999999999TiB\"\n")}) {
     CHECK_FALSE(ParseConfig(text).problems.empty());
