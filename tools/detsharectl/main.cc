@@ -91,7 +91,7 @@ void AddVerify(CLI::App& app, VerifyOptions& options) {
       "differ already.");
   verify
       ->add_flag("--standalone{auto}", options.standalone,
-                 "with a daemon of its own: --standalone, "
+                 "with a daemon of its own, in which work moves all the time: --standalone, "
                  "--standalone=soft or --standalone=cuda [with the one that runs]")
       ->check(CLI::IsMember({"auto", "soft", "cuda"}));
   verify->add_option("--policy", options.policy, "of the standalone daemon")->type_name("NAME");

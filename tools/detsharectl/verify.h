@@ -11,7 +11,7 @@ struct VerifyOptions {
   std::string standalone;                 // a daemon of its own: "auto", "soft" or "cuda"
   std::vector<std::string> daemon_flags;  // of that daemon
   std::string policy;                     // of that daemon; empty: its default
-  int migrate_every = 0;  // operations after which work moves beside neighbours; 0: never
+  int migrate_every = 1;  // operations after which work moves beside neighbours; 0: never
   int neighbours = 4;
   int runs = 3;  // beside neighbours
   bool json = false;
