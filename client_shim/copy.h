@@ -47,6 +47,7 @@ struct PitchedPlace {
   uint64_t row_pitch = 0;
   uint64_t slice_pitch = 0;
   wire::ArrayPosition array{};  // of an array: instead of all of the above
+  CUarray array_handle = nullptr;
 
   bool in_array() const { return array.array != 0; }
   bool pageable() const { return !in_array() && place.pageable(); }

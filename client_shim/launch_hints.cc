@@ -135,6 +135,18 @@ void GetHint(const wire::LaunchHints& hints, CUlaunchAttributeID attribute,
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
       value->nvlinkUtilCentricScheduling = hints.nvlink_centric;
       return;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      value->clusterSchedulingPolicyPreference =
+          static_cast<CUclusterSchedulingPolicy>(hints.cluster_scheduling);
+      return;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      value->preferredClusterDim.x = hints.preferred_cluster[0];
+      value->preferredClusterDim.y = hints.preferred_cluster[1];
+      value->preferredClusterDim.z = hints.preferred_cluster[2];
+      return;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      value->sharedMemCarveout = static_cast<unsigned int>(hints.carveout);
+      return;
     default:
       return;
   }

@@ -22,7 +22,7 @@ inline bool DependsOnDevice(uint32_t attribute) {
 // A launch on a stream: what the launch does not say for itself is as the stream has it.
 wire::LaunchHints Merge(const wire::LaunchHints& launch, const wire::LaunchHints& stream);
 
-// What a stream answers for an attribute of these.
+// What a stream, or a kernel node, answers for an attribute of these.
 void GetHint(const wire::LaunchHints& hints, CUlaunchAttributeID attribute,
              CUlaunchAttributeValue* value);
 

@@ -1,6 +1,7 @@
 // Graphs as devices see them: what a graph does, and a graph that can be launched.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <compare>
 #include <cstddef>
@@ -64,6 +65,8 @@ using GraphStep =
 struct GraphNode {
   GraphStep step;
   bool enabled = true;  // kernels, copies and fills only
+  // Of a copy with arrays: they live as long as a node uses them.
+  std::array<std::shared_ptr<Array>, 2> arrays{};
   friend bool operator==(const GraphNode&, const GraphNode&) = default;
 };
 

@@ -3,6 +3,8 @@
 
 #include "client_shim/arrays.h"
 #include "client_shim/copy.h"
+#include "client_shim/graph/capture.h"
+#include "client_shim/graph/capture_work.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
 
@@ -35,6 +37,7 @@ Piece2D FirstPiece(uint64_t offset, uint64_t bytes, uint64_t row_bytes) {
 CUresult FindBytes(const Bytes& from, const Piece2D& piece, uint64_t row_bytes, uint16_t device,
                    PitchedPlace* place) {
   if (from.array != nullptr) {
+    place->array_handle = from.array;
     return FindArrayPlace(from.array, from.offset % row_bytes, from.offset / row_bytes, 0,
                           piece.width, piece.rows, 1, device, &place->array);
   }
@@ -45,7 +48,8 @@ CUresult FindBytes(const Bytes& from, const Piece2D& piece, uint64_t row_bytes, 
 
 CUresult Copy(Bytes to, Bytes from, uint64_t bytes, CUstream handle, bool synchronous) {
   Stream* stream;
-  CUresult result = StreamForWork(handle, &stream);
+  CUresult result =
+      synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   // The array's rows cut the range, and where there are two, the shorter pieces of either.
   uint64_t to_row = 0, from_row = 0;
@@ -69,7 +73,10 @@ CUresult Copy(Bytes to, Bytes from, uint64_t bytes, CUstream handle, bool synchr
     if (result != CUDA_SUCCESS) return result;
     result = FindBytes(from, piece, from_row, stream->device, &source);
     if (result != CUDA_SUCCESS) return result;
-    result = CopyPitched(*stream, destination, source, piece.width, piece.rows, 1, synchronous);
+    result =
+        Capturing(*stream)
+            ? CaptureCopy(*stream, destination, source, piece.width, piece.rows, 1)
+            : CopyPitched(*stream, destination, source, piece.width, piece.rows, 1, synchronous);
     if (result != CUDA_SUCCESS) return result;
     const uint64_t done = piece.width * piece.rows;
     for (Bytes* side : {&to, &from})

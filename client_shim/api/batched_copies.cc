@@ -2,6 +2,7 @@
 // are allowed. Ordinary host memory is read before the call returns, as every source order allows.
 #include <cstdint>
 
+#include "client_shim/arrays.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
 
@@ -53,28 +54,59 @@ CUresult Linear(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* by
   return CUDA_SUCCESS;
 }
 
-// A copy of a box between memories: lengths are counted in bytes.
+// Bytes of what a copy counts in: texels where an array takes part, else bytes.
+CUresult ElementOf(const CUDA_MEMCPY3D_BATCH_OP& operation, uint64_t* element) {
+  *element = 0;
+  for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) continue;
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+    const ArrayObject* const array = FindArray(operand->op.array.array);
+    if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (*element != 0 && *element != array->texel_bytes()) return CUDA_ERROR_INVALID_VALUE;
+    *element = array->texel_bytes();
+  }
+  if (*element == 0) *element = 1;
+  return CUDA_SUCCESS;
+}
+
 CUresult Box(const CUDA_MEMCPY3D_BATCH_OP& operation, CUstream stream) {
   if (operation.extent.width == 0 || operation.extent.height == 0 || operation.extent.depth == 0 ||
       !OrderValid(operation.srcAccessOrder) || !FlagsValid(operation.flags)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {
-    if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
-    if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER) return CUDA_ERROR_INVALID_VALUE;
-  }
+  uint64_t element;
+  if (const CUresult result = ElementOf(operation, &element); result != CUDA_SUCCESS) return result;
   CUDA_MEMCPY3D copy{};
-  copy.WidthInBytes = operation.extent.width;
+  bool overflow = __builtin_mul_overflow(operation.extent.width, element, &copy.WidthInBytes);
   copy.Height = operation.extent.height;
   copy.Depth = operation.extent.depth;
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-  copy.srcDevice = operation.src.op.ptr.ptr;
-  copy.srcPitch = operation.src.op.ptr.rowLength;
-  copy.srcHeight = operation.src.op.ptr.layerHeight;
-  copy.dstDevice = operation.dst.op.ptr.ptr;
-  copy.dstPitch = operation.dst.op.ptr.rowLength;
-  copy.dstHeight = operation.dst.op.ptr.layerHeight;
-  return api::cuMemcpy3DAsync_v2(&copy, stream);
+  if (operation.src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    const auto& array = operation.src.op.array;
+    copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.srcArray = array.array;
+    overflow |= __builtin_mul_overflow(array.offset.x, element, &copy.srcXInBytes);
+    copy.srcY = array.offset.y;
+    copy.srcZ = array.offset.z;
+  } else {
+    copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.srcDevice = operation.src.op.ptr.ptr;
+    overflow |= __builtin_mul_overflow(operation.src.op.ptr.rowLength, element, &copy.srcPitch);
+    copy.srcHeight = operation.src.op.ptr.layerHeight;
+  }
+  if (operation.dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    const auto& array = operation.dst.op.array;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = array.array;
+    overflow |= __builtin_mul_overflow(array.offset.x, element, &copy.dstXInBytes);
+    copy.dstY = array.offset.y;
+    copy.dstZ = array.offset.z;
+  } else {
+    copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.dstDevice = operation.dst.op.ptr.ptr;
+    overflow |= __builtin_mul_overflow(operation.dst.op.ptr.rowLength, element, &copy.dstPitch);
+    copy.dstHeight = operation.dst.op.ptr.layerHeight;
+  }
+  return overflow ? CUDA_ERROR_INVALID_VALUE : api::cuMemcpy3DAsync_v2(&copy, stream);
 }
 
 CUresult Boxes(const CUDA_MEMCPY3D_BATCH_OP* operations, size_t count, unsigned long long flags,

@@ -75,6 +75,7 @@ struct Box {
 CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device,
                  PitchedPlace* place) {
   if (box.type == CU_MEMORYTYPE_ARRAY) {
+    place->array_handle = box.array;
     return FindArrayPlace(box.array, box.x, box.y, box.z, width, height, depth, device,
                           &place->array);
   }
@@ -117,11 +118,6 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
   return FindPlace(base, bytes, side, device, &place->place);
 }
 
-// Whether a node can copy it: graphs have no arrays.
-bool InGraph(const PitchedPlace& to, const PitchedPlace& from) {
-  return !to.in_array() && !from.in_array();
-}
-
 CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth,
                  CUstream handle, bool synchronous, const Ends& ends = {}) {
   Stream* stream;
@@ -134,11 +130,8 @@ CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, si
   if (result != CUDA_SUCCESS) return result;
   result = Resolve(from, width, height, depth, stream->device, &source);
   if (result != CUDA_SUCCESS) return result;
-  if (Capturing(*stream)) [[unlikely]] {
-    return InGraph(destination, source)
-               ? CaptureCopy(*stream, destination, source, width, height, depth)
-               : CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (Capturing(*stream)) [[unlikely]]
+    return CaptureCopy(*stream, destination, source, width, height, depth);
   return InOrder(*stream, ends, destination.place, source.place, synchronous, [&] {
     return CopyPitched(*stream, destination, source, width, height, depth, synchronous);
   });
@@ -223,10 +216,8 @@ CUresult ResolveCopy(const CUDA_MEMCPY3D& copy, uint16_t device, PitchedPlace* t
   CUresult result = api::Resolve(api::DestinationOf(copy), copy.WidthInBytes, copy.Height,
                                  copy.Depth, device, to);
   if (result != CUDA_SUCCESS) return result;
-  result =
-      api::Resolve(api::SourceOf(copy), copy.WidthInBytes, copy.Height, copy.Depth, device, from);
-  if (result != CUDA_SUCCESS) return result;
-  return api::InGraph(*to, *from) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return api::Resolve(api::SourceOf(copy), copy.WidthInBytes, copy.Height, copy.Depth, device,
+                      from);
 }
 
 }  // namespace detshare::shim

@@ -1,10 +1,12 @@
 #include "client_shim/graph/capture_work.h"
 
 #include <array>
+#include <mutex>
 
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/graph_memory.h"
 #include "client_shim/graph/make_node.h"
+#include "client_shim/launch_hints.h"
 
 namespace detshare::shim {
 
@@ -17,6 +19,11 @@ CUresult CaptureLaunch(Stream& stream, CUfunction function, const KernelInstance
   if ((launch.flags & wire::kLaunchHasPriority) == 0) {
     node.launch.flags |= wire::kLaunchHasPriority;
     node.launch.priority = stream.priority.load(std::memory_order_relaxed);
+  }
+  if (events != nullptr) node.hints = events->hints;
+  {
+    const std::lock_guard lock(stream.lock);
+    if (stream.hints.given != 0) node.hints = Merge(node.hints, stream.hints);
   }
   CaptureOptions options;
   options.programmatic = (launch.flags & wire::kLaunchProgrammaticSerialization) != 0;

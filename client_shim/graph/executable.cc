@@ -45,7 +45,7 @@ struct GraphExec {
   // With digests: the nodes that copy to pinned memory, and the last kernel's name.
   std::vector<const GraphNode*> reads;
   const char* last_kernel = nullptr;
-  KernelChange change;           // of the update that is being made, as are these bytes
+  KernelChange change;  // of the update that is being made, as are these bytes
   std::string bytes;
 };
 
@@ -445,6 +445,7 @@ bool SameKernel(const KernelNode& a, const KernelNode& b) {
   };
   return a.id == b.id && a.context.id == b.context.id &&
          a.parameters.size() == b.parameters.size() && SameWayOfLaunch(a.launch, b.launch) &&
+         std::memcmp(&a.hints, &b.hints, sizeof(a.hints)) == 0 &&
          std::equal(a.attributes.begin(), a.attributes.end(), b.attributes.begin(),
                     b.attributes.end(), same_attribute);
 }

@@ -34,6 +34,7 @@ FlatNode With(wire::GraphNodeKind kind, const GraphNode* source, const T& body) 
 wire::cuLaunchKernelEx ArgumentsOf(const KernelNode& kernel) {
   LaunchRequest launch = kernel.launch;
   launch.flags &= ~wire::kLaunchProgrammaticSerialization;  // the edges say it
+  if (kernel.hints.given != 0) launch.flags |= wire::kLaunchHasHints;
   return LaunchArguments(0, kernel.id, launch);
 }
 
@@ -41,6 +42,10 @@ FlatNode Kernel(const GraphNode& node, const KernelNode& kernel) {
   FlatNode flat = With(wire::kNodeKernel, &node, ArgumentsOf(kernel));
   flat.body.append(reinterpret_cast<const char*>(kernel.parameters.data()),
                    kernel.parameters.size());
+  if (kernel.hints.given != 0) {
+    flat.body.append((8 - kernel.parameters.size() % 8) % 8, '\0');
+    Append(kernel.hints, &flat.body);
+  }
   return flat;
 }
 
@@ -48,23 +53,20 @@ wire::PitchedLocation At(uint64_t address, uint64_t row_pitch, uint64_t slice_pi
   return {{address, wire::kAddress, 0}, row_pitch, slice_pitch};
 }
 wire::PitchedLocation At(const PitchedPlace& side) {
+  if (side.in_array()) return wire::InArray(side.array);
   return At(side.place.gpu, side.row_pitch, side.slice_pitch);
 }
 
-bool Pageable(const CopyNode& copy) {
-  return copy.to.place.pageable() || copy.from.place.pageable();
-}
-bool NeedsStaging(const CopyNode& copy) {
-  return copy.to.place.pageable() != copy.from.place.pageable();
-}
+bool Pageable(const CopyNode& copy) { return copy.to.pageable() || copy.from.pageable(); }
+bool NeedsStaging(const CopyNode& copy) { return copy.to.pageable() != copy.from.pageable(); }
 
 // The part of a copy that the GPU does; `staging` stands for its ordinary memory.
 FlatNode Copy(const GraphNode& node, const CopyNode& copy, const std::byte* staging) {
   const wire::PitchedLocation dense =
       At(reinterpret_cast<uint64_t>(staging), copy.width, copy.width * copy.height);
   return With(wire::kNodeCopy, &node,
-              wire::cuMemcpy3DAsync_v2{copy.to.place.pageable() ? dense : At(copy.to),
-                                       copy.from.place.pageable() ? dense : At(copy.from),
+              wire::cuMemcpy3DAsync_v2{copy.to.pageable() ? dense : At(copy.to),
+                                       copy.from.pageable() ? dense : At(copy.from),
                                        copy.width,
                                        copy.height,
                                        copy.depth,
@@ -252,11 +254,10 @@ class Flattener {
       if (staging == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     }
     // What leaves the GPU is fetched behind the copy, what goes there is brought before it.
-    if (staging != nullptr && copy.to.place.pageable()) chain->push_back(Copy(node, copy, staging));
+    if (staging != nullptr && copy.to.pageable()) chain->push_back(Copy(node, copy, staging));
     const CUresult result = HostStepNodes(node, staging, chain);
     if (result != CUDA_SUCCESS) return result;
-    if (staging != nullptr && copy.from.place.pageable())
-      chain->push_back(Copy(node, copy, staging));
+    if (staging != nullptr && copy.from.pageable()) chain->push_back(Copy(node, copy, staging));
     return CUDA_SUCCESS;
   }
 

@@ -15,8 +15,8 @@ HostCopy::HostCopy(const CopyNode& copy, std::byte* staging)
       height_(copy.height),
       depth_(copy.depth) {
   const Rows dense{staging, width_, width_ * height_};
-  if (!copy.to.place.pageable()) to_ = dense;
-  if (!copy.from.place.pageable()) from_ = dense;
+  if (!copy.to.pageable()) to_ = dense;
+  if (!copy.from.pageable()) from_ = dense;
 }
 
 void HostCopy::Run() const {

@@ -6,6 +6,7 @@
 #include "client_shim/contexts.h"
 #include "client_shim/graph/graph.h"
 #include "client_shim/graph/graph_memory.h"
+#include "client_shim/launch_hints.h"
 #include "client_shim/libraries.h"
 #include "client_shim/memory_ops.h"
 #include "client_shim/streams.h"
@@ -60,7 +61,9 @@ void ReadDimensions(const CUDA_KERNEL_NODE_PARAMS& params, LaunchRequest* launch
   launch->shared_bytes = params.sharedMemBytes;
 }
 
-CUmemorytype TypeOfPlace(const Place& place) {
+CUmemorytype TypeOfPlace(const PitchedPlace& side) {
+  if (side.in_array()) return CU_MEMORYTYPE_ARRAY;
+  const Place& place = side.place;
   return place.host != 0 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
@@ -153,6 +156,7 @@ CUresult KeepAttributes(const KernelNode& from, KernelNode* node) {
   std::copy(std::begin(node->launch.block), std::end(node->launch.block), launch.block);
   launch.shared_bytes = node->launch.shared_bytes;
   node->launch = launch;
+  node->hints = from.hints;
   node->attributes = from.attributes;
   return CheckKernelNode(*node);
 }
@@ -174,7 +178,10 @@ CUresult SetKernelNodeAttribute(KernelNode& node, CUlaunchAttributeID id,
     default:
       break;
   }
-  const CUresult result = ApplyAttribute(id, value, &node.launch);
+  CUresult result = ApplyAttribute(id, value, &node.launch);
+  if (result != CUDA_SUCCESS) return result;
+  result = AddHint(node.context.device, id, value, &node.hints);
+  if (result == CUDA_ERROR_NOT_FOUND) result = CUDA_SUCCESS;  // not a hint
   if (result == CUDA_SUCCESS) node.attributes[id] = value;
   return result;
 }
@@ -203,13 +210,11 @@ CUresult GetKernelNodeAttribute(const KernelNode& node, CUlaunchAttributeID id,
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      GetHint(node.hints, id, value);
+      return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: {
       const auto set = node.attributes.find(id);
-      if (set != node.attributes.end()) {
-        *value = set->second;
-      } else if (id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) {
-        value->memSyncDomainMap.remote = 1;
-      }
+      if (set != node.attributes.end()) *value = set->second;
       return CUDA_SUCCESS;
     }
     default:
@@ -248,16 +253,30 @@ CopyNode MakeCopyNode(const NodeContext& context, const PitchedPlace& to, const 
   node.height = height;
   node.depth = depth;
   CUDA_MEMCPY3D& copy = node.description;
-  copy.dstMemoryType = TypeOfPlace(to.place);
-  copy.dstHost = reinterpret_cast<void*>(to.place.host);
-  copy.dstDevice = to.place.gpu;
-  copy.dstPitch = to.row_pitch;
-  copy.dstHeight = to.row_pitch == 0 ? 0 : to.slice_pitch / to.row_pitch;
-  copy.srcMemoryType = TypeOfPlace(from.place);
-  copy.srcHost = reinterpret_cast<const void*>(from.place.host);
-  copy.srcDevice = from.place.gpu;
-  copy.srcPitch = from.row_pitch;
-  copy.srcHeight = from.row_pitch == 0 ? 0 : from.slice_pitch / from.row_pitch;
+  copy.dstMemoryType = TypeOfPlace(to);
+  if (to.in_array()) {
+    copy.dstArray = to.array_handle;
+    copy.dstXInBytes = to.array.x;
+    copy.dstY = to.array.y;
+    copy.dstZ = to.array.z;
+  } else {
+    copy.dstHost = reinterpret_cast<void*>(to.place.host);
+    copy.dstDevice = to.place.gpu;
+    copy.dstPitch = to.row_pitch;
+    copy.dstHeight = to.row_pitch == 0 ? 0 : to.slice_pitch / to.row_pitch;
+  }
+  copy.srcMemoryType = TypeOfPlace(from);
+  if (from.in_array()) {
+    copy.srcArray = from.array_handle;
+    copy.srcXInBytes = from.array.x;
+    copy.srcY = from.array.y;
+    copy.srcZ = from.array.z;
+  } else {
+    copy.srcHost = reinterpret_cast<const void*>(from.place.host);
+    copy.srcDevice = from.place.gpu;
+    copy.srcPitch = from.row_pitch;
+    copy.srcHeight = from.row_pitch == 0 ? 0 : from.slice_pitch / from.row_pitch;
+  }
   copy.WidthInBytes = width;
   copy.Height = height;
   copy.Depth = depth;

@@ -15,6 +15,7 @@
 #include "client_shim/objects.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/ring_abi.h"
+#include "proto/wire/launch_hints.h"
 
 namespace detshare::shim {
 
@@ -36,6 +37,7 @@ struct KernelNode {
   CUkernel kernel = nullptr;
   KernelId id = 0;  // on context.device
   LaunchRequest launch;
+  wire::LaunchHints hints{};
   std::vector<std::byte> parameters;  // packed as the kernel has them
   std::vector<uint32_t> offsets;      // of each parameter
   // What was set by attribute, for those who ask; what matters is in the fields above, too.

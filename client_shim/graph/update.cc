@@ -25,7 +25,7 @@ CUgraphExecUpdateResult Compare(const KernelNode& before, const KernelNode& afte
 }
 
 bool SameSide(const PitchedPlace& before, const PitchedPlace& after) {
-  return before.place.pageable() == after.place.pageable();
+  return before.pageable() == after.pageable() && before.in_array() == after.in_array();
 }
 
 CUgraphExecUpdateResult Compare(const CopyNode& before, const CopyNode& after) {

@@ -18,7 +18,7 @@ enum GraphNodeKind : uint32_t {
   kNodeEmpty = 0,
   // cuLaunchKernelEx, then its payload. kLaunchProgrammaticSerialization counts not: edges say it.
   kNodeKernel = 1,
-  kNodeCopy = 2,    // cuMemcpy3DAsync_v2, both locations kAddress
+  kNodeCopy = 2,    // cuMemcpy3DAsync_v2, locations kAddress or kArray
   kNodeFill = 3,    // cuMemsetD2D32Async
   kNodeSignal = 4,  // GraphFence: stores the value that the launch gives for it
   kNodeWait = 5,    // GraphFence: waits until the fence has the value that the launch gives for it

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "coroutine_runtime/device_array.h"
+#include "proto/wire/copy.h"
 #include "proto/wire/stream_memory_op.h"
 #include "server/handlers/memory_op.h"
 #include "server/handlers/requests.h"
@@ -26,13 +28,9 @@ absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKe
 }
 
 absl::StatusOr<GraphStep> ResolveCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args) {
-  if (args.destination.location.space == wire::kArray ||
-      args.source.location.space == wire::kArray) {
-    return CudaError(kCudaErrorNotSupported, "copies of arrays in graphs");
-  }
-  if (args.destination.location.space != wire::kAddress ||
-      args.source.location.space != wire::kAddress) {
-    return Invalid("a graph copies from address to address");
+  for (const wire::PitchedLocation& side : {args.destination, args.source}) {
+    if (side.location.space != wire::kAddress && side.location.space != wire::kArray)
+      return Invalid("a graph copies between addresses and arrays");
   }
   CopyRequest request;
   SessionDevice* device = nullptr;
@@ -130,12 +128,25 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
   return Invalid("an unknown kind of node");
 }
 
+// The array that one side of a copy names, which was found before; null when it is an address.
+std::shared_ptr<Array> ArrayOf(Session& session, const wire::PitchedLocation& side) {
+  if (side.location.space != wire::kArray) return nullptr;
+  return session.images().FindArray(&session.device(), wire::PositionOf(side).array);
+}
+
 }  // namespace
 
 absl::StatusOr<GraphNode> ResolveNode(Session& session, const ParsedNode& node) {
   absl::StatusOr<GraphStep> step = ResolveStep(session, node);
   if (!step.ok()) return step.status();
-  return GraphNode{*std::move(step), node.enabled};
+  GraphNode resolved{*std::move(step), node.enabled};
+  if (node.kind == wire::kNodeCopy) {
+    wire::cuMemcpy3DAsync_v2 args;
+    Payload rest;
+    ContentsOf(node, &args, &rest);
+    resolved.arrays = {ArrayOf(session, args.destination), ArrayOf(session, args.source)};
+  }
+  return resolved;
 }
 
 absl::StatusOr<GraphDescription> ResolveGraphs(Session& session,

@@ -84,6 +84,30 @@ int main() {
   CHECK_CU(Launch(function, other, {}));
   CHECK_CU(cuStreamSynchronize(other));
 
+  // A capture puts what the launch and its stream say into the node.
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  CHECK_CU(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CHECK_CU(Launch(function, other, {carveout, Window(streaming, normal, 0.75f, 256)}));
+  CHECK_CU(cuStreamEndCapture(other, &graph));
+  CUgraphNode node;
+  std::size_t nodes = 1;
+  CHECK_CU(cuGraphGetNodes(graph, &node, &nodes));
+  CHECK_CU(
+      cuGraphKernelNodeGetAttribute(node, CU_KERNEL_NODE_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got));
+  std::printf("captured window of %zu bytes, ratio %g\n", got.accessPolicyWindow.num_bytes,
+              static_cast<double>(got.accessPolicyWindow.hitRatio));
+  CHECK_CU(cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &got));
+  std::printf("captured domain %d\n", static_cast<int>(got.memSyncDomain));
+  CHECK_CU(cuGraphKernelNodeGetAttribute(
+      node, CU_KERNEL_NODE_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &got));
+  std::printf("captured carveout %d\n", static_cast<int>(got.sharedMemCarveout));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  CHECK(cudaGraphLaunch(exec, other));
+  CHECK_CU(cuStreamSynchronize(other));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+
   // Persisting lines and their limits.
   size_t limit = 0;
   CHECK_CU(cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0));

@@ -5,20 +5,25 @@
 #include <random>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/array.h"
 #include "proto/wire/context.h"
 #include "proto/wire/event.h"
 #include "proto/wire/stream_memory_op.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/graph_payload_builder.h"
+#include "tests/server/instant_images.h"
 
 namespace detshare {
 namespace {
+
+constexpr uint32_t kUnsignedBytes = 1;  // CU_AD_FORMAT_UNSIGNED_INT8
 
 constexpr int kUpdateFailure = 910;  // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
 
 struct Fixture {
   explicit Fixture(const std::function<void(Daemon::Options&)>& change = {})
       : daemon(change, 1), neighbour(daemon.socket()), client(daemon.socket()) {
+    daemon.devices[0]->image_device = &images;
     REQUIRE(neighbour.Open());
     neighbour.CreateStream(1);
     secret = neighbour.Allocate(4096);
@@ -84,6 +89,7 @@ struct Fixture {
     CHECK(*reinterpret_cast<uint8_t*>(secret + 4095) == 9);
   }
 
+  InstantImages images;  // outlives the daemon
   TestDaemon daemon;
   TestClient neighbour, client;
   uint64_t secret = 0, memory = 0;
@@ -206,8 +212,29 @@ TEST_CASE("What nodes name must be the session's") {
     CHECK(one(wire::kNodeCopy, bytes(copy)) == kCudaErrorInvalidValue);
   }
   wire::cuMemcpy3DAsync_v2 array = f.Copy(f.memory, 0, 8);
-  array.source.location.space = wire::kArray;
-  CHECK(one(wire::kNodeCopy, bytes(array)) == kCudaErrorNotSupported);
+  wire::cuArray3DCreate_v2_Answer made{}, foreign{};
+  const wire::cuArray3DCreate_v2 square{16, 4, 0, kUnsignedBytes, 1, 0, 0};
+  REQUIRE(f.ring().Call(Op::cuArray3DCreate_v2, square, &made) == 0);
+  for (int i = 0; i < 3; ++i)
+    REQUIRE(f.neighbour.ring->Call(Op::cuArray3DCreate_v2, square, &foreign) == 0);
+  const auto in_array = [&](ArrayId id, uint32_t level, uint64_t x, uint32_t y) {
+    array.source = wire::InArray({id, level, x, y, 0});
+    return one(wire::kNodeCopy, bytes(array));
+  };
+  CHECK(in_array(made.array, 0, 8, 3) == 0);
+  CHECK(in_array(made.array, 0, 9, 3) == kCudaErrorInvalidValue);
+  CHECK(in_array(made.array, 0, 0, 4) == kCudaErrorInvalidValue);
+  CHECK(in_array(made.array, 1, 0, 0) == kCudaErrorInvalidValue);
+  CHECK(in_array(foreign.array, 0, 0, 0) == kCudaErrorInvalidHandle);
+  CHECK(in_array(0, 0, 0, 0) == kCudaErrorInvalidHandle);
+  // The graph keeps its array.
+  array.source = wire::InArray({made.array, 0, 0, 0, 0});
+  GraphBuilder keeper;
+  keeper.Node(wire::kNodeCopy, bytes(array));
+  REQUIRE(f.Instantiate(2, keeper.Build()) == 0);
+  CHECK(f.ring().Call(Op::cuArrayDestroy, wire::cuArrayDestroy{made.array, 0}) == 0);
+  CHECK(f.Launch(2) == 0);
+  CHECK(in_array(made.array, 0, 8, 3) == kCudaErrorInvalidHandle);
   const auto fill = [&](wire::cuMemsetD2D32Async args) {
     return one(wire::kNodeFill, bytes(args));
   };

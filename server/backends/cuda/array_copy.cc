@@ -34,8 +34,9 @@ struct Box {
 
 class ArrayCopy {
  public:
-  ArrayCopy(CudaContext& context, CUstream stream, const CudaAddressSpace& space)
-      : context_(context), stream_(stream), space_(space) {}
+  ArrayCopy(const CudaAddressSpace& space,
+            absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take)
+      : space_(space), take_(take) {}
 
   // Divides what no single call can do: into slices, these into rows, these into pieces.
   absl::Status Copy(Side to, Side from, const Box& box) {
@@ -123,23 +124,28 @@ class ArrayCopy {
     copy.WidthInBytes = box.width;
     copy.Height = box.height;
     copy.Depth = box.depth;
-    return context_.Check(context_.api.cuMemcpy3DAsync(&copy, stream_), "cuMemcpy3DAsync");
+    return take_(copy);
   }
 
-  CudaContext& context_;
-  const CUstream stream_;
   const CudaAddressSpace& space_;
+  const absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take_;
 };
 
 }  // namespace
 
-absl::Status CopyWithArrays(CudaContext& context, CUstream stream, const CudaAddressSpace& space,
-                            const CopyRequest& request) {
+absl::Status ForEachArrayCopy(const CudaAddressSpace& space, const CopyRequest& request,
+                              absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take) {
   const Side to{request.destination, request.destination_pitch, request.destination_slice,
                 request.destination_array};
   const Side from{request.source, request.source_pitch, request.source_slice, request.source_array};
-  return ArrayCopy(context, stream, space)
-      .Copy(to, from, {request.width, request.height, request.depth});
+  return ArrayCopy(space, take).Copy(to, from, {request.width, request.height, request.depth});
+}
+
+absl::Status CopyWithArrays(CudaContext& context, CUstream stream, const CudaAddressSpace& space,
+                            const CopyRequest& request) {
+  return ForEachArrayCopy(space, request, [&](const CUDA_MEMCPY3D& copy) {
+    return context.Check(context.api.cuMemcpy3DAsync(&copy, stream), "cuMemcpy3DAsync");
+  });
 }
 
 }  // namespace detshare::cuda

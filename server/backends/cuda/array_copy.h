@@ -1,12 +1,18 @@
 // Copies with an array on at least one side.
 #pragma once
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "coroutine_runtime/device.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
+
+// Divides the copy into calls of the driver, as few as registered pieces of host memory allow, and
+// hands them to `take` until that fails.
+absl::Status ForEachArrayCopy(const CudaAddressSpace& space, const CopyRequest& request,
+                              absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take);
 
 // Queues the copy on the stream, in as few calls as registered pieces of host memory allow.
 // Nothing of it, or a first part of it, is queued when the driver refuses.

@@ -22,6 +22,7 @@ bool SameAttributes(const KernelStep& a, const KernelStep& b) {
   first.block = second.block;
   first.dynamic_shared_bytes = second.dynamic_shared_bytes;
   first.programmatic_serialization = second.programmatic_serialization;
+  first.hints = second.hints;  // results do not depend on them: they stay as they were
   return first == second;
 }
 
@@ -308,11 +309,14 @@ absl::Status CudaGraph::CheckMemory() {
   bool held = true;
   ForEachNode([&](const Node& node) {
     if (const auto* copy = std::get_if<CopyRequest>(&node.what.step)) {
+      // Arrays are kept by their nodes.
       held = held &&
-             Holds(space_, copy->source, copy->width, copy->height, copy->depth, copy->source_pitch,
-                   copy->source_slice, /*write=*/false) &&
-             Holds(space_, copy->destination, copy->width, copy->height, copy->depth,
-                   copy->destination_pitch, copy->destination_slice, /*write=*/true);
+             (copy->source_array.array != nullptr ||
+              Holds(space_, copy->source, copy->width, copy->height, copy->depth,
+                    copy->source_pitch, copy->source_slice, /*write=*/false)) &&
+             (copy->destination_array.array != nullptr ||
+              Holds(space_, copy->destination, copy->width, copy->height, copy->depth,
+                    copy->destination_pitch, copy->destination_slice, /*write=*/true));
     } else if (const auto* fill = std::get_if<FillRequest>(&node.what.step)) {
       held = held &&
              Holds(space_, fill->address, fill->width * static_cast<uint64_t>(fill->element_bytes),

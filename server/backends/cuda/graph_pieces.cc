@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/array_copy.h"
 
 namespace detshare::cuda {
 namespace {
@@ -63,7 +64,14 @@ absl::StatusOr<std::vector<CUDA_MEMCPY3D>> PiecesOf(const CudaAddressSpace& spac
   std::vector<CUDA_MEMCPY3D> pieces;
   if (request.width == 0 || request.height == 0 || request.depth == 0) return pieces;
   if (request.source_array.array != nullptr || request.destination_array.array != nullptr) {
-    return CudaError(kCudaErrorNotSupported, "arrays in graphs");
+    absl::Status status =
+        ForEachArrayCopy(space, request, [&](const CUDA_MEMCPY3D& piece) -> absl::Status {
+          if (pieces.size() == kMostPieces) return TooMany();
+          pieces.push_back(piece);
+          return absl::OkStatus();
+        });
+    if (!status.ok()) return status;
+    return pieces;
   }
   if (IsWhole(space, request, request.source, request.source_pitch, request.source_slice) &&
       IsWhole(space, request, request.destination, request.destination_pitch,

@@ -236,6 +236,45 @@ TEST_CASE("Annotated edges keep their data, and the flag that made them is gone"
   CHECK(BodyOf<wire::cuLaunchKernelEx>(flat.graphs[0].nodes[1]).flags == wire::kLaunchCooperative);
 }
 
+TEST_CASE("Hints of a kernel follow its parameters at a multiple of 8") {
+  for (const size_t parameters : {0u, 4u, 8u, 13u}) {
+    auto graph = MakeGraph(false);
+    KernelNode kernel = KernelOf(1);
+    kernel.parameters.assign(parameters, std::byte{0x5a});
+    Put(*graph, kernel);
+    kernel.hints.given = wire::kHintCarveout;
+    kernel.hints.carveout = 40;
+    Put(*graph, kernel);
+    const Flattened flat = Flat(*graph);
+    const FlatNode& plain = flat.graphs[0].nodes[0];
+    const FlatNode& hinted = flat.graphs[0].nodes[1];
+    CHECK(plain.body.size() == sizeof(wire::cuLaunchKernelEx) + parameters);
+    CHECK(BodyOf<wire::cuLaunchKernelEx>(plain).flags == 0);
+    CHECK(BodyOf<wire::cuLaunchKernelEx>(hinted).flags == wire::kLaunchHasHints);
+    const size_t place = sizeof(wire::cuLaunchKernelEx) + (parameters + 7) / 8 * 8;
+    REQUIRE(hinted.body.size() == place + sizeof(wire::LaunchHints));
+    CHECK(std::memcmp(hinted.body.data() + place, &kernel.hints, sizeof(kernel.hints)) == 0);
+  }
+}
+
+TEST_CASE("An array is named in the place of an address, and is no ordinary memory") {
+  auto graph = MakeGraph(false);
+  CopyNode copy;
+  copy.to.array = {9, 2, 16, 3, 1};
+  copy.from.place.host = 4096;
+  copy.from.row_pitch = copy.from.slice_pitch = copy.width = 32;
+  Put(*graph, copy);
+  const Flattened flat = Flat(*graph);
+  // Brought to staging memory, then copied from there.
+  REQUIRE(Kinds(flat.graphs[0]) ==
+          std::vector<wire::GraphNodeKind>{wire::kNodeSignal, wire::kNodeWait, wire::kNodeCopy});
+  const auto args = BodyOf<wire::cuMemcpy3DAsync_v2>(flat.graphs[0].nodes[2]);
+  CHECK(args.source.location.space == wire::kAddress);
+  CHECK(args.destination.location.space == wire::kArray);
+  const wire::ArrayPosition at = wire::PositionOf(args.destination);
+  CHECK((at.array == 9 && at.level == 2 && at.x == 16 && at.y == 3 && at.z == 1));
+}
+
 TEST_CASE("The payload of a small graph is these bytes") {
   auto graph = MakeGraph(false);
   GraphNode* kernel = Put(*graph, [] {
