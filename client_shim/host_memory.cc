@@ -1,13 +1,16 @@
 #include "client_shim/host_memory.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -61,6 +64,23 @@ struct SharedMapping {
   uint64_t device = 0, inode = 0;
   std::string name;  // in /dev/shm; empty: it has none there
 };
+
+// A descriptor of the process that is open on the file: whoever maps a file often keeps one, even
+// after its name is gone. -1 when there is none.
+int FindDescriptor(const SharedMapping& shared) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
+  if (folder == nullptr) return -1;
+  while (const dirent* const entry = readdir(folder.get())) {
+    char* end;
+    const long number = strtol(entry->d_name, &end, 10);
+    struct stat file;
+    if (end == entry->d_name || *end != '\0' || fstat(static_cast<int>(number), &file) != 0)
+      continue;
+    if (file.st_dev == shared.device && file.st_ino == shared.inode)
+      return static_cast<int>(number);
+  }
+  return -1;
+}
 
 // What a line of /proc/self/maps says of a shared mapping.
 SharedMapping ReadSharedMapping(const char* line, uint64_t begin, uint64_t end) {
@@ -152,9 +172,14 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
   const uint64_t first = start & ~kPageMask;
   const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
   const ContextId id = context.id.load(std::memory_order_acquire);
-  const wire::cuMemHostRegister_v2 args{
-      shared.begin, shared.end,    shared.offset + (first - shared.begin),
-      end - first,  shared.device, shared.inode};
+  const wire::cuMemHostRegister_v2 args{shared.begin,
+                                        shared.end,
+                                        shared.offset + (first - shared.begin),
+                                        end - first,
+                                        shared.device,
+                                        shared.inode,
+                                        FindDescriptor(shared),
+                                        0};
   const Piece name{shared.name.data(), shared.name.size()};
   std::string reply;
   const CUresult result = session().CallRare(Op::cuMemHostRegister_v2, context.device, id, &args,

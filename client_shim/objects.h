@@ -18,6 +18,7 @@
 #include "proto/ring_abi.h"
 #include "proto/wire/launch_hints.h"
 #include "proto/wire/library.h"
+#include "proto/wire/memory.h"
 
 namespace detshare::shim {
 
@@ -199,10 +200,18 @@ struct MemoryPool {
   uint64_t handle = 0;
   uint32_t index = 0;
   uint16_t device = 0;
+  PoolId id = 0;  // of the device; 0: an imported one
   bool is_default = false;
+  bool imported = false;
+  int handle_types = 0;  // CUmemAllocationHandleType: what it can be exported as
+  // Two bits of CUmemAccess_flags a device. Relaxed: for those who ask.
+  std::atomic<uint32_t> access{0};
+  // What names it in other processes; zero as long as nobody asked. Guarded by the mutex of
+  // api/pool_sharing.cc.
+  std::array<uint8_t, 16> identity{};
   std::atomic<uint64_t> release_threshold{0};
   std::atomic<int> reuse_follow{1}, reuse_opportunistic{1}, reuse_internal{1};
-  std::atomic<uint64_t> used{0}, used_high{0}, reserved_high{0};
+  std::atomic<uint64_t> used{0}, used_high{0};
 };
 
 struct LinkState {

@@ -13,6 +13,12 @@ uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / un
 
 absl::Status OutOfMemory(const char* message) { return CudaError(kCudaErrorOutOfMemory, message); }
 
+absl::Status NoSuchPool() { return CudaError(kCudaErrorInvalidValue, "no such memory pool"); }
+
+bool Among(const std::vector<AddressSpace*>& spaces, const AddressSpace* space) {
+  return std::find(spaces.begin(), spaces.end(), space) != spaces.end();
+}
+
 }  // namespace
 
 // ---- free ranges
@@ -116,17 +122,23 @@ DeviceMemory::DeviceMemory(GpuCoroutine& coroutine, uint64_t limit)
       granule_(std::max(kAlignment, coroutine.device().properties().memory_granularity)),
       limit_(limit) {
   free_.Add(space_.base(), space_.size() / granule_ * granule_, {});
+  pools_.try_emplace(kNoPool);
+  pools_.try_emplace(kDefaultPool);
 }
 
 DeviceMemory::~DeviceMemory() = default;
 
-absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, uint64_t bytes) {
+absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, uint64_t bytes,
+                                                            PoolId pool_id) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr) return NoSuchPool();
   if (bytes == 0) return CudaError(kCudaErrorInvalidValue, "an allocation of 0 bytes");
   if (bytes > space_.size()) return OutOfMemory("larger than the session's range of addresses");
   Block block;
   block.requested = bytes;
   block.bytes = RoundUp(bytes, kAlignment);
   block.context = context;
+  block.pool = pool_id;
   block.busy = true;
   block.serial = next_serial_++;
   const bool small = block.bytes < granule_;
@@ -135,8 +147,13 @@ absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, u
   if (block.bytes > limit_ || used > limit_ - block.bytes) {
     return OutOfMemory("the session's memory limit is reached");
   }
+  if (pool->max_bytes != 0 &&
+      (block.bytes > pool->max_bytes || pool->used > pool->max_bytes - block.bytes)) {
+    return OutOfMemory("the pool's limit is reached");
+  }
 
   Placement placement;
+  placement.pool = pool_id;
   placement.serial = block.serial;
   if (!small) {
     const std::optional<DeviceAddress> address = free_.Take(block.bytes, &placement.after);
@@ -147,6 +164,7 @@ absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, u
     std::optional<DeviceAddress> address;
     auto chunk = chunks_.begin();
     for (; chunk != chunks_.end(); ++chunk) {
+      if (chunk->second.pool != pool_id) continue;
       address = chunk->second.free.Take(block.bytes, &placement.after);
       if (address) break;
     }
@@ -155,11 +173,12 @@ absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, u
       const std::optional<DeviceAddress> base = free_.Take(granule_, &after);
       if (!base) return OutOfMemory("no free range of addresses");
       chunk = chunks_.emplace(*base, Chunk()).first;
-      ++empty_chunks_;
+      chunk->second.pool = pool_id;
+      if (pool_id == kNoPool) ++empty_chunks_;
       chunk->second.free.Add(*base, granule_, std::move(after));
       address = chunk->second.free.Take(block.bytes, &placement.after);
     }
-    if (chunk->second.live == 0) --empty_chunks_;
+    if (chunk->second.live == 0 && pool_id == kNoPool) --empty_chunks_;
     chunk->second.live += block.bytes;
     placement.address = *address;
     placement.map_address = chunk->first;
@@ -167,6 +186,7 @@ absl::StatusOr<DeviceMemory::Placement> DeviceMemory::Place(ContextId context, u
   }
   used_.store(used + block.bytes, std::memory_order_relaxed);
   used_by_[context] += block.bytes;
+  pool->used += block.bytes;
   blocks_.emplace(placement.address, block);
   return placement;
 }
@@ -179,19 +199,21 @@ void DeviceMemory::Release(DeviceAddress address, const Points& after, bool keep
   const auto by = used_by_.find(block.context);
   by->second -= block.bytes;
   if (by->second == 0) used_by_.erase(by);
+  pools_.at(block.pool).used -= block.bytes;
 
   auto chunk = chunks_.upper_bound(address);
   if (chunk == chunks_.begin() || std::prev(chunk)->first + granule_ <= address) {
     free_.Add(address, block.bytes, after);
     ReleaseExtent(address, after, keep);
-    return;
+    return ForgetPoolIfOver(block.pool);
   }
   --chunk;
   chunk->second.free.Add(address, block.bytes, after);
   chunk->second.live -= block.bytes;
   if (chunk->second.live != 0) return;
-  if (empty_chunks_ == 0) {
-    ++empty_chunks_;  // kept for the next small allocation
+  // One is kept for the next small allocation; a pool keeps what it may.
+  if (block.pool == kNoPool && empty_chunks_ == 0) {
+    ++empty_chunks_;
     return;
   }
   const DeviceAddress base = chunk->first;
@@ -199,6 +221,7 @@ void DeviceMemory::Release(DeviceAddress address, const Points& after, bool keep
   chunks_.erase(chunk);
   free_.Add(base, granule_, users);
   ReleaseExtent(base, users, keep);
+  ForgetPoolIfOver(block.pool);
 }
 
 std::map<DeviceAddress, DeviceMemory::Block>::iterator DeviceMemory::FindBlock(
@@ -210,35 +233,171 @@ std::map<DeviceAddress, DeviceMemory::Block>::iterator DeviceMemory::FindBlock(
 // ---- mapping
 // ---------------------------------------------------------------------------------------------------------
 
-absl::Status DeviceMemory::MapForAll(DeviceAddress address, uint64_t bytes) {
+absl::Status DeviceMemory::MapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool) {
   absl::Status status = space_.Map(address, bytes);
   if (!status.ok()) return status;
   for (AddressSpace* peer : peers_)
     status.Update(peer->SetAccess(address, bytes, MemoryAccess::kReadWrite));
-  if (!status.ok()) UnmapForAll(address, bytes);
+  for (AddressSpace* peer : pool.peers) {
+    if (!Among(peers_, peer))
+      status.Update(peer->SetAccess(address, bytes, MemoryAccess::kReadWrite));
+  }
+  if (!status.ok()) UnmapForAll(address, bytes, pool);
   return status;
 }
 
-void DeviceMemory::UnmapForAll(DeviceAddress address, uint64_t bytes) {
+void DeviceMemory::UnmapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool) {
   for (AddressSpace* peer : peers_)
     peer->SetAccess(address, bytes, MemoryAccess::kNone).IgnoreError();
+  for (AddressSpace* peer : pool.peers) {
+    if (!Among(peers_, peer)) peer->SetAccess(address, bytes, MemoryAccess::kNone).IgnoreError();
+  }
   space_.Unmap(address, bytes).IgnoreError();
 }
 
 absl::Status DeviceMemory::Share(AddressSpace& peer) {
   peers_.push_back(&peer);
   absl::Status status;
-  for (const auto& [address, extent] : extents_)
-    status.Update(peer.SetAccess(address, extent.bytes, MemoryAccess::kReadWrite));
+  for (const auto& [address, extent] : extents_) {
+    if (!Among(pools_.at(extent.pool).peers, &peer))
+      status.Update(peer.SetAccess(address, extent.bytes, MemoryAccess::kReadWrite));
+  }
   if (!status.ok()) Unshare(peer);
   return status;
 }
 
 void DeviceMemory::Unshare(AddressSpace& peer) {
-  for (const auto& [address, extent] : extents_)
-    peer.SetAccess(address, extent.bytes, MemoryAccess::kNone).IgnoreError();
+  for (const auto& [address, extent] : extents_) {
+    if (!Among(pools_.at(extent.pool).peers, &peer))
+      peer.SetAccess(address, extent.bytes, MemoryAccess::kNone).IgnoreError();
+  }
   std::erase(peers_, &peer);
 }
+
+absl::Status DeviceMemory::SharePool(PoolId pool_id, AddressSpace& peer) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr) return NoSuchPool();
+  if (Among(pool->peers, &peer)) return absl::OkStatus();
+  pool->peers.push_back(&peer);
+  if (Among(peers_, &peer)) return absl::OkStatus();
+  absl::Status status;
+  for (const auto& [address, extent] : extents_) {
+    if (extent.pool == pool_id)
+      status.Update(peer.SetAccess(address, extent.bytes, MemoryAccess::kReadWrite));
+  }
+  if (!status.ok()) UnsharePool(pool_id, peer).IgnoreError();
+  return status;
+}
+
+absl::Status DeviceMemory::UnsharePool(PoolId pool_id, AddressSpace& peer) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr) return NoSuchPool();
+  if (std::erase(pool->peers, &peer) == 0 || Among(peers_, &peer)) return absl::OkStatus();
+  for (const auto& [address, extent] : extents_) {
+    if (extent.pool == pool_id)
+      peer.SetAccess(address, extent.bytes, MemoryAccess::kNone).IgnoreError();
+  }
+  return absl::OkStatus();
+}
+
+// ---- pools
+// ----------------------------------------------------------------------------------------------------------
+
+DeviceMemory::Pool* DeviceMemory::FindPool(PoolId pool) {
+  const auto found = pools_.find(pool);
+  return found != pools_.end() && !found->second.ended ? &found->second : nullptr;
+}
+
+void DeviceMemory::Reserve(Pool& pool, uint64_t bytes) {
+  pool.reserved += bytes;
+  pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+}
+
+void DeviceMemory::ForgetPoolIfOver(PoolId pool) {
+  const auto found = pools_.find(pool);
+  if (found != pools_.end() && found->second.ended && found->second.used == 0 &&
+      found->second.reserved == 0) {
+    pools_.erase(found);
+  }
+}
+
+absl::Status DeviceMemory::CreatePool(PoolId pool, uint64_t max_bytes) {
+  if (pools_.size() >= kMostPools) return OutOfMemory("too many memory pools");
+  const auto [made, fresh] = pools_.try_emplace(pool);
+  if (!fresh) return CudaError(kCudaErrorInvalidValue, "the id of a new pool is in use");
+  made->second.max_bytes = max_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceMemory::DestroyPool(PoolId pool_id) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr || pool_id == kNoPool || pool_id == kDefaultPool) return NoSuchPool();
+  pool->threshold = 0;
+  TrimPool(pool_id, 0).IgnoreError();
+  pool->ended = true;
+  // What is free and still in use goes when that is over.
+  Points points;
+  for (const auto& [address, extent] : extents_) {
+    if (extent.pool == pool_id && extent.idle) AddPoints(points, extent.after);
+  }
+  if (!points.empty()) coroutine_.executor().Spawn(TrimWhenReached(std::move(points)));
+  ForgetPoolIfOver(pool_id);
+  return absl::OkStatus();
+}
+
+absl::Status DeviceMemory::SetReleaseThreshold(PoolId pool_id, uint64_t bytes) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr || pool_id == kNoPool) return NoSuchPool();
+  pool->threshold = bytes;
+  TrimExcess();
+  return absl::OkStatus();
+}
+
+absl::Status DeviceMemory::TrimPool(PoolId pool_id, uint64_t keep) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr || pool_id == kNoPool) return NoSuchPool();
+  for (auto extent = extents_.begin(); extent != extents_.end() && pool->reserved > keep;) {
+    const auto current = extent++;
+    if (current->second.pool == pool_id && current->second.idle &&
+        AllReached(current->second.after)) {
+      Unmap(current);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceMemory::PoolUse> DeviceMemory::UseOf(PoolId pool_id) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr || pool_id == kNoPool) return NoSuchPool();
+  TrimPool(pool_id, pool->threshold).IgnoreError();
+  return PoolUse{pool->reserved, pool->reserved_high};
+}
+
+absl::Status DeviceMemory::ResetHighMark(PoolId pool_id) {
+  Pool* const pool = FindPool(pool_id);
+  if (pool == nullptr || pool_id == kNoPool) return NoSuchPool();
+  pool->reserved_high = pool->reserved;
+  return absl::OkStatus();
+}
+
+uint64_t DeviceMemory::Excess() const {
+  uint64_t excess = 0;
+  for (const auto& [id, pool] : pools_) excess += pool.excess();
+  return excess;
+}
+
+void DeviceMemory::TrimExcess() {
+  for (auto extent = extents_.begin(); extent != extents_.end() && Excess() > quick_reuse_;) {
+    const auto current = extent++;
+    if (current->second.idle && pools_.at(current->second.pool).excess() != 0 &&
+        AllReached(current->second.after)) {
+      Unmap(current);
+    }
+  }
+}
+
+// ---- extents
+// --------------------------------------------------------------------------------------------------------
 
 DeviceMemory::Extents::iterator DeviceMemory::FirstOverlapping(DeviceAddress address,
                                                                uint64_t bytes) {
@@ -252,11 +411,18 @@ DeviceMemory::Extents::iterator DeviceMemory::FirstOverlapping(DeviceAddress add
 
 void DeviceMemory::Unmap(Extents::iterator extent) {
   const uint64_t bytes = extent->second.bytes;
-  if (extent->second.idle) idle_bytes_ -= bytes;
+  const PoolId pool_id = extent->second.pool;
+  Pool& pool = pools_.at(pool_id);
+  if (extent->second.idle) {
+    idle_bytes_ -= bytes;
+    pool.idle -= bytes;
+  }
+  pool.reserved -= bytes;
   // What cannot be unmapped (the device is lost) goes with the space.
-  UnmapForAll(extent->first, bytes);
+  UnmapForAll(extent->first, bytes, pool);
   extents_.erase(extent);
   mapped_.store(mapped_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+  ForgetPoolIfOver(pool_id);
 }
 
 void DeviceMemory::ReleaseExtent(DeviceAddress address, const Points& after, bool keep) {
@@ -265,10 +431,12 @@ void DeviceMemory::ReleaseExtent(DeviceAddress address, const Points& after, boo
   extent->second.idle = true;
   extent->second.after = after;
   idle_bytes_ += extent->second.bytes;
+  Pool& pool = pools_.at(extent->second.pool);
+  pool.idle += extent->second.bytes;
   const bool reached = AllReached(after);
-  if (reached && !keep) return Unmap(extent);
-  if (idle_bytes_ <= release_threshold_) return;
-  if (reached) return Trim(release_threshold_);
+  if (reached && (!keep || pool.ended)) return Unmap(extent);
+  if (Excess() <= quick_reuse_ && !pool.ended) return;
+  if (reached) return TrimExcess();
   coroutine_.executor().Spawn(TrimWhenReached(after));
 }
 
@@ -281,7 +449,16 @@ void DeviceMemory::Trim(uint64_t keep) {
 
 Task<void> DeviceMemory::TrimWhenReached(Points points) {
   const absl::Status status = co_await AwaitPoints(std::move(points));
-  if (status.ok()) Trim(release_threshold_);
+  if (!status.ok()) co_return;
+  // Nothing stays of pools that have ended.
+  for (auto extent = extents_.begin(); extent != extents_.end();) {
+    const auto current = extent++;
+    if (current->second.idle && pools_.at(current->second.pool).ended &&
+        AllReached(current->second.after)) {
+      Unmap(current);
+    }
+  }
+  TrimExcess();
 }
 
 Task<absl::Status> DeviceMemory::AwaitPoints(Points points) {
@@ -297,13 +474,20 @@ Task<absl::Status> DeviceMemory::AwaitPoints(Points points) {
 }
 
 // Other calls run while this one waits, so everything is looked up again afterwards.
-Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t bytes) {
+Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t bytes,
+                                              PoolId pool_id) {
   for (;;) {
+    // It has an allocation, or will have: it stays as long as this lasts.
+    Pool& pool = pools_.at(pool_id);
     const auto extent = FirstOverlapping(address, bytes);
     if (extent == extents_.end()) {
-      absl::Status mapped = MapForAll(address, bytes);
+      // Free memory counts as little for the session's limit as for the card.
+      const bool crowded = idle_bytes_ != 0 && (bytes > limit_ || mapped() > limit_ - bytes);
+      absl::Status mapped = crowded ? OutOfMemory("the session's memory limit is reached")
+                                    : MapForAll(address, bytes, pool);
       if (mapped.ok()) {
-        extents_.emplace(address, Extent{bytes, false, {}});
+        extents_.emplace(address, Extent{bytes, pool_id, false, {}});
+        Reserve(pool, bytes);
         mapped_.store(mapped_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
         co_return mapped;
       }
@@ -318,9 +502,19 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       if (!status.ok()) co_return status;
       continue;
     }
-    if (extent->first == address && extent->second.bytes == bytes) {
-      if (extent->second.idle) idle_bytes_ -= bytes;
+    Pool& owner = pools_.at(extent->second.pool);
+    if (extent->first == address && extent->second.bytes == bytes && owner.peers == pool.peers) {
+      if (extent->second.idle) {
+        idle_bytes_ -= bytes;
+        owner.idle -= bytes;
+      }
       extent->second.idle = false;
+      const PoolId before = std::exchange(extent->second.pool, pool_id);
+      if (before != pool_id) {
+        owner.reserved -= bytes;
+        Reserve(pool, bytes);
+        ForgetPoolIfOver(before);
+      }
       co_return absl::OkStatus();
     }
     // An old mapping with other borders: its range is free, or it would not overlap.
@@ -350,12 +544,14 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
 // -----------------------------------------------------------------------------------------------------------
 
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64_t bytes,
-                                                       std::optional<StreamId> stream) {
-  const absl::StatusOr<Placement> placement = Place(context, bytes);
+                                                       std::optional<StreamId> stream,
+                                                       PoolId pool) {
+  const absl::StatusOr<Placement> placement = Place(context, bytes, pool);
   if (!placement.ok()) co_return placement.status();
   absl::Status status;
   if (!stream) status = co_await AwaitPoints(placement->after);
-  if (status.ok()) status = co_await EnsureMapped(placement->map_address, placement->map_bytes);
+  if (status.ok())
+    status = co_await EnsureMapped(placement->map_address, placement->map_bytes, pool);
   if (stream && status.ok()) {
     for (const FencePoint& point : placement->after) {
       status.Update(coroutine_.WaitPoint(*stream, point));
@@ -403,12 +599,12 @@ void DeviceMemory::FreeReservation(DeviceAddress address, uint64_t bytes) {
 }
 
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Allocate(ContextId context, uint64_t bytes) {
-  return Make(context, bytes, std::nullopt);
+  return Make(context, bytes, std::nullopt, kNoPool);
 }
 
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::AllocateAsync(ContextId context, uint64_t bytes,
-                                                                StreamId stream) {
-  return Make(context, bytes, stream);
+                                                                StreamId stream, PoolId pool) {
+  return Make(context, bytes, stream, pool);
 }
 
 Task<absl::Status> DeviceMemory::Free(DeviceAddress address) {
@@ -420,7 +616,8 @@ Task<absl::Status> DeviceMemory::Free(DeviceAddress address) {
   const uint64_t serial = found->second.serial;
   const absl::Status idle = co_await coroutine_.IdleForMemory();
   if (!idle.ok()) co_return idle;
-  if (FindBlock(address, serial) != blocks_.end()) Release(address, {}, /*keep=*/false);
+  const auto block = FindBlock(address, serial);
+  if (block != blocks_.end()) Release(address, {}, /*keep=*/block->second.pool != kNoPool);
   co_return absl::OkStatus();
 }
 

@@ -17,9 +17,15 @@
 // which one empty one is kept. Memory is zero when it is mapped first; a range that is reused while
 // still mapped keeps what the same session wrote.
 //
+// Stream-ordered allocations come from pools, which differ in whose the mapped memory is: memory
+// that a pool's allocations lie in is reserved by that pool, and stays so when it is free, as far
+// as the pool's release threshold says and a little more (the quick reuse). A free range that
+// another pool gets takes its memory along.
+//
 // Threading: one thread, the executor's; used() from any. Tasks must end before the object does.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -37,6 +43,8 @@
 
 namespace detshare {
 
+using PoolId = uint32_t;  // as in proto/wire/memory.h
+
 class DeviceMemory {
  public:
   static constexpr uint64_t kAlignment = 512;  // of every address, as cuMemAlloc gives it
@@ -51,9 +59,10 @@ class DeviceMemory {
   // CUDA_ERROR_OUT_OF_MEMORY. Ends at once unless the range that it gets, or memory that it needs,
   // is still in use by work of the session.
   Task<absl::StatusOr<DeviceAddress>> Allocate(ContextId context, uint64_t bytes);
-  // Memory that is valid for work ordered after `stream` (cuMemAllocAsync).
+  // Memory of that pool, valid for work ordered after `stream` (cuMemAllocFromPoolAsync).
+  // CUDA_ERROR_INVALID_VALUE for a pool that there is not.
   Task<absl::StatusOr<DeviceAddress>> AllocateAsync(ContextId context, uint64_t bytes,
-                                                    StreamId stream);
+                                                    StreamId stream, PoolId pool = kDefaultPool);
 
   // Ends when the session's work is complete and the memory is gone (cuMemFree).
   // CUDA_ERROR_INVALID_VALUE, at once, when `address` is not what an allocation returned, or was
@@ -89,9 +98,31 @@ class DeviceMemory {
   // The allocation that contains `address`.
   std::optional<Allocation> Find(DeviceAddress address) const;
 
-  // Bytes that free but mapped memory may hold for quick reuse (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD).
-  void set_release_threshold(uint64_t bytes) { release_threshold_ = bytes; }
-  uint64_t release_threshold() const { return release_threshold_; }
+  // Pools. The default pool is always there; kNoPool is for what cuMemAlloc gives.
+  static constexpr PoolId kNoPool = 0, kDefaultPool = 1;
+  static constexpr size_t kMostPools = 1024;
+  // `max_bytes`: that may be allocated at a time; 0: no such limit.
+  absl::Status CreatePool(PoolId pool, uint64_t max_bytes);
+  // Its allocations stay; nothing more is allocated from it, and nothing free is kept.
+  absl::Status DestroyPool(PoolId pool);
+  // Bytes that the pool may have reserved before free memory is given back
+  // (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD); 0 at first.
+  absl::Status SetReleaseThreshold(PoolId pool, uint64_t bytes);
+  // Gives free memory back whose points are reached, until the pool has reserved `keep` bytes.
+  absl::Status TrimPool(PoolId pool, uint64_t keep);
+  struct PoolUse {
+    uint64_t reserved = 0, reserved_high = 0;
+  };
+  // What it has reserved, after it gave back what it need not hold.
+  absl::StatusOr<PoolUse> UseOf(PoolId pool);
+  // The high mark begins again at what is reserved now.
+  absl::Status ResetHighMark(PoolId pool);
+  // As Share and Unshare, for what the pool has reserved and will reserve.
+  absl::Status SharePool(PoolId pool, AddressSpace& peer);
+  absl::Status UnsharePool(PoolId pool, AddressSpace& peer);
+
+  // Bytes of free memory that stay mapped beyond what pools may hold.
+  void set_quick_reuse(uint64_t bytes) { quick_reuse_ = bytes; }
   // Unmaps free memory whose points are reached, down to `keep` bytes.
   void Trim(uint64_t keep);
 
@@ -129,25 +160,43 @@ class DeviceMemory {
     uint64_t requested = 0;
     uint64_t bytes = 0;  // rounded
     ContextId context = 0;
+    PoolId pool = kNoPool;
     bool busy = false;    // being made or freed: not the client's
     uint64_t serial = 0;  // tells blocks at one address apart
   };
-  // A granule that small allocations share.
+  // A granule that small allocations of one pool share.
   struct Chunk {
+    PoolId pool = kNoPool;
     FreeRanges free;
     uint64_t live = 0;  // bytes allocated
   };
   // What one AddressSpace::Map made.
   struct Extent {
     uint64_t bytes = 0;
+    PoolId pool = kNoPool;
     bool idle = false;  // free, kept mapped
     Points after;       // of an idle extent: reached before it may be unmapped
+  };
+  struct Pool {
+    uint64_t max_bytes = 0;
+    uint64_t threshold = 0;
+    uint64_t used = 0;  // bytes allocated, rounded
+    uint64_t reserved = 0, reserved_high = 0;
+    uint64_t idle = 0;  // of the reserved bytes
+    bool ended = false;
+    std::vector<AddressSpace*> peers;  // besides peers_
+
+    // Free memory that it need not hold.
+    uint64_t excess() const {
+      return reserved > threshold ? std::min(idle, reserved - threshold) : 0;
+    }
   };
   struct Placement {
     DeviceAddress address = 0;
     uint64_t serial = 0;
     DeviceAddress map_address = 0;  // what must be mapped: the block or its granule
     uint64_t map_bytes = 0;
+    PoolId pool = kNoPool;
     Points after;  // of the range's users so far
   };
   using Extents = std::map<DeviceAddress, Extent>;
@@ -155,32 +204,40 @@ class DeviceMemory {
   static void AddPoints(Points& to, const Points& from);
   static bool AllReached(const Points& points);
 
-  absl::StatusOr<Placement> Place(ContextId context, uint64_t bytes);
+  absl::StatusOr<Placement> Place(ContextId context, uint64_t bytes, PoolId pool);
   // Gives a block's range back. `keep`: its extent may stay mapped for reuse.
   void Release(DeviceAddress address, const Points& after, bool keep);
   void ReleaseExtent(DeviceAddress address, const Points& after, bool keep);
   void Unmap(Extents::iterator extent);
+  // Null when there is none.
+  Pool* FindPool(PoolId pool);
+  void Reserve(Pool& pool, uint64_t bytes);
+  void ForgetPoolIfOver(PoolId pool);
+  uint64_t Excess() const;  // of all pools
+  // Unmaps free memory whose points are reached while all pools together have more to spare than
+  // the quick reuse.
+  void TrimExcess();
   Extents::iterator FirstOverlapping(DeviceAddress address, uint64_t bytes);
   std::map<DeviceAddress, Block>::iterator FindBlock(DeviceAddress address, uint64_t serial);
 
   Task<absl::StatusOr<DeviceAddress>> Make(ContextId context, uint64_t bytes,
-                                           std::optional<StreamId> stream);
+                                           std::optional<StreamId> stream, PoolId pool);
   Task<absl::Status> AwaitPoints(Points points);
-  Task<absl::Status> EnsureMapped(DeviceAddress address, uint64_t bytes);
+  Task<absl::Status> EnsureMapped(DeviceAddress address, uint64_t bytes, PoolId pool);
   // Of a free range, when its users so far are done with it.
   Task<absl::Status> EnsureUnmapped(DeviceAddress address, uint64_t bytes);
   Task<void> TrimWhenReached(Points points);
 
   // AddressSpace's calls of these names, with the access of the peers.
-  absl::Status MapForAll(DeviceAddress address, uint64_t bytes);
-  void UnmapForAll(DeviceAddress address, uint64_t bytes);
+  absl::Status MapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool);
+  void UnmapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool);
 
   GpuCoroutine& coroutine_;
   AddressSpace& space_;
   std::vector<AddressSpace*> peers_;
   const uint64_t granule_;
   const uint64_t limit_;
-  uint64_t release_threshold_ = 64ull << 20;
+  uint64_t quick_reuse_ = 64ull << 20;
   uint64_t idle_bytes_ = 0;
   uint64_t next_serial_ = 1;
   int empty_chunks_ = 0;
@@ -189,6 +246,7 @@ class DeviceMemory {
   std::map<DeviceAddress, Chunk> chunks_;  // by the address of their granule
   std::map<DeviceAddress, Block> blocks_;  // allocated
   Extents extents_;                        // mapped
+  std::map<PoolId, Pool> pools_;
   absl::flat_hash_map<ContextId, uint64_t> used_by_;
   std::atomic<uint64_t> used_{0}, mapped_{0};  // relaxed: for reports only
 };

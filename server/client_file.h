@@ -19,6 +19,7 @@ struct ClientMapping {
   uid_t uid = 0;
   uint64_t begin = 0, end = 0;
   uint64_t device = 0, inode = 0;  // as the client says
+  int descriptor = -1;             // open on the file in the client, as it says; -1: none
   std::string name;                // in /dev/shm, as the client says; may be empty
 };
 

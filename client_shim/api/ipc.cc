@@ -109,7 +109,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   const std::lock_guard lock(g_opening);
   Allocation allocation;
   if (!pointers().Find(dptr, &allocation) || allocation.kind != MemoryKind::kOpened ||
-      allocation.address != dptr) {
+      allocation.pool != 0 || allocation.address != dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::cuIpcCloseMemHandle_Answer answer{};

@@ -11,6 +11,7 @@
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/ipc.h"
 
 namespace detshare::shim::api {
 namespace {
@@ -93,6 +94,15 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (CUresult freed; FreeIfGraphMemory(dptr, &freed)) return freed;
   Allocation allocation;
+  if (TakeImported(dptr, &allocation)) {
+    NotePoolFree(allocation.pool, allocation.bytes);
+    wire::cuIpcCloseMemHandle_Answer answer{};
+    const CUresult closed =
+        session().Call(Op::cuIpcCloseMemHandle, allocation.device, allocation.context,
+                       wire::cuIpcCloseMemHandle{dptr}, &answer);
+    session().DrainOutput();
+    return closed;
+  }
   if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return FreeManagedMemory(dptr);
   NotePoolFree(allocation.pool, allocation.bytes);
   const CUresult result = session().Call(Op::cuMemFree_v2, allocation.device, allocation.context,

@@ -8,6 +8,7 @@
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"
+#include "proto/wire/ipc.h"
 #include "proto/wire/memory.h"
 
 namespace detshare::shim::api {
@@ -26,6 +27,12 @@ CUresult DeviceOf(const CUmemLocation* location, CUmemAllocationType type, uint1
   return CUDA_SUCCESS;
 }
 
+CUresult SetInDaemon(const MemoryPool& pool, CUmemPool_attribute attribute, uint64_t value) {
+  return session().Submit(
+      Op::cuMemPoolSetAttribute, pool.device, 0,
+      wire::cuMemPoolSetAttribute{value, pool.id, static_cast<uint32_t>(attribute)});
+}
+
 }  // namespace
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
@@ -33,6 +40,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
   if (found->device != dev) return CUDA_ERROR_INVALID_DEVICE;
+  if (found->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(static_cast<uint16_t>(dev), *found);
   return CUDA_SUCCESS;
 }
@@ -98,19 +106,27 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (Capturing(*stream)) return CaptureFree(*stream, dptr);
   if (CUresult freed; FreeIfGraphMemory(dptr, &freed)) return freed;
   Allocation allocation;
+  if (TakeImported(dptr, &allocation)) {
+    NotePoolFree(allocation.pool, allocation.bytes);
+    // The daemon waits for all work that was submitted before.
+    return session().Submit(Op::cuIpcCloseMemHandle, allocation.device, allocation.context,
+                            wire::cuIpcCloseMemHandle{dptr});
+  }
   if (!pointers().Take(dptr, MemoryKind::kDevice, &allocation)) return CUDA_ERROR_INVALID_VALUE;
   NotePoolFree(allocation.pool, allocation.bytes);
   return SubmitWork(*stream, Op::cuMemFreeAsync, wire::cuMemFreeAsync{dptr, stream->id, 0});
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
-  // Nothing is kept back: there is nothing to trim.
-  return FindPool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  const MemoryPool* found = FindPool(pool);
+  if (found == nullptr || found->imported) return CUDA_ERROR_INVALID_VALUE;
+  return session().Call(Op::cuMemPoolTrimTo, found->device, 0,
+                        wire::cuMemPoolTrimTo{minBytesToKeep, found->id, 0});
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
   MemoryPool* found = FindPool(pool);
-  if (found == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || found->imported || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
       found->reuse_follow.store(*static_cast<int*>(value), std::memory_order_relaxed);
@@ -123,13 +139,14 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       found->release_threshold.store(*static_cast<cuuint64_t*>(value), std::memory_order_relaxed);
-      return CUDA_SUCCESS;
+      return SetInDaemon(*found, attr, *static_cast<cuuint64_t*>(value));
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       // High marks can only be put back to what is there now.
       if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-      (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? found->used_high : found->reserved_high)
-          .store(found->used.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) return SetInDaemon(*found, attr, 0);
+      found->used_high.store(found->used.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -152,13 +169,20 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       *static_cast<cuuint64_t*>(value) = found->release_threshold.load(std::memory_order_relaxed);
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       *static_cast<cuuint64_t*>(value) = found->used.load(std::memory_order_relaxed);
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      *static_cast<cuuint64_t*>(value) = found->reserved_high.load(std::memory_order_relaxed);
-      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: {
+      // What an imported pool has reserved its owner knows.
+      if (found->imported) return CUDA_ERROR_INVALID_VALUE;
+      wire::cuMemPoolGetAttribute_Answer answer{};
+      const CUresult result = session().Call(
+          Op::cuMemPoolGetAttribute, found->device, 0,
+          wire::cuMemPoolGetAttribute{found->id, static_cast<uint32_t>(attr)}, &answer);
+      if (result == CUDA_SUCCESS) *static_cast<cuuint64_t*>(value) = answer.value;
+      return result;
+    }
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       *static_cast<cuuint64_t*>(value) = found->used_high.load(std::memory_order_relaxed);
       return CUDA_SUCCESS;
@@ -173,10 +197,25 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   for (size_t i = 0; i < count; ++i) {
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (!DeviceValid(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+        map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    // The pool's own device always has access.
     const bool own = map[i].location.id == found->device;
-    // The pool's own device always has access, no other can get it.
     if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
-    if (!own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+    if (!own && found->imported) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const auto device = static_cast<uint32_t>(map[i].location.id);
+    if (device == found->device) continue;
+    const auto access = static_cast<uint32_t>(map[i].flags);
+    const CUresult result = session().Call(Op::cuMemPoolSetAccess, found->device, 0,
+                                           wire::cuMemPoolSetAccess{found->id, device, access, 0});
+    if (result != CUDA_SUCCESS) return result;
+    const uint32_t mask = uint32_t{3} << (2 * device);
+    found->access.fetch_and(~mask, std::memory_order_relaxed);
+    found->access.fetch_or(access << (2 * device), std::memory_order_relaxed);
   }
   return CUDA_SUCCESS;
 }
@@ -187,18 +226,21 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
   if (found == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_INVALID_VALUE;
   if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
-  *flags = location->id == found->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = static_cast<CUmemAccess_flags>(
+      found->access.load(std::memory_order_relaxed) >> (2 * location->id) & 3);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   uint16_t device;
   const CUresult result = DeviceOf(&poolProps->location, poolProps->allocType, &device);
-  return result != CUDA_SUCCESS ? result : CreatePool(device, pool);
+  return result != CUDA_SUCCESS ? result : CreatePool(device, *poolProps, pool);
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) { return DestroyPool(pool); }

@@ -5,6 +5,10 @@
 
 #include "proto/ring_abi.h"
 
+namespace detshare {
+using PoolId = uint32_t;  // of a memory pool of one device, which the client gives it; 0 is none
+}
+
 namespace detshare::wire {
 
 struct cuMemAlloc_v2 {
@@ -23,7 +27,7 @@ struct cuMemFree_v2 {
 struct cuMemAllocAsync {
   uint64_t bytes;
   StreamId stream;
-  uint32_t reserved;
+  PoolId pool;
 };
 struct cuMemAllocAsync_Answer {
   uint64_t address;
@@ -32,6 +36,44 @@ struct cuMemAllocAsync_Answer {
 struct cuMemFreeAsync {
   uint64_t address;
   StreamId stream;
+  uint32_t reserved;
+};
+
+// Memory pools of the record's device: the default one is always there, others are made with ids of the client's choice
+// that must be free. A pool that is destroyed keeps its id until its last allocation is freed.
+inline constexpr PoolId kDefaultPool = 1;
+struct cuMemPoolCreate {
+  uint64_t max_bytes;  // 0: no limit of its own
+  PoolId pool;
+  uint32_t reserved;
+};
+struct cuMemPoolDestroy {
+  PoolId pool;
+  uint32_t reserved;
+};
+struct cuMemPoolSetAttribute {
+  uint64_t value;
+  PoolId pool;
+  uint32_t attribute;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, or _RESERVED_MEM_HIGH: value 0 sets it back
+};
+struct cuMemPoolGetAttribute {
+  PoolId pool;
+  uint32_t attribute;  // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, _RESERVED_MEM_HIGH
+};
+struct cuMemPoolGetAttribute_Answer {
+  uint64_t value;
+};
+struct cuMemPoolTrimTo {
+  uint64_t keep;
+  PoolId pool;
+  uint32_t reserved;
+};
+// Whether work of another device of the session may touch the pool's memory. Taking that away is answered when no work
+// that was submitted before can.
+struct cuMemPoolSetAccess {
+  PoolId pool;
+  uint32_t device;
+  uint32_t access;  // CUmemAccess_flags: 0 or 3
   uint32_t reserved;
 };
 
@@ -59,8 +101,8 @@ struct cuMemHostAlloc_Answer {
 };
 
 // Memory of the client's that it shares with other processes: the daemon maps the same file. It finds it as mapping
-// [mapping_begin, mapping_end) of the process, or by its name in /dev/shm (the payload, without a terminator; may be
-// empty). CUDA_ERROR_NOT_SUPPORTED when it does not, or may not. grpc.
+// [mapping_begin, mapping_end) of the process, as a descriptor that the process has open, or by its name in /dev/shm (the
+// payload, without a terminator; may be empty). CUDA_ERROR_NOT_SUPPORTED when it does not, or may not. grpc.
 struct cuMemHostRegister_v2 {
   uint64_t mapping_begin;
   uint64_t mapping_end;
@@ -68,6 +110,8 @@ struct cuMemHostRegister_v2 {
   uint64_t bytes;        // whole pages
   uint64_t device;       // of the file
   uint64_t inode;
+  int32_t descriptor;  // of the client's, open on that file; -1: none
+  uint32_t reserved;
 };
 struct cuMemHostRegister_v2_Answer {
   uint64_t address;  // for the GPU; cuMemFreeHost ends it

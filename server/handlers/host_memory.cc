@@ -117,13 +117,10 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
       __builtin_add_overflow(args.file_offset, args.bytes, &end) || payload.size() > NAME_MAX) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "no whole pages, or no name"));
   }
-  const ClientMapping mapping{session.config().pid,
-                              session.config().owner.uid,
-                              args.mapping_begin,
-                              args.mapping_end,
-                              args.device,
-                              args.inode,
-                              std::string(payload.begin(), payload.end())};
+  const ClientMapping mapping{session.config().pid, session.config().owner.uid,
+                              args.mapping_begin,   args.mapping_end,
+                              args.device,          args.inode,
+                              args.descriptor,      std::string(payload.begin(), payload.end())};
   const absl::StatusOr<int> fd = OpenClientFile(mapping, end);
   if (!fd.ok()) return reply.Send(fd.status());
   const auto allocation = session.pinned().Adopt(*fd, args.file_offset, args.bytes);

@@ -16,10 +16,10 @@ Task<void> Allocate(SessionDevice& device, ContextId context, uint64_t bytes, Re
   }
 }
 
-Task<void> AllocateAsync(SessionDevice& device, ContextId context, uint64_t bytes, StreamId stream,
+Task<void> AllocateAsync(SessionDevice& device, ContextId context, wire::cuMemAllocAsync args,
                          Reply reply) {
   const absl::StatusOr<DeviceAddress> address =
-      co_await device.memory->AllocateAsync(context, bytes, stream);
+      co_await device.memory->AllocateAsync(context, args.bytes, args.stream, args.pool);
   if (address.ok()) {
     reply.Send(wire::cuMemAllocAsync_Answer{*address});
   } else {
@@ -43,8 +43,10 @@ void cuMemAlloc_v2(Session& session, const wire::cuMemAlloc_v2& args, Payload, R
 void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payload, Reply& reply) {
   if (absl::Status known = session.UseContext(session.context()); !known.ok())
     return reply.Send(known);
-  session.executor().Spawn(AllocateAsync(session.device(), session.context(), args.bytes,
-                                         args.stream, std::move(reply)));
+  if (args.pool == DeviceMemory::kNoPool)
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "the id of no pool"));
+  session.executor().Spawn(
+      AllocateAsync(session.device(), session.context(), args, std::move(reply)));
 }
 
 void cuMemFree_v2(Session& session, const wire::cuMemFree_v2& args, Payload, Reply& reply) {

@@ -216,7 +216,7 @@ TEST_CASE("Kept memory makes room when the card is full") {
 
 TEST_CASE("Free memory above the threshold is unmapped when its point is reached") {
   Session session;
-  session.memory->set_release_threshold(4 * kMiB);
+  session.memory->set_quick_reuse(4 * kMiB);
   const DeviceAddress a = session.Allocate(4 * kMiB);
   const DeviceAddress b = session.Allocate(4 * kMiB);
   session.Work(1);
@@ -228,6 +228,144 @@ TEST_CASE("Free memory above the threshold is unmapped when its point is reached
   CHECK(session.memory->mapped() == 4 * kMiB);
   session.memory->Trim(0);
   CHECK(session.memory->mapped() == 0);
+}
+
+constexpr PoolId kPool = 7;
+
+DeviceAddress AllocateFrom(Session& session, PoolId pool, uint64_t bytes) {
+  return session.Finish(session.memory->AllocateAsync(kContext, bytes, 1, pool)).value();
+}
+uint64_t Reserved(Session& session, PoolId pool) {
+  return session.memory->UseOf(pool).value().reserved;
+}
+
+TEST_CASE("A pool has reserved what its allocations lie in, and keeps what its threshold says") {
+  Session session;
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
+  const DeviceAddress small = AllocateFrom(session, kPool, 100);
+  CHECK(Reserved(session, kPool) == 6 * kMiB);
+  CHECK(Reserved(session, DeviceMemory::kDefaultPool) == 0);
+
+  // Without a threshold nothing is held once the work before is over.
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  CHECK(Reserved(session, kPool) == 6 * kMiB);
+  session.device.RunAll();
+  CHECK(Reserved(session, kPool) == 2 * kMiB);
+  CHECK(session.memory->UseOf(kPool).value().reserved_high == 6 * kMiB);
+  REQUIRE(session.memory->ResetHighMark(kPool).ok());
+  CHECK(session.memory->UseOf(kPool).value().reserved_high == 2 * kMiB);
+
+  // With one it stays, for the next allocation, until it is trimmed.
+  session.memory->set_quick_reuse(0);
+  REQUIRE(session.memory->SetReleaseThreshold(kPool, UINT64_MAX).ok());
+  const DeviceAddress b = AllocateFrom(session, kPool, 4 * kMiB);
+  CHECK(b == a);
+  REQUIRE(session.memory->FreeAsync(b, 1).ok());
+  REQUIRE(session.memory->FreeAsync(small, 1).ok());
+  session.device.RunAll();
+  session.executor.Poll();
+  CHECK(Reserved(session, kPool) == 6 * kMiB);
+  CHECK(session.memory->mapped() == 6 * kMiB);
+  REQUIRE(session.memory->TrimPool(kPool, 3 * kMiB).ok());
+  CHECK(Reserved(session, kPool) == 2 * kMiB);
+  REQUIRE(session.memory->TrimPool(kPool, 0).ok());
+  CHECK(Reserved(session, kPool) == 0);
+  CHECK(session.memory->mapped() == 0);
+}
+
+TEST_CASE("Memory that is freed as cudaFree does stays with its pool, too") {
+  Session session;
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  REQUIRE(session.memory->SetReleaseThreshold(kPool, 8 * kMiB).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
+  REQUIRE(session.Free(a).ok());
+  CHECK(Reserved(session, kPool) == 4 * kMiB);
+}
+
+TEST_CASE("A free range takes its memory along to the pool that gets it") {
+  Session session;
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  REQUIRE(session.memory->SetReleaseThreshold(kPool, UINT64_MAX).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  const size_t maps = session.fake_space().mapped.size();
+  CHECK(AllocateFrom(session, DeviceMemory::kDefaultPool, 4 * kMiB) == a);
+  CHECK(session.fake_space().mapped.size() == maps);
+  CHECK(Reserved(session, kPool) == 0);
+  CHECK(Reserved(session, DeviceMemory::kDefaultPool) == 4 * kMiB);
+  // Small allocations of two pools do not share a granule.
+  const DeviceAddress one = AllocateFrom(session, kPool, 100);
+  const DeviceAddress other = AllocateFrom(session, DeviceMemory::kDefaultPool, 100);
+  CHECK(one / kGranule != other / kGranule);
+}
+
+TEST_CASE("A pool that is destroyed lives on with its allocations, and keeps nothing") {
+  Session session;
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  REQUIRE(session.memory->SetReleaseThreshold(kPool, UINT64_MAX).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
+  const DeviceAddress b = AllocateFrom(session, kPool, 4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  REQUIRE(session.memory->DestroyPool(kPool).ok());
+  CHECK_FALSE(session.memory->UseOf(kPool).ok());
+  CHECK_FALSE(session.memory->CreatePool(kPool, 0).ok());
+  CHECK(CudaResultOf(
+            session.Finish(session.memory->AllocateAsync(kContext, 100, 1, kPool)).status()) ==
+        kCudaErrorInvalidValue);
+  REQUIRE(session.memory->FreeAsync(b, 1).ok());
+  session.device.RunAll();
+  session.executor.Poll();
+  CHECK(session.memory->mapped() == 0);
+  CHECK(session.memory->CreatePool(kPool, 0).ok());
+}
+
+TEST_CASE("What a destroyed pool has free goes when the work on it is complete") {
+  Session session;
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
+  session.Work(1);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  REQUIRE(session.memory->DestroyPool(kPool).ok());
+  CHECK(session.memory->mapped() == 4 * kMiB);
+  session.device.RunAll();
+  session.executor.Poll();
+  CHECK(session.memory->mapped() == 0);
+  CHECK(session.memory->CreatePool(kPool, 0).ok());
+}
+
+TEST_CASE("Pools have limits, and there are not too many of them") {
+  Session session;
+  REQUIRE(session.memory->CreatePool(kPool, 4 * kMiB).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
+  CHECK(CudaResultOf(
+            session.Finish(session.memory->AllocateAsync(kContext, 512, 1, kPool)).status()) ==
+        kCudaErrorOutOfMemory);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  AllocateFrom(session, kPool, 512);
+  CHECK_FALSE(session.memory->CreatePool(DeviceMemory::kDefaultPool, 0).ok());
+  CHECK_FALSE(session.memory->DestroyPool(DeviceMemory::kDefaultPool).ok());
+  CHECK_FALSE(session.memory->DestroyPool(DeviceMemory::kNoPool).ok());
+  CHECK_FALSE(session.memory->TrimPool(DeviceMemory::kNoPool, 0).ok());
+  CHECK_FALSE(session.memory->SetReleaseThreshold(99, 0).ok());
+  PoolId next = 100;
+  while (session.memory->CreatePool(next, 0).ok()) ++next;
+  CHECK(CudaResultOf(session.memory->CreatePool(next, 0)) == kCudaErrorOutOfMemory);
+  CHECK(next < 100 + DeviceMemory::kMostPools);
+}
+
+TEST_CASE("Memory that pools hold back counts for the session's limit") {
+  Session session(kGranule, 1ull << 40, /*limit=*/8 * kMiB);
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  REQUIRE(session.memory->SetReleaseThreshold(kPool, UINT64_MAX).ok());
+  const DeviceAddress a = AllocateFrom(session, kPool, 6 * kMiB);
+  session.Allocate(2 * kMiB);
+  REQUIRE(session.memory->FreeAsync(a, 1).ok());
+  AllocateFrom(session, kPool, 2 * kMiB);
+  session.Allocate(4 * kMiB);
+  CHECK(session.memory->mapped() <= 8 * kMiB);
 }
 
 TEST_CASE("A fault ends allocations that wait") {
@@ -248,7 +386,7 @@ TEST_CASE("A fault ends allocations that wait") {
 // `timing` decides.
 std::vector<DeviceAddress> Addresses(unsigned calls_seed, unsigned timing_seed) {
   Session session;
-  session.memory->set_release_threshold(timing_seed % 2 == 0 ? 0 : 16 * kMiB);
+  session.memory->set_quick_reuse(timing_seed % 2 == 0 ? 0 : 16 * kMiB);
   std::mt19937 calls(calls_seed), timing(timing_seed);
   std::vector<DeviceAddress> addresses, live;
   for (int i = 0; i < 150; ++i) {

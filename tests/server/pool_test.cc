@@ -1,0 +1,131 @@
+// Memory pools, as clients name them.
+#include <catch2/catch.hpp>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/memory.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+constexpr uint32_t kReleaseThreshold = 4, kReservedCurrent = 5, kReservedHigh = 6;
+
+struct Fixture {
+  explicit Fixture(int devices = 1) : daemon({}, devices), client(daemon.socket()) {
+    REQUIRE(client.Open());
+    client.CreateStream(1);
+  }
+  RingTestClient& ring() { return *client.ring; }
+  int Create(PoolId pool, uint64_t most = 0) {
+    return ring().Call(Op::cuMemPoolCreate, wire::cuMemPoolCreate{most, pool, 0});
+  }
+  int Destroy(PoolId pool) {
+    return ring().Call(Op::cuMemPoolDestroy, wire::cuMemPoolDestroy{pool, 0});
+  }
+  uint64_t Allocate(PoolId pool, uint64_t bytes, int want = 0) {
+    wire::cuMemAllocAsync_Answer answer{};
+    CHECK(ring().Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{bytes, 1, pool}, &answer) == want);
+    return answer.address;
+  }
+  int Set(PoolId pool, uint32_t attribute, uint64_t value) {
+    return ring().Call(Op::cuMemPoolSetAttribute,
+                       wire::cuMemPoolSetAttribute{value, pool, attribute});
+  }
+  int Get(PoolId pool, uint32_t attribute, uint64_t* value) {
+    wire::cuMemPoolGetAttribute_Answer answer{};
+    const int result = ring().Call(Op::cuMemPoolGetAttribute,
+                                   wire::cuMemPoolGetAttribute{pool, attribute}, &answer);
+    *value = answer.value;
+    return result;
+  }
+  uint64_t Reserved(PoolId pool) {
+    uint64_t value = 0;
+    CHECK(Get(pool, kReservedCurrent, &value) == 0);
+    return value;
+  }
+  int Access(PoolId pool, uint32_t device, uint32_t access) {
+    return ring().Call(Op::cuMemPoolSetAccess, wire::cuMemPoolSetAccess{pool, device, access, 0});
+  }
+
+  TestDaemon daemon;
+  TestClient client;
+};
+
+TEST_CASE("A pool says what it has reserved, and gives it back when it is trimmed") {
+  Fixture f;
+  REQUIRE(f.Create(2) == 0);
+  REQUIRE(f.Set(2, kReleaseThreshold, UINT64_MAX) == 0);
+  const uint64_t address = f.Allocate(2, 1 << 20);
+  const uint64_t reserved = f.Reserved(2);
+  CHECK(reserved >= 1 << 20);
+  CHECK(f.ring().Call(Op::cuMemFreeAsync, wire::cuMemFreeAsync{address, 1, 0}) == 0);
+  CHECK(f.client.Synchronize(1) == 0);
+  CHECK(f.Reserved(2) == reserved);
+  CHECK(f.ring().Call(Op::cuMemPoolTrimTo, wire::cuMemPoolTrimTo{0, 2, 0}) == 0);
+  CHECK(f.Reserved(2) == 0);
+  uint64_t high = 0;
+  CHECK(f.Get(2, kReservedHigh, &high) == 0);
+  CHECK(high == reserved);
+  CHECK(f.Set(2, kReservedHigh, 0) == 0);
+  CHECK(f.Get(2, kReservedHigh, &high) == 0);
+  CHECK(high == 0);
+  CHECK(f.Destroy(2) == 0);
+}
+
+TEST_CASE("Pools that there are not, and what pools do not have, are refused") {
+  Fixture f;
+  uint64_t value = 0;
+  CHECK(f.Create(0) == kCudaErrorInvalidValue);
+  CHECK(f.Create(wire::kDefaultPool) == kCudaErrorInvalidValue);
+  CHECK(f.Create(5) == 0);
+  CHECK(f.Create(5) == kCudaErrorInvalidValue);
+  for (const PoolId pool : {0u, 4u, 0xFFFFFFFFu}) {
+    f.Allocate(pool, 100, kCudaErrorInvalidValue);
+    CHECK(f.Destroy(pool) == kCudaErrorInvalidValue);
+    CHECK(f.Set(pool, kReleaseThreshold, 1) == kCudaErrorInvalidValue);
+    CHECK(f.Set(pool, kReservedHigh, 0) == kCudaErrorInvalidValue);
+    CHECK(f.Get(pool, kReservedCurrent, &value) == kCudaErrorInvalidValue);
+    CHECK(f.ring().Call(Op::cuMemPoolTrimTo, wire::cuMemPoolTrimTo{0, pool, 0}) ==
+          kCudaErrorInvalidValue);
+  }
+  CHECK(f.Destroy(wire::kDefaultPool) == kCudaErrorInvalidValue);
+  for (const uint32_t attribute : {0u, 1u, 3u, 5u, 7u, 8u, 0xFFFFFFFFu})
+    CHECK(f.Set(5, attribute, 0) == kCudaErrorInvalidValue);
+  CHECK(f.Set(5, kReservedHigh, 1) == kCudaErrorInvalidValue);
+  for (const uint32_t attribute : {0u, 1u, 4u, 7u, 8u, 0xFFFFFFFFu})
+    CHECK(f.Get(5, attribute, &value) == kCudaErrorInvalidValue);
+  CHECK(f.Access(5, 0, 3) == kCudaErrorInvalidDevice);
+  CHECK(f.Access(5, 77, 3) == kCudaErrorInvalidDevice);
+  // A limit is one of the pool alone.
+  REQUIRE(f.Create(6, 4096) == 0);
+  f.Allocate(6, UINT64_MAX, kCudaErrorOutOfMemory);
+  f.Allocate(6, 8 << 20, kCudaErrorOutOfMemory);
+  CHECK(f.Allocate(5, 8 << 20) != 0);
+}
+
+TEST_CASE("Another device gets access to a pool, and loses it") {
+  Fixture f(2);
+  REQUIRE(f.Create(2) == 0);
+  const uint64_t before = f.Allocate(2, 1 << 20);
+  CHECK(f.Access(2, 1, 3) == 0);
+  CHECK(f.Access(2, 1, 3) == 0);
+  const uint64_t after = f.Allocate(2, 1 << 20);
+  CHECK((before != 0 && after != 0));
+  for (const uint32_t access : {1u, 2u, 4u, 0xFFFFFFFFu})
+    CHECK(f.Access(2, 1, access) == kCudaErrorInvalidValue);
+  CHECK(f.Access(3, 1, 3) == kCudaErrorInvalidValue);
+  CHECK(f.Access(2, 1, 0) == 0);
+  CHECK(f.Access(2, 1, 0) == 0);
+  CHECK(f.Access(3, 1, 0) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("A client cannot make any number of pools") {
+  Fixture f;
+  PoolId pool = 2;
+  int result = 0;
+  while (result == 0 && pool < 5000) result = f.Create(pool++);
+  CHECK(result == kCudaErrorOutOfMemory);
+}
+
+}  // namespace
+}  // namespace detshare
