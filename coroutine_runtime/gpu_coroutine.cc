@@ -654,7 +654,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   }
   Partition* partition = lane_ != nullptr ? &lane_->Choose(estimate) : partition_;
   const bool sized = shape.cooperative || shape.cluster.x != 0;
-  if (sized) [[unlikely]]
+  if (sized && partition != &device_.whole()) [[unlikely]]
     partition = &Holding(*partition, SmsFor(kernel, shape));
   absl::StatusOr<Queue*> queue = Prepare(stream, *partition, Use::kOperation);
   if (!queue.ok()) return queue.status();

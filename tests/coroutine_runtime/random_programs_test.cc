@@ -16,6 +16,7 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "policy/registry.h"
 #include "server/backends/soft/soft_device.h"
+#include "tests/server/backends/soft/test_addresses.h"
 
 namespace detshare {
 namespace {
@@ -113,7 +114,7 @@ void Must(bool ok) {
 class Session {
  public:
   Session(Device& device, QueuePool& pool, uint64_t index)
-      : space_(*device.CreateAddressSpace(kBase + index * kWindow, kWindow)) {
+      : space_(*device.CreateAddressSpace(soft::TestBase(index), soft::kTestSpaceBytes)) {
     coroutine_ = *GpuCoroutine::Create(device, *space_, pool, executor_);
     for (int stream = 0; stream <= kStreams; ++stream) {
       StreamOptions options;
@@ -171,9 +172,6 @@ class Session {
   }
 
  private:
-  static constexpr DeviceAddress kBase = 0x080000000000;
-  static constexpr uint64_t kWindow = 1ull << 32;
-
   static StreamId Id(int stream) { return static_cast<StreamId>(stream) + 1; }
   DeviceAddress Address(int buffer) { return space_->base() + kBufferBytes * buffer; }
   // The software GPU's memory is this process's.
