@@ -119,6 +119,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
       orders.partitions.begin(), orders.partitions.end(),
       [](const Partition* a, const Partition* b) { return a->sm_count() < b->sm_count(); });
   orders.migrate_every = options_.migrate_every;
+  orders.awaited = entry.tenant.tenant_class == policy::TenantClass::kLatency;
   entry.lane->Publish(std::move(orders));
   entry.grant = grant;
   entry.followed = followed;

@@ -63,6 +63,7 @@ class alignas(64) CoroutineLane {
     std::vector<Partition*> partitions;
     // Not 0: every so many operations go to the next of the partitions, whatever the terms say.
     uint32_t migrate_every = 0;
+    bool awaited = false;  // somebody waits for each of its results
   };
   enum class Cause { kWindow, kBudget };
   struct Report {

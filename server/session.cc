@@ -148,6 +148,12 @@ bool Session::others_held() const {
   });
 }
 
+bool Session::awaited() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](const SessionDevice& device) {
+    return device.coroutine->lane() != nullptr && device.coroutine->lane()->orders().awaited;
+  });
+}
+
 bool Session::MakeReady() {
   for (SessionDevice& device : devices_) {
     if (device.coroutine->MakeReady()) return true;
@@ -439,9 +445,9 @@ absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::s
     return CudaError(kCudaErrorOutOfMemory, "too many kernels");
   absl::StatusOr<Kernel*> kernel = library.library->GetKernel(name);
   if (!kernel.ok()) return kernel.status();
-  (*kernel)->set_code(StableHash(
-      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(name.data()), name.size()),
-      library.code));
+  (*kernel)->set_code(
+      StableHash(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(name.data()), name.size()),
+                 library.code));
   kernels_.push_back({*kernel, library.device, library.id});
   const KernelId id = static_cast<KernelId>(kernels_.size() - 1);
   library.kernels.emplace(name, id);

@@ -123,6 +123,8 @@ class Session {
   // Whether work is under way whose end WatchWork() is to see, and whether others wait for that.
   bool watching_work() const;
   bool others_held() const;
+  // Somebody waits for each result of the session.
+  bool awaited() const;
   // Prepares one thing that would hold up a launch later. False: there is none.
   bool MakeReady();
   // Executes one record of the ring, or one rare call. What breaks the protocol ends up in

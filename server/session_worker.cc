@@ -21,6 +21,9 @@ using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records before the other things are looked at
+// While somebody waits for each result of the session: his pauses are short, and a thread that
+// sleeps takes longer to wake up than what he asks for can take.
+constexpr milliseconds kAwaitedSpin(20);
 // While a coroutine waits for a fence, which nobody announces.
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
@@ -153,7 +156,7 @@ void SessionWorker::Run() {
 }
 
 void SessionWorker::Loop(Session& session) {
-  const microseconds spin(options_.spin_us);
+  const microseconds usual_spin(options_.spin_us);
   SteadyClock::time_point idle_since{};  // of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
   microseconds fence_sleep = kShortestFenceSleep;
@@ -190,6 +193,8 @@ void SessionWorker::Loop(Session& session) {
       worked = false;
     }
     const SteadyClock::duration idle = now - idle_since;
+    const microseconds spin =
+        usual_spin.count() > 0 && session.awaited() ? kAwaitedSpin : usual_spin;
     if (done.held) {
       if (spin.count() > 0 && idle < kHeldSpin) {
         CpuRelax();
