@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "policy/partition_pool.h"
+
 namespace detshare {
 namespace {
 
@@ -67,6 +69,10 @@ absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
                                              const std::vector<policy::Tenant>& tenants) {
   const policy::DeviceShape shape = ShapeOf(device_);
   std::vector<policy::SmRange> wanted = policy.Partitions(shape, tenants);
+  if (policy.Watches()) {
+    const std::vector<policy::SmRange> standard = policy::StandardPartitions(shape);
+    wanted.insert(wanted.end(), standard.begin(), standard.end());
+  }
   if (options_.migrate_every != 0 && shape.groups() > 1) {
     const int half = shape.groups() / 2;
     wanted.push_back(shape.Groups(0, half));
