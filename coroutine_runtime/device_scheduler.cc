@@ -11,6 +11,12 @@
 namespace detshare {
 namespace {
 
+// Sessions that may end between two fetches of a trace without being lost to it.
+constexpr size_t kMostEnded = 256;
+// How often a trace looks whether the device has come to its beginning, and how many times.
+constexpr std::chrono::microseconds kLookPeriod(5);
+constexpr int kMostLooks = 20'000;
+
 policy::DeviceShape ShapeOf(const Device& device) {
   return {device.properties().sm_count, std::max(1, device.properties().sm_group)};
 }
@@ -126,6 +132,15 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
       [](const Partition* a, const Partition* b) { return a->sm_count() < b->sm_count(); });
   orders.migrate_every = options_.migrate_every;
   orders.awaited = entry.tenant.tenant_class == policy::TenantClass::kLatency;
+  orders.trace = trace_;
+  if (trace_ != nullptr && !followed) {
+    // To be seen, and held by nothing.
+    orders.followed = true;
+    for (CoroutineLane::Terms* terms : {&orders.quiet, &orders.pressed})
+      terms->window = policy::kForever;
+    orders.budget = policy::kForever;
+  }
+  entry.trace = trace_;
   entry.lane->Publish(std::move(orders));
   entry.grant = grant;
   entry.followed = followed;
@@ -168,8 +183,10 @@ void DeviceScheduler::Decide() {
     Entry& entry = *entries_[i];
     const policy::Grant& grant = decision.grants[i];
     // A budget is a new one at each decision, even if it is as large.
-    if (grant == entry.grant && followed == entry.followed && grant.budget == policy::kForever)
+    if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
+        grant.budget == policy::kForever) {
       continue;
+    }
     Publish(entry, grant, followed);
   }
   ask_at_ = followed && (working > 1 || held) ? decision.ask_again_at : policy::kForever;
@@ -193,6 +210,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     entry->opened_at = clock_.NowNanoseconds();
     entry->tenant = TenantOf(tenant);
     entry->lane = std::make_unique<CoroutineLane>(load_, durations_, clock_, [this] { Wake(); });
+    if (trace_ != nullptr) entry->lane->trace().Start();
     Publish(*entry, {}, false);
     CoroutineLane& lane = *entry->lane;
     entries_.push_back(std::move(entry));
@@ -206,6 +224,10 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
   coroutine.Detach();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& entry : entries_) {
+      if (entry->id == session && trace_ != nullptr && ended_.size() < kMostEnded)
+        ended_.push_back({session, entry->lane->trace().Fetch()});
+    }
     std::erase_if(entries_, [session](const auto& entry) { return entry->id == session; });
     Decide();
   }
@@ -235,6 +257,54 @@ absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
   }
   Wake();
   return absl::OkStatus();
+}
+
+// ---- traces
+
+absl::Status DeviceScheduler::StartTrace() {
+  auto reference = std::make_shared<TraceReference>();
+  absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(/*timed=*/true);
+  if (!marker.ok()) return marker.status();
+  reference->marker = *std::move(marker);
+  absl::StatusOr<std::unique_ptr<Queue>> queue = device_.whole().CreateQueue(/*priority=*/0);
+  if (!queue.ok()) return queue.status();
+  if (absl::Status status = (*queue)->Record(*reference->marker); !status.ok()) return status;
+  bool reached = false;
+  for (int looks = 0; !reached; ++looks) {
+    if (looks == kMostLooks)
+      return absl::UnavailableError("the device does not come to a trace within a second");
+    std::this_thread::sleep_for(kLookPeriod);
+    const absl::StatusOr<bool> now = device_.Reached(*reference->marker);
+    if (!now.ok()) return now.status();
+    reference->at = clock_.NowNanoseconds();
+    reached = *now;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    trace_ = std::move(reference);
+    ended_.clear();
+    for (const auto& entry : entries_) entry->lane->trace().Start();
+    Decide();
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
+void DeviceScheduler::StopTrace() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    trace_ = nullptr;
+    for (const auto& entry : entries_) entry->lane->trace().Stop();
+    Decide();
+  }
+  Wake();
+}
+
+std::vector<DeviceScheduler::Traced> DeviceScheduler::FetchTrace() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<Traced> traced = std::exchange(ended_, {});
+  for (const auto& entry : entries_) traced.push_back({entry->id, entry->lane->trace().Fetch()});
+  return traced;
 }
 
 // ---- the thread
@@ -315,6 +385,7 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     state->tenant = entry->tenant;
     state->followed = entry->followed;
     state->figures = entry->lane->report();
+    state->bursts = entry->lane->bursts().counts();
     // What runs now goes by the terms; a session that has not run yet has its quiet ones.
     state->partition = entry->followed && state->figures.partition != nullptr
                            ? NameOf(state->figures.partition)

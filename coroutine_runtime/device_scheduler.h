@@ -51,6 +51,7 @@ class DeviceScheduler {
     std::string partition;
     bool followed = false;  // else the figures say nothing
     CoroutineLane::Report figures;
+    LatencyHistogram::Counts bursts{};
   };
 
   // Makes all partitions that the policy may name: slow and may drain the device, so when the
@@ -77,6 +78,19 @@ class DeviceScheduler {
   absl::Status SetPolicy(std::unique_ptr<policy::Policy> policy);
   absl::Status SetTenants(std::vector<policy::Tenant> tenants);
 
+  // From now on all that happens on the device is noted down, until StopTrace(): every operation is
+  // timed, which costs it two markers. Waits for the device for a moment; Unavailable when it does
+  // not answer. Nothing is kept of an earlier trace.
+  absl::Status StartTrace();
+  void StopTrace();
+  struct Traced {
+    policy::CoroutineId session = 0;
+    TraceRing::Fetched fetched;
+  };
+  // What was noted down since the last call. Sessions whose rings nobody empties are traced no
+  // longer.
+  std::vector<Traced> FetchTrace();
+
   // Asks the policy if something has happened, or its time has come. Whether it did. Without a
   // thread.
   bool AskIfDue();
@@ -100,6 +114,7 @@ class DeviceScheduler {
     std::unique_ptr<CoroutineLane> lane;
     policy::Grant grant;  // what was published last
     bool followed = false;
+    std::shared_ptr<const TraceReference> trace;  // as published
   };
 
   DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
@@ -130,6 +145,8 @@ class DeviceScheduler {
   std::vector<std::unique_ptr<Place>> places_;   // none is ever taken away
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order in which the sessions began
   policy::Nanoseconds ask_at_ = policy::kForever;
+  std::shared_ptr<const TraceReference> trace_;  // null: none is taken
+  std::vector<Traced> ended_;                    // rest of the traces of sessions that are gone
 
   // Taken by workers for a moment only; never together with mutex_.
   std::mutex wake_mutex_;  // guards what follows

@@ -18,6 +18,8 @@ constexpr size_t kMaxEvents = 1 << 20;
 
 // Operations that are timed at a time.
 constexpr size_t kMostSamples = 32;
+// ... while a trace is taken.
+constexpr size_t kMostTraced = 2048;
 
 absl::Status UnknownHandle(const char* what) { return CudaError(kCudaErrorInvalidHandle, what); }
 
@@ -79,10 +81,11 @@ struct GpuCoroutine::Visit {
 struct GpuCoroutine::Sample {
   Stream* stream = nullptr;  // null: the point below is behind it
   FencePoint point;
-  OperationDurations* operation = nullptr;
+  OperationDurations* operation = nullptr;  // null: it is timed for a trace only
   int size_class = 0;
   bool contended = false;
   std::unique_ptr<Marker> begin, end;
+  TraceEvent event;  // with a name where it is traced
 };
 
 struct GpuCoroutine::Stream {
@@ -296,9 +299,12 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
     if (absl::Status status = stream.queue->Record(*stream.marker); !status.ok()) return status;
     if (absl::Status status = target->Wait(*stream.marker); !status.ok()) return status;
   }
-  if (stream.queue != nullptr) Count(migrations_, 1);
+  const bool moved = stream.queue != nullptr;
+  if (moved) Count(migrations_, 1);
   stream.queue = target;
   stream.partition = &partition;
+  if (moved && traced()) [[unlikely]]
+    NotePoint(TraceEvent::Kind::kMigration, stream);
   return absl::OkStatus();
 }
 
@@ -548,7 +554,9 @@ void GpuCoroutine::TakeProgress() {
       continue;
     }
     const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
-    if (elapsed.ok()) {
+    if (elapsed.ok() && sample.event.name != 0)
+      NoteOperation(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
+    if (elapsed.ok() && sample.operation != nullptr) {
       sample.operation->Add(sample.size_class,
                             static_cast<Nanoseconds>(*elapsed * policy::kMillisecond),
                             sample.contended || lane_->contended());
@@ -558,6 +566,31 @@ void GpuCoroutine::TakeProgress() {
     if (i + 1 != samples_.size()) sample = std::move(samples_.back());
     samples_.pop_back();
   }
+}
+
+void GpuCoroutine::NoteOperation(const Sample& sample, Nanoseconds time) {
+  const std::shared_ptr<const TraceReference>& reference = lane_->orders().trace;
+  if (reference == nullptr) return;
+  const absl::StatusOr<float> since =
+      device_.ElapsedMilliseconds(*reference->marker, *sample.begin);
+  if (!since.ok()) return;
+  TraceEvent event = sample.event;
+  event.kind = TraceEvent::Kind::kOperation;
+  event.at = reference->at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
+  event.duration = time;
+  lane_->trace().Add(event);
+}
+
+void GpuCoroutine::NotePoint(TraceEvent::Kind kind, const Stream& stream) {
+  TraceEvent event;
+  event.kind = kind;
+  event.stream = stream.serial;
+  if (stream.partition != nullptr) {
+    event.first_sm = static_cast<uint16_t>(stream.partition->first_sm());
+    event.sm_count = static_cast<uint16_t>(stream.partition->sm_count());
+  }
+  event.at = lane_->Now();
+  lane_->trace().Add(event);
 }
 
 bool GpuCoroutine::MakeRoom() {
@@ -602,16 +635,28 @@ void GpuCoroutine::ForgetWork() {
 }
 
 absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
-                                 const Partition& partition,
+                                 const Partition& partition, std::string_view name,
                                  absl::FunctionRef<absl::Status()> submit) {
-  if (known == nullptr || !known->sample || samples_.size() >= kMostSamples || IsParked(stream))
-      [[likely]]
+  const bool sampled =
+      known != nullptr && known->sample && samples_.size() < kMostSamples && !IsParked(stream);
+  if (!sampled && name.empty()) [[likely]]
     return submit();
+  if (samples_.size() >= kMostTraced) {
+    lane_->trace().Lose();
+    return submit();
+  }
   Sample sample;
   sample.stream = &stream;
-  sample.operation = known->operation;
+  if (sampled) sample.operation = known->operation;
   sample.size_class = lane_->SizeClass(partition);
   sample.contended = lane_->contended();
+  if (!name.empty()) {
+    sample.event.name = lane_->trace().Name(name);
+    sample.event.stream = stream.serial;
+    sample.event.first_sm = static_cast<uint16_t>(partition.first_sm());
+    sample.event.sm_count = static_cast<uint16_t>(partition.sm_count());
+    sample.event.submitted = lane_->Now();
+  }
   for (std::unique_ptr<Marker>* marker : {&sample.begin, &sample.end}) {
     if (!timed_markers_.empty()) {
       *marker = std::move(timed_markers_.back());
@@ -660,6 +705,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   if (!queue.ok()) return queue.status();
   absl::Status status =
       Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, *partition,
+            traced() ? std::string_view(kernel.info().name) : std::string_view(),
             [&] { return (*queue)->Launch(space_, kernel, shape, parameters); });
   // What does not fit the partition runs on the whole device: a tenant sees the limits of the
   // device, never of a partition.
@@ -682,6 +728,7 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
   if (!stream.ok()) return stream.status();
   const uint64_t bytes = request.width * request.height * request.depth;
   const bool told = followed();
+  std::string_view name;
   if (told) {
     const auto on_device = [&](DeviceAddress address, const ArrayPlace& array) {
       return array.array != nullptr || address - space_.base() < space_.size();
@@ -694,10 +741,13 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
                                 : TransferKind::kInside,
                     bytes);
     (*stream)->reads |= to_host && !from_host;
+    if (traced()) [[unlikely]]
+      name = to_host ? "copy to host" : from_host ? "copy from host" : "copy on device";
   }
   absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
-  absl::Status status = (*queue)->Copy(space_, request);
+  absl::Status status = Timed(**stream, **queue, nullptr, *(*stream)->partition, name,
+                              [&] { return (*queue)->Copy(space_, request); });
   if (told) FenceIfDue(**stream);
   if (status.ok()) Count(bytes_copied_, bytes);
   return status;
@@ -713,7 +763,9 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
   }
   absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
   if (!queue.ok()) return queue.status();
-  absl::Status status = (*queue)->Fill(space_, request);
+  absl::Status status =
+      Timed(**stream, **queue, nullptr, *(*stream)->partition, traced() ? "fill" : "",
+            [&] { return (*queue)->Fill(space_, request); });
   if (told) FenceIfDue(**stream);
   return status;
 }
@@ -741,6 +793,8 @@ absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uin
   }
   // A stream that only observes stays where it is.
   observed_ = true;
+  if (traced()) [[unlikely]]
+    NotePoint(TraceEvent::Kind::kWait, stream);
   Partition& place = stream.partition != nullptr ? *stream.partition : partition();
   absl::StatusOr<Queue*> queue = Prepare(stream, place, Use::kObserve);
   if (!queue.ok()) return queue.status();
@@ -843,7 +897,8 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
   absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kOperation);
   if (!queue.ok()) return queue.status();
   if (waits) BeforeWait(stream);
-  absl::Status status = Timed(stream, **queue, known, partition, [&] { return submit(**queue); });
+  absl::Status status = Timed(stream, **queue, known, partition, traced() ? "graph" : "",
+                              [&] { return submit(**queue); });
   if (waits) NoteWait(stream);
   if (known != nullptr) FenceIfDue(stream);
   return status;

@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -261,8 +262,13 @@ class GpuCoroutine {
   void TakeRead();
   void ForgetWork();
   // Times what `submit` puts on the queue where that is wanted. `known` may be null.
+  // Notes in the lane's trace: an operation that was timed, and something that happens now.
+  void NoteOperation(const Sample& sample, Nanoseconds time);
+  void NotePoint(TraceEvent::Kind kind, const Stream& stream);
+  bool traced() const { return lane_ != nullptr && lane_->traced(); }
   absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
-                     const Partition& partition, absl::FunctionRef<absl::Status()> submit);
+                     const Partition& partition, std::string_view name,
+                     absl::FunctionRef<absl::Status()> submit);
   absl::StatusOr<Visit*> FindOrMakeVisit(Stream& stream, GpuCoroutine& host);
   // Orders a host's work between the stream's work before and after it. F: absl::Status(Queue&).
   template <typename F>

@@ -81,6 +81,7 @@ void CoroutineLane::Refresh() {
       !orders_.followed || (quiet.window == policy::kForever &&
                             pressed.window == policy::kForever && budget_ == policy::kForever);
   same_terms_ = !orders_.followed;
+  traced_ = orders_.trace != nullptr;
   fixed_ = nullptr;
   if (orders_.migrate_every == 0 &&
       (!orders_.followed || (one_place(quiet) && one_place(pressed)))) {
@@ -124,8 +125,16 @@ bool CoroutineLane::Hold() {
 
 void CoroutineLane::EndHold() {
   if (held_since_ == 0) return;
-  Add(held_by_ == Cause::kBudget ? figures_.held_by_budget : figures_.held_by_window,
-      clock_.NowNanoseconds() - held_since_);
+  const Nanoseconds held = clock_.NowNanoseconds() - held_since_;
+  Add(held_by_ == Cause::kBudget ? figures_.held_by_budget : figures_.held_by_window, held);
+  if (traced()) [[unlikely]] {
+    TraceEvent event;
+    event.kind = TraceEvent::Kind::kHeld;
+    event.cause = static_cast<uint8_t>(held_by_);
+    event.at = held_since_;
+    event.duration = held;
+    trace_.Add(event);
+  }
   held_since_ = 0;
   load_.held.fetch_sub(1, std::memory_order_relaxed);
   Set<Nanoseconds>(figures_.held_since, 0);
@@ -159,6 +168,7 @@ void CoroutineLane::SetWorking(bool working) {
   } else {
     load_.busy.fetch_sub(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
     Follow(figures_.typical_burst, burst_);
+    bursts_.Add(now - changed_at_);
   }
   changed_at_ = now;
   Set(figures_.changed_at, now);

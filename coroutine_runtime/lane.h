@@ -21,7 +21,10 @@
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/latency_histogram.h"
 #include "coroutine_runtime/token_clock.h"
+#include "coroutine_runtime/trace_reference.h"
+#include "coroutine_runtime/trace_ring.h"
 #include "policy/policy.h"
 
 namespace detshare {
@@ -64,6 +67,8 @@ class alignas(64) CoroutineLane {
     // Not 0: every so many operations go to the next of the partitions, whatever the terms say.
     uint32_t migrate_every = 0;
     bool awaited = false;  // somebody waits for each of its results
+    // Not null: what happens is noted down.
+    std::shared_ptr<const TraceReference> trace;
   };
   enum class Cause { kWindow, kBudget };
   struct Report {
@@ -96,8 +101,15 @@ class alignas(64) CoroutineLane {
   void Publish(Orders orders);
   Report report() const;
 
+  TraceRing& trace() { return trace_; }
+  // From the first operation of a burst of work until it was complete.
+  const LatencyHistogram& bursts() const { return bursts_; }
+
   // ---- the worker
 
+  // Whether what happens is to be noted in trace().
+  bool traced() const { return traced_ && trace_.on(); }
+  Nanoseconds Now() const { return clock_.NowNanoseconds(); }
   // Whether the next record may be read.
   bool MayRun() {
     // Acquire is not needed for what the number stands for, which is read under the lock.
@@ -203,9 +215,10 @@ class alignas(64) CoroutineLane {
   const Clock& clock_;
   const std::function<void()> news_callback_;
   Orders orders_;
-  uint64_t seen_ = 0;           // version of orders_
-  bool unlimited_ = true;       // no window, no budget
-  bool same_terms_ = true;      // quiet and pressed
+  uint64_t seen_ = 0;       // version of orders_
+  bool unlimited_ = true;   // no window, no budget
+  bool same_terms_ = true;  // quiet and pressed
+  bool traced_ = false;
   Partition* fixed_ = nullptr;  // where everything runs, if that is one place
   Nanoseconds fence_every_ = policy::kForever;
   Nanoseconds budget_ = policy::kForever;  // what is left
@@ -222,6 +235,9 @@ class alignas(64) CoroutineLane {
   double known_time_ = 0, bound_time_ = 0;
   Nanoseconds burst_ = 0;       // of the burst that is running
   Nanoseconds changed_at_ = 0;  // of working_
+
+  TraceRing trace_;
+  LatencyHistogram bursts_;
 
   // ---- orders on their way. The number is stored after them, under the lock that the worker takes
   // to read them; so relaxed.

@@ -1,12 +1,91 @@
 #include "server/admin_service.h"
-#include "proto/version.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
+#include "absl/strings/str_cat.h"
+#include "policy/registry.h"
+#include "proto/version.h"
+#include "server/identity.h"
+#include "server/logging.h"
 
 namespace detshare {
+namespace {
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  // The codes have the same numbers.
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(status.ok() ? grpc::Status::OK : ToGrpc(status));
+  return reactor;
+}
+
+std::string TextOf(const proto::PolicySetting& policy) {
+  std::string text = policy.name();
+  for (const auto& [name, value] : policy.parameters())
+    absl::StrAppend(&text, " ", name, "=", value);
+  return text;
+}
+
+void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now,
+              proto::Schedule* schedule) {
+  const CoroutineLane::Report& figures = state.figures;
+  schedule->set_tenant_class(NameOf(state.tenant.tenant_class));
+  schedule->set_followed(state.followed);
+  if (!state.followed) return;
+  schedule->set_rank(figures.rank);
+  schedule->set_has_work(figures.has_work);
+  schedule->set_in_flight_ns(figures.in_flight);
+  schedule->set_held_ns(
+      figures.held_since == 0 ? 0 : std::max<policy::Nanoseconds>(1, now - figures.held_since));
+  schedule->set_held_by_window_ns(figures.held_by_window);
+  schedule->set_held_by_budget_ns(figures.held_by_budget);
+  schedule->set_device_time_ns(figures.device_time);
+  schedule->set_operations(figures.operations);
+  schedule->set_passes(figures.passes);
+  schedule->set_memory_bound(figures.memory_bound);
+  schedule->set_tokens(figures.tokens.tokens);
+  schedule->set_tpot_ns(figures.tokens.recent_tpot);
+  schedule->set_prefill(figures.tokens.prefill);
+  schedule->set_typical_burst_ns(figures.typical_burst);
+  schedule->set_typical_operation_ns(figures.typical_operation);
+  schedule->set_longest_operation_ns(figures.longest_operation);
+  int used = LatencyHistogram::kBuckets;
+  while (used > 0 && state.bursts[used - 1] == 0) --used;
+  schedule->mutable_bursts()->Add(state.bursts.begin(), state.bursts.begin() + used);
+}
+
+constexpr std::chrono::seconds kTracePatience(3);
+
+void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
+  constexpr proto::TracedEvent::Kind kKinds[] = {
+      proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::HELD,
+      proto::TracedEvent::WAIT};
+  trace->set_lost(fetched.lost);
+  for (const auto& [number, name] : fetched.names) (*trace->mutable_names())[number] = name;
+  for (const TraceEvent& event : fetched.events) {
+    proto::TracedEvent* const one = trace->add_events();
+    one->set_kind(kKinds[static_cast<size_t>(event.kind)]);
+    one->set_at_ns(event.at);
+    one->set_duration_ns(event.duration);
+    one->set_submitted_ns(event.submitted);
+    one->set_stream(event.stream);
+    one->set_name(event.name);
+    one->set_first_sm(event.first_sm);
+    one->set_sm_count(event.sm_count);
+    if (event.kind == TraceEvent::Kind::kHeld) {
+      one->set_cause(event.cause == static_cast<uint8_t>(CoroutineLane::Cause::kBudget) ? "budget"
+                                                                                        : "window");
+    }
+  }
+}
+
+}  // namespace
 
 grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
                                                   const proto::GetStatusRequest*,
@@ -18,7 +97,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
                             .count());
   status->set_pid(getpid());
   status->set_backend(backend_);
-  status->set_policy(manager_.options().policy);
+  status->set_policy(TextOf(settings_.current().policy()));
   for (size_t i = 0; i < manager_.devices().size(); ++i) {
     Device* const device = manager_.devices()[i];
     const DeviceProperties& properties = device->properties();
@@ -55,10 +134,137 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_partition(info.schedule.partition);
     one->set_state(info.state);
     one->set_code_bytes(info.counters.code_bytes);
+    one->set_migrations(info.counters.migrations);
+    Describe(info.schedule, RealClock().NowNanoseconds(), one->mutable_schedule());
   }
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return Finish(context, absl::OkStatus());
+}
+
+absl::Status AdminService::MaySteer(grpc::CallbackServerContext* context, std::string* who) const {
+  const std::optional<Peer> peer = peers_.Find(context->peer());
+  if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
+  *who = absl::StrCat("uid ", peer->uid, ", pid ", peer->pid);
+  return detshare::MaySteer(*peer);
+}
+
+grpc::ServerUnaryReactor* AdminService::GetPolicies(grpc::CallbackServerContext* context,
+                                                    const proto::GetPoliciesRequest*,
+                                                    proto::Policies* policies) {
+  *policies->mutable_current() = settings_.current().policy();
+  for (const std::string& name : policy::PolicyNames()) {
+    proto::PolicyInfo* const policy = policies->add_policies();
+    policy->set_name(name);
+    const auto parameters = policy::ParametersOf(name);
+    if (!parameters.ok()) continue;
+    for (const policy::Parameter& parameter : *parameters) {
+      proto::ParameterInfo* const one = policy->add_parameters();
+      one->set_name(std::string(parameter.name));
+      one->set_default_value(std::string(parameter.default_value));
+      one->set_least(std::string(parameter.least));
+      one->set_most(std::string(parameter.most));
+      one->set_help(std::string(parameter.help));
+    }
+  }
+  return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::GetTenants(grpc::CallbackServerContext* context,
+                                                   const proto::GetTenantsRequest*,
+                                                   proto::Tenants* tenants) {
+  *tenants->mutable_tenants() = settings_.current().tenants();
+  return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* context,
+                                                  const proto::PolicySetting* setting,
+                                                  proto::PolicySetting* in_force) {
+  std::string who;
+  absl::Status result = MaySteer(context, &who);
+  if (result.ok()) result = settings_.SetPolicy(*setting);
+  if (result.ok()) {
+    *in_force = settings_.current().policy();
+    LogInfo("policy ", TextOf(*setting), " decides from now on (", who, ")");
+  }
+  return Finish(context, result);
+}
+
+grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* context,
+                                                  const proto::TenantSetting* setting,
+                                                  proto::TenantSetting* in_force) {
+  std::string who;
+  if (absl::Status allowed = MaySteer(context, &who); !allowed.ok())
+    return Finish(context, allowed);
+  absl::StatusOr<proto::TenantSetting> result = settings_.SetTenant(*setting);
+  if (!result.ok()) return Finish(context, result.status());
+  *in_force = *std::move(result);
+  LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", who, ")");
+  return Finish(context, absl::OkStatus());
+}
+
+absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
+  const std::lock_guard<std::mutex> lock(trace_mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  // Somebody who does not fetch is taken to be gone.
+  if (tracing_ && now - trace_fetched_ < kTracePatience)
+    return absl::FailedPreconditionError("somebody else takes a trace at the moment");
+  const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
+  for (DeviceScheduler* scheduler : schedulers) {
+    absl::Status begun = scheduler->StartTrace();
+    if (begun.ok()) continue;
+    for (DeviceScheduler* other : schedulers) other->StopTrace();
+    tracing_ = false;
+    return begun;
+  }
+  tracing_ = true;
+  trace_fetched_ = now;
+  started->set_trace(++trace_);
+  started->set_now_ns(RealClock().NowNanoseconds());
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* context,
+                                                   const proto::StartTraceRequest*,
+                                                   proto::TraceStarted* started) {
+  std::string who;
+  absl::Status result = MaySteer(context, &who);
+  if (result.ok()) result = BeginTrace(started);
+  if (result.ok()) LogInfo("a trace is taken (", who, ")");
+  return Finish(context, result);
+}
+
+grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* context,
+                                                   const proto::FetchTraceRequest* request,
+                                                   proto::TraceChunk* chunk) {
+  std::string who;
+  if (absl::Status allowed = MaySteer(context, &who); !allowed.ok())
+    return Finish(context, allowed);
+  std::map<uint64_t, SessionRequest> sessions;
+  for (const SessionManager::SessionInfo& info : manager_.Sessions())
+    sessions[info.id] = info.request;
+  const std::lock_guard<std::mutex> lock(trace_mutex_);
+  if (!tracing_ || request->trace() != trace_)
+    return Finish(context, absl::FailedPreconditionError("that trace is over"));
+  const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
+  for (size_t device = 0; device < schedulers.size(); ++device) {
+    for (const DeviceScheduler::Traced& traced : schedulers[device]->FetchTrace()) {
+      proto::SessionTrace* const one = chunk->add_sessions();
+      one->set_session(traced.session);
+      one->set_device(static_cast<uint32_t>(device));
+      const auto known = sessions.find(traced.session);
+      if (known != sessions.end()) {
+        one->set_tenant(known->second.tenant);
+        one->set_program(known->second.program);
+        one->set_pid(known->second.pid);
+      }
+      AddTraced(traced.fetched, one);
+    }
+  }
+  trace_fetched_ = std::chrono::steady_clock::now();
+  if (request->last()) {
+    tracing_ = false;
+    for (DeviceScheduler* scheduler : schedulers) scheduler->StopTrace();
+  }
+  return Finish(context, absl::OkStatus());
 }
 
 }  // namespace detshare

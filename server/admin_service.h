@@ -1,29 +1,66 @@
-// The gRPC service of people and their tools (proto/control.proto).
+// The gRPC service of people and their tools (proto/admin.proto).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <mutex>
 #include <string>
 
-#include "proto/control.grpc.pb.h"
+#include "proto/admin.grpc.pb.h"
+#include "server/acceptor.h"
 #include "server/session_manager.h"
+#include "server/settings.h"
 
 namespace detshare {
 
 class AdminService final : public proto::Admin::CallbackService {
  public:
-  AdminService(SessionManager& manager, std::string backend)
-      : manager_(manager), backend_(std::move(backend)), begin_(std::chrono::steady_clock::now()) {}
+  AdminService(SessionManager& manager, Settings& settings, const PeerTable& peers,
+               std::string backend)
+      : manager_(manager),
+        settings_(settings),
+        peers_(peers),
+        backend_(std::move(backend)),
+        begin_(std::chrono::steady_clock::now()) {}
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const proto::GetStatusRequest* request,
                                       proto::Status* status) override;
+  grpc::ServerUnaryReactor* GetPolicies(grpc::CallbackServerContext* context,
+                                        const proto::GetPoliciesRequest* request,
+                                        proto::Policies* policies) override;
+  grpc::ServerUnaryReactor* GetTenants(grpc::CallbackServerContext* context,
+                                       const proto::GetTenantsRequest* request,
+                                       proto::Tenants* tenants) override;
+  grpc::ServerUnaryReactor* SetPolicy(grpc::CallbackServerContext* context,
+                                      const proto::PolicySetting* setting,
+                                      proto::PolicySetting* in_force) override;
+  grpc::ServerUnaryReactor* SetTenant(grpc::CallbackServerContext* context,
+                                      const proto::TenantSetting* setting,
+                                      proto::TenantSetting* in_force) override;
+  grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
+                                       const proto::StartTraceRequest* request,
+                                       proto::TraceStarted* started) override;
+  grpc::ServerUnaryReactor* FetchTrace(grpc::CallbackServerContext* context,
+                                       const proto::FetchTraceRequest* request,
+                                       proto::TraceChunk* chunk) override;
 
  private:
+  absl::Status BeginTrace(proto::TraceStarted* started);
+  // Whether the caller may change settings, and who it is, for the log.
+  absl::Status MaySteer(grpc::CallbackServerContext* context, std::string* who) const;
+
   SessionManager& manager_;
+  Settings& settings_;
+  const PeerTable& peers_;
   const std::string backend_;
   const std::chrono::steady_clock::time_point begin_;
+
+  std::mutex trace_mutex_;                               // guards what follows
+  uint64_t trace_ = 0;                                   // number of the latest trace
+  bool tracing_ = false;                                 // it goes on
+  std::chrono::steady_clock::time_point trace_fetched_;  // the last time
 };
 
 }  // namespace detshare

@@ -6,6 +6,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,53 @@ std::string DirectoryOf(const std::string& path) {
 bool OnTmpfs(const std::string& directory) {
   struct statfs file_system;
   return statfs(directory.c_str(), &file_system) == 0 && file_system.f_type == TMPFS_MAGIC;
+}
+
+int LargestSmCount(const std::vector<Device*>& devices) {
+  int largest = 0;
+  for (const Device* device : devices) largest = std::max(largest, device->properties().sm_count);
+  return largest;
+}
+
+std::string SettingsFile(const ServerOptions& options) {
+  return options.runtime_directory + "/settings";
+}
+
+proto::Settings FlagsAsSettings(const ServerOptions& options) {
+  proto::Settings settings;
+  settings.mutable_policy()->set_name(options.policy);
+  for (const auto& [name, value] : options.policy_parameters)
+    (*settings.mutable_policy()->mutable_parameters())[name] = value;
+  for (const policy::Tenant& tenant : options.tenants) *settings.add_tenants() = ToSetting(tenant);
+  return settings;
+}
+
+// A daemon that replaces one goes on with what was in force there; any other begins with its flags.
+void AdoptSettings(int sm_count, ServerOptions* options) {
+  const std::string file = SettingsFile(*options);
+  if (options->first_session <= 1) {
+    unlink(file.c_str());
+    return;
+  }
+  const absl::StatusOr<proto::Settings> kept = ReadSettings(file);
+  if (absl::IsNotFound(kept.status())) return;
+  std::vector<policy::Tenant> tenants;
+  absl::Status sound = kept.status();
+  if (sound.ok()) {
+    for (const proto::TenantSetting& setting : kept->tenants()) {
+      absl::StatusOr<policy::Tenant> tenant = ToTenant(setting, sm_count);
+      if (!tenant.ok()) sound = tenant.status();
+      if (tenant.ok()) tenants.push_back(*std::move(tenant));
+    }
+  }
+  if (!sound.ok()) {
+    LogWarning("settings of the daemon before are not kept: ", std::string(sound.message()));
+    return;
+  }
+  options->policy = kept->policy().name();
+  options->policy_parameters = {kept->policy().parameters().begin(),
+                                kept->policy().parameters().end()};
+  options->tenants = std::move(tenants);
 }
 
 }  // namespace
@@ -61,6 +109,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
 
   std::vector<Device*> borrowed;
   for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
+  AdoptSettings(LargestSmCount(borrowed), &daemon->options_.server);
   absl::StatusOr<std::unique_ptr<SessionManager>> manager =
       SessionManager::Create(borrowed, opts.server);
   if (!manager.ok()) return manager.status();
@@ -68,7 +117,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->identity_.SetRules(opts.tenant_rules);
   daemon->control_ =
       std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_);
-  daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, opts.backend);
+  daemon->settings_ = std::make_unique<Settings>(
+      daemon->manager_->Schedulers(), LargestSmCount(borrowed), FlagsAsSettings(opts.server),
+      SettingsFile(opts.server));
+  daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
+                                                  daemon->peers_, opts.backend);
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);

@@ -22,6 +22,7 @@
 #include "server/identity.h"
 #include "server/server_options.h"
 #include "server/session_manager.h"
+#include "server/settings.h"
 #include "server/telemetry.h"
 #include "server/telemetry_service.h"
 
@@ -68,6 +69,7 @@ class Daemon {
   Identity identity_;
   int listen_fd_ = -1;
   std::unique_ptr<SessionManager> manager_;
+  std::unique_ptr<Settings> settings_;
   std::unique_ptr<ControlService> control_;
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<Telemetry> telemetry_;

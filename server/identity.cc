@@ -49,6 +49,12 @@ absl::Status MayUse(const Peer& peer) {
                                                   " and serves no other; as root it serves all"));
 }
 
+absl::Status MaySteer(const Peer& peer) {
+  if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("only root and user ", geteuid(),
+                                                  ", as whom detshared runs, may change settings"));
+}
+
 void Identity::SetRules(TenantRules rules) {
   auto next = std::make_shared<const TenantRules>(std::move(rules));
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -18,6 +18,9 @@ namespace detshare {
 // others than its own.
 absl::Status MayUse(const Peer& peer);
 
+// PermissionDenied unless the peer may change what is in force for all: root and the daemon's user.
+absl::Status MaySteer(const Peer& peer);
+
 // Who may be which tenant.
 struct TenantRules {
   struct Rule {

@@ -199,6 +199,7 @@ Session::Counters Session::counters() const {
     counters.operations += one.operations;
     counters.kernels += one.kernels;
     counters.bytes_copied += one.bytes_copied;
+    counters.migrations += one.migrations;
   }
   return counters;
 }

@@ -21,10 +21,10 @@
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/gpu_graph.h"
-#include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/task.h"
@@ -76,7 +76,7 @@ class Session {
   };
   struct Counters {
     uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
-             code_bytes = 0;
+             migrations = 0, code_bytes = 0;
   };
 
   // Makes the directory, its files and what the devices need.

@@ -267,6 +267,12 @@ void SessionManager::Reap() {
   }
 }
 
+std::vector<DeviceScheduler*> SessionManager::Schedulers() const {
+  std::vector<DeviceScheduler*> schedulers;
+  for (const auto& scheduler : schedulers_) schedulers.push_back(scheduler.get());
+  return schedulers;
+}
+
 std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto now = std::chrono::steady_clock::now();

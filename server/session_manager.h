@@ -84,6 +84,8 @@ class SessionManager {
   std::vector<DeviceScheduler::PartitionView> Partitions(size_t device) const {
     return schedulers_[device]->Partitions();
   }
+  // One a device.
+  std::vector<DeviceScheduler*> Schedulers() const;
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   ImageStore& image_store() { return *image_store_; }

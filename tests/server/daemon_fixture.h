@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/admin.grpc.pb.h"
 #include "proto/control.grpc.pb.h"
 #include "proto/wire/common.h"
 #include "proto/wire/copy.h"

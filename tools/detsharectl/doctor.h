@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/control.pb.h"
+#include "proto/admin.pb.h"
 
 namespace detshare::ctl {
 

@@ -1,4 +1,4 @@
-// detsharectl: looks at a running detshared, and at what this build of it supports; verifies programs.
+// detsharectl: looks at a running detshared and steers it; verifies programs.
 //
 // Exit codes: 0, 1 for a daemon that refused or failed, a configuration with mistakes, or a doctor who
 // found an error, 2 for a wrong command line, 3 when no daemon answers. `verify` has its own (verify.h).
@@ -9,16 +9,21 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "proto/control.grpc.pb.h"
+#include "proto/admin.grpc.pb.h"
 #include "server/config/config_text.h"
 #include "tools/detshare/launch.h"
 #include "tools/detsharectl/api.h"
 #include "tools/detsharectl/config.h"
+#include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/doctor.h"
+#include "tools/detsharectl/settings.h"
 #include "tools/detsharectl/status.h"
+#include "tools/detsharectl/top.h"
+#include "tools/detsharectl/trace.h"
 #include "tools/detsharectl/verify.h"
 
 extern char** environ;
@@ -26,16 +31,17 @@ extern char** environ;
 namespace detshare::ctl {
 namespace {
 
-constexpr int kExitRefused = 1;
-constexpr int kExitUsage = 2;
-constexpr int kExitNoDaemon = 3;
-
 struct Options {
   std::string socket;
   bool json = false;
   ApiOptions api;
   VerifyOptions verify;
   std::string config_file;
+  std::string policy;
+  std::vector<std::string> parameters;
+  TenantFlags tenant;
+  TopOptions top;
+  TraceOptions trace;
 };
 
 // What stands behind the first `--` is another program's.
@@ -52,29 +58,66 @@ std::string DefaultSocket() {
   return socket != nullptr && *socket != '\0' ? socket : "/run/detshare/detshared.sock";
 }
 
-grpc::Status AskStatus(const Options& options, proto::Status* status) {
-  const auto channel = grpc::CreateChannel("unix:" + options.socket, grpc::InsecureChannelCredentials());
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-  return proto::Admin::NewStub(channel)->GetStatus(&context, proto::GetStatusRequest(), status);
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+int Usage(const absl::Status& status) {
+  std::fprintf(stderr, "detsharectl: %s\n", std::string(status.message()).c_str());
+  return kExitUsage;
 }
 
 int PrintStatus(const Options& options) {
   proto::Status status;
-  const grpc::Status result = AskStatus(options, &status);
-  if (result.error_code() == grpc::StatusCode::UNAVAILABLE || result.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    std::fprintf(stderr,
-                 "detsharectl: no detshared answers at %s\n"
-                 "Start it (systemctl start detshared), or name another socket with --socket or DETSHARE_SOCKET.\n",
-                 options.socket.c_str());
-    return kExitNoDaemon;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.GetStatus(context, proto::GetStatusRequest(), &status);
+  });
+  if (code == 0) Print(options.json ? StatusJson(status) : StatusText(status));
+  return code;
+}
+
+int PrintPolicies(const Options& options, bool one) {
+  proto::Policies policies;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.GetPolicies(context, proto::GetPoliciesRequest(), &policies);
+  });
+  if (code != 0) return code;
+  if (!one || options.json) {
+    Print(options.json ? PoliciesJson(policies) : PoliciesText(policies));
+    return 0;
   }
-  if (!result.ok()) {
-    std::fprintf(stderr, "detsharectl: detshared refused: %s\n", result.error_message().c_str());
-    return kExitRefused;
-  }
-  std::fputs((options.json ? StatusJson(status) : StatusText(status)).c_str(), stdout);
+  const absl::StatusOr<std::string> text = PolicyText(policies, options.policy);
+  if (!text.ok()) return Usage(text.status());
+  Print(*text);
   return 0;
+}
+
+int SetPolicy(const Options& options) {
+  proto::PolicySetting setting, in_force;
+  setting.set_name(options.policy);
+  if (absl::Status status = AddParameters(options.parameters, &setting); !status.ok())
+    return Usage(status);
+  return CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.SetPolicy(context, setting, &in_force);
+  });
+}
+
+int PrintTenants(const Options& options) {
+  proto::Tenants tenants;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.GetTenants(context, proto::GetTenantsRequest(), &tenants);
+  });
+  if (code == 0) Print(options.json ? TenantsJson(tenants) : TenantsText(tenants));
+  return code;
+}
+
+int SetTenant(const Options& options) {
+  const absl::StatusOr<proto::TenantSetting> setting = ToSetting(options.tenant);
+  if (!setting.ok()) return Usage(setting.status());
+  proto::Tenants in_force;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.SetTenant(context, *setting, in_force.add_tenants());
+  });
+  if (code == 0) Print(options.json ? TenantsJson(in_force) : TenantsText(in_force));
+  return code;
 }
 
 int PrintApi(const Options& options) {
@@ -123,12 +166,88 @@ int PrintDoctor(const Options& options) {
   host.config_file = options.config_file.empty() ? kDefaultConfigFile : options.config_file;
   host.shim_directories = tools::ShimDirectories(tools::OwnDirectory());
   proto::Status status;
-  const grpc::Status result = AskStatus(options, &status);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  const grpc::Status result = AdminAt(options.socket)->GetStatus(&context, {}, &status);
   if (result.ok()) host.status = status;
   host.no_status = result.error_message();
   const std::vector<Finding> findings = Examine(host);
   std::fputs((options.json ? FindingsJson(findings) : FindingsText(findings)).c_str(), stdout);
   return Broken(findings) ? kExitRefused : 0;
+}
+
+// What a command line asks for.
+using Action = std::function<int()>;
+
+void AddPolicy(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const policy =
+      app.add_subcommand("policy", "which policy decides, and which there are");
+  policy->require_subcommand(0, 1);
+  policy->final_callback([&, policy] {
+    if (policy->get_subcommands().empty()) action = [&] { return PrintPolicies(options, false); };
+  });
+  policy->add_subcommand("list", "all of them")->final_callback([&] {
+    action = [&] { return PrintPolicies(options, false); };
+  });
+  CLI::App* const show = policy->add_subcommand("show", "the parameters of one");
+  show->add_option("NAME", options.policy, "[the one that decides]");
+  show->final_callback([&] { action = [&] { return PrintPolicies(options, true); }; });
+  CLI::App* const set = policy->add_subcommand("set", "lets another one decide, at once");
+  set->add_option("NAME", options.policy)->required();
+  set->add_option("--param", options.parameters, "a parameter; may be repeated [its default]")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  set->final_callback([&] { action = [&] { return SetPolicy(options); }; });
+}
+
+void AddTenant(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const tenant = app.add_subcommand("tenant", "what is said about tenants");
+  tenant->require_subcommand(1);
+  tenant->add_subcommand("list", "all about whom something was said")->final_callback([&] {
+    action = [&] { return PrintTenants(options); };
+  });
+  CLI::App* const set =
+      tenant->add_subcommand("set", "says something about one, at once; the rest stays as it is");
+  TenantFlags& flags = options.tenant;
+  set->add_option("NAME", flags.name)->required();
+  set->add_option("--class", flags.tenant_class, "latency, batch or unset");
+  set->add_option("--weight", flags.weight, "of its share, where shares are fair");
+  set->add_option("--share", flags.share, "a fixed share of the SMs, in percent");
+  set->add_option("--sms", flags.sms, "bounds of its partitions")->type_name("MIN..MAX");
+  set->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
+  set->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
+  set->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");
+  set->final_callback([&] { action = [&] { return SetTenant(options); }; });
+}
+
+void AddTop(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const top = app.add_subcommand("top", "who uses the devices, again and again");
+  top->add_option("--seconds", options.top.seconds, "between two looks")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 3600.0));
+  top->add_flag("--once", options.top.once, "one look, then end");
+  top->final_callback([&] {
+    action = [&] {
+      options.top.socket = options.socket;
+      options.top.json = options.json;
+      return Top(options.top);
+    };
+  });
+}
+
+void AddTrace(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const trace = app.add_subcommand(
+      "trace", "writes what happens on the devices to a file for ui.perfetto.dev");
+  trace->add_option("--out", options.trace.out)->type_name("FILE")->required();
+  trace->add_option("--seconds", options.trace.seconds, "for how long")
+      ->capture_default_str()
+      ->check(CLI::Range(0.05, 600.0));
+  trace->final_callback([&] {
+    action = [&] {
+      options.trace.socket = options.socket;
+      return Trace(options.trace);
+    };
+  });
 }
 
 int Main(int argc, char** argv) {
@@ -143,6 +262,11 @@ int Main(int argc, char** argv) {
   CLI::App* api = app.add_subcommand("api", "the driver entry points and how far each is supported (needs no daemon)");
   api->add_flag("--unsupported", options.api.unsupported, "only what is not supported in full, with the reason");
   AddVerify(app, options.verify);
+  Action action;
+  AddPolicy(app, options, action);
+  AddTenant(app, options, action);
+  AddTop(app, options, action);
+  AddTrace(app, options, action);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   options.verify.command = TakeCommand(&arguments);
   CLI::App* config = app.add_subcommand("config", "the daemon's configuration file (needs no daemon)");
@@ -162,6 +286,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
+  if (action) return action();
   if (status->parsed()) return PrintStatus(options);
   if (api->parsed()) return PrintApi(options);
   if (app.get_subcommand("verify")->parsed()) {

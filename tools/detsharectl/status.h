@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "proto/control.pb.h"
+#include "proto/admin.pb.h"
 
 namespace detshare::ctl {
 
 // For people: two tables.
 std::string StatusText(const proto::Status& status);
 
-// For machines: one JSON object, with the field names of proto/control.proto and numbers as numbers.
+// For machines: one JSON object, with the field names of proto/admin.proto and numbers as numbers.
 std::string StatusJson(const proto::Status& status);
 
 }  // namespace detshare::ctl

@@ -1,0 +1,47 @@
+// How often something took how long: counts by duration, four buckets to each doubling.
+//
+// One thread adds, any may look: each count is a figure by itself, so relaxed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+
+namespace detshare {
+
+class LatencyHistogram {
+ public:
+  static constexpr int kBuckets = 128;  // up to 2^31 us, more than half an hour
+  using Counts = std::array<uint64_t, kBuckets>;
+
+  // The bucket of a duration; what is below a microsecond counts as one.
+  static int BucketOf(int64_t nanoseconds) {
+    const uint64_t us = nanoseconds < 1000 ? 1 : static_cast<uint64_t>(nanoseconds) / 1000;
+    const int octave = std::bit_width(us) - 1;
+    // The two bits below the highest one; of a microsecond or two there are none.
+    const int quarter =
+        static_cast<int>(octave >= 2 ? us >> (octave - 2) & 3 : us << (2 - octave) & 3);
+    const int bucket = octave * 4 + quarter;
+    return bucket < kBuckets ? bucket : kBuckets - 1;
+  }
+  // Durations of the bucket are at least as long, and shorter than that of the next.
+  static int64_t BeginOf(int bucket) {
+    return ((int64_t{4} + bucket % 4) << (bucket / 4)) * 1000 / 4;
+  }
+
+  void Add(int64_t nanoseconds) {
+    std::atomic<uint64_t>& count = counts_[BucketOf(nanoseconds)];
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  Counts counts() const {
+    Counts counts;
+    for (int i = 0; i < kBuckets; ++i) counts[i] = counts_[i].load(std::memory_order_relaxed);
+    return counts;
+  }
+
+ private:
+  std::array<std::atomic<uint64_t>, kBuckets> counts_{};
+};
+
+}  // namespace detshare

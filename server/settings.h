@@ -1,0 +1,55 @@
+// What operators set while the daemon runs: the policy and what is said about tenants. Checks it,
+// puts it in force on every device, and leaves it to the daemon that replaces this one.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "policy/policy.h"
+#include "proto/admin.pb.h"
+
+namespace detshare {
+
+// A tenant as policies see it. InvalidArgument, with what is allowed, for values that make no
+// sense; `sm_count` is that of the largest device.
+absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int sm_count);
+proto::TenantSetting ToSetting(const policy::Tenant& tenant);
+// "unset", "latency" or "batch".
+std::string NameOf(policy::TenantClass tenant_class);
+
+// Any thread.
+class Settings {
+ public:
+  // Tenants about which something may be said.
+  static constexpr int kMostTenants = 1000;
+
+  // `initial` is in force already. The schedulers outlive this. `file`: where what is in force is
+  // kept after a change; empty: nowhere.
+  Settings(std::vector<DeviceScheduler*> schedulers, int sm_count, proto::Settings initial,
+           std::string file);
+
+  proto::Settings current() const;
+
+  // On all devices or, with an error, on none. May drain the devices, where a partition is missing.
+  absl::Status SetPolicy(const proto::PolicySetting& setting);
+  // What is in force for the tenant then. Fields that `change` lacks stay.
+  absl::StatusOr<proto::TenantSetting> SetTenant(const proto::TenantSetting& change);
+
+ private:
+  void Save();  // with mutex_ held
+
+  const std::vector<DeviceScheduler*> schedulers_;
+  const int sm_count_;
+  const std::string file_;
+  mutable std::mutex mutex_;
+  proto::Settings current_;  // guarded by mutex_
+};
+
+// What a daemon has kept in the file. NotFound without one; InvalidArgument when it is damaged.
+absl::StatusOr<proto::Settings> ReadSettings(const std::string& file);
+
+}  // namespace detshare

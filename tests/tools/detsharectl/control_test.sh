@@ -1,0 +1,83 @@
+#!/bin/bash
+# detsharectl steers and watches a daemon on the software GPU while programs run.
+#
+#   control_test.sh DETSHARECTL DETSHARE DETSHARED NOISE LIBCUDA...
+set -u
+if [ "${1:-}" != inside ]; then
+  export CTL=$PWD/$1 NOISE=$PWD/$4 DETSHARE_DAEMON=$PWD/$3 DETSHARE_LIB_DIR=$PWD/$(dirname "$5")
+  exec "$2" run --standalone=soft -- "$0" inside
+fi
+
+folder=$(mktemp -d)
+failed=0 noises=()
+trap 'kill "${noises[@]}" 2>/dev/null; wait; rm -rf "$folder"' EXIT
+fail() { echo "FAILED: $*"; failed=1; }
+# Runs detsharectl with the arguments behind the code that is expected.
+expect() {
+  local want=$1 code
+  shift
+  "$CTL" "$@" >"$folder/out" 2>"$folder/err"
+  code=$?
+  echo "--- detsharectl $*: $code"
+  head -n 40 "$folder/out" "$folder/err" | cut -c 1-200
+  [ $code = "$want" ] || fail "$want expected"
+}
+says() { grep -q -e "$1" "$folder/out" "$folder/err" || fail "does not say \"$1\""; }
+
+for kind in arithmetic allocation; do
+  "$NOISE" $kind >"$folder/$kind" 2>&1 &
+  noises+=($!)
+done
+for kind in arithmetic allocation; do
+  for _ in $(seq 600); do
+    grep -q ready "$folder/$kind" && break
+    sleep 0.1
+  done
+  grep -q ready "$folder/$kind" || fail "the noise $kind does not begin"
+done
+
+expect 0 policy
+says '^\* *whole'
+expect 0 policy show fair
+says DEFAULT
+expect 0 policy set priority
+expect 0 status
+says 'policy priority'
+expect 1 policy set magic
+says 'no policy is called "magic"'
+expect 1 policy set fair --param magic=1
+says 'has no parameter "magic"'
+expect 0 tenant set "$(id -un)" --class batch --slo-tpot 30ms --weight 2
+says 'batch .*30ms'
+expect 0 tenant list
+says "$(id -un)"
+expect 1 tenant set x --class royal
+says 'latency, batch or unset'
+expect 2 tenant set x --slo-tpot soon
+says 'a duration'
+
+expect 0 top --once --seconds 0.5
+says 'batch'
+says "detshare-noise"
+expect 0 top --once --seconds 0.3 --json
+expect 0 trace --out "$folder/trace.json" --seconds 0.5
+says 'ui.perfetto.dev'
+python3 - "$folder/trace.json" <<'PYTHON' || fail "the trace"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+slices = [e for e in events if e["ph"] == "X" and e["tid"] < 1000000]
+names = {e["name"] for e in slices}
+assert any("Arithmetic" in name for name in names), names
+assert "copy to host" in names, names
+assert len({e["pid"] for e in slices}) == 2, slices[:3]
+assert all(e["dur"] >= 0 for e in slices)
+for e in slices:
+    assert e["args"]["partition"].startswith("sm"), e
+PYTHON
+# A second trace begins with nothing of the first, and both work again after it.
+expect 0 trace --out "$folder/again.json" --seconds 0.2
+expect 2 trace --out /no/such/folder/trace.json
+expect 0 policy set whole
+expect 0 status --json
+for pid in "${noises[@]}"; do kill -0 $pid 2>/dev/null || fail "a program has ended"; done
+exit $failed

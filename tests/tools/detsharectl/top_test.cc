@@ -1,0 +1,78 @@
+#include "tools/detsharectl/top.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+namespace detshare::ctl {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t held, bool followed) {
+  proto::Status status;
+  status.set_policy("priority");
+  proto::SessionStatus* const session = status.add_sessions();
+  session->set_session(4);
+  session->set_tenant("train");
+  session->set_operations(operations);
+  proto::Schedule* const schedule = session->mutable_schedule();
+  schedule->set_followed(followed);
+  schedule->set_rank(3);
+  schedule->set_device_time_ns(device_time);
+  schedule->set_held_by_window_ns(held);
+  schedule->set_tokens(1234);
+  schedule->set_tpot_ns(12'300'000);
+  return status;
+}
+
+TEST_CASE("Rates are what happened between two looks") {
+  const proto::Status before = StatusWith(100, kSecond, 0, true);
+  const proto::Status after = StatusWith(2100, 2 * kSecond, kSecond / 2, true);
+  const auto json = nlohmann::json::parse(TopJson(before, after, 2 * kSecond));
+  CHECK(json["sessions"][0]["operations_per_second"] == 1000);
+  CHECK(json["sessions"][0]["device_share"] == 0.5);
+  CHECK(json["sessions"][0]["held_share"] == 0.25);
+  const std::string text = TopText(before, after, 2 * kSecond);
+  for (const char* part : {"50%", "25%", "1,000", "12.3 ms", "1,234", "train"})
+    CHECK(text.find(part) != std::string::npos);
+}
+
+TEST_CASE("A hold that lasts counts while it lasts, and not twice when it ends") {
+  proto::Status before = StatusWith(0, 0, 0, true);
+  before.mutable_sessions(0)->mutable_schedule()->set_held_ns(kSecond);
+  const proto::Status ended = StatusWith(0, 0, kSecond + kSecond / 4, true);
+  const auto json = nlohmann::json::parse(TopJson(before, ended, kSecond));
+  CHECK(json["sessions"][0]["held_share"] == 0.25);
+}
+
+TEST_CASE("Sessions that began meanwhile count from their beginning, others are left out") {
+  proto::Status before;
+  before.add_sessions()->set_session(3);
+  const auto json = nlohmann::json::parse(TopJson(before, StatusWith(50, 0, 0, true), kSecond));
+  REQUIRE(json["sessions"].size() == 1);
+  CHECK(json["sessions"][0]["operations_per_second"] == 50);
+}
+
+TEST_CASE("Latencies are those of bursts that ended meanwhile") {
+  proto::Status before = StatusWith(0, 0, 0, true), after = before;
+  proto::Schedule* const then = before.mutable_sessions(0)->mutable_schedule();
+  proto::Schedule* const now = after.mutable_sessions(0)->mutable_schedule();
+  for (int i = 0; i < 50; ++i) now->add_bursts(i == 8 ? 190 : i == 40 ? 14 : 0);
+  then->add_bursts(0);
+  for (int i = 1; i < 41; ++i) then->add_bursts(i == 8 ? 90 : i == 40 ? 10 : 0);
+  const auto json = nlohmann::json::parse(TopJson(before, after, kSecond));
+  CHECK(json["sessions"][0]["bursts"] == 104);
+  CHECK(json["sessions"][0]["burst_p50_ns"] == 4'500);
+  CHECK(json["sessions"][0]["burst_p99_ns"] == 1'152'000);
+  CHECK(TopText(before, after, kSecond).find("1.2 ms") != std::string::npos);
+}
+
+TEST_CASE("What nobody follows has no shares") {
+  const proto::Status status = StatusWith(1, 0, 0, false);
+  const auto json = nlohmann::json::parse(TopJson(status, status, kSecond));
+  CHECK(json["sessions"][0]["device_share"].is_null());
+  CHECK(TopText(status, proto::Status(), kSecond).find("No sessions.") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace detshare::ctl

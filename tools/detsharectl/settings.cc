@@ -1,0 +1,195 @@
+#include "tools/detsharectl/settings.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string DurationText(int64_t nanoseconds) {
+  return nanoseconds == 0 ? "-" : absl::FormatDuration(absl::Nanoseconds(nanoseconds));
+}
+
+const proto::PolicyInfo* Find(const proto::Policies& policies, const std::string& name) {
+  for (const proto::PolicyInfo& policy : policies.policies()) {
+    if (policy.name() == name) return &policy;
+  }
+  return nullptr;
+}
+
+// What the parameter is now; empty for a policy that does not decide.
+std::string ValueOf(const proto::Policies& policies, const proto::PolicyInfo& policy,
+                    const proto::ParameterInfo& parameter) {
+  if (policies.current().name() != policy.name()) return "";
+  const auto set = policies.current().parameters().find(parameter.name());
+  return set != policies.current().parameters().end() ? set->second : parameter.default_value();
+}
+
+absl::Status Wrong(const std::string& flag, const std::string& allowed, const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, " is ", allowed, ", not \"", text, "\""));
+}
+
+absl::StatusOr<int64_t> ParseObjective(const std::string& flag, const std::string& text) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration < absl::ZeroDuration() ||
+      duration == absl::InfiniteDuration()) {
+    return Wrong(flag, "a duration such as 30ms or 1.5s, or 0 for none", text);
+  }
+  return absl::ToInt64Nanoseconds(duration);
+}
+
+}  // namespace
+
+std::string PoliciesText(const proto::Policies& policies) {
+  text::Table table({"", "POLICY", "PARAMETERS"});
+  for (const proto::PolicyInfo& policy : policies.policies()) {
+    std::string parameters;
+    for (const proto::ParameterInfo& parameter : policy.parameters()) {
+      const std::string value = ValueOf(policies, policy, parameter);
+      absl::StrAppend(&parameters, parameters.empty() ? "" : ", ", parameter.name(),
+                      value.empty() ? "" : "=", value);
+    }
+    table.Add({policies.current().name() == policy.name() ? "*" : "", policy.name(), parameters});
+  }
+  return table.ToString();
+}
+
+absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name) {
+  const std::string wanted = name.empty() ? policies.current().name() : name;
+  const proto::PolicyInfo* const policy = Find(policies, wanted);
+  if (policy == nullptr) {
+    std::string known;
+    for (const proto::PolicyInfo& one : policies.policies())
+      absl::StrAppend(&known, known.empty() ? "" : ", ", one.name());
+    return absl::NotFoundError(
+        absl::StrCat("no policy is called \"", wanted, "\"; there are ", known));
+  }
+  const bool decides = policies.current().name() == policy->name();
+  std::string out = absl::StrCat(policy->name(), decides ? " (decides now)\n" : "\n");
+  if (policy->parameters_size() == 0) return out + "It has no parameters.\n";
+  text::Table table({"PARAMETER", "VALUE", "DEFAULT", "FROM", "TO", "MEANING"});
+  for (const proto::ParameterInfo& parameter : policy->parameters()) {
+    table.Add({parameter.name(), ValueOf(policies, *policy, parameter), parameter.default_value(),
+               parameter.least(), parameter.most(), parameter.help()});
+  }
+  return out + table.ToString();
+}
+
+std::string PoliciesJson(const proto::Policies& policies) {
+  ordered_json list = ordered_json::array();
+  for (const proto::PolicyInfo& policy : policies.policies()) {
+    ordered_json parameters = ordered_json::array();
+    for (const proto::ParameterInfo& parameter : policy.parameters()) {
+      ordered_json one = {{"name", parameter.name()},
+                          {"default", parameter.default_value()},
+                          {"least", parameter.least()},
+                          {"most", parameter.most()},
+                          {"help", parameter.help()}};
+      const std::string value = ValueOf(policies, policy, parameter);
+      if (!value.empty()) one["value"] = value;
+      parameters.push_back(std::move(one));
+    }
+    list.push_back({{"name", policy.name()},
+                    {"decides", policies.current().name() == policy.name()},
+                    {"parameters", std::move(parameters)}});
+  }
+  return list.dump(2) + "\n";
+}
+
+std::string TenantsText(const proto::Tenants& tenants) {
+  if (tenants.tenants_size() == 0) return "Nothing is said about any tenant.\n";
+  text::Table table(
+      {"TENANT", "CLASS", "WEIGHT", "SHARE", "SMS", "SLO LATENCY", "SLO TTFT", "SLO TPOT"});
+  for (const proto::TenantSetting& tenant : tenants.tenants()) {
+    const bool bounds = tenant.min_sms() != 0 || tenant.max_sms() != 0;
+    table.Add({tenant.name(), tenant.tenant_class(), absl::StrCat(tenant.weight()),
+               tenant.sm_percent() == 0 ? "-" : absl::StrCat(tenant.sm_percent(), "%"),
+               !bounds ? "-"
+                       : absl::StrCat(tenant.min_sms(), "..",
+                                      tenant.max_sms() == 0 ? "" : absl::StrCat(tenant.max_sms())),
+               DurationText(tenant.slo_latency_ns()), DurationText(tenant.slo_ttft_ns()),
+               DurationText(tenant.slo_tpot_ns())});
+  }
+  return table.ToString();
+}
+
+std::string TenantsJson(const proto::Tenants& tenants) {
+  ordered_json list = ordered_json::array();
+  for (const proto::TenantSetting& tenant : tenants.tenants()) {
+    list.push_back({{"name", tenant.name()},
+                    {"class", tenant.tenant_class()},
+                    {"weight", tenant.weight()},
+                    {"sm_percent", tenant.sm_percent()},
+                    {"min_sms", tenant.min_sms()},
+                    {"max_sms", tenant.max_sms()},
+                    {"slo_latency_ns", tenant.slo_latency_ns()},
+                    {"slo_ttft_ns", tenant.slo_ttft_ns()},
+                    {"slo_tpot_ns", tenant.slo_tpot_ns()}});
+  }
+  return list.dump(2) + "\n";
+}
+
+absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicySetting* setting) {
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) return Wrong("--param", "NAME=VALUE", text);
+    (*setting->mutable_parameters())[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
+  proto::TenantSetting setting;
+  setting.set_name(flags.name);
+  if (!flags.tenant_class.empty()) setting.set_tenant_class(flags.tenant_class);
+  if (!flags.weight.empty()) {
+    double weight = 0;
+    if (!absl::SimpleAtod(flags.weight, &weight))
+      return Wrong("--weight", "a number above 0", flags.weight);
+    setting.set_weight(weight);
+  }
+  if (!flags.share.empty()) {
+    int share = 0;
+    std::string text = flags.share;
+    if (text.back() == '%') text.pop_back();
+    if (!absl::SimpleAtoi(text, &share)) return Wrong("--share", "0 to 100 percent", flags.share);
+    setting.set_sm_percent(share);
+  }
+  if (!flags.sms.empty()) {
+    // "32..132", "32..", "..64", "64".
+    const size_t dots = flags.sms.find("..");
+    const std::string least = flags.sms.substr(0, dots);
+    const std::string most = dots == std::string::npos ? least : flags.sms.substr(dots + 2);
+    int min = 0, max = 0;
+    if ((!least.empty() && !absl::SimpleAtoi(least, &min)) ||
+        (!most.empty() && !absl::SimpleAtoi(most, &max)) || (least.empty() && most.empty())) {
+      return Wrong("--sms", "MIN..MAX, MIN.., ..MAX or one number; 0 is no bound", flags.sms);
+    }
+    setting.set_min_sms(min);
+    setting.set_max_sms(max);
+  }
+  const struct {
+    const char* flag;
+    const std::string& text;
+    void (proto::TenantSetting::*set)(int64_t);
+  } objectives[] = {
+      {"--slo-latency", flags.slo_latency, &proto::TenantSetting::set_slo_latency_ns},
+      {"--slo-ttft", flags.slo_ttft, &proto::TenantSetting::set_slo_ttft_ns},
+      {"--slo-tpot", flags.slo_tpot, &proto::TenantSetting::set_slo_tpot_ns},
+  };
+  for (const auto& objective : objectives) {
+    if (objective.text.empty()) continue;
+    absl::StatusOr<int64_t> value = ParseObjective(objective.flag, objective.text);
+    if (!value.ok()) return value.status();
+    (setting.*objective.set)(*value);
+  }
+  return setting;
+}
+
+}  // namespace detshare::ctl

@@ -1,0 +1,201 @@
+#include "tools/detsharectl/top.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "coroutine_runtime/latency_histogram.h"
+#include "tools/detsharectl/daemon.h"
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Line {
+  const proto::SessionStatus* session = nullptr;
+  double operations = 0;    // a second
+  double device_share = 0;  // of the interval; below 0: not known
+  double held_share = 0;
+  uint64_t bursts = 0;                   // that ended
+  int64_t burst_p50 = 0, burst_p99 = 0;  // how long they took; 0: there were none
+};
+
+// The duration, as far as the bucket tells it, that `part` of all bursts did not exceed.
+int64_t Quantile(const std::vector<uint64_t>& counts, uint64_t total, double part) {
+  const double wanted = static_cast<double>(total) * part;
+  double seen = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    seen += static_cast<double>(counts[i]);
+    if (counts[i] != 0 && seen >= wanted) {
+      // The middle of the bucket.
+      return (LatencyHistogram::BeginOf(static_cast<int>(i)) +
+              LatencyHistogram::BeginOf(static_cast<int>(i) + 1)) /
+             2;
+    }
+  }
+  return 0;
+}
+
+void CountBursts(const proto::Schedule& then, const proto::Schedule& now, Line* line) {
+  std::vector<uint64_t> counts(now.bursts().begin(), now.bursts().end());
+  for (int i = 0; i < then.bursts_size() && i < now.bursts_size(); ++i)
+    counts[i] -= std::min(counts[i], then.bursts(i));
+  for (const uint64_t count : counts) line->bursts += count;
+  line->burst_p50 = Quantile(counts, line->bursts, 0.5);
+  line->burst_p99 = Quantile(counts, line->bursts, 0.99);
+}
+
+std::vector<Line> LinesOf(const proto::Status& before, const proto::Status& after,
+                          int64_t interval_ns) {
+  std::map<uint64_t, const proto::SessionStatus*> old;
+  for (const proto::SessionStatus& session : before.sessions()) old[session.session()] = &session;
+  const double interval = static_cast<double>(std::max<int64_t>(interval_ns, 1));
+  static const proto::SessionStatus kNothing;
+  std::vector<Line> lines;
+  for (const proto::SessionStatus& session : after.sessions()) {
+    const auto found = old.find(session.session());
+    const proto::SessionStatus& was = found != old.end() ? *found->second : kNothing;
+    const proto::Schedule& now = session.schedule();
+    const proto::Schedule& then = was.schedule();
+    Line line;
+    line.session = &session;
+    line.operations = static_cast<double>(session.operations() - was.operations()) / interval * 1e9;
+    if (!now.followed()) {
+      line.device_share = line.held_share = -1;
+    } else {
+      // A hold that lasts is not in the sums yet.
+      const auto held = [](const proto::Schedule& schedule) {
+        return schedule.held_by_window_ns() + schedule.held_by_budget_ns() + schedule.held_ns();
+      };
+      const auto share = [interval](int64_t part) {
+        return std::clamp(static_cast<double>(part) / interval, 0.0, 1.0);
+      };
+      line.device_share = share(now.device_time_ns() - then.device_time_ns());
+      line.held_share = share(held(now) - held(then));
+      CountBursts(then, now, &line);
+    }
+    lines.push_back(line);
+  }
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+    return a.session->schedule().rank() < b.session->schedule().rank();
+  });
+  return lines;
+}
+
+std::string Percent(double share) {
+  if (share < 0) return "-";
+  char text[16];
+  std::snprintf(text, sizeof(text), "%.0f%%", share * 100);
+  return text;
+}
+
+// "850 us", "12.3 ms".
+std::string Time(int64_t nanoseconds) {
+  if (nanoseconds <= 0) return "-";
+  char text[32];
+  const double us = static_cast<double>(nanoseconds) / 1e3;
+  if (us < 1000) {
+    std::snprintf(text, sizeof(text), "%.0f us", us);
+  } else if (us < 1e6) {
+    std::snprintf(text, sizeof(text), "%.1f ms", us / 1e3);
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f s", us / 1e6);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns) {
+  std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
+  for (int i = 0; i < after.devices_size(); ++i) {
+    const proto::DeviceStatus& device = after.devices(i);
+    out += "device " + std::to_string(i) + ": " + device.name() + ", " +
+           std::to_string(device.sm_count()) + " SMs, " + text::Bytes(device.used_memory()) +
+           " of " + text::Bytes(device.total_memory()) + ", " + device.state() + "\n";
+  }
+  out += "\n";
+  if (after.sessions_size() == 0) return out + "No sessions.\n";
+  text::Table table({"SESSION", "TENANT", "PID", "PROGRAM", "CLASS", "RANK", "PARTITION",
+                     "GPU TIME", "HELD", "OPS/S", "BURSTS", "P50", "P99", "TOKENS", "TPOT",
+                     "MEMORY"});
+  for (const Line& line : LinesOf(before, after, interval_ns)) {
+    const proto::SessionStatus& session = *line.session;
+    const proto::Schedule& schedule = session.schedule();
+    table.Add({std::to_string(session.session()), session.tenant(),
+               session.pid() == 0 ? "-" : std::to_string(session.pid()), session.program(),
+               schedule.tenant_class().empty() ? "-" : schedule.tenant_class(),
+               schedule.followed() ? std::to_string(schedule.rank()) : "-", session.partition(),
+               Percent(line.device_share), Percent(line.held_share),
+               text::Count(static_cast<uint64_t>(line.operations + 0.5)),
+               line.bursts == 0 ? "-" : text::Count(line.bursts), Time(line.burst_p50),
+               Time(line.burst_p99), schedule.tokens() == 0 ? "-" : text::Count(schedule.tokens()),
+               Time(schedule.tpot_ns()), text::Bytes(session.device_memory())});
+  }
+  return out + table.ToString();
+}
+
+std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns) {
+  ordered_json sessions = ordered_json::array();
+  const auto known = [](double share) { return share < 0 ? ordered_json() : ordered_json(share); };
+  for (const Line& line : LinesOf(before, after, interval_ns)) {
+    const proto::SessionStatus& session = *line.session;
+    const proto::Schedule& schedule = session.schedule();
+    sessions.push_back({{"session", session.session()},
+                        {"tenant", session.tenant()},
+                        {"pid", session.pid()},
+                        {"program", session.program()},
+                        {"class", schedule.tenant_class()},
+                        {"rank", schedule.rank()},
+                        {"partition", session.partition()},
+                        {"device_share", known(line.device_share)},
+                        {"held_share", known(line.held_share)},
+                        {"operations_per_second", line.operations},
+                        {"bursts", line.bursts},
+                        {"burst_p50_ns", line.burst_p50},
+                        {"burst_p99_ns", line.burst_p99},
+                        {"tokens", schedule.tokens()},
+                        {"tpot_ns", schedule.tpot_ns()},
+                        {"device_memory", session.device_memory()}});
+  }
+  const ordered_json out = {
+      {"policy", after.policy()}, {"interval_ns", interval_ns}, {"sessions", std::move(sessions)}};
+  return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+int Top(const TopOptions& options) {
+  const bool terminal = isatty(STDOUT_FILENO) != 0 && !options.json && !options.once;
+  const std::unique_ptr<proto::Admin::Stub> admin = AdminAt(options.socket);
+  const auto look = [&](proto::Status* status) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    return Explain(admin->GetStatus(&context, proto::GetStatusRequest(), status), options.socket);
+  };
+  proto::Status before;
+  auto at = std::chrono::steady_clock::now();
+  if (const int code = look(&before); code != 0) return code;
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.seconds));
+    proto::Status after;
+    if (const int code = look(&after); code != 0) return code;
+    const auto now = std::chrono::steady_clock::now();
+    const int64_t interval = std::chrono::duration_cast<std::chrono::nanoseconds>(now - at).count();
+    if (terminal) std::fputs("\033[H\033[2J", stdout);
+    std::fputs((options.json ? TopJson(before, after, interval) : TopText(before, after, interval))
+                   .c_str(),
+               stdout);
+    if (std::fflush(stdout) != 0 || options.once) return 0;
+    before = std::move(after);
+    at = now;
+  }
+}
+
+}  // namespace detshare::ctl

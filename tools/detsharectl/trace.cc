@@ -1,0 +1,193 @@
+#include "tools/detsharectl/trace.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tools/detsharectl/daemon.h"
+#include "tools/detsharectl/digest_log.h"
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Tracks beside those of streams, which are numbered from 1 on.
+constexpr uint64_t kPartitionTrack = 1'000'000;
+constexpr uint64_t kHeldTrack = 1'000'001;
+constexpr std::chrono::milliseconds kFetchPeriod(50);
+
+std::atomic<bool> g_interrupted{false};
+
+std::string PartitionName(uint32_t first, uint32_t count) {
+  return "sm" + std::to_string(first) + "-" + std::to_string(first + count - 1);
+}
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json NameEvent(const char* what, int pid, uint64_t tid, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+void TraceWriter::Append(const std::string& event) {
+  text_ += text_.empty() ? "\n" : ",\n";
+  text_ += event;
+}
+
+int TraceWriter::PidOf(const Track& track, const proto::SessionTrace& session) {
+  const auto found = pids_.find(track);
+  if (found != pids_.end()) return found->second;
+  const int pid = static_cast<int>(pids_.size()) + 1;
+  pids_[track] = pid;
+  std::string name = "session " + std::to_string(session.session());
+  if (!session.tenant().empty()) name += ", " + session.tenant();
+  if (!session.program().empty()) name += ", " + session.program();
+  if (session.pid() != 0) name += ", pid " + std::to_string(session.pid());
+  name += ", device " + std::to_string(session.device());
+  Append(Dump(NameEvent("process_name", pid, 0, name)));
+  Append(Dump(NameEvent("thread_name", pid, kPartitionTrack, "partition")));
+  Append(Dump(NameEvent("thread_name", pid, kHeldTrack, "held")));
+  return pid;
+}
+
+void TraceWriter::EndStay(int pid, const Stay& stay) {
+  if (stay.sm_count == 0) return;
+  Append(Dump({{"ph", "X"},
+               {"name", PartitionName(stay.first_sm, stay.sm_count)},
+               {"pid", pid},
+               {"tid", kPartitionTrack},
+               {"ts", static_cast<double>(stay.begin - begin_ns_) / 1e3},
+               {"dur", static_cast<double>(stay.end - stay.begin) / 1e3}}));
+}
+
+void TraceWriter::AddOperation(const Track& track, int pid, const proto::TracedEvent& event) {
+  ++operations_;
+  const std::string& name = names_[track][event.name()];
+  Append(
+      Dump({{"ph", "X"},
+            {"name", name.empty() ? "?" : Demangle(name)},
+            {"pid", pid},
+            {"tid", event.stream()},
+            {"ts", static_cast<double>(event.at_ns() - begin_ns_) / 1e3},
+            {"dur", static_cast<double>(event.duration_ns()) / 1e3},
+            {"args",
+             {{"partition", PartitionName(event.first_sm(), event.sm_count())},
+              {"queued_us", static_cast<double>(event.at_ns() - event.submitted_ns()) / 1e3}}}}));
+  const int64_t end = event.at_ns() + event.duration_ns();
+  Stay& stay = stays_[track];
+  if (stay.first_sm == event.first_sm() && stay.sm_count == event.sm_count()) {
+    stay.begin = std::min(stay.begin, event.at_ns());
+    stay.end = std::max(stay.end, end);
+    return;
+  }
+  // Streams on two partitions at a time overlap: the track shows the one that began last.
+  if (stay.end > event.at_ns()) stay.end = std::max(stay.begin, event.at_ns());
+  EndStay(pid, stay);
+  stay = {event.first_sm(), event.sm_count(), event.at_ns(), end};
+}
+
+void TraceWriter::Add(const proto::TraceChunk& chunk) {
+  for (const proto::SessionTrace& session : chunk.sessions()) {
+    const Track track(session.session(), session.device());
+    const int pid = PidOf(track, session);
+    for (const auto& [number, name] : session.names()) names_[track][number] = name;
+    lost_ += session.lost();
+    for (const proto::TracedEvent& event : session.events()) {
+      const double at = static_cast<double>(event.at_ns() - begin_ns_) / 1e3;
+      switch (event.kind()) {
+        case proto::TracedEvent::OPERATION:
+          AddOperation(track, pid, event);
+          break;
+        case proto::TracedEvent::HELD:
+          Append(Dump({{"ph", "X"},
+                       {"name", "held by the " + event.cause()},
+                       {"pid", pid},
+                       {"tid", kHeldTrack},
+                       {"ts", at},
+                       {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
+          break;
+        case proto::TracedEvent::MIGRATION:
+        case proto::TracedEvent::WAIT:
+          Append(Dump({{"ph", "i"},
+                       {"s", "t"},
+                       {"name", event.kind() == proto::TracedEvent::WAIT
+                                    ? "client waits"
+                                    : "to " + PartitionName(event.first_sm(), event.sm_count())},
+                       {"pid", pid},
+                       {"tid", event.stream()},
+                       {"ts", at}}));
+          break;
+        default:
+          break;
+      }
+    }
+  }
+}
+
+std::string TraceWriter::Finish() {
+  for (const auto& [track, stay] : stays_) EndStay(pids_[track], stay);
+  return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + text_ + "\n]}\n";
+}
+
+int Trace(const TraceOptions& options) {
+  std::ofstream file(options.out, std::ios::binary | std::ios::trunc);
+  if (!file) {
+    std::fprintf(stderr, "detsharectl: cannot write %s: %s\n", options.out.c_str(),
+                 std::strerror(errno));
+    return kExitUsage;
+  }
+  const std::unique_ptr<proto::Admin::Stub> admin = AdminAt(options.socket);
+  proto::TraceStarted started;
+  {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    const int code = Explain(admin->StartTrace(&context, {}, &started), options.socket);
+    if (code != 0) return code;
+  }
+  // An interrupted trace is a shorter one.
+  struct sigaction stop {};
+  stop.sa_handler = [](int) { g_interrupted.store(true, std::memory_order_relaxed); };
+  sigaction(SIGINT, &stop, nullptr);
+  TraceWriter writer(started.now_ns());
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
+  for (bool last = false; !last;) {
+    std::this_thread::sleep_for(kFetchPeriod);
+    last = g_interrupted.load(std::memory_order_relaxed) || std::chrono::steady_clock::now() >= end;
+    proto::FetchTraceRequest request;
+    request.set_trace(started.trace());
+    request.set_last(last);
+    proto::TraceChunk chunk;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    const int code = Explain(admin->FetchTrace(&context, request, &chunk), options.socket);
+    if (code != 0) return code;
+    writer.Add(chunk);
+  }
+  file << writer.Finish();
+  file.close();
+  if (!file) {
+    std::fprintf(stderr, "detsharectl: cannot write %s\n", options.out.c_str());
+    return kExitRefused;
+  }
+  std::fprintf(stderr, "%s operations in %s; open it in ui.perfetto.dev\n",
+               text::Count(writer.operations()).c_str(), options.out.c_str());
+  if (writer.lost() != 0) {
+    std::fprintf(stderr, "%s events were lost: more happened than could be noted down\n",
+                 text::Count(writer.lost()).c_str());
+  }
+  return 0;
+}
+
+}  // namespace detshare::ctl
