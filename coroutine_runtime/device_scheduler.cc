@@ -75,7 +75,7 @@ absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
                                              const std::vector<policy::Tenant>& tenants) {
   const policy::DeviceShape shape = ShapeOf(device_);
   std::vector<policy::SmRange> wanted = policy.Partitions(shape, tenants);
-  if (policy.Watches()) {
+  if (options_.standard_partitions && policy.Watches()) {
     const std::vector<policy::SmRange> standard = policy::StandardPartitions(shape);
     wanted.insert(wanted.end(), standard.begin(), standard.end());
   }

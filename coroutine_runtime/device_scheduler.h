@@ -38,6 +38,9 @@ class DeviceScheduler {
     // Not 0: every so many operations of a session move to the next partition, whatever the policy
     // says. For verification: results must not depend on it.
     uint32_t migrate_every = 0;
+    // Also makes the partitions of policy/partition_pool.h for policies that follow what coroutines
+    // do.
+    bool standard_partitions = false;
     // Without a thread whoever has the scheduler calls AskIfDue().
     bool own_thread = true;
   };

@@ -19,8 +19,8 @@ namespace detshare::policy {
 struct GuestRules {
   Nanoseconds window = 100 * kMicrosecond;
   Nanoseconds least_window = 30 * kMicrosecond;
-  Nanoseconds long_operation = 200 * kMicrosecond;
-  double long_share = 0.5;      // of the SMs
+  Nanoseconds long_operation = 300 * kMicrosecond;
+  double long_share = 0.37;     // of the SMs
   double pressed_share = 0.25;  // of the SMs
   Nanoseconds pressed_window = 0;
   Nanoseconds longest_hold = 20 * kMillisecond;
@@ -41,12 +41,12 @@ inline constexpr Parameter kGuestLeastWindow = {
 inline constexpr Parameter kGuestLongOperation = {
     "long_operation",
     ParameterKind::kDuration,
-    "200us",
+    "300us",
     "1us",
     "10s",
     "from which device time on its operations leave SMs free"};
 inline constexpr Parameter kGuestLongShare = {
-    "long_share", ParameterKind::kPercent, "50", "1", "100", "of the SMs, for its long operations"};
+    "long_share", ParameterKind::kPercent, "37", "1", "100", "of the SMs, for its long operations"};
 inline constexpr Parameter kGuestPressedShare = {
     "pressed_share",
     ParameterKind::kPercent,

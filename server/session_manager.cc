@@ -65,6 +65,8 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     if (!policy.ok()) return policy.status();
     DeviceScheduler::Options how;
     how.migrate_every = options.migrate_every;
+    // Whoever moves at every operation goes through all partitions: two halves will do.
+    how.standard_partitions = options.migrate_every == 0;
     absl::StatusOr<std::unique_ptr<DeviceScheduler>> scheduler =
         DeviceScheduler::Create(*device, *std::move(policy), options.tenants, clock, how);
     if (!scheduler.ok()) return scheduler.status();

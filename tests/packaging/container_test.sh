@@ -4,6 +4,7 @@
 #
 #   container_test.sh DETSHARED DETSHARECTL SHIM PROGRAM EXPECTED
 set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin # pivot_root
 
 for ((i = 1; i <= 5; i++)); do files[i]=$(realpath "${!i}"); done
 detshared=${files[1]} detsharectl=${files[2]} shim=${files[3]} program=${files[4]} expected=${files[5]}
