@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "coroutine_runtime/fresh_address.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
@@ -48,8 +49,8 @@ FencePool::~FencePool() {
 
 absl::StatusOr<FenceLease> FencePool::Acquire() {
   if (free_.empty()) {
-    void* memory =
-        mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(FreshAddress(kPageSize), kPageSize, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return CudaError(kCudaErrorOutOfMemory, "no memory for fences");
     if (absl::Status registered = space_.RegisterHost(memory, kPageSize); !registered.ok()) {
       munmap(memory, kPageSize);

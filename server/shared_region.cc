@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/fresh_address.h"
 #include "server/futex.h"
 #include "server/logging.h"
 
@@ -42,6 +43,14 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
     return absl::ResourceExhaustedError(text);
   }
   return absl::InternalError(text);
+}
+
+ipc::mapped_region MapAnywhere(const ipc::file_mapping& file, uint64_t bytes) {
+  try {
+    return ipc::mapped_region(file, ipc::read_write, 0, bytes, FreshAddress(bytes));
+  } catch (const ipc::interprocess_exception&) {
+    return ipc::mapped_region(file, ipc::read_write, 0, bytes);  // something is there
+  }
 }
 
 }  // namespace
@@ -83,7 +92,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
     try {
       ipc::file_mapping file(path.c_str(), ipc::read_write);
       ipc::mapped_region region =
-          address == 0 ? ipc::mapped_region(file, ipc::read_write, 0, bytes)
+          address == 0 ? MapAnywhere(file, bytes)
                        : ipc::mapped_region(file, ipc::read_write, 0, bytes,
                                             reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
       // The file itself need not stay open: a session may have many.

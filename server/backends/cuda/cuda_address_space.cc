@@ -210,7 +210,8 @@ absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue, "not a range of host memory");
   }
   parts_.context.Enter();
-  absl::Status status = parts_.registry.Register(parts_.context, memory, bytes);
+  absl::Status status =
+      parts_.registry.Register(*this, parts_.context, parts_.caretaker, memory, bytes);
   if (!status.ok()) return status;
   std::unique_lock<std::shared_mutex> lock(mutex_);
   host_[address] = Range{bytes};

@@ -4,23 +4,19 @@
 #include <iterator>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/backends/cuda/cuda_address_space.h"
 
 namespace detshare::cuda {
 
-absl::Status HostRegistry::Register(CudaContext& context, void* memory, uint64_t bytes) {
+absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& context,
+                                    Caretaker& caretaker, void* memory, uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(memory);
   uint64_t done = 0;
   while (done < bytes) {
     const uint64_t piece = std::min(kHostPieceBytes, bytes - done);
-    absl::Status status = RegisterPiece(context, begin + done, piece);
+    absl::Status status = RegisterPiece(space, context, begin + done, piece);
     if (!status.ok()) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      for (uint64_t undo = 0; undo < done; undo += kHostPieceBytes) {
-        const auto found = pieces_.find(begin + undo);
-        if (--found->second.users > 0) continue;
-        context.api.cuMemHostUnregister(reinterpret_cast<void*>(begin + undo));
-        pieces_.erase(found);
-      }
+      if (done != 0) Unregister(context, caretaker, memory, done);
       return status;
     }
     done += piece;
@@ -29,14 +25,16 @@ absl::Status HostRegistry::Register(CudaContext& context, void* memory, uint64_t
 }
 
 // One piece at a time, so that other sessions' registrations and launches get in between.
-absl::Status HostRegistry::RegisterPiece(CudaContext& context, uint64_t address, uint64_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto piece = pieces_.upper_bound(address);
-  if (piece != pieces_.begin() &&
-      std::prev(piece)->first + std::prev(piece)->second.bytes > address) {
-    --piece;
-  }
-  while (piece != pieces_.end() && piece->first < address + bytes) {
+absl::Status HostRegistry::RegisterPiece(CudaAddressSpace& space, CudaContext& context,
+                                         uint64_t address, uint64_t bytes) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    auto piece = pieces_.upper_bound(address);
+    if (piece != pieces_.begin() &&
+        std::prev(piece)->first + std::prev(piece)->second.bytes > address) {
+      --piece;
+    }
+    if (piece == pieces_.end() || piece->first >= address + bytes) break;
     if (piece->second.users > 0) {
       if (piece->first == address && piece->second.bytes == bytes) {
         ++piece->second.users;
@@ -44,11 +42,16 @@ absl::Status HostRegistry::RegisterPiece(CudaContext& context, uint64_t address,
       }
       return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "overlaps registered memory");
     }
-    absl::Status status =
-        context.Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(piece->first)),
-                      "cuMemHostUnregister");
+    // It drains the context: without an idle moment it would wait, with the driver's lock, for
+    // streams that wait for their clients, and those for that lock.
+    const uint64_t old = piece->first, serial = piece->second.serial;
+    lock.unlock();
+    absl::Status status = context.idle.Run(space, [&] {
+      Reclaim(context, old, serial);
+      return absl::OkStatus();
+    });
     if (!status.ok()) return status;
-    piece = pieces_.erase(piece);
+    lock.lock();
   }
   void* const memory = reinterpret_cast<void*>(address);
   absl::Status status =

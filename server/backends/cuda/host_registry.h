@@ -3,8 +3,9 @@
 //
 // Memory is registered in pieces, because registering holds the context's lock for about 45 us a
 // MiB. Unregistering drains the context, so it is left to the caretaker; the pages stay pinned
-// until then, even when the memory is unmapped meanwhile. When other memory is registered at an
-// address that still waits for this, the old registration is taken back at once.
+// until then, even when the memory is unmapped meanwhile. Other memory at an address that still
+// waits for this is registered after it, at an idle moment, too: whoever maps memory to register it
+// does so where none was before (coroutine_runtime/fresh_address.h).
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,16 @@
 
 namespace detshare::cuda {
 
+class CudaAddressSpace;
+
 inline constexpr uint64_t kHostPieceBytes = 16ull << 20;
 
 // Any thread. Outlives the caretakers that it was given.
 class HostRegistry {
  public:
-  // Several devices may register the same memory.
-  absl::Status Register(CudaContext& context, void* memory, uint64_t bytes);
+  // In the name of `space`. Several devices may register the same memory.
+  absl::Status Register(CudaAddressSpace& space, CudaContext& context, Caretaker& caretaker,
+                        void* memory, uint64_t bytes);
   // Takes one registration of exactly this range back, later.
   void Unregister(CudaContext& context, Caretaker& caretaker, void* memory, uint64_t bytes);
 
@@ -33,7 +37,8 @@ class HostRegistry {
     int users = 0;  // 0: waits to be unregistered
     uint64_t serial = 0;
   };
-  absl::Status RegisterPiece(CudaContext& context, uint64_t address, uint64_t bytes);
+  absl::Status RegisterPiece(CudaAddressSpace& space, CudaContext& context, uint64_t address,
+                             uint64_t bytes);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
 
   std::mutex mutex_;
