@@ -2,12 +2,12 @@
 # A CUDA program in a container: namespaces and a root of its own, no driver, no GPU node, no /dev/shm, no network; all that comes from
 # the host is one bind mount, the directory of the daemon's socket.
 #
-#   container_test.sh DETSHARED DETSHARECTL SHIM PROGRAM EXPECTED
+#   container_test.sh DETSHARED DETSHARECTL PROGRAM EXPECTED LIBCUDA...      (the last one is libcuda.so.1)
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin # pivot_root
 
-for ((i = 1; i <= 5; i++)); do files[i]=$(realpath "${!i}"); done
-detshared=${files[1]} detsharectl=${files[2]} shim=${files[3]} program=${files[4]} expected=${files[5]}
+for ((i = 1; i <= $#; i++)); do files[i]=$(realpath "${!i}"); done
+detshared=${files[1]} detsharectl=${files[2]} program=${files[3]} expected=${files[4]} shim=${files[$#]}
 
 spaces=(--user --map-root-user --mount --pid --ipc --net --uts --fork --kill-child)
 if ! unshare "${spaces[@]}" mount -t tmpfs tmpfs /mnt 2>/dev/null; then
