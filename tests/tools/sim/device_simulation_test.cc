@@ -1,0 +1,97 @@
+#include "tools/sim/device_simulation.h"
+
+#include <catch2/catch.hpp>
+
+#include "policy/registry.h"
+
+namespace detshare::sim {
+namespace {
+
+const policy::DeviceShape kH200{132, 8};
+
+Program Model(std::vector<Request> requests) {
+  Program program;
+  program.kind = Program::Kind::kLanguageModel;
+  program.tenant.name = "model";
+  program.tenant.tenant_class = policy::TenantClass::kLatency;
+  program.requests = std::move(requests);
+  return program;
+}
+
+Program Training() {
+  Program program;
+  program.tenant.name = "training";
+  program.tenant.tenant_class = policy::TenantClass::kBatch;
+  program.step = TrainingStep(false);
+  return program;
+}
+
+DeviceResult Run(const char* policy, const std::vector<Program>& programs, double hours) {
+  return SimulateDevice(kH200, **policy::CreatePolicy(policy, {}), programs, hours);
+}
+
+TEST_CASE("A request alone takes what the model of its work says") {
+  const DeviceResult result = Run("whole", {Model({{1, 0, 1000, 101}})}, 0.01);
+  const LanguageModel model;
+  REQUIRE(result.programs[0].ttft.size() == 1);
+  CHECK(result.programs[0].ttft[0] == Approx(model.Prefill(1000).alone() / 1e9).epsilon(0.001));
+  // 100 steps, each with the program's own 300 us before it; contexts grow from 1001 to 1100.
+  const double step = model.Decode(1, 1050).alone() / 1e9 + 0.0003;
+  CHECK(result.programs[0].tpot[0] == Approx(step).epsilon(0.02));
+  CHECK(result.programs[0].latency[0] ==
+        Approx(result.programs[0].ttft[0] + 100 * step).epsilon(0.02));
+  CHECK(result.programs[0].unfinished == 0);
+}
+
+TEST_CASE("Requests at the same time are decoded together") {
+  std::vector<Request> requests(8, Request{0, 0, 100, 500});
+  const double one = Run("whole", {Model({requests[0]})}, 0.01).programs[0].latency[0];
+  const DeviceResult result = Run("whole", {Model(requests)}, 0.01);
+  REQUIRE(result.programs[0].latency.size() == 8);
+  CHECK(result.programs[0].latency[7] < 1.5 * one);
+}
+
+TEST_CASE("Stepping over stretches changes little") {
+  // The same work as one request of many tokens, and with a second program whose requests are too
+  // short to matter but disturb the stretches.
+  const DeviceResult smooth = Run("priority", {Model({{0, 0, 100, 2000}}), Training()}, 0.02);
+  std::vector<Request> ticks;
+  for (int i = 0; i < 4000; ++i) ticks.push_back({0.015 * i, 0, 0, 0, 1e-7});
+  Program ticking = Model(ticks);
+  ticking.kind = Program::Kind::kService;
+  ticking.tenant.name = "ticks";
+  const DeviceResult rough =
+      Run("priority", {Model({{0, 0, 100, 2000}}), Training(), ticking}, 0.02);
+  CHECK(smooth.decisions * 5 < rough.decisions);
+  CHECK(smooth.programs[0].latency[0] == Approx(rough.programs[0].latency[0]).epsilon(0.03));
+  CHECK(smooth.programs[1].device_seconds ==
+        Approx(rough.programs[1].device_seconds).epsilon(0.03));
+}
+
+TEST_CASE("A training alone works all the time, beside others what they leave") {
+  CHECK(Run("priority", {Training()}, 1).programs[0].device_seconds == Approx(3600).epsilon(0.001));
+  std::vector<Request> requests;
+  for (int i = 0; i < 300; ++i) requests.push_back({1.0 * i, 0, 500, 100});
+  const DeviceResult result = Run("priority", {Model(requests), Training()}, 0.1);
+  CHECK(result.programs[0].latency.size() == 300);
+  CHECK(result.programs[1].device_seconds > 100);
+  CHECK(result.programs[1].device_seconds < 340);
+}
+
+TEST_CASE("Priority keeps a model's tokens as fast as alone, whole does not") {
+  std::vector<Request> requests;
+  for (int i = 0; i < 100; ++i) requests.push_back({2.0 * i, 0, 500, 200});
+  const float alone = Run("whole", {Model(requests)}, 0.1).programs[0].tpot[50];
+  CHECK(Run("priority", {Model(requests), Training()}, 0.1).programs[0].tpot[50] < 1.1 * alone);
+  CHECK(Run("whole", {Model(requests), Training()}, 0.1).programs[0].tpot[50] > 1.2 * alone);
+}
+
+TEST_CASE("What has not ended is counted") {
+  const DeviceResult result =
+      Run("whole", {Model({{0, 0, 100, 1000000}, {0, 0, 100, 1000000}, {1, 0, 100, 2}})}, 0.01);
+  CHECK(result.programs[0].latency.size() == 1);
+  CHECK(result.programs[0].unfinished == 2);
+}
+
+}  // namespace
+}  // namespace detshare::sim

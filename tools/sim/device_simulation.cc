@@ -1,0 +1,537 @@
+#include "tools/sim/device_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "policy/partition_pool.h"
+
+namespace detshare::sim {
+namespace {
+
+using policy::CoroutineView;
+using policy::Grant;
+using policy::kForever;
+using policy::kMicrosecond;
+using policy::kMillisecond;
+using policy::Nanoseconds;
+using policy::Terms;
+
+constexpr double kNever = 1e300;
+// How far a program without a window is ahead of the hardware.
+constexpr double kLaunchAhead = 10e6;
+// What a language model's program does between two steps.
+constexpr double kHostGap = 300e3;
+constexpr double kStretch = 10e6;
+constexpr int kStretchSteps = 3;
+// What is worth stepping over.
+constexpr double kWorthwhile = 20e6;
+
+struct Sequence {
+  double arrived = 0, first_token = 0;
+  uint32_t prompt = 0;
+  int64_t left = 0, made = 0;  // tokens
+};
+
+// Where a program was at a moment.
+struct Mark {
+  double at = -1;
+  double done = 0, busy = 0;  // device_seconds, busy_seconds
+};
+
+struct State {
+  const Program* program = nullptr;
+  ProgramResult* result = nullptr;
+  size_t next_request = 0;
+  std::deque<size_t> waiting;
+  std::vector<Sequence> batch;
+
+  // The step that is being done.
+  enum class Step { kNone, kGap, kPrefill, kDecode, kRequest, kTraining };
+  Step step = Step::kNone;
+  Work work;
+  double done = 0;     // of work.alone()
+  double gap_end = 0;  // of kGap
+  size_t current = 0;  // the request of kPrefill and kRequest
+  double busy_since = 0;
+  double burst_from = 0, idle_from = 0;
+
+  CoroutineView view;
+  Grant grant;
+  double budget = kNever;
+  bool stopped = false;
+  double drain = 0;       // nanoseconds of work that a stopped program has in the hardware
+  double held_since = 0;  // when it is stopped
+  double last_window = kLaunchAhead;
+
+  // Of the present stretch, from the end of one step to that of another.
+  Mark first, last;
+  int steps = 0;
+  double part_of_step = 0;  // what stepping over left over
+
+  bool has_work() const { return step != Step::kNone && step != Step::kGap; }
+};
+
+class Simulation {
+ public:
+  Simulation(const policy::DeviceShape& device, policy::Policy& policy,
+             const std::vector<Program>& programs, double hours)
+      : device_(device), policy_(policy), end_(hours * 3600e9) {
+    partitions_.push_back({});
+    for (const policy::SmRange& range : policy::StandardPartitions(device)) {
+      partitions_.push_back(range);
+    }
+    result_.programs.resize(programs.size());
+    states_.resize(programs.size());
+    for (const Program& program : programs) tenants_.push_back(program.tenant);
+    for (const policy::SmRange& range : policy.Partitions(device, tenants_)) {
+      if (policy::IndexOf(partitions_, range) == 0 && !range.whole()) partitions_.push_back(range);
+    }
+    for (size_t i = 0; i < programs.size(); ++i) {
+      State& state = states_[i];
+      state.program = &programs[i];
+      state.result = &result_.programs[i];
+      state.view.id = i + 1;
+      state.view.tenant = &tenants_[i];
+      const bool model = programs[i].kind == Program::Kind::kLanguageModel;
+      const bool training = programs[i].kind == Program::Kind::kTraining;
+      const Operations operations = model      ? kDecodeOperations
+                                    : training ? kTrainingOperations
+                                               : kFunctionOperations;
+      state.view.typical_operation = operations.typical;
+      state.view.longest_operation = operations.longest;
+      const Work typical = model      ? programs[i].model.Decode(8, 8000)
+                           : training ? programs[i].step
+                                      : Work{1, 0.3};
+      state.view.memory_bound = typical.memory >= typical.arithmetic ? 0.9 : 0.1;
+      if (training) Begin(state, State::Step::kTraining, programs[i].step);
+    }
+  }
+
+  DeviceResult Run() {
+    Arrivals();
+    Decide();
+    while (now_ < end_) {
+      Flow();
+      if (StepOver()) continue;
+      const double next = std::min(NextEvent(), end_);
+      Advance(next - now_);
+      now_ = next;
+      bool ask = Arrivals();
+      ask = Ends() || ask;
+      if (ask || now_ >= ask_at_) Decide();
+    }
+    for (State& state : states_) {
+      state.result->busy_seconds = Busy(state);
+      state.result->unfinished = state.waiting.size() + state.batch.size() +
+                                 (state.step == State::Step::kRequest) +
+                                 (state.step == State::Step::kPrefill);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  Nanoseconds Now() const { return static_cast<Nanoseconds>(now_); }
+
+  // ---- what programs do
+
+  void Begin(State& state, State::Step step, const Work& work) {
+    const bool had = state.has_work();
+    state.step = step;
+    state.work = work;
+    state.done = 0;
+    state.view.tokens.prefill = step == State::Step::kPrefill;
+    if (step == State::Step::kPrefill) {
+      state.view.tokens.prefill_since = Now();
+      state.view.typical_operation = kPrefillOperations.typical;
+    }
+    if (step == State::Step::kDecode) {
+      state.view.typical_operation = kDecodeOperations.typical;
+      state.view.tokens.decode_work = static_cast<Nanoseconds>(work.alone());
+    }
+    if (had) return;
+    state.busy_since = now_;
+    state.view.has_work = true;
+    state.view.changed_at = Now();
+    Learn(&state.view.typical_gap, now_ - state.idle_from);
+    state.burst_from = state.result->device_seconds;
+  }
+
+  void End(State& state, State::Step step) {
+    state.result->busy_seconds += (now_ - state.busy_since) / 1e9;
+    state.step = step;
+    state.stopped = false;
+    state.view.has_work = false;
+    state.view.changed_at = Now();
+    state.view.tokens.prefill = false;
+    state.idle_from = now_;
+    Learn(&state.view.typical_burst, (state.result->device_seconds - state.burst_from) * 1e9);
+  }
+
+  static void Learn(Nanoseconds* mean, double value) {
+    *mean = static_cast<Nanoseconds>(*mean == 0 ? value : 0.9 * *mean + 0.1 * value);
+  }
+
+  // What comes after a step, or when something arrived.
+  void Next(State& state) {
+    const Program& program = *state.program;
+    if (program.kind == Program::Kind::kTraining) {
+      Begin(state, State::Step::kTraining, program.step);
+      return;
+    }
+    if (program.kind == Program::Kind::kService) {
+      if (state.waiting.empty()) {
+        End(state, State::Step::kNone);
+        return;
+      }
+      state.current = state.waiting.front();
+      state.waiting.pop_front();
+      const double work = program.requests[state.current].seconds * 1e9;
+      Begin(state, State::Step::kRequest, {work, 0.3 * work});
+      return;
+    }
+    const bool room = static_cast<int>(state.batch.size()) < program.model.most_sequences;
+    if (!state.waiting.empty() && room) {
+      state.current = state.waiting.front();
+      state.waiting.pop_front();
+      Begin(state, State::Step::kPrefill,
+            program.model.Prefill(program.requests[state.current].prompt));
+      Disturb();
+    } else if (!state.batch.empty()) {
+      double context = 0;
+      for (const Sequence& sequence : state.batch) {
+        context += static_cast<double>(sequence.prompt + sequence.made);
+      }
+      Begin(state, State::Step::kDecode,
+            program.model.Decode(static_cast<double>(state.batch.size()), context));
+    } else {
+      End(state, State::Step::kNone);
+    }
+  }
+
+  bool Arrivals() {
+    bool began = false;
+    for (State& state : states_) {
+      const std::vector<Request>& requests = state.program->requests;
+      bool arrived = false;
+      while (state.next_request < requests.size() &&
+             requests[state.next_request].at * 1e9 <= now_) {
+        state.waiting.push_back(state.next_request++);
+        arrived = true;
+      }
+      if (!arrived) continue;
+      Disturb();
+      if (state.step == State::Step::kNone) {
+        Next(state);
+        began = true;
+      }
+    }
+    return began;
+  }
+
+  // Steps that are done; whether a program began or ended to have work.
+  bool Ends() {
+    bool changed = false;
+    for (State& state : states_) {
+      if (state.step == State::Step::kGap && state.gap_end <= now_) {
+        Next(state);
+        changed = true;
+      }
+      if (!state.has_work() || state.work.alone() - state.done > 0.5) continue;
+      const std::vector<Request>& requests = state.program->requests;
+      switch (state.step) {
+        case State::Step::kTraining:
+          Next(state);
+          continue;
+        case State::Step::kRequest:
+          state.result->latency.push_back(
+              static_cast<float>(now_ / 1e9 - requests[state.current].at));
+          Disturb();
+          Next(state);
+          break;
+        case State::Step::kPrefill: {
+          const Request& request = requests[state.current];
+          state.result->ttft.push_back(static_cast<float>(now_ / 1e9 - request.at));
+          Sequence sequence{request.at * 1e9, now_, request.prompt,
+                            static_cast<int64_t>(request.output) - 1, 1};
+          if (sequence.left > 0) {
+            state.batch.push_back(sequence);
+          } else {
+            state.result->latency.push_back(static_cast<float>(now_ / 1e9 - request.at));
+          }
+          Disturb();
+          Token(state, 1);
+          break;
+        }
+        case State::Step::kDecode:
+          for (Sequence& sequence : state.batch) {
+            --sequence.left;
+            ++sequence.made;
+          }
+          Token(state, 1);
+          Finish(state);
+          MarkStep(state);
+          break;
+        default:
+          break;
+      }
+      changed = true;
+    }
+    return changed;
+  }
+
+  // A token was read by its program, which now prepares the next step.
+  void Token(State& state, uint64_t count) {
+    policy::TokenView& tokens = state.view.tokens;
+    if (tokens.tokens > 0) Learn(&tokens.recent_tpot, now_ - static_cast<double>(tokens.last_at));
+    tokens.tokens += count;
+    tokens.last_at = Now();
+    const bool more = !state.batch.empty() || !state.waiting.empty();
+    End(state, more ? State::Step::kGap : State::Step::kNone);
+    state.gap_end = now_ + kHostGap;
+  }
+
+  void Finish(State& state) {
+    const size_t before = state.batch.size();
+    std::erase_if(state.batch, [&](const Sequence& sequence) {
+      if (sequence.left > 0) return false;
+      state.result->latency.push_back(static_cast<float>((now_ - sequence.arrived) / 1e9));
+      state.result->tpot.push_back(static_cast<float>((now_ - sequence.first_token) / 1e9 /
+                                                      static_cast<double>(sequence.made - 1)));
+      return true;
+    });
+    if (state.batch.size() != before) Disturb();
+    if (state.batch.empty() && state.waiting.empty()) state.step = State::Step::kNone;
+  }
+
+  // ---- what the policy decides
+
+  void Decide() {
+    ++result_.decisions;
+    views_.clear();
+    for (State& state : states_) {
+      state.view.device_time = static_cast<Nanoseconds>(state.result->device_seconds * 1e9);
+      state.view.held_since = state.stopped ? static_cast<Nanoseconds>(state.held_since) : 0;
+      views_.push_back(state.view);
+    }
+    policy::Snapshot snapshot;
+    snapshot.now = Now();
+    snapshot.device = device_;
+    snapshot.partitions = partitions_;
+    snapshot.tenants = tenants_;
+    snapshot.coroutines = views_;
+    policy::Decision decision = policy_.Decide(snapshot);
+    ask_at_ = decision.ask_again_at == kForever
+                  ? kNever
+                  : std::max(static_cast<double>(decision.ask_again_at), now_ + 1e3);
+    for (size_t i = 0; i < states_.size(); ++i) {
+      State& state = states_[i];
+      state.grant = std::move(decision.grants[i]);
+      const bool alone = states_.size() == 1;
+      if (alone) state.grant.quiet.window = state.grant.pressed.window = kForever;
+      state.budget = alone || state.grant.budget == kForever
+                         ? kNever
+                         : static_cast<double>(state.grant.budget);
+    }
+  }
+
+  const Terms& TermsOf(const State& state) const {
+    for (const State& other : states_) {
+      if (other.has_work() && other.grant.rank < state.grant.rank) return state.grant.pressed;
+    }
+    return state.grant.quiet;
+  }
+
+  // ---- the hardware
+
+  // Who runs now, and how fast.
+  void Flow() {
+    running_.clear();
+    flowing_.clear();
+    for (size_t i = 0; i < states_.size(); ++i) {
+      State& state = states_[i];
+      if (!state.has_work()) continue;
+      const Terms& terms = TermsOf(state);
+      const bool stop = terms.window == 0;
+      if (stop && !state.stopped) {
+        state.held_since = now_;
+        state.drain =
+            std::min(state.last_window + static_cast<double>(state.view.typical_operation) / 2,
+                     state.work.alone() - state.done);
+      }
+      state.stopped = stop;
+      if (!stop) {
+        state.last_window =
+            terms.window == kForever ? kLaunchAhead : static_cast<double>(terms.window);
+      }
+      if (stop && now_ - state.held_since >= static_cast<double>(terms.longest_hold) - 1) {
+        // One operation.
+        state.drain += static_cast<double>(state.view.typical_operation);
+        state.held_since = now_;
+      }
+      if (stop && state.drain <= 0.5) continue;
+      const bool is_long = state.view.typical_operation >= terms.long_operation;
+      running_.push_back(
+          {partitions_[is_long ? terms.long_partition : terms.partition], state.work});
+      flowing_.push_back(i);
+    }
+    Rates(device_, running_, &rates_);
+  }
+
+  double NextEvent() const {
+    double next = ask_at_;
+    for (const State& state : states_) {
+      if (state.step == State::Step::kGap) next = std::min(next, state.gap_end);
+      if (state.next_request < state.program->requests.size()) {
+        next = std::min(next, state.program->requests[state.next_request].at * 1e9);
+      }
+      if (state.has_work() && state.stopped) {
+        next = std::min(next, state.held_since + static_cast<double>(TermsOf(state).longest_hold));
+      }
+    }
+    for (size_t k = 0; k < flowing_.size(); ++k) {
+      const State& state = states_[flowing_[k]];
+      if (rates_[k] <= 0) continue;
+      double left = std::min(state.work.alone() - state.done, state.budget);
+      if (state.stopped) left = std::min(left, state.drain);
+      next = std::min(next, now_ + std::max(1.0, left / rates_[k]));
+    }
+    return std::max(next, now_ + 1);
+  }
+
+  void Advance(double time) {
+    for (size_t k = 0; k < flowing_.size(); ++k) {
+      State& state = states_[flowing_[k]];
+      const double done = std::min(time * rates_[k], state.work.alone() - state.done);
+      state.done += done;
+      state.result->device_seconds += done / 1e9;
+      if (state.stopped) state.drain -= done;
+      if (state.budget < kNever) {
+        state.budget -= done;
+        if (state.budget <= 0.5) ask_at_ = now_;  // it is used up
+      }
+    }
+  }
+
+  // ---- stretches
+
+  // Seconds with work until now.
+  double Busy(const State& state) const {
+    return state.result->busy_seconds + (state.has_work() ? (now_ - state.busy_since) / 1e9 : 0);
+  }
+
+  void Disturb() {
+    for (State& state : states_) {
+      state.first.at = state.last.at = -1;
+      state.steps = 0;
+    }
+  }
+
+  void SetMark(State& state) const {
+    const Mark mark{now_, state.result->device_seconds, Busy(state)};
+    if (state.first.at < 0) {
+      state.first = mark;
+    } else {
+      state.last = mark;
+      ++state.steps;
+    }
+  }
+
+  // Trainings are measured over steps of the first language model that works, so that the pauses
+  // between its steps count as often as they come.
+  void MarkStep(State& model) {
+    SetMark(model);
+    for (const State& other : states_) {
+      if (&other == &model) break;
+      if (IsModel(other) && other.step != State::Step::kNone) return;
+    }
+    for (State& other : states_) {
+      if (other.step == State::Step::kTraining) SetMark(other);
+    }
+  }
+
+  static bool IsModel(const State& state) {
+    return state.program->kind == Program::Kind::kLanguageModel;
+  }
+
+  // Goes on to shortly before the next thing that is not like what was before.
+  bool StepOver() {
+    double until = end_;
+    bool models = false;
+    for (const State& state : states_) {
+      models = models || (IsModel(state) && state.step != State::Step::kNone);
+      if (state.next_request < state.program->requests.size()) {
+        until = std::min(until, state.program->requests[state.next_request].at * 1e9);
+      }
+    }
+    double skip = until - now_ - 1e3;
+    if (skip < kWorthwhile) return false;
+    bool busy = false;
+    for (State& state : states_) {
+      if (state.step == State::Step::kNone) continue;
+      busy = true;
+      if (state.program->kind == Program::Kind::kService) return false;
+      if (!models) SetMark(state);
+      const double passed = state.last.at - state.first.at;
+      if (state.last.at < 0 || passed < kStretch) return false;
+      if (!IsModel(state)) continue;
+      if (state.steps < kStretchSteps || state.step == State::Step::kPrefill) return false;
+      if (state.batch.empty()) return false;
+      int64_t left = state.batch.front().left;
+      for (const Sequence& sequence : state.batch) left = std::min(left, sequence.left);
+      skip = std::min(skip, static_cast<double>(left - 2) * passed / state.steps);
+    }
+    if (!busy || skip < kWorthwhile) return false;
+    const auto shift = static_cast<Nanoseconds>(skip);
+    for (State& state : states_) {
+      if (state.step == State::Step::kNone) continue;
+      const double passed = state.last.at - state.first.at;
+      const double done = (state.last.done - state.first.done) * skip / passed;
+      state.result->device_seconds += done;
+      state.burst_from += done;
+      if (state.has_work()) state.busy_since += skip;
+      state.result->busy_seconds += (state.last.busy - state.first.busy) * skip / passed;
+      state.view.changed_at += shift;
+      state.gap_end += skip;
+      state.held_since += skip;
+      state.idle_from += skip;
+      state.view.tokens.last_at += shift;
+      if (!IsModel(state)) continue;
+      const double steps = skip * state.steps / passed + state.part_of_step;
+      const auto whole = static_cast<int64_t>(steps);
+      state.part_of_step = steps - static_cast<double>(whole);
+      for (Sequence& sequence : state.batch) {
+        sequence.left -= whole;
+        sequence.made += whole;
+      }
+      state.view.tokens.tokens += static_cast<uint64_t>(whole);
+    }
+    now_ += skip;
+    Disturb();
+    Decide();
+    return true;
+  }
+
+  const policy::DeviceShape device_;
+  policy::Policy& policy_;
+  const double end_;
+  std::vector<policy::SmRange> partitions_;
+  std::vector<policy::Tenant> tenants_;
+  std::vector<State> states_;
+  std::vector<CoroutineView> views_;
+  std::vector<Running> running_;
+  std::vector<size_t> flowing_;  // whose running_ and rates_ are
+  std::vector<double> rates_;
+  double now_ = 0;  // nanoseconds
+  double ask_at_ = kNever;
+  DeviceResult result_;
+};
+
+}  // namespace
+
+DeviceResult SimulateDevice(const policy::DeviceShape& device, policy::Policy& policy,
+                            const std::vector<Program>& programs, double hours) {
+  return Simulation(device, policy, programs, hours).Run();
+}
+
+}  // namespace detshare::sim

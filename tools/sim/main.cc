@@ -1,0 +1,151 @@
+// detshare-sim: the policies in virtual time, over many devices.
+//
+// Exit codes: 0, 1 for a trace or a file that cannot be used, 2 for a wrong command line.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "policy/placement.h"
+#include "policy/registry.h"
+#include "tools/sim/report.h"
+#include "tools/sim/simulation.h"
+
+namespace detshare::sim {
+namespace {
+
+constexpr int kExitRefused = 1;
+constexpr int kExitUsage = 2;
+
+struct Flags {
+  Options options;
+  std::string trace, csv, json;
+  GenerateOptions generate;
+  double rate = 0;
+  uint32_t services = 0;
+  int trainings = -1;
+  double hours = 0;
+  double slo_tpot_ms = 30, slo_ttft_ms = 1000;
+  std::vector<std::string> parameters;
+  bool quiet = false;
+};
+
+int Refuse(const absl::Status& status, int code) {
+  std::fprintf(stderr, "detshare-sim: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+bool Write(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) std::fprintf(stderr, "detshare-sim: cannot write %s\n", path.c_str());
+  return static_cast<bool>(file);
+}
+
+int Run(Flags& flags) {
+  Options& options = flags.options;
+  for (const std::string& parameter : flags.parameters) {
+    const size_t equals = parameter.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return Refuse(absl::InvalidArgumentError("--param is NAME=VALUE, not " + parameter),
+                    kExitUsage);
+    }
+    options.parameters[parameter.substr(0, equals)] = parameter.substr(equals + 1);
+  }
+  absl::StatusOr<Trace> trace;
+  if (!flags.trace.empty()) {
+    trace = ReadTraceFile(flags.trace, options.seed);
+  } else {
+    flags.generate.hours = flags.hours > 0 ? flags.hours : 1;
+    flags.generate.seed = options.seed;
+    flags.generate.services =
+        flags.services > 0 ? flags.services : static_cast<uint32_t>(2 * options.devices);
+    // Half a million a day, as in the published traces, and not more than few devices can do.
+    flags.generate.rate = flags.rate > 0 ? flags.rate : std::min(6.0, 0.5 * options.devices);
+    trace = GenerateTrace(flags.generate);
+  }
+  if (!trace.ok()) return Refuse(trace.status(), kExitRefused);
+  options.hours = flags.hours > 0 ? flags.hours : trace->requests.back().at / 3600 + 1e-3;
+  options.trainings = flags.trainings >= 0 ? flags.trainings : options.devices;
+  options.slo_tpot = flags.slo_tpot_ms / 1000;
+  options.slo_ttft = flags.slo_ttft_ms / 1000;
+
+  const bool show = !flags.quiet && isatty(STDERR_FILENO) != 0;
+  absl::StatusOr<std::vector<Summary>> summaries =
+      Simulate(options, *trace, [&](int done, int all) {
+        if (show && (done == all || done % 16 == 0)) {
+          std::fprintf(stderr, "\r%d of %d devices%s", done, all, done == all ? "\n" : "");
+        }
+      });
+  if (!summaries.ok()) return Refuse(summaries.status(), kExitUsage);
+  std::fputs(Text(*summaries).c_str(), stdout);
+  const bool written = Write(flags.csv, Csv(*summaries)) && Write(flags.json, Json(*summaries));
+  return written ? 0 : kExitRefused;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  Options& options = flags.options;
+  options.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  CLI::App app("Simulates scheduling policies over many devices, in virtual time.", "detshare-sim");
+  app.add_option("--policies", options.policies, "Names, or paths of shared objects, with commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--placements", options.placements, "How programs are put on devices")
+      ->delimiter(',')
+      ->check(CLI::IsMember(policy::PlacementNames()))
+      ->capture_default_str();
+  app.add_option("--param", flags.parameters, "NAME=VALUE for those policies that have it")
+      ->allow_extra_args(false);
+  app.add_option("--devices", options.devices)->check(CLI::Range(1, 100000))->capture_default_str();
+  app.add_option("--sms", options.device.sm_count, "SMs of a device")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  app.add_option("--hours", flags.hours, "of virtual time [the trace's, or 1]")
+      ->check(CLI::Range(1e-4, 8784.));
+  auto* trace =
+      app.add_option("--trace", flags.trace, "A file of a known format, see docs/simulator.md");
+  flags.generate.format = "azure-llm";
+  app.add_option("--generate", flags.generate.format, "Requests like those of a trace")
+      ->check(CLI::IsMember(GeneratedFormats()))
+      ->excludes(trace)
+      ->capture_default_str();
+  app.add_option("--rate", flags.rate, "Generated requests a second in all [6, or 0.5 a device]")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--services", flags.services, "Generated services [two a device]");
+  app.add_option("--trainings", flags.trainings, "Trainings without end beside them [one a device]")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--model", options.model.billions, "Parameters of language models, in billions")
+      ->check(CLI::Range(0.1, 50.))
+      ->capture_default_str();
+  app.add_option("--slo-tpot", flags.slo_tpot_ms, "Time per output token, milliseconds")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--slo-ttft", flags.slo_ttft_ms, "Time to first token, milliseconds")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed)->capture_default_str();
+  app.add_option("--threads", options.threads, "Do not change the result")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--csv", flags.csv, "Where to write the figures as well")->type_name("FILE");
+  app.add_option("--json", flags.json, "... as JSON")->type_name("FILE");
+  app.add_flag("--quiet", flags.quiet, "No progress on the terminal");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  return Run(flags);
+}
+
+}  // namespace
+}  // namespace detshare::sim
+
+int main(int argc, char** argv) { return detshare::sim::Main(argc, argv); }
