@@ -29,10 +29,14 @@ class FakeDevice;
 
 class FakeMarker final : public Marker {
  public:
+  // Outlives the marker while the point is not reached.
+  struct Point {
+    bool reached = false;
+    int64_t time = -1;
+  };
   History history;
-  std::shared_ptr<bool> reached;  // null: not recorded
+  std::shared_ptr<Point> point;  // null: not recorded
   bool timed = false;
-  int64_t time = -1;
 };
 
 class FakeKernel final : public Kernel {
@@ -177,13 +181,13 @@ class FakeDevice : public Device {
   }
   absl::StatusOr<bool> Reached(Marker& marker) override {
     const auto& fake = static_cast<FakeMarker&>(marker);
-    return fake.reached == nullptr || *fake.reached;
+    return fake.point == nullptr || fake.point->reached;
   }
   absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) override {
     auto& a = static_cast<FakeMarker&>(start);
     auto& b = static_cast<FakeMarker&>(end);
-    if (!*a.reached || !*b.reached) return CudaError(kCudaErrorNotReady, "not reached");
-    return static_cast<float>(b.time - a.time);
+    if (!a.point->reached || !b.point->reached) return CudaError(kCudaErrorNotReady, "not reached");
+    return static_cast<float>(b.point->time - a.point->time);
   }
   absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                    uint64_t size) override {
@@ -341,10 +345,10 @@ inline absl::Status FakeQueue::Record(Marker& marker) {
   ++device_.calls;
   auto& fake = static_cast<FakeMarker&>(marker);
   fake.history = history_;
-  fake.reached = std::make_shared<bool>(false);
-  items_.push_back({nullptr, [this, &fake, reached = fake.reached] {
-                      *reached = true;
-                      fake.time = ++device_.now;
+  fake.point = std::make_shared<FakeMarker::Point>();
+  items_.push_back({nullptr, [this, point = fake.point] {
+                      point->reached = true;
+                      point->time = ++device_.now;
                     }});
   return absl::OkStatus();
 }
@@ -352,9 +356,9 @@ inline absl::Status FakeQueue::Record(Marker& marker) {
 inline absl::Status FakeQueue::Wait(Marker& marker) {
   ++device_.calls;
   auto& fake = static_cast<FakeMarker&>(marker);
-  if (fake.reached == nullptr) return absl::OkStatus();
+  if (fake.point == nullptr) return absl::OkStatus();
   history_.insert(fake.history.begin(), fake.history.end());
-  items_.push_back({[reached = fake.reached] { return *reached; }, [] {}});
+  items_.push_back({[point = fake.point] { return point->reached; }, [] {}});
   return absl::OkStatus();
 }
 

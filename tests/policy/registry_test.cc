@@ -14,7 +14,8 @@ bool Says(const absl::Status& status, const std::string& text) {
 
 TEST_CASE("Every parameter's default is within its bounds and can be asked for") {
   for (const std::string& name : PolicyNames()) {
-    for (const Parameter& parameter : *ParametersOf(name)) {
+    const auto parameters = *ParametersOf(name);
+    for (const Parameter& parameter : parameters) {
       INFO(name << " " << parameter.name);
       CHECK_FALSE(parameter.help.empty());
       for (const absl::string_view value :
@@ -37,7 +38,8 @@ TEST_CASE("A parameter that a policy does not have is refused with those that it
     const absl::Status status = CreatePolicy(name, {{{"speed", "9"}}}).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     CHECK(Says(status, "speed"));
-    for (const Parameter& parameter : *ParametersOf(name)) {
+    const auto parameters = *ParametersOf(name);
+    for (const Parameter& parameter : parameters) {
       CHECK(Says(status, std::string(parameter.name)));
     }
   }

@@ -46,7 +46,8 @@ TEST_CASE("Every request ends or is counted as unfinished, under every policy") 
   options.devices = 4;
   options.trainings = 4;
   options.hours = 0.05;
-  for (const Summary& summary : *Simulate(options, trace, Nothing)) {
+  const auto summaries = *Simulate(options, trace, Nothing);
+  for (const Summary& summary : summaries) {
     INFO(summary.policy);
     CHECK(summary.unplaced == 0);
     CHECK(summary.requests + summary.unfinished == trace.requests.size());
