@@ -1,6 +1,7 @@
 #include "coroutine_runtime/device_memory.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,11 @@ namespace detshare {
 namespace {
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// How often one allocation asks for room: others may be quicker to take it.
+constexpr int kMostRequests = 8;
+// By which part of the card it asks for more each time: a card cannot use all that is free.
+constexpr uint64_t kRequestSlack = 256;
 
 absl::Status OutOfMemory(const char* message) { return CudaError(kCudaErrorOutOfMemory, message); }
 
@@ -263,6 +269,7 @@ absl::Status DeviceMemory::Share(AddressSpace& peer) {
       status.Update(peer.SetAccess(address, extent.bytes, MemoryAccess::kReadWrite));
   }
   if (!status.ok()) Unshare(peer);
+  CountMapped(0);
   return status;
 }
 
@@ -272,6 +279,19 @@ void DeviceMemory::Unshare(AddressSpace& peer) {
       peer.SetAccess(address, extent.bytes, MemoryAccess::kNone).IgnoreError();
   }
   std::erase(peers_, &peer);
+  CountMapped(0);
+}
+
+void DeviceMemory::CountMapped(int64_t change) {
+  const uint64_t mapped = mapped_.load(std::memory_order_relaxed) + static_cast<uint64_t>(change);
+  mapped_.store(mapped, std::memory_order_relaxed);
+  movable_.store(shared() ? 0 : mapped - kept_bytes_, std::memory_order_relaxed);
+}
+
+bool DeviceMemory::shared() const {
+  return !peers_.empty() || std::any_of(pools_.begin(), pools_.end(), [](const auto& entry) {
+    return !entry.second.peers.empty();
+  });
 }
 
 absl::Status DeviceMemory::SharePool(PoolId pool_id, AddressSpace& peer) {
@@ -279,6 +299,7 @@ absl::Status DeviceMemory::SharePool(PoolId pool_id, AddressSpace& peer) {
   if (pool == nullptr) return NoSuchPool();
   if (Among(pool->peers, &peer)) return absl::OkStatus();
   pool->peers.push_back(&peer);
+  CountMapped(0);
   if (Among(peers_, &peer)) return absl::OkStatus();
   absl::Status status;
   for (const auto& [address, extent] : extents_) {
@@ -292,7 +313,9 @@ absl::Status DeviceMemory::SharePool(PoolId pool_id, AddressSpace& peer) {
 absl::Status DeviceMemory::UnsharePool(PoolId pool_id, AddressSpace& peer) {
   Pool* const pool = FindPool(pool_id);
   if (pool == nullptr) return NoSuchPool();
-  if (std::erase(pool->peers, &peer) == 0 || Among(peers_, &peer)) return absl::OkStatus();
+  const bool had = std::erase(pool->peers, &peer) != 0;
+  CountMapped(0);
+  if (!had || Among(peers_, &peer)) return absl::OkStatus();
   for (const auto& [address, extent] : extents_) {
     if (extent.pool == pool_id)
       peer.SetAccess(address, extent.bytes, MemoryAccess::kNone).IgnoreError();
@@ -418,10 +441,16 @@ void DeviceMemory::Unmap(Extents::iterator extent) {
     pool.idle -= bytes;
   }
   pool.reserved -= bytes;
+  const bool out = static_cast<bool>(extent->second.out);
+  if (extent->second.kept) kept_bytes_ -= bytes;
   // What cannot be unmapped (the device is lost) goes with the space.
-  UnmapForAll(extent->first, bytes, pool);
+  if (!out) UnmapForAll(extent->first, bytes, pool);
   extents_.erase(extent);
-  mapped_.store(mapped_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+  if (out) {
+    out_.store(out_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+  } else {
+    CountMapped(-static_cast<int64_t>(bytes));
+  }
   ForgetPoolIfOver(pool_id);
 }
 
@@ -476,6 +505,8 @@ Task<absl::Status> DeviceMemory::AwaitPoints(Points points) {
 // Other calls run while this one waits, so everything is looked up again afterwards.
 Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t bytes,
                                               PoolId pool_id) {
+  std::unique_ptr<RoomTicket> ticket;
+  uint64_t requests = 0;
   for (;;) {
     // It has an allocation, or will have: it stays as long as this lasts.
     Pool& pool = pools_.at(pool_id);
@@ -486,13 +517,27 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       absl::Status mapped = crowded ? OutOfMemory("the session's memory limit is reached")
                                     : MapForAll(address, bytes, pool);
       if (mapped.ok()) {
-        extents_.emplace(address, Extent{bytes, pool_id, false, {}});
+        Extent& made = extents_[address];
+        made.bytes = bytes;
+        made.pool = pool_id;
         Reserve(pool, bytes);
-        mapped_.store(mapped_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+        CountMapped(static_cast<int64_t>(bytes));
         co_return mapped;
       }
+      if (CudaResultOf(mapped) != kCudaErrorOutOfMemory) co_return mapped;
+      if (idle_bytes_ == 0) {
+        // Others may go.
+        if (room_ == nullptr || requests == kMostRequests) co_return mapped;
+        ticket.reset();
+        const uint64_t slack = coroutine_.device().properties().total_memory / kRequestSlack;
+        ticket = room_->Ask(bytes + slack * requests++);
+        if (ticket == nullptr) co_return mapped;
+        const bool answered =
+            co_await coroutine_.executor().Reached(&ticket->answer(), RoomTicket::kGranted);
+        if (!answered || ticket->answer().load() != RoomTicket::kGranted) co_return mapped;
+        continue;
+      }
       // Free memory that is kept may make room.
-      if (CudaResultOf(mapped) != kCudaErrorOutOfMemory || idle_bytes_ == 0) co_return mapped;
       const uint64_t before = idle_bytes_;
       Trim(0);
       if (idle_bytes_ != before) continue;
@@ -538,6 +583,77 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
     Unmap(extent);
   }
   co_return absl::OkStatus();
+}
+
+// ---- out of the card and back
+// -----------------------------------------------------------------------------------------
+
+void DeviceMemory::KeepInPlace(DeviceAddress address) {
+  const auto extent = FirstOverlapping(address, 1);
+  if (extent == extents_.end() || extent->second.kept || extent->second.out) return;
+  extent->second.kept = true;
+  kept_bytes_ += extent->second.bytes;
+  CountMapped(0);
+}
+
+absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy) {
+  uint64_t gone = 0;
+  if (shared()) return gone;
+  std::set<std::pair<uint64_t, DeviceAddress>> candidates;
+  for (const auto& [address, extent] : extents_) {
+    if (!extent.out && !extent.kept) candidates.emplace(extent.bytes, address);
+  }
+  // Mappings go whole: the smallest one that is enough, as long as there is none the largest.
+  std::vector<std::pair<Extents::iterator, HostBlock>> leaving;
+  std::vector<MovePiece> pieces;
+  uint64_t planned = gone;
+  while (planned < bytes && !candidates.empty()) {
+    auto chosen = candidates.lower_bound({bytes - planned, 0});
+    if (chosen == candidates.end()) --chosen;
+    const auto [size, address] = *chosen;
+    candidates.erase(chosen);
+    absl::StatusOr<HostBlock> block = store.Take(size);
+    if (!block.ok()) return block.status();
+    pieces.push_back({address, block->memory(), size});
+    leaving.emplace_back(extents_.find(address), *std::move(block));
+    planned += size;
+  }
+  if (pieces.empty()) return gone;
+  if (absl::Status copied = copy(pieces); !copied.ok()) return copied;
+  for (auto& [extent, block] : leaving) {
+    const uint64_t size = extent->second.bytes;
+    space_.Unmap(extent->first, size).IgnoreError();
+    extent->second.out = std::move(block);
+    out_.store(out_.load(std::memory_order_relaxed) + size, std::memory_order_relaxed);
+    CountMapped(-static_cast<int64_t>(size));
+    gone += size;
+  }
+  return gone;
+}
+
+absl::Status DeviceMemory::MoveIn(CopyPieces copy) {
+  std::vector<Extents::iterator> returning;
+  std::vector<MovePiece> pieces;
+  absl::Status status;
+  for (auto extent = extents_.begin(); extent != extents_.end() && status.ok(); ++extent) {
+    if (!extent->second.out) continue;
+    status = space_.Map(extent->first, extent->second.bytes);
+    if (!status.ok()) break;
+    returning.push_back(extent);
+    pieces.push_back({extent->first, extent->second.out.memory(), extent->second.bytes});
+  }
+  if (status.ok() && !pieces.empty()) status = copy(pieces);
+  for (const Extents::iterator extent : returning) {
+    const uint64_t size = extent->second.bytes;
+    if (!status.ok()) {
+      space_.Unmap(extent->first, size).IgnoreError();
+      continue;
+    }
+    extent->second.out = {};
+    out_.store(out_.load(std::memory_order_relaxed) - size, std::memory_order_relaxed);
+    CountMapped(static_cast<int64_t>(size));
+  }
+  return status;
 }
 
 // ---- calls

@@ -22,7 +22,12 @@
 // as the pool's release threshold says and a little more (the quick reuse). A free range that
 // another pool gets takes its memory along.
 //
-// Threading: one thread, the executor's; used() from any. Tasks must end before the object does.
+// While nothing of the session runs, its memory can leave the card for the host and come back to
+// the same addresses (MoveOut, MoveIn); nobody uses it in between. When the card is full, others
+// can be asked to go (memory_room.h).
+//
+// Threading: one thread, the executor's; used() and the like from any. Tasks must end before the
+// object does.
 #pragma once
 
 #include <algorithm>
@@ -34,11 +39,16 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/host_store.h"
+#include "coroutine_runtime/memory_mover.h"
+#include "coroutine_runtime/memory_room.h"
 #include "coroutine_runtime/task.h"
 
 namespace detshare {
@@ -54,6 +64,8 @@ class DeviceMemory {
   ~DeviceMemory();  // unmaps nothing: the address space does
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  AddressSpace& space() { return space_; }
 
   // Memory that is valid at once (cuMemAlloc). CUDA_ERROR_INVALID_VALUE for 0 bytes,
   // CUDA_ERROR_OUT_OF_MEMORY. Ends at once unless the range that it gets, or memory that it needs,
@@ -89,6 +101,19 @@ class DeviceMemory {
   absl::Status Share(AddressSpace& peer);
   // ... and no longer. None such is in flight.
   void Unshare(AddressSpace& peer);
+
+  // Who makes room on a full card; null: nobody. Outlives the tasks.
+  void set_room(RoomSource* room) { room_ = room; }
+  // Memory that others can reach, too: what is mapped at `address` does not move any more.
+  void KeepInPlace(DeviceAddress address);
+  using CopyPieces = absl::FunctionRef<absl::Status(absl::Span<const MovePiece>)>;
+  // Gives `bytes` of the card back, or somewhat more, or what there is, which moves into blocks of
+  // `store`; free memory that is kept like any other, so that the program sees no difference.
+  // Nothing of the session works or waits on the device, but for tasks that wait for room. The
+  // bytes that went; all of them stay when there is an error.
+  absl::StatusOr<uint64_t> MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy);
+  // Brings everything back, or nothing. CUDA_ERROR_OUT_OF_MEMORY when the card has no room.
+  absl::Status MoveIn(CopyPieces copy);
 
   struct Allocation {
     DeviceAddress address = 0;
@@ -131,6 +156,9 @@ class DeviceMemory {
   }  // bytes allocated, rounded
   uint64_t mapped() const { return mapped_.load(std::memory_order_relaxed); }  // bytes of the card
   uint64_t used_by(ContextId context) const;
+  // Bytes of the card that MoveOut could give back, and bytes that are out.
+  uint64_t movable() const { return movable_.load(std::memory_order_relaxed); }
+  uint64_t out() const { return out_.load(std::memory_order_relaxed); }
 
  private:
   using Points = absl::InlinedVector<FencePoint, 2>;
@@ -175,6 +203,8 @@ class DeviceMemory {
     uint64_t bytes = 0;
     PoolId pool = kNoPool;
     bool idle = false;  // free, kept mapped
+    bool kept = false;  // does not move
+    HostBlock out;      // not on the card: what it holds
     Points after;       // of an idle extent: reached before it may be unmapped
   };
   struct Pool {
@@ -231,14 +261,20 @@ class DeviceMemory {
   // AddressSpace's calls of these names, with the access of the peers.
   absl::Status MapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool);
   void UnmapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool);
+  // After a change of what is mapped or shared.
+  void CountMapped(int64_t change);
+  // Whether work of other devices may touch some of it.
+  bool shared() const;
 
   GpuCoroutine& coroutine_;
   AddressSpace& space_;
   std::vector<AddressSpace*> peers_;
+  RoomSource* room_ = nullptr;
   const uint64_t granule_;
   const uint64_t limit_;
   uint64_t quick_reuse_ = 64ull << 20;
   uint64_t idle_bytes_ = 0;
+  uint64_t kept_bytes_ = 0;
   uint64_t next_serial_ = 1;
   int empty_chunks_ = 0;
 
@@ -249,6 +285,7 @@ class DeviceMemory {
   std::map<PoolId, Pool> pools_;
   absl::flat_hash_map<ContextId, uint64_t> used_by_;
   std::atomic<uint64_t> used_{0}, mapped_{0};  // relaxed: for reports only
+  std::atomic<uint64_t> movable_{0}, out_{0};  // the same, and what the broker goes by
 };
 
 }  // namespace detshare

@@ -98,6 +98,8 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   status->set_pid(getpid());
   status->set_backend(backend_);
   status->set_policy(TextOf(settings_.current().policy()));
+  status->set_swap_limit(manager_.host_store().limit());
+  status->set_swap_used(manager_.host_store().used());
   for (size_t i = 0; i < manager_.devices().size(); ++i) {
     Device* const device = manager_.devices()[i];
     const DeviceProperties& properties = device->properties();
@@ -136,6 +138,12 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->set_code_bytes(info.counters.code_bytes);
     one->set_migrations(info.counters.migrations);
     Describe(info.schedule, RealClock().NowNanoseconds(), one->mutable_schedule());
+    const MemoryBroker::Account::Counters& swap = info.counters.swap;
+    one->mutable_swap()->set_out(swap.out);
+    one->mutable_swap()->set_bytes_out(swap.bytes_out);
+    one->mutable_swap()->set_bytes_in(swap.bytes_in);
+    one->mutable_swap()->set_moves(swap.moves);
+    one->mutable_swap()->set_time_us(swap.nanoseconds / 1000);
   }
   return Finish(context, absl::OkStatus());
 }

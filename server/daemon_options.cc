@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "server/host_memory.h"
 #include "server/logging.h"
 
 namespace detshare {
@@ -57,6 +58,8 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.tenants.clear();
   for (const TenantConfig& tenant : config.tenants) server.tenants.push_back(tenant.tenant);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
+  server.swap_bytes =
+      config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : HostMemoryBytes() / 2;
   SessionLimits& limits = server.limits;
   limits.contexts = static_cast<uint32_t>(config.contexts);
   limits.streams = static_cast<uint32_t>(config.streams);

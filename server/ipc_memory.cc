@@ -35,7 +35,9 @@ absl::StatusOr<ShareTokenValue> IpcMemory::Show(SessionDevice& device, DeviceAdd
   const absl::StatusOr<ShareTokenValue> token = objects_.Export(
       user_,
       {behind->memory, device.device, allocation->address - behind->begin, allocation->bytes});
-  if (token.ok()) shown_[allocation->address] = {*token, std::move(behind->memory)};
+  if (!token.ok()) return token;
+  device.memory->KeepInPlace(allocation->address);
+  shown_[allocation->address] = {*token, std::move(behind->memory)};
   return token;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/eviction.h"
 #include "policy/policy.h"
 #include "server/graph_payload.h"
 #include "server/shared_region.h"
@@ -55,6 +56,9 @@ struct ServerOptions {
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for the GPU
   uint64_t image_store_bytes = uint64_t{1} << 30;  // of code that is kept for later processes
+  // Host memory for device memory of idle sessions; 0: it does not leave its card.
+  uint64_t swap_bytes = 0;
+  policy::EvictionParameters eviction;
   uint64_t first_session = 1;
   bool lose_device_on_fault =
       false;  // a fault is taken for the loss of the device, as with a real GPU: for tests

@@ -31,6 +31,13 @@ uint64_t CodeOfImage(std::span<const uint8_t> image) {
                     StableHash(part(0, kEnd), /*seed=*/image.size()));
 }
 
+policy::TenantClass ClassOf(const std::string& tenant, const ServerOptions& options) {
+  for (const policy::Tenant& known : options.tenants) {
+    if (known.name == tenant) return known.tenant_class;
+  }
+  return policy::TenantClass::kUnset;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
@@ -55,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
 
   const std::span<uint8_t> device_part = session->region_->device_part();
   session->devices_.resize(config.devices.size());
+  session->swap_ = std::make_unique<SessionSwap>(*session);
   for (size_t i = 0; i < config.devices.size(); ++i) {
     const Config::OnDevice& on = config.devices[i];
     SessionDevice& device = session->devices_[i];
@@ -72,6 +80,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
     if (!coroutine.ok()) return coroutine.status();
     device.coroutine = *std::move(coroutine);
     device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
+    if (on.broker != nullptr)
+      session->swap_->Add(*on.broker, ClassOf(config.tenant, options), device);
     on.scheduler->Add(config.id, config.tenant, *device.coroutine);
   }
   session->virtual_memory_ = std::make_unique<VirtualMemory>(session->devices_);
@@ -88,6 +98,7 @@ Session::~Session() {
     if (devices_[i].coroutine != nullptr)
       config_.devices[i].scheduler->Remove(config_.id, *devices_[i].coroutine);
   }
+  if (swap_ != nullptr) swap_->Leave();
   if (!devices_.empty() && executor_ != nullptr) {
     WaitForDevices();
   }
@@ -105,6 +116,7 @@ Session::~Session() {
   }
   // What a faulted space still has queued writes to the fences of the coroutine.
   for (SessionDevice& device : devices_) device.space.reset();
+  swap_.reset();
   images_.Clear();
   for (SessionDevice& device : devices_) device.coroutine.reset();
   pinned_.reset();
@@ -191,6 +203,7 @@ Session::Counters Session::counters() const {
   counters.pinned_memory = pinned_bytes_.load(std::memory_order_relaxed);
   counters.device_memory = images_.array_bytes();
   if (virtual_memory_ != nullptr) counters.device_memory += virtual_memory_->bytes();
+  counters.swap = swap_->counters();
   counters.code_bytes = code_bytes_.load(std::memory_order_relaxed);
   for (const SessionDevice& device : devices_) {
     if (device.memory != nullptr) counters.device_memory += device.memory->mapped();
@@ -207,7 +220,8 @@ Session::Counters Session::counters() const {
 std::vector<Session::DeviceUse> Session::device_use() const {
   std::vector<DeviceUse> uses;
   for (const SessionDevice& device : devices_)
-    uses.push_back({device.device, device.memory->mapped(), device.space->Busy()});
+    uses.push_back(
+        {device.device, device.memory->mapped() + device.memory->out(), device.space->Busy()});
   return uses;
 }
 

@@ -28,6 +28,7 @@
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/task.h"
+#include "coroutine_runtime/memory_broker.h"
 #include "proto/driver_api/row.h"
 #include "server/ipc_memory.h"
 #include "server/managed_block.h"
@@ -36,6 +37,7 @@
 #include "server/ring_reader.h"
 #include "server/server_options.h"
 #include "server/session_images.h"
+#include "server/session_swap.h"
 #include "server/shared_events.h"
 #include "server/shared_memory_objects.h"
 #include "server/shared_region.h"
@@ -67,6 +69,7 @@ class Session {
       Device* device = nullptr;
       QueuePool* queues = nullptr;
       DeviceScheduler* scheduler = nullptr;
+      MemoryBroker* broker = nullptr;  // null: memory does not leave the card
       uint64_t memory_base = 0, memory_bytes = 0;
     };
     std::vector<OnDevice> devices;
@@ -77,6 +80,7 @@ class Session {
   struct Counters {
     uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
              migrations = 0, code_bytes = 0;
+    MemoryBroker::Account::Counters swap;
   };
 
   // Makes the directory, its files and what the devices need.
@@ -98,11 +102,12 @@ class Session {
   PinnedWindow& pinned() { return *pinned_; }
   std::vector<SessionDevice>& devices() { return devices_; }
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
+  SessionSwap& swap() { return *swap_; }
   SharedMemoryObjects& shared_memory_objects() { return *config_.shared_memory_objects; }
   Counters counters() const;  // any thread, while the session lives
   struct DeviceUse {
     const Device* device = nullptr;
-    uint64_t memory = 0;  // bytes of the card
+    uint64_t memory = 0;  // bytes of the card, and those that are out
     bool busy = false;    // work of the session is queued or running
   };
   std::vector<DeviceUse> device_use() const;  // any thread, while the session lives
@@ -323,6 +328,7 @@ class Session {
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<Executor> executor_;
   std::vector<SessionDevice> devices_;  // never changes in size: others point into it
+  std::unique_ptr<SessionSwap> swap_;
   std::unique_ptr<VirtualMemory> virtual_memory_;
   PeerAccess peer_access_;
   std::unique_ptr<IpcMemory> ipc_memory_;

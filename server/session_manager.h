@@ -17,6 +17,9 @@
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/host_store.h"
+#include "coroutine_runtime/memory_broker.h"
+#include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "server/activity.h"
 #include "server/image_store.h"
@@ -89,6 +92,8 @@ class SessionManager {
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   ImageStore& image_store() { return *image_store_; }
+  // Host memory that holds device memory of sessions.
+  const HostStore& host_store() const { return host_store_; }
   // Sessions that may have work on a device are active.
   Activity& activity() { return activity_; }
   uint64_t next_session() const;
@@ -117,6 +122,10 @@ class SessionManager {
   // One a device; the queues are of the schedulers' partitions.
   const std::vector<std::unique_ptr<DeviceScheduler>> schedulers_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
+  HostStore host_store_;
+  // One a device; none when memory does not leave the cards.
+  std::vector<std::unique_ptr<MemoryMover>> movers_;
+  std::vector<std::unique_ptr<MemoryBroker>> brokers_;
   SharedMemoryObjects shared_memory_objects_;
   SharedEvents shared_events_;
   const uint64_t device_part_;  // of a slot of device addresses

@@ -172,6 +172,7 @@ void SessionWorker::Loop(Session& session) {
     if (done.client) {
       worked = true;
       watched = false;
+      session.swap().SetWorking();
       if (calm_) SetCalm(false);
     }
     if (done.client || done.tasks) {
@@ -208,7 +209,11 @@ void SessionWorker::Loop(Session& session) {
       CpuRelax();
       continue;
     }
-    if (session.MakeReady()) continue;
+    session.swap().SetIdle(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(idle_since.time_since_epoch())
+            .count());
+    // Graphs are made of addresses, which must have memory behind them.
+    if (!session.swap().attention() && session.MakeReady()) continue;
     if (now >= active_until && !calm_ && !session.watching_idle()) {
       if (!watched) {
         watched = true;
@@ -242,7 +247,9 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
   Done done;
   RingReader& reader = session.reader();
   RingRecord record;
-  for (int i = 0; i < kBatch && session.violation().empty(); ++i) {
+  // Memory that is not on its card comes back before anything else happens.
+  const bool ready = !session.swap().attention() || AttendToSwap(session);
+  for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
     if (!session.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
       done.held = !session.Hold();
@@ -259,7 +266,7 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
     if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
       RunDueCalls(session);
   }
-  if (has_calls_.load(std::memory_order_acquire)) [[unlikely]] {
+  if (ready && has_calls_.load(std::memory_order_acquire)) [[unlikely]] {
     if (RunDueCalls(session)) done.client = true;
   }
   if (session.executor().Poll() != 0) done.tasks = true;
@@ -274,6 +281,11 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
     session.Violate("the client truncated a shared file");
   }
   return done;
+}
+
+bool SessionWorker::AttendToSwap(Session& session) {
+  const bool wanted = session.reader().Ready() || has_calls_.load(std::memory_order_acquire);
+  return session.swap().Attend(wanted, stop_);
 }
 
 bool SessionWorker::RunDueCalls(Session& session) {

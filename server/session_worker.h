@@ -84,6 +84,8 @@ class SessionWorker {
   };
   Done Round(Session& session);
   void SetCalm(bool calm);
+  // Whether the session may do something.
+  bool AttendToSwap(Session& session);
   // Whether there was one.
   bool RunDueCalls(Session& session);
   void RejectCalls(int result);

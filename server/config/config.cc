@@ -37,6 +37,10 @@ constexpr Setting kSettings[] = {
      "16; 64 with cuda", false, "Staging memory of a session for pageable copies"},
     {"daemon", "image_store_mib", "image-store-mib", &Config::image_store_mib, "MIB", "", 0, 65536,
      "", false, "Code that is kept so that later processes of the same user need not send it"},
+    {"daemon", "swap_memory", "swap-memory", &Config::swap_memory, "SIZE", "", 0, int64_t{1} << 46,
+     "half of the host's", false,
+     "Host memory for device memory of programs that do nothing while others need the card; 0: it "
+     "does not leave the card"},
     {"daemon", "cuda_driver", "cuda-driver", &Config::cuda_driver, "PATH", "", 0, 0, "looked for",
      false, "The real libcuda.so.1"},
     {"daemon", "cuda_sm_group", "cuda-sm-group", &Config::cuda_sm_group, "", "8|2", 0, 0, "", false,

@@ -40,6 +40,7 @@ struct Config {
   int64_t spin_us = -1, client_spin_us = -1;
   int64_t staging_mib = 0;
   int64_t image_store_mib = 1024;
+  int64_t swap_memory = -1;  // bytes
   std::string cuda_driver;
   int64_t cuda_sm_group = 8;
   // [software_gpu]

@@ -1,5 +1,6 @@
 #include "coroutine_runtime/device_memory.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
 #include <random>
@@ -471,6 +472,173 @@ TEST_CASE("A reserved range has no memory left of earlier allocations") {
   CHECK(session.Finish(session.memory->Reserve(kGranule, 0, address)).value() == address);
   CHECK(session.fake_space().mapped.empty());
   CHECK(session.memory->mapped() == 0);
+}
+
+// ---- out of the card and back
+
+struct Moves {
+  HostStore store{1ull << 30};
+  std::vector<std::pair<DeviceAddress, uint64_t>> copied;
+  absl::Status result;
+  absl::Status Copy(absl::Span<const MovePiece> pieces) {
+    for (const MovePiece& piece : pieces) copied.emplace_back(piece.address, piece.bytes);
+    return result;
+  }
+  absl::StatusOr<uint64_t> Out(Session& session, uint64_t bytes) {
+    return session.memory->MoveOut(
+        bytes, store, [this](absl::Span<const MovePiece> pieces) { return Copy(pieces); });
+  }
+  absl::Status In(Session& session) {
+    return session.memory->MoveIn(
+        [this](absl::Span<const MovePiece> pieces) { return Copy(pieces); });
+  }
+};
+
+TEST_CASE("As few bytes as are enough leave the card, and all come back to their addresses") {
+  Session session;
+  const DeviceAddress small = session.Allocate(100);
+  const DeviceAddress four = session.Allocate(4 * kMiB);
+  const DeviceAddress ten = session.Allocate(10 * kMiB);
+  const auto before = session.fake_space().mapped;
+  CHECK(session.memory->movable() == 16 * kMiB);
+
+  Moves moves;
+  CHECK(moves.Out(session, 3 * kMiB).value() == 4 * kMiB);
+  CHECK(moves.copied == std::vector<std::pair<DeviceAddress, uint64_t>>{{four, 4 * kMiB}});
+  CHECK(session.memory->out() == 4 * kMiB);
+  CHECK(session.memory->mapped() == 12 * kMiB);
+  CHECK(moves.store.used() == 4 * kMiB);
+  CHECK(moves.Out(session, 100 * kMiB).value() == 12 * kMiB);
+  CHECK(session.fake_space().mapped.empty());
+  CHECK(session.memory->movable() == 0);
+  CHECK(session.memory->Find(ten).has_value());
+
+  moves.copied.clear();
+  CHECK(moves.In(session).ok());
+  CHECK(moves.copied.size() == 3);
+  CHECK(session.fake_space().mapped == before);
+  CHECK(session.memory->out() == 0);
+  CHECK(session.memory->movable() == 16 * kMiB);
+  CHECK(moves.store.used() == 0);
+  CHECK(session.Free(small).ok());
+  CHECK(session.Free(ten).ok());
+}
+
+TEST_CASE("Free memory that is kept goes and comes back like any other") {
+  Session session;
+  session.Allocate(4 * kMiB);
+  const DeviceAddress freed = session.Allocate(6 * kMiB);
+  REQUIRE(session.memory->FreeAsync(freed, 1).ok());
+  Moves moves;
+  CHECK(moves.Out(session, 5 * kMiB).value() == 6 * kMiB);
+  CHECK(session.memory->out() == 6 * kMiB);
+  session.memory->Trim(0);
+  CHECK(session.memory->out() == 0);
+  CHECK(moves.store.used() == 0);
+  CHECK(session.Allocate(6 * kMiB) == freed);
+}
+
+TEST_CASE("Nothing leaves when it cannot be copied or the host has no room") {
+  Session session;
+  session.Allocate(4 * kMiB);
+  Moves moves;
+  moves.result = absl::InternalError("the test says so");
+  CHECK(!moves.Out(session, kMiB).ok());
+  CHECK(session.memory->mapped() == 4 * kMiB);
+  CHECK(moves.store.used() == 0);
+  HostStore little(2 * kMiB);
+  CHECK(
+      !session.memory->MoveOut(kMiB, little, [&](auto pieces) { return moves.Copy(pieces); }).ok());
+  CHECK(session.memory->out() == 0);
+}
+
+TEST_CASE("Memory comes back whole or not at all") {
+  Session session(kGranule, 16 * kMiB);
+  session.Allocate(4 * kMiB);
+  session.Allocate(8 * kMiB);
+  Moves moves;
+  REQUIRE(moves.Out(session, 12 * kMiB).ok());
+  session.device.memory_left = 10 * kMiB;
+  CHECK(CudaResultOf(moves.In(session)) == kCudaErrorOutOfMemory);
+  CHECK(session.device.memory_left == 10 * kMiB);
+  CHECK(session.memory->out() == 12 * kMiB);
+  session.device.memory_left = 16 * kMiB;
+  moves.result = absl::InternalError("the test says so");
+  CHECK(!moves.In(session).ok());
+  CHECK(session.memory->out() == 12 * kMiB);
+  moves.result = absl::OkStatus();
+  CHECK(moves.In(session).ok());
+}
+
+TEST_CASE("Memory that others reach is kept in place") {
+  Session session;
+  const DeviceAddress shown = session.Allocate(4 * kMiB);
+  session.Allocate(2 * kMiB);
+  session.memory->KeepInPlace(shown + 100);
+  CHECK(session.memory->movable() == 2 * kMiB);
+  Moves moves;
+  CHECK(moves.Out(session, 100 * kMiB).value() == 2 * kMiB);
+  REQUIRE(moves.In(session).ok());
+  REQUIRE(session.Free(shown).ok());
+  CHECK(session.memory->movable() == 2 * kMiB);
+}
+
+struct Room final : RoomSource {
+  struct Ticket final : RoomTicket {
+    explicit Ticket(Room& room) : room(room) { room.tickets.push_back(this); }
+    ~Ticket() override { std::erase(room.tickets, this); }
+    void Set(Answer answer) { answer_.store(answer); }
+    Room& room;
+  };
+  std::unique_ptr<RoomTicket> Ask(uint64_t bytes) override {
+    asked.push_back(bytes);
+    return std::make_unique<Ticket>(*this);
+  }
+  std::vector<Ticket*> tickets;
+  std::vector<uint64_t> asked;
+};
+
+TEST_CASE("An allocation on a full card waits for room and takes it, or is refused") {
+  Session session(kGranule, 16 * kMiB);
+  Room room;
+  session.memory->set_room(&room);
+  session.device.memory_left = 0;
+  auto result = session.Start(session.memory->Allocate(kContext, 4 * kMiB));
+  session.executor.Poll();
+  REQUIRE(room.tickets.size() == 1);
+  CHECK(room.asked == std::vector<uint64_t>{4 * kMiB});
+  CHECK(!result->has_value());
+  session.device.memory_left = 4 * kMiB;
+  room.tickets[0]->Set(RoomTicket::kGranted);
+  session.executor.Poll();
+  REQUIRE(result->has_value());
+  CHECK((*result)->ok());
+  CHECK(room.tickets.empty());
+
+  result = session.Start(session.memory->Allocate(kContext, 4 * kMiB));
+  REQUIRE(room.tickets.size() == 1);
+  room.tickets[0]->Set(RoomTicket::kRefused);
+  session.executor.Poll();
+  REQUIRE(result->has_value());
+  CHECK(CudaResultOf((*result)->status()) == kCudaErrorOutOfMemory);
+  CHECK(room.tickets.empty());
+}
+
+TEST_CASE("An allocation whose room others take asks again, for more, and not for ever") {
+  Session session(kGranule, 512 * kMiB);
+  Room room;
+  session.memory->set_room(&room);
+  session.device.memory_left = 0;
+  auto result = session.Start(session.memory->Allocate(kContext, 4 * kMiB));
+  while (!result->has_value()) {
+    REQUIRE(room.tickets.size() == 1);
+    REQUIRE(room.asked.size() < 20);
+    room.tickets[0]->Set(RoomTicket::kGranted);
+    session.executor.Poll();
+  }
+  CHECK(CudaResultOf((*result)->status()) == kCudaErrorOutOfMemory);
+  CHECK(std::is_sorted(room.asked.begin(), room.asked.end()));
+  CHECK(room.asked.back() > room.asked.front());
 }
 
 }  // namespace

@@ -252,6 +252,7 @@ class FakeDevice : public Device {
   int queues_made = 0;
   int calls = 0;  // records and waits of markers
   int64_t now = 0;
+  bool runs_at_once = false;  // everything, whenever a fence is queued
   int cooperative_limit = 1 << 30;  // blocks of a cooperative launch, per SM of the partition
 
  private:
@@ -326,6 +327,7 @@ inline absl::Status FakeQueue::WriteFence(AddressSpace&, std::atomic<uint64_t>* 
                                           uint64_t value) {
   device_.fences[{fence, value}] = history_;
   items_.push_back({nullptr, [fence, value] { fence->store(value, std::memory_order_release); }});
+  if (device_.runs_at_once) device_.RunAll();
   return absl::OkStatus();
 }
 

@@ -24,13 +24,16 @@ std::string StatusText(const proto::Status& status) {
                  Bytes(device.total_memory()), device.state()});
   }
   out += devices.ToString();
+  if (status.swap_limit() != 0) {
+    out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " + Bytes(status.swap_limit()) + "\n";
+  }
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
-  text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "PARTITION", "MEMORY", "PINNED", "OPERATIONS", "KERNELS",
+  text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "PARTITION", "MEMORY", "OUT", "PINNED", "OPERATIONS", "KERNELS",
                         "COPIED", "AGE", "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {
     sessions.Add({std::to_string(session.session()), session.tenant(), session.pid() == 0 ? "-" : std::to_string(session.pid()),
-                  session.program(), session.partition(), Bytes(session.device_memory()), Bytes(session.pinned_memory()),
-                  Count(session.operations()), Count(session.kernels()), Bytes(session.bytes_copied()),
+                  session.program(), session.partition(), Bytes(session.device_memory()), Bytes(session.swap().out()),
+                  Bytes(session.pinned_memory()), Count(session.operations()), Count(session.kernels()), Bytes(session.bytes_copied()),
                   Duration(session.age_ms()), session.state()});
   }
   return out + "\n" + sessions.ToString();
@@ -68,6 +71,12 @@ std::string StatusJson(const proto::Status& status) {
                         {"kernels", session.kernels()},
                         {"bytes_copied", session.bytes_copied()},
                         {"code_bytes", session.code_bytes()},
+                        {"swap",
+                         {{"out", session.swap().out()},
+                          {"bytes_out", session.swap().bytes_out()},
+                          {"bytes_in", session.swap().bytes_in()},
+                          {"moves", session.swap().moves()},
+                          {"time_us", session.swap().time_us()}}},
                         {"partition", session.partition()},
                         {"state", session.state()}});
   }
@@ -77,6 +86,8 @@ std::string StatusJson(const proto::Status& status) {
                             {"pid", status.pid()},
                             {"backend", status.backend()},
                             {"policy", status.policy()},
+                            {"swap_limit", status.swap_limit()},
+                            {"swap_used", status.swap_used()},
                             {"devices", std::move(devices)},
                             {"sessions", std::move(sessions)}};
   // A client chose its program's name: whatever bytes are in it, the output is JSON.

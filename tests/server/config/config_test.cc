@@ -111,7 +111,7 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
         "log_level, unlisted_tenants, spin_us, client_spin_us, staging_mib, image_store_mib, "
-        "cuda_driver, cuda_sm_group\n");
+        "swap_memory, cuda_driver, cuda_sm_group\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [software_gpu], [policy], "
         "[limits] and [[tenant]]\n");

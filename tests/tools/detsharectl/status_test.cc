@@ -29,6 +29,14 @@ TEST_CASE("Status without sessions says so") {
   CHECK(text.find("Some GPU") != std::string::npos);
   CHECK(text.find("1 GiB") != std::string::npos);
   CHECK(text.find("No sessions.") != std::string::npos);
+  CHECK(text.find("host memory") == std::string::npos);
+}
+
+TEST_CASE("Status says how much device memory is in host memory, where that may happen") {
+  proto::Status status = Example();
+  status.set_swap_limit(4ull << 30);
+  status.set_swap_used(1ull << 20);
+  CHECK(StatusText(status).find("host memory: 1 MiB of at most 4 GiB") != std::string::npos);
 }
 
 TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
@@ -38,11 +46,15 @@ TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
   session->set_tenant("alice");
   session->set_device_memory(5'000'000'000);
   session->set_kernels(12);
+  session->mutable_swap()->set_out(7'000'000'000);
+  status.set_swap_limit(9'000'000'000);
   const auto json = nlohmann::json::parse(StatusJson(status));
   CHECK(json["devices"][0]["total_memory"] == 8ull << 30);
   CHECK(json["sessions"][0]["session"] == 9);
   CHECK(json["sessions"][0]["device_memory"] == 5'000'000'000);
   CHECK(json["sessions"][0]["tenant"] == "alice");
+  CHECK(json["sessions"][0]["swap"]["out"] == 7'000'000'000);
+  CHECK(json["swap_limit"] == 9'000'000'000);
 }
 
 TEST_CASE("Status as JSON stays JSON whatever a client calls itself") {

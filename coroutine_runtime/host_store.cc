@@ -1,0 +1,44 @@
+#include "coroutine_runtime/host_store.h"
+
+#include <sys/mman.h>
+
+namespace detshare {
+
+HostBlock::~HostBlock() {
+  if (memory_ == nullptr) return;
+  munmap(memory_, bytes_);
+  const std::lock_guard<std::mutex> lock(store_->mutex_);
+  store_->used_ -= bytes_;
+}
+
+absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (bytes == 0 || bytes > limit_ - used_)
+      return absl::ResourceExhaustedError("the host's room for device memory is used up");
+    used_ += bytes;
+  }
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    used_ -= bytes;
+    return absl::ResourceExhaustedError("the host has no memory left");
+  }
+  // Fewer faults when it is filled; and a crash of the daemon is no reason to write a tenant's
+  // memory to disk.
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  madvise(memory, bytes, MADV_DONTDUMP);
+  HostBlock block;
+  block.store_ = this;
+  block.memory_ = static_cast<std::byte*>(memory);
+  block.bytes_ = bytes;
+  return block;
+}
+
+uint64_t HostStore::used() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return used_;
+}
+
+}  // namespace detshare

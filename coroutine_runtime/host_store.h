@@ -1,0 +1,58 @@
+// Ordinary host memory for what left a card, of which there is only so much.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace detshare {
+
+class HostStore;
+
+// A piece of it, zeroed at first. Given back when it ends.
+class HostBlock {
+ public:
+  HostBlock() = default;
+  HostBlock(HostBlock&& other) noexcept { *this = std::move(other); }
+  HostBlock& operator=(HostBlock&& other) noexcept {
+    std::swap(store_, other.store_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~HostBlock();
+
+  explicit operator bool() const { return memory_ != nullptr; }
+  std::byte* memory() const { return memory_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  friend class HostStore;
+  HostStore* store_ = nullptr;
+  std::byte* memory_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// Any thread. Outlives its blocks.
+class HostStore {
+ public:
+  explicit HostStore(uint64_t limit) : limit_(limit) {}
+  HostStore(const HostStore&) = delete;
+  HostStore& operator=(const HostStore&) = delete;
+
+  // ResourceExhausted when the limit, or the host, does not allow it.
+  absl::StatusOr<HostBlock> Take(uint64_t bytes);
+  uint64_t limit() const { return limit_; }
+  uint64_t used() const;
+
+ private:
+  friend class HostBlock;
+  const uint64_t limit_;
+  mutable std::mutex mutex_;
+  uint64_t used_ = 0;  // guarded by mutex_
+};
+
+}  // namespace detshare

@@ -1,0 +1,223 @@
+#include "coroutine_runtime/memory_broker.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace detshare {
+namespace {
+
+using policy::kMillisecond;
+using policy::kSecond;
+using policy::Nanoseconds;
+
+constexpr Nanoseconds kLookInterval = kMillisecond;
+// Whoever does not begin to go by then is busy with something that takes long.
+constexpr Nanoseconds kBeginPatience = 2 * kSecond;
+// New memory that has not come by then does not come.
+constexpr Nanoseconds kAskPatience = 30 * kSecond;
+
+}  // namespace
+
+class MemoryBroker::Ticket final : public RoomTicket {
+ public:
+  Ticket(Account& account, uint64_t bytes, bool comes_back)
+      : account(account),
+        bytes(bytes),
+        comes_back(comes_back),
+        asked_at(account.broker_.clock_.NowNanoseconds()) {}
+  ~Ticket() override {
+    MemoryBroker& broker = account.broker_;
+    const std::lock_guard<std::mutex> lock(broker.mutex_);
+    if (answer_.load(std::memory_order_relaxed) == kWaiting) {
+      std::erase(broker.line_, this);
+      account.waiting_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    if (broker.granted_ == this) broker.granted_ = nullptr;
+    broker.Advance();
+  }
+  void Set(Answer answer) {
+    account.waiting_.fetch_sub(1, std::memory_order_relaxed);
+    answer_.store(answer, std::memory_order_release);
+  }
+
+  Account& account;
+  const uint64_t bytes;
+  const bool comes_back;
+  const Nanoseconds asked_at;
+  bool others_went = false;
+};
+
+// ---- the line
+
+std::unique_ptr<MemoryBroker::Account> MemoryBroker::Open(uint64_t session,
+                                                          policy::TenantClass tenant_class,
+                                                          DeviceMemory& memory,
+                                                          std::function<void()> attend) {
+  std::unique_ptr<Account> account(
+      new Account(*this, session, tenant_class, memory, std::move(attend)));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  accounts_.push_back(account.get());
+  return account;
+}
+
+void MemoryBroker::Answer(Ticket& ticket, RoomTicket::Answer answer) {
+  std::erase(line_, &ticket);
+  if (answer == RoomTicket::kGranted) {
+    granted_ = &ticket;
+    if (ticket.others_went) ticket.account.placed_at_ = clock_.NowNanoseconds();
+  }
+  ticket.Set(answer);
+}
+
+void MemoryBroker::WithdrawOldOrders(Nanoseconds now) {
+  for (Account* account : accounts_) {
+    if (!account->ordered() || account->moving_ || now - account->ordered_at_ < kBeginPatience)
+      continue;
+    account->ordered_.store(0, std::memory_order_relaxed);
+    account->could_not_go_ = now;
+  }
+}
+
+void MemoryBroker::Advance() {
+  const Nanoseconds now = clock_.NowNanoseconds();
+  looked_at_ = now;
+  if (line_.empty() || granted_ != nullptr) return;
+  WithdrawOldOrders(now);
+  const auto ordered = [](const Account* account) { return account->ordered(); };
+  if (std::any_of(accounts_.begin(), accounts_.end(), ordered)) return;
+
+  std::vector<policy::ResidentMemory> residents;
+  std::vector<Account*> resident_accounts;
+  for (Account* account : accounts_) {
+    if (account->leaving_) continue;
+    resident_accounts.push_back(account);
+    policy::ResidentMemory& resident = residents.emplace_back();
+    resident.session = account->session_;
+    resident.tenant_class = account->tenant_class_;
+    resident.movable = account->memory_.movable();
+    resident.held = account->held_.load(std::memory_order_relaxed);
+    const Nanoseconds idle_since = account->idle_since_.load(std::memory_order_relaxed);
+    resident.working_until = idle_since == 0 || account->memory_.space().Busy() ? now : idle_since;
+    resident.placed_at = account->placed_at_;
+    resident.could_not_go = account->could_not_go_;
+  }
+  std::vector<policy::RoomRequest> requests;
+  for (const Ticket* ticket : line_) {
+    requests.push_back({ticket->account.session_, ticket->account.tenant_class_, ticket->bytes,
+                        ticket->comes_back, ticket->account.placed_at_});
+  }
+  const policy::EvictionDecision decision = policy::Evict(
+      {now, device_.memory().free, store_.limit(), store_.used(), residents, requests},
+      parameters_);
+  // Positions are those of the line as it is now.
+  std::vector<Ticket*> refused;
+  const bool more_comes = resident_accounts.size() != accounts_.size();
+  for (const size_t index : decision.hopeless) {
+    if (!line_[index]->comes_back && !more_comes) refused.push_back(line_[index]);
+  }
+  for (Ticket* ticket : line_) {
+    const bool late = !ticket->comes_back && now - ticket->asked_at >= kAskPatience;
+    if (late && std::find(refused.begin(), refused.end(), ticket) == refused.end())
+      refused.push_back(ticket);
+  }
+  Ticket* const served = decision.request >= 0 ? line_[decision.request] : nullptr;
+  for (Ticket* ticket : refused) {
+    if (ticket != served) Answer(*ticket, RoomTicket::kRefused);
+  }
+  if (served == nullptr) return;
+  if (decision.victims.empty()) return Answer(*served, RoomTicket::kGranted);
+  served->others_went = true;
+  for (const auto& victim : decision.victims) {
+    Account* const account = resident_accounts[victim.resident];
+    account->ordered_at_ = now;
+    account->ordered_.store(victim.bytes, std::memory_order_relaxed);
+    account->attend_();
+  }
+}
+
+// ---- one session
+
+void MemoryBroker::Account::Leave() {
+  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  leaving_ = true;
+  moving_ = false;
+  ordered_.store(0, std::memory_order_relaxed);
+}
+
+MemoryBroker::Account::~Account() {
+  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  std::erase(broker_.accounts_, this);
+  broker_.Advance();
+}
+
+std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes, bool comes_back) {
+  auto ticket = std::make_unique<Ticket>(*this, bytes, comes_back);
+  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  broker_.line_.push_back(ticket.get());
+  broker_.Advance();
+  if (ticket->answer().load(std::memory_order_relaxed) == RoomTicket::kWaiting) attend_();
+  return ticket;
+}
+
+std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes) {
+  return Ask(bytes, /*comes_back=*/false);
+}
+
+std::unique_ptr<RoomTicket> MemoryBroker::Account::AskToReturn(uint64_t more) {
+  return Ask(memory_.out() + more, /*comes_back=*/true);
+}
+
+void MemoryBroker::Account::Look() {
+  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  if (broker_.clock_.NowNanoseconds() - broker_.looked_at_ >= kLookInterval) broker_.Advance();
+}
+
+uint64_t MemoryBroker::Account::Begin() {
+  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  moving_ = ordered();
+  return ordered_.load(std::memory_order_relaxed);
+}
+
+void MemoryBroker::Account::End(bool went) {
+  const std::lock_guard<std::mutex> lock(broker_.mutex_);
+  moving_ = false;
+  ordered_.store(0, std::memory_order_relaxed);
+  if (!went) could_not_go_ = broker_.clock_.NowNanoseconds();
+  broker_.Advance();
+}
+
+absl::StatusOr<uint64_t> MemoryBroker::Account::MoveOut(uint64_t bytes,
+                                                        const std::atomic<bool>& stop) {
+  const Nanoseconds begin = broker_.clock_.NowNanoseconds();
+  const absl::StatusOr<uint64_t> went =
+      memory_.MoveOut(bytes, broker_.store_, [&](absl::Span<const MovePiece> pieces) {
+        return broker_.mover_.Move(memory_.space(), MemoryMover::Direction::kToHost, pieces, stop);
+      });
+  if (!went.ok()) return went;
+  bytes_out_.fetch_add(*went, std::memory_order_relaxed);
+  moves_.fetch_add(1, std::memory_order_relaxed);
+  nanoseconds_.fetch_add(broker_.clock_.NowNanoseconds() - begin, std::memory_order_relaxed);
+  return went;
+}
+
+absl::Status MemoryBroker::Account::MoveIn(const std::atomic<bool>& stop) {
+  const Nanoseconds begin = broker_.clock_.NowNanoseconds();
+  const uint64_t out = memory_.out();
+  absl::Status status = memory_.MoveIn([&](absl::Span<const MovePiece> pieces) {
+    return broker_.mover_.Move(memory_.space(), MemoryMover::Direction::kToDevice, pieces, stop);
+  });
+  if (!status.ok()) return status;
+  bytes_in_.fetch_add(out, std::memory_order_relaxed);
+  moves_.fetch_add(1, std::memory_order_relaxed);
+  nanoseconds_.fetch_add(broker_.clock_.NowNanoseconds() - begin, std::memory_order_relaxed);
+  return status;
+}
+
+MemoryBroker::Account::Counters MemoryBroker::Account::counters() const {
+  return {memory_.out(), bytes_out_.load(std::memory_order_relaxed),
+          bytes_in_.load(std::memory_order_relaxed), moves_.load(std::memory_order_relaxed),
+          nanoseconds_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace detshare

@@ -1,0 +1,152 @@
+#include "coroutine_runtime/memory_mover.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+namespace detshare {
+namespace {
+
+constexpr uint64_t kFenceBytes = 64 << 10;  // a whole page everywhere, for the lanes' fences
+constexpr uint64_t kFenceStride = 64;
+constexpr uint64_t kKeeperBytes = 32 << 20;  // of addresses that are not used
+constexpr int kKeeperTries = 4;
+constexpr std::chrono::microseconds kSpin(20), kSleep(20);
+
+}  // namespace
+
+struct MemoryMover::Job {
+  AddressSpace& space;
+  const Direction direction;
+  const std::vector<MovePiece> chunks;
+  const std::atomic<bool>& stop;
+  std::atomic<size_t> next{0};      // relaxed: hands out numbers
+  std::atomic<bool> failed{false};  // relaxed: only makes the others end early
+  std::mutex mutex;
+  absl::Status status;  // guarded by mutex
+
+  void Fail(absl::Status why) {
+    failed.store(true, std::memory_order_relaxed);
+    const std::lock_guard<std::mutex> lock(mutex);
+    status.Update(why);
+  }
+};
+
+MemoryMover::MemoryMover(Device& device, QueuePool& queues, int lanes)
+    : device_(device),
+      queues_(queues),
+      lanes_(std::clamp<int>(lanes, 1, static_cast<int>(kFenceBytes / kFenceStride))) {}
+
+MemoryMover::~MemoryMover() {
+  keeper_.reset();
+  if (staging_ != nullptr) munmap(staging_, staging_bytes_);
+}
+
+absl::Status MemoryMover::MakeStaging() {
+  if (staging_ != nullptr) return absl::OkStatus();
+  const uint64_t bytes = static_cast<uint64_t>(lanes_) * kChunkBytes + kFenceBytes;
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return absl::ResourceExhaustedError("no memory for a staging area");
+  madvise(memory, bytes, MADV_DONTDUMP);
+  staging_ = static_cast<std::byte*>(memory);
+  staging_bytes_ = bytes;
+  for (int i = 0; i < kKeeperTries && keeper_ == nullptr; ++i) {
+    // Any addresses that are free at this moment will do.
+    void* const free =
+        mmap(nullptr, 2 * kKeeperBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (free == MAP_FAILED) break;
+    munmap(free, 2 * kKeeperBytes);
+    const uint64_t base =
+        (reinterpret_cast<uint64_t>(free) + kKeeperBytes - 1) / kKeeperBytes * kKeeperBytes;
+    auto space = device_.CreateAddressSpace(base, kKeeperBytes);
+    if (space.ok() && (*space)->RegisterHost(staging_, staging_bytes_).ok())
+      keeper_ = *std::move(space);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
+                               absl::Span<const MovePiece> pieces, const std::atomic<bool>& stop) {
+  std::vector<MovePiece> chunks;
+  for (const MovePiece& piece : pieces) {
+    for (uint64_t done = 0; done < piece.bytes; done += kChunkBytes) {
+      chunks.push_back(
+          {piece.address + done, piece.host + done, std::min(kChunkBytes, piece.bytes - done)});
+    }
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (absl::Status made = MakeStaging(); !made.ok()) return made;
+  if (absl::Status reached = space.RegisterHost(staging_, staging_bytes_); !reached.ok())
+    return reached;
+  Job job{space, direction, std::move(chunks), stop, {}, {}, {}, {}};
+  std::vector<std::thread> threads;
+  const int lanes = static_cast<int>(std::min<size_t>(lanes_, job.chunks.size()));
+  for (int lane = 1; lane < lanes; ++lane)
+    threads.emplace_back([this, &job, lane] { RunLane(job, lane); });
+  RunLane(job, 0);
+  for (std::thread& thread : threads) thread.join();
+  job.status.Update(space.UnregisterHost(staging_));
+  return job.status;
+}
+
+void MemoryMover::RunLane(Job& job, int lane) {
+  Partition& whole = device_.whole();
+  constexpr int kLeast = std::numeric_limits<int>::max();  // as the device has it
+  absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(whole, kLeast);
+  if (!queue.ok()) return job.Fail(queue.status());
+  // Fences of earlier moves may hold any value: those of this one begin with 1.
+  auto* const fence = reinterpret_cast<std::atomic<uint64_t>*>(
+      staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(lane) * kFenceStride);
+  fence->store(0, std::memory_order_relaxed);
+  absl::Status status;
+  for (uint64_t turn = 1; status.ok() && !job.failed.load(std::memory_order_relaxed); ++turn) {
+    const size_t index = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (index >= job.chunks.size()) break;
+    if (job.stop.load(std::memory_order_relaxed)) {
+      status = absl::CancelledError("the session ends");
+      break;
+    }
+    status = MoveChunk(job, **queue, lane, turn, job.chunks[index]);
+  }
+  if (status.ok() || absl::IsCancelled(status)) {
+    queues_.Release(whole, kLeast, *std::move(queue));
+  } else {
+    queues_.Discard(*std::move(queue));
+  }
+  if (!status.ok()) job.Fail(status);
+}
+
+absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int lane, uint64_t turn,
+                                    const MovePiece& chunk) {
+  std::byte* const stage = staging_ + static_cast<uint64_t>(lane) * kChunkBytes;
+  auto* const fence = reinterpret_cast<std::atomic<uint64_t>*>(
+      staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(lane) * kFenceStride);
+  CopyRequest copy;
+  copy.width = chunk.bytes;
+  if (job.direction == Direction::kToDevice) {
+    std::memcpy(stage, chunk.host, chunk.bytes);
+    copy.destination = chunk.address;
+    copy.source = reinterpret_cast<DeviceAddress>(stage);
+  } else {
+    copy.destination = reinterpret_cast<DeviceAddress>(stage);
+    copy.source = chunk.address;
+  }
+  if (absl::Status status = queue.Copy(job.space, copy); !status.ok()) return status;
+  if (absl::Status status = queue.WriteFence(job.space, fence, turn); !status.ok()) return status;
+  // Even a move that ends early waits for what it has begun: the lane's part is used again.
+  const auto begin = std::chrono::steady_clock::now();
+  while (fence->load(std::memory_order_acquire) < turn) {
+    if (absl::Status fault = job.space.fault(); !fault.ok()) return fault;
+    if (absl::Status health = device_.health(); !health.ok()) return health;
+    if (std::chrono::steady_clock::now() - begin > kSpin) std::this_thread::sleep_for(kSleep);
+  }
+  if (job.direction == Direction::kToHost) std::memcpy(chunk.host, stage, chunk.bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace detshare

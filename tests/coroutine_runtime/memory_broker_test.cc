@@ -1,0 +1,196 @@
+#include "coroutine_runtime/memory_broker.h"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kCard = 64 * kMiB;
+using policy::kMillisecond;
+using policy::kSecond;
+
+struct Card {
+  Card() { device.runs_at_once = true; }
+  void Pass(int64_t time) { clock.Advance(time); }
+
+  FakeDevice device{2 << 20, kCard};
+  QueuePool pool{device};
+  HostStore store{1 << 30};
+  MemoryMover mover{device, pool, 1};
+  ManualClock clock;
+  MemoryBroker broker{device, store, mover, clock, [] {
+                        policy::EvictionParameters parameters;
+                        parameters.least_bytes = 0;
+                        return parameters;
+                      }()};
+  const std::atomic<bool> stop{false};
+};
+
+struct Session {
+  Session(Card& card, uint64_t id) : card(card) {
+    space = *card.device.CreateAddressSpace(id << 40, 1ull << 36);
+    coroutine = *GpuCoroutine::Create(card.device, *space, card.pool, *executor);
+    memory = std::make_unique<DeviceMemory>(*coroutine);
+    account = card.broker.Open(id, policy::TenantClass::kUnset, *memory, [this] { ++attended; });
+  }
+  ~Session() {
+    account->Leave();
+    executor.reset();
+    memory.reset();
+    space.reset();
+    account.reset();
+  }
+  static Task<void> Keep(Task<absl::StatusOr<DeviceAddress>> task, bool* done) {
+    *done = (co_await task).ok();
+  }
+  bool Allocate(uint64_t bytes) {
+    bool done = false;
+    executor->Spawn(Keep(memory->Allocate(1, bytes), &done));
+    card.device.RunAll();
+    executor->Poll();
+    return done;
+  }
+  // As a session's thread does with an order.
+  void Obey() {
+    const uint64_t bytes = account->Begin();
+    if (bytes != 0) account->End(account->MoveOut(bytes, card.stop).ok());
+  }
+
+  Card& card;
+  std::unique_ptr<Executor> executor = std::make_unique<Executor>();
+  std::unique_ptr<GpuCoroutine> coroutine;
+  std::unique_ptr<AddressSpace> space;
+  std::unique_ptr<DeviceMemory> memory;
+  std::unique_ptr<MemoryBroker::Account> account;
+  int attended = 0;
+};
+
+RoomTicket::Answer AnswerOf(const std::unique_ptr<RoomTicket>& ticket) {
+  return static_cast<RoomTicket::Answer>(ticket->answer().load());
+}
+
+TEST_CASE("Room that is there is granted at once, to one at a time") {
+  Card card;
+  Session a(card, 1), b(card, 2);
+  auto first = a.account->Ask(40 * kMiB);
+  auto second = b.account->Ask(40 * kMiB);
+  CHECK(AnswerOf(first) == RoomTicket::kGranted);
+  CHECK(AnswerOf(second) == RoomTicket::kWaiting);
+  CHECK(b.account->waiting() == 1);
+  first.reset();
+  CHECK(AnswerOf(second) == RoomTicket::kGranted);
+  CHECK(b.account->waiting() == 0);
+}
+
+TEST_CASE("An idle session is told to go, and the room is granted when it went") {
+  Card card;
+  Session a(card, 1), b(card, 2);
+  REQUIRE(a.Allocate(40 * kMiB));
+  card.Pass(10 * kSecond);
+  a.account->SetIdle(kSecond);
+  auto ticket = b.account->Ask(30 * kMiB);
+  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  CHECK(a.attended == 1);
+  REQUIRE(a.account->ordered());
+  a.Obey();
+  CHECK(!a.account->ordered());
+  CHECK(AnswerOf(ticket) == RoomTicket::kGranted);
+  CHECK(a.account->counters().out == 40 * kMiB);
+  CHECK(card.store.used() == 40 * kMiB);
+  ticket.reset();
+
+  auto back = a.account->AskToReturn(0);
+  REQUIRE(AnswerOf(back) == RoomTicket::kGranted);
+  CHECK(a.account->MoveIn(card.stop).ok());
+  CHECK(a.account->counters().bytes_in == 40 * kMiB);
+  CHECK(a.account->counters().moves == 2);
+  CHECK(card.store.used() == 0);
+}
+
+TEST_CASE("What nobody can give is refused at once, but not to who comes back") {
+  Card card;
+  Session a(card, 1), b(card, 2);
+  REQUIRE(a.Allocate(40 * kMiB));
+  a.memory->KeepInPlace(uint64_t{1} << 40);
+  CHECK(AnswerOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
+  const auto back = b.account->AskToReturn(30 * kMiB);
+  CHECK(AnswerOf(back) == RoomTicket::kWaiting);
+  // Others do not wait behind it.
+  CHECK(AnswerOf(b.account->Ask(10 * kMiB)) == RoomTicket::kGranted);
+}
+
+TEST_CASE("An order that is not begun is withdrawn, and the session left alone for a while") {
+  Card card;
+  Session a(card, 1), b(card, 2);
+  REQUIRE(a.Allocate(40 * kMiB));
+  card.Pass(10 * kSecond);
+  auto ticket = b.account->Ask(30 * kMiB);
+  REQUIRE(a.account->ordered());
+  card.Pass(kSecond);
+  b.account->Look();
+  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  card.Pass(2 * kSecond);
+  b.account->Look();
+  CHECK(AnswerOf(ticket) == RoomTicket::kRefused);
+  CHECK(!a.account->ordered());
+  CHECK(a.account->Begin() == 0);
+  CHECK(AnswerOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
+  card.Pass(20 * kSecond);
+  ticket = b.account->Ask(30 * kMiB);
+  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  a.account->Begin();
+  card.Pass(20 * kSecond);  // it has begun: it is waited for
+  b.account->Look();
+  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  a.account->End(false);
+  CHECK(AnswerOf(ticket) == RoomTicket::kRefused);
+}
+
+TEST_CASE("A session that ends is waited for no more") {
+  Card card;
+  Session b(card, 2);
+  std::unique_ptr<RoomTicket> ticket;
+  {
+    Session a(card, 1);
+    REQUIRE(a.Allocate(40 * kMiB));
+    card.Pass(10 * kSecond);
+    ticket = b.account->Ask(30 * kMiB);
+    REQUIRE(a.account->ordered());
+    CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  }
+  CHECK(AnswerOf(ticket) == RoomTicket::kGranted);
+}
+
+TEST_CASE("Whoever got room keeps it for a while, though others wait") {
+  Card card;
+  Session a(card, 1), b(card, 2);
+  REQUIRE(a.Allocate(40 * kMiB));
+  card.Pass(10 * kSecond);
+  auto ticket = b.account->Ask(40 * kMiB);
+  a.Obey();
+  REQUIRE(AnswerOf(ticket) == RoomTicket::kGranted);
+  ticket.reset();
+  REQUIRE(b.Allocate(40 * kMiB));
+
+  a.account->SetHeld(true);
+  auto back = a.account->AskToReturn(0);
+  CHECK(AnswerOf(back) == RoomTicket::kWaiting);
+  CHECK(!b.account->ordered());
+  card.Pass(500 * kMillisecond);
+  a.account->Look();
+  CHECK(!b.account->ordered());
+  card.Pass(600 * kMillisecond);
+  a.account->Look();
+  CHECK(b.account->ordered());
+  b.Obey();
+  CHECK(AnswerOf(back) == RoomTicket::kGranted);
+  CHECK(a.account->MoveIn(card.stop).ok());
+}
+
+}  // namespace
+}  // namespace detshare
