@@ -514,12 +514,26 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
     if (extent == extents_.end()) {
       // Free memory counts as little for the session's limit as for the card.
       const bool crowded = idle_bytes_ != 0 && (bytes > limit_ || mapped() > limit_ - bytes);
-      absl::Status mapped = crowded ? OutOfMemory("the session's memory limit is reached")
-                                    : MapForAll(address, bytes, pool);
+      std::optional<QuotaCharge> charge;
+      absl::Status mapped;
+      if (idle_bytes_ == 0) {
+        // Others that go make no room in the quota.
+        absl::StatusOr<QuotaCharge> last = Quota::Take(quota_, bytes);
+        if (!last.ok()) co_return last.status();
+        charge = *std::move(last);
+      } else {
+        charge = Quota::TryTake(quota_, bytes);
+      }
+      if (crowded || !charge.has_value()) {
+        mapped = OutOfMemory("the session's memory limit is reached");
+      } else {
+        mapped = MapForAll(address, bytes, pool);
+      }
       if (mapped.ok()) {
         Extent& made = extents_[address];
         made.bytes = bytes;
         made.pool = pool_id;
+        made.charge = std::make_shared<const QuotaCharge>(*std::move(charge));
         Reserve(pool, bytes);
         CountMapped(static_cast<int64_t>(bytes));
         co_return mapped;
@@ -588,12 +602,15 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
 // ---- out of the card and back
 // -----------------------------------------------------------------------------------------
 
-void DeviceMemory::KeepInPlace(DeviceAddress address) {
+std::shared_ptr<const QuotaCharge> DeviceMemory::KeepInPlace(DeviceAddress address) {
   const auto extent = FirstOverlapping(address, 1);
-  if (extent == extents_.end() || extent->second.kept || extent->second.out) return;
-  extent->second.kept = true;
-  kept_bytes_ += extent->second.bytes;
-  CountMapped(0);
+  if (extent == extents_.end()) return nullptr;
+  if (!extent->second.kept && !extent->second.out) {
+    extent->second.kept = true;
+    kept_bytes_ += extent->second.bytes;
+    CountMapped(0);
+  }
+  return extent->second.charge;
 }
 
 absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy) {

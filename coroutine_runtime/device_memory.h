@@ -49,6 +49,7 @@
 #include "coroutine_runtime/host_store.h"
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/memory_room.h"
+#include "coroutine_runtime/quota.h"
 #include "coroutine_runtime/task.h"
 
 namespace detshare {
@@ -104,8 +105,11 @@ class DeviceMemory {
 
   // Who makes room on a full card; null: nobody. Outlives the tasks.
   void set_room(RoomSource* room) { room_ = room; }
-  // Memory that others can reach, too: what is mapped at `address` does not move any more.
-  void KeepInPlace(DeviceAddress address);
+  // All that is mapped from now on, on the card or out of it, is taken of it; null: of nothing.
+  void set_quota(std::shared_ptr<Quota> quota) { quota_ = std::move(quota); }
+  // Memory that others can reach, too: what is mapped at `address` does not move any more. What
+  // was taken of the quota for it; whoever keeps the memory keeps that.
+  std::shared_ptr<const QuotaCharge> KeepInPlace(DeviceAddress address);
   using CopyPieces = absl::FunctionRef<absl::Status(absl::Span<const MovePiece>)>;
   // Gives `bytes` of the card back, or somewhat more, or what there is, which moves into blocks of
   // `store`; free memory that is kept like any other, so that the program sees no difference.
@@ -205,6 +209,7 @@ class DeviceMemory {
     bool idle = false;  // free, kept mapped
     bool kept = false;  // does not move
     HostBlock out;      // not on the card: what it holds
+    std::shared_ptr<const QuotaCharge> charge;
     Points after;       // of an idle extent: reached before it may be unmapped
   };
   struct Pool {
@@ -270,6 +275,7 @@ class DeviceMemory {
   AddressSpace& space_;
   std::vector<AddressSpace*> peers_;
   RoomSource* room_ = nullptr;
+  std::shared_ptr<Quota> quota_;
   const uint64_t granule_;
   const uint64_t limit_;
   uint64_t quick_reuse_ = 64ull << 20;

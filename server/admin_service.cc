@@ -145,6 +145,19 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->mutable_swap()->set_moves(swap.moves);
     one->mutable_swap()->set_time_us(swap.nanoseconds / 1000);
   }
+  for (const std::shared_ptr<TenantAccount>& account : manager_.tenant_accounts().All()) {
+    proto::TenantUse* const tenant = status->add_tenants();
+    const TenantQuota limits = account->limits();
+    tenant->set_name(account->tenant());
+    tenant->set_memory_limit(limits.memory);
+    for (size_t i = 0; i < manager_.devices().size(); ++i)
+      tenant->add_memory_used(account->memory_used(i));
+    tenant->set_pinned_limit(limits.pinned_memory);
+    tenant->set_pinned_used(account->pinned_used());
+    tenant->set_sessions_limit(limits.sessions);
+    tenant->set_sessions_used(account->sessions_used());
+    tenant->set_refusals(account->refusals());
+  }
   return Finish(context, absl::OkStatus());
 }
 

@@ -1,5 +1,6 @@
 #include "server/control_service.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -50,7 +51,7 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
     proto::Device* const device = grant.add_devices();
     device->set_name(properties.name);
     device->set_uuid(properties.uuid.data(), properties.uuid.size());
-    device->set_total_memory(properties.total_memory);
+    device->set_total_memory(std::min(properties.total_memory, on.quota->limit()));
     for (const auto& [attribute, value] : properties.attributes)
       (*device->mutable_attributes())[attribute] = value;
     device->set_memory_base(on.memory_base);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,7 +51,11 @@ proto::Settings FlagsAsSettings(const ServerOptions& options) {
   settings.mutable_policy()->set_name(options.policy);
   for (const auto& [name, value] : options.policy_parameters)
     (*settings.mutable_policy()->mutable_parameters())[name] = value;
-  for (const policy::Tenant& tenant : options.tenants) *settings.add_tenants() = ToSetting(tenant);
+  for (const policy::Tenant& tenant : options.tenants) {
+    const auto quota = options.tenant_quotas.find(tenant.name);
+    *settings.add_tenants() =
+        ToSetting(tenant, quota != options.tenant_quotas.end() ? quota->second : TenantQuota());
+  }
   return settings;
 }
 
@@ -64,12 +69,16 @@ void AdoptSettings(int sm_count, ServerOptions* options) {
   const absl::StatusOr<proto::Settings> kept = ReadSettings(file);
   if (absl::IsNotFound(kept.status())) return;
   std::vector<policy::Tenant> tenants;
+  std::map<std::string, TenantQuota> quotas;
   absl::Status sound = kept.status();
   if (sound.ok()) {
     for (const proto::TenantSetting& setting : kept->tenants()) {
       absl::StatusOr<policy::Tenant> tenant = ToTenant(setting, sm_count);
       if (!tenant.ok()) sound = tenant.status();
       if (tenant.ok()) tenants.push_back(*std::move(tenant));
+      const absl::StatusOr<TenantQuota> quota = ToQuota(setting);
+      if (!quota.ok()) sound = quota.status();
+      if (quota.ok()) quotas[setting.name()] = *quota;
     }
   }
   if (!sound.ok()) {
@@ -80,6 +89,7 @@ void AdoptSettings(int sm_count, ServerOptions* options) {
   options->policy_parameters = {kept->policy().parameters().begin(),
                                 kept->policy().parameters().end()};
   options->tenants = std::move(tenants);
+  options->tenant_quotas = std::move(quotas);
 }
 
 }  // namespace
@@ -118,8 +128,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->control_ =
       std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_);
   daemon->settings_ = std::make_unique<Settings>(
-      daemon->manager_->Schedulers(), LargestSmCount(borrowed), FlagsAsSettings(opts.server),
-      SettingsFile(opts.server));
+      daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
+      FlagsAsSettings(opts.server), SettingsFile(opts.server));
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
                                                   daemon->peers_, opts.backend);
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);

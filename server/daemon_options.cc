@@ -56,7 +56,15 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.policy = config.policy;
   server.policy_parameters = config.policy_parameters;
   server.tenants.clear();
-  for (const TenantConfig& tenant : config.tenants) server.tenants.push_back(tenant.tenant);
+  server.tenant_quotas.clear();
+  for (const TenantConfig& tenant : config.tenants) {
+    server.tenants.push_back(tenant.tenant);
+    server.tenant_quotas[tenant.tenant.name] = tenant.quota;
+  }
+  server.default_quota = {static_cast<uint64_t>(config.default_memory),
+                          static_cast<uint64_t>(config.default_pinned_memory),
+                          static_cast<uint64_t>(config.default_sessions)};
+  server.most_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
   server.swap_bytes =
       config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : HostMemoryBytes() / 2;

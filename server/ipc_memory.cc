@@ -21,6 +21,14 @@ bool Reaches(const SessionDevice& device, const Device& memory) {
   return access != attributes.end() && access->second != 0;
 }
 
+// Memory, with what was taken of its tenant's quota for as long as anybody has the memory.
+std::shared_ptr<PhysicalMemory> WithCharge(std::shared_ptr<PhysicalMemory> memory,
+                                           std::shared_ptr<const QuotaCharge> charge) {
+  using Both = std::pair<std::shared_ptr<const QuotaCharge>, std::shared_ptr<PhysicalMemory>>;
+  PhysicalMemory* const plain = memory.get();
+  return {std::make_shared<Both>(std::move(charge), std::move(memory)), plain};
+}
+
 }  // namespace
 
 absl::StatusOr<ShareTokenValue> IpcMemory::Show(SessionDevice& device, DeviceAddress address) {
@@ -32,12 +40,12 @@ absl::StatusOr<ShareTokenValue> IpcMemory::Show(SessionDevice& device, DeviceAdd
     return CudaError(kCudaErrorOutOfMemory, "too many allocations are shown");
   absl::StatusOr<PhysicalRange> behind = device.space->Behind(allocation->address);
   if (!behind.ok()) return behind.status();
+  std::shared_ptr<PhysicalMemory> memory =
+      WithCharge(std::move(behind->memory), device.memory->KeepInPlace(allocation->address));
   const absl::StatusOr<ShareTokenValue> token = objects_.Export(
-      user_,
-      {behind->memory, device.device, allocation->address - behind->begin, allocation->bytes});
+      user_, {memory, device.device, allocation->address - behind->begin, allocation->bytes});
   if (!token.ok()) return token;
-  device.memory->KeepInPlace(allocation->address);
-  shown_[allocation->address] = {*token, std::move(behind->memory)};
+  shown_[allocation->address] = {*token, std::move(memory)};
   return token;
 }
 

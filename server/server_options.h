@@ -10,6 +10,7 @@
 #include "policy/policy.h"
 #include "server/graph_payload.h"
 #include "server/shared_region.h"
+#include "server/tenant_quota.h"
 
 namespace detshare {
 
@@ -52,6 +53,10 @@ struct ServerOptions {
   std::string policy = "whole";
   std::map<std::string, std::string> policy_parameters;
   std::vector<policy::Tenant> tenants;  // with declared shares
+  // By tenant; and of those that are not there.
+  std::map<std::string, TenantQuota> tenant_quotas;
+  TenantQuota default_quota;
+  uint32_t most_sessions = 0;           // at a time; 0: as many as there are address windows
   uint32_t migrate_every = 0;           // as DeviceScheduler::Options
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for the GPU

@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
       config.directory,
       options.windows.pinned_base +
           options.windows.pinned_bytes * static_cast<uint64_t>(config.slot),
-      options.windows.pinned_bytes, config.owner, options.limits.pinned);
+      options.windows.pinned_bytes, config.owner, options.limits.pinned, config.pinned_quota);
   RingReader* const reader = session->reader_.get();
   session->executor_ = std::make_unique<Executor>([reader] { reader->Wake(); });
 
@@ -80,6 +80,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
     if (!coroutine.ok()) return coroutine.status();
     device.coroutine = *std::move(coroutine);
     device.memory = std::make_unique<DeviceMemory>(*device.coroutine);
+    device.quota = on.quota;
+    device.memory->set_quota(on.quota);
     if (on.broker != nullptr)
       session->swap_->Add(*on.broker, ClassOf(config.tenant, options), device);
     on.scheduler->Add(config.id, config.tenant, *device.coroutine);
@@ -429,12 +431,15 @@ absl::Status Session::CheckRoomForImage(uint64_t bytes) const {
 
 absl::StatusOr<LibraryId> Session::AddLibrary(std::unique_ptr<Library> library, ContextId context,
                                               std::span<const uint8_t> image,
-                                              std::shared_ptr<const ManagedBlock> managed) {
+                                              std::shared_ptr<const ManagedBlock> managed,
+                                              QuotaCharge charge) {
   const uint64_t image_bytes = image.size();
+  auto taken = std::make_shared<const QuotaCharge>(std::move(charge));
   auto loaded = std::make_unique<LoadedLibrary>();
   // Counts until it is unloaded, which graphs may put off.
   loaded->library =
-      std::shared_ptr<Library>(library.release(), [this, image_bytes, managed](Library* unloaded) {
+      std::shared_ptr<Library>(library.release(), [this, image_bytes, managed,
+                                                   taken = std::move(taken)](Library* unloaded) {
         delete unloaded;
         image_bytes_ -= image_bytes;
       });

@@ -53,6 +53,7 @@ struct SessionDevice {
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<GpuCoroutine> coroutine;
   std::unique_ptr<DeviceMemory> memory;
+  std::shared_ptr<Quota> quota;  // of its memory; null: no end
 };
 
 class Session {
@@ -70,9 +71,11 @@ class Session {
       QueuePool* queues = nullptr;
       DeviceScheduler* scheduler = nullptr;
       MemoryBroker* broker = nullptr;  // null: memory does not leave the card
+      std::shared_ptr<Quota> quota;    // of device memory; null: no end
       uint64_t memory_base = 0, memory_bytes = 0;
     };
     std::vector<OnDevice> devices;
+    std::shared_ptr<Quota> pinned_quota;  // of pinned host memory; null: no end
     SharedMemoryObjects* shared_memory_objects = nullptr;  // of the daemon
     ImageStore* image_store = nullptr;                     // the same
     SharedEvents* shared_event_tokens = nullptr;           // the same
@@ -252,7 +255,8 @@ class Session {
   // `image`: what it was loaded from.
   absl::StatusOr<LibraryId> AddLibrary(std::unique_ptr<Library> library, ContextId context,
                                        std::span<const uint8_t> image,
-                                       std::shared_ptr<const ManagedBlock> managed);
+                                       std::shared_ptr<const ManagedBlock> managed,
+                                       QuotaCharge charge);
   // Of the current device and not being unloaded, else nullptr.
   LoadedLibrary* FindLibrary(LibraryId id);
   // The managed variables of a library of any device; null when it has none, or is none.

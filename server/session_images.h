@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device_array.h"
+#include "coroutine_runtime/quota.h"
 #include "proto/ring_abi.h"
 
 namespace detshare {
@@ -47,7 +48,9 @@ class SessionImages {
   size_t object_count() const { return objects_.size(); }
   uint64_t array_bytes() const { return bytes_->load(std::memory_order_relaxed); }
 
-  ArrayId AddArray(const SessionDevice* device, ContextId context, std::unique_ptr<Array> array);
+  // `charge` lasts as long as the array.
+  ArrayId AddArray(const SessionDevice* device, ContextId context, std::unique_ptr<Array> array,
+                   QuotaCharge charge);
   // Of this device, else null.
   std::shared_ptr<Array> FindArray(const SessionDevice* device, ArrayId id) const;
   std::shared_ptr<Array> TakeArray(const SessionDevice* device, ArrayId id);

@@ -94,11 +94,14 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       sessions_directory_(options.runtime_directory + "/sessions"),
       image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
       schedulers_(std::move(schedulers)),
+      tenant_accounts_(devices_.size()),
       host_store_(options.swap_bytes),
       device_part_(AddressesOnDevice(options.windows, devices_)),
       slot_bytes_(std::max<uint64_t>(options.windows.device_bytes, device_part_ * devices_.size())),
       slots_(AddressWindows::kSlots * options.windows.device_bytes / slot_bytes_, false),
       next_session_(options.first_session) {
+  tenant_accounts_.SetDefault(options.default_quota);
+  for (const auto& [tenant, quota] : options.tenant_quotas) tenant_accounts_.Set(tenant, quota);
   for (Device* device : devices_) {
     queues_.push_back(std::make_unique<QueuePool>(*device));
     if (options.swap_bytes == 0) continue;
@@ -167,8 +170,17 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
   if (slot == slots_.end()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use"));
+        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use: end a program"));
   }
+  if (options_.most_sessions != 0 && sessions_.size() >= options_.most_sessions) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ",
+                     options_.most_sessions, ": end a program, or let an operator raise "
+                     "max_sessions of [daemon] in its configuration"));
+  }
+  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
+  absl::StatusOr<QuotaCharge> charge = Quota::Take(TenantAccount::Sessions(account), 1);
+  if (!charge.ok()) return charge.status();
   const uint64_t id = next_session_++;
   Session::Config config;
   config.id = id;
@@ -178,6 +190,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.tenant = request.tenant;
   config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
                               ", ", request.program, ")");
+  config.pinned_quota = TenantAccount::Pinned(account);
   config.image_store = image_store_.get();
   config.directory = absl::StrCat(sessions_directory_, "/", id);
   config.shared_memory_objects = &shared_memory_objects_;
@@ -191,6 +204,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     on.queues = queues_[index].get();
     on.scheduler = schedulers_[index].get();
     on.broker = brokers_.empty() ? nullptr : brokers_[index].get();
+    on.quota = TenantAccount::Memory(account, static_cast<size_t>(index));
     on.memory_base = windows.device_base + slot_bytes_ * static_cast<uint64_t>(config.slot) +
                      device_part_ * static_cast<uint64_t>(index);
     on.memory_bytes = device_part_;
@@ -233,6 +247,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   entry.request = request;
   entry.begin = std::chrono::steady_clock::now();
   entry.slot = static_cast<int>(slot - slots_.begin());
+  entry.charge = *std::move(charge);
   *slot = true;
   std::shared_ptr<SessionWorker> worker = entry.worker;
   sessions_.emplace(id, std::move(entry));
@@ -274,7 +289,7 @@ void SessionManager::Reap() {
     }
     std::shared_ptr<SessionWorker> worker = finished->second.worker;
     slots_[finished->second.slot] = false;
-    sessions_.erase(finished);
+    sessions_.erase(finished);  // gives the tenant's session back
     changed_.notify_all();
     lock.unlock();
     // Joins, unless a call still holds it for a moment: then that does.

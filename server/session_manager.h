@@ -25,6 +25,7 @@
 #include "server/image_store.h"
 #include "server/server_options.h"
 #include "server/session_worker.h"
+#include "server/tenant_accounts.h"
 
 namespace detshare {
 
@@ -92,6 +93,8 @@ class SessionManager {
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   ImageStore& image_store() { return *image_store_; }
+  // What tenants have and may have; device i is devices()[i].
+  TenantAccounts& tenant_accounts() { return tenant_accounts_; }
   // Host memory that holds device memory of sessions.
   const HostStore& host_store() const { return host_store_; }
   // Sessions that may have work on a device are active.
@@ -104,6 +107,7 @@ class SessionManager {
     SessionRequest request;
     std::chrono::steady_clock::time_point begin;
     int slot = 0;
+    QuotaCharge charge;     // one of the tenant's sessions
     bool told = false;      // its client knows that it has ended
     bool finished = false;  // its thread can be joined
   };
@@ -122,6 +126,7 @@ class SessionManager {
   // One a device; the queues are of the schedulers' partitions.
   const std::vector<std::unique_ptr<DeviceScheduler>> schedulers_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
+  TenantAccounts tenant_accounts_;
   HostStore host_store_;
   // One a device; none when memory does not leave the cards.
   std::vector<std::unique_ptr<MemoryMover>> movers_;

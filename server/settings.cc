@@ -24,6 +24,8 @@ namespace {
 constexpr double kMostWeight = 1e6;
 constexpr policy::Nanoseconds kLongestObjective = 3600 * policy::kSecond;
 constexpr size_t kMostFileBytes = 4 << 20;
+constexpr uint64_t kMostMemory = uint64_t{1} << 52;
+constexpr uint64_t kMostSessions = 1'000'000;
 
 // One policy for each device.
 absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
@@ -109,7 +111,15 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
   return tenant;
 }
 
-proto::TenantSetting ToSetting(const policy::Tenant& tenant) {
+absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting) {
+  if (setting.memory() > kMostMemory || setting.pinned_memory() > kMostMemory)
+    return OutOfRange(setting.name(), "a limit of memory", "0 (none) to 4096 TiB");
+  if (setting.sessions() > kMostSessions)
+    return OutOfRange(setting.name(), "the number of sessions", "0 (no limit) to 1000000");
+  return TenantQuota{setting.memory(), setting.pinned_memory(), setting.sessions()};
+}
+
+proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota) {
   proto::TenantSetting setting;
   setting.set_name(tenant.name);
   setting.set_tenant_class(NameOf(tenant.tenant_class));
@@ -120,12 +130,16 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant) {
   setting.set_slo_latency_ns(tenant.slo_latency);
   setting.set_slo_ttft_ns(tenant.slo_ttft);
   setting.set_slo_tpot_ns(tenant.slo_tpot);
+  setting.set_memory(quota.memory);
+  setting.set_pinned_memory(quota.pinned_memory);
+  setting.set_sessions(quota.sessions);
   return setting;
 }
 
-Settings::Settings(std::vector<DeviceScheduler*> schedulers, int sm_count, proto::Settings initial,
-                   std::string file)
+Settings::Settings(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
+                   proto::Settings initial, std::string file)
     : schedulers_(std::move(schedulers)),
+      accounts_(accounts),
       sm_count_(sm_count),
       file_(std::move(file)),
       current_(std::move(initial)) {}
@@ -171,7 +185,9 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
   place->MergeFrom(change);
   absl::StatusOr<policy::Tenant> tenant = ToTenant(*place, sm_count_);
   if (!tenant.ok()) return tenant.status();
-  *place = ToSetting(*tenant);
+  const absl::StatusOr<TenantQuota> quota = ToQuota(*place);
+  if (!quota.ok()) return quota.status();
+  *place = ToSetting(*tenant, *quota);
   const proto::TenantSetting result = *place;
   const absl::StatusOr<std::vector<policy::Tenant>> tenants = ToTenants(wanted, sm_count_);
   if (!tenants.ok()) return tenants.status();
@@ -182,6 +198,7 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
     for (size_t j = 0; j < i && before.ok(); ++j) schedulers_[j]->SetTenants(*before).IgnoreError();
     return set;
   }
+  accounts_.Set(result.name(), *quota);
   current_ = std::move(wanted);
   Save();
   return result;

@@ -1,5 +1,6 @@
-// What operators set while the daemon runs: the policy and what is said about tenants. Checks it,
-// puts it in force on every device, and leaves it to the daemon that replaces this one.
+// What operators set while the daemon runs: the policy, what is said about tenants, and what they
+// may have. Checks it, puts it in force on every device, and leaves it to the daemon that replaces
+// this one.
 #pragma once
 
 #include <mutex>
@@ -11,13 +12,16 @@
 #include "coroutine_runtime/device_scheduler.h"
 #include "policy/policy.h"
 #include "proto/admin.pb.h"
+#include "server/tenant_accounts.h"
 
 namespace detshare {
 
 // A tenant as policies see it. InvalidArgument, with what is allowed, for values that make no
 // sense; `sm_count` is that of the largest device.
 absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int sm_count);
-proto::TenantSetting ToSetting(const policy::Tenant& tenant);
+// The same for what it may have.
+absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting);
+proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota);
 // "unset", "latency" or "batch".
 std::string NameOf(policy::TenantClass tenant_class);
 
@@ -27,10 +31,10 @@ class Settings {
   // Tenants about which something may be said.
   static constexpr int kMostTenants = 1000;
 
-  // `initial` is in force already. The schedulers outlive this. `file`: where what is in force is
-  // kept after a change; empty: nowhere.
-  Settings(std::vector<DeviceScheduler*> schedulers, int sm_count, proto::Settings initial,
-           std::string file);
+  // `initial` is in force already. The schedulers and the accounts outlive this. `file`: where what
+  // is in force is kept after a change; empty: nowhere.
+  Settings(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
+           proto::Settings initial, std::string file);
 
   proto::Settings current() const;
 
@@ -43,6 +47,7 @@ class Settings {
   void Save();  // with mutex_ held
 
   const std::vector<DeviceScheduler*> schedulers_;
+  TenantAccounts& accounts_;
   const int sm_count_;
   const std::string file_;
   mutable std::mutex mutex_;

@@ -236,12 +236,13 @@ bool SharedRegion::Print(std::string_view text) {
 // ---- pinned memory
 
 PinnedWindow::PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner,
-                           const Limits& limits)
+                           const Limits& limits, std::shared_ptr<Quota> quota)
     : directory_(std::move(directory)),
       base_(base),
       bytes_(bytes),
       owner_(owner),
       limits_(limits),
+      quota_(std::move(quota)),
       guard_(reinterpret_cast<const void*>(base), bytes) {}
 
 absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) {
@@ -261,8 +262,11 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
   }
   const absl::StatusOr<uint64_t> address = FindPlace(file_bytes);
   if (!address.ok()) return address.status();
+  absl::StatusOr<QuotaCharge> charge = Charge(file_bytes);
+  if (!charge.ok()) return charge.status();
 
   File file;
+  file.charge = *std::move(charge);
   file.allocation = {*address, file_bytes, next_file_, true};
   auto mapping = MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes,
                                     *address, owner_);
@@ -274,6 +278,14 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
   const Allocation allocation = file.allocation;
   files_.emplace(*address, std::move(file));
   return allocation;
+}
+
+absl::StatusOr<QuotaCharge> PinnedWindow::Charge(uint64_t bytes) {
+  if (kept_.empty()) return Quota::Take(quota_, bytes);
+  std::optional<QuotaCharge> charge = Quota::TryTake(quota_, bytes);
+  if (!charge.has_value())
+    return absl::ResourceExhaustedError("files that nobody uses are in the way");
+  return *std::move(charge);
 }
 
 absl::StatusOr<uint64_t> PinnedWindow::FindPlace(uint64_t bytes) const {
@@ -298,9 +310,12 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Adopt(int fd, uint64_t of
                                                              uint64_t bytes) {
   const absl::StatusOr<uint64_t> address = FindPlace(bytes);
   if (!address.ok()) return address.status();
+  absl::StatusOr<QuotaCharge> charge = Charge(bytes);
+  if (!charge.ok()) return charge.status();
   auto mapping = MappedFile::Adopt(fd, offset, bytes, *address);
   if (!mapping.ok()) return mapping.status();
   File file;
+  file.charge = *std::move(charge);
   file.allocation = {*address, bytes, 0, true};
   file.mapping = *std::move(mapping);
   file.used = file.adopted = true;
@@ -335,6 +350,14 @@ std::vector<uint64_t> PinnedWindow::Free(uint64_t address) {
     kept_bytes_ -= largest->first;
     kept_.erase(largest);
   }
+  return dropped;
+}
+
+std::vector<uint64_t> PinnedWindow::FreeKept() {
+  std::vector<uint64_t> dropped;
+  for (const auto& [bytes, address] : kept_) dropped.push_back(address);
+  kept_.clear();
+  kept_bytes_ = 0;
   return dropped;
 }
 

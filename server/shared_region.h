@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coroutine_runtime/quota.h"
 #include "proto/ring_abi.h"
 #include "server/sigbus_guard.h"
 
@@ -143,10 +144,12 @@ class PinnedWindow {
     bool fresh = false;  // has to be registered with the device
   };
 
+  // `quota`: all files, in use or kept, are taken of it; null: of nothing.
   PinnedWindow(std::string directory, uint64_t base, uint64_t bytes, Owner owner,
-               const Limits& limits);
+               const Limits& limits, std::shared_ptr<Quota> quota = nullptr);
 
-  // At least `bytes` (not 0). ResourceExhausted beyond the limits.
+  // At least `bytes` (not 0). ResourceExhausted beyond the limits, the quota's error beyond that:
+  // files that nobody uses may then make room.
   absl::StatusOr<Allocation> Allocate(uint64_t bytes);
   // Maps whole pages of somebody else's file instead, which is not kept when it is freed.
   absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes);
@@ -155,6 +158,8 @@ class PinnedWindow {
   // No work touches it any more. Returns the addresses of files that are dropped instead of kept;
   // the caller takes their registrations back and then calls Drop().
   std::vector<uint64_t> Free(uint64_t address);
+  // The addresses of all files that nobody uses and that are kept no longer, as by Free().
+  std::vector<uint64_t> FreeKept();
   // Unmaps a file and removes it. Its registration is gone.
   void Drop(uint64_t address);
   // All files, in use or kept.
@@ -166,6 +171,7 @@ class PinnedWindow {
   bool damaged() const { return guard_.tripped(); }
 
  private:
+  absl::StatusOr<QuotaCharge> Charge(uint64_t bytes);
   // Where `bytes` fit. ResourceExhausted beyond the limits.
   absl::StatusOr<uint64_t> FindPlace(uint64_t bytes) const;
 
@@ -173,6 +179,7 @@ class PinnedWindow {
     Allocation allocation;
     bool used = false;
     bool adopted = false;
+    QuotaCharge charge;
     std::unique_ptr<MappedFile> mapping;
   };
 
@@ -180,6 +187,7 @@ class PinnedWindow {
   const uint64_t base_, bytes_;
   const Owner owner_;
   const Limits limits_;
+  const std::shared_ptr<Quota> quota_;
   std::map<uint64_t, File> files_;          // by address
   std::multimap<uint64_t, uint64_t> kept_;  // file_bytes -> address
   uint64_t in_use_ = 0, kept_bytes_ = 0;

@@ -38,7 +38,8 @@ uint32_t AttributeOf(const Device& device, CUdevice_attribute attribute) {
   return found != attributes.end() && found->second > 0 ? static_cast<uint32_t>(found->second) : 0;
 }
 
-void Describe(const Device& device, proto::VisibleDevice* out) {
+void Describe(const Device& device, const std::shared_ptr<Quota>& quota,
+              proto::VisibleDevice* out) {
   const DeviceProperties& properties = device.properties();
   out->set_name(properties.name);
   out->set_uuid(properties.uuid.data(), properties.uuid.size());
@@ -47,7 +48,7 @@ void Describe(const Device& device, proto::VisibleDevice* out) {
   out->set_pci_domain(AttributeOf(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID));
   out->set_pci_bus(AttributeOf(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID));
   out->set_pci_device(AttributeOf(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
-  const Device::Memory memory = VisibleMemory(device);
+  const Device::Memory memory = VisibleMemory(device, quota);
   out->set_total_memory(memory.total);
   out->set_free_memory(memory.free);
 }
@@ -158,9 +159,11 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
   const std::vector<int> shown =
       manager_.ChooseDevices({request.device_ids().begin(), request.device_ids().end()})
           .value_or(std::vector<int>());
+  const std::shared_ptr<TenantAccount> account = manager_.tenant_accounts().Of(*tenant);
   for (const int index : shown) {
     const Device& device = *manager_.devices()[index];
-    Describe(device, reply.add_devices());
+    Describe(device, TenantAccount::Memory(account, static_cast<size_t>(index)),
+             reply.add_devices());
   }
 
   // The tenant's name is only a wish: nobody sees what another user runs under it.

@@ -19,14 +19,16 @@ bool WholeGranules(DeviceAddress address, uint64_t bytes) {
   return bytes != 0 && (address | bytes) % kPhysicalGranule == 0 && address <= UINT64_MAX - bytes;
 }
 
-// Physical memory and the sum that it counts in.
+// Physical memory, the sum that it counts in, and what was taken of a quota for it.
 struct Counted {
-  Counted(std::shared_ptr<PhysicalMemory> memory, std::shared_ptr<std::atomic<uint64_t>> sum)
-      : memory(std::move(memory)), sum(std::move(sum)) {
+  Counted(std::shared_ptr<PhysicalMemory> memory, std::shared_ptr<std::atomic<uint64_t>> sum,
+          QuotaCharge charge)
+      : charge(std::move(charge)), memory(std::move(memory)), sum(std::move(sum)) {
     this->sum->fetch_add(this->memory->bytes(), std::memory_order_relaxed);
   }
   ~Counted() { sum->fetch_sub(memory->bytes(), std::memory_order_relaxed); }
 
+  const QuotaCharge charge;
   const std::shared_ptr<PhysicalMemory> memory;
   const std::shared_ptr<std::atomic<uint64_t>> sum;
 };
@@ -77,13 +79,14 @@ absl::StatusOr<VirtualMemory::Id> VirtualMemory::Create(SessionDevice& device, u
   if (!WholeGranules(0, bytes)) return Invalid("physical memory is made in granules");
   if (named_.size() >= kLimit)
     return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
+  absl::StatusOr<QuotaCharge> charge = Quota::Take(device.quota, bytes);
+  if (!charge.ok()) return charge.status();
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> memory =
       device.device->CreatePhysicalMemory(bytes);
   if (!memory.ok()) return memory.status();
   PhysicalMemory* const made = memory->get();
-  return Adopt(
-      std::shared_ptr<PhysicalMemory>(std::make_shared<Counted>(*std::move(memory), made_), made),
-      device);
+  auto counted = std::make_shared<Counted>(*std::move(memory), made_, *std::move(charge));
+  return Adopt(std::shared_ptr<PhysicalMemory>(std::move(counted), made), device);
 }
 
 absl::StatusOr<VirtualMemory::Id> VirtualMemory::Adopt(std::shared_ptr<PhysicalMemory> memory,

@@ -45,6 +45,9 @@ constexpr Setting kSettings[] = {
      false, "The real libcuda.so.1"},
     {"daemon", "cuda_sm_group", "cuda-sm-group", &Config::cuda_sm_group, "", "8|2", 0, 0, "", false,
      "SMs of a partition come in groups of this size"},
+    {"daemon", "max_sessions", "max-sessions", &Config::max_sessions, "N", "", 0, kMaxCount,
+     "as many as there are addresses for", false,
+     "Programs at a time; beyond it they are refused; 0: no limit of the operator's"},
     {"software_gpu", "devices", "soft-devices", &Config::soft_devices, "N", "", 1, 8, "", false,
      "How many software GPUs there are"},
     {"software_gpu", "sms", "soft-sms", &Config::soft_sms, "N", "", 1, 4096, "the usual device's",
@@ -57,6 +60,13 @@ constexpr Setting kSettings[] = {
      "one for each core", false, "Threads that run the kernels of one"},
     {"policy", "name", "policy", &Config::policy, "NAME", "", 0, 0, "", false,
      "Who runs on which SMs, and when"},
+    {"tenant_defaults", "memory", "", &Config::default_memory, "SIZE", "", 0, int64_t{1} << 52,
+     "no limit", false, "Device memory, on each device; 0: no limit"},
+    {"tenant_defaults", "pinned_memory", "", &Config::default_pinned_memory, "SIZE", "", 0,
+     int64_t{1} << 52, "no limit", false,
+     "Pinned, registered and managed host memory; 0: no limit"},
+    {"tenant_defaults", "sessions", "", &Config::default_sessions, "N", "", 0, 1'000'000,
+     "no limit", false, "Programs at a time; 0: no limit"},
     {"limits", "contexts", "", &Config::contexts, "N", "", 1, kMaxCount, "", false, "Contexts"},
     {"limits", "streams", "", &Config::streams, "N", "", 1, kMaxCount, "", false, "Streams"},
     {"limits", "events", "", &Config::events, "N", "", 1, kMaxCount, "", false, "Events"},
@@ -86,6 +96,12 @@ const TenantKey kTenantKeys[] = {
     {"sm_percent", "N", &policy::Tenant::sm_percent,
      "A fixed share of the SMs, 0 to 100 percent, for policies that know shares"},
     {"sms", "\"N..M\"", TenantKey::SmBounds{}, "Bounds of the partitions that it is given, in SMs"},
+    {"memory", "SIZE", &TenantQuota::memory,
+     "Device memory of all of its programs together, on each device; beyond it an allocation is "
+     "CUDA_ERROR_OUT_OF_MEMORY, and programs see this much memory and what is left of it"},
+    {"pinned_memory", "SIZE", &TenantQuota::pinned_memory,
+     "Pinned, registered and managed host memory of all of its programs together"},
+    {"sessions", "N", &TenantQuota::sessions, "Programs at a time; one more is refused"},
     {"slo_latency", "DURATION", &policy::Tenant::slo_latency,
      "How long a burst of work may take from its first operation to its end"},
     {"slo_ttft", "DURATION", &policy::Tenant::slo_ttft, "Time to the first token"},
@@ -139,7 +155,7 @@ bool SameTenants(const Config& a, const Config& b) {
                              x.weight == y.weight && x.sm_percent == y.sm_percent &&
                              x.min_sms == y.min_sms && x.max_sms == y.max_sms &&
                              x.slo_latency == y.slo_latency && x.slo_ttft == y.slo_ttft &&
-                             x.slo_tpot == y.slo_tpot;
+                             x.slo_tpot == y.slo_tpot && left.quota == right.quota;
                     });
 }
 

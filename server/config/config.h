@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "policy/policy.h"
+#include "server/tenant_quota.h"
 
 namespace detshare {
 
@@ -24,6 +25,7 @@ inline constexpr absl::string_view kDefaultSocket = "/run/detshare/detshared.soc
 // A [[tenant]] of the file.
 struct TenantConfig {
   policy::Tenant tenant;
+  TenantQuota quota;
   // Who may be it, beside root; neither: anybody. Names, or numbers of ids.
   std::vector<std::string> users, groups;
 };
@@ -43,6 +45,7 @@ struct Config {
   int64_t swap_memory = -1;  // bytes
   std::string cuda_driver;
   int64_t cuda_sm_group = 8;
+  int64_t max_sessions = 0;
   // [software_gpu]
   int64_t soft_devices = 1;
   int64_t soft_sms = 0;
@@ -52,6 +55,10 @@ struct Config {
   // [policy]
   std::string policy = "whole";
   std::map<std::string, std::string> policy_parameters;  // [policy.parameters], as text
+  // [tenant_defaults]
+  int64_t default_memory = 0;  // bytes, as below
+  int64_t default_pinned_memory = 0;
+  int64_t default_sessions = 0;
   // [limits], of one session
   int64_t contexts = 1024;
   int64_t streams = 16384;
@@ -91,7 +98,8 @@ struct TenantKey {
   struct SmBounds {};
   absl::string_view key, type;
   std::variant<Name, Class, SmBounds, double policy::Tenant::*, int policy::Tenant::*,
-               policy::Nanoseconds policy::Tenant::*, std::vector<std::string> TenantConfig::*>
+               policy::Nanoseconds policy::Tenant::*, std::vector<std::string> TenantConfig::*,
+               uint64_t TenantQuota::*>
       field;
   absl::string_view help;
 };

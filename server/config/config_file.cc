@@ -262,6 +262,15 @@ class Reader {
                    std::get_if<policy::Nanoseconds policy::Tenant::*>(&found->field)) {
       if (!ParseDuration(text, &(tenant->tenant.*(*duration))) || tenant->tenant.*(*duration) <= 0)
         expected = "a duration with its unit in quotes, as \"5ms\" (ns, us, ms, s)";
+    } else if (const auto* limit = std::get_if<uint64_t TenantQuota::*>(&found->field)) {
+      const bool size = found->type == "SIZE";
+      int64_t value = node.value_exact<int64_t>().value_or(-1);
+      const bool known = node.is_integer() || (size && ParseSize(text, &value));
+      if (!known || value < 1 || value > (size ? int64_t{1} << 52 : 1'000'000)) {
+        expected = size ? "a size, as \"24GiB\" or a number of bytes" : "an integer of 1 to 1000000";
+      } else {
+        tenant->quota.*(*limit) = static_cast<uint64_t>(value);
+      }
     } else {
       const auto names = std::get<std::vector<std::string> TenantConfig::*>(found->field);
       if (!ReadNames(node, &(tenant->*names)))

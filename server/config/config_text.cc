@@ -24,6 +24,10 @@ std::string DefaultText(const Setting& setting) {
 
 std::string SectionHelp(absl::string_view section) {
   if (section == "limits") return "What one session may have; beyond it calls fail.";
+  if (section == "tenant_defaults") {
+    return "What a tenant may have, all of its programs together, that has no [[tenant]] here. "
+           "Whoever may be any tenant (unlisted_tenants) may be several.";
+  }
   if (section == "software_gpu") return "The software GPU, where that is the backend.";
   if (section == "policy") return "The scheduler's policy; `detsharectl policy list` names them.";
   return "The daemon itself.";
@@ -89,6 +93,9 @@ void AppendTenant(const TenantConfig& config, std::string* out) {
                    std::get_if<policy::Nanoseconds policy::Tenant::*>(&key.field)) {
       if (tenant.*(*duration) != 0)
         absl::StrAppend(out, key.key, " = \"", DurationText(tenant.*(*duration)), "\"\n");
+    } else if (const auto* limit = std::get_if<uint64_t TenantQuota::*>(&key.field)) {
+      if (config.quota.*(*limit) != 0)
+        absl::StrAppend(out, key.key, " = ", config.quota.*(*limit), "\n");
     } else if (const auto* names =
                    std::get_if<std::vector<std::string> TenantConfig::*>(&key.field)) {
       if (!(config.*(*names)).empty())
@@ -101,6 +108,7 @@ constexpr char kTenantExample[] = R"(# [[tenant]]
 # name = "chat"
 # class = "latency"
 # slo_tpot = "40ms"
+# memory = "60GiB"
 # groups = ["inference"]
 #
 # [[tenant]]

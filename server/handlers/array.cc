@@ -225,11 +225,14 @@ void cuArray3DCreate_v2(Session& session, const wire::cuArray3DCreate_v2& args, 
   if (!IsArray(description)) return reply.Send(Invalid("an array that cannot be"));
   if (session.images().array_count() >= session.limits().arrays)
     return reply.Send(CudaError(kCudaErrorOutOfMemory, "too many arrays"));
+  absl::StatusOr<QuotaCharge> charge = Quota::Take(session.device().quota, TexelBytes(description));
+  if (!charge.ok()) return reply.Send(charge.status());
   absl::StatusOr<std::unique_ptr<Array>> array =
       (*images)->CreateArray(*session.device().space, description);
   if (!array.ok()) return reply.Send(array.status());
-  reply.Send(wire::cuArray3DCreate_v2_Answer{
-      session.images().AddArray(&session.device(), session.context(), *std::move(array)), 0});
+  const ArrayId id = session.images().AddArray(&session.device(), session.context(),
+                                               *std::move(array), *std::move(charge));
+  reply.Send(wire::cuArray3DCreate_v2_Answer{id, 0});
 }
 
 void cuArrayDestroy(Session& session, const wire::cuArrayDestroy& args, Payload, Reply& reply) {

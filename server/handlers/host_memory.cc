@@ -38,6 +38,35 @@ absl::Status RegisterNew(Session& session, uint64_t address, uint64_t bytes) {
   return status;
 }
 
+// Unmaps what the window has given up.
+void DropAll(Session& session, const std::vector<uint64_t>& addresses) {
+  for (const uint64_t address : addresses) {
+    for (SessionDevice& device : session.devices()) {
+      if (absl::Status status = device.space->UnregisterHost(Pointer(address)); !status.ok()) {
+        LogWarning(session.label(),
+                   ": unregistering pinned memory: ", std::string(status.message()));
+      }
+    }
+    session.pinned().Drop(address);
+  }
+}
+
+// `allocate()`, and once more without the files that nobody uses when there was no room: what the
+// program has freed must not be in its way.
+template <typename Allocate>
+absl::StatusOr<PinnedWindow::Allocation> AllocateWithRoom(Session& session, Allocate allocate) {
+  absl::StatusOr<PinnedWindow::Allocation> allocation = allocate();
+  if (!allocation.ok() && CudaResultOf(allocation.status()) == kCudaErrorOutOfMemory) {
+    if (const std::vector<uint64_t> kept = session.pinned().FreeKept(); !kept.empty()) {
+      DropAll(session, kept);
+      allocation = allocate();
+    }
+  }
+  if (!allocation.ok())
+    return CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message()));
+  return allocation;
+}
+
 // The allocation belongs to the current context from now on.
 void Own(Session& session, uint64_t address) {
   session.pinned_owners()[address] = session.context();
@@ -62,9 +91,9 @@ Task<void> FreeWhenIdle(Session& session, uint64_t address, Reply reply) {
 }  // namespace
 
 absl::StatusOr<PinnedWindow::Allocation> AllocatePinned(Session& session, uint64_t bytes) {
-  absl::StatusOr<PinnedWindow::Allocation> allocation = session.pinned().Allocate(bytes);
-  if (!allocation.ok())
-    return CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message()));
+  absl::StatusOr<PinnedWindow::Allocation> allocation =
+      AllocateWithRoom(session, [&] { return session.pinned().Allocate(bytes); });
+  if (!allocation.ok()) return allocation;
   if (allocation->fresh) {
     absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
     if (!status.ok()) return status;
@@ -74,15 +103,7 @@ absl::StatusOr<PinnedWindow::Allocation> AllocatePinned(Session& session, uint64
 }
 
 void FreePinned(Session& session, uint64_t address) {
-  for (const uint64_t dropped : session.pinned().Free(address)) {
-    for (SessionDevice& device : session.devices()) {
-      if (absl::Status status = device.space->UnregisterHost(Pointer(dropped)); !status.ok()) {
-        LogWarning(session.label(),
-                   ": unregistering pinned memory: ", std::string(status.message()));
-      }
-    }
-    session.pinned().Drop(dropped);
-  }
+  DropAll(session, session.pinned().Free(address));
   session.UpdatePinnedCounter();
 }
 
@@ -123,11 +144,10 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
                               args.descriptor,      std::string(payload.begin(), payload.end())};
   const absl::StatusOr<int> fd = OpenClientFile(mapping, end);
   if (!fd.ok()) return reply.Send(fd.status());
-  const auto allocation = session.pinned().Adopt(*fd, args.file_offset, args.bytes);
+  const auto allocation = AllocateWithRoom(
+      session, [&] { return session.pinned().Adopt(*fd, args.file_offset, args.bytes); });
   close(*fd);
-  if (!allocation.ok()) {
-    return reply.Send(CudaError(kCudaErrorOutOfMemory, std::string(allocation.status().message())));
-  }
+  if (!allocation.ok()) return reply.Send(allocation.status());
   if (absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
       !status.ok()) {
     return reply.Send(status);

@@ -68,7 +68,7 @@ void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload,
 }
 
 void cuMemGetInfo_v2(Session& session, const wire::cuMemGetInfo_v2&, Payload, Reply& reply) {
-  const Device::Memory memory = VisibleMemory(*session.device().device);
+  const Device::Memory memory = VisibleMemory(*session.device().device, session.device().quota);
   reply.Send(wire::cuMemGetInfo_v2_Answer{memory.free, memory.total});
 }
 

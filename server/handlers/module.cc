@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "proto/wire/library.h"
+#include "server/backends/images/variable_bytes.h"
 #include "server/handlers/common.h"
 #include "server/handlers/extent.h"
 #include "server/image_store.h"
@@ -68,6 +69,22 @@ bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, Stored
   return kept->memory != nullptr;
 }
 
+// What the variables of an image take of the tenant's memory. Only where there is a limit: looking
+// into an image takes time.
+absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payload image) {
+  if (device.quota == nullptr || device.quota->limit() == Quota::kNoLimit) return QuotaCharge();
+  const auto& attributes = device.device->properties().attributes;
+  const auto value = [&](int attribute) {
+    const auto found = attributes.find(attribute);
+    return found != attributes.end() ? found->second : 0;
+  };
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  const int sm = value(kMajor) * 10 + value(kMinor);
+  return Quota::Take(
+      device.quota,
+      images::VariableBytes({reinterpret_cast<const std::byte*>(image.data()), image.size()}, sm));
+}
+
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
   const absl::Status status = co_await device.coroutine->IdleForMemory();
   // A kernel of lost work may still run: then the code stays until the session ends.
@@ -110,8 +127,10 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   }
   if (absl::Status room = session.CheckRoomForImage(image.size()); !room.ok())
     return reply.Send(room);
-  CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   SessionDevice& device = session.device();
+  absl::StatusOr<QuotaCharge> charge = TakeForVariables(device, image);
+  if (!charge.ok()) return reply.Send(charge.status());
+  CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   std::shared_ptr<const ManagedBlock> managed;
   const auto place =
       [&](absl::Span<const ManagedVariable> variables) -> absl::StatusOr<ManagedPlaces> {
@@ -135,7 +154,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   if (library.ok()) {
     answer.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
     const absl::StatusOr<LibraryId> id =
-        session.AddLibrary(*std::move(library), args.context, image, managed);
+        session.AddLibrary(*std::move(library), args.context, image, managed, *std::move(charge));
     status = id.status();
     if (id.ok()) answer.library = *id;
     if (id.ok() && managed != nullptr) {

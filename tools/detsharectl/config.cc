@@ -41,6 +41,8 @@ ordered_json TenantJson(const TenantConfig& config) {
     } else if (const auto* duration =
                    std::get_if<policy::Nanoseconds policy::Tenant::*>(&key.field)) {
       json[name + "_ns"] = tenant.*(*duration);
+    } else if (const auto* limit = std::get_if<uint64_t TenantQuota::*>(&key.field)) {
+      json[name] = config.quota.*(*limit) != 0 ? ordered_json(config.quota.*(*limit)) : nullptr;
     } else if (const auto* names =
                    std::get_if<std::vector<std::string> TenantConfig::*>(&key.field)) {
       json[name] = config.*(*names);

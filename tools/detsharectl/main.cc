@@ -217,6 +217,11 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
   set->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
   set->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");
+  set->add_option("--memory", flags.memory, "device memory, on each device; 0: no limit")
+      ->type_name("SIZE");
+  set->add_option("--pinned-memory", flags.pinned_memory, "pinned host memory; 0: no limit")
+      ->type_name("SIZE");
+  set->add_option("--sessions", flags.sessions, "programs at a time; 0: no limit")->type_name("N");
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/config/config.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -15,6 +16,8 @@ using nlohmann::ordered_json;
 std::string DurationText(int64_t nanoseconds) {
   return nanoseconds == 0 ? "-" : absl::FormatDuration(absl::Nanoseconds(nanoseconds));
 }
+
+std::string SizeText(uint64_t bytes) { return bytes == 0 ? "-" : text::Bytes(bytes); }
 
 const proto::PolicyInfo* Find(const proto::Policies& policies, const std::string& name) {
   for (const proto::PolicyInfo& policy : policies.policies()) {
@@ -33,6 +36,12 @@ std::string ValueOf(const proto::Policies& policies, const proto::PolicyInfo& po
 
 absl::Status Wrong(const std::string& flag, const std::string& allowed, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " is ", allowed, ", not \"", text, "\""));
+}
+
+absl::StatusOr<uint64_t> ParseLimit(const std::string& flag, const std::string& text) {
+  int64_t bytes = 0;
+  if (!ParseSize(text, &bytes)) return Wrong(flag, "a size such as 20GiB, or 0 for no limit", text);
+  return static_cast<uint64_t>(bytes);
 }
 
 absl::StatusOr<int64_t> ParseObjective(const std::string& flag, const std::string& text) {
@@ -104,8 +113,8 @@ std::string PoliciesJson(const proto::Policies& policies) {
 
 std::string TenantsText(const proto::Tenants& tenants) {
   if (tenants.tenants_size() == 0) return "Nothing is said about any tenant.\n";
-  text::Table table(
-      {"TENANT", "CLASS", "WEIGHT", "SHARE", "SMS", "SLO LATENCY", "SLO TTFT", "SLO TPOT"});
+  text::Table table({"TENANT", "CLASS", "WEIGHT", "SHARE", "SMS", "SLO LATENCY", "SLO TTFT",
+                     "SLO TPOT", "MEMORY", "PINNED", "SESSIONS"});
   for (const proto::TenantSetting& tenant : tenants.tenants()) {
     const bool bounds = tenant.min_sms() != 0 || tenant.max_sms() != 0;
     table.Add({tenant.name(), tenant.tenant_class(), absl::StrCat(tenant.weight()),
@@ -114,7 +123,9 @@ std::string TenantsText(const proto::Tenants& tenants) {
                        : absl::StrCat(tenant.min_sms(), "..",
                                       tenant.max_sms() == 0 ? "" : absl::StrCat(tenant.max_sms())),
                DurationText(tenant.slo_latency_ns()), DurationText(tenant.slo_ttft_ns()),
-               DurationText(tenant.slo_tpot_ns())});
+               DurationText(tenant.slo_tpot_ns()), SizeText(tenant.memory()),
+               SizeText(tenant.pinned_memory()),
+               tenant.sessions() == 0 ? "-" : absl::StrCat(tenant.sessions())});
   }
   return table.ToString();
 }
@@ -130,7 +141,10 @@ std::string TenantsJson(const proto::Tenants& tenants) {
                     {"max_sms", tenant.max_sms()},
                     {"slo_latency_ns", tenant.slo_latency_ns()},
                     {"slo_ttft_ns", tenant.slo_ttft_ns()},
-                    {"slo_tpot_ns", tenant.slo_tpot_ns()}});
+                    {"slo_tpot_ns", tenant.slo_tpot_ns()},
+                    {"memory", tenant.memory()},
+                    {"pinned_memory", tenant.pinned_memory()},
+                    {"sessions", tenant.sessions()}});
   }
   return list.dump(2) + "\n";
 }
@@ -160,6 +174,22 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
     if (text.back() == '%') text.pop_back();
     if (!absl::SimpleAtoi(text, &share)) return Wrong("--share", "0 to 100 percent", flags.share);
     setting.set_sm_percent(share);
+  }
+  if (!flags.memory.empty()) {
+    const absl::StatusOr<uint64_t> bytes = ParseLimit("--memory", flags.memory);
+    if (!bytes.ok()) return bytes.status();
+    setting.set_memory(*bytes);
+  }
+  if (!flags.pinned_memory.empty()) {
+    const absl::StatusOr<uint64_t> bytes = ParseLimit("--pinned-memory", flags.pinned_memory);
+    if (!bytes.ok()) return bytes.status();
+    setting.set_pinned_memory(*bytes);
+  }
+  if (!flags.sessions.empty()) {
+    uint64_t sessions = 0;
+    if (!absl::SimpleAtoi(flags.sessions, &sessions))
+      return Wrong("--sessions", "a number, or 0 for no limit", flags.sessions);
+    setting.set_sessions(sessions);
   }
   if (!flags.sms.empty()) {
     // "32..132", "32..", "..64", "64".

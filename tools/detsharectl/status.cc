@@ -1,5 +1,6 @@
 #include "tools/detsharectl/status.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tools/text/table.h"
@@ -11,6 +12,31 @@ using nlohmann::ordered_json;
 using text::Bytes;
 using text::Count;
 using text::Duration;
+
+std::string OfLimit(const std::string& used, uint64_t limit, const std::string& limit_text) {
+  return limit == 0 ? used : used + " of " + limit_text;
+}
+
+// Tenants of whom something is limited. Memory is that of the device where they have most.
+std::string TenantsText(const proto::Status& status) {
+  text::Table table({"TENANT", "MEMORY", "PINNED", "SESSIONS", "REFUSALS"});
+  bool any = false;
+  for (const proto::TenantUse& tenant : status.tenants()) {
+    if (tenant.memory_limit() == 0 && tenant.pinned_limit() == 0 && tenant.sessions_limit() == 0)
+      continue;
+    any = true;
+    uint64_t memory = 0;
+    for (const uint64_t used : tenant.memory_used()) memory = std::max(memory, used);
+    table.Add({tenant.name(),
+               OfLimit(Bytes(memory), tenant.memory_limit(), Bytes(tenant.memory_limit())),
+               OfLimit(Bytes(tenant.pinned_used()), tenant.pinned_limit(),
+                       Bytes(tenant.pinned_limit())),
+               OfLimit(Count(tenant.sessions_used()), tenant.sessions_limit(),
+                       Count(tenant.sessions_limit())),
+               Count(tenant.refusals())});
+  }
+  return any ? "\n" + table.ToString() : "";
+}
 
 }  // namespace
 
@@ -27,6 +53,7 @@ std::string StatusText(const proto::Status& status) {
   if (status.swap_limit() != 0) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " + Bytes(status.swap_limit()) + "\n";
   }
+  out += TenantsText(status);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
   text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "PARTITION", "MEMORY", "OUT", "PINNED", "OPERATIONS", "KERNELS",
                         "COPIED", "AGE", "STATE"});
@@ -80,6 +107,18 @@ std::string StatusJson(const proto::Status& status) {
                         {"partition", session.partition()},
                         {"state", session.state()}});
   }
+  ordered_json tenants = ordered_json::array();
+  for (const proto::TenantUse& tenant : status.tenants()) {
+    tenants.push_back({{"name", tenant.name()},
+                       {"memory_limit", tenant.memory_limit()},
+                       {"memory_used", std::vector<uint64_t>(tenant.memory_used().begin(),
+                                                             tenant.memory_used().end())},
+                       {"pinned_limit", tenant.pinned_limit()},
+                       {"pinned_used", tenant.pinned_used()},
+                       {"sessions_limit", tenant.sessions_limit()},
+                       {"sessions_used", tenant.sessions_used()},
+                       {"refusals", tenant.refusals()}});
+  }
   const ordered_json out = {{"version", status.version()},
                             {"abi_version", status.abi_version()},
                             {"uptime_ms", status.uptime_ms()},
@@ -88,6 +127,7 @@ std::string StatusJson(const proto::Status& status) {
                             {"policy", status.policy()},
                             {"swap_limit", status.swap_limit()},
                             {"swap_used", status.swap_used()},
+                            {"tenants", std::move(tenants)},
                             {"devices", std::move(devices)},
                             {"sessions", std::move(sessions)}};
   // A client chose its program's name: whatever bytes are in it, the output is JSON.

@@ -62,6 +62,9 @@ cuda_sm_group = 2
 memory = "2GiB"
 [policy]
 name = "static"
+[tenant_defaults]
+memory = "1GiB"
+sessions = 2
 [limits]
 streams = 12
 [[tenant]]
@@ -71,6 +74,9 @@ weight = 2
 sms = "8..64"
 slo_tpot = "30ms"
 slo_ttft = "1.5s"
+memory = "20GiB"
+pinned_memory = 4096
+sessions = 3
 users = ["alice", 1001]
 [[tenant]]
 name = "train"
@@ -87,6 +93,9 @@ groups = ["ml"]
   CHECK(config.soft_memory == int64_t{2} << 30);
   CHECK(config.policy == "static");
   CHECK(config.streams == 12);
+  CHECK(config.default_memory == int64_t{1} << 30);
+  CHECK(config.default_pinned_memory == 0);
+  CHECK(config.default_sessions == 2);
   REQUIRE(config.tenants.size() == 2);
   const TenantConfig &chat = config.tenants[0], &train = config.tenants[1];
   CHECK(chat.tenant.tenant_class == policy::TenantClass::kLatency);
@@ -95,6 +104,8 @@ groups = ["ml"]
   CHECK(chat.tenant.max_sms == 64);
   CHECK(chat.tenant.slo_tpot == 30 * policy::kMillisecond);
   CHECK(chat.tenant.slo_ttft == 1500 * policy::kMillisecond);
+  CHECK(chat.quota == TenantQuota{uint64_t{20} << 30, 4096, 3});
+  CHECK(train.quota == TenantQuota());
   CHECK(chat.users == std::vector<std::string>{"alice", "1001"});
   CHECK(train.tenant.tenant_class == policy::TenantClass::kBatch);
   CHECK(train.tenant.weight == 0.5);
@@ -111,10 +122,10 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
         "log_level, unlisted_tenants, spin_us, client_spin_us, staging_mib, image_store_mib, "
-        "swap_memory, cuda_driver, cuda_sm_group\n");
+        "swap_memory, cuda_driver, cuda_sm_group, max_sessions\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [software_gpu], [policy], "
-        "[limits] and [[tenant]]\n");
+        "[tenant_defaults], [limits] and [[tenant]]\n");
   CHECK(Problems("[daemon]\nlog_level = \"loud\"\nstaging_mib = 5000\n") ==
         "f:2:13: log_level is error, warning, info or debug, not \"loud\"\n"
         "f:3:15: staging_mib is 1 to 1024, not 5000\n");
@@ -155,6 +166,13 @@ TEST_CASE("Mistakes of tenants are named, too") {
   for (const char* sms : {"\"8\"", "\"9..8\"", "\"-1..8\"", "\"0..0\"", "\"a..b\"", "\"1..2..3\"",
                           "8", "\"1..99999999999999\""})
     CHECK_THAT(tenant(std::string("sms = ") + sms), Catch::Contains("\"32..132\""));
+  for (const char* size : {"0", "-1", "1.5", "\"\"", "\"many\"", "\"-1GiB\"", "\"5 PiB\"",
+                           "\"9999999999GiB\"", "true", "[1]"}) {
+    CHECK_THAT(tenant(std::string("memory = ") + size), Catch::Contains("f:3:10: memory is a size"));
+    CHECK_THAT(tenant(std::string("pinned_memory = ") + size), Catch::Contains("is a size"));
+  }
+  for (const char* sessions : {"0", "-1", "1.5", "\"2\"", "1000001"})
+    CHECK_THAT(tenant(std::string("sessions = ") + sessions), Catch::Contains("1 to 1000000"));
   for (const char* slo : {"\"5\"", "5", "\"0ms\"", "\"ms\"", "\"-5ms\"", "\"5 parsecs\"",
                           "\"1e9s\"", "\"99999999999999999999s\"", "\"5..5ms\""})
     CHECK_THAT(tenant(std::string("slo_tpot = ") + slo), Catch::Contains("a duration"));

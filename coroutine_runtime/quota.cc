@@ -1,0 +1,25 @@
+#include "coroutine_runtime/quota.h"
+
+namespace detshare {
+
+QuotaCharge::~QuotaCharge() {
+  if (quota_ != nullptr) quota_->used_.fetch_sub(bytes_, std::memory_order_relaxed);
+}
+
+std::optional<QuotaCharge> Quota::TryTake(const std::shared_ptr<Quota>& quota, uint64_t bytes) {
+  if (quota == nullptr) return QuotaCharge();
+  uint64_t used = quota->used_.load(std::memory_order_relaxed);
+  do {
+    const uint64_t limit = quota->limit();
+    if (used > limit || bytes > limit - used) return std::nullopt;
+  } while (!quota->used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return QuotaCharge(quota, bytes);
+}
+
+absl::StatusOr<QuotaCharge> Quota::Take(const std::shared_ptr<Quota>& quota, uint64_t bytes) {
+  std::optional<QuotaCharge> charge = TryTake(quota, bytes);
+  if (!charge.has_value()) return quota->refusal_(*quota, bytes);
+  return *std::move(charge);
+}
+
+}  // namespace detshare

@@ -1,0 +1,16 @@
+// How much one tenant may have.
+#pragma once
+
+#include <cstdint>
+
+namespace detshare {
+
+// Of all of its sessions together. 0: no limit.
+struct TenantQuota {
+  uint64_t memory = 0;         // bytes of device memory, on each device
+  uint64_t pinned_memory = 0;  // bytes of pinned host memory
+  uint64_t sessions = 0;       // at a time
+  friend bool operator==(const TenantQuota&, const TenantQuota&) = default;
+};
+
+}  // namespace detshare

@@ -1,0 +1,88 @@
+// How much memory the variables of code take, as its image says.
+#include "server/backends/images/variable_bytes.h"
+
+#include <elf.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace detshare::images {
+namespace {
+
+uint64_t Of(const std::string& image) {
+  return VariableBytes({reinterpret_cast<const std::byte*>(image.data()), image.size()}, 90);
+}
+
+// An ELF image with sections of these names and sizes, and nothing in them.
+std::string Elf(const std::vector<std::pair<std::string, uint64_t>>& sections) {
+  std::string names(1, '\0');
+  std::vector<Elf64_Shdr> headers(1);
+  for (const auto& [name, bytes] : sections) {
+    Elf64_Shdr header{};
+    header.sh_name = static_cast<uint32_t>(names.size());
+    header.sh_type = SHT_NOBITS;
+    header.sh_size = bytes;
+    headers.push_back(header);
+    names += name + '\0';
+  }
+  Elf64_Shdr table{};
+  table.sh_name = static_cast<uint32_t>(names.size());
+  names += std::string(".shstrtab") + '\0';
+  table.sh_type = SHT_STRTAB;
+  table.sh_offset = sizeof(Elf64_Ehdr);
+  table.sh_size = names.size();
+  headers.push_back(table);
+  Elf64_Ehdr elf{};
+  std::memcpy(elf.e_ident, ELFMAG, SELFMAG);
+  elf.e_ident[EI_CLASS] = ELFCLASS64;
+  elf.e_ident[EI_DATA] = ELFDATA2LSB;
+  elf.e_shentsize = sizeof(Elf64_Shdr);
+  elf.e_shnum = static_cast<uint16_t>(headers.size());
+  elf.e_shstrndx = static_cast<uint16_t>(headers.size() - 1);
+  elf.e_shoff = sizeof(elf) + names.size();
+  std::string image(reinterpret_cast<const char*>(&elf), sizeof(elf));
+  image += names;
+  image.append(reinterpret_cast<const char*>(headers.data()), headers.size() * sizeof(Elf64_Shdr));
+  return image;
+}
+
+TEST_CASE("The variables of PTX count by what they declare") {
+  CHECK(Of(".version 8.0\n.global .align 4 .b8 big[4000];\n") == 4000);
+  CHECK(Of("\n.const .align 4 .b8 c[256];\n.global .align 8 .f64 v = 0d4008000000000000;") == 264);
+  CHECK(Of("\n.visible .global .v4 .f32 corner[2][ 3 ];") == 96);
+  CHECK(Of("\n.global .u16 few[] = {1, 2, 3};") == 2);
+  CHECK(Of("\n.global .attribute(.managed) .align 4 .u32 m;") == 0);
+}
+
+TEST_CASE("Accesses to variables are no variables") {
+  CHECK(Of("ld.global.u32 %r1, [big+12]; cvta.to.global.u64 %rd2, %rd1; ld.const.f32 %f2, [c];") ==
+        0);
+}
+
+TEST_CASE("The variables of machine code count by their sections") {
+  CHECK(Of(Elf({{".text.k", 500},
+                {".nv.global", 4020},
+                {".nv.global.init", 8},
+                {".nv.constant3", 256},
+                {".nv.constant0.k", 536}})) == 4284);
+}
+
+TEST_CASE("Images that make no sense have no variables, or more than there can be") {
+  CHECK(Of("") == 0);
+  CHECK(Of(".global") == 0);
+  CHECK(Of(" .global ") == 0);
+  CHECK(Of(" .global .b8") == 1);
+  CHECK(Of(" .global .b999999 x[7];") == 0);
+  CHECK(Of(" .global .b8 x[99999999999999999999999];") == 1);
+  CHECK(Of(" .global .b64 x[18446744073709551615][18446744073709551615];") == UINT64_MAX);
+  CHECK(Of(Elf({{".nv.global", UINT64_MAX}, {".nv.global.init", 10}})) == UINT64_MAX);
+  std::string cut = Elf({{".nv.global", 100}});
+  cut.resize(cut.size() - 10);
+  CHECK(Of(cut) == 0);
+}
+
+}  // namespace
+}  // namespace detshare::images
