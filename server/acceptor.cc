@@ -119,16 +119,20 @@ void Acceptor::Run() {
       }
       continue;
     }
-    ucred credentials{};
-    socklen_t length = sizeof(credentials);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
-      close(fd);
-      continue;
-    }
-    peers_.Add(fd, {next_connection_++, credentials.uid, credentials.gid, credentials.pid,
-                    GroupsOf(fd)});
-    accepted_(fd);
+    Take(fd);
   }
+}
+
+void Acceptor::Take(int fd) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+    close(fd);
+    return;
+  }
+  peers_.Add(fd, {next_connection_.fetch_add(1, std::memory_order_relaxed), credentials.uid,
+                  credentials.gid, credentials.pid, GroupsOf(fd)});
+  accepted_(fd);
 }
 
 }  // namespace detshare

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -53,6 +54,8 @@ class Acceptor {
   // `listen_fd` but its use.
   Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted);
   ~Acceptor();  // accepts no more
+  // A connection that was accepted elsewhere, as if it had been here. Any thread.
+  void Take(int fd);
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
@@ -63,7 +66,7 @@ class Acceptor {
   PeerTable& peers_;
   const std::function<void(int fd)> accepted_;
   int stop_fd_ = -1;
-  uint64_t next_connection_ = 1;
+  std::atomic<uint64_t> next_connection_{1};  // relaxed: a number
   std::thread thread_;
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "policy/registry.h"
 #include "proto/version.h"
+#include "server/domain_process.h"
 #include "server/identity.h"
 #include "server/logging.h"
 
@@ -144,6 +145,19 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->mutable_swap()->set_bytes_in(swap.bytes_in);
     one->mutable_swap()->set_moves(swap.moves);
     one->mutable_swap()->set_time_us(swap.nanoseconds / 1000);
+  }
+  if (domain_.has_value()) {
+    status->set_domain(UserName(*domain_));
+    std::string who;
+    if (MaySteer(context, &who).ok()) {
+      for (const DomainInfo& other : DomainsBeside(manager_.options().runtime_directory)) {
+        proto::DomainStatus* const one = status->add_domains();
+        one->set_uid(other.user);
+        one->set_user(UserName(other.user));
+        one->set_sessions(other.sessions);
+        one->set_socket(other.socket);
+      }
+    }
   }
   for (const std::shared_ptr<TenantAccount>& account : manager_.tenant_accounts().All()) {
     proto::TenantUse* const tenant = status->add_tenants();

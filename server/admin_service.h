@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "proto/admin.grpc.pb.h"
@@ -17,11 +18,12 @@ namespace detshare {
 class AdminService final : public proto::Admin::CallbackService {
  public:
   AdminService(SessionManager& manager, Settings& settings, const PeerTable& peers,
-               std::string backend)
+               std::string backend, std::optional<uid_t> domain = std::nullopt)
       : manager_(manager),
         settings_(settings),
         peers_(peers),
         backend_(std::move(backend)),
+        domain_(domain),
         begin_(std::chrono::steady_clock::now()) {}
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
@@ -55,6 +57,7 @@ class AdminService final : public proto::Admin::CallbackService {
   Settings& settings_;
   const PeerTable& peers_;
   const std::string backend_;
+  const std::optional<uid_t> domain_;  // the one user who is served
   const std::chrono::steady_clock::time_point begin_;
 
   std::mutex trace_mutex_;                               // guards what follows

@@ -161,7 +161,9 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
       }
       const std::lock_guard<std::mutex> lock(state->mutex);
       state->next.emplace();
-      *state->next->mutable_grant() = MakeGrant(service->manager_, worker, file_bytes);
+      proto::Grant* const grant = state->next->mutable_grant();
+      *grant = MakeGrant(service->manager_, worker, file_bytes);
+      grant->set_directory(service->directory_for_clients_ + grant->directory());
       state->Proceed();
     };
     listener.refused = [state](const absl::Status& why) {

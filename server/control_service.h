@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "proto/control.grpc.pb.h"
 #include "server/acceptor.h"
@@ -17,8 +19,14 @@ namespace detshare {
 // Runs on gRPC's threads, none of which waits: sessions are opened and served by their own threads.
 class ControlService final : public proto::Control::CallbackService {
  public:
-  ControlService(SessionManager& manager, const PeerTable& peers, const Identity& identity)
-      : manager_(manager), peers_(peers), identity_(identity) {}
+  // `directory_for_clients`: the runtime directory as clients reach it from the directory of the
+  // socket: "" or a path with a / behind.
+  ControlService(SessionManager& manager, const PeerTable& peers, const Identity& identity,
+                 std::string directory_for_clients)
+      : manager_(manager),
+        peers_(peers),
+        identity_(identity),
+        directory_for_clients_(std::move(directory_for_clients)) {}
 
   grpc::ServerWriteReactor<proto::SessionEvent>* OpenSession(
       grpc::CallbackServerContext* context, const proto::OpenSessionRequest* request) override;
@@ -32,6 +40,7 @@ class ControlService final : public proto::Control::CallbackService {
   SessionManager& manager_;
   const PeerTable& peers_;
   const Identity& identity_;
+  const std::string directory_for_clients_;
   std::mutex mutex_;
   // Which connection opened a session that is still open. Guarded by mutex_.
   std::map<uint64_t, uint64_t> connections_;

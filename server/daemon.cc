@@ -126,12 +126,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->manager_ = *std::move(manager);
   daemon->identity_.SetRules(opts.tenant_rules);
   daemon->control_ =
-      std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_);
+      std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_,
+                                       opts.directory_for_clients);
   daemon->settings_ = std::make_unique<Settings>(
       daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
       FlagsAsSettings(opts.server), SettingsFile(opts.server));
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
-                                                  daemon->peers_, opts.backend);
+                                                  daemon->peers_, opts.backend, opts.domain);
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);

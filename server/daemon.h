@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -39,6 +40,8 @@ class Daemon {
     std::shared_ptr<HostTelemetry> host_telemetry;  // of the devices; null: nothing is known
     ServerOptions server;                           // runtime_directory: "" for that of the socket
     TenantRules tenant_rules;
+    std::optional<uid_t> domain;        // the one user who is served, with strict isolation
+    std::string directory_for_clients;  // as in ControlService
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
   };
@@ -54,6 +57,9 @@ class Daemon {
   // Tells the clients and takes their sessions down. False when some are still there after
   // `patience` (kernels that run on).
   bool Stop(std::chrono::milliseconds patience);
+
+  // A connection that another process accepted.
+  void Take(int connection) { acceptor_->Take(connection); }
 
   SessionManager& manager() { return *manager_; }
   Identity& identity() { return identity_; }

@@ -66,8 +66,10 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
                           static_cast<uint64_t>(config.default_sessions)};
   server.most_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
+  // Each domain has its own room, and makes none for the others.
+  const uint64_t usual_swap = config.isolation == "strict" ? 0 : HostMemoryBytes() / 2;
   server.swap_bytes =
-      config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : HostMemoryBytes() / 2;
+      config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : usual_swap;
   SessionLimits& limits = server.limits;
   limits.contexts = static_cast<uint32_t>(config.contexts);
   limits.streams = static_cast<uint32_t>(config.streams);

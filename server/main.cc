@@ -30,8 +30,11 @@
 #include "server/config/config_file.h"
 #include "server/daemon.h"
 #include "server/daemon_options.h"
+#include "server/domain_process.h"
 #include "server/logging.h"
 #include "server/service_manager.h"
+#include "server/shared_region.h"
+#include "server/trust_domains.h"
 #include "server/watchdog.h"
 
 extern char** environ;
@@ -48,6 +51,9 @@ struct Flags {
   std::vector<std::pair<const Setting*, std::string>> settings;
   std::vector<std::string> tenants;
   int ready_fd = -1;
+  int64_t domain = -1;  // the user whose programs this process serves
+  int domain_fd = -1;
+  int64_t domain_idle_ms = 30'000;
   bool remove_runtime_directory = false;
   bool version = false;
 };
@@ -107,6 +113,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--listen-fd", flags.daemon.listen_fd)->group("");
   app.add_option("--first-session", server.first_session)->group("");
   app.add_option("--ready-fd", flags.ready_fd)->group("");
+  app.add_option("--domain", flags.domain)
+      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
+      ->group("");
+  app.add_option("--domain-fd", flags.domain_fd)->group("");
+  app.add_option("--domain-idle-ms", flags.domain_idle_ms)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", server.lose_device_on_fault)->group("");
 }
@@ -159,26 +170,121 @@ std::optional<Config> Configure(const Flags& flags) {
   return config;
 }
 
+// The command without these flags and their values.
+std::vector<std::string> CommandWithout(const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& flags) {
+  std::vector<std::string> command;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (std::find(flags.begin(), flags.end(), arguments[i]) != flags.end()) {
+      ++i;
+    } else {
+      command.push_back(arguments[i]);
+    }
+  }
+  return command;
+}
+
 // The same command, for the process that replaces this one: it takes over the socket and goes on
 // counting.
 std::vector<std::string> CommandAfterLoss(const std::vector<std::string>& arguments, int listen_fd,
                                           uint64_t next_session) {
-  std::vector<std::string> command;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    const bool replaced =
-        argument == "--listen-fd" || argument == "--first-session" || argument == "--ready-fd";
-    if (replaced) {
-      ++i;
-      continue;
-    }
-    command.push_back(argument);
-  }
+  std::vector<std::string> command =
+      CommandWithout(arguments, {"--listen-fd", "--first-session", "--ready-fd"});
   for (const std::string& more : {std::string("--listen-fd"), absl::StrCat(listen_fd),
                                   std::string("--first-session"), absl::StrCat(next_session)}) {
     command.push_back(more);
   }
   return command;
+}
+
+std::string RuntimeDirectory(const Daemon::Options& options) {
+  return !options.server.runtime_directory.empty()
+             ? options.server.runtime_directory
+             : std::filesystem::path(options.socket).parent_path().string();
+}
+
+// This process serves one user.
+void EnterDomain(Flags& flags) {
+  Daemon::Options& daemon = flags.daemon;
+  const uid_t user = static_cast<uid_t>(flags.domain);
+  daemon.server.runtime_directory =
+      absl::StrCat(DomainsDirectory(RuntimeDirectory(daemon)), "/", user);
+  daemon.directory_for_clients = DomainDirectoryForClients(user);
+  daemon.domain = user;
+  // Others come by the acceptor.
+  daemon.socket = daemon.server.runtime_directory + "/detshared.sock";
+  daemon.socket_mode = 0600;
+  daemon.listen_fd = -1;
+  daemon.keep_socket = false;
+  flags.remove_runtime_directory = false;
+  flags.ready_fd = -1;
+}
+
+// Strict isolation: accepts connections and leaves the rest to a process for each user.
+int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
+                 const ServiceManager& service_manager, int signal_fd) {
+  const Daemon::Options& daemon = flags.daemon;
+  const std::string directory = DomainsDirectory(RuntimeDirectory(daemon));
+  absl::Status ready = LockSocket(daemon.socket);
+  if (ready.ok()) {
+    RemoveTree(directory);
+    ready = MakeSharedDirectory(directory);
+  }
+  TrustDomains::Options options;
+  options.command = CommandWithout(arguments, {"--listen-fd", "--ready-fd"});
+  options.directory = directory;
+  options.listen_fd = daemon.listen_fd;
+  if (ready.ok() && options.listen_fd < 0) {
+    const absl::StatusOr<int> fd = ListenOn(daemon.socket, daemon.socket_mode);
+    ready = fd.status();
+    options.listen_fd = fd.value_or(-1);
+  }
+  if (!ready.ok()) {
+    LogError(std::string(ready.message()));
+    return 1;
+  }
+  TrustDomains domains(options);
+  LogInfo("detshared ", kVersion, " serves at ", daemon.socket,
+          ", each user's programs by a process of its own");
+  service_manager.Ready();
+  if (flags.ready_fd >= 0) {
+    [[maybe_unused]] ssize_t written = write(flags.ready_fd, "\n", 1);
+    close(flags.ready_fd);
+  }
+  const auto watchdog =
+      std::chrono::duration_cast<std::chrono::milliseconds>(service_manager.watchdog() / 4);
+  const int timeout = watchdog.count() == 0 ? -1 : static_cast<int>(watchdog.count()) + 1;
+  for (;;) {
+    pollfd fds[2] = {{signal_fd, POLLIN, 0}, {domains.fd(), POLLIN, 0}};
+    if (poll(fds, 2, timeout) < 0) continue;
+    domains.Proceed();
+    service_manager.Alive();
+    service_manager.Say(absl::StrCat("strict isolation, users with programs: ", domains.size()));
+    if (fds[0].revents == 0) continue;
+    signalfd_siginfo got{};
+    if (read(signal_fd, &got, sizeof(got)) != sizeof(got)) continue;
+    if (got.ssi_signo != SIGHUP || flags.config_file.empty()) break;
+    service_manager.Reloading();
+    if (const std::optional<Config> wanted = Configure(flags)) {
+      LogLevel level = LogLevel::kInfo;
+      ParseLogLevel(wanted->log_level, &level);
+      SetLogLevel(level);
+      domains.Signal(SIGHUP);
+    } else {
+      LogError("the configuration is not used: everything stays as it was");
+    }
+    service_manager.Ready();
+  }
+  LogInfo("detshared ends");
+  service_manager.Stopping();
+  if (!domains.End(kEndPatience + std::chrono::milliseconds(1000)))
+    LogWarning("processes of ", domains.size(), " users are ended by force");
+  if (!daemon.keep_socket) unlink(daemon.socket.c_str());
+  RemoveTree(directory);
+  std::error_code ignored;
+  if (flags.remove_runtime_directory)
+    std::filesystem::remove_all(RuntimeDirectory(daemon), ignored);
+  return 0;
 }
 
 // The socket that the service manager made, when it did. False after a message.
@@ -265,6 +371,20 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
   const int lost_fd = eventfd(0, EFD_CLOEXEC);
 
+  std::unique_ptr<DomainMember> member;
+  if (flags.domain_fd >= 0) {
+    if (flags.domain < 0) {
+      LogError("--domain-fd is for the daemon itself");
+      return 1;
+    }
+    fcntl(flags.domain_fd, F_SETFD, FD_CLOEXEC);
+    member = std::make_unique<DomainMember>(flags.domain_fd,
+                                            std::chrono::milliseconds(flags.domain_idle_ms));
+    EnterDomain(flags);
+  } else if (started.isolation == "strict") {
+    return ServeDomains(arguments, flags, service_manager, signal_fd);
+  }
+
   absl::StatusOr<OpenedBackend> backend = OpenBackend(backend_options);
   if (!backend.ok()) {
     LogError("no device: ", std::string(backend.status().message()));
@@ -278,10 +398,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     const uint64_t one = 1;
     [[maybe_unused]] ssize_t written = write(lost_fd, &one, sizeof(one));
   };
-  const std::string runtime_directory =
-      server.runtime_directory.empty()
-          ? std::filesystem::path(flags.daemon.socket).parent_path().string()
-          : server.runtime_directory;
+  const std::string runtime_directory = RuntimeDirectory(flags.daemon);
   absl::StatusOr<std::unique_ptr<Daemon>> daemon =
       Daemon::Start(std::move(backend->devices), flags.daemon);
   if (!daemon.ok()) {
@@ -298,8 +415,19 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   }
   Config applied = started;
   for (;;) {
-    pollfd fds[2] = {{signal_fd, POLLIN, 0}, {lost_fd, POLLIN, 0}};
-    if (poll(fds, 2, -1) < 0) continue;
+    pollfd fds[3] = {{signal_fd, POLLIN, 0},
+                     {lost_fd, POLLIN, 0},
+                     {member != nullptr ? member->fd() : -1, POLLIN, 0}};
+    if (poll(fds, 3, member != nullptr ? member->timeout() : -1) < 0) continue;
+    if (fds[1].revents != 0 && member != nullptr) {
+      // The acceptor begins another one when somebody comes.
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      _exit(1);
+    }
+    const bool goes_on = member == nullptr ||
+                         member->Proceed([&](int connection) { (*daemon)->Take(connection); },
+                                         [&] { return !(*daemon)->manager().Sessions().empty(); });
+    if (!goes_on) break;
     if (fds[1].revents != 0) {
       service_manager.Say("a device was lost: starting anew");
       ReplaceProcess(arguments, **daemon);

@@ -27,6 +27,9 @@ constexpr Setting kSettings[] = {
      "", true, "What is logged on stderr"},
     {"daemon", "unlisted_tenants", "", &Config::unlisted_tenants, "", "allow|refuse", 0, 0, "",
      true, "Whether a program may be a tenant that has no [[tenant]] here"},
+    {"daemon", "isolation", "isolation", &Config::isolation, "", "shared|strict", 0, 0, "", false,
+     "Whether programs of different users may share a context of a GPU; strict: each user's "
+     "programs have a process of the daemon to themselves (docs/security.md)"},
     {"daemon", "spin_us", "spin-us", &Config::spin_us, "US", "", 0, 1'000'000,
      "50 on more than 4 cores, else 0", false,
      "How long a session's thread looks for work before it sleeps"},
@@ -38,7 +41,7 @@ constexpr Setting kSettings[] = {
     {"daemon", "image_store_mib", "image-store-mib", &Config::image_store_mib, "MIB", "", 0, 65536,
      "", false, "Code that is kept so that later processes of the same user need not send it"},
     {"daemon", "swap_memory", "swap-memory", &Config::swap_memory, "SIZE", "", 0, int64_t{1} << 46,
-     "half of the host's", false,
+     "half of the host's; 0 with strict isolation", false,
      "Host memory for device memory of programs that do nothing while others need the card; 0: it "
      "does not leave the card"},
     {"daemon", "cuda_driver", "cuda-driver", &Config::cuda_driver, "PATH", "", 0, 0, "looked for",

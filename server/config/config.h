@@ -39,6 +39,7 @@ struct Config {
   std::string backend = "auto";
   std::string log_level = "info";
   std::string unlisted_tenants = "allow";
+  std::string isolation = "shared";
   int64_t spin_us = -1, client_spin_us = -1;
   int64_t staging_mib = 0;
   int64_t image_store_mib = 1024;

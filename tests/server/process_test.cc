@@ -3,92 +3,12 @@
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "coroutine_runtime/status_cuda.h"
-#include "tests/server/daemon_fixture.h"
+#include "tests/server/daemon_process.h"
 
 namespace detshare {
 namespace {
-
-constexpr char kFaultPtx[] = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry fault()
-{
-  .reg .b64 %rd<2>;
-  .reg .b32 %r<2>;
-  mov.u64 %rd1, 64;
-  mov.u32 %r1, 1;
-  st.global.u32 [%rd1], %r1;
-  ret;
-}
-)";
-
-class DaemonProcess {
- public:
-  explicit DaemonProcess(std::vector<std::string> more) {
-    const AddressWindows windows = TestWindows();
-    std::vector<std::string> command = {getenv("DETSHARED"),
-                                        "--socket",
-                                        socket(),
-                                        "--backend",
-                                        "soft",
-                                        "--soft-memory",
-                                        "256MB",
-                                        "--soft-threads",
-                                        "1",
-                                        "--device-window-base",
-                                        std::to_string(windows.device_base),
-                                        "--device-window-bytes",
-                                        std::to_string(windows.device_bytes),
-                                        "--pinned-window-base",
-                                        std::to_string(windows.pinned_base),
-                                        "--pinned-window-bytes",
-                                        std::to_string(windows.pinned_bytes)};
-    command.insert(command.end(), more.begin(), more.end());
-    std::vector<char*> argv;
-    for (std::string& argument : command) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    const std::string log = directory.path + "/log";
-    pid = fork();
-    if (pid == 0) {
-      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-      dup2(fd, STDERR_FILENO);
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
-    REQUIRE(Eventually([&] {
-      const int fd = ConnectTo(socket());
-      if (fd >= 0) close(fd);
-      return fd >= 0;
-    }));
-  }
-  ~DaemonProcess() {
-    if (pid > 0) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-    }
-  }
-  std::string socket() const { return directory.path + "/d.sock"; }
-  std::string Log() const {
-    std::ifstream file(directory.path + "/log");
-    std::stringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-  int Wait() {
-    int status = 0;
-    const bool ended = Eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; });
-    if (ended) pid = -1;
-    return ended ? status : -1;
-  }
-
-  TestDirectory directory;
-  pid_t pid = -1;
-};
 
 TEST_CASE("SIGTERM ends the daemon cleanly: clients are told, files are gone, the exit code is 0") {
   DaemonProcess process({});

@@ -53,6 +53,13 @@ std::string StatusText(const proto::Status& status) {
   if (status.swap_limit() != 0) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " + Bytes(status.swap_limit()) + "\n";
   }
+  if (!status.domain().empty()) {
+    out += "\nStrict isolation: this is the process of " + status.domain() + "'s programs.\n";
+    text::Table domains({"USER", "SESSIONS", "LOOK AND STEER WITH --socket"});
+    for (const proto::DomainStatus& domain : status.domains())
+      domains.Add({domain.user(), Count(domain.sessions()), domain.socket()});
+    if (status.domains_size() != 0) out += domains.ToString();
+  }
   out += TenantsText(status);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
   text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "PARTITION", "MEMORY", "OUT", "PINNED", "OPERATIONS", "KERNELS",
@@ -119,6 +126,13 @@ std::string StatusJson(const proto::Status& status) {
                        {"sessions_used", tenant.sessions_used()},
                        {"refusals", tenant.refusals()}});
   }
+  ordered_json domains = ordered_json::array();
+  for (const proto::DomainStatus& domain : status.domains()) {
+    domains.push_back({{"uid", domain.uid()},
+                       {"user", domain.user()},
+                       {"sessions", domain.sessions()},
+                       {"socket", domain.socket()}});
+  }
   const ordered_json out = {{"version", status.version()},
                             {"abi_version", status.abi_version()},
                             {"uptime_ms", status.uptime_ms()},
@@ -127,6 +141,8 @@ std::string StatusJson(const proto::Status& status) {
                             {"policy", status.policy()},
                             {"swap_limit", status.swap_limit()},
                             {"swap_used", status.swap_used()},
+                            {"domain", status.domain()},
+                            {"domains", std::move(domains)},
                             {"tenants", std::move(tenants)},
                             {"devices", std::move(devices)},
                             {"sessions", std::move(sessions)}};

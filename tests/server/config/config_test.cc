@@ -121,7 +121,7 @@ groups = ["ml"]
 TEST_CASE("Mistakes are named with line, column and what is allowed, all of them at once") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
-        "log_level, unlisted_tenants, spin_us, client_spin_us, staging_mib, image_store_mib, "
+        "log_level, unlisted_tenants, isolation, spin_us, client_spin_us, staging_mib, image_store_mib, "
         "swap_memory, cuda_driver, cuda_sm_group, max_sessions\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [software_gpu], [policy], "

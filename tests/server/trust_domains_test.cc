@@ -1,0 +1,232 @@
+// Strict isolation: a process for each user's programs.
+#include "server/trust_domains.h"
+
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <thread>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/domain_channel.h"
+#include "tests/server/daemon_process.h"
+
+namespace detshare {
+namespace {
+
+constexpr uid_t kSomebody = 54321, kSomebodyElse = 54322;
+
+struct StrictDaemon : DaemonProcess {
+  explicit StrictDaemon(std::vector<std::string> more = {})
+      : DaemonProcess([&] {
+          more.insert(more.end(), {"--isolation", "strict"});
+          return more;
+        }()) {
+    // Others reach the socket.
+    chmod(directory.path.c_str(), 0755);
+  }
+  std::string DomainOf(uid_t user) const {
+    return directory.path + "/domains/" + std::to_string(user);
+  }
+};
+
+// A program of another user; the thread is that user while it connects. The calling process is
+// root's.
+std::unique_ptr<TestClient> As(uid_t user, const DaemonProcess& daemon) {
+  REQUIRE(syscall(SYS_setresuid, -1, user, -1) == 0);
+  const int reachable = ConnectTo(daemon.socket());
+  auto client = reachable >= 0 ? std::make_unique<TestClient>(daemon.socket()) : nullptr;
+  REQUIRE(syscall(SYS_setresuid, -1, 0, -1) == 0);
+  REQUIRE(client != nullptr);
+  close(reachable);
+  return client;
+}
+
+bool IsRoot() {
+  if (geteuid() == 0) return true;
+  WARN("only root can be several users: not tested");
+  return false;
+}
+
+proto::Status StatusOf(TestClient& client) {
+  grpc::ClientContext context;
+  proto::Status status;
+  REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
+  return status;
+}
+
+void Fault(TestClient& client) {
+  client.CreateStream(1);
+  const KernelId kernel = client.GetKernel(client.Load(kFaultPtx), "fault");
+  REQUIRE(kernel != 0);
+  client.ring->Send(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1));
+}
+
+TEST_CASE("Programs of different users have processes of their own and do not see each other") {
+  if (!IsRoot()) return;
+  StrictDaemon daemon;
+  TestClient root(daemon.socket());
+  const auto a = As(kSomebody, daemon), b = As(kSomebody, daemon), c = As(kSomebodyElse, daemon);
+  REQUIRE(root.Open());
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(c->Open());
+  CHECK(a->directory.find("/domains/54321/sessions/") != std::string::npos);
+  const proto::Status of_a = StatusOf(*a), of_b = StatusOf(*b), of_c = StatusOf(*c);
+  CHECK(of_a.pid() == of_b.pid());
+  CHECK(of_a.pid() != of_c.pid());
+  CHECK(of_a.sessions_size() == 2);
+  CHECK(of_c.sessions_size() == 1);
+  CHECK(of_c.domain() == "54322");
+  CHECK(of_c.domains_size() == 0);
+  // Root sees which domains there are, and steers one at its own socket.
+  const proto::Status of_root = StatusOf(root);
+  REQUIRE(of_root.domains_size() == 3);
+  CHECK(of_root.domains(1).uid() == kSomebody);
+  CHECK(of_root.domains(1).sessions() == 2);
+  TestClient inside(of_root.domains(1).socket());
+  CHECK(StatusOf(inside).pid() == of_a.pid());
+  // What one has taken is nothing to the other.
+  CHECK(a->Allocate(200 << 20) != 0);
+  CHECK(c->Allocate(200 << 20) != 0);
+  // Nobody else gets at a domain's socket.
+  struct stat status;
+  REQUIRE(stat(of_root.domains(1).socket().c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(status.st_uid == 0);
+}
+
+TEST_CASE("A device that one user's program loses leaves the others' programs alone") {
+  if (!IsRoot()) return;
+  StrictDaemon daemon({"--soft-lose-device-on-fault"});
+  const auto guilty = As(kSomebody, daemon), innocent = As(kSomebodyElse, daemon);
+  REQUIRE(guilty->Open());
+  REQUIRE(innocent->Open());
+  const pid_t lost = StatusOf(*guilty).pid();
+  Fault(*guilty);
+  guilty->AwaitEnd();
+  CHECK(guilty->ring->header().sticky_error.load() == kCudaErrorIllegalAddress);
+  CHECK(Eventually([&] { return kill(lost, 0) != 0; }));
+  CHECK(innocent->ring->header().closed.load() == 0);
+  innocent->CreateStream(1);
+  CHECK(innocent->Synchronize(1) == 0);
+  CHECK(innocent->Allocate(4096) != 0);
+  // Its user has another process when it comes back.
+  REQUIRE(Eventually([&] { return As(kSomebody, daemon)->Open(); }));
+}
+
+TEST_CASE("A process that has nothing to do ends, and nobody's connection is lost by that") {
+  StrictDaemon daemon({"--domain-idle-ms", "20"});
+  const std::string domain = daemon.DomainOf(geteuid());
+  REQUIRE(Eventually([&] { return !std::filesystem::exists(domain); }));
+  for (int i = 0; i < 20; ++i) {
+    // Some come while it begins, some while it ends.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 * i));
+    TestClient client(daemon.socket());
+    REQUIRE(client.Open());
+    client.CreateStream(1);
+    CHECK(client.Synchronize(1) == 0);
+  }
+  CHECK(Eventually([&] { return !std::filesystem::exists(domain); }));
+}
+
+TEST_CASE("The daemon's end is that of all of its processes") {
+  StrictDaemon daemon;
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  const pid_t domain = StatusOf(client).pid();
+  SECTION("when it is asked to end") {
+    kill(daemon.pid, SIGTERM);
+    const auto ended = client.AwaitEnd();
+    REQUIRE(ended.has_value());
+    CHECK(ended->result() == kCudaErrorSystemNotReady);
+    const int status = daemon.Wait();
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    CHECK_FALSE(std::filesystem::exists(daemon.socket()));
+    CHECK_FALSE(std::filesystem::exists(daemon.directory.path + "/domains"));
+  }
+  SECTION("when it is killed") {
+    kill(daemon.pid, SIGKILL);
+    daemon.Wait();
+    client.AwaitEnd();
+  }
+  CHECK(Eventually([&] { return kill(domain, 0) != 0; }));
+}
+
+TEST_CASE("Connections that say nothing, or nonsense, hold up nobody") {
+  StrictDaemon daemon;
+  std::vector<int> silent;
+  for (int i = 0; i < 600; ++i) {
+    const int fd = ConnectTo(daemon.socket());
+    if (fd < 0) continue;
+    if (i % 3 == 0) {
+      close(fd);
+      continue;
+    }
+    if (i % 3 == 1) (void)!write(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    silent.push_back(fd);
+  }
+  TestClient client(daemon.socket());
+  CHECK(client.Open());
+  for (const int fd : silent) close(fd);
+}
+
+TEST_CASE("A user's process that cannot begin is not begun again and again") {
+  TestDirectory directory;
+  const std::string socket = directory.path + "/s";
+  const absl::StatusOr<int> listener = ListenOn(socket, 0600);
+  REQUIRE(listener.ok());
+  TrustDomains::Options options;
+  options.command = {"false"};
+  options.program = "/bin/false";
+  options.listen_fd = *listener;
+  TrustDomains domains(options);
+  const auto connected = [&] {
+    const int fd = ConnectTo(socket);
+    domains.Proceed();
+    return fd;
+  };
+  const int first = connected();
+  CHECK(domains.size() == 1);
+  REQUIRE(Eventually([&] {
+    domains.Proceed();
+    return domains.size() == 0;
+  }));
+  const int second = connected();
+  CHECK(domains.size() == 0);
+  char byte;
+  CHECK(read(second, &byte, 1) == 0);
+  close(first);
+  close(second);
+  CHECK(domains.End(std::chrono::milliseconds(0)));
+  close(*listener);
+}
+
+TEST_CASE("An offer to end counts the connections that were received") {
+  const absl::StatusOr<DomainChannel> channel = MakeDomainChannel();
+  REQUIRE(channel.ok());
+  CHECK_FALSE(TakeConnection(channel->domain).any);
+  CHECK_FALSE(TakeOffer(channel->acceptor).has_value());
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(PassConnection(channel->acceptor, ends[1]).ok());
+  close(ends[1]);
+  const Received received = TakeConnection(channel->domain);
+  REQUIRE(received.connection >= 0);
+  CHECK(write(received.connection, "x", 1) == 1);
+  char byte = 0;
+  CHECK(read(ends[0], &byte, 1) == 1);
+  CHECK(byte == 'x');
+  OfferToEnd(channel->domain, 1);
+  CHECK(TakeOffer(channel->acceptor) == std::optional<uint64_t>(1));
+  close(channel->acceptor);
+  CHECK(TakeConnection(channel->domain).end);
+  close(received.connection);
+  close(ends[0]);
+  close(channel->domain);
+}
+
+}  // namespace
+}  // namespace detshare
