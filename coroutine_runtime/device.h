@@ -52,6 +52,8 @@ struct DeviceProperties {
   int sm_group = 1;  // SMs come in groups of this size; partitions are made of whole groups
   int least_stream_priority = 0;
   int greatest_stream_priority = 0;
+  // Whether blocks of kernels on queues of a greater priority begin first.
+  bool blocks_by_priority = false;
   std::map<int, int> attributes;            // CUdevice_attribute -> value
   std::vector<uint64_t> limits;             // indexed by CUlimit
   std::vector<uint8_t> tpc_gpc, tpc_index;  // SM topology, see proto/control.proto; may be empty

@@ -122,6 +122,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   CoroutineLane::Orders orders;
   orders.followed = followed;
   orders.rank = std::clamp(grant.rank, 0, policy::kRanks - 1);
+  orders.urgent = grant.urgent;
   orders.quiet = terms(grant.quiet);
   orders.pressed = terms(grant.pressed);
   orders.budget = grant.budget;

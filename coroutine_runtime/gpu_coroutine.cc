@@ -7,6 +7,7 @@
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "coroutine_runtime/waves.h"
 
 namespace detshare {
 namespace {
@@ -58,6 +59,7 @@ class PooledQueue {
     if (queue_ != nullptr) pool_->Release(*partition_, priority_, std::move(queue_));
   }
   Partition* partition() const { return partition_; }
+  int priority() const { return priority_; }
   Queue* get() const { return queue_.get(); }
 
  private:
@@ -100,7 +102,9 @@ struct GpuCoroutine::Stream {
   // Where the last operation went; null before the first one.
   Queue* queue = nullptr;
   Partition* partition = nullptr;
-  absl::InlinedVector<PooledQueue, 2> queues;  // one on each partition that the stream has run on
+  bool urgent = false;
+  // One for each partition and urgency that the stream has run with.
+  absl::InlinedVector<PooledQueue, 2> queues;
   std::unique_ptr<Marker> marker;              // with the first queue
 
   bool dirty = false;        // has operations that the legacy stream has not waited for
@@ -281,13 +285,15 @@ absl::Status GpuCoroutine::DestroyEvent(EventId id) {
 
 absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
   Queue* target = nullptr;
+  const bool urgent = this->urgent();
+  const int priority = QueuePriority(device_.properties(), stream.priority, urgent);
   for (PooledQueue& queue : stream.queues) {
-    if (queue.partition() == &partition) target = queue.get();
+    if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
   }
   if (target == nullptr) {
-    absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(partition, stream.priority);
+    absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(partition, priority);
     if (!queue.ok()) return queue.status();
-    stream.queues.emplace_back(queues_, partition, stream.priority, *std::move(queue));
+    stream.queues.emplace_back(queues_, partition, priority, *std::move(queue));
     target = stream.queues.back().get();
   }
   if (stream.marker == nullptr) {
@@ -295,14 +301,15 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
     if (!marker.ok()) return marker.status();
     stream.marker = *std::move(marker);
   }
-  if (stream.queue != nullptr) {
+  if (stream.queue != nullptr && stream.queue != target) {
     if (absl::Status status = stream.queue->Record(*stream.marker); !status.ok()) return status;
     if (absl::Status status = target->Wait(*stream.marker); !status.ok()) return status;
   }
-  const bool moved = stream.queue != nullptr;
+  const bool moved = stream.queue != nullptr && stream.partition != &partition;
   if (moved) Count(migrations_, 1);
   stream.queue = target;
   stream.partition = &partition;
+  stream.urgent = urgent;
   if (moved && traced()) [[unlikely]]
     NotePoint(TraceEvent::Kind::kMigration, stream);
   return absl::OkStatus();
@@ -352,7 +359,7 @@ absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream, Use use) {
 
 absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partition, Use use) {
   if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
-  if (stream.partition != &partition) {
+  if (stream.partition != &partition || stream.urgent != urgent()) {
     if (absl::Status status = Migrate(stream, partition); !status.ok()) return status;
   }
   if (absl::Status status = OrderWithLegacy(stream, use); !status.ok()) return status;
@@ -397,6 +404,15 @@ int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
     sms = std::max<uint64_t>(sms, needed > kAllSms ? kAllSms : static_cast<uint64_t>(needed));
   }
   return static_cast<int>(std::min<uint64_t>(sms, kAllSms));
+}
+
+Nanoseconds GpuCoroutine::HoldsFor(const Kernel& kernel, const LaunchShape& shape,
+                                   Nanoseconds duration) const {
+  const DeviceProperties& properties = device_.properties();
+  if (!properties.blocks_by_priority || !lane_->MayBeLong(duration)) [[likely]]
+    return duration;
+  return duration / static_cast<Nanoseconds>(
+                        std::min<uint64_t>(WavesOf(properties, kernel.info(), shape), INT32_MAX));
 }
 
 Partition& GpuCoroutine::Holding(Partition& wanted, int sms) {
@@ -697,7 +713,8 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     Account(stream, estimate);
     lane_->NoteBound(estimate, known.operation->memory_bound());
   }
-  Partition* partition = lane_ != nullptr ? &lane_->Choose(estimate) : partition_;
+  Partition* partition = lane_ != nullptr ? &lane_->Choose(HoldsFor(kernel, shape, estimate))
+                                          : partition_;
   const bool sized = shape.cooperative || shape.cluster.x != 0;
   if (sized && partition != &device_.whole()) [[unlikely]]
     partition = &Holding(*partition, SmsFor(kernel, shape));
@@ -706,7 +723,13 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   absl::Status status =
       Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, *partition,
             traced() ? std::string_view(kernel.info().name) : std::string_view(),
-            [&] { return (*queue)->Launch(space_, kernel, shape, parameters); });
+            [&] {
+              if (!shape.has_priority) [[likely]]
+                return (*queue)->Launch(space_, kernel, shape, parameters);
+              LaunchShape own = shape;
+              own.priority = QueuePriority(device_.properties(), shape.priority, urgent());
+              return (*queue)->Launch(space_, kernel, own, parameters);
+            });
   // What does not fit the partition runs on the whole device: a tenant sees the limits of the
   // device, never of a partition.
   if (!status.ok() && sized && partition != &device_.whole()) {
@@ -1002,10 +1025,11 @@ absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& strea
   absl::StatusOr<std::unique_ptr<Marker>> done = host.device_.CreateMarker(/*timed=*/false);
   if (!done.ok()) return done.status();
   visit->done = *std::move(done);
+  const int priority = QueuePriority(host.device_.properties(), stream.priority, urgent());
   absl::StatusOr<std::unique_ptr<Queue>> queue =
-      host.queues_.Acquire(host.partition(), stream.priority);
+      host.queues_.Acquire(host.partition(), priority);
   if (!queue.ok()) return queue.status();
-  visit->queue = PooledQueue(host.queues_, host.partition(), stream.priority, *std::move(queue));
+  visit->queue = PooledQueue(host.queues_, host.partition(), priority, *std::move(queue));
   stream.visits.push_back(std::move(visit));
   return stream.visits.back().get();
 }

@@ -159,6 +159,9 @@ class GpuCoroutine {
   // How many SMs a launch needs for it to run at all: cooperative grids and clusters more than one.
   static constexpr int kAllSms = INT32_MAX;
   static int SmsFor(Kernel& kernel, const LaunchShape& shape);
+  // How long a launch of that duration keeps its SMs from work that goes first in the hardware.
+  // Only with a lane.
+  Nanoseconds HoldsFor(const Kernel& kernel, const LaunchShape& shape, Nanoseconds duration) const;
   // `wanted`, or where that has fewer SMs than `sms` the smallest partition of the device that has
   // them.
   Partition& Holding(Partition& wanted, int sms);
@@ -266,6 +269,7 @@ class GpuCoroutine {
   void NoteOperation(const Sample& sample, Nanoseconds time);
   void NotePoint(TraceEvent::Kind kind, const Stream& stream);
   bool traced() const { return lane_ != nullptr && lane_->traced(); }
+  bool urgent() const { return lane_ != nullptr && lane_->urgent(); }
   absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
                      const Partition& partition, std::string_view name,
                      absl::FunctionRef<absl::Status()> submit);

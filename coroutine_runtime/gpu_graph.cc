@@ -20,6 +20,22 @@ bool DoesNotFit(const absl::Status& status) {
          result == kCudaErrorLaunchOutOfResources;
 }
 
+// Kernels that all have one priority may as well have that of the queue on which they are launched,
+// which is the one that goes by what the policy says.
+bool PrioritiesDiffer(const GraphDescription& description) {
+  const LaunchShape* first = nullptr;
+  for (const GraphBody& graph : description.graphs) {
+    for (const GraphNode& node : graph.nodes) {
+      const auto* const kernel = std::get_if<KernelStep>(&node.step);
+      if (kernel == nullptr) continue;
+      const LaunchShape& shape = kernel->shape;
+      if (first == nullptr) first = &shape;
+      if (shape.has_priority != first->has_priority || shape.priority != first->priority) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status Invalid(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
 
 uint64_t BytesOf(const GraphNode& node) {
@@ -59,6 +75,7 @@ GpuGraph::GpuGraph(GpuCoroutine& coroutine, GraphDescription description)
     : coroutine_(coroutine),
       description_(std::move(description)),
       sms_(description_.graphs.size() > 1 ? GpuCoroutine::kAllSms : 1) {
+  description_.use_node_priority = description_.use_node_priority && PrioritiesDiffer(description_);
   CountAgain();
 }
 

@@ -57,8 +57,9 @@ class alignas(64) CoroutineLane {
     Nanoseconds longest_hold = policy::kForever;
   };
   struct Orders {
-    bool followed = false;  // else only quiet.partition counts
+    bool followed = false;  // else only quiet.partition and urgent count
     int rank = 0;
+    bool urgent = false;  // policy::Grant
     Terms quiet, pressed;
     Nanoseconds budget = policy::kForever;  // from now on
     absl::InlinedVector<Partition*, 4> prepare;
@@ -130,11 +131,17 @@ class alignas(64) CoroutineLane {
   }
   // Whether operations are to be told.
   bool followed() const { return orders_.followed; }
-  // Where a kernel or graph of this duration runs; the next operation.
+  // Where a kernel or graph runs that keeps its SMs for so long; the next operation.
   Partition& Choose(Nanoseconds estimate) {
     if (fixed_ != nullptr) [[likely]]
       return *fixed_;
     return ChooseByTerms(estimate);
+  }
+  // Whether its work goes first in the hardware.
+  bool urgent() const { return orders_.urgent; }
+  // Whether an operation of this duration could be a long one.
+  bool MayBeLong(Nanoseconds estimate) const {
+    return fixed_ == nullptr && estimate >= Current().long_operation;
   }
   // Where an operation of another kind runs; null where its stream is.
   Partition* ChooseForOther() { return orders_.migrate_every == 0 ? nullptr : &ChooseByTerms(0); }

@@ -6,6 +6,14 @@
 
 namespace detshare {
 
+int QueuePriority(const DeviceProperties& properties, int stream_priority, bool urgent) {
+  // CUDA counts downwards: the greatest priority is the smallest number.
+  const int least = properties.least_stream_priority;
+  const int half = (least - properties.greatest_stream_priority + 1) / 2;
+  if (half < 1) return stream_priority;
+  return std::clamp(stream_priority, least - (half - 1), least) - (urgent ? half : 0);
+}
+
 int QueuePool::Clamp(int priority) const {
   const DeviceProperties& properties = device_.properties();
   // CUDA counts downwards: the greatest priority is the smallest number.

@@ -13,6 +13,11 @@
 
 namespace detshare {
 
+// The priority of a physical queue. The device's priorities are divided: the greater half is for
+// work that is urgent, and within a half a stream keeps its own as far as there is room, from the
+// least on.
+int QueuePriority(const DeviceProperties& properties, int stream_priority, bool urgent);
+
 // Any thread.
 class QueuePool {
  public:
@@ -21,8 +26,8 @@ class QueuePool {
 
   Device& device() { return device_; }
 
-  // An idle queue of `partition`. Priorities outside of the device's range are clamped, as CUDA
-  // does. ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) when all are in use.
+  // An idle queue of `partition`. Priorities (QueuePriority()) outside of the device's range are
+  // clamped, as CUDA does. ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) when all are in use.
   absl::StatusOr<std::unique_ptr<Queue>> Acquire(Partition& partition, int priority);
   // Takes back a queue on which nothing is queued any more: the next user may be another session,
   // which must not wait for it.

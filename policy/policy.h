@@ -137,8 +137,11 @@ inline int IndexOf(absl::Span<const SmRange> partitions, const SmRange& range) {
 
 struct Terms {
   int partition = 0;  // index into the snapshot's, of short operations and those of unknown length
-  int long_partition = 0;                 // of the others
-  Nanoseconds long_operation = kForever;  // from which device time on an operation is long
+  int long_partition = 0;  // of the others
+  // From which device time on an operation is long: the time for which it keeps its SMs from who is
+  // urgent (Grant). That is its duration, or where the hardware lets urgent blocks in between those
+  // of others, the duration of its blocks.
+  Nanoseconds long_operation = kForever;
   Nanoseconds window = kForever;          // 0: nothing is given to the hardware
   Nanoseconds longest_hold = 100 * kMillisecond;
   friend bool operator==(const Terms&, const Terms&) = default;
@@ -149,6 +152,9 @@ inline constexpr int kRanks = 8;
 // What one coroutine may do until the next decision.
 struct Grant {
   int rank = 0;  // 0 to kRanks - 1; lower goes first
+  // In the hardware, too, where it can: blocks of its kernels begin before blocks of others that
+  // wait. Nothing that runs is stopped by it.
+  bool urgent = false;
   Terms quiet, pressed;
   // Device time that may be given to the hardware; the policy is asked when it is used up, and
   // nothing more is given until then.

@@ -47,6 +47,7 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int
       std::any_of(ranks.begin(), ranks.end(), [rank](int other) { return other < rank; });
   Grant grant;
   if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
+    grant.urgent = true;
     grant.quiet.partition = grant.quiet.long_partition = NearestWithin(
         snapshot.device, snapshot.partitions, *coroutine.tenant, snapshot.device.sm_count);
     grant.quiet.longest_hold = rules.longest_hold;

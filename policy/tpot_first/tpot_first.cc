@@ -109,6 +109,7 @@ class TpotFirst final : public Policy {
       return GuestGrant(snapshot, coroutine, rules_.guest, others_first);
     }
     Grant grant;
+    grant.urgent = rank < kPrefill;
     const auto partition = [&](double share) {
       return NearestWithin(snapshot.device, snapshot.partitions, *coroutine.tenant,
                            share * snapshot.device.sm_count);

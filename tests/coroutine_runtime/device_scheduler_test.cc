@@ -395,6 +395,63 @@ TEST_CASE_METHOD(Fixture,
   CHECK(two.Launch() == 0);
 }
 
+TEST_CASE_METHOD(Fixture,
+                 "Who is urgent has queues of a greater priority, in order with those before") {
+  Make({});
+  bool urgent = false;
+  policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) grant.urgent = urgent;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  one.Launch();
+  CHECK(device.operations.back().priority == 0);
+  urgent = true;
+  auto owned = std::make_unique<ScriptedPolicy>();
+  owned->decide = policy->decide;
+  policy = owned.get();
+  REQUIRE(scheduler->SetPolicy(std::move(owned)).ok());
+  one.Launch();
+  CHECK(device.operations.back().priority == -3);
+  CHECK(one.coroutine->counters().migrations == 0);
+  device.RunAll();
+  REQUIRE(device.operations.size() == 2);
+  CHECK(device.operations[1].before.contains(0));
+  // A launch that names a priority has it within what it may have.
+  LaunchShape shape;
+  shape.has_priority = true;
+  shape.priority = -1;
+  one.Launch(1, shape);
+  CHECK(device.operations.back().launch_priority == -4);
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(Fixture, "An operation is as long as its blocks keep others from their SMs") {
+  Make({{8, 8}});
+  policy::Terms terms;
+  terms.long_partition = 1;
+  terms.long_operation = 100 * kMicrosecond;
+  GiveSecond(terms, terms);
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  LaunchShape one_wave, many_waves;
+  one_wave.block.x = many_waves.block.x = 1024;
+  one_wave.grid.x = 16;
+  many_waves.grid.x = 16 * 2 * 10;
+  for (const LaunchShape& shape : {one_wave, many_waves}) {
+    for (int i = 0; i < 4; ++i) two.Known(shape)->Add(0, 500 * kMicrosecond, false);
+  }
+  device.changeable().attributes[39] = 2048;  // threads of an SM
+  SECTION("where blocks begin by priority") {
+    device.changeable().blocks_by_priority = true;
+    CHECK(two.Launch(1, one_wave) == 8);
+    CHECK(two.Launch(1, many_waves) == 0);
+  }
+  SECTION("and as long as it lasts where they do not") {
+    CHECK(two.Launch(1, one_wave) == 8);
+    CHECK(two.Launch(1, many_waves) == 8);
+  }
+  device.RunAll();
+}
+
 TEST_CASE_METHOD(Fixture, "Another policy or other tenants are in force at the next record") {
   Make({});
   ScheduledSession one(device, *pool, *scheduler, 1, "a");

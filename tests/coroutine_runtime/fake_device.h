@@ -170,6 +170,7 @@ class FakeDevice : public Device {
   }
 
   const DeviceProperties& properties() const override { return properties_; }
+  DeviceProperties& changeable() { return properties_; }
   Partition& whole() override { return whole_; }
   absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) override {
     return std::make_unique<FakePartition>(*this, first, count);
@@ -240,6 +241,8 @@ class FakeDevice : public Device {
     History before;
     int first_sm = 0;
     bool done = false;
+    int priority = 0;         // of its queue
+    int launch_priority = 0;  // that the launch named
   };
   std::vector<Operation> operations;
   // What precedes the fence's value.
@@ -299,7 +302,7 @@ inline FakeQueue::~FakeQueue() { std::erase(device_.queues, this); }
 
 inline absl::Status FakeQueue::Work(int64_t number) {
   items_.push_back({nullptr, [this, number] { device_.operations[number].done = true; }});
-  device_.operations.push_back({history_, first_sm, false});
+  device_.operations.push_back({history_, first_sm, false, priority, 0});
   history_.insert(number);
   return absl::OkStatus();
 }
@@ -310,7 +313,9 @@ inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape&
   if (shape.cooperative && static_cast<int>(shape.grid.x) > device_.cooperative_limit * sms) {
     return CudaError(kCudaErrorCooperativeLaunchTooLarge, "too large");
   }
-  return Work(static_cast<int64_t>(device_.operations.size()));
+  absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
+  device_.operations.back().launch_priority = shape.priority;
+  return status;
 }
 inline absl::Status FakeQueue::Copy(AddressSpace&, const CopyRequest&) {
   return Work(static_cast<int64_t>(device_.operations.size()));

@@ -57,6 +57,8 @@ absl::StatusOr<DeviceProperties> ReadProperties(CudaContext& context) {
                                                               &properties.greatest_stream_priority),
                               "cuCtxGetStreamPriorityRange"));
 
+  properties.blocks_by_priority = true;
+
   CUmemAllocationProp allocation{};
   allocation.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   allocation.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

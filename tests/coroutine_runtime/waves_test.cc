@@ -1,0 +1,57 @@
+#include "coroutine_runtime/waves.h"
+
+#include <catch2/catch.hpp>
+
+namespace detshare {
+namespace {
+
+// Of an H100: numbers of CUdevice_attribute.
+DeviceProperties Properties() {
+  DeviceProperties properties;
+  properties.sm_count = 132;
+  properties.attributes = {{39, 2048}, {81, 233'472}, {82, 65'536}, {106, 32}, {111, 1024}};
+  return properties;
+}
+
+uint64_t Waves(uint32_t blocks, uint32_t threads, int registers, int shared) {
+  KernelInfo kernel;
+  kernel.attributes[1] = shared;
+  kernel.attributes[4] = registers;
+  LaunchShape shape;
+  shape.grid.x = blocks;
+  shape.block.x = threads;
+  return WavesOf(Properties(), kernel, shape);
+}
+
+TEST_CASE("Waves are the grid over the blocks that have room at a time") {
+  CHECK(Waves(132, 128, 32, 0) == 1);
+  CHECK(Waves(1, 1, 1, 0) == 1);
+  CHECK(Waves(132 * 16 * 5, 128, 32, 0) == 5);    // 2048 threads
+  CHECK(Waves(132 * 2 * 97, 128, 254, 0) == 97);  // 65,536 registers
+  CHECK(Waves(132 * 4 * 3, 128, 32, 57'344) == 3);
+  CHECK(Waves(132 * 32 * 7, 32, 16, 0) == 7);  // block slots
+  CHECK(Waves(132 * 9, 1024, 64, 200'000) == 9);
+}
+
+TEST_CASE("Waves of grids whose blocks run together, and of nonsense, are one") {
+  LaunchShape shape;
+  shape.grid = {1'000'000, 65'535, 65'535};
+  shape.block.x = 32;
+  shape.cooperative = true;
+  CHECK(WavesOf(Properties(), {}, shape) == 1);
+  shape.cooperative = false;
+  shape.cluster = {2, 1, 1};
+  CHECK(WavesOf(Properties(), {}, shape) == 1);
+  shape.cluster = {0, 0, 0};
+  CHECK(WavesOf(Properties(), {}, shape) > 1'000'000'000);
+  CHECK(WavesOf({}, {}, shape) == 1);
+  shape.block.x = 0;
+  CHECK(WavesOf(Properties(), {}, shape) == 1);
+  KernelInfo kernel;
+  kernel.attributes[1] = kernel.attributes[4] = -1;
+  shape.block.x = 32;
+  CHECK(WavesOf(Properties(), kernel, shape) > 1);
+}
+
+}  // namespace
+}  // namespace detshare
