@@ -183,7 +183,8 @@ void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
     if (budget_ <= 0) news_ = true;
   }
   if (tokens_.step_begins()) tokens_.Begin(clock_.NowNanoseconds());
-  tokens_.Work(estimate);
+  if (tokens_.Work(estimate)) [[unlikely]]
+    PublishTokens();
   Add<uint64_t>(figures_.operations, 1);
   Add(figures_.device_time, estimate);
   Follow(figures_.typical_operation, estimate);
@@ -202,9 +203,14 @@ void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
 
 void CoroutineLane::ResultRead() {
   tokens_.Read(clock_.NowNanoseconds());
+  PublishTokens();
+}
+
+void CoroutineLane::PublishTokens() {
   const policy::TokenView view = tokens_.View();
   const std::lock_guard<std::mutex> lock(mutex_);
   tokens_view_ = view;
+  news_ = news_ || view.tokens != 0;
 }
 
 void CoroutineLane::Resumed(Nanoseconds estimate) {

@@ -212,6 +212,7 @@ class alignas(64) CoroutineLane {
     return parked_ > kMostParked ? in_flight_ + (parked_ - kMostParked) : in_flight_;
   }
   Partition& ChooseByTerms(Nanoseconds estimate);
+  void PublishTokens();
   void SetWorking(bool working);
 
   static constexpr Nanoseconds kMostParked = 10 * policy::kMillisecond;

@@ -15,6 +15,9 @@ constexpr int kPrefillSteps = 3;  // work above so many steps is a prefill
 constexpr int kPartialSteps = 4;  // work below such a part of a step is none ...
 constexpr int kMostPartial = 64;  // ... unless there is nothing else any more
 
+// A step of more than so many quarters of the usual one is a longer one.
+constexpr int kLongerQuarters = 5;
+
 bool Similar(Nanoseconds a, Nanoseconds b) { return a <= b + b / 2 && b <= a + a / 2; }
 
 }  // namespace
@@ -47,6 +50,25 @@ void TokenClock::CountToken(Nanoseconds now, bool paced) {
   last_at_ = now;
 }
 
+Nanoseconds TokenClock::StepWork() const {
+  if (work_ <= usual_ / 4 * kLongerQuarters) return usual_;
+  const int known = static_cast<int>(std::min<uint64_t>(reads_, kRemembered));
+  Nanoseconds longer = policy::kForever;
+  for (int i = 0; i < known; ++i) {
+    if (steps_[i] >= work_) longer = std::min(longer, steps_[i]);
+  }
+  return longer == policy::kForever ? work_ : longer;
+}
+
+Nanoseconds TokenClock::NextChange() const {
+  if (usual_ == 0) return policy::kForever;
+  const Nanoseconds longer = usual_ / 4 * kLongerQuarters + 1;
+  if (work_ < longer) return longer;
+  const Nanoseconds prefill = kPrefillSteps * usual_ + 1;
+  const Nanoseconds more = std::max(StepWork(), work_ + work_ / 2) + 1;
+  return work_ < prefill ? std::min(prefill, more) : more;
+}
+
 void TokenClock::Read(Nanoseconds now) {
   if (work_ == 0) return;  // a second look at the same results
   if (usual_ != 0 && work_ < usual_ / kPartialSteps && ++partial_ < kMostPartial) return;
@@ -60,15 +82,18 @@ void TokenClock::Read(Nanoseconds now) {
   if (usual.count == 0 || usual.work < options_.shortest_step ||
       usual.work > options_.longest_step) {
     usual_ = 0;
+    next_change_ = policy::kForever;
     return;
   }
   if (usual_ == 0) {
     usual_ = usual.work;
+    next_change_ = NextChange();
     tokens_ += static_cast<uint64_t>(usual.count) - 1;
     CountToken(now, false);
     return;
   }
   usual_ = usual.work;
+  next_change_ = NextChange();
   const bool prefill = step > kPrefillSteps * usual_;
   const Nanoseconds pace = pace_count_ == 0 ? usual_ : paces_[(pace_count_ - 1) % kRemembered];
   CountToken(now, !prefill && thought <= std::max(kLongestThought, kThoughtTokens * pace));
@@ -80,6 +105,7 @@ policy::TokenView TokenClock::View() const {
   view.tokens = tokens_;
   view.last_at = last_at_;
   view.decode_work = usual_;
+  view.step_work = StepWork();
   const int known = static_cast<int>(std::min<uint64_t>(pace_count_, kRemembered));
   for (int i = 0; i < known; ++i) view.recent_tpot += paces_[i] / known;
   view.prefill = work_ > kPrefillSteps * usual_ && work_ <= options_.longest_prefill;

@@ -40,8 +40,14 @@ class TokenClock {
   // its caller one look at a clock.
   bool step_begins() const { return work_ == 0; }
   void Begin(policy::Nanoseconds now) { step_since_ = now; }
-  // An operation was submitted that takes the device that long.
-  void Work(policy::Nanoseconds device_time) { work_ += device_time; }
+  // An operation was submitted that takes the device that long. Whether View() says something else
+  // about the running step now: a few times a step.
+  bool Work(policy::Nanoseconds device_time) {
+    work_ += device_time;
+    if (work_ < next_change_) return false;
+    next_change_ = NextChange();
+    return true;
+  }
   // The client has what it waited for: the bytes of a copy to the host.
   void Read(policy::Nanoseconds now);
 
@@ -58,6 +64,11 @@ class TokenClock {
     int count = 0;
   };
   Usual FindUsual() const;
+  // What the running step is likely to take: as much as usual, or when it is longer already, as
+  // much as the next longer one of the remembered ones.
+  policy::Nanoseconds StepWork() const;
+  // The work from which on the view of the running step is another one.
+  policy::Nanoseconds NextChange() const;
   void CountToken(policy::Nanoseconds now, bool paced);
 
   const Options options_;
@@ -69,6 +80,7 @@ class TokenClock {
   int partial_ = 0;  // reads since then that ended no step
 
   policy::Nanoseconds usual_ = 0;  // 0: no pattern
+  policy::Nanoseconds next_change_ = policy::kForever;
   uint64_t tokens_ = 0;
   policy::Nanoseconds last_at_ = 0;
   std::array<policy::Nanoseconds, kRemembered> paces_{};  // between tokens, the latest ones

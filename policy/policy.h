@@ -86,6 +86,7 @@ struct TokenView {
   Nanoseconds last_at = 0;      // when the latest one was read
   Nanoseconds recent_tpot = 0;  // mean time between the latest ones
   Nanoseconds decode_work = 0;  // device time that a token takes when nobody is in the way
+  Nanoseconds step_work = 0;    // ... that the burst which is running is likely to take, in all
   bool prefill = false;         // the burst that is running is one
   Nanoseconds prefill_since = 0;
 };

@@ -17,6 +17,8 @@ constexpr Parameter kParameters[] = {
      "time to first token of tenants that say nothing"},
     {"prefill_share", ParameterKind::kPercent, "50", "1", "100",
      "of the SMs, for prefills beside decoding"},
+    {"relaxed_window", ParameterKind::kDuration, "0", "0", "1s",
+     "device time in flight of decoding with slack, beside who is nearer to its objective"},
     {"prefill_window", ParameterKind::kDuration, "1ms", "1us", "1s",
      "device time in flight of a prefill beside decoding"},
     kGuestWindow,
@@ -37,7 +39,7 @@ constexpr double kRaise = 0.5, kRaiseMore = 0.8;
 struct Rules {
   Nanoseconds tpot, ttft;
   double prefill_share;
-  Nanoseconds prefill_window;
+  Nanoseconds relaxed_window, prefill_window;
   GuestRules guest;
 };
 
@@ -86,20 +88,28 @@ class TpotFirst final : public Policy {
       return false;
     };
     const TokenView& tokens = coroutine.tokens;
-    if (tokens.prefill) {
+    const Nanoseconds tpot = tenant.slo_tpot > 0 ? tenant.slo_tpot : rules_.tpot;
+    if (tokens.prefill && !InTime(now, tokens, tpot)) {
       const Nanoseconds ttft = tenant.slo_ttft > 0 ? tenant.slo_ttft : rules_.ttft;
       if (passed(Plus(tokens.prefill_since, Times(ttft, kRaiseMore)))) return kUrgent;
       if (passed(Plus(tokens.prefill_since, Times(ttft, kRaise)))) return kNear;
       return kPrefill;
     }
-    const Nanoseconds tpot = tenant.slo_tpot > 0 ? tenant.slo_tpot : rules_.tpot;
     // When there is no slack left. A program that was never seen to make a token has all of it.
     const Nanoseconds since =
         tokens.tokens > 0 ? tokens.last_at : (coroutine.has_work ? coroutine.changed_at : now);
-    const Nanoseconds latest = Minus(Plus(since, tpot), tokens.decode_work);
+    const Nanoseconds latest =
+        Minus(Plus(since, tpot), std::max(tokens.decode_work, tokens.step_work));
     if (passed(Minus(latest, Times(tpot, kUrgentSlack)))) return kUrgent;
     if (passed(Minus(latest, Times(tpot, kNearSlack)))) return kNear;
     return kRelaxed;
+  }
+
+  // Whether a step that begins with a prefill can still give the next token of other answers in
+  // time, which the program goes on with in the same step.
+  static bool InTime(Nanoseconds now, const TokenView& tokens, Nanoseconds tpot) {
+    const Nanoseconds end = Plus(tokens.last_at, tpot);
+    return tokens.tokens > 0 && now < end && Plus(tokens.prefill_since, tokens.step_work) <= end;
   }
 
   Grant GrantOf(const Snapshot& snapshot, const CoroutineView& coroutine, int rank,
@@ -109,7 +119,7 @@ class TpotFirst final : public Policy {
       return GuestGrant(snapshot, coroutine, rules_.guest, others_first);
     }
     Grant grant;
-    grant.urgent = rank < kPrefill;
+    grant.urgent = rank < kRelaxed || !tokens;
     const auto partition = [&](double share) {
       return NearestWithin(snapshot.device, snapshot.partitions, *coroutine.tenant,
                            share * snapshot.device.sm_count);
@@ -122,6 +132,8 @@ class TpotFirst final : public Policy {
       grant.pressed.partition = grant.pressed.long_partition = partition(rules_.prefill_share);
       grant.pressed.window = urgent ? 0 : rules_.prefill_window;
       PrepareTerms(&grant);
+    } else if (tokens && rank == kRelaxed && others_first) {
+      grant.pressed.window = rules_.relaxed_window;
     }
     return grant;
   }
@@ -147,6 +159,7 @@ absl::StatusOr<std::unique_ptr<Policy>> CreateTpotFirst(const Options& options) 
   rules.tpot = values->Duration("tpot");
   rules.ttft = values->Duration("ttft");
   rules.prefill_share = values->Fraction("prefill_share");
+  rules.relaxed_window = values->Duration("relaxed_window");
   rules.prefill_window = values->Duration("prefill_window");
   rules.guest = GuestRules::Of(*values);
   return std::make_unique<TpotFirst>(rules);

@@ -44,6 +44,29 @@ TEST_CASE("An eager decode loop is a token a step, with its pace and its work") 
   CHECK_FALSE(view.prefill);
 }
 
+TEST_CASE("A step that is longer than usual is announced while it runs, and taken for one as before") {
+  Program program;
+  for (int i = 0; i < 20; ++i) {
+    if (i % 5 == 0) program.Work(3 * kMillisecond, 30);  // a chunk of a prompt, then a token
+    program.Work(2 * kMillisecond, 20);
+    program.Read();
+  }
+  CHECK(program.view().step_work == 2 * kMillisecond);
+  int announced = 0;
+  program.clock.Begin(program.now);
+  for (int i = 0; i < 30; ++i) announced += program.clock.Work(kMillisecond / 10);
+  CHECK(announced == 1);
+  CHECK(program.view().step_work == 5 * kMillisecond);
+  CHECK_FALSE(program.view().prefill);
+  for (int i = 0; i < 50; ++i) announced += program.clock.Work(kMillisecond / 10);
+  CHECK(announced >= 2);
+  CHECK(announced <= 4);
+  CHECK(program.view().prefill);
+  CHECK(program.view().step_work >= 8 * kMillisecond);
+  program.Read();
+  CHECK(program.view().step_work == 2 * kMillisecond);
+}
+
 TEST_CASE("Small results that are read on the way do not count") {
   Program program;
   for (int i = 0; i < 40; ++i) {

@@ -141,6 +141,7 @@ class Simulation {
     state.work = work;
     state.done = 0;
     state.view.tokens.prefill = step == State::Step::kPrefill;
+    state.view.tokens.step_work = static_cast<Nanoseconds>(work.alone());
     if (step == State::Step::kPrefill) {
       state.view.tokens.prefill_since = Now();
       state.view.typical_operation = kPrefillOperations.typical;

@@ -99,6 +99,32 @@ TEST_CASE("Policy tpot-first lets prefills take what decoding leaves, and raises
   CHECK(decision.grants[3].pressed.partition == 0);
 }
 
+TEST_CASE("Policy tpot-first ranks a prefill by tokens that wait for it while they can be in time") {
+  Scene scene;
+  const auto serving = [&](const char* name, Nanoseconds since, Nanoseconds work) {
+    scene.Prefilling(name, since);
+    scene.views.back().tokens.last_at = kNow - since;
+    scene.views.back().tokens.step_work = work;
+  };
+  serving("in time", kMillisecond, 25 * kMillisecond);
+  serving("urgent", 20 * kMillisecond, 15 * kMillisecond);
+  serving("too long", kMillisecond, 60 * kMillisecond);
+  serving("late already", 41 * kMillisecond, 30 * kMillisecond);
+  CHECK(scene.Ranks() == std::vector<int>{1, 0, 3, 3});
+}
+
+TEST_CASE("Policy tpot-first lets decoding with slack wait for who is nearer to its objective") {
+  Scene scene;
+  scene.Decoding("fresh", 0, 5 * kMillisecond);
+  scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
+  const Decision decision = scene.Decide();
+  CHECK(decision.grants[0].pressed.window == 0);
+  CHECK(decision.grants[0].quiet.window == kForever);
+  CHECK_FALSE(decision.grants[0].urgent);
+  CHECK(decision.grants[1].urgent);
+  CHECK(decision.grants[1].pressed.window == kForever);
+}
+
 TEST_CASE("Policy tpot-first stops prefills while a decoding program is urgent") {
   Scene scene;
   scene.Decoding("urgent", 39 * kMillisecond, 5 * kMillisecond);
