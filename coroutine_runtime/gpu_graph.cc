@@ -30,7 +30,8 @@ bool PrioritiesDiffer(const GraphDescription& description) {
       if (kernel == nullptr) continue;
       const LaunchShape& shape = kernel->shape;
       if (first == nullptr) first = &shape;
-      if (shape.has_priority != first->has_priority || shape.priority != first->priority) return true;
+      if (shape.has_priority != first->has_priority || shape.priority != first->priority)
+        return true;
     }
   }
   return false;

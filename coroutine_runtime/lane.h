@@ -131,7 +131,7 @@ class alignas(64) CoroutineLane {
   }
   // Whether operations are to be told.
   bool followed() const { return orders_.followed; }
-  // Where a kernel or graph runs that keeps its SMs for so long; the next operation.
+  // Where a kernel or graph runs that delays others by so much; the next operation.
   Partition& Choose(Nanoseconds estimate) {
     if (fixed_ != nullptr) [[likely]]
       return *fixed_;

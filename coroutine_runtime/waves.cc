@@ -42,8 +42,8 @@ uint64_t WavesOf(const DeviceProperties& properties, const KernelInfo& kernel,
   if (fitting == UINT64_MAX) return 1;
   const unsigned __int128 blocks =
       static_cast<unsigned __int128>(shape.grid.x) * shape.grid.y * shape.grid.z;
-  const unsigned __int128 waves =
-      blocks / (static_cast<unsigned __int128>(fitting) * static_cast<uint64_t>(properties.sm_count));
+  const unsigned __int128 waves = blocks / (static_cast<unsigned __int128>(fitting) *
+                                            static_cast<uint64_t>(properties.sm_count));
   return static_cast<uint64_t>(
       std::clamp<unsigned __int128>(waves, 1, static_cast<unsigned __int128>(UINT64_MAX)));
 }

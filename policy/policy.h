@@ -139,11 +139,11 @@ inline int IndexOf(absl::Span<const SmRange> partitions, const SmRange& range) {
 struct Terms {
   int partition = 0;  // index into the snapshot's, of short operations and those of unknown length
   int long_partition = 0;  // of the others
-  // From which device time on an operation is long: the time for which it keeps its SMs from who is
-  // urgent (Grant). That is its duration, or where the hardware lets urgent blocks in between those
-  // of others, the duration of its blocks.
+  // From which device time on an operation is long: the time by which it delays who is urgent
+  // (Grant) and begins meanwhile. That is its duration, unless its blocks are so short that urgent
+  // ones come in between.
   Nanoseconds long_operation = kForever;
-  Nanoseconds window = kForever;          // 0: nothing is given to the hardware
+  Nanoseconds window = kForever;  // 0: nothing is given to the hardware
   Nanoseconds longest_hold = 100 * kMillisecond;
   friend bool operator==(const Terms&, const Terms&) = default;
 };

@@ -425,7 +425,8 @@ TEST_CASE_METHOD(Fixture,
   device.RunAll();
 }
 
-TEST_CASE_METHOD(Fixture, "An operation is as long as its blocks keep others from their SMs") {
+TEST_CASE_METHOD(Fixture,
+                 "An operation of short blocks is not long where urgent ones come in between") {
   Make({{8, 8}});
   policy::Terms terms;
   terms.long_partition = 1;
@@ -435,7 +436,7 @@ TEST_CASE_METHOD(Fixture, "An operation is as long as its blocks keep others fro
   LaunchShape one_wave, many_waves;
   one_wave.block.x = many_waves.block.x = 1024;
   one_wave.grid.x = 16;
-  many_waves.grid.x = 16 * 2 * 10;
+  many_waves.grid.x = 16 * 2 * 1000;
   for (const LaunchShape& shape : {one_wave, many_waves}) {
     for (int i = 0; i < 4; ++i) two.Known(shape)->Add(0, 500 * kMicrosecond, false);
   }

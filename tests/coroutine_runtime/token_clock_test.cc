@@ -44,7 +44,8 @@ TEST_CASE("An eager decode loop is a token a step, with its pace and its work") 
   CHECK_FALSE(view.prefill);
 }
 
-TEST_CASE("A step that is longer than usual is announced while it runs, and taken for one as before") {
+TEST_CASE(
+    "A step that is longer than usual is announced while it runs, and taken for one as before") {
   Program program;
   for (int i = 0; i < 20; ++i) {
     if (i % 5 == 0) program.Work(3 * kMillisecond, 30);  // a chunk of a prompt, then a token

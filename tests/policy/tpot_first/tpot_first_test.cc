@@ -99,7 +99,8 @@ TEST_CASE("Policy tpot-first lets prefills take what decoding leaves, and raises
   CHECK(decision.grants[3].pressed.partition == 0);
 }
 
-TEST_CASE("Policy tpot-first ranks a prefill by tokens that wait for it while they can be in time") {
+TEST_CASE(
+    "Policy tpot-first ranks a prefill by tokens that wait for it while they can be in time") {
   Scene scene;
   const auto serving = [&](const char* name, Nanoseconds since, Nanoseconds work) {
     scene.Prefilling(name, since);
