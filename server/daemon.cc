@@ -124,6 +124,14 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
       SessionManager::Create(borrowed, opts.server);
   if (!manager.ok()) return manager.status();
   daemon->manager_ = *std::move(manager);
+  if (!opts.profile_directory.empty()) {
+    std::vector<DurationProfiles::Entry> tables;
+    const std::vector<DeviceScheduler*> schedulers = daemon->manager_->Schedulers();
+    for (size_t i = 0; i < schedulers.size(); ++i)
+      tables.push_back({borrowed[i], &schedulers[i]->durations()});
+    daemon->profiles_ =
+        std::make_unique<DurationProfiles>(opts.profile_directory, std::move(tables));
+  }
   daemon->identity_.SetRules(opts.tenant_rules);
   daemon->control_ =
       std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_,

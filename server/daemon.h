@@ -20,6 +20,7 @@
 #include "server/acceptor.h"
 #include "server/admin_service.h"
 #include "server/control_service.h"
+#include "server/duration_profiles.h"
 #include "server/identity.h"
 #include "server/server_options.h"
 #include "server/session_manager.h"
@@ -42,6 +43,7 @@ class Daemon {
     TenantRules tenant_rules;
     std::optional<uid_t> domain;        // the one user who is served, with strict isolation
     std::string directory_for_clients;  // as in ControlService
+    std::string profile_directory;  // of DurationProfiles; "": nothing is kept
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
   };
@@ -75,6 +77,7 @@ class Daemon {
   Identity identity_;
   int listen_fd_ = -1;
   std::unique_ptr<SessionManager> manager_;
+  std::unique_ptr<DurationProfiles> profiles_;
   std::unique_ptr<Settings> settings_;
   std::unique_ptr<ControlService> control_;
   std::unique_ptr<AdminService> admin_;

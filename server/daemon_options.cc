@@ -51,6 +51,10 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   daemon->socket = config.socket;
   daemon->socket_mode = static_cast<mode_t>(std::strtoul(config.socket_mode.c_str(), nullptr, 8));
   daemon->tenant_rules = ResolveTenantRules(config);
+  daemon->profile_directory = config.profile_dir;
+  const char* const state = std::getenv("STATE_DIRECTORY");  // systemd.exec(5)
+  if (config.profile_dir.empty() && state != nullptr && *state != '\0')
+    daemon->profile_directory = std::string(state) + "/profiles";
   ServerOptions& server = daemon->server;
   server.runtime_directory = config.runtime_dir;
   server.policy = config.policy;

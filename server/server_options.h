@@ -50,7 +50,7 @@ struct AddressWindows {
 
 struct ServerOptions {
   std::string runtime_directory;  // of the sessions' files
-  std::string policy = "whole";
+  std::string policy = "auto";
   std::map<std::string, std::string> policy_parameters;
   std::vector<policy::Tenant> tenants;  // with declared shares
   // By tenant; and of those that are not there.

@@ -30,6 +30,9 @@ constexpr Setting kSettings[] = {
     {"daemon", "isolation", "isolation", &Config::isolation, "", "shared|strict", 0, 0, "", false,
      "Whether programs of different users may share a context of a GPU; strict: each user's "
      "programs have a process of the daemon to themselves (docs/security.md)"},
+    {"daemon", "profile_dir", "profile-dir", &Config::profile_dir, "DIR", "", 0, 0,
+     "profiles in systemd's state directory, or nothing is kept", false,
+     "Where is kept what was learned about how long operations take"},
     {"daemon", "spin_us", "spin-us", &Config::spin_us, "US", "", 0, 1'000'000,
      "50 on more than 4 cores, else 0", false,
      "How long a session's thread looks for work before it sleeps"},

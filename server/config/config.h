@@ -40,6 +40,7 @@ struct Config {
   std::string log_level = "info";
   std::string unlisted_tenants = "allow";
   std::string isolation = "shared";
+  std::string profile_dir;
   int64_t spin_us = -1, client_spin_us = -1;
   int64_t staging_mib = 0;
   int64_t image_store_mib = 1024;
@@ -54,7 +55,7 @@ struct Config {
   std::string soft_cc;
   int64_t soft_threads = 0;
   // [policy]
-  std::string policy = "whole";
+  std::string policy = "auto";
   std::map<std::string, std::string> policy_parameters;  // [policy.parameters], as text
   // [tenant_defaults]
   int64_t default_memory = 0;  // bytes, as below

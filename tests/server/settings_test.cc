@@ -55,7 +55,7 @@ TEST_CASE("A policy is set while sessions run, and shown") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   REQUIRE(client.Open());
-  CHECK(Policies(client).current().name() == "whole");
+  CHECK(Policies(client).current().name() == "auto");
   CHECK(SetPolicy(client, "priority").ok());
   CHECK(Policies(client).current().name() == "priority");
   CHECK(StatusOf(client).policy() == "priority");
@@ -72,7 +72,7 @@ TEST_CASE("A policy that there is not, and parameters that make no sense, change
   const grpc::Status wrong = SetPolicy(client, "priority", {{"magic", "1"}});
   CHECK(wrong.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
   CHECK(wrong.error_message().find("magic") != std::string::npos);
-  CHECK(Policies(client).current().name() == "whole");
+  CHECK(Policies(client).current().name() == "auto");
 }
 
 TEST_CASE("What is said about a tenant is added to what was said before") {
@@ -173,7 +173,7 @@ TEST_CASE("A daemon that replaces one keeps what was set, a fresh one does not")
                                             kept + "tenants { name: \"x\" weight: -1 }", 8)}) {
     const auto fresh = started_with(contents, first);
     TestClient client(fresh->socket());
-    CHECK(Policies(client).current().name() == "whole");
+    CHECK(Policies(client).current().name() == "auto");
     CHECK(Tenants(client).tenants_size() == 0);
   }
 }
