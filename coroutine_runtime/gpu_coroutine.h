@@ -36,6 +36,7 @@
 // by every operation; others are the device's.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -285,6 +286,7 @@ class GpuCoroutine {
   Executor& executor_;
   Partition* partition_;  // without a lane
   FencePool fences_;
+  const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes a nanosecond
   CoroutineLane* lane_ = nullptr;
   InFlight in_flight_;
   // Streams with work behind which there is no fence, and with work that is parked. Room for all

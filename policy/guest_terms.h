@@ -44,7 +44,7 @@ inline constexpr Parameter kGuestLongOperation = {
     "300us",
     "1us",
     "10s",
-    "from which device time on its operations leave SMs free"};
+    "from which delay of others on its operations leave SMs free"};
 inline constexpr Parameter kGuestLongShare = {
     "long_share", ParameterKind::kPercent, "37", "1", "100", "of the SMs, for its long operations"};
 inline constexpr Parameter kGuestPressedShare = {
