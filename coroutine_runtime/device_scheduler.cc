@@ -190,7 +190,7 @@ void DeviceScheduler::Decide() {
     }
     Publish(entry, grant, followed);
   }
-  ask_at_ = followed && (working > 1 || held) ? decision.ask_again_at : policy::kForever;
+  ask_at_ = followed && (working > 0 || held) ? decision.ask_again_at : policy::kForever;
 }
 
 policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {

@@ -8,7 +8,8 @@
 //     of its budget
 //     the policy's own time           the scheduler's thread
 //
-// The thread sleeps without limit while at most one coroutine has work and nobody is held.
+// The thread sleeps without limit while nobody has work or is held, and otherwise until the policy's
+// own time.
 #pragma once
 
 #include <condition_variable>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "policy/partition_pool.h"
+#include "policy/saturating.h"
 
 namespace detshare::policy {
 namespace {
@@ -21,7 +22,26 @@ GuestRules GuestRules::Of(const ParameterValues& values) {
   rules.pressed_share = values.Fraction(kGuestPressedShare.name);
   rules.pressed_window = values.Duration(kGuestPressedWindow.name);
   rules.longest_hold = values.Duration(kGuestLongestHold.name);
+  rules.absent_after = values.Duration(kGuestAbsentAfter.name);
   return rules;
+}
+
+bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,
+                 Nanoseconds absent_after, Nanoseconds* ask_again_at) {
+  bool others = false;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] >= ranks[index]) continue;
+    const CoroutineView& other = snapshot.coroutines[i];
+    if (other.has_work) {
+      others = true;
+      continue;
+    }
+    const Nanoseconds absent_at = Plus(std::max(other.changed_at, other.opened_at), absent_after);
+    if (snapshot.now >= absent_at) continue;
+    others = true;
+    *ask_again_at = std::min(*ask_again_at, absent_at);
+  }
+  return others;
 }
 
 Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,

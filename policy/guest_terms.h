@@ -8,6 +8,7 @@
 //   - Long operations run on a partition that leaves SMs free: who comes meanwhile begins there.
 //   - While somebody who comes first has work, it has a small window, or none, on few SMs. Whoever
 //     is held for `longest_hold` may give one operation all the same.
+//   - Nobody makes room for who has had no work for `absent_after`.
 #pragma once
 
 #include "absl/types/span.h"
@@ -24,6 +25,7 @@ struct GuestRules {
   double pressed_share = 0.25;  // of the SMs
   Nanoseconds pressed_window = 0;
   Nanoseconds longest_hold = 20 * kMillisecond;
+  Nanoseconds absent_after = 10 * kSecond;
 
   // The values of the parameters below.
   static GuestRules Of(const ParameterValues& values);
@@ -65,6 +67,16 @@ inline constexpr Parameter kGuestLongestHold = {
     "longest_hold", ParameterKind::kDuration,
     "20ms",         "100us",
     "10s",          "after which it may give one operation in any case"};
+
+inline constexpr Parameter kGuestAbsentAfter = {
+    "absent_after", ParameterKind::kDuration,
+    "10s",          "1ms",
+    "1000000s",     "without work, after which nobody makes room for a program that comes first"};
+
+// Whether somebody of a rank below coroutine `index`'s is there, for whom room is to be made.
+// Lowers `ask_again_at` to when the answer is another one if nothing else happens.
+bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,
+                 Nanoseconds absent_after, Nanoseconds* ask_again_at);
 
 // Everything but the rank. Without `others_first`, nobody who comes first is on the device, and the
 // terms are unlimited.

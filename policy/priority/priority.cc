@@ -9,7 +9,7 @@ namespace {
 
 constexpr Parameter kParameters[] = {
     kGuestWindow,       kGuestLeastWindow,   kGuestLongOperation, kGuestLongShare,
-    kGuestPressedShare, kGuestPressedWindow, kGuestLongestHold,
+    kGuestPressedShare, kGuestPressedWindow, kGuestLongestHold,   kGuestAbsentAfter,
 };
 
 class Priority final : public Policy {
@@ -29,7 +29,7 @@ class Priority final : public Policy {
     Decision decision;
     decision.grants.reserve(snapshot.coroutines.size());
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
-      decision.grants.push_back(GrantByClass(snapshot, i, ranks, rules_));
+      decision.grants.push_back(GrantByClass(snapshot, i, ranks, rules_, &decision.ask_again_at));
     }
     return decision;
   }

@@ -40,11 +40,9 @@ std::vector<int> RanksByClass(const Snapshot& snapshot) {
 }
 
 Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
-                   const GuestRules& rules) {
+                   const GuestRules& rules, Nanoseconds* ask_again_at) {
   const CoroutineView& coroutine = snapshot.coroutines[index];
-  const int rank = ranks[index];
-  const bool others_first =
-      std::any_of(ranks.begin(), ranks.end(), [rank](int other) { return other < rank; });
+  const bool others_first = OthersFirst(snapshot, ranks, index, rules.absent_after, ask_again_at);
   Grant grant;
   if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
     grant.urgent = true;
@@ -56,7 +54,7 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int
   } else {
     grant = GuestGrant(snapshot, coroutine, rules, others_first);
   }
-  grant.rank = rank;
+  grant.rank = ranks[index];
   return grant;
 }
 

@@ -17,6 +17,6 @@ std::vector<int> RanksByClass(const Snapshot& snapshot);
 
 // The grant of coroutine `index`, rank included, by its class.
 Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
-                   const GuestRules& rules);
+                   const GuestRules& rules, Nanoseconds* ask_again_at);
 
 }  // namespace detshare::policy

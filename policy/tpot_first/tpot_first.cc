@@ -28,6 +28,7 @@ constexpr Parameter kParameters[] = {
     kGuestPressedShare,
     kGuestPressedWindow,
     kGuestLongestHold,
+    kGuestAbsentAfter,
 };
 
 constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kPrefill = 3, kUnset = 4, kBatch = 5;
@@ -66,7 +67,7 @@ class TpotFirst final : public Policy {
     }
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
-          std::any_of(ranks.begin(), ranks.end(), [&](int other) { return other < ranks[i]; });
+          OthersFirst(snapshot, ranks, i, rules_.guest.absent_after, &decision.ask_again_at);
       decision.grants.push_back(
           GrantOf(snapshot, snapshot.coroutines[i], ranks[i], others_first, urgent));
       decision.grants.back().rank = ranks[i];

@@ -49,6 +49,36 @@ TEST_CASE("Policy priority ranks latency by SLO, then tenants without a class, t
   CHECK(ranks == std::vector<int>{5, 4, 0, 0, 0, 1, 2});
 }
 
+TEST_CASE("Policy priority lets batch have the device while who comes first has long been idle") {
+  const std::vector<Tenant> tenants = {Classed("latency", TenantClass::kLatency),
+                                       Classed("batch", TenantClass::kBatch)};
+  std::vector<SmRange> partitions = {SmRange{}};
+  for (const SmRange& range : StandardPartitions({132, 8})) partitions.push_back(range);
+  std::vector<CoroutineView> views(2);
+  Snapshot snapshot;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  snapshot.tenants = tenants;
+  views[0].tenant = &tenants[0];
+  views[0].changed_at = 5 * kSecond;
+  views[1].tenant = &tenants[1];
+  views[1].has_work = true;
+  snapshot.coroutines = views;
+  const auto policy = *CreatePolicy("priority", {{{"absent_after", "2s"}}});
+  snapshot.now = 6 * kSecond;
+  Decision decision = policy->Decide(snapshot);
+  CHECK(decision.grants[1].quiet.long_partition != 0);
+  CHECK(decision.ask_again_at == 7 * kSecond);
+  snapshot.now = 7 * kSecond;
+  decision = policy->Decide(snapshot);
+  CHECK(decision.grants[1].quiet.long_partition == 0);
+  CHECK(decision.grants[1].quiet.window == kForever);
+  CHECK(decision.ask_again_at == kForever);
+  views[0].has_work = true;
+  snapshot.coroutines = views;
+  CHECK(policy->Decide(snapshot).grants[1].pressed.window == 0);
+}
+
 TEST_CASE("Policy priority limits batch only where somebody comes first") {
   const Decision alone =
       Decide({Classed("a", TenantClass::kBatch), Classed("b", TenantClass::kBatch)});
