@@ -13,7 +13,7 @@ namespace {
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // How often one allocation asks for room: others may be quicker to take it.
-constexpr int kMostRequests = 8;
+constexpr uint64_t kMostRequests = 8;
 // By which part of the card it asks for more each time: a card cannot use all that is free.
 constexpr uint64_t kRequestSlack = 256;
 
@@ -540,15 +540,8 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       }
       if (CudaResultOf(mapped) != kCudaErrorOutOfMemory) co_return mapped;
       if (idle_bytes_ == 0) {
-        // Others may go.
-        if (room_ == nullptr || requests == kMostRequests) co_return mapped;
-        ticket.reset();
-        const uint64_t slack = coroutine_.device().properties().total_memory / kRequestSlack;
-        ticket = room_->Ask(bytes + slack * requests++);
-        if (ticket == nullptr) co_return mapped;
-        const bool answered =
-            co_await coroutine_.executor().Reached(&ticket->answer(), RoomTicket::kGranted);
-        if (!answered || ticket->answer().load() != RoomTicket::kGranted) co_return mapped;
+        const bool room = co_await MakeRoom(bytes, requests++, &ticket);
+        if (!room) co_return mapped;
         continue;
       }
       // Free memory that is kept may make room.
@@ -584,6 +577,21 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
     const absl::Status status = co_await AwaitPoints(extent->second.after);
     if (!status.ok()) co_return status;
   }
+}
+
+Task<bool> DeviceMemory::MakeRoom(uint64_t bytes, uint64_t attempt,
+                                  std::unique_ptr<RoomTicket>* ticket) {
+  const uint64_t before = mapped();
+  Trim(0);
+  if (mapped() != before) co_return true;
+  ticket->reset();
+  const uint64_t card = coroutine_.device().properties().total_memory;
+  if (room_ == nullptr || attempt >= kMostRequests || bytes > card) co_return false;
+  *ticket = room_->Ask(bytes + card / kRequestSlack * attempt);
+  if (*ticket == nullptr) co_return false;
+  const std::atomic<uint64_t>& answer = (*ticket)->answer();
+  const bool answered = co_await coroutine_.executor().Reached(&answer, RoomTicket::kGranted);
+  co_return answered&& answer.load() == RoomTicket::kGranted;
 }
 
 Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t bytes) {

@@ -105,6 +105,10 @@ class DeviceMemory {
 
   // Who makes room on a full card; null: nobody. Outlives the tasks.
   void set_room(RoomSource* room) { room_ = room; }
+  // Gives free memory back, then asks others to go, for `bytes` of the card that are not mapped
+  // here. `attempt`: how often that was tried before, since others may be quicker to take what went.
+  // False when it is of no use to try again. The ticket stays until the memory is there.
+  Task<bool> MakeRoom(uint64_t bytes, uint64_t attempt, std::unique_ptr<RoomTicket>* ticket);
   // All that is mapped from now on, on the card or out of it, is taken of it; null: of nothing.
   void set_quota(std::shared_ptr<Quota> quota) { quota_ = std::move(quota); }
   // Memory that others can reach, too: what is mapped at `address` does not move any more. What

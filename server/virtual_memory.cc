@@ -75,18 +75,25 @@ absl::Status VirtualMemory::FreeReservation(DeviceAddress address, uint64_t byte
   return absl::OkStatus();
 }
 
-absl::StatusOr<VirtualMemory::Id> VirtualMemory::Create(SessionDevice& device, uint64_t bytes) {
-  if (!WholeGranules(0, bytes)) return Invalid("physical memory is made in granules");
+Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& device,
+                                                              uint64_t bytes) {
+  if (!WholeGranules(0, bytes)) co_return Invalid("physical memory is made in granules");
   if (named_.size() >= kLimit)
-    return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
+    co_return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
   absl::StatusOr<QuotaCharge> charge = Quota::Take(device.quota, bytes);
-  if (!charge.ok()) return charge.status();
+  if (!charge.ok()) co_return charge.status();
+  std::unique_ptr<RoomTicket> ticket;
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> memory =
       device.device->CreatePhysicalMemory(bytes);
-  if (!memory.ok()) return memory.status();
+  for (uint64_t attempt = 0; CudaResultOf(memory.status()) == kCudaErrorOutOfMemory; ++attempt) {
+    const bool room = co_await device.memory->MakeRoom(bytes, attempt, &ticket);
+    if (!room) break;
+    memory = device.device->CreatePhysicalMemory(bytes);
+  }
+  if (!memory.ok()) co_return memory.status();
   PhysicalMemory* const made = memory->get();
   auto counted = std::make_shared<Counted>(*std::move(memory), made_, *std::move(charge));
-  return Adopt(std::shared_ptr<PhysicalMemory>(std::move(counted), made), device);
+  co_return Adopt(std::shared_ptr<PhysicalMemory>(std::move(counted), made), device);
 }
 
 absl::StatusOr<VirtualMemory::Id> VirtualMemory::Adopt(std::shared_ptr<PhysicalMemory> memory,

@@ -47,7 +47,8 @@ class VirtualMemory {
   // Exactly one range, with nothing mapped in it.
   absl::Status FreeReservation(DeviceAddress address, uint64_t bytes);
 
-  absl::StatusOr<Id> Create(SessionDevice& device, uint64_t bytes);
+  // Waits until others have made room on a full card, if they can.
+  Task<absl::StatusOr<Id>> Create(SessionDevice& device, uint64_t bytes);
   // Memory that another session made.
   absl::StatusOr<Id> Adopt(std::shared_ptr<PhysicalMemory> memory, SessionDevice& device);
   absl::Status Release(Id id);

@@ -31,6 +31,16 @@ bool AccessOf(uint32_t flags, MemoryAccess* access) {
   return false;
 }
 
+Task<void> Create(Session& session, SessionDevice& device, uint64_t bytes, Reply reply) {
+  const absl::StatusOr<VirtualMemory::Id> id =
+      co_await session.virtual_memory().Create(device, bytes);
+  if (id.ok()) {
+    reply.Send(wire::cuMemCreate_Answer{*id, 0});
+  } else {
+    reply.Send(id.status());
+  }
+}
+
 Task<void> Reserve(Session& session, SessionDevice& device, wire::cuMemAddressReserve args,
                    Reply reply) {
   const absl::StatusOr<DeviceAddress> address =
@@ -58,10 +68,7 @@ void cuMemAddressFree(Session& session, const wire::cuMemAddressFree& args, Payl
 }
 
 void cuMemCreate(Session& session, const wire::cuMemCreate& args, Payload, Reply& reply) {
-  const absl::StatusOr<VirtualMemory::Id> id =
-      session.virtual_memory().Create(session.device(), args.bytes);
-  if (!id.ok()) return reply.Send(id.status());
-  reply.Send(wire::cuMemCreate_Answer{*id, 0});
+  session.executor().Spawn(Create(session, session.device(), args.bytes, std::move(reply)));
 }
 
 void cuMemRelease(Session& session, const wire::cuMemRelease& args, Payload, Reply& reply) {

@@ -88,15 +88,22 @@ class InstantSpace final : public AddressSpace {
 
 class InstantMemory final : public PhysicalMemory {
  public:
-  explicit InstantMemory(uint64_t bytes) : fd(memfd_create("instant", MFD_CLOEXEC)), bytes_(bytes) {
+  // `used`: where its bytes count, if anywhere.
+  explicit InstantMemory(uint64_t bytes, std::atomic<uint64_t>* used = nullptr)
+      : fd(memfd_create("instant", MFD_CLOEXEC)), bytes_(bytes), used_(used) {
+    if (used_ != nullptr) used_->fetch_add(bytes_);
     if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) std::abort();
   }
-  ~InstantMemory() override { close(fd); }
+  ~InstantMemory() override {
+    if (used_ != nullptr) used_->fetch_sub(bytes_);
+    close(fd);
+  }
   uint64_t bytes() const override { return bytes_; }
   const int fd;
 
  private:
   const uint64_t bytes_;
+  std::atomic<uint64_t>* const used_;
 };
 
 class InstantKernel final : public Kernel {
@@ -263,8 +270,9 @@ class InstantDevice final : public Device {
     return std::make_unique<InstantSpace>(*this, base, size);
   }
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) override {
-    if (bytes > properties_.total_memory) return absl::ResourceExhaustedError("full");
-    return std::make_shared<InstantMemory>(bytes);
+    if (bytes > properties_.total_memory || used.load() + bytes > properties_.total_memory)
+      return absl::ResourceExhaustedError("full");
+    return std::make_shared<InstantMemory>(bytes, &used);
   }
   std::atomic<uint64_t> managed_bytes{100};  // of the second managed variable
   absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space,

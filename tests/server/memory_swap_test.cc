@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/wire/ipc.h"
+#include "proto/wire/virtual_memory.h"
 #include "tests/server/daemon_fixture.h"
 
 namespace detshare {
@@ -169,6 +170,25 @@ TEST_CASE("Sessions that work at the same time take turns") {
   CHECK(well[1]);
   CHECK(a.Right());
   CHECK(b.Right());
+}
+
+TEST_CASE("Idle memory makes room for physical memory, too, which then stays") {
+  Swapping daemon;
+  Program a(daemon), b(daemon);
+  REQUIRE(a.Allocate(40 * kMiB) == 0);
+  REQUIRE(a.Work(1));
+  wire::cuMemCreate_Answer made{}, more{};
+  REQUIRE(b.client.ring->Call(Op::cuMemCreate, wire::cuMemCreate{40 * kMiB}, &made) == 0);
+  CHECK(daemon.OutOf(a.client) == 40 * kMiB);
+  CHECK(b.client.ring->Call(Op::cuMemCreate, wire::cuMemCreate{40 * kMiB}, &more) ==
+        kCudaErrorOutOfMemory);
+  // It waits for the card until that memory is released.
+  bool right = false;
+  std::thread owner([&] { right = a.Right(); });
+  CHECK(b.client.ring->Call(Op::cuMemRelease, wire::cuMemRelease{made.memory, 0}) == 0);
+  owner.join();
+  CHECK(right);
+  CHECK(daemon.OutOf(a.client) == 0);
 }
 
 TEST_CASE("Memory that nobody can make room for is refused") {
