@@ -41,9 +41,10 @@ std::vector<gid_t> GroupsOf(int fd) {
 
 }  // namespace
 
-void PeerTable::Add(int fd, const Peer& peer) {
+void PeerTable::Add(int fd, Peer peer) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  peers_[fd] = peer;
+  peer.connection = next_connection_++;
+  peers_[fd] = std::move(peer);
 }
 
 std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {
@@ -89,11 +90,13 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
   return fd;
 }
 
-Acceptor::Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted)
+Acceptor::Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted,
+                   std::shared_ptr<const Door> door)
     : listen_fd_(listen_fd),
       peers_(peers),
       accepted_(std::move(accepted)),
-      stop_fd_(eventfd(0, EFD_CLOEXEC)) {
+      stop_fd_(eventfd(0, EFD_CLOEXEC)),
+      door_(std::move(door)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -130,8 +133,7 @@ void Acceptor::Take(int fd) {
     close(fd);
     return;
   }
-  peers_.Add(fd, {next_connection_.fetch_add(1, std::memory_order_relaxed), credentials.uid,
-                  credentials.gid, credentials.pid, GroupsOf(fd)});
+  peers_.Add(fd, {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), door_});
   accepted_(fd);
 }
 

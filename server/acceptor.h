@@ -6,10 +6,10 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,27 +18,30 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/door.h"
 
 namespace detshare {
 
 struct Peer {
-  uint64_t connection = 0;  // never used twice
+  uint64_t connection = 0;  // never used twice; PeerTable gives it
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;  // 0 when it has none in the daemon's pid namespace
-  std::vector<gid_t> groups;  // supplementary ones
+  std::vector<gid_t> groups;         // supplementary ones
+  std::shared_ptr<const Door> door;  // null: it came by the daemon's own socket
 };
 
 // The credentials of the open connections. Any thread.
 class PeerTable {
  public:
-  void Add(int fd, const Peer& peer);
+  void Add(int fd, Peer peer);
   // Of a call's ServerContext::peer(). Nothing when that is no connection of ours.
   std::optional<Peer> Find(const std::string& grpc_peer) const;
 
  private:
   mutable std::mutex mutex_;
   std::map<int, Peer> peers_;  // guarded by mutex_; overwritten when the number is used again
+  uint64_t next_connection_ = 1;  // guarded by mutex_
 };
 
 // Takes the lock `<path>.lock`, until the process ends or executes another program.
@@ -51,8 +54,9 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
 class Acceptor {
  public:
   // `accepted` gets each connection, its credentials are in `peers` by then. Takes nothing of
-  // `listen_fd` but its use.
-  Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted);
+  // `listen_fd` but its use. `door`: whose socket it is; null: the daemon's own.
+  Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted,
+           std::shared_ptr<const Door> door = nullptr);
   ~Acceptor();  // accepts no more
   // A connection that was accepted elsewhere, as if it had been here. Any thread.
   void Take(int fd);
@@ -66,7 +70,7 @@ class Acceptor {
   PeerTable& peers_;
   const std::function<void(int fd)> accepted_;
   int stop_fd_ = -1;
-  std::atomic<uint64_t> next_connection_{1};  // relaxed: a number
+  const std::shared_ptr<const Door> door_;
   std::thread thread_;
 };
 

@@ -210,6 +210,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     if (request.device_ids_size() > kMaxDeviceIds)
       return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
     wanted->device_ids.assign(request.device_ids().begin(), request.device_ids().end());
+    wanted->door = peer->door;
     wanted->owner = {peer->uid, peer->gid};
     wanted->pid = peer->pid;
     wanted->program = Printable(request.program(), kMaxProgram);

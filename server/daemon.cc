@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/quiet_grpc.h"
+#include "server/grpc_limits.h"
 #include "server/logging.h"
 
 namespace detshare {
@@ -20,9 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An image of code is one message.
-constexpr int kMaxMessageBytes = 1 << 30;
-constexpr int kLookaheadBytes = 8 << 20;
 constexpr milliseconds kHealthPeriod(20);
 
 std::string DirectoryOf(const std::string& path) {
@@ -144,16 +142,18 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
+  absl::StatusOr<std::unique_ptr<Doors>> doors =
+      Doors::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_, daemon->peers_,
+                    daemon->identity_, opts.domain.has_value());
+  if (!doors.ok()) return doors.status();
+  daemon->doors_ = *std::move(doors);
+  daemon->door_service_ = std::make_unique<DoorService>(*daemon->doors_, daemon->peers_);
   grpc::ServerBuilder builder;
   builder.RegisterService(daemon->control_.get());
   builder.RegisterService(daemon->admin_.get());
   builder.RegisterService(daemon->telemetry_service_.get());
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  // Long messages do not wait for the reader's permission often. (By itself gRPC measures what it
-  // needs, with timers.)
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.RegisterService(daemon->door_service_.get());
+  SetLimits(&builder);
   daemon->grpc_ = builder.BuildAndStart();
   if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
 
@@ -179,6 +179,7 @@ bool Daemon::Stop(milliseconds patience) {
   if (manager_ != nullptr) manager_->activity().Stop();
   if (monitor_.joinable()) monitor_.join();
   acceptor_.reset();
+  if (doors_ != nullptr) doors_->StopAccepting();
   bool empty = true;
   if (manager_ != nullptr) {
     manager_->EndAll(kCudaErrorSystemNotReady, "the daemon ends", milliseconds(1000));
@@ -189,6 +190,7 @@ bool Daemon::Stop(milliseconds patience) {
     grpc_->Wait();
     grpc_.reset();
   }
+  if (doors_ != nullptr) doors_->Shutdown();
   if (listen_fd_ >= 0) {
     if (!options_.keep_socket) unlink(options_.socket.c_str());
     close(listen_fd_);

@@ -20,6 +20,7 @@
 #include "server/acceptor.h"
 #include "server/admin_service.h"
 #include "server/control_service.h"
+#include "server/doors.h"
 #include "server/duration_profiles.h"
 #include "server/identity.h"
 #include "server/server_options.h"
@@ -83,6 +84,8 @@ class Daemon {
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<TelemetryService> telemetry_service_;
+  std::unique_ptr<Doors> doors_;
+  std::unique_ptr<DoorService> door_service_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Acceptor> acceptor_;
 

@@ -50,6 +50,10 @@ absl::Status MayUse(const Peer& peer) {
 }
 
 absl::Status MaySteer(const Peer& peer) {
+  if (peer.door != nullptr) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("nothing is set through door ", peer.door->name));
+  }
   if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("only root and user ", geteuid(),
                                                   ", as whom detshared runs, may change settings"));
@@ -67,6 +71,11 @@ std::shared_ptr<const TenantRules> Identity::rules() const {
 }
 
 absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const Peer& peer) const {
+  if (peer.door != nullptr) {
+    if (wish.empty() || wish == peer.door->tenant) return peer.door->tenant;
+    return absl::PermissionDeniedError(absl::StrCat(
+        "this container is tenant ", peer.door->tenant, "; DETSHARE_TENANT names another"));
+  }
   static const TenantRules* const none = new TenantRules;
   const std::shared_ptr<const TenantRules> held = rules();
   const TenantRules& rules = held != nullptr ? *held : *none;

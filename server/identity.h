@@ -18,7 +18,8 @@ namespace detshare {
 // others than its own.
 absl::Status MayUse(const Peer& peer);
 
-// PermissionDenied unless the peer may change what is in force for all: root and the daemon's user.
+// PermissionDenied unless the peer may change what is in force for all: root and the daemon's user,
+// but not through a door.
 absl::Status MaySteer(const Peer& peer);
 
 // Who may be which tenant.
@@ -41,7 +42,8 @@ class Identity {
   // The tenant that a client wishes to be. Empty: the first that names its user, else the first
   // that names one of its groups, else the name of its user. InvalidArgument when that is no name:
   // 1 to 64 letters, digits and signs that can stand in a table, a log and a path. PermissionDenied
-  // when it may not be that tenant; the daemon's own user and root may be any.
+  // when it may not be that tenant; the daemon's own user and root may be any. Whoever came through
+  // a door is the door's.
   absl::StatusOr<std::string> TenantName(const std::string& wish, const Peer& peer) const;
 
  private:

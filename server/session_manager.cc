@@ -137,20 +137,25 @@ int SessionManager::FindByUuid(const std::string& id) const {
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
-    const std::vector<std::string>& ids) const {
-  std::vector<int> chosen;
-  if (ids.empty()) {
-    for (size_t i = 0; i < devices_.size(); ++i) chosen.push_back(static_cast<int>(i));
-    return chosen;
+    const std::vector<std::string>& ids, const Door* door) const {
+  std::vector<int> shown;
+  if (door == nullptr) {
+    for (size_t i = 0; i < devices_.size(); ++i) shown.push_back(static_cast<int>(i));
+  } else {
+    for (const std::string& id : door->device_ids) shown.push_back(FindByUuid(id));
   }
+  if (ids.empty()) return shown;
+  std::vector<int> chosen;
   for (const std::string& id : ids) {
-    int index = -1;
-    if (!absl::SimpleAtoi(id, &index)) {
-      index = FindByUuid(id);  // SimpleAtoi writes even when it fails
+    int index = -1, position = -1;
+    if (absl::SimpleAtoi(id, &position)) {
+      if (position >= 0 && position < static_cast<int>(shown.size())) index = shown[position];
+    } else {
+      index = FindByUuid(id);
     }
-    if (index < 0 || index >= static_cast<int>(devices_.size())) {
+    if (std::find(shown.begin(), shown.end(), index) == shown.end()) {
       return absl::InvalidArgumentError(absl::StrCat("there is no device ", id.substr(0, 64),
-                                                     "; the daemon has ", devices_.size()));
+                                                     "; the daemon has ", shown.size()));
     }
     if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
       return absl::InvalidArgumentError(absl::StrCat("device ", index, " is named twice"));
@@ -162,11 +167,14 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
 
 absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const SessionRequest& request,
                                                                     Listener listener) {
-  absl::StatusOr<std::vector<int>> chosen = ChooseDevices(request.device_ids);
+  absl::StatusOr<std::vector<int>> chosen = ChooseDevices(request.device_ids, request.door.get());
   if (!chosen.ok()) return chosen.status();
 
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
+  // EndThrough() does not see a session that would begin after it.
+  if (request.door != nullptr && request.door->closed.load(std::memory_order_seq_cst))
+    return absl::UnavailableError("the door was closed");
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
   if (slot == slots_.end()) {
     return absl::ResourceExhaustedError(
@@ -192,7 +200,8 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
                               ", ", request.program, ")");
   config.pinned_quota = TenantAccount::Pinned(account);
   config.image_store = image_store_.get();
-  config.directory = absl::StrCat(sessions_directory_, "/", id);
+  config.directory = absl::StrCat(
+      request.door != nullptr ? request.door->sessions_directory : sessions_directory_, "/", id);
   config.shared_memory_objects = &shared_memory_objects_;
   config.shared_event_tokens = &shared_events_;
   // Every device of the daemon has its part of the slot, whether the session uses it or not:
@@ -272,6 +281,13 @@ void SessionManager::EndAll(int result, const std::string& reason,
   });
 }
 
+void SessionManager::EndThrough(const Door& door, int result, const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [id, entry] : sessions_) {
+    if (entry.request.door.get() == &door) entry.worker->End(result, reason);
+  }
+}
+
 bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds patience) {
   std::unique_lock<std::mutex> lock(mutex_);
   return changed_.wait_for(lock, patience, [this] { return sessions_.empty(); });
@@ -288,6 +304,8 @@ void SessionManager::Reap() {
       continue;
     }
     std::shared_ptr<SessionWorker> worker = finished->second.worker;
+    // Until the session's files are gone.
+    const std::shared_ptr<const Door> door = finished->second.request.door;
     slots_[finished->second.slot] = false;
     sessions_.erase(finished);  // gives the tenant's session back
     changed_.notify_all();

@@ -22,6 +22,7 @@
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "server/activity.h"
+#include "server/door.h"
 #include "server/image_store.h"
 #include "server/server_options.h"
 #include "server/session_worker.h"
@@ -35,6 +36,7 @@ struct SessionRequest {
   int pid = 0;  // 0 in a foreign pid namespace
   std::string tenant, program;
   std::vector<std::string> device_ids;  // empty: all; else indices or UUIDs
+  std::shared_ptr<const Door> door;     // through which it came; null: the daemon's own socket
 };
 
 // Any thread.
@@ -69,14 +71,17 @@ class SessionManager {
                                                       Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
   // Positions in devices() of those that `ids` (indices or UUIDs; none: all) name, in their order.
-  // InvalidArgument.
-  absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids) const;
+  // Through a door: of those that it shows, which `ids` count from 0. InvalidArgument.
+  absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids,
+                                                 const Door* door = nullptr) const;
 
   // No session is opened any more, and those that are there end; `result` is what their calls
   // answer. Waits at most `patience` until all of them have told their clients.
   void EndAll(int result, const std::string& reason, std::chrono::milliseconds patience);
   // ... until all of them are gone. False when some are not.
   bool WaitUntilEmpty(std::chrono::milliseconds patience);
+  // Ends the sessions that came through the door, which is closed. Does not wait.
+  void EndThrough(const Door& door, int result, const std::string& reason);
 
   std::vector<SessionInfo> Sessions();
   // The sessions that are open, with what was asked for each. Held for a moment only: who ends the

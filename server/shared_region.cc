@@ -45,6 +45,45 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(text);
 }
 
+// The directory of a session's files may be shared with a container in which the client is root, and puts
+// symbolic links and devices where the daemon expects what it made: the last two names of the path
+// are not followed, and what is no regular file is not opened. As open(): -1 and errno.
+int OpenIn(const std::string& path, int flags) {
+  const size_t slash = path.rfind('/');
+  const int directory =
+      open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0) return -1;
+  const char* const name = path.c_str() + slash + 1;
+  int fd = -1;
+  if ((flags & O_CREAT) != 0) {
+    fd = openat(directory, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+  } else if (const int found = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+             found >= 0) {
+    struct stat status;
+    if (fstat(found, &status) == 0 && S_ISREG(status.st_mode)) {
+      fd = open(absl::StrCat("/proc/self/fd/", found).c_str(), flags | O_CLOEXEC);
+    } else {
+      errno = ENOENT;
+    }
+    const int error = errno;
+    close(found);
+    errno = error;
+  }
+  const int error = errno;
+  close(directory);
+  errno = error;
+  return fd;
+}
+
+void RemoveIn(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const int directory =
+      open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0) return;
+  unlinkat(directory, path.c_str() + slash + 1, 0);
+  close(directory);
+}
+
 ipc::mapped_region MapAnywhere(const ipc::file_mapping& file, uint64_t bytes) {
   try {
     return ipc::mapped_region(file, ipc::read_write, 0, bytes, FreshAddress(bytes));
@@ -66,13 +105,13 @@ MappedFile::~MappedFile() = default;
 uint8_t* MappedFile::data() const { return static_cast<uint8_t*>(mapping_->region.get_address()); }
 uint64_t MappedFile::size() const { return mapping_->region.get_size(); }
 void MappedFile::Remove() {
-  if (!path_.empty()) unlink(path_.c_str());
+  if (!path_.empty()) RemoveIn(path_);
 }
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string& path,
                                                                uint64_t bytes, uint64_t address,
                                                                Owner owner, uint64_t allocated) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int fd = OpenIn(path, O_RDWR | O_CREAT | O_EXCL);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
   absl::Status status;
   int error = posix_fallocate(fd, 0, static_cast<off_t>(std::min(bytes, allocated)));
@@ -90,7 +129,8 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
   mapped->path_ = path;
   if (status.ok()) {
     try {
-      ipc::file_mapping file(path.c_str(), ipc::read_write);
+      // What was made, whatever has the name by now.
+      ipc::file_mapping file(absl::StrCat("/proc/self/fd/", fd).c_str(), ipc::read_write);
       ipc::mapped_region region =
           address == 0 ? MapAnywhere(file, bytes)
                        : ipc::mapped_region(file, ipc::read_write, 0, bytes,
@@ -106,7 +146,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
   }
   close(fd);
   if (!status.ok()) {
-    unlink(path.c_str());
+    RemoveIn(path);
     return status;
   }
   return mapped;
@@ -128,8 +168,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Adopt(int fd, uint64_t o
 }
 
 absl::Status MappedFile::Allocate(uint64_t offset, uint64_t bytes) {
-  // The directory is the daemon's: this is the file that it made.
-  const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = OpenIn(path_, O_RDWR);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("cannot open ", path_));
   const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   close(fd);
@@ -380,9 +419,11 @@ std::vector<uint64_t> PinnedWindow::All() const {
 absl::Status MakeSharedDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0711) != 0)
     return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
-  // Whatever the umask says.
-  if (chmod(path.c_str(), 0711) != 0)
-    return ErrnoStatus(errno, absl::StrCat("cannot open up ", path));
+  // Whatever the umask says, and not through a link that has come into its place.
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int error = fd < 0 || fchmod(fd, 0711) != 0 ? errno : 0;
+  if (fd >= 0) close(fd);
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("cannot open up ", path));
   return absl::OkStatus();
 }
 

@@ -157,7 +157,9 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
     reply.set_driver_version(manager_.devices().front()->properties().driver_version);
   // A list that names a device which is not there makes a machine without devices, as for cuInit.
   const std::vector<int> shown =
-      manager_.ChooseDevices({request.device_ids().begin(), request.device_ids().end()})
+      manager_
+          .ChooseDevices({request.device_ids().begin(), request.device_ids().end()},
+                         peer.door.get())
           .value_or(std::vector<int>());
   const std::shared_ptr<TenantAccount> account = manager_.tenant_accounts().Of(*tenant);
   for (const int index : shown) {
