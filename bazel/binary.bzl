@@ -6,7 +6,7 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
     """Two links of one program: `name` and `name`_bundled.
 
     `name` is an ordinary cc_binary (shared libraries of the machine, every sanitizer). `name`_bundled runs on any x86-64
-    Linux with the C library of Debian 12 or a newer one: all else is inside.
+    Linux with glibc 2.35 or a newer one: all else is inside.
 
     Args:
       name: the ordinary program.
@@ -41,6 +41,9 @@ def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
         ],
         additional_linker_inputs = ["//third_party/archives"],
         tags = ["manual"],
-        deps = [":%s_main" % name],
+        deps = [
+            ":%s_main" % name,
+            "//third_party/glibc:arc4random",
+        ],
         **kwargs
     )

@@ -111,7 +111,7 @@ Doors::Doors(SessionManager& manager, Settings& settings, Telemetry& telemetry, 
       peers_(peers),
       directory_(absl::StrCat(manager.options().runtime_directory, "/", kFolder)),
       strict_(strict),
-      control_(manager, peers, identity),
+      control_(manager, peers, identity, /*directory_for_clients=*/""),
       telemetry_(telemetry, peers) {}
 
 Doors::~Doors() {

@@ -73,8 +73,8 @@ std::shared_ptr<const TenantRules> Identity::rules() const {
 absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const Peer& peer) const {
   if (peer.door != nullptr) {
     if (wish.empty() || wish == peer.door->tenant) return peer.door->tenant;
-    return absl::PermissionDeniedError(absl::StrCat(
-        "this container is tenant ", peer.door->tenant, "; DETSHARE_TENANT names another"));
+    return absl::PermissionDeniedError(absl::StrCat("this container is tenant ", peer.door->tenant,
+                                                    "; DETSHARE_TENANT names another"));
   }
   static const TenantRules* const none = new TenantRules;
   const std::shared_ptr<const TenantRules> held = rules();

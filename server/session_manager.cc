@@ -136,8 +136,8 @@ int SessionManager::FindByUuid(const std::string& id) const {
   return index;
 }
 
-absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
-    const std::vector<std::string>& ids, const Door* door) const {
+absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids,
+                                                               const Door* door) const {
   std::vector<int> shown;
   if (door == nullptr) {
     for (size_t i = 0; i < devices_.size(); ++i) shown.push_back(static_cast<int>(i));
@@ -154,8 +154,8 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
       index = FindByUuid(id);
     }
     if (std::find(shown.begin(), shown.end(), index) == shown.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("there is no device ", id.substr(0, 64),
-                                                     "; the daemon has ", shown.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no device ", id.substr(0, 64), "; the daemon has ", shown.size()));
     }
     if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
       return absl::InvalidArgumentError(absl::StrCat("device ", index, " is named twice"));

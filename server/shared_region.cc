@@ -45,9 +45,9 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(text);
 }
 
-// The directory of a session's files may be shared with a container in which the client is root, and puts
-// symbolic links and devices where the daemon expects what it made: the last two names of the path
-// are not followed, and what is no regular file is not opened. As open(): -1 and errno.
+// The directory of a session's files may be shared with a container in which the client is root,
+// and puts symbolic links and devices where the daemon expects what it made: the last two names of
+// the path are not followed, and what is no regular file is not opened. As open(): -1 and errno.
 int OpenIn(const std::string& path, int flags) {
   const size_t slash = path.rfind('/');
   const int directory =

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The bundle holds what it should, and nothing in it needs more than the C library of Debian 12.
+# The bundle holds what it should, and nothing in it needs a newer C library than is promised.
 #
 #   bundle_test.sh TARBALL PATH...
 set -euo pipefail
@@ -35,7 +35,12 @@ while read -r file; do
   needed=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE "^($allowed)$" || true)
   [ -z "$needed" ] || fail "$file needs" $needed
   newest=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
-  [ "$(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -1)" = GLIBC_2.36 ] || fail "$file needs $newest"
+  case $file in
+    ./bin/detshare-noise) most=GLIBC_2.36 ;; # a CUDA program, built as others are
+    ./bin/* | ./lib/*) most=GLIBC_2.35 ;; # Ubuntu 22.04's, which many images have
+    *) most=GLIBC_2.36 ;;
+  esac
+  [ "$(printf '%s\n%s\n' "$newest" $most | sort -V | tail -1)" = $most ] || fail "$file needs $newest"
 done < <(find . -type f)
 
 exit $failed

@@ -1,11 +1,12 @@
 #!/bin/bash
 # The Debian packages on a fresh Debian 12: install, use, upgrade, remove, purge, in a chroot in which no systemd runs.
 #
-#   install_test.sh MAKE_PACKAGES BUILT...
+#   install_test.sh MAKE_PACKAGES LIFE PROGRAM BUILT...
 #
-# BUILT are the files that the packages are made of. The fresh system is made by debootstrap, from $DETSHARE_DEBIAN_MIRROR, or copied
+# LIFE is what an operator does there with the PROGRAM (life_of_a_host.sh). BUILT are the files that the packages are made of. The fresh system is made by debootstrap, from $DETSHARE_DEBIAN_MIRROR, or copied
 # from the folder $DETSHARE_BASE_SYSTEM, where an earlier debootstrap --variant=minbase --include=adduser bookworm left one.
 set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin # debootstrap, chroot
 
 skip() {
   echo "NOT TESTED: $*"
@@ -16,8 +17,8 @@ fail() {
   failed=1
 }
 failed=0
-make_packages=$(realpath "$1")
-shift
+make_packages=$(realpath "$1") life=$(realpath "$2") program=$(realpath "$3")
+shift 3
 [ "$(id -u)" = 0 ] || skip "only root can make a system to install on"
 work=$(mktemp -d /tmp/detshare-install.XXXXXX)
 root=$work/root
@@ -60,6 +61,7 @@ printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
 mkdir -p "$root/packages"
 cp "$work"/one/*.deb "$work"/two/*.deb "$root/packages/"
+install "$life" "$program" "$root/packages/"
 
 # With a /proc and a tmpfs of its own; all processes end with it.
 inside() {
@@ -88,19 +90,18 @@ inside "mkdir -p /run/detshare && mount -t tmpfs -o mode=755 tmpfs /run/detshare
   detshare run --standalone=soft -- /bin/true
   kill \$!; wait \$!" || { cat "$root/tmp/log"; fail "daemon and program do not work where they are installed"; }
 
-# An upgrade keeps what the operator has changed, and what is disabled.
-echo '# changed' >>"$root/etc/detshare/detshare.toml"
-# As systemctl disable does.
+# An upgrade keeps what is disabled. As systemctl disable does:
 rm -f "$root/etc/systemd/system/multi-user.target.wants/detshared.service"
-inside "dpkg -i packages/*_0.1.1_*.deb" >"$work/log" 2>&1 ||
-  { cat "$work/log"; fail "they cannot be upgraded"; }
+inside "mount -t tmpfs -o mode=755 tmpfs /run
+  /packages/$(basename "$life") /packages/$(basename "$program") /packages/*_0.1.1_*.deb" >"$work/log" 2>&1 ||
+  fail "a host does not live with the packages: $(cat "$work/log")"
 [ "$(state detshare)" = "installed 0.1.1" ] || fail "after the upgrade detshare is: $(state detshare)"
-grep -q '^# changed' "$root/etc/detshare/detshare.toml" || fail "the upgrade forgot what the operator changed"
 [ ! -e "$root/etc/systemd/system/multi-user.target.wants/detshared.service" ] || fail "the upgrade enabled the service again"
+[ "$(state detshare-kubernetes)" = "installed 0.1.1" ] || fail "after the upgrade detshare-kubernetes is: $(state detshare-kubernetes)"
 inside "dpkg -r detshare" >/dev/null 2>&1 || fail "detshare cannot be removed"
 [ ! -e "$root/usr/sbin/detshared" ] || fail "the daemon is still there"
 [ -e "$root/etc/detshare/detshare.toml" ] || fail "removing took the configuration along"
-inside "dpkg -i packages/detshare_0.1.1_*.deb && dpkg -P detshare && dpkg -P detshare-client" >"$work/log" 2>&1 ||
+inside "dpkg -i packages/detshare_0.1.1_*.deb && dpkg -P detshare detshare-kubernetes && dpkg -P detshare-client" >"$work/log" 2>&1 ||
   { cat "$work/log"; fail "they cannot be purged"; }
 left=$(find "$root" -xdev \( -path "$root/packages" -o -path "$root/proc" -o -path "$root/var/lib/dpkg" -o -path "$root/tmp" -o -path "$root/run" \) -prune -o -name '*detshare*' -print)
 [ -z "$left" ] || fail "left behind: $left"

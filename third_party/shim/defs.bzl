@@ -87,7 +87,7 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
             "//third_party/archives",
         ],
         tags = ["manual"],
-        deps = deps,
+        deps = deps + ["//third_party/glibc:arc4random"],
     )
     _shared_library(
         name = name,

@@ -20,6 +20,7 @@
 #include "tools/detsharectl/config.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/doctor.h"
+#include "tools/detsharectl/door.h"
 #include "tools/detsharectl/settings.h"
 #include "tools/detsharectl/status.h"
 #include "tools/detsharectl/top.h"
@@ -42,6 +43,7 @@ struct Options {
   TenantFlags tenant;
   TopOptions top;
   TraceOptions trace;
+  DoorOptions door;
 };
 
 // What stands behind the first `--` is another program's.
@@ -225,6 +227,49 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
 }
 
+void AddDoor(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const door =
+      app.add_subcommand("door", "sockets of their own that lead to one tenant, for containers");
+  door->require_subcommand(1);
+  const auto decide = [&](CLI::App* command, int (*act)(const DoorOptions&)) {
+    command->final_callback([&options, &action, act] {
+      action = [&options, act] {
+        options.door.socket = options.socket;
+        options.door.json = options.json;
+        return act(options.door);
+      };
+    });
+  };
+  decide(door->add_subcommand("list", "those that are open"), PrintDoors);
+  CLI::App* const open = door->add_subcommand(
+      "open",
+      "opens one and prints its directory, to be mounted as /run/detshare; one of the same "
+      "name is closed first");
+  CLI::App* const close = door->add_subcommand("close", "closes one; its sessions end");
+  for (CLI::App* command : {open, close})
+    command->add_option("NAME", options.door.name)->required();
+  TenantFlags& flags = options.door.tenant;
+  open->add_option("--tenant", flags.name, "who comes through it [the door's name]")
+      ->type_name("NAME");
+  open->add_option("--device", options.door.devices,
+                   "only this device (index or UUID) is seen through it; may be repeated")
+      ->type_name("N")
+      ->allow_extra_args(false);
+  open->add_option("--class", flags.tenant_class, "latency, batch or unset");
+  open->add_option("--weight", flags.weight, "of its share, where shares are fair");
+  open->add_option("--sms", flags.sms, "bounds of its partitions")->type_name("MIN..MAX");
+  open->add_option("--memory", flags.memory, "most device memory of all its programs, on each device")
+      ->type_name("SIZE");
+  open->add_option("--pinned-memory", flags.pinned_memory, "most pinned memory of the host")
+      ->type_name("SIZE");
+  open->add_option("--sessions", flags.sessions, "most programs at a time")->type_name("N");
+  open->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
+  open->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
+  open->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");
+  decide(open, OpenDoor);
+  decide(close, CloseDoor);
+}
+
 void AddTop(CLI::App& app, Options& options, Action& action) {
   CLI::App* const top = app.add_subcommand("top", "who uses the devices, again and again");
   top->add_option("--seconds", options.top.seconds, "between two looks")
@@ -270,6 +315,7 @@ int Main(int argc, char** argv) {
   Action action;
   AddPolicy(app, options, action);
   AddTenant(app, options, action);
+  AddDoor(app, options, action);
   AddTop(app, options, action);
   AddTrace(app, options, action);
   std::vector<std::string> arguments(argv + 1, argv + argc);

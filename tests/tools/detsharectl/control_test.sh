@@ -56,6 +56,23 @@ says 'latency, batch or unset'
 expect 2 tenant set x --slo-tpot soon
 says 'a duration'
 
+expect 0 door open web --class latency --memory 1GiB
+says '/doors/web$'
+expect 0 door list
+says '^web  *web  *GPU-'
+expect 0 door list --json
+says '"tenant": "web"'
+expect 0 tenant list
+says '^web  *latency'
+expect 1 door open ../web
+says "a door's name"
+expect 2 door open web --slo-tpot soon
+expect 0 door close web
+expect 1 door close web
+says 'no such door'
+expect 0 door list
+says 'There are no doors'
+
 expect 0 top --once --seconds 0.5
 says 'batch'
 says "detshare-noise"

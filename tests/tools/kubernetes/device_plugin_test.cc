@@ -1,0 +1,432 @@
+// The device plugin between a kubelet that speaks the real API, a real daemon with software GPUs,
+// and containers that get what the plugin answered and nothing else.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "proto/admin.grpc.pb.h"
+#include "proto/door.grpc.pb.h"
+#include "tests/tools/kubernetes/kubelet_stand_in.h"
+
+namespace detshare::kubernetes {
+namespace {
+
+namespace fs = std::filesystem;
+using Devices = KubeletStandIn::Devices;
+
+std::string FromEnvironment(const char* name) {
+  const char* const value = getenv(name);
+  REQUIRE(value != nullptr);
+  return fs::canonical(value).string();
+}
+
+// A program that runs as long as this.
+class Process {
+ public:
+  Process(const std::vector<std::string>& command, const std::string& log) : log_(log) {
+    pid_ = fork();
+    if (pid_ == 0) {
+      const int fd = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      dup2(fd, 1);
+      dup2(fd, 2);
+      std::vector<char*> argv;
+      for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+      argv.push_back(nullptr);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+  }
+  ~Process() { End(SIGTERM); }
+  int End(int signal) {
+    if (pid_ <= 0) return 0;
+    kill(pid_, signal);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return status;
+  }
+  std::string log() const {
+    std::ifstream stream(log_);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+  }
+
+ private:
+  const std::string log_;
+  pid_t pid_ = 0;
+};
+
+// What a container runtime is told: mounts, environment.
+struct Container {
+  struct Mount {
+    std::string host, container;
+    bool read_only;
+  };
+  std::vector<Mount> mounts;
+  std::vector<std::string> environment;
+};
+
+Container ContainerOf(const v1beta1::ContainerAllocateResponse& response) {
+  Container container;
+  for (const v1beta1::Mount& mount : response.mounts())
+    container.mounts.push_back({mount.host_path(), mount.container_path(), mount.read_only()});
+  for (const auto& [name, value] : response.envs())
+    container.environment.push_back(name + "=" + value);
+  return container;
+}
+
+// As a runtime applies the CDI specification's edits for one device.
+Container ContainerOf(const nlohmann::json& spec, const std::string& device) {
+  Container container;
+  const auto apply = [&](const nlohmann::json& edits) {
+    for (const auto& mount : edits.value("mounts", nlohmann::json::array())) {
+      const auto& options = mount["options"];
+      container.mounts.push_back(
+          {mount["hostPath"], mount["containerPath"],
+           std::find(options.begin(), options.end(), "ro") != options.end()});
+    }
+    for (const auto& variable : edits.value("env", nlohmann::json::array()))
+      container.environment.push_back(variable);
+  };
+  apply(spec["containerEdits"]);
+  bool found = false;
+  for (const auto& one : spec["devices"]) {
+    if (spec["kind"].get<std::string>() + "=" + one["name"].get<std::string>() != device) continue;
+    apply(one["containerEdits"]);
+    found = true;
+  }
+  REQUIRE(found);
+  return container;
+}
+
+// A node: a daemon with two software GPUs, kubelet's directory.
+struct Node {
+  Node() {
+    char pattern[] = "/tmp/ds-k8s-XXXXXX";
+    path = mkdtemp(pattern);
+    fs::create_directories(path + "/plugins");
+    fs::create_directories(path + "/lib");
+    // As the node has them: files, not links into a build folder.
+    std::istringstream libraries(getenv("SHIMS"));
+    for (std::string library; libraries >> library;) {
+      const std::string name = fs::path(library).filename();
+      if (name == "libcuda.so.1" || name == "libnvidia-ml.so.1")
+        fs::copy_file(fs::canonical(library), path + "/lib/" + name);
+    }
+    kubelet = std::make_unique<KubeletStandIn>(path + "/plugins");
+  }
+  ~Node() {
+    INFO("daemon:\n"
+         << (daemon ? daemon->log() : "") << "plugin:\n"
+         << (plugin ? plugin->log() : ""));
+    CHECK(kubelet->problems().empty());
+    plugin.reset();
+    kubelet.reset();
+    daemon.reset();
+    fs::remove_all(path);
+  }
+
+  std::string socket() const { return path + "/run/detshared.sock"; }
+  void StartDaemon() {
+    daemon = std::make_unique<Process>(
+        std::vector<std::string>{FromEnvironment("DETSHARED"), "--socket", socket(), "--backend",
+                                 "soft", "--soft-devices", "2", "--soft-memory", "256MiB",
+                                 "--soft-threads", "2"},
+        path + "/daemon.log");
+  }
+  void StartPlugin(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> command = {FromEnvironment("PLUGIN"),
+                                        "--socket",
+                                        socket(),
+                                        "--library-dir",
+                                        path + "/lib",
+                                        "--kubelet-dir",
+                                        path + "/plugins",
+                                        "--cdi-dir",
+                                        path + "/cdi",
+                                        "--poll-ms",
+                                        "50",
+                                        "--resource",
+                                        "gpu-share,shares=4",
+                                        "--resource",
+                                        "gpu-share-latency,shares=2,class=latency,slo-tpot=40ms"};
+    command.insert(command.end(), more.begin(), more.end());
+    plugin = std::make_unique<Process>(command, path + "/plugin.log");
+  }
+  std::vector<std::string> AwaitHealthy(const std::string& resource, size_t count) {
+    return kubelet
+        ->Await(resource,
+                [&](const Devices& devices) {
+                  return devices.healthy.size() == count && devices.unhealthy.empty();
+                })
+        .healthy;
+  }
+
+  proto::Status Status() {
+    grpc::ClientContext context;
+    proto::Status status;
+    REQUIRE(proto::Admin::NewStub(
+                grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
+                ->GetStatus(&context, {}, &status)
+                .ok());
+    return status;
+  }
+  proto::Tenants Tenants() {
+    grpc::ClientContext context;
+    proto::Tenants tenants;
+    REQUIRE(proto::Admin::NewStub(
+                grpc::CreateChannel("unix:" + socket(), grpc::InsecureChannelCredentials()))
+                ->GetTenants(&context, {}, &tenants)
+                .ok());
+    return tenants;
+  }
+
+  // Runs a CUDA program in namespaces and a root of its own, with this and nothing else. What it
+  // printed.
+  std::string Run(const Container& container, const std::string& program = "PROGRAM") {
+    std::ofstream list(path + "/mounts");
+    for (const Container::Mount& mount : container.mounts)
+      list << mount.host << " " << mount.container << " " << (mount.read_only ? "ro" : "rw")
+           << "\n";
+    list.close();
+    std::ofstream environment(path + "/environment");
+    for (const std::string& variable : container.environment) environment << variable << "\n";
+    environment.close();
+    const std::string output = path + "/output";
+    const std::string command = FromEnvironment("RUN_CONTAINER") + " " + path + " " +
+                                FromEnvironment(program.c_str()) + " >" + output + " 2>" + path +
+                                "/errors";
+    const int status = std::system(command.c_str());
+    std::ifstream stream(output), errors(path + "/errors");
+    std::ostringstream text, said;
+    text << stream.rdbuf();
+    said << errors.rdbuf();
+    if (WEXITSTATUS(status) == 77) {
+      WARN("NOT TESTED: no namespaces can be made here");
+      return Expected();
+    }
+    INFO(said.str());
+    CHECK(status == 0);
+    return text.str();
+  }
+  static std::string Expected() {
+    std::ifstream stream(FromEnvironment("EXPECTED"));
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+  }
+
+  std::string path;
+  std::unique_ptr<Process> daemon, plugin;
+  std::unique_ptr<KubeletStandIn> kubelet;
+};
+
+const std::string kPlain = "detshare.io/gpu-share", kLatency = "detshare.io/gpu-share-latency";
+
+TEST_CASE("A container with a share runs CUDA programs as its tenant, and has nothing but mounts") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin();
+  CHECK(node.AwaitHealthy(kPlain, 8).size() == 8);
+  const std::vector<std::string> shares = node.AwaitHealthy(kLatency, 4);
+  const std::vector<std::string> chosen = node.kubelet->Preferred(kLatency, shares, 2);
+  REQUIRE(chosen.size() == 2);
+  CHECK(chosen[0].substr(0, 36) == chosen[1].substr(0, 36));  // of one GPU
+
+  v1beta1::AllocateResponse response;
+  REQUIRE(node.kubelet->Allocate(kLatency, {chosen, {shares[2]}}, &response).ok());
+  REQUIRE(response.container_responses_size() == 2);
+  const v1beta1::ContainerAllocateResponse& first = response.container_responses(0);
+  CHECK(first.devices_size() == 0);
+  CHECK(first.cdi_devices_size() == 0);
+  CHECK(first.envs().at("NVIDIA_VISIBLE_DEVICES") == "void");
+  CHECK(first.mounts(0).host_path() != response.container_responses(1).mounts(0).host_path());
+  CHECK(first.mounts(0).container_path() == "/run/detshare");
+  REQUIRE(node.kubelet->PreStart(kLatency, chosen).ok());
+  CHECK(node.Run(ContainerOf(first)) == Node::Expected());
+
+  bool said = false;
+  const proto::Tenants tenants = node.Tenants();
+  for (const proto::TenantSetting& tenant : tenants.tenants()) {
+    if (tenant.name() != "gpu-share-latency." + std::min(chosen[0], chosen[1])) continue;
+    said = true;
+    CHECK(tenant.tenant_class() == "latency");
+    CHECK(tenant.weight() == 2);
+    CHECK(tenant.slo_tpot_ns() == 40'000'000);
+    CHECK(tenant.memory() == 256 << 20);  // two of two shares of one GPU
+  }
+  CHECK(said);
+
+  // A container that starts again gets a door that nobody has seen, at the same place.
+  const std::string door = first.mounts(0).host_path();
+  std::ofstream(door + "/left") << "x";
+  REQUIRE(node.kubelet->PreStart(kLatency, chosen).ok());
+  CHECK_FALSE(fs::exists(door + "/left"));
+  CHECK(node.Run(ContainerOf(first)) == Node::Expected());
+}
+
+TEST_CASE("What is no share is not allocated, and breaks nothing") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin();
+  const std::vector<std::string> shares = node.AwaitHealthy(kPlain, 8);
+  const std::string latency = node.AwaitHealthy(kLatency, 4).back();
+  v1beta1::AllocateResponse response;
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {""},
+                                                       {"../../../etc"},
+                                                       {shares[0], shares[0]},
+                                                       {shares[0], "x"},
+                                                       {shares[0] + "0"},
+                                                       {std::string(1 << 20, 'x')},
+                                                       std::vector<std::string>(5000, shares[0])};
+  for (const std::vector<std::string>& ids : wrong) {
+    CHECK(node.kubelet->Allocate(kPlain, {ids}, &response).error_code() ==
+          grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK(node.kubelet->Allocate(kPlain, {{shares[1]}, ids}, &response).error_code() ==
+          grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK(node.kubelet->PreStart(kPlain, ids).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  CHECK(node.kubelet->Preferred(kPlain, {"x", ""}, 1000000).empty());
+  CHECK(node.kubelet->Preferred(kPlain, shares, -5).empty());
+  // An allocation that is refused opens nothing.
+  CHECK(fs::is_empty(node.path + "/run/doors"));
+  CHECK(node.kubelet->Allocate(kPlain, {{shares[0]}}, &response).ok());
+  CHECK(node.kubelet->Allocate(kLatency, {{latency}}, &response).ok());
+}
+
+TEST_CASE("A kubelet that starts again, or late, finds the plugin") {
+  Node node;
+  node.StartDaemon();
+  node.StartPlugin();  // before there is a kubelet
+  node.kubelet->Start();
+  node.AwaitHealthy(kPlain, 8);
+  node.AwaitHealthy(kLatency, 4);
+  for (int i = 0; i < 3; ++i) {
+    node.kubelet->Stop();
+    node.kubelet->Start();
+    node.AwaitHealthy(kPlain, 8);
+    const std::vector<std::string> shares = node.AwaitHealthy(kLatency, 4);
+    v1beta1::AllocateResponse response;
+    CHECK(node.kubelet->Allocate(kLatency, {{shares[0]}}, &response).ok());
+  }
+  CHECK(node.kubelet->registrations() >= 8);
+}
+
+TEST_CASE("Without its daemon a GPU's shares are unhealthy, and healthy when it is back") {
+  Node node;
+  node.kubelet->Start();
+  node.StartPlugin();
+  // Nothing is offered of what nobody has seen.
+  node.kubelet->Await(kPlain, [](const Devices& devices) {
+    return devices.healthy.empty() && devices.unhealthy.empty();
+  });
+  node.StartDaemon();
+  const std::vector<std::string> shares = node.AwaitHealthy(kPlain, 8);
+  v1beta1::AllocateResponse response;
+  REQUIRE(node.kubelet->Allocate(kPlain, {{shares[5]}}, &response).ok());
+  REQUIRE(node.kubelet->PreStart(kPlain, {shares[5]}).ok());
+  const Container container = ContainerOf(response.container_responses(0));
+  CHECK(node.Run(container) == Node::Expected());
+
+  node.daemon->End(SIGKILL);
+  node.kubelet->Await(kPlain, [](const Devices& devices) {
+    return devices.healthy.empty() && devices.unhealthy.size() == 8;
+  });
+  CHECK(node.kubelet->PreStart(kPlain, {shares[5]}).error_code() == grpc::StatusCode::UNAVAILABLE);
+  node.StartDaemon();
+  node.AwaitHealthy(kPlain, 8);
+  // A container that has its door mounted since before goes on: nobody starts it again.
+  CHECK(node.Run(container) == Node::Expected());
+}
+
+TEST_CASE("A plugin that is killed comes back, and containers do not notice") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin();
+  const std::vector<std::string> shares = node.AwaitHealthy(kLatency, 4);
+  v1beta1::AllocateResponse response;
+  REQUIRE(node.kubelet->Allocate(kLatency, {{shares[3]}}, &response).ok());
+  REQUIRE(node.kubelet->PreStart(kLatency, {shares[3]}).ok());
+  const Container container = ContainerOf(response.container_responses(0));
+  node.plugin->End(SIGKILL);
+  node.kubelet->Await(kLatency, [](const Devices& devices) { return devices.healthy.empty(); });
+  CHECK(node.Run(container) == Node::Expected());
+  node.StartPlugin();
+  CHECK(node.AwaitHealthy(kLatency, 4) == shares);
+  CHECK(node.Run(container) == Node::Expected());
+  CHECK(node.plugin->End(SIGTERM) == 0);
+  CHECK_FALSE(fs::exists(node.path + "/plugins/detshare-gpu-share.sock"));
+}
+
+TEST_CASE("With CDI a container gets a device by name, which the specification describes") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin({"--inject", "cdi"});
+  const std::vector<std::string> shares = node.AwaitHealthy(kPlain, 8);
+  v1beta1::AllocateResponse response;
+  REQUIRE(node.kubelet->Allocate(kPlain, {{shares[7]}}, &response).ok());
+  const v1beta1::ContainerAllocateResponse& answer = response.container_responses(0);
+  CHECK(answer.mounts_size() == 0);
+  CHECK(answer.envs_size() == 0);
+  REQUIRE(answer.cdi_devices_size() == 1);
+  REQUIRE(node.kubelet->PreStart(kPlain, {shares[7]}).ok());
+  std::ifstream stream(node.path + "/cdi/detshare.json");
+  const nlohmann::json spec = nlohmann::json::parse(stream);
+  CHECK(spec["devices"].size() == 12);
+  CHECK(node.Run(ContainerOf(spec, answer.cdi_devices(0).name())) == Node::Expected());
+}
+
+TEST_CASE("A container with two of a node's GPUs sees these, and one with one sees one") {
+  Node node;
+  node.StartDaemon();
+  node.kubelet->Start();
+  node.StartPlugin();
+  const std::vector<std::string> shares = node.AwaitHealthy(kLatency, 4);
+  v1beta1::AllocateResponse response;
+  const std::vector<std::string> both = {shares[0], shares[3]};
+  REQUIRE(node.kubelet->Allocate(kLatency, {both, {shares[1]}}, &response).ok());
+  REQUIRE(node.kubelet->PreStart(kLatency, both).ok());
+  REQUIRE(node.kubelet->PreStart(kLatency, {shares[1]}).ok());
+  const auto doors = [&] {
+    grpc::ClientContext context;
+    proto::DoorList list;
+    REQUIRE(proto::Doors::NewStub(
+                grpc::CreateChannel("unix:" + node.socket(), grpc::InsecureChannelCredentials()))
+                ->GetDoors(&context, {}, &list)
+                .ok());
+    return list;
+  }();
+  REQUIRE(doors.doors_size() == 2);
+  for (const proto::Door& door : doors.doors()) {
+    CHECK(door.device_ids_size() == (door.name() == "gpu-share-latency." + shares[0] ? 2 : 1));
+  }
+}
+
+TEST_CASE("The plugin refuses what it cannot offer") {
+  Node node;
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--resource", "gpu-share"},
+        std::vector<std::string>{"--resource", "x,shares=0"},
+        std::vector<std::string>{"--inject", "both"}, std::vector<std::string>{"--poll-ms", "0"},
+        std::vector<std::string>{"--socket", "run.sock"}}) {
+    node.StartPlugin(wrong);
+    CHECK(WEXITSTATUS(node.plugin->End(0)) != 0);
+  }
+}
+
+}  // namespace
+}  // namespace detshare::kubernetes

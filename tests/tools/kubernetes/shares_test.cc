@@ -1,0 +1,188 @@
+// What is offered to Kubernetes, which shares are preferred, and what a container gets.
+#include "tools/kubernetes/shares.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tools/kubernetes/injection.h"
+
+namespace detshare::kubernetes {
+namespace {
+
+const std::string kFirst = "GPU-00000000-1111-2222-3333-444444444440";
+const std::string kSecond = "GPU-00000000-1111-2222-3333-444444444441";
+
+std::string Id(const std::string& gpu, int number) {
+  return gpu.substr(4) + "-" + std::to_string(number);
+}
+std::vector<std::string> Ids(const std::string& gpu, int begin, int end) {
+  std::vector<std::string> ids;
+  for (int i = begin; i < end; ++i) ids.push_back(Id(gpu, i));
+  return ids;
+}
+std::vector<std::string> Both(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_CASE("A resource is a name with shares, class, weight and objectives") {
+  const auto plain = ParseResource("gpu-share");
+  REQUIRE(plain.ok());
+  CHECK(plain->shares == 8);
+  CHECK(plain->tenant.ByteSizeLong() == 0);
+  const auto full = ParseResource(
+      "gpu-share-latency,shares=4,class=latency,weight=2.5,slo-latency=5ms,slo-ttft=1s,slo-tpot="
+      "40ms");
+  REQUIRE(full.ok());
+  CHECK(full->name == "gpu-share-latency");
+  CHECK(full->shares == 4);
+  CHECK(full->tenant.tenant_class() == "latency");
+  CHECK(full->tenant.weight() == 2.5);
+  CHECK(full->tenant.slo_latency_ns() == 5'000'000);
+  CHECK(full->tenant.slo_ttft_ns() == 1'000'000'000);
+  CHECK(full->tenant.slo_tpot_ns() == 40'000'000);
+}
+
+TEST_CASE("A resource that is written wrongly is none") {
+  for (const char* text : {"",
+                           ",shares=1",
+                           "GPU",
+                           "gpu_share",
+                           "-gpu",
+                           "gpu-",
+                           "a/b",
+                           "gpu-share-that-is-too-long",
+                           "gpu,shares",
+                           "gpu,shares=",
+                           "gpu,shares=0",
+                           "gpu,shares=61",
+                           "gpu,shares=4x",
+                           "gpu,shares=-1",
+                           "gpu,class=",
+                           "gpu,class=fast",
+                           "gpu,weight=x",
+                           "gpu,memory=x",
+                           "gpu,memory=-1",
+                           "gpu,slo-tpot=40",
+                           "gpu,slo=40ms",
+                           "gpu,",
+                           "gpu,=",
+                           "gpu,shares=4=5"}) {
+    INFO(text);
+    CHECK_FALSE(ParseResource(text).ok());
+  }
+}
+
+TEST_CASE("Every GPU has as many shares, in ids that kubelet takes") {
+  const Resource resource = *ParseResource("gpu-share,shares=60");
+  const std::vector<Share> shares =
+      SharesOf(resource, {{kFirst, 600, true}, {kSecond, 6000, false}});
+  REQUIRE(shares.size() == 120);
+  CHECK(shares[0].id == "00000000-1111-2222-3333-444444444440-0");
+  CHECK(shares[0].healthy);
+  CHECK(shares[0].memory == 10);
+  CHECK(shares[60].gpu == kSecond);
+  CHECK_FALSE(shares[119].healthy);
+  for (const Share& share : shares) {
+    CHECK(share.id.size() <= 63);
+    CHECK(DoorName(*ParseResource("a-name-of-23-characters"), share.id).size() <= 64);
+  }
+}
+
+TEST_CASE("Shares of one GPU are preferred, and of the one that has most left") {
+  const Resource resource = *ParseResource("gpu-share,shares=4");
+  const std::vector<Share> shares =
+      SharesOf(resource, {{kFirst, 4000, true}, {kSecond, 8000, true}});
+  const auto all = Both(Ids(kFirst, 0, 4), Ids(kSecond, 0, 4));
+  const auto later = Both(Ids(kFirst, 2, 4), Ids(kSecond, 0, 4));
+  CHECK(Prefer(shares, later, {}, 1) == Ids(kSecond, 0, 1));
+  CHECK(Prefer(shares, later, {}, 3) == Ids(kSecond, 0, 3));
+  // Where the container has something anyway.
+  CHECK(Prefer(shares, later, {Id(kFirst, 3)}, 2) ==
+        std::vector<std::string>{Id(kFirst, 3), Id(kFirst, 2)});
+  CHECK(Prefer(shares, all, {}, 6) == Both(Ids(kFirst, 0, 4), Ids(kSecond, 0, 2)));
+  CHECK(Prefer(shares, all, {}, 8).size() == 8);
+  // Nonsense.
+  CHECK(Prefer(shares, all, {}, 100).size() == 8);
+  CHECK(Prefer(shares, all, {}, -1).empty());
+  CHECK(Prefer(shares, {}, {}, 1).empty());
+  CHECK(Prefer(shares, {"x", "x"}, {"y"}, 2).empty());
+  CHECK(Prefer(shares, Ids(kFirst, 0, 1), Ids(kFirst, 0, 1), 2) == Ids(kFirst, 0, 1));
+}
+
+TEST_CASE("A container's door is the same for the same shares, and weighs what they weigh") {
+  const Resource resource = *ParseResource("gpu-share,shares=4,weight=3,class=batch");
+  const std::vector<Share> shares =
+      SharesOf(resource, {{kFirst, 4000, true}, {kSecond, 8000, true}});
+  const auto one = DoorOf(resource, shares, {Id(kSecond, 2)});
+  REQUIRE(one.ok());
+  CHECK(one->name() == "gpu-share." + Id(kSecond, 2));
+  CHECK(one->tenant().weight() == 3);
+  CHECK(one->tenant().tenant_class() == "batch");
+  CHECK(one->tenant().memory() == 2000);
+  CHECK(one->tenant().has_slo_tpot_ns());  // what an earlier container's tenant had is gone
+  REQUIRE(one->device_ids_size() == 1);
+  CHECK(one->device_ids(0) == kSecond);
+
+  const auto many = DoorOf(resource, shares, {Id(kSecond, 0), Id(kFirst, 3), Id(kFirst, 1)});
+  REQUIRE(many.ok());
+  CHECK(many->name() == "gpu-share." + Id(kFirst, 1));
+  CHECK(many->tenant().weight() == 9);
+  CHECK(many->tenant().memory() == 2000);  // on each device: twice a share of the smaller one
+  REQUIRE(many->device_ids_size() == 2);
+  CHECK(many->device_ids(0) == kFirst);
+  CHECK(DoorOf(resource, shares, {Id(kFirst, 1), Id(kSecond, 0), Id(kFirst, 3)})
+            ->SerializeAsString() == many->SerializeAsString());
+
+  const Resource limited = *ParseResource("gpu-share,shares=4,memory=1GiB,pinned-memory=2MiB");
+  const auto two = DoorOf(limited, SharesOf(limited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2));
+  REQUIRE(two.ok());
+  CHECK(two->tenant().memory() == uint64_t{2} << 30);
+  CHECK(two->tenant().pinned_memory() == uint64_t{4} << 20);
+  const Resource unlimited = *ParseResource("gpu-share,memory=0");
+  CHECK(DoorOf(unlimited, SharesOf(unlimited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2))
+            ->tenant()
+            .memory() == 0);
+
+  CHECK_FALSE(DoorOf(resource, shares, {}).ok());
+  CHECK_FALSE(DoorOf(resource, shares, {Id(kFirst, 0), Id(kFirst, 0)}).ok());
+  CHECK_FALSE(DoorOf(resource, shares, {Id(kFirst, 4)}).ok());
+  CHECK_FALSE(DoorOf(resource, shares, {"../../etc"}).ok());
+  CHECK_FALSE(DoorOf(resource, shares, {std::string(100000, 'x')}).ok());
+}
+
+TEST_CASE("The CDI specification has a device for each door, and is written when it changes") {
+  const Injection common = CommonInjection("/opt/detshare");
+  const std::string text = CdiSpec(common, "/run/detshare", {"a.0-1", "b.0-2"});
+  const auto spec = nlohmann::json::parse(text);
+  CHECK(spec["kind"] == "detshare.io/share");
+  CHECK(spec["containerEdits"]["env"][0] == "NVIDIA_VISIBLE_DEVICES=void");
+  CHECK(spec["containerEdits"]["mounts"].size() == 4);
+  CHECK(spec["containerEdits"]["mounts"][0]["hostPath"] == "/opt/detshare/libcuda.so.1");
+  CHECK(spec["containerEdits"]["mounts"][0]["options"][1] == "ro");
+  REQUIRE(spec["devices"].size() == 2);
+  CHECK(spec["devices"][1]["name"] == "b.0-2");
+  const auto& mount = spec["devices"][1]["containerEdits"]["mounts"][0];
+  CHECK(mount["hostPath"] == "/run/detshare/doors/b.0-2");
+  CHECK(mount["containerPath"] == "/run/detshare");
+  CHECK(mount["options"][1] == "rw");
+
+  char pattern[] = "/tmp/detshare-cdi-XXXXXX";
+  const std::string directory = std::string(mkdtemp(pattern)) + "/not/there/yet";
+  const std::string file = directory + "/detshare.json";
+  REQUIRE(WriteCdiSpec(directory, text).ok());
+  const auto first = std::filesystem::last_write_time(file);
+  CHECK((std::filesystem::status(file).permissions() & std::filesystem::perms::all) ==
+        std::filesystem::perms(0644));
+  CHECK(WriteCdiSpec(directory, text).ok());
+  CHECK(std::filesystem::last_write_time(file) == first);
+  CHECK(WriteCdiSpec(directory, "{}").ok());
+  CHECK(std::filesystem::file_size(file) == 2);
+  CHECK_FALSE(WriteCdiSpec("/proc/none", text).ok());
+  std::filesystem::remove_all(pattern);
+}
+
+}  // namespace
+}  // namespace detshare::kubernetes

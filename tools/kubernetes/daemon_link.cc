@@ -1,0 +1,51 @@
+#include "tools/kubernetes/daemon_link.h"
+
+#include <chrono>
+
+namespace detshare::kubernetes {
+namespace {
+
+// Opening a door may make a partition, which waits for what runs.
+constexpr std::chrono::seconds kStatusPatience(2), kDoorPatience(20);
+
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  // A daemon that comes back is found at once.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
+absl::Status ToStatus(const grpc::Status& status) {
+  // The codes have the same numbers.
+  return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
+}
+
+}  // namespace
+
+DaemonLink::DaemonLink(const std::string& socket)
+    : channel_(ChannelTo(socket)),
+      admin_(proto::Admin::NewStub(channel_)),
+      doors_(proto::Doors::NewStub(channel_)) {}
+
+absl::StatusOr<std::vector<Gpu>> DaemonLink::Gpus() {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kStatusPatience);
+  proto::Status status;
+  const grpc::Status result = admin_->GetStatus(&context, {}, &status);
+  if (!result.ok()) return ToStatus(result);
+  std::vector<Gpu> gpus;
+  for (const proto::DeviceStatus& device : status.devices())
+    gpus.push_back({device.uuid(), device.total_memory(), device.state() == "ok"});
+  return gpus;
+}
+
+absl::Status DaemonLink::OpenDoor(const proto::Door& door) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kDoorPatience);
+  proto::OpenedDoor opened;
+  return ToStatus(doors_->OpenDoor(&context, door, &opened));
+}
+
+}  // namespace detshare::kubernetes

@@ -1,0 +1,52 @@
+{{- define "detshare.name" -}}
+{{- $name := .Release.Name -}}
+{{- if not (contains .Chart.Name $name) -}}
+{{- $name = printf "%s-%s" $name .Chart.Name -}}
+{{- end -}}
+{{- $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "detshare.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+{{- end -}}
+
+{{- define "detshare.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* A resource as the plugin's flag takes it. */}}
+{{- define "detshare.resource" -}}
+{{ required "a resource needs a name" .name }},shares={{ .shares | default 8 }}
+{{- with .class }},class={{ . }}{{ end }}
+{{- with .weight }},weight={{ . }}{{ end }}
+{{- if hasKey . "memory" }},memory={{ .memory }}{{ end }}
+{{- with .pinnedMemory }},pinned-memory={{ . }}{{ end }}
+{{- with .sloLatency }},slo-latency={{ . }}{{ end }}
+{{- with .sloTtft }},slo-ttft={{ . }}{{ end }}
+{{- with .sloTpot }},slo-tpot={{ . }}{{ end }}
+{{- end -}}
+
+{{/* What both DaemonSets say about where they run. */}}
+{{- define "detshare.placement" -}}
+priorityClassName: {{ .Values.priorityClassName | quote }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,88 @@
+#include "tools/kubernetes/injection.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace detshare::kubernetes {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const BindMount& mount) {
+  return {{"hostPath", mount.host},
+          {"containerPath", mount.container},
+          {"options", {"rbind", mount.read_only ? "ro" : "rw", "nosuid", "nodev"}}};
+}
+
+}  // namespace
+
+Injection CommonInjection(const std::string& library_directory) {
+  Injection injection;
+  // Where Debian's and Red Hat's dynamic linkers look last. A directory that an image does not have
+  // is made.
+  for (const char* directory : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64"}) {
+    for (const char* library : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+      injection.mounts.push_back({absl::StrCat(library_directory, "/", library),
+                                  absl::StrCat(directory, "/", library), true});
+    }
+  }
+  // Images of NVIDIA's ask for all GPUs, which a runtime with NVIDIA's hook would then add.
+  injection.environment["NVIDIA_VISIBLE_DEVICES"] = "void";
+  return injection;
+}
+
+BindMount DoorMount(const std::string& run_directory, const std::string& name) {
+  return {absl::StrCat(run_directory, "/doors/", name), "/run/detshare", false};
+}
+
+std::string CdiSpec(const Injection& common, const std::string& run_directory,
+                    const std::vector<std::string>& doors) {
+  Json edits = Json::object();
+  for (const auto& [name, value] : common.environment)
+    edits["env"].push_back(absl::StrCat(name, "=", value));
+  for (const BindMount& mount : common.mounts) edits["mounts"].push_back(ToJson(mount));
+  // The oldest version in which device names may begin with any letter or digit: readers refuse
+  // what is newer than themselves.
+  Json spec = {{"cdiVersion", "0.5.0"},
+               {"kind", kCdiKind},
+               {"containerEdits", edits},
+               {"devices", Json::array()}};
+  for (const std::string& door : doors) {
+    spec["devices"].push_back(
+        {{"name", door},
+         {"containerEdits", {{"mounts", Json::array({ToJson(DoorMount(run_directory, door))})}}}});
+  }
+  return spec.dump(2) + "\n";
+}
+
+absl::Status WriteCdiSpec(const std::string& directory, const std::string& text) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  // Readers take files with this ending only.
+  const std::string path = directory + "/detshare.json", fresh = directory + "/.detshare.new";
+  std::ifstream before(path);
+  std::ostringstream there;
+  there << before.rdbuf();
+  if (before && there.str() == text) return absl::OkStatus();
+  std::ofstream stream(fresh, std::ios::trunc);
+  stream << text;
+  stream.close();
+  if (!stream || chmod(fresh.c_str(), 0644) != 0 || rename(fresh.c_str(), path.c_str()) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot write ", path, ": ", std::generic_category().message(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace detshare::kubernetes

@@ -1,0 +1,118 @@
+#include "tools/kubernetes/kubelet_link.h"
+
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace detshare::kubernetes {
+namespace {
+
+constexpr char kApiVersion[] = "v1beta1";
+constexpr char kKubeletSocket[] = "kubelet.sock";
+constexpr std::chrono::seconds kRegisterPatience(10);
+
+}  // namespace
+
+KubeletLink::KubeletLink(std::string directory, std::string domain,
+                         std::vector<ShareService*> services)
+    : directory_(std::move(directory)),
+      domain_(std::move(domain)),
+      inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+  for (ShareService* service : services) {
+    Plugin& plugin = plugins_.emplace_back();
+    plugin.service = service;
+    plugin.endpoint = absl::StrCat("detshare-", service->resource().name, ".sock");
+  }
+  inotify_add_watch(inotify_, directory_.c_str(), IN_CREATE | IN_DELETE | IN_MOVE);
+}
+
+KubeletLink::~KubeletLink() {
+  for (Plugin& plugin : plugins_) {
+    if (plugin.server != nullptr) plugin.server->Shutdown(std::chrono::system_clock::now());
+  }
+  close(inotify_);
+}
+
+KubeletLink::File KubeletLink::Look(const std::string& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0 || !S_ISSOCK(status.st_mode)) return {};
+  return {true, status.st_ino,
+          int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec};
+}
+
+void KubeletLink::DrainEvents() {
+  char buffer[4096];
+  while (read(inotify_, buffer, sizeof(buffer)) > 0) {
+  }
+}
+
+absl::Status KubeletLink::Tend() {
+  // Before looking: what happens from now on is another event.
+  DrainEvents();
+  const File kubelet = Look(absl::StrCat(directory_, "/", kKubeletSocket));
+  bool all = kubelet.there && kubelet == kubelet_;
+  for (Plugin& plugin : plugins_) {
+    const std::string path = absl::StrCat(directory_, "/", plugin.endpoint);
+    if (plugin.server != nullptr && Look(path) == plugin.socket) continue;
+    all = false;
+    if (absl::Status served = Serve(plugin); !served.ok()) return served;
+  }
+  if (all) return absl::OkStatus();
+  kubelet_ = {};
+  if (!kubelet.there)
+    return absl::NotFoundError(absl::StrCat("there is no ", directory_, "/", kKubeletSocket));
+  for (const Plugin& plugin : plugins_) {
+    if (absl::Status registered = Register(plugin); !registered.ok()) return registered;
+  }
+  kubelet_ = kubelet;
+  return absl::OkStatus();
+}
+
+absl::Status KubeletLink::Serve(Plugin& plugin) {
+  if (plugin.server != nullptr) {
+    plugin.server->Shutdown(std::chrono::system_clock::now());
+    plugin.server.reset();
+  }
+  const std::string path = absl::StrCat(directory_, "/", plugin.endpoint);
+  unlink(path.c_str());
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
+  builder.RegisterService(plugin.service);
+  plugin.server = builder.BuildAndStart();
+  if (plugin.server == nullptr) return absl::InternalError(absl::StrCat("cannot serve at ", path));
+  plugin.socket = Look(path);
+  return absl::OkStatus();
+}
+
+absl::Status KubeletLink::Register(const Plugin& plugin) {
+  // A connection for each: there is none left to a kubelet that is gone.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  auto stub = v1beta1::Registration::NewStub(
+      grpc::CreateCustomChannel(absl::StrCat("unix:", directory_, "/", kKubeletSocket),
+                                grpc::InsecureChannelCredentials(), arguments));
+  v1beta1::RegisterRequest request;
+  request.set_version(kApiVersion);
+  request.set_endpoint(plugin.endpoint);
+  request.set_resource_name(absl::StrCat(domain_, "/", plugin.service->resource().name));
+  *request.mutable_options() = ShareService::PluginOptions();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kRegisterPatience);
+  v1beta1::Empty reply;
+  const grpc::Status status = stub->Register(&context, request, &reply);
+  if (status.ok()) {
+    std::fprintf(stderr, "kubelet knows %s\n", request.resource_name().c_str());
+    return absl::OkStatus();
+  }
+  return {static_cast<absl::StatusCode>(status.error_code()),
+          absl::StrCat("kubelet does not take ", request.resource_name(), ": ",
+                       status.error_message())};
+}
+
+}  // namespace detshare::kubernetes

@@ -1,0 +1,171 @@
+// detshare-device-plugin: offers shares of the daemon's GPUs to Kubernetes.
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/version.h"
+#include "tools/kubernetes/daemon_link.h"
+#include "tools/kubernetes/injection.h"
+#include "tools/kubernetes/kubelet_link.h"
+#include "tools/kubernetes/share_service.h"
+#include "tools/kubernetes/shares.h"
+
+namespace detshare::kubernetes {
+namespace {
+
+struct Flags {
+  std::vector<std::string> resources;
+  std::string domain = "detshare.io";
+  std::string socket = "/run/detshare/detshared.sock";
+  std::string libraries = "/usr/lib/x86_64-linux-gnu/detshare";
+  std::string kubelet = "/var/lib/kubelet/device-plugins";
+  std::string cdi = "/var/run/cdi";
+  std::string inject = "mounts";
+  int poll_ms = 1000;
+  bool version = false;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option(
+         "--resource", flags.resources,
+         "A resource to offer; may be repeated. Its name, and behind commas any of shares=N, "
+         "class=latency or batch, weight=W, memory=SIZE, pinned-memory=SIZE, slo-latency=D, "
+         "slo-ttft=D, slo-tpot=D "
+         "[gpu-share,shares=8]")
+      ->type_name("RESOURCE")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) {
+        return std::string(ParseResource(text).status().message());
+      });
+  app.add_option("--domain", flags.domain, "What the resources' names begin with [detshare.io]")
+      ->type_name("DOMAIN");
+  app.add_option("--socket", flags.socket, "The daemon's socket [/run/detshare/detshared.sock]")
+      ->envname("DETSHARE_SOCKET")
+      ->type_name("PATH");
+  app.add_option("--library-dir", flags.libraries,
+                 "Where the host has the libraries for containers "
+                 "[/usr/lib/x86_64-linux-gnu/detshare]")
+      ->type_name("PATH");
+  app.add_option("--kubelet-dir", flags.kubelet,
+                 "Kubelet's directory for plugins [/var/lib/kubelet/device-plugins]")
+      ->type_name("PATH");
+  app.add_option("--cdi-dir", flags.cdi,
+                 "Where to write the CDI specification; \"\": nowhere [/var/run/cdi]")
+      ->type_name("PATH");
+  app.add_option("--inject", flags.inject,
+                 "How containers get libraries and socket: cdi needs a kubelet and a runtime that "
+                 "know CDI [mounts]")
+      ->check(CLI::IsMember({"mounts", "cdi"}));
+  app.add_option("--poll-ms", flags.poll_ms, "How often to ask the daemon how it is [1000]")
+      ->type_name("N")
+      ->check(CLI::Range(10, 60000));
+  app.add_flag("--version", flags.version, "Print the version");
+}
+
+// Says something when it is something else than the last time.
+class Notice {
+ public:
+  void Say(const std::string& text) {
+    if (text != last_ && !text.empty()) std::fprintf(stderr, "%s\n", text.c_str());
+    last_ = text;
+  }
+
+ private:
+  std::string last_;
+};
+
+int Fail(const std::string& why) {
+  std::fprintf(stderr, "detshare-device-plugin: %s\n", why.c_str());
+  return 1;
+}
+
+int Serve(Flags& flags) {
+  if (flags.resources.empty()) flags.resources.push_back("gpu-share");
+  std::vector<Resource> resources;
+  std::set<std::string> names;
+  for (const std::string& text : flags.resources) {
+    absl::StatusOr<Resource> resource = ParseResource(text);
+    if (!resource.ok()) return Fail(std::string(resource.status().message()));
+    if (!names.insert(resource->name).second)
+      return Fail("resource " + resource->name + " is there twice");
+    resources.push_back(*std::move(resource));
+  }
+  const size_t slash = flags.socket.rfind('/');
+  if (flags.socket.empty() || flags.socket.front() != '/' || flags.libraries.front() != '/')
+    return Fail("the socket and the libraries are absolute paths on the host");
+
+  // Before any thread begins.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+
+  ShareService::Options options;
+  options.inject =
+      flags.inject == "cdi" ? ShareService::Inject::kCdi : ShareService::Inject::kMounts;
+  options.run_directory = flags.socket.substr(0, slash);
+  options.common = CommonInjection(flags.libraries);
+  DaemonLink daemon(flags.socket);
+  std::vector<std::unique_ptr<ShareService>> services;
+  std::vector<ShareService*> borrowed;
+  for (Resource& resource : resources) {
+    services.push_back(std::make_unique<ShareService>(std::move(resource), options, daemon));
+    borrowed.push_back(services.back().get());
+  }
+  KubeletLink kubelet(flags.kubelet, flags.domain, borrowed);
+
+  Notice of_daemon, of_kubelet, of_cdi;
+  std::vector<Gpu> gpus;
+  for (;;) {
+    const absl::StatusOr<std::vector<Gpu>> now = daemon.Gpus();
+    if (now.ok()) {
+      gpus = *now;
+      of_daemon.Say("the daemon is there");
+    } else {
+      // The GPUs are known still, and cannot be used.
+      for (Gpu& gpu : gpus) gpu.healthy = false;
+      of_daemon.Say("no daemon at " + flags.socket + ": " + std::string(now.status().message()));
+    }
+    std::vector<std::string> doors;
+    for (ShareService* service : borrowed) {
+      service->SetGpus(gpus);
+      for (const Share& share : SharesOf(service->resource(), gpus))
+        doors.push_back(DoorName(service->resource(), share.id));
+    }
+    if (!flags.cdi.empty() && !doors.empty()) {
+      const absl::Status written =
+          WriteCdiSpec(flags.cdi, CdiSpec(options.common, options.run_directory, doors));
+      of_cdi.Say(std::string(written.message()));
+    }
+    of_kubelet.Say(std::string(kubelet.Tend().message()));
+    pollfd fds[2] = {{signal_fd, POLLIN, 0}, {kubelet.events_fd(), POLLIN, 0}};
+    if (poll(fds, 2, flags.poll_ms) > 0 && fds[0].revents != 0) return 0;
+  }
+}
+
+}  // namespace
+}  // namespace detshare::kubernetes
+
+int main(int argc, char** argv) {
+  detshare::kubernetes::Flags flags;
+  CLI::App app("Offers shares of a host's GPUs to Kubernetes.", "detshare-device-plugin");
+  detshare::kubernetes::AddFlags(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  if (flags.version) {
+    std::cout << "detshare-device-plugin " << detshare::kVersion << "\n";
+    return 0;
+  }
+  return detshare::kubernetes::Serve(flags);
+}

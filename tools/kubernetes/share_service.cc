@@ -1,0 +1,181 @@
+#include "tools/kubernetes/share_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace detshare::kubernetes {
+namespace {
+
+// Kubelet asks for one pod at a time.
+constexpr int kMostContainers = 1024;
+constexpr int kMostIds = 4096;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
+}
+
+grpc::Status TooMany() {
+  return {grpc::StatusCode::INVALID_ARGUMENT, "too many containers or devices in one call"};
+}
+
+void FillIn(const std::vector<BindMount>& mounts, v1beta1::ContainerAllocateResponse* response) {
+  for (const BindMount& mount : mounts) {
+    v1beta1::Mount* const one = response->add_mounts();
+    one->set_host_path(mount.host);
+    one->set_container_path(mount.container);
+    one->set_read_only(mount.read_only);
+  }
+}
+
+}  // namespace
+
+// Kubelet listens. Lives until gRPC is done with it; all under the service's mutex.
+class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse> {
+ public:
+  explicit Stream(ShareService& service) : service_(service) {
+    const std::lock_guard<std::mutex> lock(service_.mutex_);
+    service_.streams_.insert(this);
+    Tell();
+  }
+
+  // With the lock: says what holds now, after what is being said.
+  void Tell() {
+    if (finished_) return;
+    news_ = writing_;
+    if (writing_) return;
+    response_.Clear();
+    for (const Share& share : SharesOf(service_.resource_, service_.gpus_)) {
+      v1beta1::Device* const device = response_.add_devices();
+      device->set_id(share.id);
+      device->set_health(share.healthy ? "Healthy" : "Unhealthy");
+    }
+    writing_ = true;
+    StartWrite(&response_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard<std::mutex> lock(service_.mutex_);
+    writing_ = false;
+    if (!ok) {
+      End();
+    } else if (news_) {
+      Tell();
+    }
+  }
+  void OnCancel() override {
+    const std::lock_guard<std::mutex> lock(service_.mutex_);
+    End();
+  }
+  void OnDone() override {
+    {
+      const std::lock_guard<std::mutex> lock(service_.mutex_);
+      service_.streams_.erase(this);
+    }
+    delete this;
+  }
+
+ private:
+  void End() {
+    if (finished_) return;
+    finished_ = true;
+    Finish(grpc::Status::OK);
+  }
+
+  ShareService& service_;
+  bool writing_ = false, finished_ = false;
+  bool news_ = false;  // something has changed since what is being written
+  v1beta1::ListAndWatchResponse response_;
+};
+
+ShareService::ShareService(Resource resource, Options options, DaemonLink& daemon)
+    : resource_(std::move(resource)), options_(std::move(options)), daemon_(daemon) {}
+
+void ShareService::SetGpus(const std::vector<Gpu>& gpus) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (gpus == gpus_) return;
+  gpus_ = gpus;
+  for (Stream* stream : streams_) stream->Tell();
+}
+
+std::vector<Share> ShareService::shares() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return SharesOf(resource_, gpus_);
+}
+
+v1beta1::DevicePluginOptions ShareService::PluginOptions() {
+  v1beta1::DevicePluginOptions options;
+  // There is the place to make a container's door: also when it starts again, and when the node
+  // does.
+  options.set_pre_start_required(true);
+  options.set_get_preferred_allocation_available(true);
+  return options;
+}
+
+grpc::Status ShareService::GetDevicePluginOptions(grpc::ServerContext*, const v1beta1::Empty*,
+                                                  v1beta1::DevicePluginOptions* options) {
+  *options = PluginOptions();
+  return grpc::Status::OK;
+}
+
+grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse>* ShareService::ListAndWatch(
+    grpc::CallbackServerContext*, const v1beta1::Empty*) {
+  return new Stream(*this);
+}
+
+grpc::Status ShareService::GetPreferredAllocation(
+    grpc::ServerContext*, const v1beta1::PreferredAllocationRequest* request,
+    v1beta1::PreferredAllocationResponse* response) {
+  if (request->container_requests_size() > kMostContainers) return TooMany();
+  const std::vector<Share> shares = this->shares();
+  for (const v1beta1::ContainerPreferredAllocationRequest& one : request->container_requests()) {
+    if (one.available_deviceids_size() > kMostIds || one.must_include_deviceids_size() > kMostIds)
+      return TooMany();
+    const std::vector<std::string> chosen =
+        Prefer(shares, {one.available_deviceids().begin(), one.available_deviceids().end()},
+               {one.must_include_deviceids().begin(), one.must_include_deviceids().end()},
+               one.allocation_size());
+    v1beta1::ContainerPreferredAllocationResponse* const answer =
+        response->add_container_responses();
+    for (const std::string& id : chosen) answer->add_deviceids(id);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ShareService::Allocate(grpc::ServerContext*, const v1beta1::AllocateRequest* request,
+                                    v1beta1::AllocateResponse* response) {
+  if (request->container_requests_size() > kMostContainers) return TooMany();
+  const std::vector<Share> shares = this->shares();
+  for (const v1beta1::ContainerAllocateRequest& one : request->container_requests()) {
+    if (one.devices_ids_size() > kMostIds) return TooMany();
+    const absl::StatusOr<proto::Door> door =
+        DoorOf(resource_, shares, {one.devices_ids().begin(), one.devices_ids().end()});
+    if (!door.ok()) return ToGrpc(door.status());
+    v1beta1::ContainerAllocateResponse* const answer = response->add_container_responses();
+    if (options_.inject == Inject::kCdi) {
+      answer->add_cdi_devices()->set_name(absl::StrCat(kCdiKind, "=", door->name()));
+      continue;
+    }
+    FillIn({DoorMount(options_.run_directory, door->name())}, answer);
+    FillIn(options_.common.mounts, answer);
+    for (const auto& [name, value] : options_.common.environment)
+      (*answer->mutable_envs())[name] = value;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ShareService::PreStartContainer(grpc::ServerContext*,
+                                             const v1beta1::PreStartContainerRequest* request,
+                                             v1beta1::PreStartContainerResponse*) {
+  if (request->devices_ids_size() > kMostIds) return TooMany();
+  const absl::StatusOr<proto::Door> door =
+      DoorOf(resource_, shares(), {request->devices_ids().begin(), request->devices_ids().end()});
+  if (!door.ok()) return ToGrpc(door.status());
+  const absl::Status opened = daemon_.OpenDoor(*door);
+  if (opened.ok()) return grpc::Status::OK;
+  return ToGrpc(
+      absl::Status(opened.code(), absl::StrCat("detshared: ", std::string(opened.message()))));
+}
+
+}  // namespace detshare::kubernetes
