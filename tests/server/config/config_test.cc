@@ -121,7 +121,8 @@ groups = ["ml"]
 TEST_CASE("Mistakes are named with line, column and what is allowed, all of them at once") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
-        "log_level, unlisted_tenants, isolation, spin_us, client_spin_us, staging_mib, image_store_mib, "
+        "log_level, unlisted_tenants, isolation, profile_dir, spin_us, client_spin_us, "
+        "staging_mib, image_store_mib, "
         "swap_memory, cuda_driver, cuda_sm_group, max_sessions\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [software_gpu], [policy], "
@@ -168,7 +169,8 @@ TEST_CASE("Mistakes of tenants are named, too") {
     CHECK_THAT(tenant(std::string("sms = ") + sms), Catch::Contains("\"32..132\""));
   for (const char* size : {"0", "-1", "1.5", "\"\"", "\"many\"", "\"-1GiB\"", "\"5 PiB\"",
                            "\"9999999999GiB\"", "true", "[1]"}) {
-    CHECK_THAT(tenant(std::string("memory = ") + size), Catch::Contains("f:3:10: memory is a size"));
+    CHECK_THAT(tenant(std::string("memory = ") + size),
+               Catch::Contains("f:3:10: memory is a size"));
     CHECK_THAT(tenant(std::string("pinned_memory = ") + size), Catch::Contains("is a size"));
   }
   for (const char* sessions : {"0", "-1", "1.5", "\"2\"", "1000001"})
