@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -209,6 +210,8 @@ void EnterDomain(Flags& flags) {
   const uid_t user = static_cast<uid_t>(flags.domain);
   daemon.server.runtime_directory =
       absl::StrCat(DomainsDirectory(RuntimeDirectory(daemon)), "/", user);
+  // Nobody else may see what is in it; if it cannot be made, the daemon says so.
+  MakeSharedDirectory(daemon.server.runtime_directory).IgnoreError();
   daemon.directory_for_clients = DomainDirectoryForClients(user);
   daemon.domain = user;
   // Others come by the acceptor.
@@ -225,6 +228,11 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
                  const ServiceManager& service_manager, int signal_fd) {
   const Daemon::Options& daemon = flags.daemon;
   const std::string directory = DomainsDirectory(RuntimeDirectory(daemon));
+  // 0755: clients of all users reach the socket and the directories of their sessions.
+  for (const std::string& needed :
+       {std::filesystem::path(daemon.socket).parent_path().string(), RuntimeDirectory(daemon)}) {
+    if (mkdir(needed.c_str(), 0755) == 0) chmod(needed.c_str(), 0755);
+  }
   absl::Status ready = LockSocket(daemon.socket);
   if (ready.ok()) {
     RemoveTree(directory);

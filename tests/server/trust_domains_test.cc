@@ -155,6 +155,19 @@ TEST_CASE("The daemon's end is that of all of its processes") {
   CHECK(Eventually([&] { return kill(domain, 0) != 0; }));
 }
 
+TEST_CASE("Directories that are not there are made, and nobody looks into those of others") {
+  TestDirectory other;
+  StrictDaemon daemon({"--runtime-dir", other.path + "/run"});
+  TestClient client(daemon.socket());
+  const std::string directory = other.path + "/run/domains/" + std::to_string(geteuid());
+  CHECK(StatusOf(client).domain() != "");
+  for (const std::string& closed : {other.path + "/run/domains", directory}) {
+    struct stat status;
+    REQUIRE(stat(closed.c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0711);
+  }
+}
+
 TEST_CASE("Connections that say nothing, or nonsense, hold up nobody") {
   StrictDaemon daemon;
   std::vector<int> silent;
