@@ -152,8 +152,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   builder.RegisterService(daemon->control_.get());
   builder.RegisterService(daemon->admin_.get());
   builder.RegisterService(daemon->telemetry_service_.get());
-  // A door leads whoever comes to a tenant; a domain is for one user.
-  if (!opts.domain.has_value()) builder.RegisterService(daemon->door_service_.get());
+  builder.RegisterService(daemon->door_service_.get());
   SetLimits(&builder);
   daemon->grpc_ = builder.BuildAndStart();
   if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");

@@ -37,7 +37,7 @@ for kind in arithmetic allocation; do
 done
 
 expect 0 policy
-says '^\* *whole'
+says '^\* *auto'
 expect 0 policy show fair
 says DEFAULT
 expect 0 policy set priority
