@@ -260,6 +260,21 @@ absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
   return absl::OkStatus();
 }
 
+absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy> policy,
+                                                  std::vector<policy::Tenant> tenants) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (absl::Status status = policy->Check(tenants); !status.ok()) return status;
+    if (absl::Status status = MakePartitions(*policy, tenants); !status.ok()) return status;
+    policy_ = std::move(policy);
+    tenants_ = std::move(tenants);
+    for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
+    Decide();
+  }
+  Wake();
+  return absl::OkStatus();
+}
+
 // ---- traces
 
 absl::Status DeviceScheduler::StartTrace() {

@@ -81,6 +81,9 @@ class DeviceScheduler {
   // changed.
   absl::Status SetPolicy(std::unique_ptr<policy::Policy> policy);
   absl::Status SetTenants(std::vector<policy::Tenant> tenants);
+  // Both at once: a policy that would not do for the tenants before, or they for the policy before.
+  absl::Status SetPolicyAndTenants(std::unique_ptr<policy::Policy> policy,
+                                   std::vector<policy::Tenant> tenants);
 
   // From now on all that happens on the device is noted down, until StopTrace(): every operation is
   // timed, which costs it two markers. Waits for the device for a moment; Unavailable when it does

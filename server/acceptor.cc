@@ -82,7 +82,7 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
   struct stat status;
   if (lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path.c_str());
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(path.c_str(), mode) != 0 || listen(fd, 128) != 0) {
+      chmod(path.c_str(), mode) != 0 || listen(fd, 1024) != 0) {
     const int error = errno;
     close(fd);
     return absl::InternalError(absl::StrCat("cannot listen on ", path, ": ", ErrnoText(error)));

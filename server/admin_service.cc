@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "policy/registry.h"
 #include "proto/version.h"
 #include "server/domain_process.h"
-#include "server/identity.h"
 #include "server/logging.h"
 
 namespace detshare {
@@ -24,6 +25,17 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(status.ok() ? grpc::Status::OK : ToGrpc(status));
   return reactor;
+}
+
+std::string Who(const Peer& peer) { return absl::StrCat("uid ", peer.uid, ", pid ", peer.pid); }
+
+// Of a client, for people.
+std::string Printable(const std::string& text) {
+  std::string printable = text.substr(0, 64);
+  for (char& c : printable) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
+  }
+  return printable;
 }
 
 std::string TextOf(const proto::PolicySetting& policy) {
@@ -148,8 +160,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   }
   if (domain_.has_value()) {
     status->set_domain(UserName(*domain_));
-    std::string who;
-    if (MaySteer(context, &who).ok()) {
+    if (MaySteer(context).ok()) {
       for (const DomainInfo& other : DomainsBeside(manager_.options().runtime_directory)) {
         proto::DomainStatus* const one = status->add_domains();
         one->set_uid(other.user);
@@ -175,11 +186,26 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   return Finish(context, absl::OkStatus());
 }
 
-absl::Status AdminService::MaySteer(grpc::CallbackServerContext* context, std::string* who) const {
-  const std::optional<Peer> peer = peers_.Find(context->peer());
+std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context) const {
+  return peers_.Find(context->peer());
+}
+
+absl::StatusOr<Peer> AdminService::MaySteer(grpc::CallbackServerContext* context) const {
+  const std::optional<Peer> peer = FindPeer(context);
   if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
-  *who = absl::StrCat("uid ", peer->uid, ", pid ", peer->pid);
-  return detshare::MaySteer(*peer);
+  if (absl::Status allowed = identity_.MaySteer(*peer); !allowed.ok()) return allowed;
+  return *peer;
+}
+
+void AdminService::Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant,
+                        std::string text) {
+  DaemonEvent event;
+  event.kind = kind;
+  event.uid = peer.uid;
+  event.pid = peer.pid;
+  event.tenant = std::move(tenant);
+  event.text = std::move(text);
+  manager_.events().Add(std::move(event));
 }
 
 grpc::ServerUnaryReactor* AdminService::GetPolicies(grpc::CallbackServerContext* context,
@@ -213,27 +239,120 @@ grpc::ServerUnaryReactor* AdminService::GetTenants(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* context,
                                                   const proto::PolicySetting* setting,
                                                   proto::PolicySetting* in_force) {
-  std::string who;
-  absl::Status result = MaySteer(context, &who);
-  if (result.ok()) result = settings_.SetPolicy(*setting);
-  if (result.ok()) {
-    *in_force = settings_.current().policy();
-    LogInfo("policy ", TextOf(*setting), " decides from now on (", who, ")");
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  // Loading code into the daemon is not steering it.
+  if (setting->name().find('/') != std::string::npos && peer->uid != 0 && peer->uid != geteuid()) {
+    return Finish(context,
+                  absl::PermissionDeniedError("only root may load a policy from a shared object"));
   }
-  return Finish(context, result);
+  if (absl::Status set = settings_.SetPolicy(*setting); !set.ok()) return Finish(context, set);
+  *in_force = settings_.current().policy();
+  LogInfo("policy ", TextOf(*setting), " decides from now on (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kPolicy, *peer, "", TextOf(*setting));
+  return Finish(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* context,
                                                   const proto::TenantSetting* setting,
                                                   proto::TenantSetting* in_force) {
-  std::string who;
-  if (absl::Status allowed = MaySteer(context, &who); !allowed.ok())
-    return Finish(context, allowed);
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
   absl::StatusOr<proto::TenantSetting> result = settings_.SetTenant(*setting);
   if (!result.ok()) return Finish(context, result.status());
   *in_force = *std::move(result);
-  LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", who, ")");
+  LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kTenant, *peer, in_force->name(), setting->ShortDebugString());
   return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext* context,
+                                                    const proto::EndSessionsRequest* request,
+                                                    proto::EndedSessions* ended) {
+  const std::optional<Peer> peer = FindPeer(context);
+  if (!peer.has_value())
+    return Finish(context, absl::PermissionDeniedError("not a local connection"));
+  if ((request->sessions_size() == 0) == request->tenant().empty()) {
+    return Finish(context, absl::InvalidArgumentError("sessions, or a tenant, but not both"));
+  }
+  const bool any = identity_.MaySteer(*peer).ok();
+  const std::set<uint64_t> wanted(request->sessions().begin(), request->sessions().end());
+  if (!wanted.empty()) {
+    // All or none.
+    for (const uint64_t id : wanted) {
+      if (manager_.Find(id) == nullptr)
+        return Finish(context, absl::NotFoundError(absl::StrCat("there is no session ", id)));
+    }
+  }
+  const absl::StatusOr<std::vector<uint64_t>> done = manager_.EndSome(
+      [&](uint64_t id, const SessionRequest& session) {
+        return wanted.empty() ? session.tenant == request->tenant() : wanted.count(id) != 0;
+      },
+      [&](const SessionRequest& session) { 
+        // Users of containers are not those of the host.
+        return any || (session.owner.uid == peer->uid && session.door == peer->door);
+      },
+      Who(*peer));
+  if (done.ok()) ended->mutable_sessions()->Add(done->begin(), done->end());
+  return Finish(context, absl::IsNotFound(done.status()) && wanted.empty()
+                             ? absl::NotFoundError(absl::StrCat(
+                                   "tenant ", Printable(request->tenant()), " has no session"))
+                             : done.status());
+}
+
+grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* context,
+                                                  const proto::GetEventsRequest* request,
+                                                  proto::Events* events) {
+  const EventLog& log = manager_.events();
+  const size_t most = request->most() == 0 ? EventLog::kMost : request->most();
+  const bool following = request->log() == log.id() && request->first() != 0;
+  const EventLog::Page page = following ? log.From(request->first(), most) : log.Latest(most);
+  events->set_log(log.id());
+  events->set_next(page.next);
+  events->set_lost(page.lost);
+  for (const DaemonEvent& event : page.events) {
+    proto::Event* const one = events->add_events();
+    one->set_number(event.number);
+    one->set_unix_ns(event.unix_ns);
+    one->set_kind(std::string(NameOf(event.kind)));
+    one->set_session(event.session);
+    one->set_tenant(event.tenant);
+    one->set_program(event.program);
+    one->set_pid(event.pid);
+    one->set_uid(event.uid);
+    one->set_text(event.text);
+  }
+  return Finish(context, absl::OkStatus());
+}
+
+void AdminService::OnReload(Reloading reloading) {
+  const std::lock_guard<std::mutex> lock(reload_mutex_);
+  reloading_ = std::move(reloading);
+}
+
+grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* context,
+                                               const proto::ReloadRequest*,
+                                               proto::Reloaded* reloaded) {
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  Reloading reloading;
+  {
+    const std::lock_guard<std::mutex> lock(reload_mutex_);
+    reloading = reloading_;
+  }
+  if (domain_.has_value()) {
+    return Finish(context,
+                  absl::FailedPreconditionError(
+                      "with strict isolation each user has a process of the daemon: systemctl "
+                      "reload detshared (SIGHUP) tells all of them"));
+  }
+  if (!reloading) {
+    return Finish(context, absl::FailedPreconditionError(
+                               "detshared was started without --config: there is no file to read"));
+  }
+  absl::StatusOr<proto::Reloaded> result = reloading(Who(*peer));
+  if (result.ok()) *reloaded = *std::move(result);
+  return Finish(context, result.status());
 }
 
 absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
@@ -260,18 +379,18 @@ absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
 grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* context,
                                                    const proto::StartTraceRequest*,
                                                    proto::TraceStarted* started) {
-  std::string who;
-  absl::Status result = MaySteer(context, &who);
-  if (result.ok()) result = BeginTrace(started);
-  if (result.ok()) LogInfo("a trace is taken (", who, ")");
-  return Finish(context, result);
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  if (absl::Status begun = BeginTrace(started); !begun.ok()) return Finish(context, begun);
+  LogInfo("a trace is taken (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace is taken");
+  return Finish(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* context,
                                                    const proto::FetchTraceRequest* request,
                                                    proto::TraceChunk* chunk) {
-  std::string who;
-  if (absl::Status allowed = MaySteer(context, &who); !allowed.ok())
+  if (absl::Status allowed = MaySteer(context).status(); !allowed.ok())
     return Finish(context, allowed);
   std::map<uint64_t, SessionRequest> sessions;
   for (const SessionManager::SessionInfo& info : manager_.Sessions())

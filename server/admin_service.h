@@ -4,12 +4,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "proto/admin.grpc.pb.h"
 #include "server/acceptor.h"
+#include "server/event_log.h"
+#include "server/identity.h"
 #include "server/session_manager.h"
 #include "server/settings.h"
 
@@ -17,10 +20,15 @@ namespace detshare {
 
 class AdminService final : public proto::Admin::CallbackService {
  public:
-  AdminService(SessionManager& manager, Settings& settings, const PeerTable& peers,
-               std::string backend, std::optional<uid_t> domain = std::nullopt)
+  // Reads the configuration again and puts it in force; `who` asked for it.
+  using Reloading = std::function<absl::StatusOr<proto::Reloaded>(const std::string& who)>;
+
+  AdminService(SessionManager& manager, Settings& settings, const Identity& identity,
+               const PeerTable& peers, std::string backend,
+               std::optional<uid_t> domain = std::nullopt)
       : manager_(manager),
         settings_(settings),
+        identity_(identity),
         peers_(peers),
         backend_(std::move(backend)),
         domain_(domain),
@@ -41,6 +49,15 @@ class AdminService final : public proto::Admin::CallbackService {
   grpc::ServerUnaryReactor* SetTenant(grpc::CallbackServerContext* context,
                                       const proto::TenantSetting* setting,
                                       proto::TenantSetting* in_force) override;
+  grpc::ServerUnaryReactor* EndSessions(grpc::CallbackServerContext* context,
+                                        const proto::EndSessionsRequest* request,
+                                        proto::EndedSessions* ended) override;
+  grpc::ServerUnaryReactor* GetEvents(grpc::CallbackServerContext* context,
+                                      const proto::GetEventsRequest* request,
+                                      proto::Events* events) override;
+  grpc::ServerUnaryReactor* Reload(grpc::CallbackServerContext* context,
+                                   const proto::ReloadRequest* request,
+                                   proto::Reloaded* reloaded) override;
   grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
                                        const proto::StartTraceRequest* request,
                                        proto::TraceStarted* started) override;
@@ -48,17 +65,27 @@ class AdminService final : public proto::Admin::CallbackService {
                                        const proto::FetchTraceRequest* request,
                                        proto::TraceChunk* chunk) override;
 
+  // What Reload does; before, there is nothing to read.
+  void OnReload(Reloading reloading);
+
  private:
+  // Who asked for something; nothing when that is no connection of ours.
+  std::optional<Peer> FindPeer(grpc::CallbackServerContext* context) const;
+  void Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant, std::string text);
   absl::Status BeginTrace(proto::TraceStarted* started);
-  // Whether the caller may change settings, and who it is, for the log.
-  absl::Status MaySteer(grpc::CallbackServerContext* context, std::string* who) const;
+  // Whether the caller may change settings, and who it is.
+  absl::StatusOr<Peer> MaySteer(grpc::CallbackServerContext* context) const;
 
   SessionManager& manager_;
   Settings& settings_;
+  const Identity& identity_;
   const PeerTable& peers_;
   const std::string backend_;
   const std::optional<uid_t> domain_;  // the one user who is served
   const std::chrono::steady_clock::time_point begin_;
+
+  std::mutex reload_mutex_;
+  Reloading reloading_;  // guarded by reload_mutex_
 
   std::mutex trace_mutex_;                               // guards what follows
   uint64_t trace_ = 0;                                   // number of the latest trace

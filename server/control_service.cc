@@ -16,6 +16,7 @@ namespace detshare {
 namespace {
 
 constexpr size_t kMaxProgram = 256;
+constexpr size_t kMaxTenant = 64;
 constexpr int kMaxDeviceIds = 64;
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -144,10 +145,12 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
   void Begin(const proto::OpenSessionRequest& request, const std::optional<Peer>& peer) {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     SessionRequest wanted;
-    if (const grpc::Status status = Check(service_.identity_, request, peer, &wanted); !status.ok()) {
+    if (const grpc::Status status = Check(service_.identity_, request, peer, &wanted);
+        !status.ok()) {
       LogWarning("a session of ",
                  peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("somebody"),
                  " is refused: ", status.error_message());
+      service_.NoteRefusal(request, peer, status.error_message());
       return state_->FinishWith(status);
     }
     SessionManager::Listener listener;
@@ -188,6 +191,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     if (!worker.ok()) {
       LogWarning("a session of pid ", peer->pid,
                  " is refused: ", std::string(worker.status().message()));
+      service_.NoteRefusal(request, peer, std::string(worker.status().message()));
       return state_->FinishWith(ToGrpc(worker.status()));
     }
     state_->worker = *worker;
@@ -203,8 +207,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
                            kAbiVersion, ")")};
     }
     if (const absl::Status allowed = MayUse(*peer); !allowed.ok()) return ToGrpc(allowed);
-    const absl::StatusOr<std::string> tenant =
-        identity.TenantName(request.tenant(), *peer);
+    const absl::StatusOr<std::string> tenant = identity.TenantName(request.tenant(), *peer);
     if (!tenant.ok()) return ToGrpc(tenant.status());
     wanted->tenant = *tenant;
     if (request.device_ids_size() > kMaxDeviceIds)
@@ -220,6 +223,20 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
   ControlService& service_;
   const std::shared_ptr<State> state_;
 };
+
+void ControlService::NoteRefusal(const proto::OpenSessionRequest& request,
+                                 const std::optional<Peer>& peer, const std::string& why) {
+  DaemonEvent event;
+  event.kind = DaemonEvent::Kind::kRefused;
+  event.tenant = Printable(request.tenant(), kMaxTenant);
+  event.program = Printable(request.program(), kMaxProgram);
+  event.text = why;
+  if (peer.has_value()) {
+    event.pid = peer->pid;
+    event.uid = peer->uid;
+  }
+  manager_.events().Add(std::move(event));
+}
 
 grpc::ServerWriteReactor<proto::SessionEvent>* ControlService::OpenSession(
     grpc::CallbackServerContext* context, const proto::OpenSessionRequest* request) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,9 @@ class ControlService final : public proto::Control::CallbackService {
 
  private:
   class OpenReactor;
+
+  void NoteRefusal(const proto::OpenSessionRequest& request, const std::optional<Peer>& peer,
+                   const std::string& why);
 
   SessionManager& manager_;
   const PeerTable& peers_;

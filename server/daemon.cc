@@ -138,7 +138,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
       daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
       FlagsAsSettings(opts.server), SettingsFile(opts.server));
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
-                                                  daemon->peers_, opts.backend, opts.domain);
+                                                  daemon->identity_, daemon->peers_, opts.backend,
+                                                  opts.domain);
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
@@ -147,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
                     daemon->identity_, opts.domain.has_value());
   if (!doors.ok()) return doors.status();
   daemon->doors_ = *std::move(doors);
-  daemon->door_service_ = std::make_unique<DoorService>(*daemon->doors_, daemon->peers_);
+  daemon->door_service_ = std::make_unique<DoorService>(*daemon->doors_, daemon->peers_, daemon->identity_);
   grpc::ServerBuilder builder;
   builder.RegisterService(daemon->control_.get());
   builder.RegisterService(daemon->admin_.get());
@@ -169,6 +170,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
       std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
                                  [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
   Daemon* const self = daemon.get();
+  DaemonEvent begun;
+  begun.kind = DaemonEvent::Kind::kStarted;
+  begun.pid = getpid();
+  begun.uid = geteuid();
+  begun.text = absl::StrCat("backend ", opts.backend, ", policy ", opts.server.policy);
+  daemon->manager_->events().Add(std::move(begun));
   daemon->monitor_ = std::thread([self] { self->Monitor(); });
   return daemon;
 }
@@ -205,6 +212,10 @@ void Daemon::Monitor() {
     if (!health.ok()) {
       LogError("the device is lost: ", std::string(health.message()),
                "; every session ends with CUDA error ", CudaResultOf(health));
+      DaemonEvent lost;
+      lost.kind = DaemonEvent::Kind::kDeviceLost;
+      lost.text = std::string(health.message());
+      manager_->events().Add(std::move(lost));
       manager_->EndAll(CudaResultOf(health),
                        absl::StrCat("the device is lost: ", std::string(health.message())),
                        milliseconds(1000));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -66,6 +67,9 @@ class Daemon {
 
   SessionManager& manager() { return *manager_; }
   Identity& identity() { return identity_; }
+  Settings& settings() { return *settings_; }
+  // Any thread. What the service for administration does when it is asked to.
+  void OnReload(AdminService::Reloading reloading) { admin_->OnReload(std::move(reloading)); }
   int listen_fd() const { return listen_fd_; }
 
  private:

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_join.h"
 #include "server/host_memory.h"
 #include "server/logging.h"
 
@@ -19,6 +18,8 @@ namespace {
 constexpr int kMostCoresWithoutSpinning = 4;
 constexpr int kSpinUs = 50;
 constexpr int kClientSpinUsOnGpu = 5000;
+constexpr int kSlots = 256;
+constexpr int kSlotsOnGpu = 64;  // programs on real GPUs pin and reserve more
 
 std::optional<uint32_t> UserId(const std::string& name) {
   uint32_t id = 0;
@@ -65,26 +66,15 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
     server.tenants.push_back(tenant.tenant);
     server.tenant_quotas[tenant.tenant.name] = tenant.quota;
   }
-  server.default_quota = {static_cast<uint64_t>(config.default_memory),
-                          static_cast<uint64_t>(config.default_pinned_memory),
-                          static_cast<uint64_t>(config.default_sessions)};
+  server.default_quota = DefaultQuota(config);
   server.most_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
   // Each domain has its own room, and makes none for the others.
   const uint64_t usual_swap = config.isolation == "strict" ? 0 : HostMemoryBytes() / 2;
   server.swap_bytes =
       config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : usual_swap;
-  SessionLimits& limits = server.limits;
-  limits.contexts = static_cast<uint32_t>(config.contexts);
-  limits.streams = static_cast<uint32_t>(config.streams);
-  limits.events = static_cast<uint32_t>(config.events);
-  limits.libraries = static_cast<uint32_t>(config.libraries);
-  limits.kernels = static_cast<uint32_t>(config.kernels);
-  limits.arrays = static_cast<uint32_t>(config.arrays);
-  limits.image_objects = static_cast<uint32_t>(config.textures);
-  limits.graphs = static_cast<uint32_t>(config.graphs);
-  limits.image_bytes = static_cast<uint64_t>(config.code_mib) << 20;
-  limits.graph_bytes = static_cast<uint64_t>(config.graph_mib) << 20;
+  ApplyLimits(config, &server.limits);
+  server.windows.slots = static_cast<int>(config.session_slots);
 
   backend->backend = config.backend;
   backend->cuda_driver = config.cuda_driver;
@@ -96,6 +86,25 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->soft_threads = static_cast<int>(config.soft_threads);
 }
 
+TenantQuota DefaultQuota(const Config& config) {
+  return {static_cast<uint64_t>(config.default_memory),
+                          static_cast<uint64_t>(config.default_pinned_memory),
+                          static_cast<uint64_t>(config.default_sessions)};
+}
+
+void ApplyLimits(const Config& config, SessionLimits* limits) {
+  limits->contexts = static_cast<uint32_t>(config.contexts);
+  limits->streams = static_cast<uint32_t>(config.streams);
+  limits->events = static_cast<uint32_t>(config.events);
+  limits->libraries = static_cast<uint32_t>(config.libraries);
+  limits->kernels = static_cast<uint32_t>(config.kernels);
+  limits->arrays = static_cast<uint32_t>(config.arrays);
+  limits->image_objects = static_cast<uint32_t>(config.textures);
+  limits->graphs = static_cast<uint32_t>(config.graphs);
+  limits->image_bytes = static_cast<uint64_t>(config.code_mib) << 20;
+  limits->graph_bytes = static_cast<uint64_t>(config.graph_mib) << 20;
+}
+
 void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server) {
   const bool real = backend == "cuda";
   const bool spin = std::thread::hardware_concurrency() > kMostCoresWithoutSpinning;
@@ -104,6 +113,7 @@ void ApplyConfigOfBackend(const Config& config, const std::string& backend, Serv
   server->client_spin_us = config.client_spin_us >= 0 ? static_cast<int>(config.client_spin_us)
                            : spin                     ? client_spin
                                                       : 0;
+  if (config.session_slots == 0) server->windows.slots = real ? kSlotsOnGpu : kSlots;
   const uint64_t staging_mib = config.staging_mib > 0 ? config.staging_mib : real ? 64 : 16;
   server->region.staging_bytes = staging_mib << 20;
 }
@@ -111,6 +121,11 @@ void ApplyConfigOfBackend(const Config& config, const std::string& backend, Serv
 TenantRules ResolveTenantRules(const Config& config) {
   TenantRules rules;
   rules.unlisted = config.unlisted_tenants == "allow";
+  if (const std::optional<uint32_t> id = GroupId(config.admin_group)) {
+    rules.admins.push_back(*id);
+  } else if (config.admin_group != Config().admin_group) {
+    LogWarning("admin_group: there is no group ", config.admin_group);
+  }
   for (const TenantConfig& tenant : config.tenants) {
     TenantRules::Rule& rule = rules.rules.emplace_back();
     rule.tenant = tenant.tenant.name;
@@ -131,22 +146,6 @@ TenantRules ResolveTenantRules(const Config& config) {
     }
   }
   return rules;
-}
-
-void Reload(const Config& started, const Config& applied, const Config& wanted, Daemon& daemon) {
-  LogLevel level = LogLevel::kInfo;
-  ParseLogLevel(wanted.log_level, &level);
-  SetLogLevel(level);
-  // Always: what a name stands for may have changed.
-  daemon.identity().SetRules(ResolveTenantRules(wanted));
-  const std::vector<std::string> live = Compare(applied, wanted).live;
-  const std::vector<std::string> restart = Compare(started, wanted).restart;
-  if (!live.empty()) LogInfo("changed by the configuration: ", absl::StrJoin(live, ", "));
-  if (!restart.empty()) {
-    LogWarning("different in the configuration, but the same until detshared is started again: ",
-               absl::StrJoin(restart, ", "));
-  }
-  if (live.empty() && restart.empty()) LogInfo("the configuration is as it was");
 }
 
 }  // namespace detshare

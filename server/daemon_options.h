@@ -12,11 +12,12 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
 // ... and what depends on the backend that was opened, too: how long to spin, how much to stage.
 void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server);
 
+// What a tenant may have that is not named.
+TenantQuota DefaultQuota(const Config& config);
+// What one session may have; the rest of `limits` stays.
+void ApplyLimits(const Config& config, SessionLimits* limits);
+
 // Looks up users and groups. A name that does not exist is logged and means nobody.
 TenantRules ResolveTenantRules(const Config& config);
-
-// Applies what can change while the daemon runs, and logs what does not change until it is started
-// again. `started` is what the daemon was started with, `applied` what it was told last.
-void Reload(const Config& started, const Config& applied, const Config& wanted, Daemon& daemon);
 
 }  // namespace detshare

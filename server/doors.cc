@@ -278,7 +278,7 @@ absl::Status DoorService::MaySteer(grpc::CallbackServerContext* context, std::st
   const std::optional<Peer> peer = peers_.Find(context->peer());
   if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
   *who = absl::StrCat("uid ", peer->uid, ", pid ", peer->pid);
-  return detshare::MaySteer(*peer);
+  return identity_.MaySteer(*peer);
 }
 
 grpc::ServerUnaryReactor* DoorService::OpenDoor(grpc::CallbackServerContext* context,

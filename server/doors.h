@@ -103,7 +103,8 @@ class Doors {
 // The service, for those who may steer.
 class DoorService final : public proto::Doors::CallbackService {
  public:
-  DoorService(Doors& doors, const PeerTable& peers) : doors_(doors), peers_(peers) {}
+  DoorService(Doors& doors, const PeerTable& peers, const Identity& identity)
+      : doors_(doors), peers_(peers), identity_(identity) {}
 
   grpc::ServerUnaryReactor* OpenDoor(grpc::CallbackServerContext* context,
                                      const proto::Door* wanted, proto::OpenedDoor* opened) override;
@@ -120,6 +121,7 @@ class DoorService final : public proto::Doors::CallbackService {
 
   Doors& doors_;
   const PeerTable& peers_;
+  const Identity& identity_;
 };
 
 }  // namespace detshare

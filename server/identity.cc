@@ -25,11 +25,15 @@ bool NamesUser(const TenantRules::Rule& rule, const Peer& peer) {
   return std::find(rule.users.begin(), rule.users.end(), peer.uid) != rule.users.end();
 }
 
-bool NamesGroup(const TenantRules::Rule& rule, const Peer& peer) {
-  return std::any_of(rule.groups.begin(), rule.groups.end(), [&](gid_t group) {
+bool IsMember(const std::vector<gid_t>& of, const Peer& peer) {
+  return std::any_of(of.begin(), of.end(), [&](gid_t group) {
     return group == peer.gid ||
            std::find(peer.groups.begin(), peer.groups.end(), group) != peer.groups.end();
   });
+}
+
+bool NamesGroup(const TenantRules::Rule& rule, const Peer& peer) {
+  return IsMember(rule.groups, peer);
 }
 
 std::string DefaultTenant(const TenantRules& rules, const Peer& peer) {
@@ -47,16 +51,6 @@ absl::Status MayUse(const Peer& peer) {
   if (geteuid() == 0 || peer.uid == geteuid()) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("detshared runs as user ", geteuid(),
                                                   " and serves no other; as root it serves all"));
-}
-
-absl::Status MaySteer(const Peer& peer) {
-  if (peer.door != nullptr) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("nothing is set through door ", peer.door->name));
-  }
-  if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("only root and user ", geteuid(),
-                                                  ", as whom detshared runs, may change settings"));
 }
 
 void Identity::SetRules(TenantRules rules) {
@@ -96,6 +90,19 @@ absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const 
   return absl::PermissionDeniedError(absl::StrCat("user ", UserName(peer.uid),
                                                   " may not be tenant ", name,
                                                   ": the daemon's configuration names others"));
+}
+
+absl::Status Identity::MaySteer(const Peer& peer) const {
+  if (peer.door != nullptr) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("nothing is set through door ", peer.door->name));
+  }
+  if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
+  const std::shared_ptr<const TenantRules> held = rules();
+  if (held != nullptr && IsMember(held->admins, peer)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "only root, user ", UserName(geteuid()),
+      ", as whom detshared runs, and members of the configuration's admin_group may do this"));
 }
 
 }  // namespace detshare

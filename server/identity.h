@@ -18,10 +18,6 @@ namespace detshare {
 // others than its own.
 absl::Status MayUse(const Peer& peer);
 
-// PermissionDenied unless the peer may change what is in force for all: root and the daemon's user,
-// but not through a door.
-absl::Status MaySteer(const Peer& peer);
-
 // Who may be which tenant.
 struct TenantRules {
   struct Rule {
@@ -31,6 +27,7 @@ struct TenantRules {
     std::vector<gid_t> groups;
   };
   std::vector<Rule> rules;  // in the order of the configuration
+  std::vector<gid_t> admins;  // groups whose members may change what is in force for all
   bool unlisted = true;     // whether there are other tenants than these
 };
 
@@ -45,6 +42,10 @@ class Identity {
   // when it may not be that tenant; the daemon's own user and root may be any. Whoever came through
   // a door is the door's.
   absl::StatusOr<std::string> TenantName(const std::string& wish, const Peer& peer) const;
+
+  // PermissionDenied unless the peer may change what is in force for all: root, the daemon's user,
+  // and members of the groups of admins, but nobody through a door.
+  absl::Status MaySteer(const Peer& peer) const;
 
  private:
   std::shared_ptr<const TenantRules> rules() const;

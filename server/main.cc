@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@
 #include "server/daemon_options.h"
 #include "server/domain_process.h"
 #include "server/logging.h"
+#include "server/reloader.h"
 #include "server/service_manager.h"
 #include "server/shared_region.h"
 #include "server/trust_domains.h"
@@ -124,13 +126,12 @@ void AddFlags(CLI::App& app, Flags& flags) {
 }
 
 // A tenant of a flag: one of the file with another share, or one more.
-bool AddTenant(const std::string& text, Config* config) {
+absl::Status AddTenant(const std::string& text, Config* config) {
   const size_t equals = text.rfind('=');
   int percent = 0;
   if (equals == std::string::npos || !IsTenantName(text.substr(0, equals)) ||
       !absl::SimpleAtoi(text.substr(equals + 1), &percent)) {
-    LogError("--tenant is NAME=PERCENT, not ", text);
-    return false;
+    return absl::InvalidArgumentError(absl::StrCat("--tenant is NAME=PERCENT, not ", text));
   }
   const std::string name = text.substr(0, equals);
   auto tenant = std::find_if(config->tenants.begin(), config->tenants.end(),
@@ -140,34 +141,27 @@ bool AddTenant(const std::string& text, Config* config) {
     tenant->tenant.name = name;
   }
   tenant->tenant.sm_percent = percent;
-  return true;
+  return absl::OkStatus();
 }
 
-// The file with the flags over it. Nothing after a message.
-std::optional<Config> Configure(const Flags& flags) {
+// The file with the flags over it. InvalidArgument with a line for each mistake.
+absl::StatusOr<Config> Configure(const Flags& flags) {
   Config config;
   if (!flags.config_file.empty()) {
     absl::StatusOr<Config> file = LoadConfig(flags.config_file);
-    if (!file.ok()) {
-      for (const absl::string_view line : absl::StrSplit(file.status().message(), '\n'))
-        LogError(line);
-      return std::nullopt;
-    }
+    if (!file.ok()) return file.status();
     config = *std::move(file);
   }
   for (const auto& [setting, text] : flags.settings) {
     if (const absl::Status status = SetFromText(*setting, text, &config); !status.ok()) {
-      LogError("--", setting->flag, ": ", std::string(status.message()));
-      return std::nullopt;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", setting->flag, ": ", std::string(status.message())));
     }
   }
   for (const std::string& text : flags.tenants) {
-    if (!AddTenant(text, &config)) return std::nullopt;
+    if (absl::Status status = AddTenant(text, &config); !status.ok()) return status;
   }
-  if (const absl::Status status = CheckPolicy(config); !status.ok()) {
-    LogError(std::string(status.message()));
-    return std::nullopt;
-  }
+  if (absl::Status status = CheckPolicy(config); !status.ok()) return status;
   return config;
 }
 
@@ -183,6 +177,11 @@ std::vector<std::string> CommandWithout(const std::vector<std::string>& argument
     }
   }
   return command;
+}
+
+// A message has a line for each mistake.
+void LogLines(const absl::Status& status) {
+  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) LogError(line);
 }
 
 // The same command, for the process that replaces this one: it takes over the socket and goes on
@@ -273,12 +272,13 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
     if (read(signal_fd, &got, sizeof(got)) != sizeof(got)) continue;
     if (got.ssi_signo != SIGHUP || flags.config_file.empty()) break;
     service_manager.Reloading();
-    if (const std::optional<Config> wanted = Configure(flags)) {
+    if (const absl::StatusOr<Config> wanted = Configure(flags); wanted.ok()) {
       LogLevel level = LogLevel::kInfo;
       ParseLogLevel(wanted->log_level, &level);
       SetLogLevel(level);
       domains.Signal(SIGHUP);
     } else {
+      LogLines(wanted.status());
       LogError("the configuration is not used: everything stays as it was");
     }
     service_manager.Ready();
@@ -293,6 +293,15 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
   if (flags.remove_runtime_directory)
     std::filesystem::remove_all(RuntimeDirectory(daemon), ignored);
   return 0;
+}
+
+// As many descriptors as this process may have: sessions take some, and a shell's usual 1,024 are
+// for programs that use select().
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // The socket that the service manager made, when it did. False after a message.
@@ -355,12 +364,16 @@ void ReplaceProcess(const std::vector<std::string>& arguments, Daemon& daemon) {
 }
 
 int Serve(const std::vector<std::string>& arguments, Flags& flags) {
-  const std::optional<Config> configured = Configure(flags);
-  if (!configured.has_value()) return 1;
+  const absl::StatusOr<Config> configured = Configure(flags);
+  if (!configured.ok()) {
+    LogLines(configured.status());
+    return 1;
+  }
   const Config& started = *configured;
   LogLevel level = LogLevel::kInfo;
   ParseLogLevel(started.log_level, &level);
   SetLogLevel(level);
+  RaiseDescriptorLimit();
   const ServiceManager service_manager = ServiceManager::FromEnvironment();
   BackendOptions backend_options;
   ApplyConfig(started, &flags.daemon, &backend_options);
@@ -421,7 +434,24 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     [[maybe_unused]] ssize_t written = write(flags.ready_fd, "\n", 1);
     close(flags.ready_fd);
   }
-  Config applied = started;
+  Reloader reloader(started, [&flags] { return Configure(flags); }, **daemon);
+  const auto reload = [&](const std::string& who) {
+    service_manager.Reloading();
+    absl::StatusOr<Reloader::Report> report = reloader.Reload(who);
+    service_manager.Ready();
+    return report;
+  };
+  // A process of one domain is told by the one that accepts, as all the others.
+  if (!flags.config_file.empty() && member == nullptr) {
+    (*daemon)->OnReload([&](const std::string& who) -> absl::StatusOr<proto::Reloaded> {
+      const absl::StatusOr<Reloader::Report> report = reload(who);
+      if (!report.ok()) return report.status();
+      proto::Reloaded reloaded;
+      reloaded.mutable_changed()->Add(report->changed.begin(), report->changed.end());
+      reloaded.mutable_restart()->Add(report->restart.begin(), report->restart.end());
+      return reloaded;
+    });
+  }
   for (;;) {
     pollfd fds[3] = {{signal_fd, POLLIN, 0},
                      {lost_fd, POLLIN, 0},
@@ -444,15 +474,10 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     signalfd_siginfo got{};
     if (read(signal_fd, &got, sizeof(got)) != sizeof(got)) continue;
     if (got.ssi_signo != SIGHUP || flags.config_file.empty()) break;
-    service_manager.Reloading();
-    if (std::optional<Config> wanted = Configure(flags)) {
-      Reload(started, applied, *wanted, **daemon);
-      applied = *std::move(wanted);
-    } else {
-      LogError("the configuration is not used: everything stays as it was");
-    }
-    service_manager.Ready();
+    reload("SIGHUP").IgnoreError();
   }
+  // What it uses ends before the daemon does.
+  (*daemon)->OnReload(nullptr);
   LogInfo("detshared ends");
   service_manager.Stopping();
   watchdog.reset();

@@ -8,6 +8,7 @@
 
 #include "policy/eviction.h"
 #include "policy/policy.h"
+#include "server/address_layout.h"
 #include "server/graph_payload.h"
 #include "server/shared_region.h"
 #include "server/tenant_quota.h"
@@ -31,21 +32,6 @@ struct SessionLimits {
   uint32_t graph_conditions = 65536;
   GraphLimits graph;  // of one
   PinnedWindow::Limits pinned;
-};
-
-// Where sessions find their memory. Every session has the same place in both windows, its slot.
-struct AddressWindows {
-  static constexpr int kSlots =
-      60;  // the pinned window of slot 61 would reach into where Linux puts programs
-#if defined(__SANITIZE_ADDRESS__)
-  // The sanitizer keeps the usual place for itself.
-  uint64_t device_base = 0x100100000000;
-#else
-  uint64_t device_base = 0x060000000000;
-#endif
-  uint64_t device_bytes = uint64_t{1} << 40;  // a slot, divided among the devices
-  uint64_t pinned_base = 0x460000000000;
-  uint64_t pinned_bytes = uint64_t{256} << 30;  // a slot
 };
 
 struct ServerOptions {

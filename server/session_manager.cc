@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -37,18 +38,38 @@ const char* StateName(SessionWorker::State state) {
   return "ending";
 }
 
-// The addresses that a session has on one device: its share of a slot, and enough for several times
-// the card's memory, since programs reserve more addresses than they use.
-uint64_t AddressesOnDevice(const AddressWindows& windows, const std::vector<Device*>& devices) {
-  constexpr uint64_t kUnit = 2 << 20;
-  constexpr uint64_t kTimesTheMemory = 3;
-  uint64_t bytes = windows.device_bytes / std::max<size_t>(devices.size(), 1) / kUnit * kUnit;
-  if (devices.size() <= 1) return bytes;
-  for (const Device* device : devices) {
-    const uint64_t enough = device->properties().total_memory * kTimesTheMemory;
-    bytes = std::max(bytes, (enough + kUnit - 1) / kUnit * kUnit);
-  }
-  return bytes;
+DaemonEvent About(uint64_t id, const SessionRequest& request, DaemonEvent::Kind kind,
+                  std::string text = "") {
+  DaemonEvent event;
+  event.kind = kind;
+  event.session = id;
+  event.tenant = request.tenant;
+  event.program = request.program;
+  event.pid = request.pid;
+  event.uid = request.owner.uid;
+  event.text = std::move(text);
+  return event;
+}
+
+// Files of pinned memory that each of `sessions` may have: the kernel bounds the mappings of a
+// process, and no session may take those of the others.
+uint32_t PinnedFiles(uint32_t wanted, int sessions) {
+  constexpr uint64_t kUsualMappings = 65530;
+  constexpr uint64_t kOwnMappings = 4096;  // the daemon's
+  uint64_t mappings = 0;
+  if (!(std::ifstream("/proc/sys/vm/max_map_count") >> mappings)) mappings = kUsualMappings;
+  const uint64_t each = (std::max(mappings, 2 * kOwnMappings) - kOwnMappings) /
+                        static_cast<uint64_t>(std::max(sessions, 1));
+  return static_cast<uint32_t>(std::min<uint64_t>(wanted, each));
+}
+
+// With the address windows laid out for the devices.
+ServerOptions LaidOut(ServerOptions options, const std::vector<Device*>& devices) {
+  std::vector<uint64_t> memories;
+  for (const Device* device : devices) memories.push_back(device->properties().total_memory);
+  options.windows = LayOut(options.windows, memories);
+  options.limits.pinned.files = PinnedFiles(options.limits.pinned.files, options.windows.slots);
+  return options;
 }
 
 }  // namespace
@@ -90,16 +111,16 @@ SessionManager::SessionManager(std::vector<Device*> devices,
                                std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
                                const ServerOptions& options)
     : devices_(std::move(devices)),
-      options_(options),
+      options_(LaidOut(options, devices_)),
       sessions_directory_(options.runtime_directory + "/sessions"),
       image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
       schedulers_(std::move(schedulers)),
       tenant_accounts_(devices_.size()),
       host_store_(options.swap_bytes),
-      device_part_(AddressesOnDevice(options.windows, devices_)),
-      slot_bytes_(std::max<uint64_t>(options.windows.device_bytes, device_part_ * devices_.size())),
-      slots_(AddressWindows::kSlots * options.windows.device_bytes / slot_bytes_, false),
-      next_session_(options.first_session) {
+      slots_(static_cast<size_t>(options_.windows.slots), false),
+      next_session_(options.first_session),
+      most_sessions_(options.most_sessions),
+      limits_(options_.limits) {
   tenant_accounts_.SetDefault(options.default_quota);
   for (const auto& [tenant, quota] : options.tenant_quotas) tenant_accounts_.Set(tenant, quota);
   for (Device* device : devices_) {
@@ -178,12 +199,13 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
   if (slot == slots_.end()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use: end a program"));
+        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use "
+                                            "(session_slots in its configuration): end a program"));
   }
-  if (options_.most_sessions != 0 && sessions_.size() >= options_.most_sessions) {
+  if (most_sessions_ != 0 && sessions_.size() >= most_sessions_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ",
-                     options_.most_sessions, ": end a program, or let an operator raise "
+                     most_sessions_, ": end a program, or let an operator raise "
                      "max_sessions of [daemon] in its configuration"));
   }
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
@@ -207,6 +229,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   // Every device of the daemon has its part of the slot, whether the session uses it or not:
   // addresses do not depend on that.
   const AddressWindows& windows = options_.windows;
+  const uint64_t part = DevicePart(windows, devices_.size());
   for (const int index : *chosen) {
     Session::Config::OnDevice on;
     on.device = devices_[index];
@@ -214,16 +237,18 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     on.scheduler = schedulers_[index].get();
     on.broker = brokers_.empty() ? nullptr : brokers_[index].get();
     on.quota = TenantAccount::Memory(account, static_cast<size_t>(index));
-    on.memory_base = windows.device_base + slot_bytes_ * static_cast<uint64_t>(config.slot) +
-                     device_part_ * static_cast<uint64_t>(index);
-    on.memory_bytes = device_part_;
+    on.memory_base = windows.device_base +
+                     windows.device_bytes * static_cast<uint64_t>(config.slot) +
+                     part * static_cast<uint64_t>(index);
+    on.memory_bytes = part;
     config.devices.push_back(on);
   }
 
   SessionWorker::Events events;
-  events.opened = [this, id, listener](const absl::Status& status, uint64_t file_bytes) {
+  events.opened = [this, id, listener, request](const absl::Status& status, uint64_t file_bytes) {
     if (status.ok()) {
       // Known as soon as Open() has let go of the lock.
+      events_.Add(About(id, request, DaemonEvent::Kind::kOpened));
       listener.granted(*Find(id), file_bytes);
       return;
     }
@@ -231,10 +256,16 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
       const std::lock_guard<std::mutex> lock(mutex_);
       sessions_.at(id).told = true;
     }
+    events_.Add(About(id, request, DaemonEvent::Kind::kRefused, std::string(status.message())));
     listener.refused(status);
     changed_.notify_all();
   };
+  events.faulted = [this, id, request](int result) {
+    events_.Add(About(id, request, DaemonEvent::Kind::kFault,
+                      absl::StrCat("CUDA error ", result, " for all that it calls from now on")));
+  };
   events.ended = [this, id, listener](int result, const std::string& reason) {
+    NoteEnd(id, reason);
     listener.ended(id, result, reason);
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -252,7 +283,9 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   };
 
   Entry entry;
-  entry.worker = std::make_shared<SessionWorker>(std::move(config), options_, std::move(events));
+  ServerOptions options = options_;
+  options.limits = limits_;
+  entry.worker = std::make_shared<SessionWorker>(std::move(config), options, std::move(events));
   entry.request = request;
   entry.begin = std::chrono::steady_clock::now();
   entry.slot = static_cast<int>(slot - slots_.begin());
@@ -268,6 +301,52 @@ std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto found = sessions_.find(id);
   return found != sessions_.end() ? found->second.worker : nullptr;
+}
+
+void SessionManager::NoteEnd(uint64_t id, const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Entry& entry = sessions_.at(id);
+  const Session::Counters counters = entry.worker->counters();
+  const auto age = std::chrono::steady_clock::now() - entry.begin;
+  const DaemonEvent::Kind kind = entry.worker->violated() ? DaemonEvent::Kind::kViolation
+                                 : entry.killed           ? DaemonEvent::Kind::kKilled
+                                                          : DaemonEvent::Kind::kEnded;
+  events_.Add(About(
+      id, entry.request, kind,
+      absl::StrFormat("%s; after %.1f s, %d operations, %d kernels, %d MiB copied, %d migrations",
+                      reason, std::chrono::duration<double>(age).count(), counters.operations,
+                      counters.kernels, counters.bytes_copied >> 20, counters.migrations)));
+}
+
+absl::StatusOr<std::vector<uint64_t>> SessionManager::EndSome(
+    const std::function<bool(uint64_t id, const SessionRequest& request)>& which,
+    const std::function<bool(const SessionRequest& request)>& may, const std::string& who) {
+  std::vector<uint64_t> chosen;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.told || !which(id, entry.request)) continue;
+    if (!may(entry.request)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("session ", id,
+                       " is of another user: only root, the daemon's user and the "
+                       "admin group may end it; nothing was ended"));
+    }
+    chosen.push_back(id);
+  }
+  if (chosen.empty()) return absl::NotFoundError("there is no such session");
+  for (const uint64_t id : chosen) {
+    Entry& entry = sessions_.at(id);
+    entry.killed = true;
+    entry.worker->End(kCudaErrorNotPermitted, absl::StrCat("ended by ", who));
+  }
+  return chosen;
+}
+
+void SessionManager::SetLimits(const SessionLimits& limits, uint32_t most_sessions) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  limits_ = limits;
+  limits_.pinned.files = options_.limits.pinned.files;
+  most_sessions_ = most_sessions;
 }
 
 void SessionManager::EndAll(int result, const std::string& reason,

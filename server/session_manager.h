@@ -23,6 +23,7 @@
 #include "coroutine_runtime/queue_pool.h"
 #include "server/activity.h"
 #include "server/door.h"
+#include "server/event_log.h"
 #include "server/image_store.h"
 #include "server/server_options.h"
 #include "server/session_worker.h"
@@ -75,6 +76,14 @@ class SessionManager {
   absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids,
                                                  const Door* door = nullptr) const;
 
+  // Ends the sessions that `which` chooses; `who` did it, for log and events. PermissionDenied, and
+  // none is ended, when `may` does not allow one of them; NotFound when there is none. Their numbers.
+  absl::StatusOr<std::vector<uint64_t>> EndSome(
+      const std::function<bool(uint64_t id, const SessionRequest& request)>& which,
+      const std::function<bool(const SessionRequest& request)>& may, const std::string& who);
+  // What sessions may have that are opened from now on, and how many there may be; 0: as many as fit.
+  void SetLimits(const SessionLimits& limits, uint32_t most_sessions);
+
   // No session is opened any more, and those that are there end; `result` is what their calls
   // answer. Waits at most `patience` until all of them have told their clients.
   void EndAll(int result, const std::string& reason, std::chrono::milliseconds patience);
@@ -104,6 +113,7 @@ class SessionManager {
   const HostStore& host_store() const { return host_store_; }
   // Sessions that may have work on a device are active.
   Activity& activity() { return activity_; }
+  EventLog& events() { return events_; }
   uint64_t next_session() const;
 
  private:
@@ -113,6 +123,7 @@ class SessionManager {
     std::chrono::steady_clock::time_point begin;
     int slot = 0;
     QuotaCharge charge;     // one of the tenant's sessions
+    bool killed = false;    // EndSome() chose it
     bool told = false;      // its client knows that it has ended
     bool finished = false;  // its thread can be joined
   };
@@ -121,6 +132,8 @@ class SessionManager {
                  const ServerOptions& options);
   // The one device whose UUID begins so, as CUDA takes it; -1 when there is none, or several.
   int FindByUuid(const std::string& id) const;
+  // Notes down how a session ended. On its worker's thread, before it gives anything back.
+  void NoteEnd(uint64_t id, const std::string& reason);
   void Reap();
 
   const std::vector<Device*> devices_;
@@ -128,6 +141,7 @@ class SessionManager {
   const std::string sessions_directory_;
   const std::unique_ptr<ImageStore> image_store_;
   Activity activity_;
+  EventLog events_;
   // One a device; the queues are of the schedulers' partitions.
   const std::vector<std::unique_ptr<DeviceScheduler>> schedulers_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
@@ -138,14 +152,14 @@ class SessionManager {
   std::vector<std::unique_ptr<MemoryBroker>> brokers_;
   SharedMemoryObjects shared_memory_objects_;
   SharedEvents shared_events_;
-  const uint64_t device_part_;  // of a slot of device addresses
-  const uint64_t slot_bytes_;   // fewer slots fit the window when the devices are many and large
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;     // told, finished, gone, or stopping
   std::map<uint64_t, Entry> sessions_;  // guarded by mutex_
   std::vector<bool> slots_;             // guarded by mutex_: taken
   uint64_t next_session_;               // guarded by mutex_
+  uint32_t most_sessions_;              // guarded by mutex_
+  SessionLimits limits_;                // guarded by mutex_: of sessions that are opened next
   std::string refusing_;                // guarded by mutex_: why no session is opened any more
   bool stopping_ = false;               // guarded by mutex_
   std::thread reaper_;

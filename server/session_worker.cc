@@ -86,6 +86,11 @@ void SessionWorker::Call(RareCall call) {
   call.done(kCudaErrorNotPermitted, "");
 }
 
+bool SessionWorker::violated() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return end_violation_;
+}
+
 Session::Counters SessionWorker::counters() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return session_ != nullptr ? session_->counters() : last_counters_;
@@ -276,6 +281,7 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
     sticky_error_.store(session.sticky_error(), std::memory_order_relaxed);
     faulted_.store(session.faulted(), std::memory_order_release);
     state_.store(State::kFaulted, std::memory_order_release);
+    if (events_.faulted) events_.faulted(session.sticky_error());
   }
   if (session.region().damaged() || session.pinned().damaged()) [[unlikely]] {
     session.Violate("the client truncated a shared file");

@@ -47,6 +47,8 @@ class SessionWorker {
     // May be null. First with false: the session may have work on its devices; with true: it has
     // none, and is known to have none. Turn by turn, last with true.
     std::function<void(bool calm)> calm;
+    // May be null. Once, when the session's work had a fault or met another error that stays.
+    std::function<void(int result)> faulted;
     // Once, last: everything is given back, the thread can be joined.
     std::function<void()> finished;
   };
@@ -72,6 +74,8 @@ class SessionWorker {
   // The session's work had a fault on some device, and which CUresult that is.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
   int sticky_error() const { return sticky_error_.load(std::memory_order_relaxed); }
+  // Its client broke the protocol. From `ended` on.
+  bool violated() const;
 
  private:
   void Run();
@@ -91,7 +95,7 @@ class SessionWorker {
   void RejectCalls(int result);
 
   const Session::Config config_;
-  const ServerOptions& options_;
+  const ServerOptions options_;
   Events events_;
   std::thread thread_;
   bool calm_ = true;  // of the worker

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <utility>
@@ -51,6 +52,64 @@ absl::StatusOr<std::vector<policy::Tenant>> ToTenants(const proto::Settings& set
     tenants.push_back(*std::move(tenant));
   }
   return tenants;
+}
+
+std::string TextOf(const proto::PolicySetting& policy) {
+  std::string text = policy.name();
+  const std::map<std::string, std::string> parameters(policy.parameters().begin(),
+                                                      policy.parameters().end());
+  for (const auto& [name, value] : parameters) absl::StrAppend(&text, " ", name, "=", value);
+  return text;
+}
+
+const proto::TenantSetting* Find(const proto::Settings& settings, const std::string& name) {
+  for (const proto::TenantSetting& tenant : settings.tenants()) {
+    if (tenant.name() == name) return &tenant;
+  }
+  return nullptr;
+}
+
+std::string SmsText(const proto::TenantSetting& tenant) {
+  return tenant.min_sms() == 0 && tenant.max_sms() == 0
+             ? "any"
+             : absl::StrCat(tenant.min_sms(), "..", tenant.max_sms());
+}
+
+std::string LimitText(uint64_t limit) { return limit == 0 ? "no limit" : absl::StrCat(limit); }
+
+// Both in the form that ToSetting() gives.
+std::vector<std::string> Differences(const proto::Settings& before, const proto::Settings& after) {
+  std::vector<std::string> lines;
+  if (TextOf(before.policy()) != TextOf(after.policy())) {
+    lines.push_back(
+        absl::StrCat("[policy]: ", TextOf(before.policy()), " -> ", TextOf(after.policy())));
+  }
+  for (const proto::TenantSetting& next : after.tenants()) {
+    const proto::TenantSetting none = ToSetting(policy::Tenant{}, TenantQuota{});
+    const proto::TenantSetting* const known = Find(before, next.name());
+    const proto::TenantSetting& old = known != nullptr ? *known : none;
+    std::string line;
+    const auto say = [&line](const char* what, const std::string& from, const std::string& to) {
+      if (from != to) absl::StrAppend(&line, line.empty() ? "" : ", ", what, " ", from, " -> ", to);
+    };
+    say("class", old.tenant_class(), next.tenant_class());
+    say("weight", absl::StrCat(old.weight()), absl::StrCat(next.weight()));
+    say("sm_percent", absl::StrCat(old.sm_percent()), absl::StrCat(next.sm_percent()));
+    say("sms", SmsText(old), SmsText(next));
+    say("slo_latency", DurationText(old.slo_latency_ns()), DurationText(next.slo_latency_ns()));
+    say("slo_ttft", DurationText(old.slo_ttft_ns()), DurationText(next.slo_ttft_ns()));
+    say("slo_tpot", DurationText(old.slo_tpot_ns()), DurationText(next.slo_tpot_ns()));
+    say("memory", LimitText(old.memory()), LimitText(next.memory()));
+    say("pinned_memory", LimitText(old.pinned_memory()), LimitText(next.pinned_memory()));
+    say("sessions", LimitText(old.sessions()), LimitText(next.sessions()));
+    if (known == nullptr) line = line.empty() ? "is new" : absl::StrCat("is new: ", line);
+    if (!line.empty()) lines.push_back(absl::StrCat("[[tenant]] ", next.name(), ": ", line));
+  }
+  for (const proto::TenantSetting& old : before.tenants()) {
+    if (Find(after, old.name()) == nullptr)
+      lines.push_back(absl::StrCat("[[tenant]] ", old.name(), ": nothing is said about it"));
+  }
+  return lines;
 }
 
 absl::Status OutOfRange(const std::string& tenant, const char* what, const std::string& allowed) {
@@ -202,6 +261,53 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
   current_ = std::move(wanted);
   Save();
   return result;
+}
+
+absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings& wanted) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (wanted.tenants_size() > kMostTenants) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted.tenants_size(), " tenants are too many: ", kMostTenants, " may be"));
+  }
+  const absl::StatusOr<std::vector<policy::Tenant>> tenants = ToTenants(wanted, sm_count_);
+  if (!tenants.ok()) return tenants.status();
+  proto::Settings next;
+  *next.mutable_policy() = wanted.policy();
+  std::map<std::string, TenantQuota> quotas;
+  for (int i = 0; i < wanted.tenants_size(); ++i) {
+    const absl::StatusOr<TenantQuota> quota = ToQuota(wanted.tenants(i));
+    if (!quota.ok()) return quota.status();
+    *next.add_tenants() = ToSetting((*tenants)[static_cast<size_t>(i)], *quota);
+    quotas[wanted.tenants(i).name()] = *quota;
+  }
+  std::vector<std::string> changes = Differences(current_, next);
+  if (changes.empty()) return changes;
+
+  // A policy that stays keeps what it has learnt.
+  const bool same_policy = TextOf(current_.policy()) == TextOf(next.policy());
+  auto policies = MakePolicies(next.policy(), schedulers_.size());
+  if (!policies.ok()) return policies.status();
+  for (size_t i = 0; i < schedulers_.size(); ++i) {
+    absl::Status set =
+        same_policy ? schedulers_[i]->SetTenants(*tenants)
+                    : schedulers_[i]->SetPolicyAndTenants(std::move((*policies)[i]), *tenants);
+    if (set.ok()) continue;
+    const auto before = ToTenants(current_, sm_count_);
+    auto policies_before = MakePolicies(current_.policy(), schedulers_.size());
+    for (size_t j = 0; j < i && before.ok() && policies_before.ok(); ++j) {
+      (same_policy ? schedulers_[j]->SetTenants(*before)
+                   : schedulers_[j]->SetPolicyAndTenants(std::move((*policies_before)[j]), *before))
+          .IgnoreError();
+    }
+    return set;
+  }
+  for (const auto& [name, quota] : quotas) accounts_.Set(name, quota);
+  for (const proto::TenantSetting& old : current_.tenants()) {
+    if (quotas.count(old.name()) == 0) accounts_.Unset(old.name());
+  }
+  current_ = std::move(next);
+  Save();
+  return changes;
 }
 
 void Settings::Save() {

@@ -42,6 +42,10 @@ class Settings {
   absl::Status SetPolicy(const proto::PolicySetting& setting);
   // What is in force for the tenant then. Fields that `change` lacks stay.
   absl::StatusOr<proto::TenantSetting> SetTenant(const proto::TenantSetting& change);
+  // Policy and all that is said about tenants: what `wanted` does not mention is in force no more.
+  // What has changed, a line each: "[policy] name: whole -> fair". Nothing is touched where nothing
+  // changes.
+  absl::StatusOr<std::vector<std::string>> Replace(const proto::Settings& wanted);
 
  private:
   void Save();  // with mutex_ held

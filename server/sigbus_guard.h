@@ -16,7 +16,7 @@ namespace detshare {
 // further ones protect nothing (active() is false). Any thread.
 class SigbusGuard {
  public:
-  static constexpr size_t kMaxGuards = 512;
+  static constexpr size_t kMaxGuards = 4096;
 
   // [begin, begin + bytes) is page aligned. Installs the process's handler with the first guard.
   SigbusGuard(const void* begin, size_t bytes);

@@ -109,6 +109,14 @@ void TenantAccounts::Set(const std::string& tenant, const TenantQuota& quota) {
   if (const std::shared_ptr<TenantAccount> account = known->second.lock()) account->Set(quota);
 }
 
+void TenantAccounts::Unset(const std::string& tenant) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  quotas_.erase(tenant);
+  const auto known = accounts_.find(tenant);
+  if (known == accounts_.end()) return;
+  if (const std::shared_ptr<TenantAccount> account = known->second.lock()) account->Set(default_);
+}
+
 std::shared_ptr<TenantAccount> TenantAccounts::OfLocked(const std::string& tenant) {
   std::weak_ptr<TenantAccount>& place = accounts_[tenant];
   std::shared_ptr<TenantAccount> account = place.lock();

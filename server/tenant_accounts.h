@@ -60,6 +60,8 @@ class TenantAccounts {
   void SetDefault(const TenantQuota& quota);
   // Holds at once; what is above a lower limit stays.
   void Set(const std::string& tenant, const TenantQuota& quota);
+  // It has no limits of its own any more.
+  void Unset(const std::string& tenant);
   std::shared_ptr<TenantAccount> Of(const std::string& tenant);
   // Of tenants that have something, or limits of their own.
   std::vector<std::shared_ptr<TenantAccount>> All();

@@ -33,6 +33,12 @@ constexpr Setting kSettings[] = {
     {"daemon", "profile_dir", "profile-dir", &Config::profile_dir, "DIR", "", 0, 0,
      "profiles in systemd's state directory, or nothing is kept", false,
      "Where is kept what was learned about how long operations take"},
+    {"daemon", "admin_group", "", &Config::admin_group, "GROUP", "", 0, 0, "", true,
+     "Whose members, beside root, may change the policy, tenants and the configuration, and end "
+     "the sessions of others"},
+    {"daemon", "session_slots", "session-slots", &Config::session_slots, "N", "", 1, 1024,
+     "64; 256 with software GPUs", false,
+     "How many sessions there can be at once: the more, the fewer addresses each of them has"},
     {"daemon", "spin_us", "spin-us", &Config::spin_us, "US", "", 0, 1'000'000,
      "50 on more than 4 cores, else 0", false,
      "How long a session's thread looks for work before it sleeps"},
@@ -52,7 +58,7 @@ constexpr Setting kSettings[] = {
     {"daemon", "cuda_sm_group", "cuda-sm-group", &Config::cuda_sm_group, "", "8|2", 0, 0, "", false,
      "SMs of a partition come in groups of this size"},
     {"daemon", "max_sessions", "max-sessions", &Config::max_sessions, "N", "", 0, kMaxCount,
-     "as many as there are addresses for", false,
+     "as many as there are addresses for", true,
      "Programs at a time; beyond it they are refused; 0: no limit of the operator's"},
     {"software_gpu", "devices", "soft-devices", &Config::soft_devices, "N", "", 1, 8, "", false,
      "How many software GPUs there are"},
@@ -64,29 +70,29 @@ constexpr Setting kSettings[] = {
      "the usual device's", false, "Compute capability"},
     {"software_gpu", "threads", "soft-threads", &Config::soft_threads, "N", "", 1, 4096,
      "one for each core", false, "Threads that run the kernels of one"},
-    {"policy", "name", "policy", &Config::policy, "NAME", "", 0, 0, "", false,
+    {"policy", "name", "policy", &Config::policy, "NAME", "", 0, 0, "", true,
      "Who runs on which SMs, and when"},
     {"tenant_defaults", "memory", "", &Config::default_memory, "SIZE", "", 0, int64_t{1} << 52,
-     "no limit", false, "Device memory, on each device; 0: no limit"},
+     "no limit", true, "Device memory, on each device; 0: no limit"},
     {"tenant_defaults", "pinned_memory", "", &Config::default_pinned_memory, "SIZE", "", 0,
-     int64_t{1} << 52, "no limit", false,
+     int64_t{1} << 52, "no limit", true,
      "Pinned, registered and managed host memory; 0: no limit"},
     {"tenant_defaults", "sessions", "", &Config::default_sessions, "N", "", 0, 1'000'000,
-     "no limit", false, "Programs at a time; 0: no limit"},
-    {"limits", "contexts", "", &Config::contexts, "N", "", 1, kMaxCount, "", false, "Contexts"},
-    {"limits", "streams", "", &Config::streams, "N", "", 1, kMaxCount, "", false, "Streams"},
-    {"limits", "events", "", &Config::events, "N", "", 1, kMaxCount, "", false, "Events"},
-    {"limits", "libraries", "", &Config::libraries, "N", "", 1, kMaxCount, "", false,
+     "no limit", true, "Programs at a time; 0: no limit"},
+    {"limits", "contexts", "", &Config::contexts, "N", "", 1, kMaxCount, "", true, "Contexts"},
+    {"limits", "streams", "", &Config::streams, "N", "", 1, kMaxCount, "", true, "Streams"},
+    {"limits", "events", "", &Config::events, "N", "", 1, kMaxCount, "", true, "Events"},
+    {"limits", "libraries", "", &Config::libraries, "N", "", 1, kMaxCount, "", true,
      "Loaded modules and libraries"},
-    {"limits", "kernels", "", &Config::kernels, "N", "", 1, kMaxCount, "", false, "Kernels"},
-    {"limits", "arrays", "", &Config::arrays, "N", "", 1, kMaxCount, "", false, "CUDA arrays"},
-    {"limits", "textures", "", &Config::textures, "N", "", 1, kMaxCount, "", false,
+    {"limits", "kernels", "", &Config::kernels, "N", "", 1, kMaxCount, "", true, "Kernels"},
+    {"limits", "arrays", "", &Config::arrays, "N", "", 1, kMaxCount, "", true, "CUDA arrays"},
+    {"limits", "textures", "", &Config::textures, "N", "", 1, kMaxCount, "", true,
      "Texture and surface objects"},
-    {"limits", "graphs", "", &Config::graphs, "N", "", 1, kMaxCount, "", false,
+    {"limits", "graphs", "", &Config::graphs, "N", "", 1, kMaxCount, "", true,
      "Executable graphs"},
-    {"limits", "code_mib", "", &Config::code_mib, "MIB", "", 1, 1 << 20, "", false,
+    {"limits", "code_mib", "", &Config::code_mib, "MIB", "", 1, 1 << 20, "", true,
      "Code, all that is loaded together"},
-    {"limits", "graph_mib", "", &Config::graph_mib, "MIB", "", 1, 1 << 20, "", false,
+    {"limits", "graph_mib", "", &Config::graph_mib, "MIB", "", 1, 1 << 20, "", true,
      "Descriptions of executable graphs, all together"},
 };
 
@@ -309,8 +315,8 @@ ConfigChange Compare(const Config& before, const Config& after) {
         .push_back(absl::StrCat("[", setting.section, "] ", setting.key));
   }
   if (before.policy_parameters != after.policy_parameters)
-    change.restart.push_back("[policy.parameters]");
-  if (!SameTenants(before, after)) change.restart.push_back("[[tenant]]");
+    change.live.push_back("[policy.parameters]");
+  if (!SameTenants(before, after)) change.live.push_back("[[tenant]]");
   change.access = !SameAccess(before, after);
   if (change.access) change.live.push_back("who may be which tenant");
   return change;

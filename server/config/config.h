@@ -41,6 +41,8 @@ struct Config {
   std::string unlisted_tenants = "allow";
   std::string isolation = "shared";
   std::string profile_dir;
+  std::string admin_group = "detshare-admin";
+  int64_t session_slots = 0;
   int64_t spin_us = -1, client_spin_us = -1;
   int64_t staging_mib = 0;
   int64_t image_store_mib = 1024;

@@ -23,7 +23,10 @@ std::string DefaultText(const Setting& setting) {
 }
 
 std::string SectionHelp(absl::string_view section) {
-  if (section == "limits") return "What one session may have; beyond it calls fail.";
+  if (section == "limits") {
+    return "What one session may have; beyond it calls fail. A change holds for sessions that "
+           "begin later.";
+  }
   if (section == "tenant_defaults") {
     return "What a tenant may have, all of its programs together, that has no [[tenant]] here. "
            "Whoever may be any tenant (unlisted_tenants) may be several.";

@@ -74,7 +74,9 @@ state() { inside "dpkg-query -W -f='\${db:Status-Status} \${Version}' $1 2>/dev/
 
 inside "dpkg -i packages/*_0.1.0_*.deb" >"$work/log" 2>&1 || { cat "$work/log"; fail "they cannot be installed"; }
 [ "$(state detshare)" = "installed 0.1.0" ] || fail "after installing detshare is: $(state detshare)"
-grep -q '^detshare:' "$root/etc/group" || fail "there is no group detshare"
+for group in detshare detshare-admin; do
+  grep -q "^$group:" "$root/etc/group" || fail "there is no group $group"
+done
 [ -L "$root/etc/systemd/system/multi-user.target.wants/detshared.service" ] || fail "the service is not enabled"
 [ -L "$root/etc/systemd/system/sockets.target.wants/detshared.socket" ] || fail "the socket is not enabled"
 inside "detsharectl config check && detsharectl config show >/dev/null" || fail "the configuration that is installed has mistakes"

@@ -64,7 +64,9 @@ systemd-analyze security --offline=true --root="$root" --threshold=8 --no-pager 
 
 if command -v systemd-sysusers >/dev/null; then
   systemd-sysusers --root="$root" detshare.conf
-  grep -q '^detshare:' "$root/etc/group" || fail "there is no group detshare"
+  for group in detshare detshare-admin; do
+    grep -q "^$group:" "$root/etc/group" || fail "there is no group $group"
+  done
 fi
 if command -v systemd-tmpfiles >/dev/null && [ "$(id -u)" = 0 ]; then
   systemd-tmpfiles --root="$root" --create detshare.conf

@@ -100,8 +100,9 @@ inline int ConnectTo(const std::string& path) {
 // One connection with one session.
 class TestClient {
  public:
-  explicit TestClient(const std::string& socket) : socket_(socket) {
-    const int fd = ConnectTo(socket);
+  // On a connection that is there already, or a new one.
+  explicit TestClient(const std::string& socket, int connection = -1) : socket_(socket) {
+    const int fd = connection >= 0 ? connection : ConnectTo(socket);
     REQUIRE(fd >= 0);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     channel = grpc::CreateInsecureChannelFromFd("detshared", fd);

@@ -133,9 +133,9 @@ TEST_CASE("Nothing of the operators' services is behind a door") {
   }
   Peer peer;
   peer.door = std::make_shared<Door>();
-  CHECK(MaySteer(peer).code() == absl::StatusCode::kPermissionDenied);
+  CHECK(Identity().MaySteer(peer).code() == absl::StatusCode::kPermissionDenied);
   peer.door = nullptr;
-  CHECK(MaySteer(peer).ok());
+  CHECK(Identity().MaySteer(peer).ok());
 }
 
 TEST_CASE("A session belongs to the connection that opened it, also among doors") {

@@ -373,13 +373,15 @@ TEST_CASE("Names of tenants are names") {
 }
 
 TEST_CASE("More sessions than there is room for are refused until one ends") {
+  constexpr int kSlots = 12;
   TestDaemon daemon([](Daemon::Options& options) {
+    options.server.windows.slots = kSlots;
     options.server.region.staging_bytes = 1 << 12;
     options.server.region.fence_count = 512;
     options.server.region.ring_bytes = 2 * kMaxRecordBytes;
   });
   std::vector<std::unique_ptr<TestClient>> clients;
-  for (int i = 0; i < AddressWindows::kSlots; ++i) {
+  for (int i = 0; i < kSlots; ++i) {
     clients.push_back(std::make_unique<TestClient>(daemon.socket()));
     REQUIRE(clients.back()->Open());
   }

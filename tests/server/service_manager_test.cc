@@ -290,8 +290,9 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   CHECK(service.Log().empty());
   write_file("log_level = \"info\"\nstaging_mib = 7\n");
   std::string log = reload();
-  CHECK_THAT(log, Catch::Contains("changed by the configuration: [daemon] log_level\n"));
-  CHECK_THAT(log, Catch::Contains("until detshared is started again: [daemon] staging_mib\n"));
+  CHECK_THAT(log, Catch::Contains("changed by the configuration: [daemon] log_level: \"error\" -> "
+                                  "\"info\"\n"));
+  CHECK_THAT(log, Catch::Contains("until detshared is started again: [daemon] staging_mib: "));
   CHECK_THAT(reload().substr(log.size()), Catch::Contains("[daemon] staging_mib"));
   log = service.Log();
   write_file("log_level = \"loud\"\n");
@@ -303,6 +304,22 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   CHECK_THAT(reload().substr(log.size()), Catch::Contains("the configuration is as it was"));
   TestClient client(socket);
   CHECK(client.Open());
+  // Asked through the socket, the answer says what the log says.
+  const auto ask = [&](proto::Reloaded* reloaded) {
+    grpc::ClientContext context;
+    return client.admin->Reload(&context, {}, reloaded);
+  };
+  write_file("[policy]\nname = \"fair\"\n");
+  proto::Reloaded reloaded;
+  REQUIRE(ask(&reloaded).ok());
+  CHECK(fake.Hears("RELOADING=1"));
+  CHECK(fake.Hears("READY=1"));
+  REQUIRE(reloaded.changed_size() == 1);
+  CHECK(reloaded.changed(0) == "[policy]: auto -> fair");
+  write_file("[policy]\nname = \"magic\"\n");
+  const grpc::Status refused = ask(&reloaded);
+  CHECK(refused.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(refused.error_message(), Catch::Contains("detshare.toml:4:"));
   kill(service.pid, SIGTERM);
   CHECK(service.ExitCode() == 0);
 }

@@ -178,14 +178,26 @@ TEST_CASE("A daemon that replaces one keeps what was set, a fresh one does not")
   }
 }
 
-TEST_CASE("Only root and the daemon's own user may steer") {
+TEST_CASE("Root, the daemon's own user and members of the admin group may steer, nobody else") {
+  Identity identity;
   Peer peer;
   peer.uid = 0;
-  CHECK(MaySteer(peer).ok());
+  CHECK(identity.MaySteer(peer).ok());
   peer.uid = geteuid();
-  CHECK(MaySteer(peer).ok());
+  CHECK(identity.MaySteer(peer).ok());
   peer.uid = geteuid() + 1;
-  CHECK(absl::IsPermissionDenied(MaySteer(peer)));
+  peer.gid = 70001;
+  peer.groups = {70002, 70003};
+  CHECK(absl::IsPermissionDenied(identity.MaySteer(peer)));
+  TenantRules rules;
+  rules.admins = {70004};
+  identity.SetRules(rules);
+  CHECK(absl::IsPermissionDenied(identity.MaySteer(peer)));
+  for (const gid_t group : {70001, 70003}) {
+    rules.admins = {group};
+    identity.SetRules(rules);
+    CHECK(identity.MaySteer(peer).ok());
+  }
 }
 
 }  // namespace

@@ -18,8 +18,11 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitNoDaemon = 3;
 
 inline std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket) {
-  return proto::Admin::NewStub(
-      grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
+  // Events and traces have no bound but the daemon's.
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  return proto::Admin::NewStub(grpc::CreateCustomChannel(
+      "unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
 }
 
 // 0, or an exit code after a message.

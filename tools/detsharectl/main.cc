@@ -21,6 +21,8 @@
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/doctor.h"
 #include "tools/detsharectl/door.h"
+#include "tools/detsharectl/events.h"
+#include "tools/detsharectl/sessions.h"
 #include "tools/detsharectl/settings.h"
 #include "tools/detsharectl/status.h"
 #include "tools/detsharectl/top.h"
@@ -44,6 +46,9 @@ struct Options {
   TopOptions top;
   TraceOptions trace;
   DoorOptions door;
+  EventsOptions events;
+  std::vector<std::string> to_end;  // sessions, or a tenant
+  std::string tenant_to_end;
 };
 
 // What stands behind the first `--` is another program's.
@@ -67,12 +72,49 @@ int Usage(const absl::Status& status) {
   return kExitUsage;
 }
 
-int PrintStatus(const Options& options) {
+using StatusPrinter = std::string (*)(const proto::Status& status);
+
+int PrintStatus(const Options& options, StatusPrinter as_text, StatusPrinter as_json) {
   proto::Status status;
   const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.GetStatus(context, proto::GetStatusRequest(), &status);
   });
-  if (code == 0) Print(options.json ? StatusJson(status) : StatusText(status));
+  if (code == 0) Print((options.json ? as_json : as_text)(status));
+  return code;
+}
+
+int PrintTenantUse(const Options& options) {
+  proto::Status status;
+  proto::Tenants tenants;
+  int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.GetStatus(context, proto::GetStatusRequest(), &status);
+  });
+  if (code != 0) return code;
+  code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.GetTenants(context, proto::GetTenantsRequest(), &tenants);
+  });
+  if (code == 0) Print((options.json ? TenantUseJson : TenantUseText)(status, tenants));
+  return code;
+}
+
+int EndSessions(const Options& options) {
+  const absl::StatusOr<proto::EndSessionsRequest> request =
+      ToEndRequest(options.to_end, options.tenant_to_end);
+  if (!request.ok()) return Usage(request.status());
+  proto::EndedSessions ended;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.EndSessions(context, *request, &ended);
+  });
+  if (code == 0) Print((options.json ? EndedJson : EndedText)(ended));
+  return code;
+}
+
+int ReloadConfig(const Options& options) {
+  proto::Reloaded reloaded;
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+    return admin.Reload(context, proto::ReloadRequest(), &reloaded);
+  });
+  if (code == 0) Print((options.json ? ReloadedJson : ReloadedText)(reloaded));
   return code;
 }
 
@@ -82,8 +124,14 @@ int PrintPolicies(const Options& options, bool one) {
     return admin.GetPolicies(context, proto::GetPoliciesRequest(), &policies);
   });
   if (code != 0) return code;
-  if (!one || options.json) {
+  if (!one) {
     Print(options.json ? PoliciesJson(policies) : PoliciesText(policies));
+    return 0;
+  }
+  if (options.json) {
+    const absl::StatusOr<std::string> json = PolicyJson(policies, options.policy);
+    if (!json.ok()) return Usage(json.status());
+    Print(*json);
     return 0;
   }
   const absl::StatusOr<std::string> text = PolicyText(policies, options.policy);
@@ -97,9 +145,11 @@ int SetPolicy(const Options& options) {
   setting.set_name(options.policy);
   if (absl::Status status = AddParameters(options.parameters, &setting); !status.ok())
     return Usage(status);
-  return CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
+  const int code = CallAdmin(options.socket, [&](auto& admin, grpc::ClientContext* context) {
     return admin.SetPolicy(context, setting, &in_force);
   });
+  if (code == 0 && options.json) Print(PolicySettingJson(in_force));
+  return code;
 }
 
 int PrintTenants(const Options& options) {
@@ -270,6 +320,57 @@ void AddDoor(CLI::App& app, Options& options, Action& action) {
   decide(close, CloseDoor);
 }
 
+void AddSessions(CLI::App& app, Options& options, Action& action) {
+  const auto list = [&] {
+    action = [&] { return PrintStatus(options, SessionsText, SessionsJson); };
+  };
+  CLI::App* const sessions = app.add_subcommand("sessions", "the sessions: who runs what, and where");
+  sessions->require_subcommand(0, 1);
+  sessions->final_callback([list, sessions] {
+    if (sessions->get_subcommands().empty()) list();
+  });
+  sessions->add_subcommand("list", "all of them")->final_callback(list);
+  CLI::App* const kill = sessions->add_subcommand(
+      "kill", "ends sessions, all that are named or none: one's own, or as root or a member of the "
+              "admin group anybody's");
+  kill->add_option("WHO", options.to_end, "numbers of sessions, or the name of a tenant");
+  kill->add_option("--tenant", options.tenant_to_end, "all sessions of a tenant")
+      ->type_name("NAME");
+  kill->footer("The programs' calls answer CUDA_ERROR_NOT_PERMITTED from then on.");
+  kill->final_callback([&] { action = [&] { return EndSessions(options); }; });
+
+  app.add_subcommand("tenants", "what each tenant uses")->final_callback([&] {
+    action = [&] { return PrintTenantUse(options); };
+  });
+  app.add_subcommand("partitions", "the partitions of the devices, and how many sessions run there")
+      ->final_callback([&] {
+        action = [&] { return PrintStatus(options, PartitionsText, PartitionsJson); };
+      });
+}
+
+void AddEvents(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const events =
+      app.add_subcommand("events", "what happened to sessions and settings lately");
+  EventsOptions& what = options.events;
+  events->add_flag("--follow,-f", what.follow, "goes on with what happens");
+  events->add_option("--count,-n", what.count, "events of the past, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 20));
+  events->add_option("--session", what.session, "only of this one")->type_name("SESSION");
+  events->add_option("--tenant", what.tenant, "only of this one")->type_name("NAME");
+  events->add_option("--kind", what.kind, "only of this kind")
+      ->check(CLI::IsMember({"started", "opened", "refused", "ended", "killed", "violation",
+                             "fault", "policy", "tenant", "config", "trace", "device-lost"}));
+  events->footer("The daemon keeps the latest 4096; --json prints one object a line.");
+  events->final_callback([&] {
+    action = [&] {
+      what.socket = options.socket;
+      what.json = options.json;
+      return Events(what);
+    };
+  });
+}
+
 void AddTop(CLI::App& app, Options& options, Action& action) {
   CLI::App* const top = app.add_subcommand("top", "who uses the devices, again and again");
   top->add_option("--seconds", options.top.seconds, "between two looks")
@@ -318,16 +419,20 @@ int Main(int argc, char** argv) {
   AddDoor(app, options, action);
   AddTop(app, options, action);
   AddTrace(app, options, action);
+  AddSessions(app, options, action);
+  AddEvents(app, options, action);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   options.verify.command = TakeCommand(&arguments);
-  CLI::App* config = app.add_subcommand("config", "the daemon's configuration file (needs no daemon)");
+  CLI::App* config = app.add_subcommand("config", "the daemon's configuration file");
   config->require_subcommand(1);
-  CLI::App* check = config->add_subcommand("check", "find mistakes, with line and column");
-  CLI::App* show = config->add_subcommand("show", "what holds, defaults included");
+  CLI::App* check = config->add_subcommand("check", "find mistakes, with line and column (needs no daemon)");
+  CLI::App* show = config->add_subcommand("show", "what holds, defaults included (needs no daemon)");
   for (CLI::App* command : {check, show}) {
     command->add_option("file", options.config_file, "the file [/etc/detshare/detshare.toml]")->type_name("FILE");
   }
-  CLI::App* example = config->add_subcommand("example", "a file to begin with, in which every key is explained");
+  CLI::App* example = config->add_subcommand("example", "a file to begin with, in which every key is explained (needs no daemon)");
+  config->add_subcommand("reload", "lets the daemon read its file again; says what changed, and what needs a restart")
+      ->final_callback([&] { action = [&] { return ReloadConfig(options); }; });
   CLI::App* doctor = app.add_subcommand("doctor", "what is wrong on this host, and what to do about it");
   doctor->add_option("--config", options.config_file, "the configuration file [/etc/detshare/detshare.toml]")->type_name("FILE");
   doctor->footer("Exit codes: 0, 1 when there is an error. What needs root is \"unknown\" for others.");
@@ -338,7 +443,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   if (action) return action();
-  if (status->parsed()) return PrintStatus(options);
+  if (status->parsed()) return PrintStatus(options, StatusText, StatusJson);
   if (api->parsed()) return PrintApi(options);
   if (app.get_subcommand("verify")->parsed()) {
     if (options.verify.command.empty()) {

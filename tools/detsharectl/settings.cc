@@ -1,5 +1,6 @@
 #include "tools/detsharectl/settings.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
@@ -53,6 +54,43 @@ absl::StatusOr<int64_t> ParseObjective(const std::string& flag, const std::strin
   return absl::ToInt64Nanoseconds(duration);
 }
 
+// The named one; "": the one that decides. NotFound.
+absl::StatusOr<const proto::PolicyInfo*> Choose(const proto::Policies& policies,
+                                                const std::string& name) {
+  const std::string wanted = name.empty() ? policies.current().name() : name;
+  const proto::PolicyInfo* const policy = Find(policies, wanted);
+  if (policy == nullptr) {
+    std::string known;
+    for (const proto::PolicyInfo& one : policies.policies())
+      absl::StrAppend(&known, known.empty() ? "" : ", ", one.name());
+    return absl::NotFoundError(
+        absl::StrCat("no policy is called \"", wanted, "\"; there are ", known));
+  }
+  return policy;
+}
+
+ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& policy) {
+  ordered_json parameters = ordered_json::array();
+  for (const proto::ParameterInfo& parameter : policy.parameters()) {
+    ordered_json one = {{"name", parameter.name()},
+                        {"default", parameter.default_value()},
+                        {"least", parameter.least()},
+                        {"most", parameter.most()},
+                        {"help", parameter.help()}};
+    const std::string value = ValueOf(policies, policy, parameter);
+    if (!value.empty()) one["value"] = value;
+    parameters.push_back(std::move(one));
+  }
+  return {{"name", policy.name()},
+          {"decides", policies.current().name() == policy.name()},
+          {"parameters", std::move(parameters)}};
+}
+
+// Policies' parameters may come from a command line, whatever bytes are in it.
+std::string Dump(const ordered_json& json) {
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 std::string PoliciesText(const proto::Policies& policies) {
@@ -70,15 +108,9 @@ std::string PoliciesText(const proto::Policies& policies) {
 }
 
 absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name) {
-  const std::string wanted = name.empty() ? policies.current().name() : name;
-  const proto::PolicyInfo* const policy = Find(policies, wanted);
-  if (policy == nullptr) {
-    std::string known;
-    for (const proto::PolicyInfo& one : policies.policies())
-      absl::StrAppend(&known, known.empty() ? "" : ", ", one.name());
-    return absl::NotFoundError(
-        absl::StrCat("no policy is called \"", wanted, "\"; there are ", known));
-  }
+  const absl::StatusOr<const proto::PolicyInfo*> chosen = Choose(policies, name);
+  if (!chosen.ok()) return chosen.status();
+  const proto::PolicyInfo* const policy = *chosen;
   const bool decides = policies.current().name() == policy->name();
   std::string out = absl::StrCat(policy->name(), decides ? " (decides now)\n" : "\n");
   if (policy->parameters_size() == 0) return out + "It has no parameters.\n";
@@ -92,23 +124,35 @@ absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const st
 
 std::string PoliciesJson(const proto::Policies& policies) {
   ordered_json list = ordered_json::array();
-  for (const proto::PolicyInfo& policy : policies.policies()) {
-    ordered_json parameters = ordered_json::array();
-    for (const proto::ParameterInfo& parameter : policy.parameters()) {
-      ordered_json one = {{"name", parameter.name()},
-                          {"default", parameter.default_value()},
-                          {"least", parameter.least()},
-                          {"most", parameter.most()},
-                          {"help", parameter.help()}};
-      const std::string value = ValueOf(policies, policy, parameter);
-      if (!value.empty()) one["value"] = value;
-      parameters.push_back(std::move(one));
-    }
-    list.push_back({{"name", policy.name()},
-                    {"decides", policies.current().name() == policy.name()},
-                    {"parameters", std::move(parameters)}});
-  }
-  return list.dump(2) + "\n";
+  for (const proto::PolicyInfo& policy : policies.policies())
+    list.push_back(ToJson(policies, policy));
+  return Dump(list);
+}
+
+absl::StatusOr<std::string> PolicyJson(const proto::Policies& policies, const std::string& name) {
+  const absl::StatusOr<const proto::PolicyInfo*> policy = Choose(policies, name);
+  if (!policy.ok()) return policy.status();
+  return Dump(ToJson(policies, **policy));
+}
+
+std::string PolicySettingJson(const proto::PolicySetting& policy) {
+  const std::map<std::string, std::string> parameters(policy.parameters().begin(),
+                                                      policy.parameters().end());
+  return Dump({{"name", policy.name()}, {"parameters", parameters}});
+}
+
+std::string ReloadedText(const proto::Reloaded& reloaded) {
+  std::string out;
+  for (const std::string& line : reloaded.changed()) absl::StrAppend(&out, "changed: ", line, "\n");
+  for (const std::string& line : reloaded.restart())
+    absl::StrAppend(&out, "needs a restart: ", line, "\n");
+  return out.empty() ? "nothing changed\n" : out;
+}
+
+std::string ReloadedJson(const proto::Reloaded& reloaded) {
+  using Lines = std::vector<std::string>;
+  return Dump({{"changed", Lines(reloaded.changed().begin(), reloaded.changed().end())},
+               {"restart", Lines(reloaded.restart().begin(), reloaded.restart().end())}});
 }
 
 std::string TenantsText(const proto::Tenants& tenants) {
@@ -146,7 +190,7 @@ std::string TenantsJson(const proto::Tenants& tenants) {
                     {"pinned_memory", tenant.pinned_memory()},
                     {"sessions", tenant.sessions()}});
   }
-  return list.dump(2) + "\n";
+  return Dump(list);
 }
 
 absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicySetting* setting) {

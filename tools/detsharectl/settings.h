@@ -15,6 +15,12 @@ std::string PoliciesText(const proto::Policies& policies);
 // One of them with its parameters; `name` empty: the one that decides. NotFound.
 absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name);
 std::string PoliciesJson(const proto::Policies& policies);
+absl::StatusOr<std::string> PolicyJson(const proto::Policies& policies, const std::string& name);
+std::string PolicySettingJson(const proto::PolicySetting& policy);
+
+// What a reload of the configuration changed.
+std::string ReloadedText(const proto::Reloaded& reloaded);
+std::string ReloadedJson(const proto::Reloaded& reloaded);
 
 std::string TenantsText(const proto::Tenants& tenants);
 std::string TenantsJson(const proto::Tenants& tenants);

@@ -121,9 +121,9 @@ groups = ["ml"]
 TEST_CASE("Mistakes are named with line, column and what is allowed, all of them at once") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
-        "log_level, unlisted_tenants, isolation, profile_dir, spin_us, client_spin_us, "
-        "staging_mib, image_store_mib, "
-        "swap_memory, cuda_driver, cuda_sm_group, max_sessions\n");
+        "log_level, unlisted_tenants, isolation, profile_dir, admin_group, session_slots, spin_us, "
+        "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
+        "max_sessions\n");
   CHECK(Problems("[deamon]\n") ==
         "f:1:2: there is no section \"deamon\"; there are [daemon], [software_gpu], [policy], "
         "[tenant_defaults], [limits] and [[tenant]]\n");
@@ -227,8 +227,9 @@ TEST_CASE("A change is divided into what a reload brings and what takes a restar
   const ConfigChange change = Compare(
       before, Parsed("[daemon]\nlog_level = \"debug\"\nbackend = \"soft\"\n[[tenant]]\nname = "
                      "\"a\"\nusers = [\"x\"]\n"));
-  CHECK(change.live == std::vector<std::string>{"[daemon] log_level", "who may be which tenant"});
-  CHECK(change.restart == std::vector<std::string>{"[daemon] backend", "[[tenant]]"});
+  CHECK(change.live == std::vector<std::string>{"[daemon] log_level", "[[tenant]]",
+                                                "who may be which tenant"});
+  CHECK(change.restart == std::vector<std::string>{"[daemon] backend"});
   CHECK(change.access);
 }
 

@@ -91,10 +91,43 @@ assert all(e["dur"] >= 0 for e in slices)
 for e in slices:
     assert e["args"]["partition"].startswith("sm"), e
 PYTHON
+expect 0 sessions
+says "detshare-noise"
+expect 0 tenants --json
+says '"sessions": 2'
+expect 0 partitions
+says 'policy priority'
+expect 0 events --kind policy --json
+says '"text":"priority"'
+expect 1 config reload
+says 'without --config'
+expect 2 sessions kill
+says 'who?'
+expect 1 sessions kill 999999
+says 'there is no session 999999'
+
 # A second trace begins with nothing of the first, and both work again after it.
 expect 0 trace --out "$folder/again.json" --seconds 0.2
 expect 2 trace --out /no/such/folder/trace.json
 expect 0 policy set whole
 expect 0 status --json
 for pid in "${noises[@]}"; do kill -0 $pid 2>/dev/null || fail "a program has ended"; done
+
+# One is killed, the other goes on.
+victim=$("$CTL" sessions --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["session"])')
+other=$("$CTL" sessions --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[1]["session"])')
+"$CTL" events --follow --kind killed --count 0 --json >"$folder/followed" &
+follower=$!
+expect 0 sessions kill "$victim"
+says "session $victim ends"
+for _ in $(seq 600); do
+  grep -q "\"session\":$victim" "$folder/followed" && break
+  sleep 0.1
+done
+grep -q "\"session\":$victim" "$folder/followed" || fail "who follows the events does not see it"
+kill $follower
+expect 0 sessions
+says "^ *$other "
+expect 0 events
+says "killed"
 exit $failed

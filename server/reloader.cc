@@ -1,0 +1,100 @@
+#include "server/reloader.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "server/daemon_options.h"
+#include "server/logging.h"
+#include "server/settings.h"
+
+namespace detshare {
+namespace {
+
+std::string Shown(const Setting& setting, const Config& config) {
+  if (!setting.computed.empty() && IsDefault(setting, config))
+    return absl::StrCat("(", setting.computed, ")");
+  return ValueText(setting, config);
+}
+
+// Settings that a reload changes, or those that it does not.
+std::vector<std::string> Differences(const Config& before, const Config& after, bool live) {
+  std::vector<std::string> lines;
+  for (const Setting& setting : AllSettings()) {
+    if (setting.live != live || setting.section == "policy") continue;
+    if (ValueText(setting, before) == ValueText(setting, after)) continue;
+    lines.push_back(absl::StrCat("[", setting.section, "] ", setting.key, ": ",
+                                 Shown(setting, before), " -> ", Shown(setting, after)));
+  }
+  return lines;
+}
+
+proto::Settings ToSettings(const Config& config) {
+  proto::Settings settings;
+  settings.mutable_policy()->set_name(config.policy);
+  for (const auto& [name, value] : config.policy_parameters)
+    (*settings.mutable_policy()->mutable_parameters())[name] = value;
+  for (const TenantConfig& tenant : config.tenants)
+    *settings.add_tenants() = ToSetting(tenant.tenant, tenant.quota);
+  return settings;
+}
+
+}  // namespace
+
+Reloader::Reloader(Config started, std::function<absl::StatusOr<Config>()> read, Daemon& daemon)
+    : started_(std::move(started)), read_(std::move(read)), daemon_(daemon), applied_(started_) {}
+
+absl::StatusOr<Reloader::Report> Reloader::Apply() {
+  absl::StatusOr<Config> wanted = read_();
+  if (!wanted.ok()) return wanted.status();
+  // The only part that can fail comes first.
+  absl::StatusOr<std::vector<std::string>> settings =
+      daemon_.settings().Replace(ToSettings(*wanted));
+  if (!settings.ok()) return settings.status();
+
+  Report report;
+  report.changed = *std::move(settings);
+  for (std::string& line : Differences(applied_, *wanted, /*live=*/true))
+    report.changed.push_back(std::move(line));
+  if (Compare(applied_, *wanted).access) report.changed.push_back("who may be which tenant");
+  report.restart = Differences(started_, *wanted, /*live=*/false);
+
+  LogLevel level = LogLevel::kInfo;
+  ParseLogLevel(wanted->log_level, &level);
+  SetLogLevel(level);
+  // Always: what a name stands for may have changed.
+  daemon_.identity().SetRules(ResolveTenantRules(*wanted));
+  SessionLimits limits = daemon_.manager().options().limits;
+  ApplyLimits(*wanted, &limits);
+  daemon_.manager().SetLimits(limits, static_cast<uint32_t>(wanted->max_sessions));
+  daemon_.manager().tenant_accounts().SetDefault(DefaultQuota(*wanted));
+  applied_ = *std::move(wanted);
+  return report;
+}
+
+absl::StatusOr<Reloader::Report> Reloader::Reload(const std::string& who) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  absl::StatusOr<Report> report = Apply();
+  DaemonEvent event;
+  event.kind = DaemonEvent::Kind::kConfiguration;
+  if (!report.ok()) {
+    for (const absl::string_view line : absl::StrSplit(report.status().message(), '\n'))
+      LogError(line);
+    LogError("the configuration is not used: everything stays as it was (", who, ")");
+    event.text = absl::StrCat("not used (", who, "): ", std::string(report.status().message()));
+  } else {
+    for (const std::string& line : report->changed) LogInfo("changed by the configuration: ", line);
+    for (const std::string& line : report->restart)
+      LogWarning("as it was until detshared is started again: ", line);
+    if (report->changed.empty() && report->restart.empty())
+      LogInfo("the configuration is as it was (", who, ")");
+    event.text = absl::StrCat("read (", who, "): ",
+                              report->changed.empty() ? std::string("nothing changed")
+                                                      : absl::StrJoin(report->changed, "; "));
+  }
+  daemon_.manager().events().Add(std::move(event));
+  return report;
+}
+
+}  // namespace detshare

@@ -1,0 +1,157 @@
+// The configuration, read again while sessions run.
+#include "server/reloader.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "absl/strings/str_join.h"
+#include "server/config/config_file.h"
+#include "server/daemon_options.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+// As LoadConfig() does.
+absl::StatusOr<Config> Parsed(const std::string& text) {
+  ParsedConfig parsed = ParseConfig(text);
+  if (!parsed.problems.empty())
+    return absl::InvalidArgumentError(ProblemText("file", parsed.problems));
+  return std::move(parsed.config);
+}
+
+struct Fixture {
+  explicit Fixture(const std::string& first = "")
+      : text(first),
+        daemon([&](Daemon::Options& options) {
+          BackendOptions backend;
+          const std::string socket = options.socket;
+          const AddressWindows windows = options.server.windows;
+          ApplyConfig(*Parsed(first), &options, &backend);
+          options.socket = socket;
+          options.server.windows = windows;
+        }),
+        reloader(
+            *Parsed(first), [this] { return Parsed(text); }, *daemon.daemon) {}
+  ~Fixture() { SetLogLevel(LogLevel::kError); }
+
+  Reloader::Report Reload(const std::string& with) {
+    text = with;
+    const absl::StatusOr<Reloader::Report> report = reloader.Reload("a test");
+    INFO(report.status());
+    REQUIRE(report.ok());
+    return *report;
+  }
+
+  std::string text;
+  TestDaemon daemon;
+  Reloader reloader;
+};
+
+bool Has(const std::vector<std::string>& lines, const std::string& line) {
+  return std::find(lines.begin(), lines.end(), line) != lines.end();
+}
+
+constexpr char kBusy[] = R"(
+[daemon]
+log_level = "warning"
+backend = "soft"
+[policy]
+name = "priority"
+[limits]
+streams = 3
+[[tenant]]
+name = "chat"
+class = "latency"
+slo_tpot = "40ms"
+users = [70001]
+)";
+
+TEST_CASE("A reload takes in what can change and says what, and what needs a restart") {
+  Fixture f;
+  const Reloader::Report report = f.Reload(kBusy);
+  INFO(absl::StrJoin(report.changed, "\n"));
+  CHECK(Has(report.changed, "[daemon] log_level: \"info\" -> \"warning\""));
+  CHECK(Has(report.changed, "[policy]: auto -> priority"));
+  CHECK(Has(report.changed, "[limits] streams: 16384 -> 3"));
+  CHECK(
+      Has(report.changed, "[[tenant]] chat: is new: class unset -> latency, slo_tpot 0ns -> 40ms"));
+  CHECK(Has(report.changed, "who may be which tenant"));
+  CHECK(report.restart == std::vector<std::string>{"[daemon] backend: \"auto\" -> \"soft\""});
+  const proto::Settings in_force = f.daemon.daemon->settings().current();
+  CHECK(in_force.policy().name() == "priority");
+  REQUIRE(in_force.tenants_size() == 1);
+  CHECK(in_force.tenants(0).slo_tpot_ns() == 40'000'000);
+  CHECK_FALSE(LogEnabled(LogLevel::kInfo));
+
+  // The same again: nothing changes, but what needs a restart still does.
+  const Reloader::Report again = f.Reload(kBusy);
+  CHECK(again.changed.empty());
+  CHECK(again.restart.size() == 1);
+  // And back.
+  const Reloader::Report back = f.Reload("");
+  CHECK(Has(back.changed, "[policy]: priority -> auto"));
+  CHECK(Has(back.changed, "[[tenant]] chat: nothing is said about it"));
+  CHECK(back.restart.empty());
+  CHECK(f.daemon.daemon->settings().current().tenants_size() == 0);
+}
+
+TEST_CASE("Whatever is wrong with it, a file changes nothing") {
+  Fixture f(kBusy);
+  for (const std::string& wrong :
+       {std::string("[daemon"), std::string("[daemon]\nlog_level = \"loud\"\n"),
+        std::string("[daemon]\nunknown = 1\n"),
+        // Right by itself, but not for these devices.
+        std::string("[policy]\nname = \"fair\"\n[[tenant]]\nname = \"x\"\nsms = \"1..1000000\"\n"),
+        // Right until the policy sees all tenants.
+        std::string("[policy]\nname = \"static_shares\"\n[[tenant]]\nname = \"a\"\nsm_percent = "
+                    "80\n[[tenant]]\nname = \"b\"\nsm_percent = 80\n")}) {
+    INFO(wrong);
+    f.text = wrong;
+    CHECK_FALSE(f.reloader.Reload("a test").ok());
+    const proto::Settings in_force = f.daemon.daemon->settings().current();
+    CHECK(in_force.policy().name() == "priority");
+    REQUIRE(in_force.tenants_size() == 1);
+    CHECK(in_force.tenants(0).name() == "chat");
+  }
+  CHECK(f.Reload(kBusy).changed.empty());
+}
+
+TEST_CASE("After a reload the configuration holds, whatever was set before") {
+  Fixture f(kBusy);
+  proto::PolicySetting fair;
+  fair.set_name("fair");
+  REQUIRE(f.daemon.daemon->settings().SetPolicy(fair).ok());
+  proto::TenantSetting setting;
+  setting.set_name("chat");
+  setting.set_weight(7);
+  REQUIRE(f.daemon.daemon->settings().SetTenant(setting).ok());
+  const Reloader::Report report = f.Reload(kBusy);
+  CHECK(report.changed ==
+        std::vector<std::string>{"[policy]: fair -> priority", "[[tenant]] chat: weight 7 -> 1"});
+}
+
+TEST_CASE("Limits hold for sessions that begin later, and running ones go on with theirs") {
+  Fixture f;
+  TestClient before(f.daemon.socket());
+  REQUIRE(before.Open());
+  f.Reload("[limits]\nstreams = 3\n");
+  TestClient after(f.daemon.socket());
+  REQUIRE(after.Open());
+  const auto most = [](TestClient& client) {
+    StreamId stream = 1;
+    wire::cuStreamCreateWithPriority args{};
+    args.context = 1;
+    for (; stream <= 10; ++stream) {
+      args.stream = stream;
+      client.ring->Send(Op::cuStreamCreateWithPriority, args);
+      if (client.Synchronize(stream) != 0) break;
+    }
+    return stream - 1;
+  };
+  CHECK(most(before) == 10);
+  CHECK(most(after) <= 3);
+}
+
+}  // namespace
+}  // namespace detshare

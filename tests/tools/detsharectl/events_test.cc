@@ -1,0 +1,50 @@
+#include "tools/detsharectl/events.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+namespace detshare::ctl {
+namespace {
+
+proto::Event Example() {
+  proto::Event event;
+  event.set_number(7);
+  event.set_unix_ns(1'700'000'000'250'000'000);
+  event.set_kind("opened");
+  event.set_session(3);
+  event.set_tenant("alice");
+  event.set_pid(42);
+  event.set_program("a\"b\xff");
+  event.set_text("why");
+  return event;
+}
+
+TEST_CASE("An event is one line, for people and for machines") {
+  const std::string text = EventText(Example());
+  CHECK(text.find("opened") != std::string::npos);
+  CHECK(text.find("session 3 tenant alice pid 42") != std::string::npos);
+  CHECK(text.substr(text.size() - 6) == ": why\n");
+  const std::string line = EventJson(Example());
+  CHECK(line.find('\n') == line.size() - 1);
+  const auto json = nlohmann::json::parse(line);
+  CHECK(json["time"] == "2023-11-14T22:13:20.250000Z");
+  CHECK(json["number"] == 7);
+  CHECK(json["tenant"] == "alice");
+}
+
+TEST_CASE("Events are chosen by session, tenant and kind") {
+  EventsOptions options;
+  CHECK(Wanted(Example(), options));
+  options.session = 3;
+  options.tenant = "alice";
+  options.kind = "opened";
+  CHECK(Wanted(Example(), options));
+  options.kind = "ended";
+  CHECK_FALSE(Wanted(Example(), options));
+  options.kind = "";
+  options.session = 4;
+  CHECK_FALSE(Wanted(Example(), options));
+}
+
+}  // namespace
+}  // namespace detshare::ctl

@@ -1,0 +1,80 @@
+#include "tools/detsharectl/sessions.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+namespace detshare::ctl {
+namespace {
+
+proto::Status Example() {
+  proto::Status status;
+  status.set_policy("fair");
+  proto::DeviceStatus* const device = status.add_devices();
+  device->set_name("Some GPU");
+  proto::PartitionStatus* const partition = device->add_partitions();
+  partition->set_name("sm0-63");
+  partition->set_sm_count(64);
+  partition->set_sessions(2);
+  for (const auto& [id, tenant] :
+       {std::pair{7, "alice"}, std::pair{8, "alice"}, std::pair{9, "b"}}) {
+    proto::SessionStatus* const session = status.add_sessions();
+    session->set_session(id);
+    session->set_tenant(tenant);
+    session->set_device_memory(1 << 30);
+    session->set_operations(5);
+  }
+  return status;
+}
+
+TEST_CASE("Sessions are listed, and are the same objects as in the status") {
+  CHECK(SessionsText(proto::Status()) == "No sessions.\n");
+  CHECK(SessionsText(Example()).find("alice") != std::string::npos);
+  const auto json = nlohmann::json::parse(SessionsJson(Example()));
+  REQUIRE(json.size() == 3);
+  CHECK(json[2]["tenant"] == "b");
+  CHECK(nlohmann::json::parse(SessionsJson(proto::Status())).empty());
+}
+
+TEST_CASE("A tenant's use is that of its sessions, and who has none is there, too") {
+  proto::Tenants tenants;
+  proto::TenantSetting* const setting = tenants.add_tenants();
+  setting->set_name("idle");
+  setting->set_tenant_class("batch");
+  setting->set_weight(2);
+  const auto json = nlohmann::json::parse(TenantUseJson(Example(), tenants));
+  REQUIRE(json.size() == 3);
+  CHECK(json[0]["name"] == "alice");
+  CHECK(json[0]["sessions"] == 2);
+  CHECK(json[0]["device_memory"] == uint64_t{2} << 30);
+  CHECK(json[0]["operations"] == 10);
+  CHECK(json[2]["name"] == "idle");
+  CHECK(json[2]["class"] == "batch");
+  CHECK(json[2]["sessions"] == 0);
+  CHECK(TenantUseText(proto::Status(), proto::Tenants()).find("No tenant") == 0);
+}
+
+TEST_CASE("Partitions are listed with their devices") {
+  CHECK(PartitionsText(Example()).find("policy fair") == 0);
+  const auto json = nlohmann::json::parse(PartitionsJson(Example()));
+  REQUIRE(json.size() == 1);
+  CHECK(json[0]["device"] == 0);
+  CHECK(json[0]["name"] == "sm0-63");
+  CHECK(json[0]["sessions"] == 2);
+}
+
+TEST_CASE("Who is to be killed is numbers, or one tenant") {
+  CHECK(ToEndRequest({"3", "4"}, "")->sessions_size() == 2);
+  CHECK(ToEndRequest({"alice"}, "")->tenant() == "alice");
+  CHECK(ToEndRequest({}, "3")->tenant() == "3");
+  for (const auto& [who, tenant] : {std::pair<std::vector<std::string>, std::string>{{}, ""},
+                                    {{"3"}, "alice"},
+                                    {{"3", "alice"}, ""},
+                                    {{"alice", "bob"}, ""},
+                                    {{"3", "0"}, ""},
+                                    {{"3", "-1"}, ""}}) {
+    CHECK(ToEndRequest(who, tenant).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace detshare::ctl

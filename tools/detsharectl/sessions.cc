@@ -1,0 +1,174 @@
+#include "tools/detsharectl/sessions.h"
+
+#include <pwd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/detsharectl/status.h"
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+using nlohmann::ordered_json;
+using text::Bytes;
+using text::Count;
+using text::Duration;
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string UserName(uint32_t uid) {
+  passwd entry;
+  passwd* found = nullptr;
+  char buffer[4096];
+  if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found != nullptr)
+    return found->pw_name;
+  return absl::StrCat(uid);
+}
+
+struct TenantUse {
+  std::string tenant_class = "unset";
+  double weight = 1;
+  uint64_t sessions = 0, device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0,
+           bytes_copied = 0, migrations = 0;
+};
+
+std::map<std::string, TenantUse> Add(const proto::Status& status, const proto::Tenants& tenants) {
+  std::map<std::string, TenantUse> uses;
+  for (const proto::TenantSetting& tenant : tenants.tenants()) {
+    TenantUse& use = uses[tenant.name()];
+    use.tenant_class = tenant.tenant_class();
+    use.weight = tenant.weight();
+  }
+  for (const proto::SessionStatus& session : status.sessions()) {
+    TenantUse& use = uses[session.tenant()];
+    ++use.sessions;
+    use.device_memory += session.device_memory();
+    use.pinned_memory += session.pinned_memory();
+    use.operations += session.operations();
+    use.kernels += session.kernels();
+    use.bytes_copied += session.bytes_copied();
+    use.migrations += session.migrations();
+  }
+  return uses;
+}
+
+}  // namespace
+
+std::string SessionsText(const proto::Status& status) {
+  if (status.sessions_size() == 0) return "No sessions.\n";
+  text::Table table({"SESSION", "TENANT", "USER", "PID", "PROGRAM", "PARTITION", "MEMORY", "PINNED",
+                     "OPERATIONS", "MIGRATIONS", "AGE", "STATE"});
+  for (const proto::SessionStatus& session : status.sessions()) {
+    table.Add({absl::StrCat(session.session()), session.tenant(), UserName(session.uid()),
+               session.pid() == 0 ? "-" : absl::StrCat(session.pid()), session.program(),
+               session.partition(), Bytes(session.device_memory()), Bytes(session.pinned_memory()),
+               Count(session.operations()), Count(session.migrations()), Duration(session.age_ms()),
+               session.state()});
+  }
+  return table.ToString();
+}
+
+std::string SessionsJson(const proto::Status& status) {
+  return Dump(ordered_json::parse(StatusJson(status))["sessions"]);
+}
+
+std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants) {
+  const std::map<std::string, TenantUse> uses = Add(status, tenants);
+  if (uses.empty()) return "No tenant has a session, and nothing is said about any.\n";
+  text::Table table({"TENANT", "CLASS", "WEIGHT", "SESSIONS", "MEMORY", "PINNED", "OPERATIONS",
+                     "KERNELS", "COPIED", "MIGRATIONS"});
+  for (const auto& [name, use] : uses) {
+    table.Add({name, use.tenant_class, absl::StrCat(use.weight), absl::StrCat(use.sessions),
+               Bytes(use.device_memory), Bytes(use.pinned_memory), Count(use.operations),
+               Count(use.kernels), Bytes(use.bytes_copied), Count(use.migrations)});
+  }
+  return table.ToString();
+}
+
+std::string TenantUseJson(const proto::Status& status, const proto::Tenants& tenants) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [name, use] : Add(status, tenants)) {
+    list.push_back({{"name", name},
+                    {"class", use.tenant_class},
+                    {"weight", use.weight},
+                    {"sessions", use.sessions},
+                    {"device_memory", use.device_memory},
+                    {"pinned_memory", use.pinned_memory},
+                    {"operations", use.operations},
+                    {"kernels", use.kernels},
+                    {"bytes_copied", use.bytes_copied},
+                    {"migrations", use.migrations}});
+  }
+  return Dump(list);
+}
+
+std::string PartitionsText(const proto::Status& status) {
+  text::Table table({"DEVICE", "NAME", "PARTITION", "FIRST SM", "SMS", "SESSIONS"});
+  for (int i = 0; i < status.devices_size(); ++i) {
+    for (const proto::PartitionStatus& partition : status.devices(i).partitions()) {
+      table.Add({absl::StrCat(i), status.devices(i).name(), partition.name(),
+                 absl::StrCat(partition.first_sm()), absl::StrCat(partition.sm_count()),
+                 absl::StrCat(partition.sessions())});
+    }
+  }
+  return absl::StrCat("policy ", status.policy(), "\n\n", table.ToString());
+}
+
+std::string PartitionsJson(const proto::Status& status) {
+  ordered_json list = ordered_json::array();
+  const ordered_json all = ordered_json::parse(StatusJson(status));
+  for (size_t i = 0; i < all["devices"].size(); ++i) {
+    for (const ordered_json& partition : all["devices"][i]["partitions"]) {
+      ordered_json one = {{"device", i}};
+      one.update(partition);
+      list.push_back(std::move(one));
+    }
+  }
+  return Dump(list);
+}
+
+absl::StatusOr<proto::EndSessionsRequest> ToEndRequest(const std::vector<std::string>& who,
+                                                       const std::string& tenant) {
+  proto::EndSessionsRequest request;
+  if (!tenant.empty()) {
+    if (!who.empty()) return absl::InvalidArgumentError("name sessions, or a tenant, but not both");
+    request.set_tenant(tenant);
+    return request;
+  }
+  for (const std::string& text : who) {
+    uint64_t id = 0;
+    if (absl::SimpleAtoi(text, &id) && id != 0) {
+      request.add_sessions(id);
+    } else if (who.size() == 1) {
+      request.set_tenant(text);
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", text, "\" is no number of a session; one tenant can be named alone"));
+    }
+  }
+  if (who.empty()) {
+    return absl::InvalidArgumentError(
+        "who? detsharectl sessions kill SESSION..., or TENANT, or --tenant TENANT");
+  }
+  return request;
+}
+
+std::string EndedText(const proto::EndedSessions& ended) {
+  return absl::StrCat(ended.sessions_size() == 1 ? "session " : "sessions ",
+                      absl::StrJoin(ended.sessions(), ", "),
+                      ended.sessions_size() == 1 ? " ends\n" : " end\n");
+}
+
+std::string EndedJson(const proto::EndedSessions& ended) {
+  return Dump({{"ended", std::vector<uint64_t>(ended.sessions().begin(), ended.sessions().end())}});
+}
+
+}  // namespace detshare::ctl
