@@ -26,6 +26,10 @@ std::string NameOfRange(const policy::SmRange& range) {
   return "sm" + std::to_string(range.first) + "-" + std::to_string(range.first + range.count - 1);
 }
 
+CoroutineLane::Orders::Promise PromiseOf(const policy::Tenant& tenant) {
+  return {tenant.slo_latency, tenant.slo_ttft, tenant.slo_tpot};
+}
+
 }  // namespace
 
 DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
@@ -40,6 +44,7 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
   auto whole = std::make_unique<Place>();
   whole->partition = &device.whole();
   whole->name = NameOfRange({});
+  for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
   places_.push_back(std::move(whole));
   ranges_.push_back({});
 }
@@ -134,6 +139,9 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   orders.migrate_every = options_.migrate_every;
   orders.awaited = entry.tenant.tenant_class == policy::TenantClass::kLatency;
   orders.trace = trace_;
+  orders.promise = PromiseOf(entry.tenant);
+  if (PlaceAt(grant.quiet.partition).partition != PlaceAt(entry.grant.quiet.partition).partition)
+    ++entry.resizes;
   if (trace_ != nullptr && !followed) {
     // To be seen, and held by nothing.
     orders.followed = true;
@@ -142,6 +150,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
     orders.budget = policy::kForever;
   }
   entry.trace = trace_;
+  entry.promise = orders.promise;
   entry.lane->Publish(std::move(orders));
   entry.grant = grant;
   entry.followed = followed;
@@ -185,6 +194,7 @@ void DeviceScheduler::Decide() {
     const policy::Grant& grant = decision.grants[i];
     // A budget is a new one at each decision, even if it is as large.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
+        entry.promise == PromiseOf(entry.tenant) &&
         grant.budget == policy::kForever) {
       continue;
     }
@@ -214,8 +224,10 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     if (trace_ != nullptr) entry->lane->trace().Start();
     Publish(*entry, {}, false);
     CoroutineLane& lane = *entry->lane;
+    gone_.At(tenant);
     entries_.push_back(std::move(entry));
     Decide();
+    entries_.back()->resizes = 0;  // the first partition is none
     coroutine.Attach(lane);
   }
   Wake();  // the thread sleeps until a time that may be another one now
@@ -226,8 +238,10 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& entry : entries_) {
-      if (entry->id == session && trace_ != nullptr && ended_.size() < kMostEnded)
+      if (entry->id != session) continue;
+      if (trace_ != nullptr && ended_.size() < kMostEnded)
         ended_.push_back({session, entry->lane->trace().Fetch()});
+      gone_.At(entry->tenant.name) += TotalsOf(*entry);
     }
     std::erase_if(entries_, [session](const auto& entry) { return entry->id == session; });
     Decide();
@@ -253,6 +267,7 @@ absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
     if (absl::Status status = policy_->Check(tenants); !status.ok()) return status;
     if (absl::Status status = MakePartitions(*policy_, tenants); !status.ok()) return status;
     tenants_ = std::move(tenants);
+    for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
     for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
     Decide();
   }
@@ -370,11 +385,11 @@ void DeviceScheduler::Run() {
 
 // ---- reports
 
-std::string DeviceScheduler::NameOf(const Partition* partition) const {
+const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partition) const {
   for (const auto& place : places_) {
-    if (place->partition == partition) return place->name;
+    if (place->partition == partition) return place.get();
   }
-  return "";
+  return nullptr;
 }
 
 std::vector<DeviceScheduler::PartitionView> DeviceScheduler::Partitions() const {
@@ -394,6 +409,20 @@ std::vector<DeviceScheduler::PartitionView> DeviceScheduler::Partitions() const 
   return views;
 }
 
+WorkTotals DeviceScheduler::TotalsOf(const Entry& entry) {
+  WorkTotals totals = entry.lane->totals();
+  totals.resizes = entry.resizes;
+  return totals;
+}
+
+std::map<std::string, DeviceScheduler::TenantTotals> DeviceScheduler::Totals() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::string, TenantTotals> all;
+  for (const auto& [name, work] : gone_.all()) all[name] = {TenantOf(name), work};
+  for (const auto& entry : entries_) all[gone_.NameFor(entry->tenant.name)].work += TotalsOf(*entry);
+  return all;
+}
+
 bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& entry : entries_) {
@@ -403,9 +432,11 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     state->figures = entry->lane->report();
     state->bursts = entry->lane->bursts().counts();
     // What runs now goes by the terms; a session that has not run yet has its quiet ones.
-    state->partition = entry->followed && state->figures.partition != nullptr
-                           ? NameOf(state->figures.partition)
-                           : PlaceAt(entry->grant.quiet.partition).name;
+    const Place* place = entry->followed ? PlaceOf(state->figures.partition) : nullptr;
+    if (place == nullptr) place = &PlaceAt(entry->grant.quiet.partition);
+    state->partition = place->name;
+    state->first_sm = place->partition->first_sm();
+    state->sm_count = place->partition->sm_count();
     return true;
   }
   return false;

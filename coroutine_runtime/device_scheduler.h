@@ -14,6 +14,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
@@ -53,6 +55,7 @@ class DeviceScheduler {
   struct CoroutineState {
     policy::Tenant tenant;
     std::string partition;
+    int first_sm = 0, sm_count = 0;  // of the partition
     bool followed = false;  // else the figures say nothing
     CoroutineLane::Report figures;
     LatencyHistogram::Counts bursts{};
@@ -98,6 +101,14 @@ class DeviceScheduler {
   // longer.
   std::vector<Traced> FetchTrace();
 
+  // What each tenant's coroutines did, those that are gone and those that are there: figures that
+  // only grow.
+  struct TenantTotals {
+    policy::Tenant tenant;  // as it is set now
+    WorkTotals work;
+  };
+  std::map<std::string, TenantTotals> Totals() const;
+
   // Asks the policy if something has happened, or its time has come. Whether it did. Without a
   // thread.
   bool AskIfDue();
@@ -122,6 +133,8 @@ class DeviceScheduler {
     policy::Grant grant;  // what was published last
     bool followed = false;
     std::shared_ptr<const TraceReference> trace;  // as published
+    CoroutineLane::Orders::Promise promise;       // as published
+    uint64_t resizes = 0;
   };
 
   DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
@@ -134,7 +147,8 @@ class DeviceScheduler {
   void Publish(Entry& entry, const policy::Grant& grant, bool followed);
   policy::Tenant TenantOf(const std::string& name) const;
   const Place& PlaceAt(int index) const;
-  std::string NameOf(const Partition* partition) const;
+  const Place* PlaceOf(const Partition* partition) const;  // null: none of them
+  static WorkTotals TotalsOf(const Entry& entry);
 
   void Wake();
   void Run();
@@ -154,6 +168,7 @@ class DeviceScheduler {
   policy::Nanoseconds ask_at_ = policy::kForever;
   std::shared_ptr<const TraceReference> trace_;  // null: none is taken
   std::vector<Traced> ended_;                    // rest of the traces of sessions that are gone
+  ByTenant<WorkTotals> gone_;                    // what sessions did that are gone
 
   // Taken by workers for a moment only; never together with mutex_.
   std::mutex wake_mutex_;  // guards what follows

@@ -598,6 +598,7 @@ void GpuCoroutine::TakeProgress() {
     const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
     if (elapsed.ok() && sample.event.name != 0)
       NoteOperation(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
+    if (elapsed.ok()) lane_->NoteTime(static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
     if (elapsed.ok() && sample.operation != nullptr) {
       sample.operation->Add(sample.size_class,
                             static_cast<Nanoseconds>(*elapsed * policy::kMillisecond),
@@ -767,7 +768,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     }
   }
   if (known.operation != nullptr) FenceIfDue(stream);
-  if (status.ok()) Count(kernels_, 1);
+  if (status.ok()) Count(launches_, 1);
   return status;
 }
 
@@ -797,7 +798,7 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
   absl::Status status = Timed(**stream, **queue, nullptr, *(*stream)->partition, name,
                               [&] { return (*queue)->Copy(space_, request); });
   if (told) FenceIfDue(**stream);
-  if (status.ok()) Count(bytes_copied_, bytes);
+  if (status.ok()) CountCopy(bytes);
   return status;
 }
 
@@ -815,6 +816,7 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
       Timed(**stream, **queue, nullptr, *(*stream)->partition, traced() ? "fill" : "",
             [&] { return (*queue)->Fill(space_, request); });
   if (told) FenceIfDue(**stream);
+  if (status.ok()) Count(fills_, 1);
   return status;
 }
 
@@ -958,7 +960,15 @@ absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
   return (*stream)->serial;
 }
 
-void GpuCoroutine::CountKernels(uint64_t kernels) { Count(kernels_, kernels); }
+void GpuCoroutine::CountGraph(uint64_t kernels) {
+  Count(graphs_, 1);
+  Count(graph_kernels_, kernels);
+}
+
+void GpuCoroutine::CountCopy(uint64_t bytes) {
+  Count(copies_, 1);
+  Count(bytes_copied_, bytes);
+}
 
 absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
   return WaitEventOf(*this, stream, event_id);
@@ -1078,12 +1088,15 @@ absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id, F work) {
 absl::Status GpuCoroutine::CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request) {
   absl::Status status =
       RunAt(host, stream, [&](Queue& queue) { return queue.Copy(host.space_, request); });
-  if (status.ok()) Count(bytes_copied_, request.width * request.height * request.depth);
+  if (status.ok()) CountCopy(request.width * request.height * request.depth);
   return status;
 }
 
 absl::Status GpuCoroutine::FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request) {
-  return RunAt(host, stream, [&](Queue& queue) { return queue.Fill(host.space_, request); });
+  absl::Status status =
+      RunAt(host, stream, [&](Queue& queue) { return queue.Fill(host.space_, request); });
+  if (status.ok()) Count(fills_, 1);
+  return status;
 }
 
 // ---- waiting for a context
@@ -1214,9 +1227,19 @@ Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
 }
 
 GpuCoroutine::Counters GpuCoroutine::counters() const {
-  return Counters{
-      operations_.load(std::memory_order_relaxed), kernels_.load(std::memory_order_relaxed),
-      bytes_copied_.load(std::memory_order_relaxed), migrations_.load(std::memory_order_relaxed)};
+  const auto get = [](const std::atomic<uint64_t>& count) {
+    return count.load(std::memory_order_relaxed);
+  };
+  Counters counters;
+  counters.operations = get(operations_);
+  counters.launches = get(launches_);
+  counters.graphs = get(graphs_);
+  counters.copies = get(copies_);
+  counters.fills = get(fills_);
+  counters.kernels = counters.launches + get(graph_kernels_);
+  counters.bytes_copied = get(bytes_copied_);
+  counters.migrations = get(migrations_);
+  return counters;
 }
 
 }  // namespace detshare

@@ -77,7 +77,10 @@ class SharedEvent;
 class GpuCoroutine {
  public:
   struct Counters {
-    uint64_t operations = 0, kernels = 0, bytes_copied = 0;
+    uint64_t operations = 0;  // of all kinds: those below, and events, waits, memory operations
+    uint64_t launches = 0, graphs = 0, copies = 0, fills = 0;
+    uint64_t kernels = 0;  // of launches and in graphs
+    uint64_t bytes_copied = 0;
     uint64_t migrations = 0;  // of streams from one partition to another
   };
 
@@ -155,7 +158,8 @@ class GpuCoroutine {
                       const DurationCache::Answer* known = nullptr, bool waits = false);
   // Tells streams apart that had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
-  void CountKernels(uint64_t kernels);
+  // A graph with so many kernels was launched.
+  void CountGraph(uint64_t kernels);
 
   // How many SMs a launch needs for it to run at all: cooperative grids and clusters more than one.
   static constexpr int kAllSms = INT32_MAX;
@@ -244,6 +248,7 @@ class GpuCoroutine {
   absl::StatusOr<FenceLease> FenceOfContext(Context& context);
   absl::StatusOr<FencePoint> PointOf(Stream& stream);
   void ReclaimRetired();
+  void CountCopy(uint64_t bytes);
 
   // An operation is about to be submitted; only while work is followed.
   void Account(Stream& stream, Nanoseconds estimate);
@@ -311,7 +316,8 @@ class GpuCoroutine {
   std::vector<std::unique_ptr<Marker>> spare_markers_[2];
 
   // Written by the owner only, read by whoever reports: relaxed, they publish nothing.
-  std::atomic<uint64_t> operations_{0}, kernels_{0}, bytes_copied_{0}, migrations_{0};
+  std::atomic<uint64_t> operations_{0}, launches_{0}, bytes_copied_{0}, migrations_{0};
+  std::atomic<uint64_t> graphs_{0}, graph_kernels_{0}, copies_{0}, fills_{0};
 };
 
 }  // namespace detshare

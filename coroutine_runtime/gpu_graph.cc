@@ -243,7 +243,7 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
   const absl::Status status = coroutine_.Submit(
       stream, *instance.partition, submit, known_.operation != nullptr ? &known_ : nullptr, waits_);
   if (!status.ok()) return status;
-  coroutine_.CountKernels(kernels_);
+  coroutine_.CountGraph(kernels_);
   for (bool* recorded : recorded_) *recorded = true;
   return absl::OkStatus();
 }

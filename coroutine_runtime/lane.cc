@@ -24,6 +24,7 @@ template <typename T>
 void Add(std::atomic<T>& figure, T by) {
   Set(figure, Get(figure) + by);
 }
+bool Late(Nanoseconds took, Nanoseconds promised) { return promised != 0 && took > promised; }
 // Moves towards `value` by an eighth of the way; the first value counts in full.
 void Follow(std::atomic<Nanoseconds>& figure, Nanoseconds value) {
   const Nanoseconds before = Get(figure);
@@ -61,6 +62,25 @@ CoroutineLane::Report CoroutineLane::report() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   report.tokens = tokens_view_;
   return report;
+}
+
+WorkTotals CoroutineLane::totals() const {
+  WorkTotals totals;
+  totals.device_time = Get(figures_.device_time);
+  totals.memory_bound = Get(figures_.bound_time);
+  totals.held_by_window = Get(figures_.held_by_window);
+  totals.held_by_budget = Get(figures_.held_by_budget);
+  totals.passes = Get(figures_.passes);
+  totals.tokens = Get(figures_.tokens);
+  totals.late_bursts = Get(figures_.late_bursts);
+  totals.late_first_tokens = Get(figures_.late_first_tokens);
+  totals.late_tokens = Get(figures_.late_tokens);
+  totals.bursts = DurationCounts(bursts_);
+  totals.holds = DurationCounts(holds_);
+  totals.operations = DurationCounts(timed_);
+  totals.first_tokens = DurationCounts(first_tokens_);
+  totals.tokens_apart = DurationCounts(tokens_apart_);
+  return totals;
 }
 
 void CoroutineLane::Refresh() {
@@ -127,6 +147,7 @@ void CoroutineLane::EndHold() {
   if (held_since_ == 0) return;
   const Nanoseconds held = clock_.NowNanoseconds() - held_since_;
   Add(held_by_ == Cause::kBudget ? figures_.held_by_budget : figures_.held_by_window, held);
+  holds_.Add(held);
   if (traced()) [[unlikely]] {
     TraceEvent event;
     event.kind = TraceEvent::Kind::kHeld;
@@ -169,6 +190,7 @@ void CoroutineLane::SetWorking(bool working) {
     load_.busy.fetch_sub(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
     Follow(figures_.typical_burst, burst_);
     bursts_.Add(now - changed_at_);
+    if (Late(now - changed_at_, orders_.promise.burst)) Add<uint64_t>(figures_.late_bursts, 1);
   }
   changed_at_ = now;
   Set(figures_.changed_at, now);
@@ -202,7 +224,17 @@ void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
 }
 
 void CoroutineLane::ResultRead() {
-  tokens_.Read(clock_.NowNanoseconds());
+  const TokenClock::Token token = tokens_.Read(clock_.NowNanoseconds());
+  Add(figures_.tokens, token.counted);
+  if (token.apart != 0) {
+    tokens_apart_.Add(token.apart);
+    if (Late(token.apart, orders_.promise.token)) Add<uint64_t>(figures_.late_tokens, 1);
+  }
+  if (token.prefill != 0) {
+    first_tokens_.Add(token.prefill);
+    if (Late(token.prefill, orders_.promise.first_token))
+      Add<uint64_t>(figures_.late_first_tokens, 1);
+  }
   PublishTokens();
 }
 

@@ -25,6 +25,7 @@
 #include "coroutine_runtime/token_clock.h"
 #include "coroutine_runtime/trace_reference.h"
 #include "coroutine_runtime/trace_ring.h"
+#include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
 
 namespace detshare {
@@ -68,6 +69,11 @@ class alignas(64) CoroutineLane {
     // Not 0: every so many operations go to the next of the partitions, whatever the terms say.
     uint32_t migrate_every = 0;
     bool awaited = false;  // somebody waits for each of its results
+    // What the tenant is promised; 0: nothing. Only counted here.
+    struct Promise {
+      Nanoseconds burst = 0, first_token = 0, token = 0;
+      friend bool operator==(const Promise&, const Promise&) = default;
+    } promise;
     // Not null: what happens is noted down.
     std::shared_ptr<const TraceReference> trace;
   };
@@ -101,6 +107,7 @@ class alignas(64) CoroutineLane {
   // In force from the worker's next record on.
   void Publish(Orders orders);
   Report report() const;
+  WorkTotals totals() const;
 
   TraceRing& trace() { return trace_; }
   // From the first operation of a burst of work until it was complete.
@@ -171,8 +178,11 @@ class alignas(64) CoroutineLane {
     if (memory_bound < 0) return;
     known_time_ += static_cast<double>(estimate);
     bound_time_ += static_cast<double>(estimate) * memory_bound;
+    figures_.bound_time.store(static_cast<Nanoseconds>(bound_time_), std::memory_order_relaxed);
     figures_.memory_bound.store(bound_time_ / known_time_, std::memory_order_relaxed);
   }
+  // How long an operation took on the device.
+  void NoteTime(Nanoseconds time) { timed_.Add(time); }
   // Parked work can make progress now.
   void Resumed(Nanoseconds estimate);
   // The client has what it waited for: bytes that were copied to the host.
@@ -245,7 +255,7 @@ class alignas(64) CoroutineLane {
   Nanoseconds changed_at_ = 0;  // of working_
 
   TraceRing trace_;
-  LatencyHistogram bursts_;
+  LatencyHistogram bursts_, holds_, timed_, first_tokens_, tokens_apart_;
 
   // ---- orders on their way. The number is stored after them, under the lock that the worker takes
   // to read them; so relaxed.
@@ -260,8 +270,9 @@ class alignas(64) CoroutineLane {
     std::atomic<int> rank{0};
     std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, held_since{0}, device_time{0},
         longest_operation{0}, typical_operation{0}, typical_burst{0}, typical_gap{0},
-        held_by_window{0}, held_by_budget{0};
-    std::atomic<uint64_t> operations{0}, passes{0};
+        held_by_window{0}, held_by_budget{0}, bound_time{0};
+    std::atomic<uint64_t> operations{0}, passes{0}, tokens{0};
+    std::atomic<uint64_t> late_bursts{0}, late_first_tokens{0}, late_tokens{0};
     std::atomic<double> memory_bound{-1};
     std::atomic<Partition*> partition{nullptr};
   };

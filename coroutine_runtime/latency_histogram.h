@@ -3,6 +3,7 @@
 // One thread adds, any may look: each count is a figure by itself, so relaxed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -30,9 +31,14 @@ class LatencyHistogram {
     return ((int64_t{4} + bucket % 4) << (bucket / 4)) * 1000 / 4;
   }
 
+  // All of them together, in nanoseconds; each as far as the buckets go.
+  int64_t sum() const { return sum_.load(std::memory_order_relaxed); }
+
   void Add(int64_t nanoseconds) {
     std::atomic<uint64_t>& count = counts_[BucketOf(nanoseconds)];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    sum_.store(sum() + std::clamp<int64_t>(nanoseconds, 0, BeginOf(kBuckets - 1)),
+               std::memory_order_relaxed);
   }
   Counts counts() const {
     Counts counts;
@@ -42,6 +48,7 @@ class LatencyHistogram {
 
  private:
   std::array<std::atomic<uint64_t>, kBuckets> counts_{};
+  std::atomic<int64_t> sum_{0};
 };
 
 }  // namespace detshare

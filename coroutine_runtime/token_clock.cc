@@ -69,9 +69,9 @@ Nanoseconds TokenClock::NextChange() const {
   return work_ < prefill ? std::min(prefill, more) : more;
 }
 
-void TokenClock::Read(Nanoseconds now) {
-  if (work_ == 0) return;  // a second look at the same results
-  if (usual_ != 0 && work_ < usual_ / kPartialSteps && ++partial_ < kMostPartial) return;
+TokenClock::Token TokenClock::Read(Nanoseconds now) {
+  if (work_ == 0) return {};  // a second look at the same results
+  if (usual_ != 0 && work_ < usual_ / kPartialSteps && ++partial_ < kMostPartial) return {};
   partial_ = 0;
   steps_[reads_++ % kRemembered] = work_;
   const Nanoseconds step = work_;
@@ -83,20 +83,25 @@ void TokenClock::Read(Nanoseconds now) {
       usual.work > options_.longest_step) {
     usual_ = 0;
     next_change_ = policy::kForever;
-    return;
+    return {};
   }
   if (usual_ == 0) {
     usual_ = usual.work;
     next_change_ = NextChange();
     tokens_ += static_cast<uint64_t>(usual.count) - 1;
     CountToken(now, false);
-    return;
+    return {.counted = static_cast<uint64_t>(usual.count)};
   }
   usual_ = usual.work;
   next_change_ = NextChange();
   const bool prefill = step > kPrefillSteps * usual_;
   const Nanoseconds pace = pace_count_ == 0 ? usual_ : paces_[(pace_count_ - 1) % kRemembered];
-  CountToken(now, !prefill && thought <= std::max(kLongestThought, kThoughtTokens * pace));
+  const bool paced = !prefill && thought <= std::max(kLongestThought, kThoughtTokens * pace);
+  Token token{.counted = 1};
+  if (paced) token.apart = now - last_at_;
+  if (prefill) token.prefill = now - step_since_;
+  CountToken(now, paced);
+  return token;
 }
 
 policy::TokenView TokenClock::View() const {

@@ -48,8 +48,14 @@ class TokenClock {
     next_change_ = NextChange();
     return true;
   }
+  // What a read was.
+  struct Token {
+    uint64_t counted = 0;             // tokens that are known of since the read before
+    policy::Nanoseconds apart = 0;    // since the token before it of the same answer; 0: none
+    policy::Nanoseconds prefill = 0;  // of the first one: since the prefill began; 0: it was none
+  };
   // The client has what it waited for: the bytes of a copy to the host.
-  void Read(policy::Nanoseconds now);
+  Token Read(policy::Nanoseconds now);
 
   // Now, with the step that is running.
   policy::TokenView View() const;

@@ -208,6 +208,77 @@ TEST_CASE_METHOD(Fixture, "A rank that changes while there is work presses other
   CHECK(two.TryLaunch());
 }
 
+TEST_CASE_METHOD(Fixture, "What coroutines did is counted by tenant, and stays when they are gone") {
+  Make({});
+  policy::Terms none = Window(0);
+  none.longest_hold = 5 * kMillisecond;
+  GiveSecond(none, none);
+  ScheduledSession one(device, *pool, *scheduler, 1, "first");
+  {
+    ScheduledSession two(device, *pool, *scheduler, 2, "second");
+    CHECK(one.LaunchAll(3) == 3);
+    CHECK(two.LaunchAll(100) == 0);
+    clock.Advance(5 * kMillisecond);
+    CHECK(two.LaunchAll(100) == 1);
+    device.RunAll();
+    clock.Advance(kMillisecond);
+    one.Pause();
+    one.Pause();
+    const auto totals = scheduler->Totals();
+    REQUIRE(totals.size() == 2);
+    CHECK(totals.at("first").work.device_time == 3 * kDuration);
+    CHECK(totals.at("first").work.bursts.total() == 1);
+    CHECK(totals.at("second").work.device_time == kDuration);
+    CHECK(totals.at("second").work.passes == 1);
+    CHECK(totals.at("second").work.holds.total() == 1);
+    CHECK(totals.at("second").work.holds.sum == 5 * kMillisecond);
+    CHECK(totals.at("second").work.held_by_window == 5 * kMillisecond);
+  }
+  const auto totals = scheduler->Totals();
+  CHECK(totals.at("second").work.device_time == kDuration);
+  CHECK(totals.at("second").work.holds.sum >= 5 * kMillisecond);
+  CHECK(totals.at("first").work.device_time == 3 * kDuration);
+}
+
+TEST_CASE_METHOD(Fixture, "A burst that takes longer than promised is counted, from the promise on") {
+  Make({});
+  ScheduledSession one(device, *pool, *scheduler, 1, "a"), two(device, *pool, *scheduler, 2, "b");
+  const auto burst = [&](Nanoseconds time) {
+    one.Launch();
+    clock.Advance(time);
+    device.RunAll();
+    one.Pause();
+    one.Pause();
+  };
+  burst(20 * kMillisecond);
+  policy::Tenant promised;
+  promised.name = "a";
+  promised.slo_latency = 10 * kMillisecond;
+  REQUIRE(scheduler->SetTenants({promised}).ok());
+  burst(9 * kMillisecond);
+  burst(11 * kMillisecond);
+  burst(12 * kMillisecond);
+  const auto totals = scheduler->Totals();
+  CHECK(totals.at("a").work.bursts.total() == 4);
+  CHECK(totals.at("a").work.late_bursts == 2);
+  CHECK(totals.at("a").tenant.slo_latency == 10 * kMillisecond);
+  CHECK(totals.at("b").work.bursts.total() == 0);
+}
+
+TEST_CASE_METHOD(Fixture, "A decision that gives another partition is a resize") {
+  Make({{0, 8}});
+  int partition = 0;
+  policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) grant.quiet.partition = partition;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1, "a");
+  CHECK(scheduler->Totals().at("a").work.resizes == 0);
+  partition = 1;
+  ScheduledSession two(device, *pool, *scheduler, 2, "b");
+  CHECK(scheduler->Totals().at("a").work.resizes == 1);
+  CHECK(scheduler->Totals().at("b").work.resizes == 0);
+}
+
 TEST_CASE_METHOD(
     Fixture, "A budget that is used up holds its coroutine until the policy gives another one") {
   Make({});

@@ -21,7 +21,7 @@ class Program {
     }
     now += time;
   }
-  void Read() { clock.Read(now); }
+  TokenClock::Token Read() { return clock.Read(now); }
   void Think(Nanoseconds time) { now += time; }
   policy::TokenView view() const { return clock.View(); }
 
@@ -103,6 +103,28 @@ TEST_CASE("A replayed graph is one operation a token, and a long step before it 
   // Neither prefills nor the time between answers are part of the pace.
   CHECK(view.recent_tpot == 5 * kMillisecond);
   CHECK(view.decode_work == 5 * kMillisecond);
+}
+
+TEST_CASE("Each read says which tokens it ended, and how long they took") {
+  Program program;
+  uint64_t counted = 0;
+  for (int answer = 0; answer < 3; ++answer) {
+    program.Think(300 * kMillisecond);
+    program.Work(40 * kMillisecond, 200);
+    const TokenClock::Token first = program.Read();
+    counted += first.counted;
+    CHECK(first.prefill == (answer == 0 ? 0 : 40 * kMillisecond));
+    CHECK(first.apart == 0);
+    CHECK(program.Read().counted == 0);  // nothing new
+    for (int i = 1; i < 32; ++i) {
+      program.Work(5 * kMillisecond);
+      const TokenClock::Token token = program.Read();
+      counted += token.counted;
+      CHECK(token.prefill == 0);
+      CHECK((token.apart == 5 * kMillisecond || (answer == 0 && i <= 4 && token.apart == 0)));
+    }
+  }
+  CHECK(counted == program.view().tokens);
 }
 
 TEST_CASE("Steps of continuous batching vary with the batch and are tokens all the same") {

@@ -1,0 +1,34 @@
+// Figures by tenant, of a bounded number of them: programs may be allowed to choose their tenant's
+// name, and nobody may fill the daemon's memory, or what watches it, with names.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+namespace detshare {
+
+// No tenant can have this name.
+inline constexpr char kOtherTenants[] = "(other)";
+inline constexpr size_t kMostTenantsApart = 128;
+
+template <typename Figures>
+class ByTenant {
+ public:
+  // A tenant that is configured has a place, whoever came before it.
+  void Reserve(const std::string& name) { figures_[name]; }
+  // The name under which a tenant is counted, from its first mention on.
+  std::string NameFor(const std::string& name) const {
+    if (figures_.contains(name) || figures_.size() < kMostTenantsApart) return name;
+    return kOtherTenants;
+  }
+  Figures& At(const std::string& name) { return figures_[NameFor(name)]; }
+  const std::map<std::string, Figures>& all() const { return figures_; }
+
+ private:
+  std::map<std::string, Figures> figures_;
+};
+
+}  // namespace detshare
