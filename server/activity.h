@@ -13,6 +13,10 @@ class Activity {
   void Begin() { Change(1); }
   void End() { Change(-1); }
 
+  bool active() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return active_ != 0;
+  }
   // Returns true after `period`, as soon as somebody is active then, or was since the last return.
   // False once Stop() was called.
   bool Await(std::chrono::milliseconds period) {
@@ -40,7 +44,7 @@ class Activity {
     changed_.notify_all();
   }
 
-  std::mutex mutex_;  // guards the rest
+  mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   int active_ = 0;
   bool news_ = false;  // something began or ended since Await() returned

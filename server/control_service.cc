@@ -151,6 +151,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
                  peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("somebody"),
                  " is refused: ", status.error_message());
       service_.NoteRefusal(request, peer, status.error_message());
+      service_.manager_.CountRefusal(static_cast<absl::StatusCode>(status.error_code()));
       return state_->FinishWith(status);
     }
     SessionManager::Listener listener;
@@ -169,7 +170,8 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
       grant->set_directory(service->directory_for_clients_ + grant->directory());
       state->Proceed();
     };
-    listener.refused = [state](const absl::Status& why) {
+    listener.refused = [service, state](const absl::Status& why) {
+      service->manager_.CountRefusal(why.code());
       const std::lock_guard<std::mutex> lock(state->mutex);
       state->FinishWith(ToGrpc(why));
     };
@@ -192,6 +194,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
       LogWarning("a session of pid ", peer->pid,
                  " is refused: ", std::string(worker.status().message()));
       service_.NoteRefusal(request, peer, std::string(worker.status().message()));
+      service_.manager_.CountRefusal(worker.status().code());
       return state_->FinishWith(ToGrpc(worker.status()));
     }
     state_->worker = *worker;

@@ -1,5 +1,6 @@
 #include "server/daemon.h"
 
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -22,6 +24,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHealthPeriod(20);
+constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
+                                     "detshare.proto.Doors", "detshare.proto.Telemetry"};
 
 std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -149,14 +153,22 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   if (!doors.ok()) return doors.status();
   daemon->doors_ = *std::move(doors);
   daemon->door_service_ = std::make_unique<DoorService>(*daemon->doors_, daemon->peers_, daemon->identity_);
+  // grpc.health.v1, for which gRPC has what is needed.
+  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.RegisterService(daemon->control_.get());
   builder.RegisterService(daemon->admin_.get());
   builder.RegisterService(daemon->telemetry_service_.get());
   builder.RegisterService(daemon->door_service_.get());
+  std::vector<std::string> services(std::begin(kServices), std::end(kServices));
+  services.emplace_back("grpc.health.v1.Health");
+  services.emplace_back("grpc.reflection.v1alpha.ServerReflection");
+  daemon->reflection_ = std::make_unique<ReflectionService>(std::move(services));
+  builder.RegisterService(daemon->reflection_.get());
   SetLimits(&builder);
   daemon->grpc_ = builder.BuildAndStart();
   if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
+  daemon->SetServing(true);
 
   if (opts.listen_fd >= 0) {
     daemon->listen_fd_ = opts.listen_fd;
@@ -169,6 +181,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->acceptor_ =
       std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
                                  [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
+  if (absl::Status served = daemon->ServeHttp(); !served.ok()) return served;
   Daemon* const self = daemon.get();
   DaemonEvent begun;
   begun.kind = DaemonEvent::Kind::kStarted;
@@ -183,10 +196,14 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
 Daemon::~Daemon() { Stop(std::chrono::hours(24)); }
 
 bool Daemon::Stop(milliseconds patience) {
+  if (grpc_ != nullptr) SetServing(false);
   if (manager_ != nullptr) manager_->activity().Stop();
   if (monitor_.joinable()) monitor_.join();
   acceptor_.reset();
   if (doors_ != nullptr) doors_->StopAccepting();
+  if (http_ != nullptr && !options_.http->path.empty()) unlink(options_.http->path.c_str());
+  http_.reset();
+  observer_.reset();
   bool empty = true;
   if (manager_ != nullptr) {
     manager_->EndAll(kCudaErrorSystemNotReady, "the daemon ends", milliseconds(1000));
@@ -206,10 +223,37 @@ bool Daemon::Stop(milliseconds patience) {
   return empty;
 }
 
+void Daemon::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* const health = grpc_->GetHealthCheckService();
+  if (health == nullptr) return;
+  health->SetServingStatus(serving);
+  for (const char* service : kServices) health->SetServingStatus(service, serving);
+}
+
+absl::Status Daemon::ServeHttp() {
+  if (!options_.http.has_value()) return absl::OkStatus();
+  const absl::StatusOr<int> fd = ListenForHttp(*options_.http, options_.http_mode);
+  if (!fd.ok()) return fd.status();
+  Observer::Options watched;
+  watched.backend = options_.backend;
+  watched.device_losses = options_.device_losses;
+  watched.dashboard = options_.dashboard;
+  observer_ = std::make_unique<Observer>(*manager_, *settings_, watched);
+  HttpServer::Options serving;
+  serving.check_host = options_.http->path.empty();
+  LogInfo("metrics at ", HttpName(*fd), "/metrics",
+          options_.dashboard ? ", dashboard at its root" : "");
+  Observer* const observer = observer_.get();
+  http_ = std::make_unique<HttpServer>(
+      *fd, serving, [observer](const HttpRequest& request) { return observer->Answer(request); });
+  return absl::OkStatus();
+}
+
 void Daemon::Monitor() {
   while (manager_->activity().Await(kHealthPeriod)) {
     const absl::Status health = manager_->DeviceHealth();
     if (!health.ok()) {
+      SetServing(false);
       LogError("the device is lost: ", std::string(health.message()),
                "; every session ends with CUDA error ", CudaResultOf(health));
       DaemonEvent lost;

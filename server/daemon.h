@@ -24,11 +24,14 @@
 #include "server/doors.h"
 #include "server/duration_profiles.h"
 #include "server/identity.h"
+#include "server/reflection_service.h"
 #include "server/server_options.h"
 #include "server/session_manager.h"
 #include "server/settings.h"
 #include "server/telemetry.h"
 #include "server/telemetry_service.h"
+#include "server/web/http_server.h"
+#include "server/web/observer.h"
 
 namespace detshare {
 
@@ -46,6 +49,11 @@ class Daemon {
     std::optional<uid_t> domain;        // the one user who is served, with strict isolation
     std::string directory_for_clients;  // as in ControlService
     std::string profile_directory;  // of DurationProfiles; "": nothing is kept
+    // Where metrics and the dashboard are; nothing: nowhere.
+    std::optional<ListenAddress> http;
+    unsigned http_mode = 0660;  // of a unix socket
+    bool dashboard = true;
+    uint64_t device_losses = 0;  // of daemons that this one replaces
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
   };
@@ -75,6 +83,8 @@ class Daemon {
  private:
   Daemon(std::vector<std::unique_ptr<Device>> devices, Options options);
   void Monitor();
+  absl::Status ServeHttp();
+  void SetServing(bool serving);
 
   Options options_;
   std::vector<std::unique_ptr<Device>> devices_;
@@ -90,8 +100,11 @@ class Daemon {
   std::unique_ptr<TelemetryService> telemetry_service_;
   std::unique_ptr<Doors> doors_;
   std::unique_ptr<DoorService> door_service_;
+  std::unique_ptr<ReflectionService> reflection_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<HttpServer> http_;
 
   std::thread monitor_;
 };

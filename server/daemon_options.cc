@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "server/config/listen_address.h"
 #include "server/host_memory.h"
 #include "server/logging.h"
 
@@ -56,6 +57,10 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   const char* const state = std::getenv("STATE_DIRECTORY");  // systemd.exec(5)
   if (config.profile_dir.empty() && state != nullptr && *state != '\0')
     daemon->profile_directory = std::string(state) + "/profiles";
+  if (!config.metrics_listen.empty()) daemon->http = *ParseListenAddress(config.metrics_listen);
+  daemon->http_mode =
+      static_cast<unsigned>(std::strtoul(config.metrics_socket_mode.c_str(), nullptr, 8));
+  daemon->dashboard = config.dashboard == "on";
   ServerOptions& server = daemon->server;
   server.runtime_directory = config.runtime_dir;
   server.policy = config.policy;

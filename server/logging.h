@@ -1,10 +1,12 @@
-// The daemon's log: one line per event on stderr, "LEVEL time message". The service manager keeps
-// it.
+// The daemon's log: one line per event on stderr, "LEVEL time message"; or an entry with fields, where
+// stderr is systemd's journal (docs/observing.md names them).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/journal.h"
 
 namespace detshare {
 
@@ -15,6 +17,19 @@ void SetLogLevel(LogLevel level);
 bool LogEnabled(LogLevel level);
 // error, warning, info or debug; false for anything else.
 bool ParseLogLevel(const std::string& text, LogLevel* level);
+
+// Entries go to the journal from now on, if stderr is its stream; `socket` is for tests. Before any
+// other thread logs.
+void LogToJournal(const std::string& socket = kJournalSocket);
+
+// What this thread logs is about this session, as long as the scope lives. One a thread.
+class LogScope {
+ public:
+  LogScope(uint64_t session, const std::string& tenant);
+  ~LogScope();
+  LogScope(const LogScope&) = delete;
+  LogScope& operator=(const LogScope&) = delete;
+};
 
 // Writes one line with a single write(). Control characters in `message` are replaced, so that a
 // client's strings cannot forge lines. Any thread.

@@ -115,6 +115,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   // What the daemon, the launcher and the tests hand to it.
   app.add_option("--listen-fd", flags.daemon.listen_fd)->group("");
   app.add_option("--first-session", server.first_session)->group("");
+  app.add_option("--device-losses", flags.daemon.device_losses)->group("");
   app.add_option("--ready-fd", flags.ready_fd)->group("");
   app.add_option("--domain", flags.domain)
       ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
@@ -187,11 +188,13 @@ void LogLines(const absl::Status& status) {
 // The same command, for the process that replaces this one: it takes over the socket and goes on
 // counting.
 std::vector<std::string> CommandAfterLoss(const std::vector<std::string>& arguments, int listen_fd,
-                                          uint64_t next_session) {
+                                          uint64_t next_session, uint64_t device_losses) {
   std::vector<std::string> command =
-      CommandWithout(arguments, {"--listen-fd", "--first-session", "--ready-fd"});
+      CommandWithout(arguments, {"--listen-fd", "--first-session", "--ready-fd",
+                                 "--device-losses"});
   for (const std::string& more : {std::string("--listen-fd"), absl::StrCat(listen_fd),
-                                  std::string("--first-session"), absl::StrCat(next_session)}) {
+                                  std::string("--first-session"), absl::StrCat(next_session),
+                                  std::string("--device-losses"), absl::StrCat(device_losses)}) {
     command.push_back(more);
   }
   return command;
@@ -213,6 +216,7 @@ void EnterDomain(Flags& flags) {
   MakeSharedDirectory(daemon.server.runtime_directory).IgnoreError();
   daemon.directory_for_clients = DomainDirectoryForClients(user);
   daemon.domain = user;
+  daemon.http.reset();  // of all users, which none of these processes knows
   // Others come by the acceptor.
   daemon.socket = daemon.server.runtime_directory + "/detshared.sock";
   daemon.socket_mode = 0600;
@@ -348,9 +352,11 @@ std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
 }
 
 // Does not return.
-void ReplaceProcess(const std::vector<std::string>& arguments, Daemon& daemon) {
+void ReplaceProcess(const std::vector<std::string>& arguments, uint64_t device_losses,
+                    Daemon& daemon) {
   std::vector<std::string> command =
-      CommandAfterLoss(arguments, daemon.listen_fd(), daemon.manager().next_session());
+      CommandAfterLoss(arguments, daemon.listen_fd(), daemon.manager().next_session(),
+                       device_losses + 1);
   std::vector<char*> argv;
   for (std::string& argument : command) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -403,6 +409,8 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
                                             std::chrono::milliseconds(flags.domain_idle_ms));
     EnterDomain(flags);
   } else if (started.isolation == "strict") {
+    if (flags.daemon.http.has_value())
+      LogWarning("with strict isolation there are no metrics: no process sees all users");
     return ServeDomains(arguments, flags, service_manager, signal_fd);
   }
 
@@ -468,7 +476,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     if (!goes_on) break;
     if (fds[1].revents != 0) {
       service_manager.Say("a device was lost: starting anew");
-      ReplaceProcess(arguments, **daemon);
+      ReplaceProcess(arguments, flags.daemon.device_losses, **daemon);
     }
     if (fds[0].revents == 0) continue;
     signalfd_siginfo got{};
@@ -499,6 +507,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
 
 int main(int argc, char** argv) {
   detshare::Flags flags;
+  detshare::LogToJournal();
   CLI::App app("The daemon that owns the GPUs and shares them among CUDA programs.", "detshared");
   detshare::AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);

@@ -215,6 +215,10 @@ Session::Counters Session::counters() const {
     counters.kernels += one.kernels;
     counters.bytes_copied += one.bytes_copied;
     counters.migrations += one.migrations;
+    counters.launches += one.launches;
+    counters.graphs += one.graphs;
+    counters.copies += one.copies;
+    counters.fills += one.fills;
   }
   return counters;
 }

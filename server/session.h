@@ -84,6 +84,7 @@ class Session {
     uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
              migrations = 0, code_bytes = 0;
     MemoryBroker::Account::Counters swap;
+    uint64_t launches = 0, graphs = 0, copies = 0, fills = 0;  // as GpuCoroutine::Counters
   };
 
   // Makes the directory, its files and what the devices need.

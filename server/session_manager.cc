@@ -123,6 +123,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       limits_(options_.limits) {
   tenant_accounts_.SetDefault(options.default_quota);
   for (const auto& [tenant, quota] : options.tenant_quotas) tenant_accounts_.Set(tenant, quota);
+  for (const policy::Tenant& tenant : options.tenants) use_.Reserve(tenant.name);
   for (Device* device : devices_) {
     queues_.push_back(std::make_unique<QueuePool>(*device));
     if (options.swap_bytes == 0) continue;
@@ -249,7 +250,12 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
     if (status.ok()) {
       // Known as soon as Open() has let go of the lock.
       events_.Add(About(id, request, DaemonEvent::Kind::kOpened));
-      listener.granted(*Find(id), file_bytes);
+      const std::shared_ptr<SessionWorker> worker = Find(id);
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ++use_.At(worker->config().tenant).opened;
+      }
+      listener.granted(*worker, file_bytes);
       return;
     }
     {
@@ -386,6 +392,12 @@ void SessionManager::Reap() {
     // Until the session's files are gone.
     const std::shared_ptr<const Door> door = finished->second.request.door;
     slots_[finished->second.slot] = false;
+    TenantUse& use = use_.At(worker->config().tenant);
+    Session::Counters counters = worker->counters();
+    counters.swap.out = 0;
+    use.Add(counters);
+    use.faulted += worker->faulted();
+    use.violations += worker->broke_protocol();
     sessions_.erase(finished);  // gives the tenant's session back
     changed_.notify_all();
     lock.unlock();
@@ -423,6 +435,30 @@ std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> SessionMa
   std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> workers;
   for (const auto& [id, entry] : sessions_) workers.emplace_back(entry.request, entry.worker);
   return workers;
+}
+
+std::map<std::string, TenantUse> SessionManager::Use() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::string, TenantUse> all = use_.all();
+  for (const auto& [id, entry] : sessions_) {
+    TenantUse& use = all[use_.NameFor(entry.request.tenant)];
+    use.Add(entry.worker->counters());
+    use.faulted += entry.worker->faulted();
+    use.violations += entry.worker->broke_protocol();
+    const SessionWorker::State state = entry.worker->state();
+    use.open += state == SessionWorker::State::kRunning || state == SessionWorker::State::kFaulted;
+  }
+  return all;
+}
+
+void SessionManager::CountRefusal(absl::StatusCode why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++refusals_[why];
+}
+
+std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refusals_;
 }
 
 absl::Status SessionManager::DeviceHealth() {

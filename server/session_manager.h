@@ -1,6 +1,7 @@
 // All sessions of the daemon, and the devices that they share.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
@@ -28,6 +30,7 @@
 #include "server/server_options.h"
 #include "server/session_worker.h"
 #include "server/tenant_accounts.h"
+#include "server/tenant_use.h"
 
 namespace detshare {
 
@@ -96,6 +99,11 @@ class SessionManager {
   // The sessions that are open, with what was asked for each. Held for a moment only: who ends the
   // last hold on a worker joins its thread.
   std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> Workers();
+  // By tenant, as ByTenant names them.
+  std::map<std::string, TenantUse> Use();
+  // A client got no session.
+  void CountRefusal(absl::StatusCode why);
+  std::map<absl::StatusCode, uint64_t> Refusals() const;
   // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost
   // one ends with.
   absl::Status DeviceHealth();
@@ -115,6 +123,11 @@ class SessionManager {
   Activity& activity() { return activity_; }
   EventLog& events() { return events_; }
   uint64_t next_session() const;
+  // At a time.
+  size_t most_sessions() const {
+    return options_.most_sessions == 0 ? slots_.size()
+                                       : std::min<size_t>(slots_.size(), options_.most_sessions);
+  }
 
  private:
   struct Entry {
@@ -156,12 +169,14 @@ class SessionManager {
   mutable std::mutex mutex_;
   std::condition_variable changed_;     // told, finished, gone, or stopping
   std::map<uint64_t, Entry> sessions_;  // guarded by mutex_
-  std::vector<bool> slots_;             // guarded by mutex_: taken
+  std::vector<bool> slots_;             // guarded by mutex_, but for its size: taken
   uint64_t next_session_;               // guarded by mutex_
   uint32_t most_sessions_;              // guarded by mutex_
   SessionLimits limits_;                // guarded by mutex_: of sessions that are opened next
   std::string refusing_;                // guarded by mutex_: why no session is opened any more
   bool stopping_ = false;               // guarded by mutex_
+  ByTenant<TenantUse> use_;             // guarded by mutex_: of sessions that are gone
+  std::map<absl::StatusCode, uint64_t> refusals_;  // guarded by mutex_
   std::thread reaper_;
 };
 

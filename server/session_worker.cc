@@ -101,8 +101,14 @@ std::vector<Session::DeviceUse> SessionWorker::device_use() const {
   return session_ != nullptr ? session_->device_use() : std::vector<Session::DeviceUse>();
 }
 
+bool SessionWorker::broke_protocol() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return end_violation_;
+}
+
 void SessionWorker::Run() {
   pthread_setname_np(pthread_self(), absl::StrCat("session-", config_.id).substr(0, 15).c_str());
+  const LogScope scope(config_.id, config_.tenant);
   // Timed sleeps are as short as they say, not 50 us longer.
   prctl(PR_SET_TIMERSLACK, 1000);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "server/config/listen_address.h"
 
 namespace detshare {
 namespace {
@@ -60,6 +61,12 @@ constexpr Setting kSettings[] = {
     {"daemon", "max_sessions", "max-sessions", &Config::max_sessions, "N", "", 0, kMaxCount,
      "as many as there are addresses for", true,
      "Programs at a time; beyond it they are refused; 0: no limit of the operator's"},
+    {"metrics", "listen", "metrics", &Config::metrics_listen, "ADDRESS", "", 0, 0, "off", false,
+     "Where the daemon serves its metrics at /metrics, and the dashboard, over HTTP"},
+    {"metrics", "socket_mode", "", &Config::metrics_socket_mode, "OCTAL", "", 0, 0, "", false,
+     "Who may connect, as chmod takes it, where that is a unix socket"},
+    {"metrics", "dashboard", "dashboard", &Config::dashboard, "", "on|off", 0, 0, "", false,
+     "Whether the dashboard is there, too: it shows programs and their process ids"},
     {"software_gpu", "devices", "soft-devices", &Config::soft_devices, "N", "", 1, 8, "", false,
      "How many software GPUs there are"},
     {"software_gpu", "sms", "soft-sms", &Config::soft_sms, "N", "", 1, 4096, "the usual device's",
@@ -202,6 +209,7 @@ std::string Allowed(const Setting& setting) {
   }
   if (std::holds_alternative<std::string Config::*>(setting.field)) {
     if (setting.type == "OCTAL") return "an octal number up to 0777 in quotes, as \"0660\"";
+    if (setting.type == "ADDRESS") return std::string(kListenAddressForms);
     if (setting.type == "PATH" || setting.type == "DIR") return "an absolute path";
     if (setting.type == "NAME") return "the name of a policy, or the path of a shared object";
     return "a text";
@@ -237,6 +245,8 @@ absl::Status SetFromText(const Setting& setting, absl::string_view text, Config*
     allowed = !text.empty() && text.size() <= 4 &&
               text.find_first_not_of("01234567") == text.npos &&
               (text.size() < 4 || text[0] == '0');
+  } else if (setting.type == "ADDRESS") {
+    allowed = allowed && ParseListenAddress(text).ok();
   } else if (text.empty()) {
     allowed = false;
   }

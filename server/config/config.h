@@ -50,6 +50,10 @@ struct Config {
   std::string cuda_driver;
   int64_t cuda_sm_group = 8;
   int64_t max_sessions = 0;
+  // [metrics]
+  std::string metrics_listen;
+  std::string metrics_socket_mode = "660";
+  std::string dashboard = "on";
   // [software_gpu]
   int64_t soft_devices = 1;
   int64_t soft_sms = 0;

@@ -31,6 +31,9 @@ std::string SectionHelp(absl::string_view section) {
     return "What a tenant may have, all of its programs together, that has no [[tenant]] here. "
            "Whoever may be any tenant (unlisted_tenants) may be several.";
   }
+  if (section == "metrics")
+    return "What watches the daemon: metrics for Prometheus and a dashboard for browsers, both "
+           "read-only. Off unless an address is given.";
   if (section == "software_gpu") return "The software GPU, where that is the backend.";
   if (section == "policy") return "The scheduler's policy; `detsharectl policy list` names them.";
   return "The daemon itself.";

@@ -125,8 +125,8 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
         "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
         "max_sessions\n");
   CHECK(Problems("[deamon]\n") ==
-        "f:1:2: there is no section \"deamon\"; there are [daemon], [software_gpu], [policy], "
-        "[tenant_defaults], [limits] and [[tenant]]\n");
+        "f:1:2: there is no section \"deamon\"; there are [daemon], [metrics], [software_gpu], "
+        "[policy], [tenant_defaults], [limits] and [[tenant]]\n");
   CHECK(Problems("[daemon]\nlog_level = \"loud\"\nstaging_mib = 5000\n") ==
         "f:2:13: log_level is error, warning, info or debug, not \"loud\"\n"
         "f:3:15: staging_mib is 1 to 1024, not 5000\n");

@@ -1,0 +1,17 @@
+// The files of server/dashboard/, as they were when the daemon was built.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace detshare {
+
+struct DashboardFile {
+  std::string_view path;  // "/" for index.html
+  std::string_view type;
+  std::string_view content;
+};
+
+std::span<const DashboardFile> DashboardFiles();
+
+}  // namespace detshare

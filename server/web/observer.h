@@ -1,0 +1,61 @@
+// Watches a daemon for those who look: samples it, keeps its last minutes, and answers what HTTP
+// asks.
+//
+// One thread samples, ten times a second while a session may have work, once a second otherwise.
+// The daemon's other threads wait for it no longer than a report takes that somebody asks for.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "server/session_manager.h"
+#include "server/settings.h"
+#include "server/web/history.h"
+#include "server/web/http_server.h"
+#include "server/web/observation.h"
+#include "server/web/sampler.h"
+
+namespace detshare {
+
+// Any thread. What it is given outlives it.
+class Observer {
+ public:
+  struct Options {
+    std::string backend;
+    uint64_t device_losses = 0;  // of daemons that this one replaces
+    bool dashboard = true;       // and the JSON that it shows
+    bool own_thread = true;      // without one whoever has the observer calls Look()
+  };
+  Observer(SessionManager& manager, const Settings& settings, Options options);
+  ~Observer();
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  Observation Observe();
+  HttpResponse Answer(const HttpRequest& request);
+  // `seconds` since the last time. `point`: notes the history, too.
+  void Look(double seconds, bool point);
+
+ private:
+  void Run();
+  Observation ObserveLocked();
+
+  SessionManager& manager_;
+  const Settings& settings_;
+  const Options options_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+
+  std::mutex mutex_;  // guards what follows
+  Sampler sampler_;
+  History history_;
+
+  std::mutex stop_mutex_;  // guards what follows
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace detshare

@@ -1,0 +1,19 @@
+// What the kernel says of this process.
+#pragma once
+
+#include <cstdint>
+
+namespace detshare {
+
+struct ProcessFigures {
+  double cpu_seconds = 0;
+  uint64_t resident_bytes = 0, virtual_bytes = 0;
+  uint64_t open_files = 0, most_files = 0;
+  uint64_t threads = 0;
+  double start_time = 0;  // seconds since 1970
+};
+
+// Reads /proc/self; what cannot be read is 0.
+ProcessFigures ReadProcessFigures();
+
+}  // namespace detshare

@@ -1,0 +1,67 @@
+#include "server/web/sampler.h"
+
+#include <algorithm>
+#include <set>
+
+namespace detshare {
+
+void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, double seconds) {
+  bool busy = false;
+  std::set<std::string> busy_tenants;
+  // What several are on belongs to each of them in part.
+  std::vector<int> users;
+  for (const detshare::Look& one : looks) {
+    if (!one.busy) continue;
+    users.resize(std::max<size_t>(users.size(), one.first_sm + one.sm_count), 0);
+    for (int sm = 0; sm < one.sm_count; ++sm) ++users[one.first_sm + sm];
+  }
+  for (const detshare::Look& one : looks) {
+    if (one.busy) {
+      busy = true;
+      double sms = 0;
+      for (int sm = 0; sm < one.sm_count; ++sm) sms += 1.0 / users[one.first_sm + sm];
+      tenants_.At(one.tenant).sm_seconds += sms * seconds;
+      busy_tenants.insert(one.tenant);
+    }
+    if (!one.held) continue;
+    // For those who go first; else for those who share the device with it; else for itself.
+    std::set<std::string> first, others;
+    for (const detshare::Look& other : looks) {
+      if (&other == &one || !(other.has_work || other.busy) || other.held) continue;
+      if (other.rank < one.rank) first.insert(tenants_.NameFor(other.tenant));
+      others.insert(tenants_.NameFor(other.tenant));
+    }
+    if (first.empty()) first = std::move(others);
+    if (first.empty()) first.insert(tenants_.NameFor(one.tenant));
+    WaitsFor& waits = tenants_.At(one.tenant).waits_for;
+    for (const std::string& holder : first) waits[holder] += seconds;
+  }
+  for (const std::string& tenant : busy_tenants) tenants_.At(tenant).busy_seconds += seconds;
+  if (busy) device_busy_[device] += seconds;
+}
+
+void Sampler::Look(SessionManager& manager, double seconds) {
+  std::vector<std::vector<detshare::Look>> looks(manager.devices().size());
+  for (const auto& [request, worker] : manager.Workers()) {
+    const std::vector<Session::DeviceUse> uses = worker->device_use();
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const auto found =
+          std::find(manager.devices().begin(), manager.devices().end(), uses[i].device);
+      if (found == manager.devices().end()) continue;
+      DeviceScheduler::CoroutineState state;
+      if (!worker->config().devices[i].scheduler->StateOf(worker->config().id, &state)) continue;
+      detshare::Look look;
+      look.tenant = request.tenant;
+      look.first_sm = state.first_sm;
+      look.sm_count = state.sm_count;
+      look.busy = uses[i].busy;
+      look.held = state.followed && state.figures.held_since != 0;
+      look.has_work = state.followed && state.figures.has_work;
+      look.rank = state.followed ? state.figures.rank : 0;
+      looks[found - manager.devices().begin()].push_back(std::move(look));
+    }
+  }
+  for (size_t device = 0; device < looks.size(); ++device) Count(device, looks[device], seconds);
+}
+
+}  // namespace detshare

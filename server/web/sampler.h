@@ -1,0 +1,43 @@
+// What can only be seen by looking often: who has work where, and who is held while who has work.
+//
+// One thread at a time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coroutine_runtime/by_tenant.h"
+#include "server/session_manager.h"
+#include "server/web/observation.h"
+
+namespace detshare {
+
+// One session on one device, at the moment of a look.
+struct Look {
+  std::string tenant;
+  int first_sm = 0, sm_count = 0;  // of the partition where its work goes
+  bool busy = false;               // queued or running on the device
+  bool held = false;               // by the scheduler
+  bool has_work = false;           // as the scheduler knows it
+  int rank = 0;
+};
+
+class Sampler {
+ public:
+  explicit Sampler(size_t devices) : device_busy_(devices, 0) {}
+
+  // `seconds` since the look before.
+  void Look(SessionManager& manager, double seconds);
+  // The same of one device, for tests.
+  void Count(size_t device, const std::vector<detshare::Look>& looks, double seconds);
+
+  const std::map<std::string, TenantSamples>& tenants() const { return tenants_.all(); }
+  const std::vector<double>& device_busy() const { return device_busy_; }
+
+ private:
+  ByTenant<TenantSamples> tenants_;
+  std::vector<double> device_busy_;
+};
+
+}  // namespace detshare

@@ -1,0 +1,163 @@
+#include "server/web/status_json.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "proto/ring_abi.h"
+#include "proto/version.h"
+#include "server/settings.h"
+
+namespace detshare {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+double Milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
+
+// Null where there is nothing to say.
+ordered_json Tail(const DurationCounts& counts) {
+  const uint64_t total = counts.total();
+  if (total == 0) return nullptr;
+  return {{"count", total},
+          {"p50_ms", Milliseconds(counts.Quantile(0.5))},
+          {"p99_ms", Milliseconds(counts.Quantile(0.99))}};
+}
+
+ordered_json Promised(policy::Nanoseconds slo) {
+  return slo > 0 ? ordered_json(Milliseconds(slo)) : ordered_json();
+}
+
+ordered_json Limit(uint64_t limit) { return limit != 0 ? ordered_json(limit) : ordered_json(); }
+
+ordered_json DeviceJson(const DeviceObservation& device) {
+  ordered_json partitions = ordered_json::array();
+  for (const auto& partition : device.partitions) {
+    partitions.push_back({{"name", partition.name},
+                          {"first_sm", partition.first_sm},
+                          {"sm_count", partition.sm_count},
+                          {"sessions", partition.sessions}});
+  }
+  return {{"name", device.name},
+          {"uuid", device.uuid},
+          {"healthy", device.health.ok()},
+          {"state", device.health.ok() ? "ok" : std::string(device.health.message())},
+          {"sm_count", device.sm_count},
+          {"memory", {{"total", device.total_memory}, {"used", device.used_memory}}},
+          {"partitions", std::move(partitions)}};
+}
+
+ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& recent) {
+  const Session::Counters& counters = tenant.use.counters;
+  ordered_json waits = ordered_json::array();
+  for (const auto& [holder, seconds] : recent.waits_for)
+    waits.push_back({{"for", holder}, {"seconds", seconds}});
+  return {
+      {"name", tenant.tenant.name},
+      {"class", NameOf(tenant.tenant.tenant_class)},
+      {"sessions", tenant.use.open},
+      {"device_memory", counters.device_memory},
+      {"device_memory_limit", Limit(tenant.quota.memory)},
+      {"swapped_memory", counters.swap.out},
+      {"pinned_memory", counters.pinned_memory},
+      {"operations", counters.operations},
+      {"kernels", counters.kernels},
+      {"bytes_copied", counters.bytes_copied},
+      {"migrations", counters.migrations},
+      {"resizes", tenant.work.resizes},
+      {"faults", tenant.use.faulted},
+      {"sm_seconds", tenant.samples.sm_seconds},
+      {"promised_ms",
+       {{"burst", Promised(tenant.tenant.slo_latency)},
+        {"first_token", Promised(tenant.tenant.slo_ttft)},
+        {"token", Promised(tenant.tenant.slo_tpot)}}},
+      {"recent",
+       {{"seconds", recent.seconds},
+        {"bursts", Tail(recent.work.bursts)},
+        {"holds", Tail(recent.work.holds)},
+        {"operations", Tail(recent.work.operations)},
+        {"first_tokens", Tail(recent.work.first_tokens)},
+        {"tokens", Tail(recent.work.tokens_apart)},
+        {"late", recent.work.late_bursts + recent.work.late_first_tokens + recent.work.late_tokens},
+        {"waits_for", std::move(waits)}}},
+  };
+}
+
+ordered_json SessionJson(const SessionManager::SessionInfo& session) {
+  const DeviceScheduler::CoroutineState& schedule = session.schedule;
+  return {{"session", session.id},
+          {"tenant", session.request.tenant},
+          {"pid", session.request.pid},
+          {"program", session.request.program},
+          {"state", session.state},
+          {"age_ms", session.age_ms},
+          {"partition", schedule.partition},
+          {"first_sm", schedule.first_sm},
+          {"sm_count", schedule.sm_count},
+          {"followed", schedule.followed},
+          {"held", schedule.followed && schedule.figures.held_since != 0},
+          {"rank", schedule.followed ? ordered_json(schedule.figures.rank) : ordered_json()},
+          {"device_memory", session.counters.device_memory},
+          {"operations", session.counters.operations},
+          {"kernels", session.counters.kernels}};
+}
+
+}  // namespace
+
+std::string StatusJson(const Observation& seen, const std::map<std::string, RecentTenant>& recent) {
+  ordered_json devices = ordered_json::array(), tenants = ordered_json::array(),
+               sessions = ordered_json::array();
+  for (const DeviceObservation& device : seen.devices) devices.push_back(DeviceJson(device));
+  for (const auto& [name, tenant] : seen.tenants) {
+    const auto found = recent.find(name);
+    tenants.push_back(TenantJson(tenant, found != recent.end() ? found->second : RecentTenant()));
+  }
+  for (const auto& session : seen.sessions) sessions.push_back(SessionJson(session));
+  uint64_t refused = 0;
+  for (const auto& [code, count] : seen.refusals) refused += count;
+  return Dump({{"version", kVersion},
+               {"abi", kAbiVersion},
+               {"backend", seen.backend},
+               {"policy", seen.policy},
+               {"unix_ms", seen.unix_ms},
+               {"uptime_seconds", seen.uptime_seconds},
+               {"device_losses", seen.device_losses},
+               {"most_sessions", seen.most_sessions},
+               {"refused", refused},
+               {"swap", {{"limit", seen.swap_limit}, {"used", seen.swap_used}}},
+               {"devices", std::move(devices)},
+               {"tenants", std::move(tenants)},
+               {"sessions", std::move(sessions)}});
+}
+
+std::string HistoryJson(const History& history, uint64_t after) {
+  ordered_json points = ordered_json::array();
+  for (const HistoryPoint& point : history.points()) {
+    if (point.number <= after) continue;
+    ordered_json devices = ordered_json::array();
+    for (const DevicePoint& device : point.devices)
+      devices.push_back({{"busy", device.busy_share}, {"memory", device.used_memory}});
+    ordered_json tenants = ordered_json::object();
+    for (const auto& [name, tenant] : point.tenants) {
+      const auto time = [](int64_t ns) {
+        return ns == 0 ? ordered_json() : ordered_json(Milliseconds(ns));
+      };
+      tenants[name] = {{"sms", tenant.sm_share},           {"held", tenant.held_share},
+                       {"operations", tenant.operations},  {"tokens", tenant.tokens},
+                       {"memory", tenant.device_memory},   {"bursts", tenant.bursts},
+                       {"ranges", tenant.ranges},          {"p50_ms", time(tenant.burst_p50)},
+                       {"p99_ms", time(tenant.burst_p99)}, {"tpot_p99_ms", time(tenant.tpot_p99)}};
+    }
+    points.push_back({{"number", point.number},
+                      {"unix_ms", point.unix_ms},
+                      {"seconds", point.seconds},
+                      {"devices", std::move(devices)},
+                      {"tenants", std::move(tenants)}});
+  }
+  return Dump({{"points", std::move(points)}});
+}
+
+}  // namespace detshare

@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+"""The dashboard in a real browser, of a daemon with busy tenants: its numbers are the daemon's, and nothing complains.
+
+  dashboard_test.py DETSHARED PROGRAM SHIM...
+
+With $DETSHARE_SCREENSHOTS it lets the tenants work for a while and writes pictures to that folder.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import browser  # noqa: E402
+from daemon import Daemon, until  # noqa: E402
+
+PICTURES = os.environ.get("DETSHARE_SCREENSHOTS")
+SECONDS_OF_PICTURES = 150
+
+failures = []
+
+# What the page says, as it says it.
+PAGE = """(() => {
+  const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)].map((row) => [...row.cells].map((cell) => cell.textContent));
+  return {
+    health: document.getElementById("health").textContent,
+    facts: document.getElementById("facts").textContent,
+    tiles: [...document.querySelectorAll(".tile .value")].map((tile) => tile.textContent),
+    tenants: rows("tenants"), sessions: rows("sessions"),
+    lanes: document.querySelectorAll("#map .lane i").length,
+    charts: [...document.querySelectorAll(".chart")].map((chart) => chart.querySelectorAll("path").length),
+    strips: document.querySelectorAll("#strips .track").length,
+    legend: [...document.querySelectorAll("#legend li")].map((one) => one.textContent),
+    problem: document.getElementById("problem").hidden ? null : document.getElementById("problem").textContent,
+    width: document.documentElement.scrollWidth,
+    markup: document.querySelectorAll("#sessions img, #sessions script, #tenants img").length,
+  };
+})()"""
+
+# The same from the daemon's answer, in the page's own notation.
+WANTED = """(async () => {
+  const { bytes, count } = await import("/format.js");
+  const status = await (await fetch("/api/v1/status")).json();
+  const sum = (of) => status.devices.reduce((total, device) => total + of(device), 0);
+  return {
+    memory: `${bytes(sum((device) => device.memory.used))} of ${bytes(sum((device) => device.memory.total))}`,
+    tenants: status.tenants.map((one) => [one.name, count(one.sessions), bytes(one.device_memory), count(one.migrations)]),
+    sessions: status.sessions.map((one) => [count(one.session), one.tenant, one.program, String(one.pid), one.partition, count(one.operations), bytes(one.device_memory)]),
+    policy: status.policy, version: status.version,
+  };
+})()"""
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+        print("FAILED:", what)
+
+
+def page(chromium):
+    return chromium.value(PAGE)
+
+
+def check_numbers(chromium):
+    """With the programs stopped, what is there stands still."""
+    shown, wanted = page(chromium), chromium.value(WANTED)
+    check(shown["health"] == "serving", f"health: {shown['health']}")
+    check(wanted["policy"] in shown["facts"] and wanted["version"] in shown["facts"], f"facts: {shown['facts']}")
+    check(shown["tiles"][1].replace("\u00a0", " ") == wanted["memory"], f"memory: {shown['tiles'][1]}, not {wanted['memory']}")
+    check([[row[0], row[2], row[5], row[12]] for row in shown["tenants"]] == wanted["tenants"],
+          f"tenants: {shown['tenants']}, not {wanted['tenants']}")
+    check([[*row[:5], *row[6:8]] for row in shown["sessions"]] == sorted(wanted["sessions"], key=lambda row: int(row[0])),
+          f"sessions: {shown['sessions']}, not {wanted['sessions']}")
+
+
+def take_pictures(chromium):
+    os.makedirs(PICTURES, exist_ok=True)
+    chromium.value("document.querySelector('[data-minutes=\"%d\"]').click()" % (1 if SECONDS_OF_PICTURES < 100 else 5))
+    for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
+        chromium.size(width, 900)
+        chromium.scheme(scheme)
+        time.sleep(2.5)
+        chromium.screenshot(os.path.join(PICTURES, f"dashboard-{width}-{scheme}.png"))
+
+
+def main():
+    detshared, program, shim = map(os.path.abspath, sys.argv[1:4])
+    chromium_program = browser.find()
+    if chromium_program is None:
+        print("NOT TESTED: there is no Chromium on this machine (Debian: apt-get install chromium)")
+        return 0
+    with Daemon(detshared, shim) as daemon, browser.Browser(chromium_program) as chromium:
+        chromium.size(1280, 900)
+        chromium.open(daemon.url + "/")
+        # Nothing is there yet, and the page says so.
+        until(lambda: page(chromium)["health"] == "serving")
+        empty = page(chromium)
+        check("No session is open" in str(empty["sessions"]), f"an empty table: {empty['sessions']}")
+        check(empty["lanes"] == 0, "an empty map")
+
+        # A program's name is never markup.
+        hostile = os.path.join(daemon.folder, "<img src=x onerror=alert(1)>")
+        shutil.copy(program, hostile)
+        daemon.run("chat", program if PICTURES else hostile, "answer", "600")
+        daemon.run("training", program, "train", "600")
+        daemon.run("notebook", program, "wait", "600")
+        until(lambda: len(page(chromium)["sessions"]) == 3)
+        if PICTURES:
+            time.sleep(SECONDS_OF_PICTURES)
+            take_pictures(chromium)
+            chromium.size(1280, 900)
+        until(lambda: page(chromium)["charts"][0] > 0 and page(chromium)["charts"][1] > 0 and page(chromium)["charts"][2] > 0)
+        shown = page(chromium)
+        check(shown["lanes"] >= 3, f"{shown['lanes']} lanes")
+        check(shown["strips"] == 3, f"{shown['strips']} strips")
+        check(shown["legend"] == ["chat", "notebook", "training"], f"legend: {shown['legend']}")
+        check(shown["markup"] == 0, "a program's name has become markup")
+        check(shown["problem"] is None, shown["problem"])
+        check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
+        chromium.size(390, 844)
+        check(page(chromium)["width"] <= 390, f"{page(chromium)['width']} pixels wide on 390")
+
+        for one in daemon.programs:
+            one.send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        check_numbers(chromium)
+        check(not chromium.errors, f"the console says: {chromium.errors}")
+        foreign = [url for url in chromium.requests if not url.startswith((daemon.url, "about:", "data:"))]
+        check(not foreign, f"asked elsewhere: {foreign}")
+
+        # Whoever looks is told when the daemon is gone.
+        for one in daemon.programs:
+            one.kill()
+        daemon.end()
+        until(lambda: page(chromium)["problem"] is not None)
+        check("does not answer" in page(chromium)["problem"], page(chromium)["problem"])
+        check(page(chromium)["health"] == "no answer", page(chromium)["health"])
+        if PICTURES:
+            chromium.size(1280, 900)
+            chromium.screenshot(os.path.join(PICTURES, "dashboard-no-answer.png"), full=False)
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,284 @@
+// The HTTP server, against clients that speak properly, badly, slowly and not at all.
+#include "server/web/http_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/logging.h"
+#include "tests/server/test_windows.h"
+
+namespace detshare {
+namespace {
+
+class Served {
+ public:
+  explicit Served(HttpServer::Options options = {}) {
+    SetLogLevel(LogLevel::kError);
+    ListenAddress address;
+    address.path = path();
+    const auto fd = ListenForHttp(address, 0600);
+    REQUIRE(fd.ok());
+    server_ = std::make_unique<HttpServer>(*fd, options, [this](const HttpRequest& request) {
+      ++requests;
+      if (request.path == "/large")
+        return HttpResponse{200, "text/plain", std::string(8 << 20, 'x')};
+      return HttpResponse{200, "text/plain",
+                          std::string(request.path) + "|" + std::string(request.query)};
+    });
+  }
+  std::string path() const { return directory_.path + "/http.sock"; }
+
+  std::atomic<int> requests{0};
+
+ private:
+  TestDirectory directory_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+class Client {
+ public:
+  explicit Client(const Served& served) {
+    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, served.path().c_str(), sizeof(address.sun_path) - 1);
+    connected = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~Client() { close(fd_); }
+  void Send(const std::string& text) {
+    [[maybe_unused]] const ssize_t sent = send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  void EndOfSending() { shutdown(fd_, SHUT_WR); }
+  // All that comes until the server closes the connection; "TIMEOUT" when it does not.
+  std::string Rest() {
+    std::string all;
+    for (;;) {
+      pollfd ready{fd_, POLLIN, 0};
+      if (poll(&ready, 1, 20'000) != 1) return "TIMEOUT";
+      char buffer[65536];
+      const ssize_t got = recv(fd_, buffer, sizeof(buffer), 0);
+      if (got <= 0) return all;
+      all.append(buffer, static_cast<size_t>(got));
+    }
+  }
+  std::string Ask(const std::string& text) {
+    Send(text);
+    return Rest();
+  }
+
+  bool connected = false;
+
+ private:
+  int fd_ = -1;
+};
+
+std::string Get(const std::string& target, const std::string& host = "localhost") {
+  return "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
+}
+
+std::string StatusOf(const std::string& answer) { return answer.substr(0, answer.find("\r\n")); }
+std::string BodyOf(const std::string& answer) {
+  const size_t end = answer.find("\r\n\r\n");
+  return end == std::string::npos ? "" : answer.substr(end + 4);
+}
+
+TEST_CASE("A page is answered with its length, and nothing of it may be used elsewhere") {
+  Served served;
+  const std::string answer = Client(served).Ask(Get("/a?b=c"));
+  CHECK(StatusOf(answer) == "HTTP/1.1 200 OK");
+  CHECK(BodyOf(answer) == "/a|b=c");
+  CHECK(answer.find("Content-Length: 6\r\n") != std::string::npos);
+  CHECK(answer.find("Content-Security-Policy: default-src 'none'") != std::string::npos);
+  CHECK(answer.find("X-Content-Type-Options: nosniff") != std::string::npos);
+  CHECK(answer.find("Access-Control-Allow-Origin") == std::string::npos);
+}
+
+TEST_CASE("One connection can ask many times, and HEAD gives no body") {
+  Served served;
+  Client client(served);
+  client.Send(
+      "GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /22 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const std::string answers = client.Ask(Get("/333"));
+  CHECK(answers.find("/1|HTTP/1.1 200") != std::string::npos);
+  CHECK(answers.find("/22|") == std::string::npos);
+  CHECK(answers.find("Content-Length: 4\r\n") != std::string::npos);
+  CHECK(BodyOf(answers.substr(answers.rfind("HTTP/1.1"))) == "/333|");
+}
+
+TEST_CASE("Nothing but GET and HEAD is taken") {
+  Served served;
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"}) {
+    const std::string answer = Client(served).Ask(
+        std::string(method) + " / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    INFO(method);
+    CHECK(StatusOf(answer) == "HTTP/1.1 405 Method Not Allowed");
+  }
+  CHECK(served.requests == 0);
+}
+
+TEST_CASE("A body is not taken") {
+  Served served;
+  CHECK(StatusOf(Client(served).Ask(
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")) ==
+        "HTTP/1.1 413 Payload Too Large");
+  CHECK(served.requests == 0);
+}
+
+TEST_CASE("A page of somebody's domain does not reach the daemon through a name of its own") {
+  Served served;
+  for (const char* host :
+       {"evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example:80"})
+    CHECK(StatusOf(Client(served).Ask(Get("/", host))) == "HTTP/1.1 403 Forbidden");
+  for (const char* host : {"localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", "[::1]"})
+    CHECK(StatusOf(Client(served).Ask(Get("/", host))) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("Requests that make no sense are answered and closed") {
+  Served served;
+  for (const std::string text :
+       {std::string("\r\n\r\n\r\n"), std::string("GET\r\n\r\n"),
+        std::string("GET / HTTP/9.9\r\n\r\n"), std::string("GET / HTTP/1.1\r\nNo colon\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\0\x01\0\x01", 8) + "\r\n\r\n",
+        std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 31),
+        std::string("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n")}) {
+    Client client(served);
+    client.Send(text);
+    client.EndOfSending();
+    const std::string answer = client.Rest();
+    INFO(text);
+    INFO(answer);
+    CHECK((answer.empty() || answer.find("HTTP/1.1 4") == 0));
+  }
+  CHECK(served.requests == 0);
+}
+
+TEST_CASE("Headers beyond 8 KiB are refused") {
+  Served served;
+  const std::string answer = Client(served).Ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a'));
+  CHECK(StatusOf(answer) == "HTTP/1.1 431 Request Header Fields Too Large");
+}
+
+TEST_CASE("Who sends slowly, or nothing, is sent away") {
+  HttpServer::Options options;
+  options.patience = std::chrono::milliseconds(100);
+  Served served(options);
+  Client silent(served), slow(served);
+  slow.Send("GET / HT");
+  CHECK(silent.Rest().empty());
+  CHECK(slow.Rest().empty());
+  CHECK(StatusOf(Client(served).Ask(Get("/"))) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("Who does not read his answer is sent away") {
+  HttpServer::Options options;
+  options.patience = std::chrono::milliseconds(100);
+  options.connections = 1;
+  Served served(options);
+  Client deaf(served);
+  deaf.Send(Get("/large"));
+  // Its place becomes free again.
+  std::string answer;
+  while (answer.empty()) answer = Client(served).Ask(Get("/"));
+  CHECK(StatusOf(answer) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("There are no more connections than allowed, and their places come back") {
+  HttpServer::Options options;
+  options.connections = 4;
+  Served served(options);
+  {
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<Client>(served));
+      clients.back()->Send("GET / HTTP/1.1\r\n");
+    }
+    CHECK(Client(served).Ask(Get("/")).empty());
+  }
+  std::string answer;
+  while (answer.empty()) answer = Client(served).Ask(Get("/"));
+  CHECK(StatusOf(answer) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("Random bytes hurt nobody") {
+  Served served;
+  std::mt19937 random(7);
+  const std::string valid = Get("/x");
+  for (int round = 0; round < 300; ++round) {
+    std::string text = valid;
+    const int changes = 1 + static_cast<int>(random() % 8);
+    for (int i = 0; i < changes; ++i) text[random() % text.size()] = static_cast<char>(random());
+    Client client(served);
+    client.Send(text.substr(0, 1 + random() % text.size()));
+    client.EndOfSending();
+    const std::string answer = client.Rest();
+    INFO(text);
+    CHECK((answer.empty() || answer.find("HTTP/1.1 ") == 0));
+  }
+  CHECK(StatusOf(Client(served).Ask(Get("/"))) == "HTTP/1.1 200 OK");
+}
+
+TEST_CASE("A socket that is left over is replaced, one that answers is not") {
+  TestDirectory directory;
+  ListenAddress address;
+  address.path = directory.path + "/s";
+  const auto first = ListenForHttp(address, 0640);
+  REQUIRE(first.ok());
+  struct stat status;
+  REQUIRE(stat(address.path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0640);
+  CHECK_FALSE(ListenForHttp(address, 0640).ok());
+  close(*first);
+  const auto second = ListenForHttp(address, 0640);
+  CHECK(second.ok());
+  close(*second);
+}
+
+TEST_CASE("Only what this machine alone reaches is an address") {
+  for (const char* text :
+       {"127.0.0.1:9464", "127.1.2.3:0", "[::1]:65535", "localhost:1", "/run/x.sock"}) {
+    INFO(text);
+    CHECK(ParseListenAddress(text).ok());
+  }
+  for (const char* text : {"",
+                           ":9464",
+                           "9464",
+                           "0.0.0.0:9464",
+                           "[::]:9464",
+                           "192.168.1.1:9464",
+                           "10.0.0.1:80",
+                           "127.0.0.1",
+                           "127.0.0.1:",
+                           "127.0.0.1:65536",
+                           "127.0.0.1:-1",
+                           "127.0.0.1:+1",
+                           "127.0.0.1: 1",
+                           "127.0.0.1:99999999999",
+                           "::1:80",
+                           "[::1]",
+                           "[::1:80",
+                           "example.org:80",
+                           "run/x.sock",
+                           "[127.0.0.1]:80",
+                           "127.1:80",
+                           "[::ffff:127.0.0.1]:80"}) {
+    INFO(text);
+    CHECK_FALSE(ParseListenAddress(text).ok());
+  }
+  CHECK_FALSE(ParseListenAddress("/" + std::string(200, 'x')).ok());
+  CHECK(ParseListenAddress("localhost:80")->host == "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace detshare
