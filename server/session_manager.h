@@ -125,8 +125,8 @@ class SessionManager {
   uint64_t next_session() const;
   // At a time.
   size_t most_sessions() const {
-    return options_.most_sessions == 0 ? slots_.size()
-                                       : std::min<size_t>(slots_.size(), options_.most_sessions);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return most_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), most_sessions_);
   }
 
  private:

@@ -110,7 +110,9 @@ export class Chart {
     }
     const minutes = (this.to - this.from) / 60000;
     const steps = minutes <= 1 ? 4 : 5;
+    const every = this.width < 420 ? 2 : 1;
     for (let i = 0; i <= steps; ++i) {
+      if (i % every !== 0 && i !== steps) continue;
       const ago = (minutes / steps) * (steps - i);
       const text = ago === 0 ? "now" : minutes <= 1 ? `−${Math.round(ago * 60)} s` : `−${ago} min`;
       const anchor = i === 0 ? "start" : i === steps ? "end" : "middle";

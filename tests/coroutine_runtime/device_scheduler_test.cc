@@ -220,9 +220,9 @@ TEST_CASE_METHOD(Fixture, "What coroutines did is counted by tenant, and stays w
     CHECK(two.LaunchAll(100) == 0);
     clock.Advance(5 * kMillisecond);
     CHECK(two.LaunchAll(100) == 1);
+    one.Pause();
     device.RunAll();
     clock.Advance(kMillisecond);
-    one.Pause();
     one.Pause();
     const auto totals = scheduler->Totals();
     REQUIRE(totals.size() == 2);
@@ -245,9 +245,9 @@ TEST_CASE_METHOD(Fixture, "A burst that takes longer than promised is counted, f
   ScheduledSession one(device, *pool, *scheduler, 1, "a"), two(device, *pool, *scheduler, 2, "b");
   const auto burst = [&](Nanoseconds time) {
     one.Launch();
+    one.Pause();
     clock.Advance(time);
     device.RunAll();
-    one.Pause();
     one.Pause();
   };
   burst(20 * kMillisecond);

@@ -100,7 +100,8 @@ TEST_CASE("Tools learn the services and their messages") {
   ServerReflectionRequest request;
   request.set_list_services("");
   std::set<std::string> services;
-  for (const auto& service : reflection.Ask(request).list_services_response().service())
+  const ServerReflectionResponse listed = reflection.Ask(request);
+  for (const auto& service : listed.list_services_response().service())
     services.insert(service.name());
   CHECK(services == std::set<std::string>{"detshare.proto.Admin", "detshare.proto.Control",
                                           "detshare.proto.Doors", "detshare.proto.Telemetry",

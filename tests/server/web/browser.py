@@ -112,9 +112,10 @@ class Browser:
             raise SystemExit(f"FAILED: {expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
-    def screenshot(self, path, full=True):
+    def screenshot(self, path, most=1 << 14):
+        """Of the page's first `most` pixels."""
         width, height = self.value("[document.documentElement.clientWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": height if full else min(height, 900), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
         data = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

@@ -73,10 +73,10 @@ class Daemon:
                 self.process.kill()
                 self.process.wait()
 
-    def run(self, tenant, *command):
-        """Starts a program as a tenant, and returns when it has begun."""
+    def run(self, tenant, *command, executable=None):
+        """Starts a program as a tenant, and returns when it has begun. `executable`: what it is, whatever it calls itself."""
         environment = dict(os.environ, DETSHARE_SOCKET=self.socket, DETSHARE_TENANT=tenant, LD_LIBRARY_PATH=self.libraries)
-        program = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        program = subprocess.Popen(command, executable=executable, env=environment, stdout=subprocess.PIPE, text=True)
         self.programs.append(program)
         if program.stdout.readline() != "begun\n":
             raise SystemExit(f"{command} does not begin")

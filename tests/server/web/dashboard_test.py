@@ -19,7 +19,7 @@ import browser  # noqa: E402
 from daemon import Daemon, until  # noqa: E402
 
 PICTURES = os.environ.get("DETSHARE_SCREENSHOTS")
-SECONDS_OF_PICTURES = 150
+SECONDS_OF_PICTURES = 62
 
 failures = []
 
@@ -80,11 +80,11 @@ def check_numbers(chromium):
 def take_pictures(chromium):
     os.makedirs(PICTURES, exist_ok=True)
     chromium.value("document.querySelector('[data-minutes=\"%d\"]').click()" % (1 if SECONDS_OF_PICTURES < 100 else 5))
-    for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
+    for width, scheme, most in ((1280, "light", 2000), (1280, "dark", 920), (390, "light", 1300)):
         chromium.size(width, 900)
         chromium.scheme(scheme)
         time.sleep(2.5)
-        chromium.screenshot(os.path.join(PICTURES, f"dashboard-{width}-{scheme}.png"))
+        chromium.screenshot(os.path.join(PICTURES, f"dashboard-{width}-{scheme}.png"), most)
 
 
 def main():
@@ -105,9 +105,9 @@ def main():
         # A program's name is never markup.
         hostile = os.path.join(daemon.folder, "<img src=x onerror=alert(1)>")
         shutil.copy(program, hostile)
-        daemon.run("chat", program if PICTURES else hostile, "answer", "600")
-        daemon.run("training", program, "train", "600")
-        daemon.run("notebook", program, "wait", "600")
+        daemon.run("chat", "serve" if PICTURES else hostile, "answer", "600", executable=program if PICTURES else None)
+        daemon.run("training", "trainer", "train", "600", executable=program)
+        daemon.run("notebook", "notebook", "wait", "600", executable=program)
         until(lambda: len(page(chromium)["sessions"]) == 3)
         if PICTURES:
             time.sleep(SECONDS_OF_PICTURES)
@@ -141,7 +141,7 @@ def main():
         check(page(chromium)["health"] == "no answer", page(chromium)["health"])
         if PICTURES:
             chromium.size(1280, 900)
-            chromium.screenshot(os.path.join(PICTURES, "dashboard-no-answer.png"), full=False)
+            chromium.screenshot(os.path.join(PICTURES, "dashboard-no-answer.png"), 600)
     return 1 if failures else 0
 
 
