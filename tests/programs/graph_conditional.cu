@@ -162,7 +162,7 @@ void Rules() {
 }  // namespace
 
 int main() {
-  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK(cudaStreamCreate(&stream));
   counter = check::Zeroed<unsigned>(1);
   choice = check::Zeroed<unsigned>(1);
   If();

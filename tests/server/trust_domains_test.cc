@@ -124,7 +124,9 @@ TEST_CASE("A process that has nothing to do ends, and nobody's connection is los
     // Some come while it begins, some while it ends.
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * i));
     TestClient client(daemon.socket());
-    REQUIRE(client.Open());
+    const bool opened = client.Open();
+    INFO(daemon.Log());
+    REQUIRE(opened);
     client.CreateStream(1);
     CHECK(client.Synchronize(1) == 0);
   }

@@ -116,7 +116,7 @@ for pid in "${noises[@]}"; do kill -0 $pid 2>/dev/null || fail "a program has en
 # One is killed, the other goes on.
 victim=$("$CTL" sessions --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["session"])')
 other=$("$CTL" sessions --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[1]["session"])')
-"$CTL" events --follow --kind killed --count 0 --json >"$folder/followed" &
+"$CTL" events --follow --kind killed --count 10 --json >"$folder/followed" &
 follower=$!
 expect 0 sessions kill "$victim"
 says "session $victim ends"
