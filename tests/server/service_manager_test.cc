@@ -12,6 +12,7 @@
 
 #include "server/watchdog.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/daemon_process.h"
 
 namespace detshare {
 namespace {
@@ -227,21 +228,6 @@ TEST_CASE(
   close(early);
   close(*listening);
 }
-
-constexpr char kFaultPtx[] = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry fault()
-{
-  .reg .b64 %rd<2>;
-  .reg .b32 %r<2>;
-  mov.u64 %rd1, 64;
-  mov.u32 %r1, 1;
-  st.global.u32 [%rd1], %r1;
-  ret;
-}
-)";
 
 TEST_CASE("A service that lost its device is the same service, with the same socket") {
   FakeManager fake;
