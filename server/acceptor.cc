@@ -39,12 +39,29 @@ std::vector<gid_t> GroupsOf(int fd) {
   }
 }
 
+// What the kernel never gives to another socket; 0: `fd` is none.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t length = sizeof(cookie);
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &length) == 0 ? cookie : 0;
+}
+
 }  // namespace
 
 void PeerTable::Add(int fd, Peer peer) {
+  const uint64_t cookie = CookieOf(fd);
   const std::lock_guard<std::mutex> lock(mutex_);
   peer.connection = next_connection_++;
-  peers_[fd] = std::move(peer);
+  peers_[fd] = {std::move(peer), cookie};
+}
+
+bool PeerTable::AnyConnected() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto entry = peers_.begin(); entry != peers_.end(); entry = peers_.erase(entry)) {
+    const uint64_t cookie = CookieOf(entry->first);
+    if (cookie != 0 && cookie == entry->second.cookie) return true;
+  }
+  return false;
 }
 
 std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {
@@ -54,7 +71,7 @@ std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto found = peers_.find(fd);
   if (found == peers_.end()) return std::nullopt;
-  return found->second;
+  return found->second.peer;
 }
 
 absl::Status LockSocket(const std::string& path) {

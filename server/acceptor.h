@@ -37,10 +37,17 @@ class PeerTable {
   void Add(int fd, Peer peer);
   // Of a call's ServerContext::peer(). Nothing when that is no connection of ours.
   std::optional<Peer> Find(const std::string& grpc_peer) const;
+  // Whether somebody is connected. Forgets those who are not any more.
+  bool AnyConnected();
 
  private:
+  struct Entry {
+    Peer peer;
+    uint64_t cookie = 0;  // the socket's: gRPC closes it and tells nobody
+  };
+
   mutable std::mutex mutex_;
-  std::map<int, Peer> peers_;  // guarded by mutex_; overwritten when the number is used again
+  std::map<int, Entry> peers_;    // guarded by mutex_; overwritten when the number is used again
   uint64_t next_connection_ = 1;  // guarded by mutex_
 };
 

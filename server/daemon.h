@@ -72,6 +72,8 @@ class Daemon {
 
   // A connection that another process accepted.
   void Take(int connection) { acceptor_->Take(connection); }
+  // Whether somebody is connected, or a session is there still. Any thread.
+  bool InUse();
 
   SessionManager& manager() { return *manager_; }
   Identity& identity() { return identity_; }

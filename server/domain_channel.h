@@ -1,9 +1,9 @@
 // What the process that accepts connections and the process of a trust domain say to each other,
 // on a pair of sockets that keep messages apart:
 //
-//     acceptor --[a connection, as a descriptor]--> domain      for each program that connects
-//     acceptor <--[how many it got]---------------- domain      it has had nothing to do for a
-//     while acceptor --(end of file)--------------------> domain      it is to end
+//     acceptor --[a connection, as a descriptor]--> domain    for each program that connects
+//     acceptor <--[how many it got]---------------- domain    nobody has been there for a while
+//     acceptor --(end of file)--------------------> domain    it is to end
 //
 // A domain that offers to end is taken at its word only when it has got all that was sent: no
 // connection is lost.

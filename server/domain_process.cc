@@ -56,7 +56,7 @@ DomainMember::DomainMember(int channel, std::chrono::milliseconds idle)
 DomainMember::~DomainMember() { close(channel_); }
 
 bool DomainMember::Proceed(const std::function<void(int connection)>& take,
-                           const std::function<bool()>& has_sessions) {
+                           const std::function<bool()>& in_use) {
   for (;;) {
     const Received received = TakeConnection(channel_);
     if (received.end) return false;
@@ -65,7 +65,7 @@ bool DomainMember::Proceed(const std::function<void(int connection)>& take,
     idle_since_ = Clock::now();
     if (received.connection >= 0) take(received.connection);
   }
-  if (has_sessions()) {
+  if (in_use()) {
     idle_since_ = Clock::now();
   } else if (Clock::now() - idle_since_ >= idle_) {
     idle_since_ = Clock::now();

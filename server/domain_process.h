@@ -28,7 +28,7 @@ std::string UserName(uid_t user);
 // One thread.
 class DomainMember {
  public:
-  // Takes the channel. `idle`: after so long without a session it offers to end.
+  // Takes the channel. `idle`: after so long without use it offers to end.
   DomainMember(int channel, std::chrono::milliseconds idle);
   ~DomainMember();
   DomainMember(const DomainMember&) = delete;
@@ -37,7 +37,7 @@ class DomainMember {
   int fd() const { return channel_; }
   // Takes what has come and offers to end when that is due. False when the process is to end.
   bool Proceed(const std::function<void(int connection)>& take,
-               const std::function<bool()>& has_sessions);
+               const std::function<bool()>& in_use);
   // When it wants to be asked again at the latest, in milliseconds.
   int timeout() const;
 

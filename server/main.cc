@@ -472,7 +472,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     }
     const bool goes_on = member == nullptr ||
                          member->Proceed([&](int connection) { (*daemon)->Take(connection); },
-                                         [&] { return !(*daemon)->manager().Sessions().empty(); });
+                                         [&] { return (*daemon)->InUse(); });
     if (!goes_on) break;
     if (fds[1].revents != 0) {
       service_manager.Say("a device was lost: starting anew");

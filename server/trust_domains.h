@@ -7,7 +7,7 @@
 //                   +--> process of user B: ...
 //
 // A domain is a process of the same program, begun at the first connection of its user, and ended
-// some time after the last session, or when it fails; then the next connection begins it anew.
+// some time after the last one, or when it fails; then the next connection begins it anew.
 //
 // Threading: one thread. It forks: no other thread may exist.
 #pragma once

@@ -133,6 +133,17 @@ TEST_CASE("A process that has nothing to do ends, and nobody's connection is los
   CHECK(Eventually([&] { return !std::filesystem::exists(domain); }));
 }
 
+TEST_CASE("A process to which somebody is connected does not end, session or not") {
+  StrictDaemon daemon({"--domain-idle-ms", "1"});
+  TestClient client(daemon.socket());
+  const pid_t domain = StatusOf(client).pid();
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    // gRPC connects anew by itself, and then reaches another process.
+    REQUIRE(StatusOf(client).pid() == domain);
+  }
+}
+
 TEST_CASE("The daemon's end is that of all of its processes") {
   StrictDaemon daemon;
   TestClient client(daemon.socket());
