@@ -423,6 +423,11 @@ std::map<std::string, DeviceScheduler::TenantTotals> DeviceScheduler::Totals() c
   return all;
 }
 
+policy::Tenant DeviceScheduler::SettingsOf(const std::string& tenant) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return TenantOf(tenant);
+}
+
 bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& entry : entries_) {

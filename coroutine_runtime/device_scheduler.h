@@ -71,6 +71,9 @@ class DeviceScheduler {
   DeviceScheduler(const DeviceScheduler&) = delete;
   DeviceScheduler& operator=(const DeviceScheduler&) = delete;
 
+  // What is said about a tenant; of one that is not configured: its name.
+  policy::Tenant SettingsOf(const std::string& tenant) const;
+
   // What was learned about operations of this device.
   DurationTable& durations() { return durations_; }
 

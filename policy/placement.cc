@@ -13,9 +13,15 @@ uint64_t Free(const DeviceLoad& device) {
   return device.memory > device.memory_used ? device.memory - device.memory_used : 0;
 }
 
+bool Holds(const DeviceLoad& device, const PlacementRequest& request) {
+  return device.open && Free(device) >= request.memory;
+}
+
 absl::Status NoRoom(const PlacementRequest& request, absl::Span<const DeviceLoad> devices) {
   uint64_t most = 0;
-  for (const DeviceLoad& device : devices) most = std::max(most, Free(device));
+  for (const DeviceLoad& device : devices) {
+    if (device.open) most = std::max(most, Free(device));
+  }
   return absl::ResourceExhaustedError(
       absl::StrCat("tenant ", request.tenant.name, " needs ", request.memory,
                    " bytes of device memory; no device has more than ", most, " free"));
@@ -27,7 +33,7 @@ class RoundRobin final : public DevicePlacement {
                             absl::Span<const DeviceLoad> devices) override {
     for (size_t tried = 0; tried < devices.size(); ++tried) {
       const size_t index = (next_ + tried) % devices.size();
-      if (Free(devices[index]) < request.memory) continue;
+      if (!Holds(devices[index], request)) continue;
       next_ = index + 1;
       return static_cast<int>(index);
     }
@@ -45,7 +51,7 @@ absl::StatusOr<int> Cheapest(const PlacementRequest& request, absl::Span<const D
   int best = -1;
   decltype(cost(devices[0])) best_cost;
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (Free(devices[i]) < request.memory) continue;
+    if (!Holds(devices[i], request)) continue;
     const auto its_cost = cost(devices[i]);
     if (best < 0 || its_cost < best_cost) {
       best = static_cast<int>(i);

@@ -3,9 +3,8 @@
 //   round-robin     the next device in turn that has the memory
 //   best-fit        the device on which the least memory is left over
 //   workload-aware  the device where it and those who are there harm each other least: somebody
-//   with
-//                   an objective away from others with one, work that is bound by memory beside
-//                   work that is bound by arithmetic; then where fewest are, then best-fit
+//                   with an objective away from others with one, work that is bound by memory
+//                   beside work that is bound by arithmetic; then where fewest are, then best-fit
 #pragma once
 
 #include <cstdint>
@@ -34,14 +33,15 @@ struct PlacementRequest {
 struct DeviceLoad {
   uint64_t memory = 0, memory_used = 0;
   std::vector<PlacementRequest> sessions;
+  bool open = true;  // false: it cannot be chosen
 };
 
 // Threading: one thread at a time.
 class DevicePlacement {
  public:
   virtual ~DevicePlacement() = default;
-  // An index into `devices`. ResourceExhausted, with what is free at most, when the memory fits
-  // nowhere.
+  // An index into `devices`, which are the same ones each time. ResourceExhausted, with what is free
+  // at most, when the memory fits on none that is open.
   virtual absl::StatusOr<int> Place(const PlacementRequest& request,
                                     absl::Span<const DeviceLoad> devices) = 0;
 };

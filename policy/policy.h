@@ -14,8 +14,7 @@
 //     (cooperative grids, clusters, a graph with either) runs on the smallest one of the snapshot
 //     that holds it; the whole device always does.
 //   - A coroutine that is alone on its device is given everything at once: no window or budget
-//   holds
-//     it, only the partitions of its quiet terms count.
+//     holds it, only the partitions of its quiet terms count.
 //   - The policy is asked when a coroutine comes, goes, begins or ends to have work, when a
 //     setting changes, when a budget is used up, and at `ask_again_at`.
 #pragma once
@@ -102,10 +101,8 @@ struct CoroutineView {
   bool has_work = false;       // queued here, or in the hardware
   Nanoseconds changed_at = 0;  // since when has_work is what it is
   Nanoseconds in_flight = 0;   // device time of what is in the hardware
-  Nanoseconds held_since =
-      0;                      // since when its next operation is not let through; 0: it is not held
-  Nanoseconds next_work = 0;  // device time of that operation; 0: not known
-  int next_sms = 0;           // SMs without which it cannot run
+  // Since when its next operation is not let through; 0: it is not held.
+  Nanoseconds held_since = 0;
 
   // ---- of late
   Nanoseconds device_time = 0;  // of all that was given to the hardware since it was opened

@@ -69,6 +69,15 @@ TEST_CASE("Placement goes only where the memory fits, and says what is free when
     CHECK_FALSE(placement->Place(Request(kBatch, 0), {}).ok());
     CHECK_FALSE(placement->Place(Request(kBatch, UINT64_MAX), {{{5, 9, {}}}}).ok());
   }
+  // Nothing is asked for, and nothing is open.
+  for (const std::string& name : PlacementNames()) {
+    auto placement = *CreatePlacement(name);
+    std::vector<DeviceLoad> devices = {{10}, {10}, {10}};
+    devices[0].open = devices[2].open = false;
+    CHECK(*placement->Place(Request(kBatch, 0), devices) == 1);
+    devices[1].open = false;
+    CHECK_FALSE(placement->Place(Request(kBatch, 0), devices).ok());
+  }
   CHECK(CreatePlacement("fastest").status().code() == absl::StatusCode::kNotFound);
   CHECK(PlacementNames().front() == kDefaultPlacement);
 }

@@ -105,7 +105,6 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
       view.changed_at = noise.Time();
       view.in_flight = noise.Time();
       view.held_since = noise.Time();
-      view.next_work = noise.Time();
       view.device_time = noise.Time();
       view.longest_operation = noise.Time();
       view.typical_operation = noise.Time();

@@ -96,9 +96,6 @@ void VirtualDevice::Decide() {
     views.push_back(state.view);
     views.back().tenant = &state.tenant;
     views.back().held_since = std::max<Nanoseconds>(0, state.held_since);
-    if (state.view.has_work && state.given < state.burst.operations.size()) {
-      views.back().next_work = state.burst.operations[state.given];
-    }
   }
   Snapshot snapshot;
   snapshot.now = now_;
