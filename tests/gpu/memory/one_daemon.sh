@@ -1,0 +1,56 @@
+# What the programs beside this file begin with, which show something with a daemon of their own. Sourced.
+#
+#   own_options="rounds ..."          before: which variables are set by options of their names (--rounds N)
+#   begin_daemon PROGRAM "$@"         reads the options, finds PROGRAM and begins the daemon
+#
+# Then there are: $detshare and $detsharectl, which reach the daemon by `--socket "$folder/s"`; $program; $folder, for
+# what the programs print (NAME.out, NAME.err); fail TEXT, which ends everything. Whose process is in `programs` ends
+# with this one.
+set -uo pipefail
+own_options=
+programs=()
+
+fail() {
+  echo "FAILED: $*"
+  tail -n +1 "$folder"/*.out "$folder"/*.err 2>/dev/null
+  grep -v 'begins\|ends:' "$folder/log" | tail -n 20
+  exit 1
+}
+
+begin_daemon() {
+  local name bundle= backend=cuda lib= option
+  name=$(basename "$0")
+  detshared= detshare= detsharectl= program=$1
+  shift
+  while [ $# -gt 0 ]; do
+    option=${1#--}
+    case $1 in
+      --bundle | --backend) printf -v "$option" %s "$2" ;;
+      --parts) read -r detshared detshare detsharectl program lib <<<"$2" ;; # of ourselves: outside of a bundle
+      --*) [[ " $own_options " == *" $option "* ]] || break; printf -v "$option" %s "$2" ;;
+      *) break ;;
+    esac
+    shift 2
+  done
+  if [ -z "$detshared" ]; then
+    [ -n "$bundle" ] || bundle=$(cd "$(dirname "$0")" && pwd)
+    while [ "$bundle" != / ] && [ ! -x "$bundle/bin/detshare" ]; do bundle=$(dirname "$bundle"); done
+    [ -x "$bundle/bin/detshare" ] || { echo "$name: no bundle with bin/detshare" >&2; exit 2; }
+    detshared=$bundle/bin/detshared detshare=$bundle/bin/detshare detsharectl=$bundle/bin/detsharectl
+    program=$bundle/tests/$program
+  else
+    export DETSHARE_LIB_DIR=$lib
+  fi
+  if [ "$backend" = cuda ] && ! [ -e /dev/nvidiactl ]; then
+    echo "NO GPU ON THIS MACHINE: NOTHING WAS RUN, NOTHING IS PROVED"
+    exit 0
+  fi
+  folder=$(mktemp -d "/dev/shm/detshare-$name-XXXXXX")
+  "$detshared" --socket "$folder/s" --backend "$backend" "$@" 2>"$folder/log" &
+  daemon=$!
+  trap 'kill ${programs[@]+"${programs[@]}"} $daemon 2>/dev/null; wait; rm -rf "$folder"' EXIT
+  until "$detsharectl" --socket "$folder/s" status >/dev/null 2>&1; do
+    kill -0 $daemon || { cat "$folder/log"; exit 1; }
+    sleep 0.05
+  done
+}
