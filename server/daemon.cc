@@ -165,6 +165,19 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   services.emplace_back("grpc.reflection.v1alpha.ServerReflection");
   daemon->reflection_ = std::make_unique<ReflectionService>(std::move(services));
   builder.RegisterService(daemon->reflection_.get());
+  if (opts.observe || opts.http.has_value()) {
+    Observer::Options watched;
+    watched.backend = opts.backend;
+    watched.device_losses = opts.device_losses;
+    watched.dashboard = opts.dashboard;
+    daemon->observer_ =
+        std::make_unique<Observer>(*daemon->manager_, *daemon->settings_, watched);
+  }
+  if (opts.observe) {
+    daemon->observation_ = std::make_unique<ObservationService>(
+        *daemon->observer_, daemon->peers_, daemon->identity_);
+    builder.RegisterService(daemon->observation_.get());
+  }
   SetLimits(&builder);
   daemon->grpc_ = builder.BuildAndStart();
   if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
@@ -203,7 +216,6 @@ bool Daemon::Stop(milliseconds patience) {
   if (doors_ != nullptr) doors_->StopAccepting();
   if (http_ != nullptr && !options_.http->path.empty()) unlink(options_.http->path.c_str());
   http_.reset();
-  observer_.reset();
   bool empty = true;
   if (manager_ != nullptr) {
     manager_->EndAll(kCudaErrorSystemNotReady, "the daemon ends", milliseconds(1000));
@@ -214,6 +226,7 @@ bool Daemon::Stop(milliseconds patience) {
     grpc_->Wait();
     grpc_.reset();
   }
+  observer_.reset();
   if (doors_ != nullptr) doors_->Shutdown();
   if (listen_fd_ >= 0) {
     if (!options_.keep_socket) unlink(options_.socket.c_str());
@@ -236,11 +249,6 @@ absl::Status Daemon::ServeHttp() {
   if (!options_.http.has_value()) return absl::OkStatus();
   const absl::StatusOr<int> fd = ListenForHttp(*options_.http, options_.http_mode);
   if (!fd.ok()) return fd.status();
-  Observer::Options watched;
-  watched.backend = options_.backend;
-  watched.device_losses = options_.device_losses;
-  watched.dashboard = options_.dashboard;
-  observer_ = std::make_unique<Observer>(*manager_, *settings_, watched);
   HttpServer::Options serving;
   serving.check_host = options_.http->path.empty();
   LogInfo("metrics at ", HttpName(*fd), "/metrics",

@@ -31,6 +31,7 @@
 #include "server/telemetry.h"
 #include "server/telemetry_service.h"
 #include "server/web/http_server.h"
+#include "server/web/observation_service.h"
 #include "server/web/observer.h"
 
 namespace detshare {
@@ -53,6 +54,7 @@ class Daemon {
     std::optional<ListenAddress> http;
     unsigned http_mode = 0660;  // of a unix socket
     bool dashboard = true;
+    bool observe = false;        // by who may steer, over gRPC (proto/observation.proto)
     uint64_t device_losses = 0;  // of daemons that this one replaces
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
@@ -103,9 +105,10 @@ class Daemon {
   std::unique_ptr<Doors> doors_;
   std::unique_ptr<DoorService> door_service_;
   std::unique_ptr<ReflectionService> reflection_;
+  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<ObservationService> observation_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::unique_ptr<Observer> observer_;
   std::unique_ptr<HttpServer> http_;
 
   std::thread monitor_;

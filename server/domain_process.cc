@@ -20,6 +20,10 @@ std::string DomainsDirectory(const std::string& runtime_directory) {
 
 std::string DomainDirectoryForClients(uid_t user) { return absl::StrCat("domains/", user, "/"); }
 
+std::string DomainSocket(const std::string& domain_directory) {
+  return domain_directory + "/detshared.sock";
+}
+
 std::string UserName(uid_t user) {
   std::vector<char> buffer(16384);
   passwd entry;
@@ -37,7 +41,7 @@ std::vector<DomainInfo> DomainsBeside(const std::string& domain_directory) {
        fs::directory_iterator(fs::path(domain_directory).parent_path(), error)) {
     DomainInfo info;
     if (!absl::SimpleAtoi(entry.path().filename().string(), &info.user)) continue;
-    info.socket = (entry.path() / "detshared.sock").string();
+    info.socket = DomainSocket(entry.path().string());
     std::error_code none;
     for (fs::directory_iterator session(entry.path() / "sessions", none), end;
          !none && session != end; session.increment(none)) {

@@ -15,6 +15,13 @@ namespace detshare {
 std::string DomainsDirectory(const std::string& runtime_directory);
 std::string DomainDirectoryForClients(uid_t user);
 
+std::string DomainSocket(const std::string& domain_directory);
+
+// How a domain's process ended.
+enum class DomainEnd { kAsked, kFailed, kDeviceLost };
+// Its exit code when it lost a device.
+inline constexpr int kExitDeviceLost = 3;
+
 struct DomainInfo {
   uid_t user = 0;
   uint32_t sessions = 0;

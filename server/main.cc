@@ -26,6 +26,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "proto/quiet_grpc.h"
 #include "proto/version.h"
 #include "server/backends.h"
 #include "server/config/config.h"
@@ -39,6 +40,8 @@
 #include "server/shared_region.h"
 #include "server/trust_domains.h"
 #include "server/watchdog.h"
+#include "server/web/domains_observer.h"
+#include "server/web/http_server.h"
 
 extern char** environ;
 
@@ -216,7 +219,8 @@ void EnterDomain(Flags& flags) {
   MakeSharedDirectory(daemon.server.runtime_directory).IgnoreError();
   daemon.directory_for_clients = DomainDirectoryForClients(user);
   daemon.domain = user;
-  daemon.http.reset();  // of all users, which none of these processes knows
+  daemon.observe = daemon.http.has_value();
+  daemon.http.reset();  // that of all users is where connections are accepted
   // Others come by the acceptor.
   daemon.socket = daemon.server.runtime_directory + "/detshared.sock";
   daemon.socket_mode = 0600;
@@ -224,6 +228,20 @@ void EnterDomain(Flags& flags) {
   daemon.keep_socket = false;
   flags.remove_runtime_directory = false;
   flags.ready_fd = -1;
+}
+
+// Metrics and the dashboard of all domains.
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const Daemon::Options& daemon,
+                                                      DomainsObserver& observer) {
+  const absl::StatusOr<int> fd = ListenForHttp(*daemon.http, daemon.http_mode);
+  if (!fd.ok()) return fd.status();
+  HttpServer::Options serving;
+  serving.check_host = daemon.http->path.empty();
+  LogInfo("metrics at ", HttpName(*fd), "/metrics",
+          daemon.dashboard ? ", dashboard at its root" : "");
+  return std::make_unique<HttpServer>(*fd, serving, [&observer](const HttpRequest& request) {
+    return observer.Answer(request);
+  });
 }
 
 // Strict isolation: accepts connections and leaves the rest to a process for each user.
@@ -245,6 +263,23 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
   options.command = CommandWithout(arguments, {"--listen-fd", "--ready-fd"});
   options.directory = directory;
   options.listen_fd = daemon.listen_fd;
+  std::unique_ptr<DomainsObserver> observer;
+  std::unique_ptr<HttpServer> http;
+  if (ready.ok() && daemon.http.has_value()) {
+    StartQuietGrpc();
+    DomainsObserver::Options watched;
+    watched.directory = directory;
+    watched.dashboard = daemon.dashboard;
+    watched.most_sessions = daemon.server.most_sessions;
+    observer = std::make_unique<DomainsObserver>(watched);
+    options.begun = [&](uid_t user, pid_t process) { observer->Begun(user, process); };
+    options.ended = [&](uid_t user, pid_t process, DomainEnd how) {
+      observer->Ended(user, process, how);
+    };
+    absl::StatusOr<std::unique_ptr<HttpServer>> served = ServeHttp(daemon, *observer);
+    ready = served.status();
+    if (served.ok()) http = *std::move(served);
+  }
   if (ready.ok() && options.listen_fd < 0) {
     const absl::StatusOr<int> fd = ListenOn(daemon.socket, daemon.socket_mode);
     ready = fd.status();
@@ -280,6 +315,8 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
       LogLevel level = LogLevel::kInfo;
       ParseLogLevel(wanted->log_level, &level);
       SetLogLevel(level);
+      if (observer != nullptr)
+        observer->SetMostSessions(static_cast<size_t>(wanted->max_sessions));
       domains.Signal(SIGHUP);
     } else {
       LogLines(wanted.status());
@@ -289,6 +326,8 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
   }
   LogInfo("detshared ends");
   service_manager.Stopping();
+  if (http != nullptr && !daemon.http->path.empty()) unlink(daemon.http->path.c_str());
+  http.reset();
   if (!domains.End(kEndPatience + std::chrono::milliseconds(1000)))
     LogWarning("processes of ", domains.size(), " users are ended by force");
   if (!daemon.keep_socket) unlink(daemon.socket.c_str());
@@ -409,8 +448,6 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
                                             std::chrono::milliseconds(flags.domain_idle_ms));
     EnterDomain(flags);
   } else if (started.isolation == "strict") {
-    if (flags.daemon.http.has_value())
-      LogWarning("with strict isolation there are no metrics: no process sees all users");
     return ServeDomains(arguments, flags, service_manager, signal_fd);
   }
 
@@ -468,7 +505,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     if (fds[1].revents != 0 && member != nullptr) {
       // The acceptor begins another one when somebody comes.
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      _exit(1);
+      _exit(kExitDeviceLost);
     }
     const bool goes_on = member == nullptr ||
                          member->Proceed([&](int connection) { (*daemon)->Take(connection); },

@@ -423,9 +423,16 @@ std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
     info.request = entry.request;
     info.age_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - entry.begin).count();
     info.counters = entry.worker->counters();
-    info.state = StateName(entry.worker->state());
-    const auto& on = entry.worker->config().devices;
-    if (!on.empty()) on.front().scheduler->StateOf(id, &info.schedule);
+    const SessionWorker::State state = entry.worker->state();
+    info.state = StateName(state);
+    info.open = state == SessionWorker::State::kRunning || state == SessionWorker::State::kFaulted;
+    for (const Session::Config::OnDevice& on : entry.worker->config().devices) {
+      const auto found = std::find(devices_.begin(), devices_.end(), on.device);
+      auto& [device, schedule] = info.places.emplace_back();
+      device = static_cast<size_t>(found - devices_.begin());
+      on.scheduler->StateOf(id, &schedule);
+    }
+    if (!info.places.empty()) info.schedule = info.places.front().second;
   }
   return infos;
 }

@@ -59,7 +59,10 @@ class SessionManager {
     int64_t age_ms = 0;
     Session::Counters counters;
     std::string state;
+    bool open = false;                         // it runs, or has had a fault
     DeviceScheduler::CoroutineState schedule;  // on its first device
+    // On all of them, in the session's order: positions in devices().
+    std::vector<std::pair<size_t, DeviceScheduler::CoroutineState>> places;
   };
 
   // The devices outlive the manager. Makes the policy's partitions; removes what an earlier daemon

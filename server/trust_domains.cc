@@ -2,16 +2,19 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -19,6 +22,8 @@
 #include "absl/strings/str_cat.h"
 #include "server/domain_channel.h"
 #include "server/logging.h"
+
+extern char** environ;
 
 namespace detshare {
 namespace {
@@ -41,7 +46,49 @@ void Watch(int epoll, int fd, Source source, uid_t user, uint32_t events = EPOLL
   epoll_ctl(epoll, operation, fd, &event);
 }
 
+// The one descriptor of ours that a domain's process has, beside the standard ones.
+constexpr int kDomainFd = 3;
+
+// A process of `program`. No code of ours runs in it before that: other threads may hold any lock.
+absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
+                            int domain_fd) {
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  // The service manager's words are for the process that accepts.
+  constexpr std::string_view kOwn[] = {"NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=",
+                                       "LISTEN_FDS=", "LISTEN_PID="};
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::none_of(std::begin(kOwn), std::end(kOwn), [&](std::string_view own) {
+          return std::string_view(*variable).starts_with(own);
+        }))
+      environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
+    return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
+  int error = posix_spawn_file_actions_adddup2(&actions, domain_fd, kDomainFd);
+  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, kDomainFd + 1);
+  pid_t pid = -1;
+  if (error == 0) {
+    error = posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(),
+                        environment.data());
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
+  return pid;
+}
+
+DomainEnd EndOf(int status) {
+  if (!WIFEXITED(status)) return DomainEnd::kFailed;
+  if (WEXITSTATUS(status) == kExitDeviceLost) return DomainEnd::kDeviceLost;
+  return WEXITSTATUS(status) == 0 ? DomainEnd::kAsked : DomainEnd::kFailed;
+}
+
 std::string Ending(int status) {
+  if (EndOf(status) == DomainEnd::kDeviceLost) return "has lost its device";
   if (WIFSIGNALED(status)) return absl::StrCat("was ended by signal ", WTERMSIG(status));
   return absl::StrCat("ended with exit code ", WEXITSTATUS(status));
 }
@@ -145,30 +192,18 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   if (!channel.ok()) return channel.status();
   std::vector<std::string> command = options_.command;
   for (const std::string& more : {std::string("--domain"), absl::StrCat(user),
-                                  std::string("--domain-fd"), absl::StrCat(channel->domain)}) {
+                                  std::string("--domain-fd"), absl::StrCat(kDomainFd)}) {
     command.push_back(more);
   }
-  std::vector<char*> arguments;
-  for (std::string& argument : command) arguments.push_back(argument.data());
-  arguments.push_back(nullptr);
-  const char* const program =
-      options_.program.empty() ? "/proc/self/exe" : options_.program.c_str();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    // The service manager's words are for the process that accepts.
-    for (const char* name :
-         {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID"})
-      unsetenv(name);
-    fcntl(channel->domain, F_SETFD, 0);
-    execv(program, arguments.data());
-    _exit(127);
-  }
-  const int error = errno;
+  const absl::StatusOr<pid_t> begun =
+      Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
+            channel->domain);
   close(channel->domain);
-  const int process = pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
+  const pid_t pid = begun.value_or(-1);
+  const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
   if (process < 0) {
     close(channel->acceptor);
-    if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", ErrnoText(error)));
+    if (!begun.ok()) return begun.status();
     const absl::Status status = absl::InternalError(absl::StrCat("pidfd: ", ErrnoText(errno)));
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
@@ -181,6 +216,7 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   Watch(epoll_, domain->process, Source::kProcess, user);
   Watch(epoll_, domain->channel, Source::kChannel, user);
   LogInfo("user ", user, " has a process of its own: pid ", pid);
+  if (options_.begun) options_.begun(user, pid);
   return absl::OkStatus();
 }
 
@@ -203,7 +239,9 @@ void TrustDomains::Bury(Domains::iterator domain) {
   int status = 0;
   if (waitpid(domain->second.pid, &status, WNOHANG) != domain->second.pid) return;
   const uid_t user = domain->first;
-  const bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  const DomainEnd how = EndOf(status);
+  const bool clean = how == DomainEnd::kAsked;
+  if (options_.ended) options_.ended(user, domain->second.pid, how);
   if (clean) {
     LogInfo("the process of user ", user, " has ended");
   } else {

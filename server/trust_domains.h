@@ -9,7 +9,7 @@
 // A domain is a process of the same program, begun at the first connection of its user, and ended
 // some time after the last one, or when it fails; then the next connection begins it anew.
 //
-// Threading: one thread. It forks: no other thread may exist.
+// Threading: one thread, which may be one of several.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,14 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/domain_process.h"
 
 namespace detshare {
 
@@ -34,6 +36,9 @@ class TrustDomains {
     std::string program;    // what is executed; "": this one
     std::string directory;  // whose entry UID is removed when that domain has ended; "": none
     int listen_fd = -1;     // stays the caller's
+    // Told when a process has begun, and when it has ended; may be empty.
+    std::function<void(uid_t user, pid_t process)> begun;
+    std::function<void(uid_t user, pid_t process, DomainEnd how)> ended;
   };
 
   explicit TrustDomains(Options options);

@@ -63,7 +63,7 @@ function drawCharts() {
   charts.latency.show(times, series((one) => one.p99_ms, (name) => ({ promise: promised[name] })), from, to);
   charts.memory.show(times, series((one) => one.memory), from, to);
   charts.held.show(times, series((one) => one.held), from, to);
-  strips.show(points, names, colorOf, state.status?.devices[0]?.sm_count ?? 1, from, to);
+  strips.show(points, names, colorOf, (state.status?.devices ?? []).map((device) => device.sm_count), from, to);
   byId("legend").replaceChildren(...names.map((name) => element("li", {}, dotOf(name), name)));
 }
 
@@ -88,7 +88,7 @@ function showTiles(status) {
   const used = status.devices.reduce((sum, device) => sum + device.memory.used, 0);
   const share = latest ? Math.min(1, Object.values(latest.tenants).reduce((sum, one) => sum + one.sms, 0)) : 0;
   const held = status.sessions.filter((session) => session.held).length;
-  const open = status.sessions.length;
+  const open = status.sessions.filter((session) => session.open).length;
   byId("tiles").replaceChildren(
     tile("SMs in use", percent(share), `of ${count(sms)}`, share),
     tile("Device memory", bytes(used), `of ${bytes(total)}`, total === 0 ? 0 : used / total),
@@ -100,14 +100,15 @@ function showTiles(status) {
 function showMap(status) {
   const devices = status.devices.map((device, index) => {
     const lanes = element("div", { className: "lanes" });
-    // A session's figures are those of its first device.
     const ranges = new Map();
-    for (const session of index === 0 ? status.sessions : []) {
-      if (session.sm_count === 0) continue;
-      const key = `${session.first_sm} ${session.sm_count}`;
-      if (!ranges.has(session.tenant)) ranges.set(session.tenant, new Map());
-      const known = ranges.get(session.tenant).get(key);
-      ranges.get(session.tenant).set(key, { first: session.first_sm, count: session.sm_count, held: (known?.held ?? true) && session.held });
+    for (const session of status.sessions) {
+      for (const place of session.devices) {
+        if (place.device !== index || place.sm_count === 0) continue;
+        const key = `${place.first_sm} ${place.sm_count}`;
+        if (!ranges.has(session.tenant)) ranges.set(session.tenant, new Map());
+        const known = ranges.get(session.tenant).get(key);
+        ranges.get(session.tenant).set(key, { first: place.first_sm, count: place.sm_count, held: (known?.held ?? true) && place.held });
+      }
     }
     for (const name of [...ranges.keys()].sort()) {
       const lane = element("div", { className: "lane" });
@@ -127,7 +128,7 @@ function showMap(status) {
     lanes.append(scale);
     const state_ = device.healthy ? "" : ` · ${device.state}`;
     const title = element("h3", {}, `GPU ${index} `, element("span", { textContent: `${device.name} · ${device.sm_count} SMs · ${bytes(device.memory.used)} of ${bytes(device.memory.total)}${state_}` }));
-    const content = ranges.size > 0 ? lanes : element("p", { className: "empty", textContent: index === 0 ? "No session has work here." : "Where sessions of several devices run on the others is not shown." });
+    const content = ranges.size > 0 ? lanes : element("p", { className: "empty", textContent: "No session is on this device." });
     return element("div", { className: "device" }, title, content);
   });
   byId("map").replaceChildren(...devices);
@@ -203,22 +204,45 @@ function showWaits(status) {
   }));
 }
 
+// "all", or with several devices "0: all, 1: sm0-63".
+function partitionsOf(session, several) {
+  const places = session.devices.filter((place) => place.partition !== "");
+  if (places.length === 0) return "–";
+  return places.map((place) => (several ? `${place.device}: ${place.partition}` : place.partition)).join(", ");
+}
+
 function showSessions(status) {
+  const several = status.devices.length > 1;
+  const strict = status.users.length > 0;
   const rows = [...status.sessions].sort((a, b) => a.session - b.session).map((session) => [
     count(session.session),
+    ...(strict ? [session.user ?? "–"] : []),
     who(session.tenant),
     { text: session.program === "" ? "–" : session.program, className: "program" },
     session.pid === 0 ? "–" : String(session.pid),
-    session.partition === "" ? "–" : session.partition,
+    partitionsOf(session, several),
     element("span", { className: session.state === "faulted" ? "tag bad" : "tag", textContent: session.held ? "held" : session.state }),
     count(session.operations),
     bytes(session.device_memory),
     duration(session.age_ms / 1000),
   ]);
   fillTable(byId("sessions"), [
-    ["Session"], ["Tenant"], ["Program"], ["PID", true], ["Partition"], ["State"], ["Operations", true], ["Memory", true], ["Age", true],
+    ["Session"], ...(strict ? [["User"]] : []), ["Tenant"], ["Program"], ["PID", true], [several ? "Device: partition" : "Partition"], ["State"], ["Operations", true], ["Memory", true], ["Age", true],
   ], rows, "No session is open.");
   byId("sessions-hint").textContent = status.refused > 0 ? `${count(status.refused)} refused since the daemon began` : "";
+}
+
+// Users' processes, with strict isolation.
+function showUsers(status) {
+  byId("users-card").hidden = status.users.length === 0;
+  const rows = status.users.map((user) => [
+    user.name,
+    element("span", { className: user.runs && !user.answers ? "tag bad" : "tag", textContent: !user.runs ? "not running" : user.answers ? "running" : "does not answer" }),
+    count(user.sessions),
+    count(user.starts),
+    user.failures > 0 ? { text: count(user.failures), className: "late" } : "0",
+  ]);
+  fillTable(byId("users"), [["User"], ["Process"], ["Sessions", true], ["Begun", true], ["Failed", true]], rows, "No user has a process.");
 }
 
 function showStatus(status) {
@@ -228,6 +252,7 @@ function showStatus(status) {
   pill.textContent = healthy ? "serving" : "a device is lost";
   pill.className = healthy ? "pill good" : "pill bad";
   const facts = [fact("policy", status.policy), fact("version", status.version), fact("up", duration(status.uptime_seconds))];
+  if (status.users.length > 0) facts.unshift(fact("isolation", "strict"));
   if (status.backend === "soft") facts.unshift(fact("backend", "software GPU"));
   if (status.device_losses > 0) facts.push(fact("device losses", count(status.device_losses)));
   byId("facts").replaceChildren(...facts);
@@ -236,6 +261,7 @@ function showStatus(status) {
   showTenants(status);
   showWaits(status);
   showSessions(status);
+  showUsers(status);
 }
 
 // ---- asking

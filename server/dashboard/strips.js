@@ -1,5 +1,5 @@
-// Which SMs each tenant's work went to, over time: a strip for each tenant, time from left to right and SMs from bottom to top, the
-// stronger the more the tenant did there.
+// Which SMs each tenant's work went to, over time: a strip for each tenant on each device where it was, time from left to right and SMs
+// from bottom to top, the stronger the more the tenant did.
 
 import { element, shape } from "./elements.js";
 
@@ -18,7 +18,7 @@ export class Strips {
     new ResizeObserver(() => this.draw()).observe(parent);
   }
 
-  // points: as in the history. names: who is shown. sms: of the device.
+  // points: as in the history. names: who is shown. sms: of each device.
   show(points, names, colorOf, sms, from, to) {
     Object.assign(this, { points: points.filter((point) => point.unix_ms >= from), names, colorOf, sms, from, to });
     this.draw();
@@ -27,16 +27,17 @@ export class Strips {
   draw() {
     if (this.points === undefined) return;
     const width = this.parent.clientWidth;
-    const names = this.names.filter((name) => this.points.some((point) => point.tenants[name]?.ranges.length > 0));
-    this.empty.hidden = names.length > 0;
-    this.svg.style.display = names.length > 0 ? "block" : "none";
-    const height = names.length * (ROW + GAP) + 18;
+    const isOn = (name, device) => this.points.some((point) => point.tenants[name]?.ranges.some((range) => range[0] === device));
+    const rows = this.names.flatMap((name) => this.sms.map((_, device) => ({ name, device })).filter((row) => isOn(row.name, row.device)));
+    this.empty.hidden = rows.length > 0;
+    this.svg.style.display = rows.length > 0 ? "block" : "none";
+    const height = rows.length * (ROW + GAP) + 18;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.style.height = `${height}px`;
     this.svg.replaceChildren();
-    if (width === 0 || names.length === 0) return;
+    if (width === 0 || rows.length === 0) return;
     const x = (time) => LEFT + ((time - this.from) / (this.to - this.from)) * (width - LEFT - RIGHT);
-    names.forEach((name, row) => this.drawRow(name, row * (ROW + GAP), x, width));
+    rows.forEach(({ name, device }, row) => this.drawRow(name, device, row * (ROW + GAP), x, width));
     const minutes = (this.to - this.from) / 60000;
     this.svg.append(
       shape("text", { x: LEFT, y: height - 3 }, minutes <= 1 ? `−${Math.round(minutes * 60)} s` : `−${minutes} min`),
@@ -44,19 +45,22 @@ export class Strips {
     );
   }
 
-  drawRow(name, top, x, width) {
+  drawRow(name, device, top, x, width) {
+    const sms = this.sms[device];
+    const all = this.sms.reduce((sum, one) => sum + one, 0);
+    if (this.sms.length > 1) this.svg.append(shape("text", { x: 16, y: top + 25 }, `GPU ${device}`));
     this.svg.append(
       shape("rect", { class: "track", x: LEFT, y: top, width: width - LEFT - RIGHT, height: ROW, rx: 4 }),
       shape("rect", { class: "area", color: this.colorOf(name), x: 0, y: top + 2, width: 10, height: 10, rx: 3 }),
       shape("text", { class: "name", x: 16, y: top + 11.5 }, name.length > 12 ? `${name.slice(0, 11)}…` : name),
-      shape("text", { x: LEFT - 6, y: top + 10, "text-anchor": "end" }, String(this.sms - 1)),
+      shape("text", { x: LEFT - 6, y: top + 10, "text-anchor": "end" }, String(sms - 1)),
       shape("text", { x: LEFT - 6, y: top + ROW, "text-anchor": "end" }, "0"),
     );
-    const y = (sm) => top + ROW - (sm / this.sms) * ROW;
+    const y = (sm) => top + ROW - (sm / sms) * ROW;
     // What goes on unchanged is one rectangle: runs of points with the same ranges and about the same work.
     let run = null;
     const close = () => {
-      for (const [first, count] of run?.ranges ?? []) {
+      for (const [, first, count] of run?.ranges ?? []) {
         this.svg.append(shape("rect", {
           class: "area", color: this.colorOf(name), x: x(run.from).toFixed(1), width: Math.max(0.8, x(run.to) - x(run.from) + 0.3).toFixed(1),
           y: y(first + count).toFixed(1), height: (y(first) - y(first + count)).toFixed(1), "fill-opacity": (LEAST + (1 - LEAST) * run.level).toFixed(2),
@@ -67,9 +71,10 @@ export class Strips {
     for (const point of this.points) {
       const one = point.tenants[name];
       const begin = Math.max(this.from, point.unix_ms - point.seconds * 1000);
-      const ranges = one?.ranges ?? [];
-      const all = ranges.reduce((sum, [, count]) => sum + count, 0) / this.sms;
-      const level = all === 0 ? 0 : Math.round(Math.min(1, one.sms / all) * 8) / 8;
+      const ranges = (one?.ranges ?? []).filter((range) => range[0] === device);
+      // What it did is known of all devices together.
+      const has = (one?.ranges ?? []).reduce((sum, [, , count]) => sum + count, 0) / all;
+      const level = has === 0 ? 0 : Math.round(Math.min(1, one.sms / has) * 8) / 8;
       const key = JSON.stringify([ranges, level]);
       if (run !== null && (run.key !== key || begin - run.to > 1500)) close();
       if (ranges.length === 0) continue;

@@ -63,7 +63,10 @@ void History::Add(const Observation& now) {
   point.unix_ms = now.unix_ms;
   point.seconds = static_cast<double>(now.at_ns - then.at_ns) / 1e9;
   for (size_t i = 0; i < now.devices.size(); ++i) {
-    const double busy = now.devices[i].busy_seconds - then.device_busy[i];
+    // A device that was not there before has done nothing yet.
+    const double before =
+        i < then.device_busy.size() ? then.device_busy[i] : now.devices[i].busy_seconds;
+    const double busy = now.devices[i].busy_seconds - before;
     point.devices.push_back(
         {std::clamp(busy / point.seconds, 0.0, 1.0), now.devices[i].used_memory});
   }
@@ -81,14 +84,16 @@ void History::Add(const Observation& now) {
     tenants.resize(kMostTenants);
   }
   point.tenants.insert(tenants.begin(), tenants.end());
-  for (const SessionManager::SessionInfo& session : now.sessions) {
-    const auto tenant = point.tenants.find(session.request.tenant);
-    const std::pair range(session.schedule.first_sm, session.schedule.sm_count);
-    if (tenant == point.tenants.end() || range.second == 0) continue;
+  for (const SessionObservation& session : now.sessions) {
+    const auto tenant = point.tenants.find(session.tenant);
+    if (tenant == point.tenants.end()) continue;
     auto& ranges = tenant->second.ranges;
-    if (ranges.size() < kMostRanges &&
-        std::find(ranges.begin(), ranges.end(), range) == ranges.end())
-      ranges.push_back(range);
+    for (const PlaceObservation& place : session.places) {
+      const SmRange range{place.device, place.first_sm, place.sm_count};
+      if (range.sm_count != 0 && ranges.size() < kMostRanges &&
+          std::find(ranges.begin(), ranges.end(), range) == ranges.end())
+        ranges.push_back(range);
+    }
   }
   points_.push_back(std::move(point));
   if (points_.size() > kMostPoints) points_.pop_front();

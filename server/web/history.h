@@ -7,12 +7,16 @@
 #include <deque>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "server/web/observation.h"
 
 namespace detshare {
+
+struct SmRange {
+  int device = 0, first_sm = 0, sm_count = 0;
+  friend bool operator==(const SmRange&, const SmRange&) = default;
+};
 
 // Rates are over the time since the point before.
 struct TenantPoint {
@@ -21,9 +25,8 @@ struct TenantPoint {
   double operations = 0;  // a second
   double tokens = 0;      // a second
   uint64_t device_memory = 0;
-  uint64_t bursts = 0;  // that ended
-  // Where its sessions' work went on their first devices: first SM and how many; each once.
-  std::vector<std::pair<int, int>> ranges;
+  uint64_t bursts = 0;                                 // that ended
+  std::vector<SmRange> ranges;                         // where its sessions' work went, each once
   int64_t burst_p50 = 0, burst_p99 = 0, tpot_p99 = 0;  // nanoseconds; 0: there were none
 };
 
@@ -50,7 +53,7 @@ struct RecentTenant {
 class History {
  public:
   static constexpr size_t kMostPoints = 600;
-  static constexpr size_t kMostRanges = 8;    // of a tenant in a point
+  static constexpr size_t kMostRanges = 16;   // of a tenant in a point
   static constexpr size_t kMostTenants = 32;  // of a point, those that use most
 
   // Needs a Observation of before to say something, so that the first one makes no point.

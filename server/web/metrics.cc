@@ -72,6 +72,20 @@ std::function<void(const Observation&, Out&)> Single(Value value) {
   return [value](const Observation& seen, Out& out) { out.Add({}, value(seen)); };
 }
 
+// Of users with strict isolation, of whom it holds.
+template <typename Which, typename Value>
+std::function<void(const Observation&, Out&)> OfUsers(Which which, Value value) {
+  return [which, value](const Observation& seen, Out& out) {
+    for (const auto& [name, domain] : seen.domains) {
+      if (which(domain)) out.Add({{"user", name}}, value(domain));
+    }
+  };
+}
+
+bool Known(const DomainObservation&) { return true; }
+bool Runs(const DomainObservation& domain) { return domain.runs; }
+bool Answers(const DomainObservation& domain) { return domain.runs && domain.answers; }
+
 struct Entry {
   Metric metric;
   std::function<void(const Observation&, Out&)> add;
@@ -81,6 +95,7 @@ const std::vector<Entry>& Entries() {
   using T = TenantObservation;
   using D = DeviceObservation;
   using O = Observation;
+  using U = DomainObservation;
   static const std::vector<Entry>* const entries = new std::vector<Entry>{
       // ---- the daemon
       {{"detshare_build_info", kGauge, "version,abi,backend", "The daemon that runs; always 1"},
@@ -303,6 +318,29 @@ const std::vector<Entry>& Entries() {
         "Between two tokens of one answer (followed)"},
        OfTenants(
            [](const T& tenant) -> const DurationCounts& { return tenant.work.tokens_apart; })},
+      // ---- users' processes
+      {{"detshare_user_process_up", kGauge, "user",
+        "1 while the user's process answers, 0 while it runs and does not; no sample while there "
+        "is none (strict isolation)"},
+       OfUsers(Runs, [](const U& user) { return uint64_t{user.answers}; })},
+      {{"detshare_user_process_starts_total", kCounter, "user",
+        "Processes that were begun for the user (strict isolation)"},
+       OfUsers(Known, [](const U& user) { return user.starts; })},
+      {{"detshare_user_process_failures_total", kCounter, "user",
+        "... of these, those that ended without being asked to (strict isolation)"},
+       OfUsers(Known, [](const U& user) { return user.failures; })},
+      {{"detshare_user_process_unanswered_total", kCounter, "user",
+        "Questions for figures that the user's process did not answer in time (strict isolation)"},
+       OfUsers(Known, [](const U& user) { return user.unanswered; })},
+      {{"detshare_user_sessions", kGauge, "user",
+        "Sessions of the user that are open (strict isolation)"},
+       OfUsers(Answers, [](const U& user) { return user.sessions; })},
+      {{"detshare_user_process_cpu_seconds_total", kCounter, "user",
+        "CPU time of the user's processes (strict isolation)"},
+       OfUsers(Known, [](const U& user) { return user.cpu_seconds; })},
+      {{"detshare_user_process_resident_memory_bytes", kGauge, "user",
+        "Resident memory of the user's process (strict isolation)"},
+       OfUsers(Answers, [](const U& user) { return user.resident_bytes; })},
       // ---- the daemon's process, under the names that all have
       {{"process_cpu_seconds_total", kCounter, "", "CPU time of the daemon"},
        Single([](const O& seen) { return seen.process.cpu_seconds; })},

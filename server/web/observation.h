@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
-#include "server/session_manager.h"
+#include "server/tenant_quota.h"
+#include "server/tenant_use.h"
 #include "server/web/process_figures.h"
 
 namespace detshare {
@@ -45,6 +48,38 @@ struct DeviceObservation {
   std::vector<DeviceScheduler::PartitionView> partitions;  // the whole device first
 };
 
+// Where a session's work goes on one of its devices.
+struct PlaceObservation {
+  int device = 0;  // among those of the observation
+  std::string partition;
+  int first_sm = 0, sm_count = 0;  // of the partition; 0 SMs: it has none yet
+  bool followed = false;           // else nothing is known of what follows
+  bool held = false;               // nothing of it is given to the hardware
+  int rank = 0;
+};
+
+struct SessionObservation {
+  uint64_t id = 0;
+  std::string user;  // with strict isolation; else ""
+  std::string tenant, program, state;
+  bool open = false;  // it runs, or has had a fault
+  int pid = 0;        // 0: in a foreign pid namespace
+  int64_t age_ms = 0;
+  uint64_t device_memory = 0, operations = 0, kernels = 0;
+  std::vector<PlaceObservation> places;  // one for each of its devices, in its order
+};
+
+// With strict isolation: one user's processes of the daemon, the one that runs and those before.
+struct DomainObservation {
+  bool runs = false, answers = false;
+  uint64_t starts = 0;
+  uint64_t failures = 0;    // of these, those that ended by themselves
+  uint64_t unanswered = 0;  // questions for figures
+  uint64_t sessions = 0;    // open ones of the process that runs
+  double cpu_seconds = 0;   // of all
+  uint64_t resident_bytes = 0;
+};
+
 struct Observation {
   int64_t at_ns = 0;    // of the monotonic clock
   int64_t unix_ms = 0;  // of the wall's
@@ -52,12 +87,13 @@ struct Observation {
   double uptime_seconds = 0;
   uint64_t device_losses = 0;
   std::vector<DeviceObservation> devices;
-  std::vector<SessionManager::SessionInfo> sessions;
+  std::vector<SessionObservation> sessions;
   size_t most_sessions = 0;
   uint64_t swap_limit = 0, swap_used = 0;  // bytes of host memory for what is not on the cards
   std::map<absl::StatusCode, uint64_t> refusals;
   std::map<std::string, TenantObservation> tenants;
   ProcessFigures process;
+  std::map<std::string, DomainObservation> domains;  // by user; none without strict isolation
 };
 
 }  // namespace detshare

@@ -6,11 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/web/dashboard_files.h"
-#include "server/web/metrics.h"
-#include "server/web/status_json.h"
 
 namespace detshare {
 namespace {
@@ -18,9 +14,6 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kBusyPeriod(100), kIdlePeriod(1000);
 constexpr std::chrono::milliseconds kPointPeriod(1000);
-
-constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
-constexpr char kJsonType[] = "application/json; charset=utf-8";
 
 std::string TextOf(const proto::PolicySetting& policy) {
   std::string text = policy.name();
@@ -43,13 +36,44 @@ double SecondsOf(SteadyClock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+SessionObservation Describe(const SessionManager::SessionInfo& info) {
+  SessionObservation session;
+  session.id = info.id;
+  session.tenant = info.request.tenant;
+  session.program = info.request.program;
+  session.pid = info.request.pid;
+  session.state = info.state;
+  session.open = info.open;
+  session.age_ms = info.age_ms;
+  session.device_memory = info.counters.device_memory;
+  session.operations = info.counters.operations;
+  session.kernels = info.counters.kernels;
+  for (const auto& [device, state] : info.places) {
+    PlaceObservation& place = session.places.emplace_back();
+    place.device = static_cast<int>(device);
+    place.partition = state.partition;
+    place.first_sm = state.first_sm;
+    place.sm_count = state.sm_count;
+    place.followed = state.followed;
+    place.held = state.followed && state.figures.held_since != 0;
+    place.rank = state.followed ? state.figures.rank : 0;
+  }
+  return session;
+}
+
 }  // namespace
 
 Observer::Observer(SessionManager& manager, const Settings& settings, Options options)
     : manager_(manager),
       settings_(settings),
       options_(std::move(options)),
-      sampler_(manager.devices().size()) {
+      sampler_(manager.devices().size()),
+      pages_([this] { return Observe(); },
+             [this]() -> absl::Status {
+               if (manager_.DeviceHealth().ok()) return absl::OkStatus();
+               return absl::UnavailableError("a device is lost; the daemon begins anew");
+             },
+             options_.dashboard) {
   if (options_.own_thread) thread_ = std::thread([this] { Run(); });
 }
 
@@ -80,17 +104,15 @@ void Observer::Run() {
 }
 
 void Observer::Look(double seconds, bool point) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  sampler_.Look(manager_, seconds);
-  if (point) history_.Add(ObserveLocked());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sampler_.Look(manager_, seconds);
+  }
+  if (point) pages_.Note();
 }
 
 Observation Observer::Observe() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return ObserveLocked();
-}
-
-Observation Observer::ObserveLocked() {
   Observation seen;
   seen.at_ns = RealClock().NowNanoseconds();
   seen.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -101,7 +123,8 @@ Observation Observer::ObserveLocked() {
   seen.uptime_seconds = SecondsOf(SteadyClock::now() - begin_);
   seen.device_losses = options_.device_losses;
   seen.process = ReadProcessFigures();
-  seen.sessions = manager_.Sessions();
+  for (const SessionManager::SessionInfo& session : manager_.Sessions())
+    seen.sessions.push_back(Describe(session));
   seen.most_sessions = manager_.most_sessions();
   seen.swap_limit = manager_.host_store().limit();
   seen.swap_used = manager_.host_store().used();
@@ -137,41 +160,6 @@ Observation Observer::ObserveLocked() {
   for (const auto& [name, samples] : sampler_.tenants()) seen.tenants[name].samples = samples;
   for (auto& [name, tenant] : seen.tenants) tenant.tenant.name = name;
   return seen;
-}
-
-HttpResponse Observer::Answer(const HttpRequest& request) {
-  if (request.path == "/metrics") return {200, kMetricsType, MetricsText(Observe())};
-  if (request.path == "/healthz") {
-    const absl::Status health = manager_.DeviceHealth();
-    if (health.ok()) return {200, "text/plain; charset=utf-8", "ok\n"};
-    return {503, "text/plain; charset=utf-8", "a device is lost; the daemon begins anew\n"};
-  }
-  const HttpResponse none = {404, "text/plain; charset=utf-8", "there is nothing here\n"};
-  if (!options_.dashboard) return none;
-  if (request.path == "/api/v1/status") {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const Observation seen = ObserveLocked();
-    return {200, kJsonType, StatusJson(seen, history_.Recent(seen))};
-  }
-  if (request.path == "/api/v1/history") {
-    constexpr std::string_view kAfter = "after=";
-    uint64_t after = 0;
-    if (!request.query.empty()) {
-      const std::string_view text =
-          request.query.substr(std::min(kAfter.size(), request.query.size()));
-      if (!request.query.starts_with(kAfter) ||
-          !absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &after))
-        return {400, "text/plain; charset=utf-8", "only after=NUMBER is known\n"};
-    }
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return {200, kJsonType, HistoryJson(history_, after)};
-  }
-  for (const DashboardFile& file : DashboardFiles()) {
-    if (request.path == file.path) {
-      return {200, std::string(file.type), std::string(file.content), /*cacheable=*/true};
-    }
-  }
-  return none;
 }
 
 }  // namespace detshare

@@ -1,5 +1,4 @@
-// Watches a daemon for those who look: samples it, keeps its last minutes, and answers what HTTP
-// asks.
+// Watches a daemon for those who look: samples it, and answers what HTTP asks (pages.h).
 //
 // One thread samples, ten times a second while a session may have work, once a second otherwise.
 // The daemon's other threads wait for it no longer than a report takes that somebody asks for.
@@ -13,9 +12,9 @@
 
 #include "server/session_manager.h"
 #include "server/settings.h"
-#include "server/web/history.h"
 #include "server/web/http_server.h"
 #include "server/web/observation.h"
+#include "server/web/pages.h"
 #include "server/web/sampler.h"
 
 namespace detshare {
@@ -35,13 +34,12 @@ class Observer {
   Observer& operator=(const Observer&) = delete;
 
   Observation Observe();
-  HttpResponse Answer(const HttpRequest& request);
+  HttpResponse Answer(const HttpRequest& request) { return pages_.Answer(request); }
   // `seconds` since the last time. `point`: notes the history, too.
   void Look(double seconds, bool point);
 
  private:
   void Run();
-  Observation ObserveLocked();
 
   SessionManager& manager_;
   const Settings& settings_;
@@ -50,7 +48,8 @@ class Observer {
 
   std::mutex mutex_;  // guards what follows
   Sampler sampler_;
-  History history_;
+
+  Pages pages_;
 
   std::mutex stop_mutex_;  // guards what follows
   std::condition_variable stopped_;

@@ -37,10 +37,22 @@ A dashboard for Grafana is installed as `/usr/share/detshare/grafana/detshare.js
 - A histogram's buckets double from 16 us to 67 s.
 - A daemon that begins anew after the loss of a device begins all counts anew, but for `detshare_device_losses_total`.
 
-With `isolation = "strict"` ([security.md](security.md)) there are none: each user has a daemon of its own, and no process sees all. The log says so.
-
-`/healthz` answers 200, or 503 while a lost device is being replaced. Requests whose `Host` is not `localhost` or an address are refused,
+`/healthz` answers 200, or 503 while a lost device is being replaced; with strict isolation it is 200 as long as connections are accepted. Requests whose `Host` is not `localhost` or an address are refused,
 except on a unix socket, so that no web page reaches the daemon through a name of its own.
+
+## With strict isolation
+
+With `isolation = "strict"` ([security.md](security.md)) each user's programs have a process of the daemon. The process that listens asks each of
+them once a second and serves the sum at one address, in the same series as otherwise: one for each tenant, all of its users together. An answer is at
+most a second older than the question.
+
+- Counts never fall: what a process counted stays when it has ended. A process that ends by itself takes what it counted in its last second with it.
+- A process that does not answer for three seconds shows no sessions, no memory and `detshare_user_process_up` 0, and is asked again every ten seconds;
+  its counts stand still. The others' figures are not concerned. `detshare_user_process_unanswered_total` counts it.
+- `user` is a label of the processes' own metrics only (at most 128 users, further ones are `(other)`). `process_*` are those of the process that listens.
+- Users take turns on a device: SM time and busy time that several had at once are divided so that the sum is not more than there was.
+- `detshare_device_memory_used_bytes` is what the processes see on the device, and 0 while no user's process runs; `detshare_policy_info` is the policy of
+  one of them.
 
 ## Metrics
 

@@ -86,36 +86,64 @@ ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& rec
   };
 }
 
-ordered_json SessionJson(const SessionManager::SessionInfo& session) {
-  const DeviceScheduler::CoroutineState& schedule = session.schedule;
+ordered_json SessionJson(const SessionObservation& session) {
+  ordered_json places = ordered_json::array();
+  bool held = false;
+  for (const PlaceObservation& place : session.places) {
+    held = held || place.held;
+    places.push_back({{"device", place.device},
+                      {"partition", place.partition},
+                      {"first_sm", place.first_sm},
+                      {"sm_count", place.sm_count},
+                      {"followed", place.followed},
+                      {"held", place.held},
+                      {"rank", place.followed ? ordered_json(place.rank) : ordered_json()}});
+  }
+  // Those of the first device are what there was before a session had several.
+  static const PlaceObservation* const nowhere = new PlaceObservation;
+  const PlaceObservation& first = session.places.empty() ? *nowhere : session.places.front();
   return {{"session", session.id},
-          {"tenant", session.request.tenant},
-          {"pid", session.request.pid},
-          {"program", session.request.program},
+          {"user", session.user.empty() ? ordered_json() : ordered_json(session.user)},
+          {"tenant", session.tenant},
+          {"pid", session.pid},
+          {"program", session.program},
           {"state", session.state},
+          {"open", session.open},
           {"age_ms", session.age_ms},
-          {"partition", schedule.partition},
-          {"first_sm", schedule.first_sm},
-          {"sm_count", schedule.sm_count},
-          {"followed", schedule.followed},
-          {"held", schedule.followed && schedule.figures.held_since != 0},
-          {"rank", schedule.followed ? ordered_json(schedule.figures.rank) : ordered_json()},
-          {"device_memory", session.counters.device_memory},
-          {"operations", session.counters.operations},
-          {"kernels", session.counters.kernels}};
+          {"partition", first.partition},
+          {"first_sm", first.first_sm},
+          {"sm_count", first.sm_count},
+          {"followed", first.followed},
+          {"held", held},
+          {"rank", first.followed ? ordered_json(first.rank) : ordered_json()},
+          {"devices", std::move(places)},
+          {"device_memory", session.device_memory},
+          {"operations", session.operations},
+          {"kernels", session.kernels}};
+}
+
+ordered_json UserJson(const std::string& name, const DomainObservation& domain) {
+  return {{"name", name},
+          {"runs", domain.runs},
+          {"answers", domain.answers},
+          {"sessions", domain.sessions},
+          {"starts", domain.starts},
+          {"failures", domain.failures},
+          {"unanswered", domain.unanswered}};
 }
 
 }  // namespace
 
 std::string StatusJson(const Observation& seen, const std::map<std::string, RecentTenant>& recent) {
   ordered_json devices = ordered_json::array(), tenants = ordered_json::array(),
-               sessions = ordered_json::array();
+               sessions = ordered_json::array(), users = ordered_json::array();
   for (const DeviceObservation& device : seen.devices) devices.push_back(DeviceJson(device));
   for (const auto& [name, tenant] : seen.tenants) {
     const auto found = recent.find(name);
     tenants.push_back(TenantJson(tenant, found != recent.end() ? found->second : RecentTenant()));
   }
   for (const auto& session : seen.sessions) sessions.push_back(SessionJson(session));
+  for (const auto& [name, domain] : seen.domains) users.push_back(UserJson(name, domain));
   uint64_t refused = 0;
   for (const auto& [code, count] : seen.refusals) refused += count;
   return Dump({{"version", kVersion},
@@ -130,7 +158,8 @@ std::string StatusJson(const Observation& seen, const std::map<std::string, Rece
                {"swap", {{"limit", seen.swap_limit}, {"used", seen.swap_used}}},
                {"devices", std::move(devices)},
                {"tenants", std::move(tenants)},
-               {"sessions", std::move(sessions)}});
+               {"sessions", std::move(sessions)},
+               {"users", std::move(users)}});
 }
 
 std::string HistoryJson(const History& history, uint64_t after) {
@@ -142,13 +171,16 @@ std::string HistoryJson(const History& history, uint64_t after) {
       devices.push_back({{"busy", device.busy_share}, {"memory", device.used_memory}});
     ordered_json tenants = ordered_json::object();
     for (const auto& [name, tenant] : point.tenants) {
+      ordered_json ranges = ordered_json::array();
+      for (const SmRange& range : tenant.ranges)
+        ranges.push_back({range.device, range.first_sm, range.sm_count});
       const auto time = [](int64_t ns) {
         return ns == 0 ? ordered_json() : ordered_json(Milliseconds(ns));
       };
       tenants[name] = {{"sms", tenant.sm_share},           {"held", tenant.held_share},
                        {"operations", tenant.operations},  {"tokens", tenant.tokens},
                        {"memory", tenant.device_memory},   {"bursts", tenant.bursts},
-                       {"ranges", tenant.ranges},          {"p50_ms", time(tenant.burst_p50)},
+                       {"ranges", std::move(ranges)},      {"p50_ms", time(tenant.burst_p50)},
                        {"p99_ms", time(tenant.burst_p99)}, {"tpot_p99_ms", time(tenant.tpot_p99)}};
     }
     points.push_back({{"number", point.number},

@@ -2,7 +2,6 @@
 #include "server/trust_domains.h"
 
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -10,51 +9,10 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "server/domain_channel.h"
-#include "tests/server/daemon_process.h"
+#include "tests/server/strict_daemon.h"
 
 namespace detshare {
 namespace {
-
-constexpr uid_t kSomebody = 54321, kSomebodyElse = 54322;
-
-struct StrictDaemon : DaemonProcess {
-  explicit StrictDaemon(std::vector<std::string> more = {})
-      : DaemonProcess([&] {
-          more.insert(more.end(), {"--isolation", "strict"});
-          return more;
-        }()) {
-    // Others reach the socket.
-    chmod(directory.path.c_str(), 0755);
-  }
-  std::string DomainOf(uid_t user) const {
-    return directory.path + "/domains/" + std::to_string(user);
-  }
-};
-
-// A program of another user; the thread is that user while it connects. The calling process is
-// root's.
-std::unique_ptr<TestClient> As(uid_t user, const DaemonProcess& daemon) {
-  REQUIRE(syscall(SYS_setresuid, -1, user, -1) == 0);
-  const int reachable = ConnectTo(daemon.socket());
-  auto client = reachable >= 0 ? std::make_unique<TestClient>(daemon.socket()) : nullptr;
-  REQUIRE(syscall(SYS_setresuid, -1, 0, -1) == 0);
-  REQUIRE(client != nullptr);
-  close(reachable);
-  return client;
-}
-
-bool IsRoot() {
-  if (geteuid() == 0) return true;
-  WARN("only root can be several users: not tested");
-  return false;
-}
-
-proto::Status StatusOf(TestClient& client) {
-  grpc::ClientContext context;
-  proto::Status status;
-  REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
-  return status;
-}
 
 void Fault(TestClient& client) {
   client.CreateStream(1);

@@ -45,11 +45,13 @@ PAGE = """(() => {
 WANTED = """(async () => {
   const { bytes, count } = await import("/format.js");
   const status = await (await fetch("/api/v1/status")).json();
+  const partitions = (one) => one.devices.map((place) => status.devices.length > 1 ? `${place.device}: ${place.partition}` : place.partition).join(", ");
   const sum = (of) => status.devices.reduce((total, device) => total + of(device), 0);
   return {
+    open: count(status.tenants.reduce((total, one) => total + one.sessions, 0)),
     memory: `${bytes(sum((device) => device.memory.used))} of ${bytes(sum((device) => device.memory.total))}`,
     tenants: status.tenants.map((one) => [one.name, count(one.sessions), bytes(one.device_memory), count(one.migrations)]),
-    sessions: status.sessions.map((one) => [count(one.session), one.tenant, one.program, String(one.pid), one.partition, count(one.operations), bytes(one.device_memory)]),
+    sessions: status.sessions.map((one) => [count(one.session), one.tenant, one.program, String(one.pid), partitions(one), count(one.operations), bytes(one.device_memory)]),
     policy: status.policy, version: status.version,
   };
 })()"""
@@ -71,6 +73,7 @@ def check_numbers(chromium):
     check(shown["health"] == "serving", f"health: {shown['health']}")
     check(wanted["policy"] in shown["facts"] and wanted["version"] in shown["facts"], f"facts: {shown['facts']}")
     check(shown["tiles"][1].replace("\u00a0", " ") == wanted["memory"], f"memory: {shown['tiles'][1]}, not {wanted['memory']}")
+    check(shown["tiles"][2].split()[0] == wanted["open"], f"sessions: {shown['tiles'][2]}, not {wanted['open']}")
     check([[row[0], row[2], row[5], row[12]] for row in shown["tenants"]] == wanted["tenants"],
           f"tenants: {shown['tenants']}, not {wanted['tenants']}")
     check([[*row[:5], *row[6:8]] for row in shown["sessions"]] == sorted(wanted["sessions"], key=lambda row: int(row[0])),

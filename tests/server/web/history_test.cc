@@ -90,16 +90,20 @@ TEST_CASE("A point says where each tenant's work goes, each place once, and not 
   history.Add(At(1));
   Observation seen = At(2);
   for (int i = 0; i < 40; ++i) {
-    SessionManager::SessionInfo& session = seen.sessions.emplace_back();
-    session.request.tenant = i < 2 ? "a" : i < 4 ? "nobody" : "b";
-    session.schedule.first_sm = i < 4 ? 8 : i;
-    session.schedule.sm_count = 16;
+    SessionObservation& session = seen.sessions.emplace_back();
+    session.tenant = i < 2 ? "a" : i < 4 ? "nobody" : "b";
+    for (const int device : {0, 3}) {
+      PlaceObservation& place = session.places.emplace_back();
+      place.device = device;
+      place.first_sm = i < 4 ? 8 : i;
+      place.sm_count = 16;
+    }
   }
-  seen.sessions.emplace_back().request.tenant = "a";  // has none yet
+  seen.sessions.emplace_back().tenant = "a";  // has none yet
   seen.tenants["b"].use.open = 36;
   history.Add(seen);
   const HistoryPoint& point = history.points().back();
-  CHECK(point.tenants.at("a").ranges == std::vector<std::pair<int, int>>{{8, 16}});
+  CHECK(point.tenants.at("a").ranges == std::vector<SmRange>{{0, 8, 16}, {3, 8, 16}});
   CHECK(point.tenants.at("b").ranges.size() == History::kMostRanges);
   CHECK_FALSE(point.tenants.contains("nobody"));
 }

@@ -9,26 +9,12 @@
 
 #include "server/web/metrics.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/http_get.h"
 
 namespace detshare {
 namespace {
 
 using nlohmann::json;
-
-std::string HttpGet(const std::string& socket, const std::string& target) {
-  const int fd = ConnectTo(socket);
-  REQUIRE(fd >= 0);
-  const std::string request = "GET " + target + " HTTP/1.1\r\nConnection: close\r\n\r\n";
-  REQUIRE(write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[65536];
-  for (ssize_t got; (got = read(fd, buffer, sizeof(buffer))) > 0;)
-    answer.append(buffer, static_cast<size_t>(got));
-  close(fd);
-  return answer;
-}
-
-std::string Body(const std::string& answer) { return answer.substr(answer.find("\r\n\r\n") + 4); }
 
 class WatchedDaemon {
  public:
@@ -47,7 +33,7 @@ class WatchedDaemon {
   std::string Get(const std::string& target) { return HttpGet(directory.path + "/http", target); }
   // The value of a sample; -1 when there is none.
   double Value(const std::string& sample) {
-    std::istringstream lines(Body(Get("/metrics")));
+    std::istringstream lines(BodyOf(Get("/metrics")));
     for (std::string line; std::getline(lines, line);) {
       if (line.rfind(sample + " ", 0) == 0) return std::stod(line.substr(sample.size() + 1));
     }
@@ -61,7 +47,7 @@ class WatchedDaemon {
 TEST_CASE("Every metric of the table is exposed, in its order, and no other") {
   WatchedDaemon watched;
   std::vector<std::string> exposed, wanted;
-  std::istringstream lines(Body(watched.Get("/metrics")));
+  std::istringstream lines(BodyOf(watched.Get("/metrics")));
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("# TYPE ", 0) == 0) exposed.push_back(line.substr(7, line.find(' ', 7) - 7));
   }
@@ -148,7 +134,7 @@ TEST_CASE("The status names devices, tenants and sessions") {
   client.request.set_tenant("chat");
   client.request.set_program("a \"quoted\" <program>");
   REQUIRE(client.Open());
-  const json status = json::parse(Body(watched.Get("/api/v1/status")));
+  const json status = json::parse(BodyOf(watched.Get("/api/v1/status")));
   CHECK(status["devices"].size() == 1);
   CHECK(status["devices"][0]["healthy"] == true);
   REQUIRE(status["sessions"].size() == 1);
@@ -165,11 +151,11 @@ TEST_CASE("The history is asked for from a point on, and nothing else is underst
   json points;
   do {
     usleep(20'000);
-    points = json::parse(Body(watched.Get("/api/v1/history")))["points"];
+    points = json::parse(BodyOf(watched.Get("/api/v1/history")))["points"];
   } while (points.empty());
   const uint64_t last = points.back()["number"];
   const json later =
-      json::parse(Body(watched.Get("/api/v1/history?after=" + std::to_string(last))));
+      json::parse(BodyOf(watched.Get("/api/v1/history?after=" + std::to_string(last))));
   for (const json& point : later["points"]) CHECK(point["number"] > last);
   for (const char* query :
        {"?x", "?after", "?after=", "?after=-1", "?after=x", "?after=99999999999999999999999"})

@@ -1,0 +1,137 @@
+#include "server/web/domains_observer.h"
+
+#include <pthread.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/clock.h"
+#include "server/local_call.h"
+#include "server/web/observation_message.h"
+#include "server/web/process_figures.h"
+
+namespace detshare {
+
+DomainsObserver::DomainsObserver(Options options)
+    : options_(std::move(options)),
+      most_sessions_(options_.most_sessions),
+      pages_([this] { return Observe(); }, [] { return absl::OkStatus(); }, options_.dashboard) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+DomainsObserver::~DomainsObserver() {
+  {
+    const std::lock_guard<std::mutex> lock(stop_mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  thread_.join();
+}
+
+void DomainsObserver::Begun(uid_t user, pid_t process) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changes_.push_back({user, process, std::nullopt});
+}
+
+void DomainsObserver::Ended(uid_t user, pid_t process, DomainEnd how) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changes_.push_back({user, process, how});
+}
+
+void DomainsObserver::SetMostSessions(size_t most) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  most_sessions_ = most;
+}
+
+void DomainsObserver::Run() {
+  pthread_setname_np(pthread_self(), "observer");
+  Clock::time_point last = Clock::now();
+  for (;;) {
+    const Clock::time_point now = Clock::now();
+    Ask(std::chrono::duration<double>(now - last).count());
+    last = now;
+    pages_.Note();
+    std::unique_lock<std::mutex> lock(stop_mutex_);
+    if (stopped_.wait_until(lock, now + options_.period, [this] { return stop_; })) return;
+  }
+}
+
+void DomainsObserver::TakeChanges() {
+  std::vector<Change> changes;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    changes.swap(changes_);
+  }
+  for (const Change& change : changes) {
+    if (change.end.has_value()) {
+      processes_.erase(change.process);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sum_.Ended(change.process, *change.end);
+      continue;
+    }
+    Process& one = processes_[change.process];
+    one.socket = DomainSocket(absl::StrCat(options_.directory, "/", change.user));
+    one.begun = one.ask_at = Clock::now();
+    const std::string name = UserName(change.user);  // may take a while
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sum_.Begun(name, change.process);
+  }
+}
+
+void DomainsObserver::Ask(double seconds) {
+  TakeChanges();
+  const auto request = std::make_shared<proto::ObserveRequest>();
+  std::vector<pid_t> asked, missed;
+  std::vector<Question<proto::Observation>> questions;
+  const Clock::time_point begin = Clock::now();
+  for (auto& [process, one] : processes_) {
+    if (begin < one.ask_at) continue;
+    if (one.stub == nullptr) {
+      const auto channel = ConnectLocally(one.socket);
+      if (!channel.ok()) {
+        // A process that begins has no socket yet.
+        if (one.heard || begin - one.begun > options_.beginning) missed.push_back(process);
+        continue;
+      }
+      one.stub = proto::Observing::NewStub(*channel);
+    }
+    asked.push_back(process);
+    questions.push_back([request, stub = one.stub](auto* context, auto* reply, auto done) {
+      stub->async()->Observe(context, request.get(), reply, std::move(done));
+    });
+  }
+  const std::vector<absl::StatusOr<proto::Observation>> answers =
+      AskAll(std::move(questions), options_.patience);
+  std::map<pid_t, Observation> heard;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Process& one = processes_.at(asked[i]);
+    // Another one may listen where the one before did.
+    if (answers[i].ok() && answers[i]->pid() == asked[i]) {
+      one.heard = true;
+      heard[asked[i]] = FromMessage(*answers[i]);
+      continue;
+    }
+    one.stub.reset();
+    if (one.heard || begin - one.begun > options_.beginning) missed.push_back(asked[i]);
+  }
+  for (const pid_t process : missed) processes_.at(process).ask_at = begin + options_.silence;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const pid_t process : missed) sum_.Missed(process);
+  sum_.Heard(std::move(heard), seconds);
+}
+
+Observation DomainsObserver::Observe() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Observation all = sum_.Sum();
+  all.at_ns = RealClock().NowNanoseconds();
+  all.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+  all.uptime_seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  all.process = ReadProcessFigures();
+  if (most_sessions_ != 0) all.most_sessions = most_sessions_;
+  return all;
+}
+
+}  // namespace detshare

@@ -1,0 +1,92 @@
+// Watches all processes of a daemon with strict isolation, for those who look: asks each once a
+// second what it has seen, and shows the sum (domain_sum.h) as one daemon's.
+//
+// A thread of its own asks; whoever looks gets what was found last and waits for nobody. A process
+// that does not answer in time keeps nothing back but its own figures; it is asked again less
+// often.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/observation.grpc.pb.h"
+#include "server/domain_process.h"
+#include "server/web/domain_sum.h"
+#include "server/web/http_server.h"
+#include "server/web/observation.h"
+#include "server/web/pages.h"
+
+namespace detshare {
+
+// Any thread.
+class DomainsObserver {
+ public:
+  struct Options {
+    std::string directory;  // of the domains
+    bool dashboard = true;  // and the JSON that it shows
+    // Sessions at a time in all processes; 0: as many as they have room for.
+    size_t most_sessions = 0;
+    std::chrono::milliseconds period{1000};
+    std::chrono::milliseconds patience{3000};     // for an answer
+    std::chrono::milliseconds silence{10'000};    // before one that did not answer is asked again
+    std::chrono::milliseconds beginning{30'000};  // in which it need not answer yet
+  };
+  explicit DomainsObserver(Options options);
+  ~DomainsObserver();
+  DomainsObserver(const DomainsObserver&) = delete;
+  DomainsObserver& operator=(const DomainsObserver&) = delete;
+
+  // These are quick.
+  void Begun(uid_t user, pid_t process);
+  void Ended(uid_t user, pid_t process, DomainEnd how);
+  void SetMostSessions(size_t most);
+
+  Observation Observe();
+  HttpResponse Answer(const HttpRequest& request) { return pages_.Answer(request); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Process {
+    std::string socket;
+    std::shared_ptr<proto::Observing::Stub> stub;  // null: it is not connected
+    bool heard = false;
+    Clock::time_point begun, ask_at;
+  };
+  struct Change {
+    uid_t user = 0;
+    pid_t process = 0;
+    std::optional<DomainEnd> end;  // nothing: it has begun
+  };
+
+  void Run();
+  void TakeChanges();
+  void Ask(double seconds);
+
+  const Options options_;
+  const Clock::time_point begin_ = Clock::now();
+
+  std::map<pid_t, Process> processes_;  // of the thread
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<Change> changes_;
+  DomainSum sum_;
+  size_t most_sessions_;
+
+  Pages pages_;
+
+  std::mutex stop_mutex_;  // guards what follows
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace detshare

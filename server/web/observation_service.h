@@ -1,0 +1,28 @@
+// What is seen of this process, for the one that listens (proto/observation.proto).
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include "proto/observation.grpc.pb.h"
+#include "server/identity.h"
+#include "server/web/observer.h"
+
+namespace detshare {
+
+class ObservationService final : public proto::Observing::CallbackService {
+ public:
+  // What it is given outlives it.
+  ObservationService(Observer& observer, const PeerTable& peers, const Identity& identity)
+      : observer_(observer), peers_(peers), identity_(identity) {}
+
+  grpc::ServerUnaryReactor* Observe(grpc::CallbackServerContext* context,
+                                    const proto::ObserveRequest* request,
+                                    proto::Observation* observation) override;
+
+ private:
+  Observer& observer_;
+  const PeerTable& peers_;
+  const Identity& identity_;
+};
+
+}  // namespace detshare
