@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -55,13 +56,14 @@ void PeerTable::Add(int fd, Peer peer) {
   peers_[fd] = {std::move(peer), cookie};
 }
 
-bool PeerTable::AnyConnected() {
+bool PeerTable::AnyConnected(pid_t except) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (auto entry = peers_.begin(); entry != peers_.end(); entry = peers_.erase(entry)) {
-    const uint64_t cookie = CookieOf(entry->first);
-    if (cookie != 0 && cookie == entry->second.cookie) return true;
-  }
-  return false;
+  std::erase_if(peers_, [](const auto& entry) {
+    const uint64_t cookie = CookieOf(entry.first);
+    return cookie == 0 || cookie != entry.second.cookie;
+  });
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const auto& entry) { return entry.second.peer.pid != except; });
 }
 
 std::optional<Peer> PeerTable::Find(const std::string& grpc_peer) const {

@@ -37,8 +37,8 @@ class PeerTable {
   void Add(int fd, Peer peer);
   // Of a call's ServerContext::peer(). Nothing when that is no connection of ours.
   std::optional<Peer> Find(const std::string& grpc_peer) const;
-  // Whether somebody is connected. Forgets those who are not any more.
-  bool AnyConnected();
+  // Whether somebody is connected, other than process `except`. Forgets those who are not any more.
+  bool AnyConnected(pid_t except);
 
  private:
   struct Entry {

@@ -236,7 +236,7 @@ bool Daemon::Stop(milliseconds patience) {
   return empty;
 }
 
-bool Daemon::InUse() { return peers_.AnyConnected() || !manager_->Sessions().empty(); }
+bool Daemon::InUse() { return peers_.AnyConnected(getppid()) || !manager_->Sessions().empty(); }
 
 void Daemon::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* const health = grpc_->GetHealthCheckService();

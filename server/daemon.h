@@ -74,7 +74,8 @@ class Daemon {
 
   // A connection that another process accepted.
   void Take(int connection) { acceptor_->Take(connection); }
-  // Whether somebody is connected, or a session is there still. Any thread.
+  // Whether somebody is connected, other than the process that began this one and looks at it, or a
+  // session is there still. Any thread.
   bool InUse();
 
   SessionManager& manager() { return *manager_; }
