@@ -141,18 +141,19 @@ void Acceptor::Run() {
       }
       continue;
     }
-    Take(fd);
+    Take(fd, /*passed=*/false);
   }
 }
 
-void Acceptor::Take(int fd) {
+void Acceptor::Take(int fd, bool passed) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
     close(fd);
     return;
   }
-  peers_.Add(fd, {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), door_});
+  peers_.Add(fd,
+             {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), door_, passed});
   accepted_(fd);
 }
 

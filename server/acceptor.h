@@ -26,9 +26,10 @@ struct Peer {
   uint64_t connection = 0;  // never used twice; PeerTable gives it
   uid_t uid = 0;
   gid_t gid = 0;
-  pid_t pid = 0;  // 0 when it has none in the daemon's pid namespace
+  pid_t pid = 0;                     // 0 when it has none in the daemon's pid namespace
   std::vector<gid_t> groups;         // supplementary ones
   std::shared_ptr<const Door> door;  // null: it came by the daemon's own socket
+  bool passed = false;  // with strict isolation: another process accepted it, at the main socket
 };
 
 // The credentials of the open connections. Any thread.
@@ -65,13 +66,14 @@ class Acceptor {
   Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted,
            std::shared_ptr<const Door> door = nullptr);
   ~Acceptor();  // accepts no more
-  // A connection that was accepted elsewhere, as if it had been here. Any thread.
-  void Take(int fd);
+  // A connection that was accepted by another process, at the main socket. Any thread.
+  void Take(int fd) { Take(fd, /*passed=*/true); }
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
  private:
   void Run();
+  void Take(int fd, bool passed);
 
   const int listen_fd_;
   PeerTable& peers_;

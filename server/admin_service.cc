@@ -12,18 +12,20 @@
 #include "proto/version.h"
 #include "server/domain_process.h"
 #include "server/logging.h"
+#include "server/status_sum.h"
 
 namespace detshare {
 namespace {
 
 grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
   // The codes have the same numbers.
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
 }
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(status.ok() ? grpc::Status::OK : ToGrpc(status));
+  reactor->Finish(ToGrpc(status));
   return reactor;
 }
 
@@ -74,6 +76,7 @@ void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds 
 }
 
 constexpr std::chrono::seconds kTracePatience(3);
+constexpr char kBusy[] = "too many such questions are waiting";
 
 void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
@@ -100,9 +103,7 @@ void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
-                                                  const proto::GetStatusRequest*,
-                                                  proto::Status* status) {
+void AdminService::DescribeSelf(proto::Status* status) {
   status->set_version(kVersion);
   status->set_abi_version(kAbiVersion);
   status->set_uptime_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -158,18 +159,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     one->mutable_swap()->set_moves(swap.moves);
     one->mutable_swap()->set_time_us(swap.nanoseconds / 1000);
   }
-  if (domain_.has_value()) {
-    status->set_domain(UserName(*domain_));
-    if (MaySteer(context).ok()) {
-      for (const DomainInfo& other : DomainsBeside(manager_.options().runtime_directory)) {
-        proto::DomainStatus* const one = status->add_domains();
-        one->set_uid(other.user);
-        one->set_user(UserName(other.user));
-        one->set_sessions(other.sessions);
-        one->set_socket(other.socket);
-      }
-    }
-  }
+  if (domain_.has_value()) status->set_domain(UserName(*domain_));
   for (const std::shared_ptr<TenantAccount>& account : manager_.tenant_accounts().All()) {
     proto::TenantUse* const tenant = status->add_tenants();
     const TenantQuota limits = account->limits();
@@ -183,8 +173,50 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
     tenant->set_sessions_used(account->sessions_used());
     tenant->set_refusals(account->refusals());
   }
-  return Finish(context, absl::OkStatus());
 }
+
+bool AdminService::MeansAll(const std::optional<Peer>& peer) const {
+  return others_ != nullptr && peer.has_value() && peer->passed && identity_.MaySteer(*peer).ok();
+}
+
+void AdminService::DescribeAll(proto::Status* status) {
+  proto::DomainStatus* const own = status->add_domains();
+  own->set_uid(*domain_);
+  own->set_user(status->domain());
+  own->set_sessions(static_cast<uint32_t>(status->sessions_size()));
+  own->set_socket(DomainSocket(manager_.options().runtime_directory));
+  for (const OtherDomains::Answer& other : others_->Ask()) {
+    proto::DomainStatus* const one = status->add_domains();
+    one->set_uid(other.domain.user);
+    one->set_user(UserName(other.domain.user));
+    one->set_socket(other.domain.socket);
+    if (other.status.ok()) {
+      one->set_sessions(static_cast<uint32_t>(other.status->sessions_size()));
+      AddStatus(*other.status, status);
+    } else {
+      one->set_sessions(other.domain.sessions);
+      one->set_problem(std::string(other.status.status().message()));
+    }
+  }
+  std::sort(status->mutable_domains()->begin(), status->mutable_domains()->end(),
+            [](const auto& a, const auto& b) { return a.uid() < b.uid(); });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
+                                                  const proto::GetStatusRequest*,
+                                                  proto::Status* status) {
+  DescribeSelf(status);
+  if (!MeansAll(FindPeer(context))) return Finish(context, absl::OkStatus());
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  // gRPC keeps the message until Finish().
+  const bool begun = others_->Do([this, reactor, status] {
+    DescribeAll(status);
+    reactor->Finish(grpc::Status::OK);
+  });
+  if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
+  return reactor;
+}
+
 
 std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context) const {
   return peers_.Find(context->peer());
@@ -266,6 +298,84 @@ grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* c
   return Finish(context, absl::OkStatus());
 }
 
+absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
+    const proto::EndSessionsRequest& request, const Peer& peer, const std::string& who) {
+  const bool any = identity_.MaySteer(peer).ok();
+  const std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
+  // All or none.
+  for (const uint64_t id : wanted) {
+    if (manager_.Find(id) == nullptr)
+      return absl::NotFoundError(absl::StrCat("there is no session ", id));
+  }
+  absl::StatusOr<std::vector<uint64_t>> done = manager_.EndSome(
+      [&](uint64_t id, const SessionRequest& session) {
+        return wanted.empty() ? session.tenant == request.tenant() : wanted.contains(id);
+      },
+      [&](const SessionRequest& session) {
+        // Users of containers are not those of the host.
+        return any || (session.owner.uid == peer.uid && session.door == peer.door);
+      },
+      who);
+  if (absl::IsNotFound(done.status()) && wanted.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("tenant ", Printable(request.tenant()), " has no session"));
+  }
+  return done;
+}
+
+absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
+                                         proto::EndedSessions* ended) {
+  // Whose they are, before any is ended.
+  std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
+  const auto is_meant = [&](uint64_t id, const std::string& tenant) {
+    return request.tenant().empty() ? wanted.contains(id) : tenant == request.tenant();
+  };
+  proto::EndSessionsRequest here;
+  for (const SessionManager::SessionInfo& session : manager_.Sessions()) {
+    if (is_meant(session.id, session.request.tenant)) here.add_sessions(session.id);
+  }
+  std::vector<std::pair<DomainInfo, proto::EndSessionsRequest>> elsewhere;
+  std::string silent;
+  for (const OtherDomains::Answer& other : others_->Ask()) {
+    if (!other.status.ok()) {
+      absl::StrAppend(&silent, "; the process of user ", other.domain.user, " does not answer: ",
+                      std::string(other.status.status().message()));
+      continue;
+    }
+    proto::EndSessionsRequest there;
+    for (const proto::SessionStatus& session : other.status->sessions()) {
+      if (is_meant(session.session(), session.tenant())) there.add_sessions(session.session());
+    }
+    if (there.sessions_size() != 0) elsewhere.emplace_back(other.domain, std::move(there));
+  }
+  std::set<uint64_t> found(here.sessions().begin(), here.sessions().end());
+  for (const auto& [domain, there] : elsewhere)
+    found.insert(there.sessions().begin(), there.sessions().end());
+  for (const uint64_t id : wanted) {
+    if (!found.contains(id))
+      return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
+  }
+  if (found.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("tenant ", Printable(request.tenant()), " has no session", silent));
+  }
+  if (here.sessions_size() != 0) {
+    if (absl::Status status = EndHere(here, peer, Who(peer)).status(); !status.ok()) return status;
+    ended->mutable_sessions()->MergeFrom(here.sessions());
+  }
+  for (auto& [domain, there] : elsewhere) {
+    there.set_by(Who(peer));
+    if (const absl::Status status = others_->End(domain, there); !status.ok()) {
+      return absl::UnavailableError(absl::StrCat(
+          "sessions of user ", domain.user, " were not ended: ", std::string(status.message()),
+          "; those of ", ended->sessions_size(), " others end"));
+    }
+    ended->mutable_sessions()->MergeFrom(there.sessions());
+  }
+  std::sort(ended->mutable_sessions()->begin(), ended->mutable_sessions()->end());
+  return absl::OkStatus();
+}
+
 grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext* context,
                                                     const proto::EndSessionsRequest* request,
                                                     proto::EndedSessions* ended) {
@@ -275,29 +385,22 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
   if ((request->sessions_size() == 0) == request->tenant().empty()) {
     return Finish(context, absl::InvalidArgumentError("sessions, or a tenant, but not both"));
   }
-  const bool any = identity_.MaySteer(*peer).ok();
-  const std::set<uint64_t> wanted(request->sessions().begin(), request->sessions().end());
-  if (!wanted.empty()) {
-    // All or none.
-    for (const uint64_t id : wanted) {
-      if (manager_.Find(id) == nullptr)
-        return Finish(context, absl::NotFoundError(absl::StrCat("there is no session ", id)));
-    }
+  if (MeansAll(peer)) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    // gRPC keeps the messages until Finish().
+    const bool begun = others_->Do([this, reactor, request, ended, peer = *peer] {
+      reactor->Finish(ToGrpc(EndEverywhere(*request, peer, ended)));
+    });
+    if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
+    return reactor;
   }
-  const absl::StatusOr<std::vector<uint64_t>> done = manager_.EndSome(
-      [&](uint64_t id, const SessionRequest& session) {
-        return wanted.empty() ? session.tenant == request->tenant() : wanted.count(id) != 0;
-      },
-      [&](const SessionRequest& session) { 
-        // Users of containers are not those of the host.
-        return any || (session.owner.uid == peer->uid && session.door == peer->door);
-      },
-      Who(*peer));
+  // Nobody but the daemon and root comes to a domain's own socket.
+  const bool trusted = others_ != nullptr && !peer->passed;
+  const absl::StatusOr<std::vector<uint64_t>> done =
+      EndHere(*request, *peer,
+              trusted && !request->by().empty() ? Printable(request->by()) : Who(*peer));
   if (done.ok()) ended->mutable_sessions()->Add(done->begin(), done->end());
-  return Finish(context, absl::IsNotFound(done.status()) && wanted.empty()
-                             ? absl::NotFoundError(absl::StrCat(
-                                   "tenant ", Printable(request->tenant()), " has no session"))
-                             : done.status());
+  return Finish(context, done.status());
 }
 
 grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* context,

@@ -8,11 +8,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "proto/admin.grpc.pb.h"
 #include "server/acceptor.h"
 #include "server/event_log.h"
 #include "server/identity.h"
+#include "server/other_domains.h"
 #include "server/session_manager.h"
 #include "server/settings.h"
 
@@ -25,13 +27,14 @@ class AdminService final : public proto::Admin::CallbackService {
 
   AdminService(SessionManager& manager, Settings& settings, const Identity& identity,
                const PeerTable& peers, std::string backend,
-               std::optional<uid_t> domain = std::nullopt)
+               std::optional<uid_t> domain = std::nullopt, OtherDomains* others = nullptr)
       : manager_(manager),
         settings_(settings),
         identity_(identity),
         peers_(peers),
         backend_(std::move(backend)),
         domain_(domain),
+        others_(others),
         begin_(std::chrono::steady_clock::now()) {}
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
@@ -71,6 +74,17 @@ class AdminService final : public proto::Admin::CallbackService {
  private:
   // Who asked for something; nothing when that is no connection of ours.
   std::optional<Peer> FindPeer(grpc::CallbackServerContext* context) const;
+  // Of this process.
+  void DescribeSelf(proto::Status* status);
+  // Whether the caller means all domains: who may steer and came to the main socket does.
+  bool MeansAll(const std::optional<Peer>& peer) const;
+  // On the thread for that: adds what the other domains say.
+  void DescribeAll(proto::Status* status);
+  absl::StatusOr<std::vector<uint64_t>> EndHere(const proto::EndSessionsRequest& request,
+                                                const Peer& peer, const std::string& who);
+  // Of all domains; on the thread for that.
+  absl::Status EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
+                             proto::EndedSessions* ended);
   void Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant, std::string text);
   absl::Status BeginTrace(proto::TraceStarted* started);
   // Whether the caller may change settings, and who it is.
@@ -82,6 +96,7 @@ class AdminService final : public proto::Admin::CallbackService {
   const PeerTable& peers_;
   const std::string backend_;
   const std::optional<uid_t> domain_;  // the one user who is served
+  OtherDomains* const others_;         // null: there are none
   const std::chrono::steady_clock::time_point begin_;
 
   std::mutex reload_mutex_;

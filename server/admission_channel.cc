@@ -41,10 +41,10 @@ absl::Status WhyNot(const ReplyMessage& reply, const std::string& tenant) {
           ": end one of its programs, or let an operator allow more: sessions of the tenant in "
           "the daemon's configuration"));
     case SessionBook::Answer::kDaemonIsFull:
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the daemon has ", reply.used, " sessions and may have ", reply.limit,
-          ": end a program, or let an operator raise max_sessions of [daemon] in its "
-          "configuration"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the daemon has ", reply.used, " sessions and may have ", reply.limit,
+                       ": end a program, or let an operator raise max_sessions of [daemon] in its "
+                       "configuration"));
     case SessionBook::Answer::kProcessIsFull:
       break;
   }
@@ -106,8 +106,9 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     if (left.count() <= 0)
-      return {absl::UnavailableError("the daemon does not say whether there may be one more session"),
-              0, false};
+      return {
+          absl::UnavailableError("the daemon does not say whether there may be one more session"),
+          0, false};
     pollfd fd = {channel_, POLLIN, 0};
     poll(&fd, 1, static_cast<int>(left.count()));
   }

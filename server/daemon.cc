@@ -24,6 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHealthPeriod(20);
+constexpr milliseconds kOthersPatience(2000);  // for answers of other domains
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
                                      "detshare.proto.Doors", "detshare.proto.Telemetry"};
 
@@ -126,6 +127,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
       SessionManager::Create(borrowed, opts.server);
   if (!manager.ok()) return manager.status();
   daemon->manager_ = *std::move(manager);
+  daemon->manager_->SetAdmission(opts.admission);
   if (!opts.profile_directory.empty()) {
     std::vector<DurationProfiles::Entry> tables;
     const std::vector<DeviceScheduler*> schedulers = daemon->manager_->Schedulers();
@@ -141,9 +143,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->settings_ = std::make_unique<Settings>(
       daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
       FlagsAsSettings(opts.server), SettingsFile(opts.server));
+  if (opts.domain.has_value()) {
+    daemon->others_ =
+        std::make_unique<OtherDomains>(opts.server.runtime_directory, kOthersPatience);
+  }
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
                                                   daemon->identity_, daemon->peers_, opts.backend,
-                                                  opts.domain);
+                                                  opts.domain, daemon->others_.get());
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
@@ -226,6 +232,7 @@ bool Daemon::Stop(milliseconds patience) {
     grpc_->Wait();
     grpc_.reset();
   }
+  others_.reset();
   observer_.reset();
   if (doors_ != nullptr) doors_->Shutdown();
   if (listen_fd_ >= 0) {

@@ -24,8 +24,10 @@
 #include "server/doors.h"
 #include "server/duration_profiles.h"
 #include "server/identity.h"
+#include "server/other_domains.h"
 #include "server/reflection_service.h"
 #include "server/server_options.h"
+#include "server/session_admission.h"
 #include "server/session_manager.h"
 #include "server/settings.h"
 #include "server/telemetry.h"
@@ -54,6 +56,9 @@ class Daemon {
     std::optional<ListenAddress> http;
     unsigned http_mode = 0660;  // of a unix socket
     bool dashboard = true;
+    // Who decides about sessions where there are several processes; null: this one alone. It
+    // outlives the daemon.
+    SessionAdmission* admission = nullptr;
     bool observe = false;        // by who may steer, over gRPC (proto/observation.proto)
     uint64_t device_losses = 0;  // of daemons that this one replaces
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
@@ -100,6 +105,7 @@ class Daemon {
   std::unique_ptr<DurationProfiles> profiles_;
   std::unique_ptr<Settings> settings_;
   std::unique_ptr<ControlService> control_;
+  std::unique_ptr<OtherDomains> others_;  // null: this is the only process
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<TelemetryService> telemetry_service_;

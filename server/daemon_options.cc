@@ -97,6 +97,15 @@ TenantQuota DefaultQuota(const Config& config) {
                           static_cast<uint64_t>(config.default_sessions)};
 }
 
+SessionBook::Limits LimitsOfSessions(const Config& config) {
+  SessionBook::Limits limits;
+  limits.all = static_cast<uint64_t>(config.max_sessions);
+  limits.other_tenants = static_cast<uint64_t>(config.default_sessions);
+  for (const TenantConfig& tenant : config.tenants)
+    limits.tenants[tenant.tenant.name] = tenant.quota.sessions;
+  return limits;
+}
+
 void ApplyLimits(const Config& config, SessionLimits* limits) {
   limits->contexts = static_cast<uint32_t>(config.contexts);
   limits->streams = static_cast<uint32_t>(config.streams);

@@ -4,6 +4,7 @@
 #include "server/backends.h"
 #include "server/config/config.h"
 #include "server/daemon.h"
+#include "server/session_book.h"
 
 namespace detshare {
 
@@ -14,6 +15,8 @@ void ApplyConfigOfBackend(const Config& config, const std::string& backend, Serv
 
 // What a tenant may have that is not named.
 TenantQuota DefaultQuota(const Config& config);
+// How many sessions there may be, in all processes of the daemon.
+SessionBook::Limits LimitsOfSessions(const Config& config);
 // What one session may have; the rest of `limits` stays.
 void ApplyLimits(const Config& config, SessionLimits* limits);
 

@@ -17,7 +17,7 @@
 
 namespace detshare {
 
-// Both are closed when another program is executed. Neither blocks.
+// Two ends. Both are closed when another program is executed. Neither blocks.
 struct DomainChannel {
   int acceptor = -1, domain = -1;
 };

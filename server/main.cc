@@ -24,10 +24,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "proto/quiet_grpc.h"
 #include "proto/version.h"
+#include "server/admission_channel.h"
 #include "server/backends.h"
 #include "server/config/config.h"
 #include "server/config/config_file.h"
@@ -49,6 +51,8 @@ namespace detshare {
 namespace {
 
 constexpr std::chrono::milliseconds kEndPatience(4000);
+// For the answer of the process that accepts, which does nothing that takes long.
+constexpr std::chrono::milliseconds kAdmissionPatience(5000);
 
 struct Flags {
   Daemon::Options daemon;
@@ -58,7 +62,7 @@ struct Flags {
   std::vector<std::string> tenants;
   int ready_fd = -1;
   int64_t domain = -1;  // the user whose programs this process serves
-  int domain_fd = -1;
+  int domain_fd = -1, admission_fd = -1;
   int64_t domain_idle_ms = 30'000;
   bool remove_runtime_directory = false;
   bool version = false;
@@ -124,6 +128,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX}))
       ->group("");
   app.add_option("--domain-fd", flags.domain_fd)->group("");
+  app.add_option("--admission-fd", flags.admission_fd)->group("");
   app.add_option("--domain-idle-ms", flags.domain_idle_ms)->group("");
   app.add_flag("--remove-runtime-dir", flags.remove_runtime_directory)->group("");
   app.add_flag("--soft-lose-device-on-fault", server.lose_device_on_fault)->group("");
@@ -230,6 +235,19 @@ void EnterDomain(Flags& flags) {
   flags.ready_fd = -1;
 }
 
+// What a tenant of several users may have in each of their processes, and not in all together.
+void WarnOfLimits(const Config& config) {
+  std::vector<std::string> names;
+  for (const TenantConfig& tenant : config.tenants) {
+    const bool limited = tenant.quota.memory != 0 || tenant.quota.pinned_memory != 0;
+    if (limited && (tenant.users.size() != 1 || !tenant.groups.empty()))
+      names.push_back(tenant.tenant.name);
+  }
+  if (names.empty()) return;
+  LogWarning("with strict isolation limits of memory hold for each user by itself: tenants that "
+             "several users may be can have more in all (", absl::StrJoin(names, ", "), ")");
+}
+
 // Metrics and the dashboard of all domains.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const Daemon::Options& daemon,
                                                       DomainsObserver& observer) {
@@ -245,7 +263,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const Daemon::Options& dae
 }
 
 // Strict isolation: accepts connections and leaves the rest to a process for each user.
-int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
+int ServeDomains(const std::vector<std::string>& arguments, Flags& flags, const Config& started,
                  const ServiceManager& service_manager, int signal_fd) {
   const Daemon::Options& daemon = flags.daemon;
   const std::string directory = DomainsDirectory(RuntimeDirectory(daemon));
@@ -263,6 +281,8 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
   options.command = CommandWithout(arguments, {"--listen-fd", "--ready-fd"});
   options.directory = directory;
   options.listen_fd = daemon.listen_fd;
+  options.limits = LimitsOfSessions(started);
+  WarnOfLimits(started);
   std::unique_ptr<DomainsObserver> observer;
   std::unique_ptr<HttpServer> http;
   if (ready.ok() && daemon.http.has_value()) {
@@ -270,6 +290,8 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
     DomainsObserver::Options watched;
     watched.directory = directory;
     watched.dashboard = daemon.dashboard;
+    for (const policy::Tenant& tenant : daemon.server.tenants)
+      watched.tenants.push_back(tenant.name);
     watched.most_sessions = daemon.server.most_sessions;
     observer = std::make_unique<DomainsObserver>(watched);
     options.begun = [&](uid_t user, pid_t process) { observer->Begun(user, process); };
@@ -317,6 +339,8 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags,
       SetLogLevel(level);
       if (observer != nullptr)
         observer->SetMostSessions(static_cast<size_t>(wanted->max_sessions));
+      domains.SetLimits(LimitsOfSessions(*wanted));
+      WarnOfLimits(*wanted);
       domains.Signal(SIGHUP);
     } else {
       LogLines(wanted.status());
@@ -438,6 +462,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   const int lost_fd = eventfd(0, EFD_CLOEXEC);
 
   std::unique_ptr<DomainMember> member;
+  std::unique_ptr<AdmissionChannel> admission;
   if (flags.domain_fd >= 0) {
     if (flags.domain < 0) {
       LogError("--domain-fd is for the daemon itself");
@@ -447,8 +472,13 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     member = std::make_unique<DomainMember>(flags.domain_fd,
                                             std::chrono::milliseconds(flags.domain_idle_ms));
     EnterDomain(flags);
+    if (flags.admission_fd >= 0) {
+      fcntl(flags.admission_fd, F_SETFD, FD_CLOEXEC);
+      admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionPatience);
+      flags.daemon.admission = admission.get();
+    }
   } else if (started.isolation == "strict") {
-    return ServeDomains(arguments, flags, service_manager, signal_fd);
+    return ServeDomains(arguments, flags, started, service_manager, signal_fd);
   }
 
   absl::StatusOr<OpenedBackend> backend = OpenBackend(backend_options);

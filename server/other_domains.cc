@@ -45,15 +45,14 @@ void OtherDomains::Run() {
 
 std::vector<OtherDomains::Answer> OtherDomains::Ask() {
   const auto request = std::make_shared<proto::GetStatusRequest>();
-  request->set_this_process(true);
   std::vector<Answer> answers;
   std::vector<size_t> asked;
   std::vector<Question<proto::Status>> questions;
   for (DomainInfo& domain : DomainsBeside(own_directory_)) {
     if (domain.socket == DomainSocket(own_directory_)) continue;
     const auto channel = ConnectLocally(domain.socket);
-    answers.push_back({std::move(domain), channel.ok() ? absl::UnavailableError("not asked yet")
-                                                       : channel.status()});
+    answers.push_back({std::move(domain),
+                       channel.ok() ? absl::UnavailableError("not asked yet") : channel.status()});
     if (!channel.ok()) continue;
     asked.push_back(answers.size() - 1);
     const std::shared_ptr<proto::Admin::Stub> stub = proto::Admin::NewStub(*channel);

@@ -36,7 +36,7 @@ class OtherDomains {
   bool Do(std::function<void()> job);
 
   // ---- In such a job.
-  // The status of each, with those that do not answer; not of this process.
+  // The status of each, at its own socket, with those that do not answer; not of this process.
   std::vector<Answer> Ask();
   // Ends sessions of that one, all or none.
   absl::Status End(const DomainInfo& domain, const proto::EndSessionsRequest& request);

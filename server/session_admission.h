@@ -16,7 +16,7 @@ class SessionAdmission {
     // ResourceExhausted, with the limit, when there are as many as there may be; Unavailable when
     // nobody decides.
     absl::Status status;
-    uint64_t session = 0;  // a number that no session of the daemon had before
+    uint64_t session = 0;    // a number that no session of the daemon had before
     bool of_tenant = false;  // it was a limit of the tenant's
   };
   virtual ~SessionAdmission() = default;

@@ -24,7 +24,7 @@ class SessionBook {
   enum class Answer : uint32_t { kEnter, kTenantIsFull, kDaemonIsFull, kProcessIsFull };
   struct Decision {
     Answer answer = Answer::kEnter;
-    uint64_t session = 0;         // of kEnter
+    uint64_t session = 0;          // of kEnter
     uint64_t used = 0, limit = 0;  // of the others
   };
   // Of one process: more than it can have.

@@ -191,6 +191,16 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
                                                                     Listener listener) {
   absl::StatusOr<std::vector<int>> chosen = ChooseDevices(request.device_ids, request.door.get());
   if (!chosen.ok()) return chosen.status();
+  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
+  // Asked without the lock, since the answer comes from another process.
+  SessionAdmission::Decision decision;
+  AdmittedSession admitted;
+  if (admission_ != nullptr) {
+    decision = admission_->Enter(request.tenant);
+    if (decision.of_tenant) account->CountRefusal();
+    if (!decision.status.ok()) return decision.status;
+    admitted = AdmittedSession(admission_, decision.session);
+  }
 
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
@@ -209,10 +219,10 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
                      most_sessions_, ": end a program, or let an operator raise "
                      "max_sessions of [daemon] in its configuration"));
   }
-  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
   absl::StatusOr<QuotaCharge> charge = Quota::Take(TenantAccount::Sessions(account), 1);
   if (!charge.ok()) return charge.status();
-  const uint64_t id = next_session_++;
+  const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
+  if (sessions_.contains(id)) return absl::InternalError("a session's number was given twice");
   Session::Config config;
   config.id = id;
   config.slot = static_cast<int>(slot - slots_.begin());
@@ -295,6 +305,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   entry.request = request;
   entry.begin = std::chrono::steady_clock::now();
   entry.slot = static_cast<int>(slot - slots_.begin());
+  entry.admitted = std::move(admitted);
   entry.charge = *std::move(charge);
   *slot = true;
   std::shared_ptr<SessionWorker> worker = entry.worker;

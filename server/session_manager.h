@@ -28,6 +28,7 @@
 #include "server/event_log.h"
 #include "server/image_store.h"
 #include "server/server_options.h"
+#include "server/session_admission.h"
 #include "server/session_worker.h"
 #include "server/tenant_accounts.h"
 #include "server/tenant_use.h"
@@ -87,6 +88,9 @@ class SessionManager {
   absl::StatusOr<std::vector<uint64_t>> EndSome(
       const std::function<bool(uint64_t id, const SessionRequest& request)>& which,
       const std::function<bool(const SessionRequest& request)>& may, const std::string& who);
+  // Whom to ask before a session is opened, and whose numbers sessions have; before any is. It
+  // outlives this. Without it the manager decides alone.
+  void SetAdmission(SessionAdmission* admission) { admission_ = admission; }
   // What sessions may have that are opened from now on, and how many there may be; 0: as many as fit.
   void SetLimits(const SessionLimits& limits, uint32_t most_sessions);
 
@@ -138,6 +142,7 @@ class SessionManager {
     SessionRequest request;
     std::chrono::steady_clock::time_point begin;
     int slot = 0;
+    AdmittedSession admitted;
     QuotaCharge charge;     // one of the tenant's sessions
     bool killed = false;    // EndSome() chose it
     bool told = false;      // its client knows that it has ended
@@ -168,6 +173,7 @@ class SessionManager {
   std::vector<std::unique_ptr<MemoryBroker>> brokers_;
   SharedMemoryObjects shared_memory_objects_;
   SharedEvents shared_events_;
+  SessionAdmission* admission_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;     // told, finished, gone, or stopping

@@ -39,6 +39,8 @@ class TenantAccount {
   uint64_t memory_used(size_t device) const { return memory_[device]->used(); }
   uint64_t pinned_used() const { return pinned_.used(); }
   uint64_t sessions_used() const { return sessions_.used(); }
+  // A session was refused elsewhere because of the tenant's limit.
+  void CountRefusal() { refusals_.fetch_add(1, std::memory_order_relaxed); }
   uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
 
  private:

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/admission_channel.h"
 #include "server/domain_channel.h"
 #include "server/logging.h"
 
@@ -29,7 +30,7 @@ namespace detshare {
 namespace {
 
 // What an event is about, with the user in the lower half.
-enum class Source : uint64_t { kSocket = 0, kChannel = 1, kProcess = 2 };
+enum class Source : uint64_t { kSocket = 0, kChannel = 1, kProcess = 2, kAdmission = 3 };
 
 // Whoever ends sooner after its beginning has failed, and is not begun again for as long.
 constexpr std::chrono::seconds kSoon(2);
@@ -46,18 +47,20 @@ void Watch(int epoll, int fd, Source source, uid_t user, uint32_t events = EPOLL
   epoll_ctl(epoll, operation, fd, &event);
 }
 
-// The one descriptor of ours that a domain's process has, beside the standard ones.
-constexpr int kDomainFd = 3;
+// The descriptors of ours that a domain's process has, beside the standard ones.
+constexpr int kDomainFd = 3, kAdmissionFd = 4;
+// Requests about sessions that are answered in one go, so that nobody keeps the others out.
+constexpr int kMostAtOnce = 64;
 
 // A process of `program`. No code of ours runs in it before that: other threads may hold any lock.
 absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
-                            int domain_fd) {
+                            int domain_fd, int admission_fd) {
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   // The service manager's words are for the process that accepts.
-  constexpr std::string_view kOwn[] = {"NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=",
-                                       "LISTEN_FDS=", "LISTEN_PID="};
+  constexpr std::string_view kOwn[] = {
+      "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "LISTEN_FDS=", "LISTEN_PID="};
   std::vector<char*> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (std::none_of(std::begin(kOwn), std::end(kOwn), [&](std::string_view own) {
@@ -69,14 +72,19 @@ absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string>
   posix_spawn_file_actions_t actions;
   if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
     return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
-  int error = posix_spawn_file_actions_adddup2(&actions, domain_fd, kDomainFd);
-  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, kDomainFd + 1);
+  // Out of the way of the first one's place.
+  const int moved = fcntl(admission_fd, F_DUPFD_CLOEXEC, kAdmissionFd + 1);
+  int error = moved < 0 ? errno : 0;
+  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, domain_fd, kDomainFd);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, moved, kAdmissionFd);
+  if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, kAdmissionFd + 1);
   pid_t pid = -1;
   if (error == 0) {
-    error = posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(),
-                        environment.data());
+    error =
+        posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(), environment.data());
   }
   posix_spawn_file_actions_destroy(&actions);
+  if (moved >= 0) close(moved);
   if (error != 0) return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
   return pid;
 }
@@ -99,6 +107,7 @@ TrustDomains::TrustDomains(Options options)
     : options_(std::move(options)), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   fcntl(options_.listen_fd, F_SETFL, fcntl(options_.listen_fd, F_GETFL) | O_NONBLOCK);
   Watch(epoll_, options_.listen_fd, Source::kSocket, 0);
+  book_.SetLimits(options_.limits);
 }
 
 TrustDomains::~TrustDomains() {
@@ -107,6 +116,7 @@ TrustDomains::~TrustDomains() {
     kill(domain.pid, SIGKILL);
     waitpid(domain.pid, nullptr, 0);
     close(domain.process);
+    close(domain.admission);
     for (const int connection : domain.waiting) close(connection);
   }
   close(epoll_);
@@ -123,7 +133,9 @@ void TrustDomains::Proceed() {
     }
     const auto domain = domains_.find(static_cast<uid_t>(events[i].data.u64 & UINT32_MAX));
     if (domain == domains_.end()) continue;
-    source == Source::kProcess ? Bury(domain) : Hear(domain->first, domain->second);
+    if (source == Source::kProcess) Bury(domain);
+    if (source == Source::kChannel) Hear(domain->first, domain->second);
+    if (source == Source::kAdmission) Decide(domain->second);
   }
 }
 
@@ -190,19 +202,28 @@ void TrustDomains::Flush(uid_t user, Domain& domain) {
 absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   absl::StatusOr<DomainChannel> channel = MakeDomainChannel();
   if (!channel.ok()) return channel.status();
+  absl::StatusOr<DomainChannel> admission = MakeDomainChannel();
+  if (!admission.ok()) {
+    close(channel->acceptor);
+    close(channel->domain);
+    return admission.status();
+  }
   std::vector<std::string> command = options_.command;
-  for (const std::string& more : {std::string("--domain"), absl::StrCat(user),
-                                  std::string("--domain-fd"), absl::StrCat(kDomainFd)}) {
+  for (const std::string& more :
+       {std::string("--domain"), absl::StrCat(user), std::string("--domain-fd"),
+        absl::StrCat(kDomainFd), std::string("--admission-fd"), absl::StrCat(kAdmissionFd)}) {
     command.push_back(more);
   }
   const absl::StatusOr<pid_t> begun =
       Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
-            channel->domain);
+            channel->domain, admission->domain);
   close(channel->domain);
+  close(admission->domain);
   const pid_t pid = begun.value_or(-1);
   const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
   if (process < 0) {
     close(channel->acceptor);
+    close(admission->acceptor);
     if (!begun.ok()) return begun.status();
     const absl::Status status = absl::InternalError(absl::StrCat("pidfd: ", ErrnoText(errno)));
     kill(pid, SIGKILL);
@@ -212,9 +233,11 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   domain->pid = pid;
   domain->process = process;
   domain->channel = channel->acceptor;
+  domain->admission = admission->acceptor;
   domain->begun = Clock::now();
   Watch(epoll_, domain->process, Source::kProcess, user);
   Watch(epoll_, domain->channel, Source::kChannel, user);
+  Watch(epoll_, domain->admission, Source::kAdmission, user);
   LogInfo("user ", user, " has a process of its own: pid ", pid);
   if (options_.begun) options_.begun(user, pid);
   return absl::OkStatus();
@@ -235,6 +258,23 @@ void TrustDomains::Hear(uid_t user, Domain& domain) {
   if (received.has_value() && *received == domain.sent && domain.waiting.empty()) Tell(domain);
 }
 
+void TrustDomains::Decide(Domain& domain) {
+  for (int i = 0; i < kMostAtOnce; ++i) {
+    const std::optional<AdmissionRequest> request = TakeAdmissionRequest(domain.admission);
+    if (!request.has_value()) break;
+    if (request->question == 0) {
+      book_.Leave(domain.pid, request->session);
+    } else {
+      AnswerAdmission(domain.admission, request->question,
+                      book_.Enter(domain.pid, request->tenant));
+    }
+  }
+  // Closed by a process that ends: there is nothing to be heard of it any more.
+  char byte;
+  if (recv(domain.admission, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, domain.admission, nullptr);
+}
+
 void TrustDomains::Bury(Domains::iterator domain) {
   int status = 0;
   if (waitpid(domain->second.pid, &status, WNOHANG) != domain->second.pid) return;
@@ -248,7 +288,9 @@ void TrustDomains::Bury(Domains::iterator domain) {
     LogError("the process of user ", user, " ", Ending(status), "; other users are not concerned");
   }
   Tell(domain->second);
+  book_.Forget(domain->second.pid);
   close(domain->second.process);
+  close(domain->second.admission);
   if (!clean && Clock::now() - domain->second.begun < kSoon) {
     if (failed_.size() >= kMostFailed) failed_.clear();
     failed_[user] = Clock::now();

@@ -20,11 +20,13 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/domain_process.h"
+#include "server/session_book.h"
 
 namespace detshare {
 
@@ -33,9 +35,10 @@ class TrustDomains {
   struct Options {
     // Of a domain's process; its user and descriptor are added: `--domain UID --domain-fd N`.
     std::vector<std::string> command;
-    std::string program;    // what is executed; "": this one
-    std::string directory;  // whose entry UID is removed when that domain has ended; "": none
-    int listen_fd = -1;     // stays the caller's
+    std::string program;         // what is executed; "": this one
+    std::string directory;       // whose entry UID is removed when that domain has ended; "": none
+    int listen_fd = -1;          // stays the caller's
+    SessionBook::Limits limits;  // of all processes together
     // Told when a process has begun, and when it has ended; may be empty.
     std::function<void(uid_t user, pid_t process)> begun;
     std::function<void(uid_t user, pid_t process, DomainEnd how)> ended;
@@ -50,6 +53,7 @@ class TrustDomains {
   int fd() const { return epoll_; }
   // ... by this. Does not block.
   void Proceed();
+  void SetLimits(SessionBook::Limits limits) { book_.SetLimits(std::move(limits)); }
   // To every domain.
   void Signal(int signal);
   // No connection is accepted any more, and domains end. False when some are still there after
@@ -62,8 +66,9 @@ class TrustDomains {
   using Clock = std::chrono::steady_clock;
   struct Domain {
     pid_t pid = -1;
-    int process = -1;  // a descriptor of it
-    int channel = -1;  // -1: it is told to end
+    int process = -1;    // a descriptor of it
+    int channel = -1;    // -1: it is told to end
+    int admission = -1;  // where it asks about sessions (admission_channel.h)
     uint64_t sent = 0;
     bool full = false;        // the channel takes no more at the moment
     std::deque<int> waiting;  // connections that it, or its successor, takes later
@@ -78,6 +83,8 @@ class TrustDomains {
   // Passes on what waits, as far as the domain reads.
   void Flush(uid_t user, Domain& domain);
   void Hear(uid_t user, Domain& domain);
+  // About sessions.
+  void Decide(Domain& domain);
   // Its process has ended.
   void Bury(Domains::iterator domain);
   void Tell(Domain& domain);
@@ -86,6 +93,7 @@ class TrustDomains {
   int epoll_ = -1;
   bool ending_ = false;
   Domains domains_;
+  SessionBook book_;
   std::map<uid_t, Clock::time_point> failed_;  // whose domain ended as soon as it had begun
 };
 

@@ -50,6 +50,11 @@ void AddPartitions(const std::vector<DeviceScheduler::PartitionView>& more,
 
 }  // namespace
 
+void DomainSum::Reserve(const std::string& tenant) {
+  ended_.Reserve(tenant);
+  samples_.Reserve(tenant);
+}
+
 void DomainSum::Begun(const std::string& user, pid_t process) {
   processes_[process].user = user;
   ++users_.At(user).starts;

@@ -21,6 +21,8 @@ namespace detshare {
 
 class DomainSum {
  public:
+  // A tenant that is configured has series of its own, whoever came before it.
+  void Reserve(const std::string& tenant);
   void Begun(const std::string& user, pid_t process);
   void Ended(pid_t process, DomainEnd how);
   // All that answered in one round; `seconds` since the round before. Who is not known any more is

@@ -17,6 +17,7 @@ DomainsObserver::DomainsObserver(Options options)
     : options_(std::move(options)),
       most_sessions_(options_.most_sessions),
       pages_([this] { return Observe(); }, [] { return absl::OkStatus(); }, options_.dashboard) {
+  for (const std::string& tenant : options_.tenants) sum_.Reserve(tenant);
   thread_ = std::thread([this] { Run(); });
 }
 

@@ -31,8 +31,9 @@ namespace detshare {
 class DomainsObserver {
  public:
   struct Options {
-    std::string directory;  // of the domains
-    bool dashboard = true;  // and the JSON that it shows
+    std::string directory;             // of the domains
+    bool dashboard = true;             // and the JSON that it shows
+    std::vector<std::string> tenants;  // that are configured
     // Sessions at a time in all processes; 0: as many as they have room for.
     size_t most_sessions = 0;
     std::chrono::milliseconds period{1000};

@@ -123,7 +123,8 @@ TEST_CASE("Who asks gets a number, or hears which limit there is") {
   CHECK(left.session == 7);
 }
 
-TEST_CASE("An answer that came too late is no answer to the next question, and its session leaves") {
+TEST_CASE(
+    "An answer that came too late is no answer to the next question, and its session leaves") {
   Ends ends;
   AdmissionChannel channel(ends.fds[1], std::chrono::milliseconds(20));
   CHECK(absl::IsUnavailable(channel.Enter("a").status));

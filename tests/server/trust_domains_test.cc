@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <thread>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -45,6 +47,7 @@ TEST_CASE("Programs of different users have processes of their own and do not se
   CHECK(of_root.domains(1).sessions() == 2);
   TestClient inside(of_root.domains(1).socket());
   CHECK(StatusOf(inside).pid() == of_a.pid());
+  CHECK(StatusOf(inside).sessions_size() == 2);
   // What one has taken is nothing to the other.
   CHECK(a->Allocate(200 << 20) != 0);
   CHECK(c->Allocate(200 << 20) != 0);
@@ -53,6 +56,141 @@ TEST_CASE("Programs of different users have processes of their own and do not se
   REQUIRE(stat(of_root.domains(1).socket().c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0600);
   CHECK(status.st_uid == 0);
+}
+
+std::set<uint64_t> SessionsOf(const proto::Status& status) {
+  std::set<uint64_t> sessions;
+  for (const proto::SessionStatus& session : status.sessions()) sessions.insert(session.session());
+  return sessions;
+}
+
+grpc::Status End(TestClient& client, const proto::EndSessionsRequest& request,
+                 proto::EndedSessions* ended) {
+  grpc::ClientContext context;
+  return client.admin->EndSessions(&context, request, ended);
+}
+
+TEST_CASE("Who may steer sees the sessions and tenants of all users, and others their own") {
+  if (!IsRoot()) return;
+  StrictDaemon daemon;
+  TestClient root(daemon.socket());
+  const auto a = As(kSomebody, daemon), b = As(kSomebodyElse, daemon);
+  a->request.set_tenant("chat");
+  b->request.set_tenant("chat");
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(root.Open());
+  CHECK(a->Allocate(3 << 20) != 0);
+  CHECK(b->Allocate(5 << 20) != 0);
+  // No number is that of two sessions, whosever they are.
+  const std::set<uint64_t> all = {a->grant.session(), b->grant.session(), root.grant.session()};
+  CHECK(all.size() == 3);
+  const proto::Status of_root = StatusOf(root);
+  CHECK(SessionsOf(of_root) == all);
+  for (const proto::TenantUse& tenant : of_root.tenants()) {
+    if (tenant.name() != "chat") continue;
+    CHECK(tenant.sessions_used() == 2);
+    CHECK(tenant.memory_used(0) >= 8 << 20);
+  }
+  CHECK(SessionsOf(StatusOf(*a)) == std::set<uint64_t>{a->grant.session()});
+  // One that does not answer is named, and the others are shown.
+  const pid_t silent = StatusOf(*a).pid();
+  kill(silent, SIGSTOP);
+  const proto::Status without = StatusOf(root);
+  kill(silent, SIGCONT);
+  CHECK(SessionsOf(without) == std::set<uint64_t>{b->grant.session(), root.grant.session()});
+  REQUIRE(without.domains_size() == 3);
+  CHECK(without.domains(1).problem() != "");
+  CHECK(without.domains(1).sessions() == 1);
+  CHECK(without.domains(2).problem() == "");
+}
+
+TEST_CASE("Who may steer ends sessions of any user, all that are named or none") {
+  if (!IsRoot()) return;
+  StrictDaemon daemon;
+  TestClient root(daemon.socket());
+  const auto a = As(kSomebody, daemon), b = As(kSomebodyElse, daemon);
+  a->request.set_tenant("chat");
+  REQUIRE(a->Open());
+  REQUIRE(b->Open());
+  REQUIRE(root.Open());
+  proto::EndSessionsRequest request;
+  proto::EndedSessions ended;
+  request.add_sessions(a->grant.session());
+  request.add_sessions(9999);
+  CHECK(End(root, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
+  // Others do not even learn that there is such a session, and are believed nothing.
+  request.mutable_sessions()->RemoveLast();
+  request.set_by("somebody");
+  CHECK(End(*b, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(a->ring->header().closed.load() == 0);
+  request.add_sessions(root.grant.session());
+  REQUIRE(End(root, request, &ended).ok());
+  CHECK(ended.sessions_size() == 2);
+  const auto end = a->AwaitEnd();
+  REQUIRE(end.has_value());
+  CHECK(end->reason().find("ended by uid 0") != std::string::npos);
+  CHECK(root.AwaitEnd().has_value());
+  // A tenant's, wherever they are.
+  const auto c = As(kSomebody, daemon), d = As(kSomebodyElse, daemon);
+  c->request.set_tenant("chat");
+  d->request.set_tenant("chat");
+  REQUIRE(c->Open());
+  REQUIRE(d->Open());
+  request.Clear();
+  request.set_tenant("chat");
+  ended.Clear();
+  REQUIRE(End(root, request, &ended).ok());
+  CHECK(ended.sessions_size() == 2);
+  CHECK(c->AwaitEnd().has_value());
+  CHECK(d->AwaitEnd().has_value());
+  CHECK(b->ring->header().closed.load() == 0);
+  CHECK(Eventually([&] { return SessionsOf(StatusOf(root)).size() == 1; }));
+  CHECK(End(root, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_CASE("Limits of sessions hold for all users together, and what ends makes room") {
+  if (!IsRoot()) return;
+  TestDirectory configuration;
+  const std::string file = configuration.path + "/detshare.toml";
+  std::ofstream(file) << "[daemon]\nmax_sessions = 3\n[[tenant]]\nname = \"chat\"\nsessions = 2\n"
+                         "memory = \"1GiB\"\n";
+  chmod(file.c_str(), 0600);
+  StrictDaemon daemon({"--config", file, "--soft-lose-device-on-fault"});
+  CHECK(
+      daemon.Log().find("limits of memory hold for each user by itself: tenants that several users "
+                        "may be can have more in all (chat)") != std::string::npos);
+  const auto open = [&](uid_t user, const std::string& tenant) {
+    auto client = As(user, daemon);
+    client->request.set_tenant(tenant);
+    const bool opened = client->Open();
+    if (!opened) CHECK(client->status().error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+    return opened ? std::move(client) : nullptr;
+  };
+  auto a = open(kSomebody, "chat"), b = open(kSomebodyElse, "chat");
+  REQUIRE(a != nullptr);
+  REQUIRE(b != nullptr);
+  CHECK(open(kSomebodyElse, "chat") == nullptr);
+  CHECK(open(0, "chat") == nullptr);
+  auto other = open(kSomebodyElse, "other");
+  REQUIRE(other != nullptr);
+  CHECK(open(kSomebody, "another") == nullptr);
+  SECTION("when a session ends") {
+    b.reset();
+    CHECK(Eventually([&] { return open(kSomebody, "chat") != nullptr; }));
+  }
+  SECTION("when a process is lost") {
+    Fault(*a);
+    a->AwaitEnd();
+    CHECK(Eventually([&] { return open(kSomebodyElse, "chat") != nullptr; }));
+  }
+  SECTION("when the configuration allows more") {
+    std::ofstream(file)
+        << "[daemon]\nmax_sessions = 9\n[[tenant]]\nname = \"chat\"\nsessions = 4\n";
+    kill(daemon.pid, SIGHUP);
+    std::unique_ptr<TestClient> third;
+    CHECK(Eventually([&] { return (third = open(kSomebodyElse, "chat")) != nullptr; }));
+  }
 }
 
 TEST_CASE("A device that one user's program loses leaves the others' programs alone") {

@@ -53,12 +53,15 @@ std::string StatusText(const proto::Status& status) {
   if (status.swap_limit() != 0) {
     out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " + Bytes(status.swap_limit()) + "\n";
   }
-  if (!status.domain().empty()) {
-    out += "\nStrict isolation: this is the process of " + status.domain() + "'s programs.\n";
-    text::Table domains({"USER", "SESSIONS", "LOOK AND STEER WITH --socket"});
+  if (status.domains_size() != 0) {
+    out += "\nStrict isolation: each user's programs have a process of the daemon. This is of all of them; "
+           "policy and settings are " + status.domain() + "'s.\n";
+    text::Table domains({"USER", "SESSIONS", "STEER ALONE WITH --socket", "ANSWER"});
     for (const proto::DomainStatus& domain : status.domains())
-      domains.Add({domain.user(), Count(domain.sessions()), domain.socket()});
-    if (status.domains_size() != 0) out += domains.ToString();
+      domains.Add({domain.user(), Count(domain.sessions()), domain.socket(), domain.problem().empty() ? "ok" : domain.problem()});
+    out += domains.ToString();
+  } else if (!status.domain().empty()) {
+    out += "\nStrict isolation: this is the process of " + status.domain() + "'s programs.\n";
   }
   out += TenantsText(status);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
@@ -131,7 +134,8 @@ std::string StatusJson(const proto::Status& status) {
     domains.push_back({{"uid", domain.uid()},
                        {"user", domain.user()},
                        {"sessions", domain.sessions()},
-                       {"socket", domain.socket()}});
+                       {"socket", domain.socket()},
+                       {"problem", domain.problem()}});
   }
   const ordered_json out = {{"version", status.version()},
                             {"abi_version", status.abi_version()},

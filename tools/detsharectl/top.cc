@@ -116,6 +116,10 @@ std::string Time(int64_t nanoseconds) {
 
 std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns) {
   std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
+  for (const proto::DomainStatus& domain : after.domains()) {
+    if (!domain.problem().empty())
+      out += "user " + domain.user() + " is not shown: " + domain.problem() + "\n";
+  }
   for (int i = 0; i < after.devices_size(); ++i) {
     const proto::DeviceStatus& device = after.devices(i);
     out += "device " + std::to_string(i) + ": " + device.name() + ", " +
