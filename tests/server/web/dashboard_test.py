@@ -32,6 +32,8 @@ PAGE = """(() => {
     tiles: [...document.querySelectorAll(".tile .value")].map((tile) => tile.textContent),
     tenants: rows("tenants"), sessions: rows("sessions"),
     lanes: document.querySelectorAll("#map .lane i").length,
+    devices: [...document.querySelectorAll("#map .device")].map((device) => [...device.querySelectorAll(".lane")].map((lane) => lane.title)),
+    users: document.getElementById("users-card").hidden ? null : rows("users"),
     charts: [...document.querySelectorAll(".chart")].map((chart) => chart.querySelectorAll("path").length),
     strips: document.querySelectorAll("#strips .track").length,
     legend: [...document.querySelectorAll("#legend li")].map((one) => one.textContent),
@@ -117,6 +119,7 @@ def main():
             take_pictures(chromium)
             chromium.size(1280, 900)
         until(lambda: page(chromium)["charts"][0] > 0 and page(chromium)["charts"][1] > 0 and page(chromium)["charts"][2] > 0)
+        until(lambda: page(chromium)["strips"] == 3)
         shown = page(chromium)
         check(shown["lanes"] >= 3, f"{shown['lanes']} lanes")
         check(shown["strips"] == 3, f"{shown['strips']} strips")
@@ -145,7 +148,28 @@ def main():
         if PICTURES:
             chromium.size(1280, 900)
             chromium.screenshot(os.path.join(PICTURES, "dashboard-no-answer.png"), 600)
+    several_devices(detshared, program, shim, chromium_program)
     return 1 if failures else 0
+
+
+def several_devices(detshared, program, shim, chromium_program):
+    """A session on two devices is shown on both, one on one of them there only; and with strict isolation there are users."""
+    with Daemon(detshared, shim, flags=["--soft-devices=2", "--isolation=strict"]) as daemon, browser.Browser(chromium_program) as chromium:
+        chromium.size(1280, 900)
+        daemon.run("chat", "serve", "answer", "600", executable=program, devices="0,1")
+        daemon.run("training", "trainer", "train", "600", executable=program, devices="1")
+        chromium.open(daemon.url + "/")
+        until(lambda: len(page(chromium)["sessions"]) == 2)
+        until(lambda: page(chromium)["strips"] == 3)
+        shown = page(chromium)
+        check([[title.split(":")[0] for title in device] for device in shown["devices"]] == [["chat"], ["chat", "training"]],
+              f"on two devices: {shown['devices']}")
+        # With the user, whose column is there with strict isolation.
+        check([row[5].count(":") for row in shown["sessions"]] == [2, 1], f"sessions on two devices: {shown['sessions']}")
+        check(shown["users"] is not None and [row[1:4] for row in shown["users"]] == [["running", "2", "1"]], f"users: {shown['users']}")
+        check("strict" in shown["facts"], f"facts: {shown['facts']}")
+        check(shown["width"] <= 1280, f"{shown['width']} pixels wide on 1280")
+        check(not chromium.errors, f"the console says: {chromium.errors}")
 
 
 sys.exit(main())

@@ -6,7 +6,10 @@
 
 import os
 import re
+import shutil
+import signal
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -123,7 +126,68 @@ def main():
         check(value(now, "detshare_operations_total", tenant="chat", kind="launch") >= launches, "launches of the session that is gone")
         check(family_value(now, "detshare_burst_duration_seconds_count", {"tenant": "chat"}) >= bursts, "bursts of the session that is gone")
         check(value(now, "detshare_tenant_device_memory_bytes", tenant="training") == 0, "memory of the session that is gone")
+    strict(markdown, detshared, program, shim)
     return 1 if failures else 0
+
+
+def children(process):
+    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def pairs(process):
+    """Of neighbours on its command line."""
+    with open(f"/proc/{process}/cmdline", "rb") as file:
+        words = file.read().split(b"\0")
+    return [words[i : i + 2] for i in range(len(words))]
+
+
+def strict(markdown, detshared, program, shim):
+    """Programs of several users, each of whom has a process of the daemon: what is served is one daemon's."""
+    if os.geteuid() != 0:
+        print("NOT TESTED: only root can be several users")
+        return
+    with Daemon(detshared, shim, flags=["--isolation=strict"]) as daemon, tempfile.TemporaryDirectory(prefix="detshare-", dir="/dev/shm") as shared:
+        # What others may read.
+        os.chmod(daemon.folder, 0o755)
+        os.chmod(shared, 0o755)
+        program, daemon.libraries = shutil.copy(program, shared), os.path.dirname(shutil.copy(shim, os.path.join(shared, "libcuda.so.1")))
+        empty = exposition_format.parse(daemon.get("/metrics"))
+        check_documentation(empty, documented(markdown))
+        check(value(empty, "detshare_sessions", tenant="chat") == 0, "chat has no session yet, and is shown")
+        programs = [daemon.run("chat", program, "answer", "600", user=user) for user in (54321, 54322)]
+        launches = {"tenant": "chat", "kind": "launch"}
+        read = [empty]
+
+        def look():
+            read.append(exposition_format.parse(daemon.get("/metrics")))
+            return read[-1]
+
+        until(lambda: value(look(), "detshare_sessions", tenant="chat") == 2)
+        check_documentation(read[-1], documented(markdown))
+        check_reader(daemon.get("/metrics"))
+        check(value(read[-1], "detshare_user_process_up", user="54321") == 1, "the process of a user")
+        grown = value(read[-1], "detshare_operations_total", **launches)
+        until(lambda: value(look(), "detshare_operations_total", **launches) > grown)
+        # One user's process ends, and fails at that.
+        victim = next(one for one in daemon.json("/api/v1/status")["sessions"] if one["user"] == "54321")
+        check(victim["tenant"] == "chat", victim)
+        processes = [process for process in children(daemon.process.pid) if [b"--domain", b"54321"] in pairs(process)]
+        check(len(processes) == 1, f"processes of a user: {processes}")
+        os.kill(processes[0], signal.SIGKILL)
+        until(lambda: value(look(), "detshare_user_process_failures_total", user="54321") == 1)
+        until(lambda: value(look(), "detshare_sessions", tenant="chat") == 1)
+        for one in programs:
+            one.kill()
+            one.wait()
+        until(lambda: value(look(), "detshare_sessions", tenant="chat") == 0)
+        check(value(read[-1], "detshare_sessions_opened_total", tenant="chat") == 2, "sessions that were opened")
+        # Whatever came and went, nothing that is counted fell.
+        for before, after in zip(read, read[1:]):
+            for name, family in after.items():
+                for key, one in family.samples.items():
+                    if family.type == "counter" and not one >= before[name].samples.get(key, 0):
+                        check(False, f"{name}{key} fell from {before[name].samples[key]} to {one}")
 
 
 sys.exit(main())

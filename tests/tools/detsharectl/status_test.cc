@@ -32,6 +32,24 @@ TEST_CASE("Status without sessions says so") {
   CHECK(text.find("host memory") == std::string::npos);
 }
 
+TEST_CASE("With strict isolation status says whose process it is, and for operators who has one") {
+  proto::Status status = Example();
+  status.set_domain("ann");
+  CHECK(StatusText(status).find("this is the process of ann's programs") != std::string::npos);
+  for (const char* user : {"ann", "bob"}) {
+    proto::DomainStatus* const domain = status.add_domains();
+    domain->set_user(user);
+    domain->set_sessions(3);
+  }
+  status.mutable_domains(1)->set_problem("no answer in time");
+  const std::string text = StatusText(status);
+  CHECK(text.find("This is of all of them") != std::string::npos);
+  CHECK(text.find("no answer in time") != std::string::npos);
+  const auto json = nlohmann::json::parse(StatusJson(status));
+  CHECK(json["domains"][0]["problem"] == "");
+  CHECK(json["domains"][1]["problem"] == "no answer in time");
+}
+
 TEST_CASE("Status says how much device memory is in host memory, where that may happen") {
   proto::Status status = Example();
   status.set_swap_limit(4ull << 30);
