@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -116,9 +117,15 @@ void DomainsObserver::Ask(double seconds) {
     one.stub.reset();
     if (one.heard || begin - one.begun > options_.beginning) missed.push_back(asked[i]);
   }
-  for (const pid_t process : missed) processes_.at(process).ask_at = begin + options_.silence;
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const pid_t process : missed) sum_.Missed(process);
+  for (const pid_t process : missed) {
+    // One that has ended meanwhile is not silent.
+    if (std::any_of(changes_.begin(), changes_.end(),
+                    [&](const Change& change) { return change.process == process; }))
+      continue;
+    processes_.at(process).ask_at = begin + options_.silence;
+    sum_.Missed(process);
+  }
   sum_.Heard(std::move(heard), seconds);
 }
 

@@ -43,8 +43,8 @@ except on a unix socket, so that no web page reaches the daemon through a name o
 ## With strict isolation
 
 With `isolation = "strict"` ([security.md](security.md)) each user's programs have a process of the daemon. The process that listens asks each of
-them once a second and serves the sum at one address, in the same series as otherwise: one for each tenant, all of its users together. An answer is at
-most a second older than the question.
+them once a second and serves the sum at one address, in the same series as otherwise: one for each tenant, all of its users together. What is
+shown is at most a second old, or four while some process does not answer.
 
 - Counts never fall: what a process counted stays when it has ended. A process that ends by itself takes what it counted in its last second with it.
 - A process that does not answer for three seconds shows no sessions, no memory and `detshare_user_process_up` 0, and is asked again every ten seconds;

@@ -72,6 +72,15 @@ int Usage(const absl::Status& status) {
   return kExitUsage;
 }
 
+// With strict isolation: those whose processes did not answer.
+void SayWhoIsMissing(const proto::Status& status) {
+  for (const proto::DomainStatus& domain : status.domains()) {
+    if (domain.problem().empty()) continue;
+    std::fprintf(stderr, "detsharectl: what user %s has is not shown: %s\n",
+                 domain.user().c_str(), domain.problem().c_str());
+  }
+}
+
 using StatusPrinter = std::string (*)(const proto::Status& status);
 
 int PrintStatus(const Options& options, StatusPrinter as_text, StatusPrinter as_json) {
@@ -80,6 +89,7 @@ int PrintStatus(const Options& options, StatusPrinter as_text, StatusPrinter as_
     return admin.GetStatus(context, proto::GetStatusRequest(), &status);
   });
   if (code == 0) Print((options.json ? as_json : as_text)(status));
+  SayWhoIsMissing(status);
   return code;
 }
 
@@ -94,6 +104,7 @@ int PrintTenantUse(const Options& options) {
     return admin.GetTenants(context, proto::GetTenantsRequest(), &tenants);
   });
   if (code == 0) Print((options.json ? TenantUseJson : TenantUseText)(status, tenants));
+  SayWhoIsMissing(status);
   return code;
 }
 

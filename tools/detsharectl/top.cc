@@ -118,7 +118,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
   std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
   for (const proto::DomainStatus& domain : after.domains()) {
     if (!domain.problem().empty())
-      out += "user " + domain.user() + " is not shown: " + domain.problem() + "\n";
+      out += "what user " + domain.user() + " has is not shown: " + domain.problem() + "\n";
   }
   for (int i = 0; i < after.devices_size(); ++i) {
     const proto::DeviceStatus& device = after.devices(i);
