@@ -94,6 +94,13 @@ void AddSettings(CLI::App& app, Flags& flags) {
 
 void AddFlags(CLI::App& app, Flags& flags) {
   ServerOptions& server = flags.daemon.server;
+#if defined(__SANITIZE_THREAD__)
+  // The sanitizer keeps the usual place for itself. The most that it leaves, for 20 sessions.
+  server.windows.device_base = 0x7E9000000000;
+  server.windows.device_bytes = uint64_t{16} << 30;
+  server.windows.pinned_base = 0x7EE000000000;
+  server.windows.pinned_bytes = uint64_t{1} << 30;
+#endif
   app.add_option("--config", flags.config_file,
                  "A file with any of these and more, detshare.toml(5); flags override it")
       ->type_name("FILE");

@@ -321,12 +321,12 @@ class InstantDevice final : public Device {
     return lost.load() ? CudaError(kCudaErrorIllegalAddress, "lost by the test") : absl::OkStatus();
   }
 
-  ImageDevice* images() override { return image_device; }
-  TensorMapEncoder* tensor_maps() override { return tensor_map_encoder; }
+  ImageDevice* images() override { return image_device.load(); }
+  TensorMapEncoder* tensor_maps() override { return tensor_map_encoder.load(); }
 
   // Parts that a test may give it, before the first session.
-  ImageDevice* image_device = nullptr;
-  TensorMapEncoder* tensor_map_encoder = nullptr;
+  std::atomic<ImageDevice*> image_device{nullptr};
+  std::atomic<TensorMapEncoder*> tensor_map_encoder{nullptr};
   std::vector<KernelRecipe> recipes;  // set before the first library is loaded
   std::atomic<uint64_t> used{0};
   std::atomic<int> spaces{0}, libraries{0};  // that exist

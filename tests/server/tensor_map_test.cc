@@ -2,6 +2,7 @@
 #include "proto/wire/tensor_map.h"
 
 #include <catch2/catch.hpp>
+#include <mutex>
 #include <optional>
 
 #include "coroutine_runtime/device_tensor_map.h"
@@ -13,7 +14,10 @@ namespace {
 class Encoder final : public TensorMapEncoder {
  public:
   absl::StatusOr<TensorMap> Encode(const TensorMapRequest& request) override {
-    last = request;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last_ = request;
+    }
     if (request.data_type == 99) return CudaError(kCudaErrorInvalidValue, "no such type");
     TensorMap map{};
     map[0] = request.address;
@@ -25,7 +29,14 @@ class Encoder final : public TensorMapEncoder {
     changed[0] = address;
     return changed;
   }
-  std::optional<TensorMapRequest> last;
+  std::optional<TensorMapRequest> last() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return last_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<TensorMapRequest> last_;  // guarded by mutex_
 };
 
 struct Fixture {
@@ -59,13 +70,13 @@ TEST_CASE("A tensor map is what the device makes of all arguments") {
   REQUIRE(ring.Call(Op::cuTensorMapEncodeTiled, Tiled(), &answer) == 0);
   CHECK(answer.map[0] == 0x12340);
   CHECK(answer.map[15] == 2);
-  REQUIRE(f.encoder.last.has_value());
-  CHECK(f.encoder.last->kind == TensorMapRequest::Kind::kTiled);
-  CHECK(f.encoder.last->dimensions[1] == 32);
-  CHECK(f.encoder.last->strides[0] == 128);
-  CHECK(f.encoder.last->box[0] == 16);
-  CHECK(f.encoder.last->element_strides[1] == 1);
-  CHECK(f.encoder.last->swizzle == 3);
+  REQUIRE(f.encoder.last().has_value());
+  CHECK(f.encoder.last()->kind == TensorMapRequest::Kind::kTiled);
+  CHECK(f.encoder.last()->dimensions[1] == 32);
+  CHECK(f.encoder.last()->strides[0] == 128);
+  CHECK(f.encoder.last()->box[0] == 16);
+  CHECK(f.encoder.last()->element_strides[1] == 1);
+  CHECK(f.encoder.last()->swizzle == 3);
 
   wire::cuTensorMapEncodeIm2col pixels{};
   pixels.rank = 5;
@@ -74,19 +85,19 @@ TEST_CASE("A tensor map is what the device makes of all arguments") {
   pixels.pixels_per_column = 64;
   wire::cuTensorMapEncodeIm2col_Answer pixels_answer{};
   REQUIRE(ring.Call(Op::cuTensorMapEncodeIm2col, pixels, &pixels_answer) == 0);
-  CHECK(f.encoder.last->kind == TensorMapRequest::Kind::kIm2col);
-  CHECK(f.encoder.last->lower_corner[2] == -7);
-  CHECK(f.encoder.last->upper_corner[0] == 9);
-  CHECK(f.encoder.last->pixels_per_column == 64);
+  CHECK(f.encoder.last()->kind == TensorMapRequest::Kind::kIm2col);
+  CHECK(f.encoder.last()->lower_corner[2] == -7);
+  CHECK(f.encoder.last()->upper_corner[0] == 9);
+  CHECK(f.encoder.last()->pixels_per_column == 64);
 
   wire::cuTensorMapEncodeIm2colWide wide{};
   wide.rank = 3;
   wide.lower_corner_width = -2;
   wide.mode = 1;
   REQUIRE(ring.Call(Op::cuTensorMapEncodeIm2colWide, wide) == 0);
-  CHECK(f.encoder.last->kind == TensorMapRequest::Kind::kIm2colWide);
-  CHECK(f.encoder.last->lower_corner[0] == -2);
-  CHECK(f.encoder.last->wide_mode == 1);
+  CHECK(f.encoder.last()->kind == TensorMapRequest::Kind::kIm2colWide);
+  CHECK(f.encoder.last()->lower_corner[0] == -2);
+  CHECK(f.encoder.last()->wide_mode == 1);
 
   wire::cuTensorMapReplaceAddress moved{};
   moved.map[5] = 55;
@@ -102,7 +113,7 @@ TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
   RingTestClient& ring = *f.client.ring;
   const auto refused = [&](const wire::cuTensorMapEncodeTiled& args) {
     return ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue &&
-           !f.encoder.last.has_value();
+           !f.encoder.last().has_value();
   };
   wire::cuTensorMapEncodeTiled args = Tiled();
   args.rank = 0;
@@ -124,7 +135,7 @@ TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
   wide.rank = 3;
   wide.mode = 0xFFFFFFFF;
   CHECK(ring.Call(Op::cuTensorMapEncodeIm2colWide, wide) == kCudaErrorInvalidValue);
-  CHECK_FALSE(f.encoder.last.has_value());
+  CHECK_FALSE(f.encoder.last().has_value());
   // What the device refuses is an answer, and the session goes on.
   args = Tiled();
   args.data_type = 99;

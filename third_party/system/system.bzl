@@ -65,7 +65,7 @@ def _system_repository_impl(ctx):
         "address_sorting",
         "upb",
         "cares",
-    ] + absl + ["protobuf", "z"], linkopts = ["-pthread", "-ldl"])
+    ] + absl + ["protobuf", "z"], linkopts = ["-pthread", "-ldl"], deps = ["@//third_party/system:tsan_grpc"])
     build += _cc_library("crypto", libs = ["crypto"])
     build += _cc_library("zstd", libs = ["zstd"])
     build += _cc_library("lz4", libs = ["lz4"])

@@ -56,6 +56,16 @@ std::vector<std::byte> Parameters(const Values&... values) {
   return bytes;
 }
 
+// Of device memory that a kernel may use at the same time.
+template <typename T>
+void Set(T* at, T value) {
+  std::atomic_ref<T>(*at).store(value, std::memory_order_release);
+}
+template <typename T>
+T Look(T* at) {
+  return std::atomic_ref<T>(*at).load(std::memory_order_acquire);
+}
+
 // A device with what its log says.
 class TestDevice {
  public:

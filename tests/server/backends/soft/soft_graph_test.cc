@@ -214,10 +214,10 @@ TEST_CASE_METHOD(Fixture, "launches of a graph on two queues follow each other")
   std::atomic<uint64_t> fence{0};
   Require(other->WriteFence(session.space(), &fence, 1));
   // The first launch takes the flag away again; the second waits for one of its own.
-  *const_cast<volatile int*>(flag) = 1;
+  Set(flag, 1);
   Require(session.Finish());
   CHECK(fence.load() == 0);
-  *const_cast<volatile int*>(flag) = 1;
+  Set(flag, 1);
   while (fence.load(std::memory_order_acquire) == 0) std::this_thread::yield();
   CHECK(*flag == 0);
 }
@@ -332,8 +332,8 @@ TEST_CASE_METHOD(Fixture, "events are recorded and waited for as they are at the
   std::atomic<uint64_t> fence{0};
   Require(third->WriteFence(session.space(), &fence, 1));
   CHECK(fence.load() == 0);
-  CHECK(*data == 0);
-  *const_cast<volatile int*>(flag) = 1;
+  CHECK(Look(data) == 0);
+  Set(flag, 1);
   while (fence.load(std::memory_order_acquire) == 0) std::this_thread::yield();
   CHECK(*data == 3);
 }
@@ -361,7 +361,7 @@ TEST_CASE_METHOD(Fixture, "a graph may end before its launches") {
   auto graph = Make();
   Launch(*graph);
   graph.reset();
-  *const_cast<volatile int*>(flag) = 1;
+  Set(flag, 1);
   Require(session.Finish());
   CHECK(*data == 8);
 }
@@ -374,8 +374,8 @@ TEST_CASE_METHOD(Fixture, "operations on memory write words and wait for them") 
   Add({step});
   const auto graph = Make();
   Launch(*graph);
-  CHECK(words[1] == 0);
-  __atomic_store_n(words, 3, __ATOMIC_RELEASE);
+  CHECK(Look(words + 1) == 0);
+  Set(words, uint64_t{3});
   Require(session.Finish());
   CHECK(words[1] == 9);
 }
