@@ -747,15 +747,16 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     partition = &Holding(*partition, SmsFor(kernel, shape));
   absl::StatusOr<Queue*> queue = Prepare(stream, *partition, Use::kOperation);
   if (!queue.ok()) return queue.status();
+  const auto launch = [&] {
+    if (!shape.has_priority) [[likely]]
+      return (*queue)->Launch(space_, kernel, shape, parameters);
+    LaunchShape own = shape;
+    own.priority = QueuePriority(device_.properties(), shape.priority, urgent());
+    return (*queue)->Launch(space_, kernel, own, parameters);
+  };
   absl::Status status =
       Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, *partition,
-            traced() ? std::string_view(kernel.info().name) : std::string_view(), [&] {
-              if (!shape.has_priority) [[likely]]
-                return (*queue)->Launch(space_, kernel, shape, parameters);
-              LaunchShape own = shape;
-              own.priority = QueuePriority(device_.properties(), shape.priority, urgent());
-              return (*queue)->Launch(space_, kernel, own, parameters);
-            });
+            traced() ? std::string_view(kernel.info().name) : std::string_view(), launch);
   // What does not fit the partition runs on the whole device: a tenant sees the limits of the
   // device, never of a partition.
   if (!status.ok() && sized && partition != &device_.whole()) {
@@ -764,7 +765,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
         result == kCudaErrorLaunchOutOfResources) {
       queue = Prepare(stream, device_.whole(), Use::kOperation);
       if (!queue.ok()) return queue.status();
-      status = (*queue)->Launch(space_, kernel, shape, parameters);
+      status = launch();
     }
   }
   if (known.operation != nullptr) FenceIfDue(stream);

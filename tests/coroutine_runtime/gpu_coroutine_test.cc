@@ -196,6 +196,24 @@ TEST_CASE_METHOD(Fixture, "A cooperative launch that exceeds the partition runs 
         kCudaErrorCooperativeLaunchTooLarge);
 }
 
+TEST_CASE_METHOD(
+    Fixture, "A launch that runs on the device instead keeps to the priorities of its session") {
+  Stream(1);
+  device.cooperative_limit = 4;
+  coroutine->Bind(*high);
+  LaunchShape shape;
+  shape.cooperative = true;
+  shape.has_priority = true;
+  shape.priority = -5;  // an urgent session's
+  REQUIRE(coroutine->Launch(1, kernel, shape, {}).ok());
+  CHECK(device.operations.back().first_sm == 8);
+  CHECK(device.operations.back().launch_priority == -2);
+  shape.grid.x = 64;
+  REQUIRE(coroutine->Launch(1, kernel, shape, {}).ok());
+  CHECK(device.operations.back().first_sm == 0);
+  CHECK(device.operations.back().launch_priority == -2);
+}
+
 TEST_CASE_METHOD(Fixture, "A point is waited for only where the order does not follow already") {
   Stream(1, {.non_blocking = true});
   Stream(2, {.non_blocking = true});
