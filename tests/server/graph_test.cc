@@ -1,7 +1,6 @@
 // Executable graphs as clients ask for them, sound and otherwise.
 #include "proto/wire/graph.h"
 
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -36,9 +35,7 @@ struct Fixture {
     REQUIRE(add != 0);
   }
   RingTestClient& ring() { return *client.ring; }
-  uint64_t word(int index) {
-    return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(memory)[index]).load();
-  }
+  uint64_t word(int index) { return SumAt(memory + 8 * static_cast<uint64_t>(index)); }
 
   // *address += value
   std::string Add(uint64_t address, uint64_t value, KernelId kernel = 0) {

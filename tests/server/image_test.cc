@@ -144,7 +144,7 @@ TEST_CASE("Textures read what is the session's only, in ways that exist") {
   args.min_mipmap_level_clamp = std::bit_cast<uint32_t>(-0.5f);
   args.border_color[2] = std::bit_cast<uint32_t>(std::nanf(""));  // a colour like any other
   REQUIRE(f.Texture(args) != 0);
-  CHECK(f.images.request.sampling.min_mipmap_level_clamp == -0.5f);
+  CHECK(f.images.request().sampling.min_mipmap_level_clamp == -0.5f);
 
   args = OfArray(99);
   CHECK(f.TextureResult(args) == kCudaErrorInvalidHandle);

@@ -24,8 +24,11 @@ class InstantImages final : public ImageDevice {
   }
   absl::StatusOr<std::unique_ptr<ImageObject>> CreateTexture(AddressSpace&,
                                                              const TextureRequest& r) override {
-    request = r;
-    request.resource.array = nullptr;  // the test keeps nothing alive
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      request_ = r;
+      request_.resource.array = nullptr;  // the test keeps nothing alive
+    }
     return std::make_unique<InstantObject>(*this, "texture", ++last_);
   }
   absl::StatusOr<std::unique_ptr<ImageObject>> CreateSurface(AddressSpace&, std::shared_ptr<Array>,
@@ -40,7 +43,11 @@ class InstantImages final : public ImageDevice {
     const std::lock_guard<std::mutex> lock(mutex_);
     return ended_;
   }
-  TextureRequest request;  // of the last texture, without its array
+  // Of the last texture, without its array.
+  TextureRequest request() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return request_;
+  }
 
  private:
   class InstantArray final : public Array {
@@ -70,7 +77,8 @@ class InstantImages final : public ImageDevice {
 
   std::atomic<uint64_t> last_{0x7000};
   mutable std::mutex mutex_;
-  std::vector<std::string> ended_;
+  std::vector<std::string> ended_;  // guarded by mutex_
+  TextureRequest request_;          // guarded by mutex_
 };
 
 }  // namespace detshare

@@ -32,7 +32,7 @@ struct Fixture {
   }
   uint64_t Sum() {
     CHECK(client.Synchronize(1) == 0);
-    return *reinterpret_cast<uint64_t*>(memory);
+    return SumAt(memory);
   }
 
   TestDaemon daemon;

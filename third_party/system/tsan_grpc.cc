@@ -9,6 +9,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:grpc::CallbackServerContext\n"
          "race:grpc::ServerContextBase\n"
          "race:google::protobuf::\n"
+         // A reactor is made before gRPC calls it, by another thread.
+         "race:std::__shared_ptr<detshare::ControlService::OpenReactor::State\n"
          "called_from_lib:libgrpc_unsecure.so\n";
 }
 #endif
