@@ -77,20 +77,27 @@ expect 0 top --once --seconds 0.5
 says 'batch'
 says "detshare-noise"
 expect 0 top --once --seconds 0.3 --json
-expect 0 trace --out "$folder/trace.json" --seconds 0.5
-says 'ui.perfetto.dev'
-python3 - "$folder/trace.json" <<'PYTHON' || fail "the trace"
+# Until something of everything has ended in it: a slow machine takes longer than half a second.
+for _ in $(seq 20); do
+  expect 0 trace --out "$folder/trace.json" --seconds 0.5
+  says 'ui.perfetto.dev'
+  python3 - "$folder/trace.json" <<'PYTHON'
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
 slices = [e for e in events if e["ph"] == "X" and e["tid"] < 1000000]
-names = {e["name"] for e in slices}
-assert any("Arithmetic" in name for name in names), names
-assert "copy to host" in names, names
-assert len({e["pid"] for e in slices}) == 2, slices[:3]
 assert all(e["dur"] >= 0 for e in slices)
 for e in slices:
     assert e["args"]["partition"].startswith("sm"), e
+names = {e["name"] for e in slices}
+print("in the trace:", names)
+if len({e["pid"] for e in slices}) < 2 or "copy to host" not in names or \
+        not any("Arithmetic" in name for name in names):
+    sys.exit(2)
 PYTHON
+  traced=$?
+  [ $traced = 2 ] || break
+done
+[ $traced = 0 ] || fail "the trace"
 expect 0 sessions
 says "detshare-noise"
 expect 0 tenants --json

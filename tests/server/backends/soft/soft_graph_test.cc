@@ -205,7 +205,7 @@ TEST_CASE_METHOD(Fixture, "random graphs compute what their nodes do one after t
 TEST_CASE_METHOD(Fixture, "launches of a graph on two queues follow each other") {
   int* flag = session.Allocate<int>(2);
   Add(Node(session.kernel("WaitForFlag"), Parameters(flag)));
-  Add({Fill(flag, 0)});
+  Add(Store(flag, 0));
   Edge(0, 1);
   const auto graph = Make();
   const std::unique_ptr<Queue> other = Require(device->whole().CreateQueue(0));
