@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "coroutine_runtime/device_attributes.h"
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
@@ -47,8 +48,7 @@ std::array<double, 5> TransferRates(const DeviceProperties& properties) {
   constexpr int kMemoryClockKhz = 36, kBusWidthBits = 37;  // CUdevice_attribute
   constexpr double kReached = 0.75, kUnknown = 1'000, kBus = 50, kLink = 200;
   const auto attribute = [&](int number) {
-    const auto found = properties.attributes.find(number);
-    return found == properties.attributes.end() ? 0.0 : static_cast<double>(found->second);
+    return static_cast<double>(AttributeOf(properties, number));
   };
   // Twice a clock.
   double memory = attribute(kMemoryClockKhz) * 2e3 * attribute(kBusWidthBits) / 8 / 1e9 * kReached;

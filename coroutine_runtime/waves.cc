@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coroutine_runtime/device_attributes.h"
+
 namespace detshare {
 namespace {
 
@@ -10,13 +12,6 @@ constexpr int kMaxThreadsPerSm = 39, kMaxSharedPerSm = 81, kMaxRegistersPerSm = 
               kMaxBlocksPerSm = 106, kReservedSharedPerBlock = 111;
 // Numbers of CUfunction_attribute.
 constexpr int kSharedBytes = 1, kRegisters = 4;
-
-uint64_t AttributeOf(const DeviceProperties& properties, int attribute) {
-  const auto found = properties.attributes.find(attribute);
-  return found == properties.attributes.end() || found->second < 0
-             ? 0
-             : static_cast<uint64_t>(found->second);
-}
 
 }  // namespace
 
