@@ -169,7 +169,7 @@ bool Connection::started() { return g_started.load(std::memory_order_relaxed); }
 
 std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
                                              const proto::OpenSessionRequest& request,
-                                             bool quiet_devices, CUresult* result) {
+                                             CUresult* result) {
   const char* lacking = "";
   *result = CheckStartLimits(&lacking);
   if (*result != CUDA_SUCCESS) {
@@ -208,7 +208,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
   const grpc::Status status = connection->AwaitGrant();
   if (!status.ok()) {
     *result = ResultOfRefusal(status);
-    if (*result == CUDA_ERROR_NO_DEVICE && quiet_devices) return nullptr;
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) return nullptr;
     Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
                 ? "this libcuda.so.1 is version " + request.version() + " (ABI " +
                       std::to_string(request.abi_version()) + "), detshared at " + socket_path +

@@ -20,12 +20,12 @@ class Connection {
   static bool started();
 
   // Connects, opens a session and waits for its grant. Null when that fails: *result is what cuInit
-  // answers, and why was printed (once a process; with quiet_devices not for CUDA_ERROR_NO_DEVICE,
-  // which says that one of request.device_ids does not exist). May be called again after a failure.
-  // Not reentrant.
+  // answers, and why was printed (once a process; not where CUDA_VISIBLE_DEVICES names no device,
+  // which is how programs are kept from using any). May be called again after a failure. Not
+  // reentrant.
   static std::unique_ptr<Connection> Open(const std::string& socket_path,
                                           const proto::OpenSessionRequest& request,
-                                          bool quiet_devices, CUresult* result);
+                                          CUresult* result);
   virtual ~Connection() = default;
 
   virtual const proto::Grant& grant() const = 0;

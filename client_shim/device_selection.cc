@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <limits>
 #include <string_view>
 
 namespace detshare::shim {
@@ -30,28 +32,38 @@ bool IsIndex(const std::string& entry) {
 
 }  // namespace
 
-DeviceSelection SelectDevices(const char* devices, const char* visible) {
-  DeviceSelection selection;
-  if (devices != nullptr && *devices != '\0') selection.ids = Split(devices);
-  if (visible == nullptr) return selection;
-  std::vector<std::string> chosen;
+Machine ReadMachine(const char* devices, const char* count, const char* run) {
+  Machine machine;
+  if (devices != nullptr && *devices != '\0') machine.ids = Split(devices);
+  if (count != nullptr && *count != '\0') {
+    machine.count =
+        IsIndex(count) ? static_cast<uint32_t>(atoi(count)) : std::numeric_limits<uint32_t>::max();
+  }
+  if (run != nullptr) machine.run = run;
+  return machine;
+}
+
+Machine MachineOfEnvironment() {
+  return ReadMachine(getenv("DETSHARE_DEVICES"), getenv("DETSHARE_DEVICE_COUNT"),
+                     getenv("DETSHARE_RUN"));
+}
+
+VisibleDevices ReadVisibleDevices(const char* visible) {
+  VisibleDevices chosen;
+  if (visible == nullptr) return chosen;
   for (const std::string& entry : Split(visible)) {
     std::string id;
     if (IsIndex(entry)) {
-      if (selection.ids.empty()) {
-        id = std::to_string(std::stoi(entry));
-      } else if (static_cast<size_t>(std::stoi(entry)) < selection.ids.size()) {
-        id = selection.ids[std::stoi(entry)];
-      }
+      id = std::to_string(atoi(entry.c_str()));
     } else if (entry.rfind("GPU-", 0) == 0) {
       id = entry;
     }
-    if (id.empty() || std::find(chosen.begin(), chosen.end(), id) != chosen.end()) break;
-    chosen.push_back(id);
+    if (id.empty() || std::find(chosen.ids.begin(), chosen.ids.end(), id) != chosen.ids.end())
+      break;
+    chosen.ids.push_back(id);
   }
-  selection.none = chosen.empty();
-  selection.ids = std::move(chosen);
-  return selection;
+  chosen.none = chosen.ids.empty();
+  return chosen;
 }
 
 }  // namespace detshare::shim

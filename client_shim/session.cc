@@ -88,25 +88,21 @@ Session* Session::Open(CUresult* result) {
   if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
   request.set_program(ProgramName());
   request.set_pid(getpid());
-  const DeviceSelection selection =
-      SelectDevices(getenv("DETSHARE_DEVICES"), getenv("CUDA_VISIBLE_DEVICES"));
-  if (selection.none) {
+  const VisibleDevices visible = ReadVisibleDevices(getenv("CUDA_VISIBLE_DEVICES"));
+  if (visible.none) {
     *result = CUDA_ERROR_NO_DEVICE;
     return nullptr;
   }
-  for (const std::string& id : selection.ids) request.add_device_ids(id);
+  for (const std::string& id : visible.ids) request.add_visible_ids(id);
+  const Machine machine = MachineOfEnvironment();
+  for (const std::string& id : machine.ids) request.add_device_ids(id);
+  request.set_device_count(machine.count);
+  request.set_run(machine.run);
 
   const std::string socket_path = SocketPath();
   std::unique_ptr<Session> session(new Session);
-  // CUDA_VISIBLE_DEVICES counts up to the first entry that names no device.
-  const bool shorten = getenv("CUDA_VISIBLE_DEVICES") != nullptr;
-  for (;;) {
-    session->connection_ = Connection::Open(socket_path, request, shorten, result);
-    if (session->connection_ != nullptr) break;
-    if (*result != CUDA_ERROR_NO_DEVICE || !shorten || request.device_ids_size() <= 1)
-      return nullptr;
-    request.mutable_device_ids()->RemoveLast();
-  }
+  session->connection_ = Connection::Open(socket_path, request, result);
+  if (session->connection_ == nullptr) return nullptr;
   const proto::Grant& grant = session->connection_->grant();
   *result = session->Map(grant, socket_path);
   if (*result != CUDA_SUCCESS) {

@@ -151,6 +151,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->set_state(info.state);
     one->set_code_bytes(info.counters.code_bytes);
     one->set_migrations(info.counters.migrations);
+    for (const auto& place : info.places) one->add_devices(static_cast<uint32_t>(place.first));
     Describe(info.schedule, RealClock().NowNanoseconds(), one->mutable_schedule());
     const MemoryBroker::Account::Counters& swap = info.counters.swap;
     one->mutable_swap()->set_out(swap.out);
@@ -172,6 +173,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     tenant->set_sessions_limit(limits.sessions);
     tenant->set_sessions_used(account->sessions_used());
     tenant->set_refusals(account->refusals());
+    tenant->set_devices_limit(limits.devices);
   }
 }
 

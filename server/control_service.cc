@@ -213,9 +213,15 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     const absl::StatusOr<std::string> tenant = identity.TenantName(request.tenant(), *peer);
     if (!tenant.ok()) return ToGrpc(tenant.status());
     wanted->tenant = *tenant;
-    if (request.device_ids_size() > kMaxDeviceIds)
+    if (request.device_ids_size() > kMaxDeviceIds || request.visible_ids_size() > kMaxDeviceIds)
       return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
+    if (!IsRunName(request.run()))
+      return {grpc::StatusCode::INVALID_ARGUMENT,
+              "a run is named by at most 64 letters and digits"};
     wanted->device_ids.assign(request.device_ids().begin(), request.device_ids().end());
+    wanted->device_count = request.device_count();
+    wanted->run = request.run();
+    wanted->visible_ids.assign(request.visible_ids().begin(), request.visible_ids().end());
     wanted->door = peer->door;
     wanted->owner = {peer->uid, peer->gid};
     wanted->pid = peer->pid;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -25,6 +26,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHealthPeriod(20);
 constexpr milliseconds kOthersPatience(2000);  // for answers of other domains
+// A card may be missing now.
+constexpr size_t kAnyNumberOfDevices = std::numeric_limits<size_t>::max();
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
                                      "detshare.proto.Doors", "detshare.proto.Telemetry"};
 
@@ -79,7 +82,7 @@ void AdoptSettings(int sm_count, ServerOptions* options) {
       absl::StatusOr<policy::Tenant> tenant = ToTenant(setting, sm_count);
       if (!tenant.ok()) sound = tenant.status();
       if (tenant.ok()) tenants.push_back(*std::move(tenant));
-      const absl::StatusOr<TenantQuota> quota = ToQuota(setting);
+      const absl::StatusOr<TenantQuota> quota = ToQuota(setting, kAnyNumberOfDevices);
       if (!quota.ok()) sound = quota.status();
       if (quota.ok()) quotas[setting.name()] = *quota;
     }
@@ -93,6 +96,15 @@ void AdoptSettings(int sm_count, ServerOptions* options) {
                                 kept->policy().parameters().end()};
   options->tenants = std::move(tenants);
   options->tenant_quotas = std::move(quotas);
+}
+
+void WarnOfDevices(const ServerOptions& options, size_t device_count) {
+  for (const auto& [tenant, quota] : options.tenant_quotas) {
+    if (quota.devices > device_count) {
+      LogWarning("tenant ", tenant, ": programs may have ", quota.devices,
+                 " devices each; this host has ", device_count, ", and they get all of them");
+    }
+  }
 }
 
 }  // namespace
@@ -123,6 +135,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   std::vector<Device*> borrowed;
   for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
   AdoptSettings(LargestSmCount(borrowed), &daemon->options_.server);
+  WarnOfDevices(opts.server, borrowed.size());
   absl::StatusOr<std::unique_ptr<SessionManager>> manager =
       SessionManager::Create(borrowed, opts.server);
   if (!manager.ok()) return manager.status();

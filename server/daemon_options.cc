@@ -65,6 +65,7 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.runtime_directory = config.runtime_dir;
   server.policy = config.policy;
   server.policy_parameters = config.policy_parameters;
+  server.placement = config.placement;
   server.tenants.clear();
   server.tenant_quotas.clear();
   for (const TenantConfig& tenant : config.tenants) {
@@ -93,8 +94,9 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
 
 TenantQuota DefaultQuota(const Config& config) {
   return {static_cast<uint64_t>(config.default_memory),
-                          static_cast<uint64_t>(config.default_pinned_memory),
-                          static_cast<uint64_t>(config.default_sessions)};
+          static_cast<uint64_t>(config.default_pinned_memory),
+          static_cast<uint64_t>(config.default_sessions),
+          static_cast<uint64_t>(config.default_devices)};
 }
 
 SessionBook::Limits LimitsOfSessions(const Config& config) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "policy/placement.h"
 #include "server/daemon_options.h"
 #include "server/logging.h"
 #include "server/settings.h"
@@ -22,7 +23,8 @@ std::string Shown(const Setting& setting, const Config& config) {
 std::vector<std::string> Differences(const Config& before, const Config& after, bool live) {
   std::vector<std::string> lines;
   for (const Setting& setting : AllSettings()) {
-    if (setting.live != live || setting.section == "policy") continue;
+    // The policy is said by Settings.
+    if (setting.live != live || &setting == FindSetting("policy", "name")) continue;
     if (ValueText(setting, before) == ValueText(setting, after)) continue;
     lines.push_back(absl::StrCat("[", setting.section, "] ", setting.key, ": ",
                                  Shown(setting, before), " -> ", Shown(setting, after)));
@@ -48,7 +50,10 @@ Reloader::Reloader(Config started, std::function<absl::StatusOr<Config>()> read,
 absl::StatusOr<Reloader::Report> Reloader::Apply() {
   absl::StatusOr<Config> wanted = read_();
   if (!wanted.ok()) return wanted.status();
-  // The only part that can fail comes first.
+  // What can fail comes first.
+  absl::StatusOr<std::unique_ptr<policy::DevicePlacement>> placement =
+      policy::CreatePlacement(wanted->placement);
+  if (!placement.ok()) return placement.status();
   absl::StatusOr<std::vector<std::string>> settings =
       daemon_.settings().Replace(ToSettings(*wanted));
   if (!settings.ok()) return settings.status();
@@ -69,6 +74,9 @@ absl::StatusOr<Reloader::Report> Reloader::Apply() {
   ApplyLimits(*wanted, &limits);
   daemon_.manager().SetLimits(limits, static_cast<uint32_t>(wanted->max_sessions));
   daemon_.manager().tenant_accounts().SetDefault(DefaultQuota(*wanted));
+  // One that stays goes on where it is.
+  if (wanted->placement != applied_.placement)
+    daemon_.manager().SetPlacement(*std::move(placement));
   applied_ = *std::move(wanted);
   return report;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policy/eviction.h"
+#include "policy/placement.h"
 #include "policy/policy.h"
 #include "server/address_layout.h"
 #include "server/graph_payload.h"
@@ -38,6 +39,7 @@ struct ServerOptions {
   std::string runtime_directory;  // of the sessions' files
   std::string policy = "auto";
   std::map<std::string, std::string> policy_parameters;
+  std::string placement = policy::kDefaultPlacement;
   std::vector<policy::Tenant> tenants;  // with declared shares
   // By tenant; and of those that are not there.
   std::map<std::string, TenantQuota> tenant_quotas;

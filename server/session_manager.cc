@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/registry.h"
 #include "server/logging.h"
@@ -99,8 +102,11 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     if (!scheduler.ok()) return scheduler.status();
     schedulers.push_back(*std::move(scheduler));
   }
-  std::unique_ptr<SessionManager> manager(
-      new SessionManager(std::move(devices), std::move(schedulers), options));
+  absl::StatusOr<std::unique_ptr<policy::DevicePlacement>> placement =
+      policy::CreatePlacement(options.placement);
+  if (!placement.ok()) return placement.status();
+  std::unique_ptr<SessionManager> manager(new SessionManager(
+      std::move(devices), std::move(schedulers), *std::move(placement), options));
   RemoveTree(manager->sessions_directory_);
   if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok())
     return made;
@@ -109,6 +115,7 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
 
 SessionManager::SessionManager(std::vector<Device*> devices,
                                std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
+                               std::unique_ptr<policy::DevicePlacement> placement,
                                const ServerOptions& options)
     : devices_(std::move(devices)),
       options_(LaidOut(options, devices_)),
@@ -117,6 +124,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       schedulers_(std::move(schedulers)),
       tenant_accounts_(devices_.size()),
       host_store_(options.swap_bytes),
+      placement_(std::move(placement), kClock),
       slots_(static_cast<size_t>(options_.windows.slots), false),
       next_session_(options.first_session),
       most_sessions_(options.most_sessions),
@@ -145,26 +153,27 @@ SessionManager::~SessionManager() {
   RemoveTree(sessions_directory_);
 }
 
-int SessionManager::FindByUuid(const std::string& id) const {
+int SessionManager::FindByUuid(const std::string& id, const std::vector<int>& among) const {
   const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
   if (wanted.size() <= 4) return -1;
-  int index = -1;
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const std::string uuid = absl::AsciiStrToLower(FormatUuid(devices_[i]->properties().uuid));
+  int found = -1;
+  for (const int index : among) {
+    const std::string uuid = absl::AsciiStrToLower(FormatUuid(devices_[index]->properties().uuid));
     if (uuid.compare(0, wanted.size(), wanted) != 0) continue;
-    if (index >= 0) return -1;
-    index = static_cast<int>(i);
+    if (found >= 0) return -1;
+    found = index;
   }
-  return index;
+  return found;
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids,
                                                                const Door* door) const {
-  std::vector<int> shown;
+  std::vector<int> all(devices_.size()), shown;
+  std::iota(all.begin(), all.end(), 0);
   if (door == nullptr) {
-    for (size_t i = 0; i < devices_.size(); ++i) shown.push_back(static_cast<int>(i));
+    shown = all;
   } else {
-    for (const std::string& id : door->device_ids) shown.push_back(FindByUuid(id));
+    for (const std::string& id : door->device_ids) shown.push_back(FindByUuid(id, all));
   }
   if (ids.empty()) return shown;
   std::vector<int> chosen;
@@ -173,7 +182,7 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector
     if (absl::SimpleAtoi(id, &position)) {
       if (position >= 0 && position < static_cast<int>(shown.size())) index = shown[position];
     } else {
-      index = FindByUuid(id);
+      index = FindByUuid(id, all);
     }
     if (std::find(shown.begin(), shown.end(), index) == shown.end()) {
       return absl::InvalidArgumentError(
@@ -187,10 +196,136 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector
   return chosen;
 }
 
+absl::StatusOr<std::vector<int>> SessionManager::ChooseVisible(
+    const std::vector<std::string>& ids, const std::vector<int>& granted) const {
+  if (ids.empty()) return granted;
+  std::vector<int> chosen;
+  for (const std::string& id : ids) {
+    int index = -1, position = -1;
+    if (!absl::SimpleAtoi(id, &position)) {
+      index = FindByUuid(id, granted);
+    } else if (position >= 0 && position < static_cast<int>(granted.size())) {
+      index = granted[position];
+    }
+    if (index < 0 || std::find(chosen.begin(), chosen.end(), index) != chosen.end()) break;
+    chosen.push_back(index);
+  }
+  if (chosen.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("CUDA_VISIBLE_DEVICES names none of the ", granted.size(), " devices"));
+  }
+  return chosen;
+}
+
+policy::PlacementRequest SessionManager::PlacementRequestOf(const std::string& tenant) const {
+  policy::PlacementRequest request;
+  // What is said about tenants is the same on all devices.
+  request.tenant = schedulers_.front()->SettingsOf(tenant);
+  const TenantHabit habit = habits_.Of(tenant);
+  request.memory_bound = habit.memory_bound;
+  request.load = habit.load;
+  return request;
+}
+
+std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant) {
+  const auto now = kClock.NowNanoseconds();
+  std::map<std::string, std::shared_ptr<TenantAccount>> accounts;
+  const auto account_of = [&](const std::string& name) -> TenantAccount& {
+    std::shared_ptr<TenantAccount>& account = accounts[name];
+    if (account == nullptr) account = tenant_accounts_.Of(name);
+    return *account;
+  };
+  std::vector<policy::DeviceLoad> loads;
+  std::vector<std::set<std::string>> tenants(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Device::Memory memory = devices_[i]->memory();
+    policy::DeviceLoad& load = loads.emplace_back();
+    load.memory = memory.total;
+    // A limit holds for all sessions of a tenant: what it has already is part of what it asks for.
+    const uint64_t own = account_of(tenant).memory_used(i);
+    load.memory_used = memory.total - std::min(memory.free, memory.total);
+    load.memory_used -= std::min(own, load.memory_used);
+  }
+  for (const auto& [id, entry] : sessions_) {
+    const std::string& name = entry.request.tenant;
+    for (const int index : entry.devices) {
+      policy::DeviceLoad& load = loads[index];
+      policy::PlacementRequest& there = load.sessions.emplace_back(PlacementRequestOf(name));
+      if (DeviceScheduler::CoroutineState state; schedulers_[index]->StateOf(id, &state)) {
+        const TenantHabit habit = HabitOf(state, now);
+        if (habit.memory_bound >= 0) there.memory_bound = habit.memory_bound;
+        if (habit.load >= 0) there.load = habit.load;
+      }
+      // What somebody else was promised there and has not taken yet.
+      if (name == tenant || !tenants[index].insert(name).second) continue;
+      const TenantAccount& account = account_of(name);
+      const uint64_t limit = account.limits().memory;
+      const uint64_t used = account.memory_used(static_cast<size_t>(index));
+      if (limit != 0 && limit < load.memory && limit > used) load.memory_used += limit - used;
+    }
+  }
+  return loads;
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
+                                                       std::optional<PlacementParty>* placed_as) {
+  absl::StatusOr<std::vector<int>> shown = ChooseDevices(request.device_ids, request.door.get());
+  if (!shown.ok()) return shown;
+  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
+  const uint64_t most = account->devices();
+  if (request.device_count > shown->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.device_count, " devices were asked for; there are ", shown->size()));
+  }
+  if (most != 0 && request.device_count > most) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(request.device_count, " devices were asked for; programs of tenant ",
+                     request.tenant, " may have ", most,
+                     ": ask for less, or let an operator allow more: detsharectl tenant set ",
+                     request.tenant, " --devices N"));
+  }
+  const uint64_t count = request.device_count != 0 ? request.device_count
+                         : most != 0               ? std::min<uint64_t>(most, shown->size())
+                                                   : shown->size();
+  if (count == shown->size()) return shown;
+
+  PlacementParty party;
+  party.tenant = request.tenant;
+  party.uid = request.owner.uid;
+  if (request.door != nullptr) party.door = request.door->name;
+  party.run = request.run;
+  if (party.door.empty() && party.run.empty()) party.pid = request.pid;
+  party.among = *std::move(shown);
+  party.count = count;
+  *placed_as = party;
+  if (const std::vector<int>* const known = placement_.Find(party)) return *known;
+
+  policy::PlacementRequest wanted = PlacementRequestOf(request.tenant);
+  uint64_t largest = 0;
+  for (const int index : party.among)
+    largest = std::max(largest, devices_[index]->properties().total_memory);
+  // A limit that no device reaches says nothing about what will be used.
+  const uint64_t limit = account->limits().memory;
+  if (limit < largest) wanted.memory = limit;
+  const uint64_t may_leave =
+      brokers_.empty() ? 0
+                       : host_store_.limit() - std::min(host_store_.used(), host_store_.limit());
+  return placement_.Place(party, wanted, Loads(request.tenant), may_leave);
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::DevicesOf(const SessionRequest& request) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::optional<PlacementParty> ignored;
+  return Grant(request, &ignored);
+}
+
+void SessionManager::SetPlacement(std::unique_ptr<policy::DevicePlacement> placement) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  placement_.SetPlacement(std::move(placement));
+}
+
 absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const SessionRequest& request,
                                                                     Listener listener) {
-  absl::StatusOr<std::vector<int>> chosen = ChooseDevices(request.device_ids, request.door.get());
-  if (!chosen.ok()) return chosen.status();
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
   // Asked without the lock, since the answer comes from another process.
   SessionAdmission::Decision decision;
@@ -221,6 +356,11 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   }
   absl::StatusOr<QuotaCharge> charge = Quota::Take(TenantAccount::Sessions(account), 1);
   if (!charge.ok()) return charge.status();
+  std::optional<PlacementParty> placed_as;
+  const absl::StatusOr<std::vector<int>> granted = Grant(request, &placed_as);
+  if (!granted.ok()) return granted.status();
+  const absl::StatusOr<std::vector<int>> chosen = ChooseVisible(request.visible_ids, *granted);
+  if (!chosen.ok()) return chosen.status();
   const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
   if (sessions_.contains(id)) return absl::InternalError("a session's number was given twice");
   Session::Config config;
@@ -256,10 +396,13 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   }
 
   SessionWorker::Events events;
-  events.opened = [this, id, listener, request](const absl::Status& status, uint64_t file_bytes) {
+  const std::string where =
+      placed_as.has_value() ? absl::StrCat("placed on device ", absl::StrJoin(*granted, ", ")) : "";
+  events.opened = [this, id, listener, request, where](const absl::Status& status,
+                                                       uint64_t file_bytes) {
     if (status.ok()) {
       // Known as soon as Open() has let go of the lock.
-      events_.Add(About(id, request, DaemonEvent::Kind::kOpened));
+      events_.Add(About(id, request, DaemonEvent::Kind::kOpened, where));
       const std::shared_ptr<SessionWorker> worker = Find(id);
       {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -306,7 +449,10 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   entry.begin = std::chrono::steady_clock::now();
   entry.slot = static_cast<int>(slot - slots_.begin());
   entry.admitted = std::move(admitted);
+  entry.devices = *chosen;
   entry.charge = *std::move(charge);
+  if (placed_as.has_value()) placement_.Opened(*placed_as);
+  entry.placed_as = std::move(placed_as);
   *slot = true;
   std::shared_ptr<SessionWorker> worker = entry.worker;
   sessions_.emplace(id, std::move(entry));
@@ -321,9 +467,15 @@ std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
 }
 
 void SessionManager::NoteEnd(uint64_t id, const std::string& reason) {
+  TenantHabit habit;
+  const std::shared_ptr<SessionWorker> worker = Find(id);
+  if (DeviceScheduler::CoroutineState state;
+      worker->config().devices.front().scheduler->StateOf(id, &state))
+    habit = HabitOf(state, kClock.NowNanoseconds());
   const std::lock_guard<std::mutex> lock(mutex_);
   const Entry& entry = sessions_.at(id);
   const Session::Counters counters = entry.worker->counters();
+  habits_.Note(entry.request.tenant, habit);
   const auto age = std::chrono::steady_clock::now() - entry.begin;
   const DaemonEvent::Kind kind = entry.worker->violated() ? DaemonEvent::Kind::kViolation
                                  : entry.killed           ? DaemonEvent::Kind::kKilled
@@ -409,6 +561,7 @@ void SessionManager::Reap() {
     use.Add(counters);
     use.faulted += worker->faulted();
     use.violations += worker->broke_protocol();
+    if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
     sessions_.erase(finished);  // gives the tenant's session back
     changed_.notify_all();
     lock.unlock();

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,14 +24,17 @@
 #include "coroutine_runtime/memory_broker.h"
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "policy/placement.h"
 #include "server/activity.h"
 #include "server/door.h"
 #include "server/event_log.h"
 #include "server/image_store.h"
 #include "server/server_options.h"
 #include "server/session_admission.h"
+#include "server/session_placement.h"
 #include "server/session_worker.h"
 #include "server/tenant_accounts.h"
+#include "server/tenant_habits.h"
 #include "server/tenant_use.h"
 
 namespace detshare {
@@ -41,7 +45,11 @@ struct SessionRequest {
   int pid = 0;  // 0 in a foreign pid namespace
   std::string tenant, program;
   std::vector<std::string> device_ids;  // empty: all; else indices or UUIDs
-  std::shared_ptr<const Door> door;     // through which it came; null: the daemon's own socket
+  uint32_t device_count = 0;            // how many of them; 0: as many as the tenant may have
+  std::string run;                      // as PlacementParty::run
+  // Which of those that are granted, as CUDA_VISIBLE_DEVICES says it; empty: all.
+  std::vector<std::string> visible_ids;
+  std::shared_ptr<const Door> door;  // through which it came; null: the daemon's own socket
 };
 
 // Any thread.
@@ -73,8 +81,9 @@ class SessionManager {
   // Ends all sessions and waits for them.
   ~SessionManager();
 
-  // Begins to open a session and returns its worker; the listener hears how it goes.
-  // InvalidArgument, ResourceExhausted and Unavailable at once.
+  // Begins to open a session and returns its worker; the listener hears how it goes. At once: what
+  // DevicesOf() refuses, NotFound when visible_ids names none of the devices, ResourceExhausted and
+  // Unavailable.
   absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request,
                                                       Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
@@ -82,6 +91,14 @@ class SessionManager {
   // Through a door: of those that it shows, which `ids` count from 0. InvalidArgument.
   absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids,
                                                  const Door* door = nullptr) const;
+
+  // Positions in devices() of what such a client may use, before visible_ids: placed, where it may
+  // have some of those that it may see and not all. The same client gets the same ones again
+  // (session_placement.h). InvalidArgument for devices that are not there, PermissionDenied for
+  // more than the tenant may have, ResourceExhausted when they have no room.
+  absl::StatusOr<std::vector<int>> DevicesOf(const SessionRequest& request);
+  // Who is placed from now on is placed by this.
+  void SetPlacement(std::unique_ptr<policy::DevicePlacement> placement);
 
   // Ends the sessions that `which` chooses; `who` did it, for log and events. PermissionDenied, and
   // none is ended, when `may` does not allow one of them; NotFound when there is none. Their numbers.
@@ -143,16 +160,28 @@ class SessionManager {
     std::chrono::steady_clock::time_point begin;
     int slot = 0;
     AdmittedSession admitted;
+    std::vector<int> devices;                 // positions in devices_
+    std::optional<PlacementParty> placed_as;  // nothing: it has all that it may see
     QuotaCharge charge;     // one of the tenant's sessions
     bool killed = false;    // EndSome() chose it
     bool told = false;      // its client knows that it has ended
     bool finished = false;  // its thread can be joined
   };
 
-  SessionManager(std::vector<Device*> devices, std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
-                 const ServerOptions& options);
-  // The one device whose UUID begins so, as CUDA takes it; -1 when there is none, or several.
-  int FindByUuid(const std::string& id) const;
+  SessionManager(std::vector<Device*> devices,
+                 std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
+                 std::unique_ptr<policy::DevicePlacement> placement, const ServerOptions& options);
+  // The one device of `among` whose UUID begins so, as CUDA takes it; -1 when there is none, or
+  // several.
+  int FindByUuid(const std::string& id, const std::vector<int>& among) const;
+  // Of `granted`, by the rules of CUDA_VISIBLE_DEVICES. NotFound when that is none.
+  absl::StatusOr<std::vector<int>> ChooseVisible(const std::vector<std::string>& ids,
+                                                 const std::vector<int>& granted) const;
+  // With mutex_ held. `placed_as` is left alone when all that may be seen is granted.
+  absl::StatusOr<std::vector<int>> Grant(const SessionRequest& request,
+                                         std::optional<PlacementParty>* placed_as);
+  policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const;
+  std::vector<policy::DeviceLoad> Loads(const std::string& tenant);
   // Notes down how a session ended. On its worker's thread, before it gives anything back.
   void NoteEnd(uint64_t id, const std::string& reason);
   void Reap();
@@ -178,6 +207,8 @@ class SessionManager {
   mutable std::mutex mutex_;
   std::condition_variable changed_;     // told, finished, gone, or stopping
   std::map<uint64_t, Entry> sessions_;  // guarded by mutex_
+  SessionPlacement placement_;          // guarded by mutex_
+  TenantHabits habits_;                 // guarded by mutex_
   std::vector<bool> slots_;             // guarded by mutex_, but for its size: taken
   uint64_t next_session_;               // guarded by mutex_
   uint32_t most_sessions_;              // guarded by mutex_

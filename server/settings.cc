@@ -102,6 +102,7 @@ std::vector<std::string> Differences(const proto::Settings& before, const proto:
     say("memory", LimitText(old.memory()), LimitText(next.memory()));
     say("pinned_memory", LimitText(old.pinned_memory()), LimitText(next.pinned_memory()));
     say("sessions", LimitText(old.sessions()), LimitText(next.sessions()));
+    say("devices", LimitText(old.devices()), LimitText(next.devices()));
     if (known == nullptr) line = line.empty() ? "is new" : absl::StrCat("is new: ", line);
     if (!line.empty()) lines.push_back(absl::StrCat("[[tenant]] ", next.name(), ": ", line));
   }
@@ -170,12 +171,17 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
   return tenant;
 }
 
-absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting) {
+absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count) {
   if (setting.memory() > kMostMemory || setting.pinned_memory() > kMostMemory)
     return OutOfRange(setting.name(), "a limit of memory", "0 (none) to 4096 TiB");
   if (setting.sessions() > kMostSessions)
     return OutOfRange(setting.name(), "the number of sessions", "0 (no limit) to 1000000");
-  return TenantQuota{setting.memory(), setting.pinned_memory(), setting.sessions()};
+  if (setting.devices() > device_count) {
+    return OutOfRange(setting.name(), "the number of devices",
+                      absl::StrCat("0 (all) to ", device_count, ", which this host has"));
+  }
+  return TenantQuota{setting.memory(), setting.pinned_memory(), setting.sessions(),
+                     setting.devices()};
 }
 
 proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota) {
@@ -192,6 +198,7 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   setting.set_memory(quota.memory);
   setting.set_pinned_memory(quota.pinned_memory);
   setting.set_sessions(quota.sessions);
+  setting.set_devices(quota.devices);
   return setting;
 }
 
@@ -244,7 +251,7 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
   place->MergeFrom(change);
   absl::StatusOr<policy::Tenant> tenant = ToTenant(*place, sm_count_);
   if (!tenant.ok()) return tenant.status();
-  const absl::StatusOr<TenantQuota> quota = ToQuota(*place);
+  const absl::StatusOr<TenantQuota> quota = ToQuota(*place, schedulers_.size());
   if (!quota.ok()) return quota.status();
   *place = ToSetting(*tenant, *quota);
   const proto::TenantSetting result = *place;
@@ -275,7 +282,7 @@ absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings
   *next.mutable_policy() = wanted.policy();
   std::map<std::string, TenantQuota> quotas;
   for (int i = 0; i < wanted.tenants_size(); ++i) {
-    const absl::StatusOr<TenantQuota> quota = ToQuota(wanted.tenants(i));
+    const absl::StatusOr<TenantQuota> quota = ToQuota(wanted.tenants(i), schedulers_.size());
     if (!quota.ok()) return quota.status();
     *next.add_tenants() = ToSetting((*tenants)[static_cast<size_t>(i)], *quota);
     quotas[wanted.tenants(i).name()] = *quota;

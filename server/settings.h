@@ -19,8 +19,8 @@ namespace detshare {
 // A tenant as policies see it. InvalidArgument, with what is allowed, for values that make no
 // sense; `sm_count` is that of the largest device.
 absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int sm_count);
-// The same for what it may have.
-absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting);
+// The same for what it may have, of a host with so many devices.
+absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count);
 proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota);
 // "unset", "latency" or "batch".
 std::string NameOf(policy::TenantClass tenant_class);

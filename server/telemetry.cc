@@ -149,18 +149,23 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
   if (!MayUse(peer).ok()) return Refused(NVML_ERROR_NO_PERMISSION);
   const absl::StatusOr<std::string> tenant = identity_.TenantName(request.tenant(), peer);
   if (!tenant.ok() || request.device_ids_size() > kMaxDeviceIds ||
-      request.queries_size() > kMaxQueries)
+      request.queries_size() > kMaxQueries || !IsRunName(request.run()))
     return Refused(NVML_ERROR_INVALID_ARGUMENT);
 
   proto::TelemetryReply reply;
   if (!manager_.devices().empty())
     reply.set_driver_version(manager_.devices().front()->properties().driver_version);
-  // A list that names a device which is not there makes a machine without devices, as for cuInit.
-  const std::vector<int> shown =
-      manager_
-          .ChooseDevices({request.device_ids().begin(), request.device_ids().end()},
-                         peer.door.get())
-          .value_or(std::vector<int>());
+  // Who would get no session sees a machine without devices, as by cuInit: a list may name a device
+  // that is not there, or no device have room.
+  SessionRequest session;
+  session.owner = {peer.uid, peer.gid};
+  session.pid = peer.pid;
+  session.tenant = *tenant;
+  session.device_ids = {request.device_ids().begin(), request.device_ids().end()};
+  session.device_count = request.device_count();
+  session.run = request.run();
+  session.door = peer.door;
+  const std::vector<int> shown = manager_.DevicesOf(session).value_or(std::vector<int>());
   const std::shared_ptr<TenantAccount> account = manager_.tenant_accounts().Of(*tenant);
   for (const int index : shown) {
     const Device& device = *manager_.devices()[index];

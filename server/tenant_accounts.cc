@@ -35,15 +35,17 @@ TenantAccount::TenantAccount(std::string tenant, size_t devices, const TenantQuo
               [this](const Quota& pinned, uint64_t bytes) {
                 return Refuse("pinned host memory", "--pinned-memory", pinned, bytes);
               }),
-      sessions_(LimitOf(quota.sessions), [this](const Quota& sessions, uint64_t) {
-        refusals_.fetch_add(1, std::memory_order_relaxed);
-        return absl::ResourceExhaustedError(
-            absl::StrCat("tenant ", tenant_, " has ", sessions.used(), " sessions and may have ",
-                         sessions.limit(),
-                         ": end one of its programs, or let an operator allow more: "
-                         "detsharectl tenant set ",
-                         tenant_, " --sessions N"));
-      }) {
+      sessions_(LimitOf(quota.sessions),
+                [this](const Quota& sessions, uint64_t) {
+                  refusals_.fetch_add(1, std::memory_order_relaxed);
+                  return absl::ResourceExhaustedError(
+                      absl::StrCat("tenant ", tenant_, " has ", sessions.used(),
+                                   " sessions and may have ", sessions.limit(),
+                                   ": end one of its programs, or let an operator allow more: "
+                                   "detsharectl tenant set ",
+                                   tenant_, " --sessions N"));
+                }),
+      devices_(quota.devices) {
   for (size_t i = 0; i < devices; ++i) {
     memory_.push_back(std::make_unique<Quota>(
         LimitOf(quota.memory), [this, i](const Quota& memory, uint64_t bytes) {
@@ -85,11 +87,12 @@ void TenantAccount::Set(const TenantQuota& quota) {
   for (const auto& memory : memory_) memory->set_limit(LimitOf(quota.memory));
   pinned_.set_limit(LimitOf(quota.pinned_memory));
   sessions_.set_limit(LimitOf(quota.sessions));
+  devices_.store(quota.devices, std::memory_order_relaxed);
 }
 
 TenantQuota TenantAccount::limits() const {
   return {memory_.empty() ? 0 : ZeroForNone(memory_[0]->limit()), ZeroForNone(pinned_.limit()),
-          ZeroForNone(sessions_.limit())};
+          ZeroForNone(sessions_.limit()), devices()};
 }
 
 void TenantAccounts::SetDefault(const TenantQuota& quota) {

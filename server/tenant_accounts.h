@@ -36,6 +36,8 @@ class TenantAccount {
   const std::string& tenant() const { return tenant_; }
   void Set(const TenantQuota& quota);
   TenantQuota limits() const;
+  // That a session of it gets at most; 0: all.
+  uint64_t devices() const { return devices_.load(std::memory_order_relaxed); }
   uint64_t memory_used(size_t device) const { return memory_[device]->used(); }
   uint64_t pinned_used() const { return pinned_.used(); }
   uint64_t sessions_used() const { return sessions_.used(); }
@@ -49,6 +51,7 @@ class TenantAccount {
   const std::string tenant_;
   std::vector<std::unique_ptr<Quota>> memory_;  // one a device
   Quota pinned_, sessions_;
+  std::atomic<uint64_t> devices_;
   std::atomic<uint64_t> refusals_{0};
   std::atomic<int64_t> say_again_{0};  // when refusals are logged again
 };

@@ -10,6 +10,7 @@ struct TenantQuota {
   uint64_t memory = 0;         // bytes of device memory, on each device
   uint64_t pinned_memory = 0;  // bytes of pinned host memory
   uint64_t sessions = 0;       // at a time
+  uint64_t devices = 0;        // that one session gets at most
   friend bool operator==(const TenantQuota&, const TenantQuota&) = default;
 };
 

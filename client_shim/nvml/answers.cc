@@ -90,8 +90,10 @@ bool IsSane(const proto::TelemetryReply& reply, int queries) {
 nvmlReturn_t Ask(proto::TelemetryRequest& request, proto::TelemetryReply* reply) {
   if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
   // CUDA_VISIBLE_DEVICES is no business of NVML's.
-  for (const std::string& id : shim::SelectDevices(getenv("DETSHARE_DEVICES"), nullptr).ids)
-    request.add_device_ids(id);
+  const shim::Machine machine = shim::MachineOfEnvironment();
+  for (const std::string& id : machine.ids) request.add_device_ids(id);
+  request.set_device_count(machine.count);
+  request.set_run(machine.run);
   const std::string socket = shim::SocketPath();
   std::string bytes;
   const CallResult result =

@@ -62,11 +62,13 @@ struct Config {
   int64_t soft_threads = 0;
   // [policy]
   std::string policy = "auto";
+  std::string placement = "workload-aware";
   std::map<std::string, std::string> policy_parameters;  // [policy.parameters], as text
   // [tenant_defaults]
   int64_t default_memory = 0;  // bytes, as below
   int64_t default_pinned_memory = 0;
   int64_t default_sessions = 0;
+  int64_t default_devices = 0;
   // [limits], of one session
   int64_t contexts = 1024;
   int64_t streams = 16384;

@@ -21,16 +21,18 @@ absl::StatusOr<Config> Parsed(const std::string& text) {
 }
 
 struct Fixture {
-  explicit Fixture(const std::string& first = "")
+  explicit Fixture(const std::string& first = "", int devices = 1)
       : text(first),
-        daemon([&](Daemon::Options& options) {
-          BackendOptions backend;
-          const std::string socket = options.socket;
-          const AddressWindows windows = options.server.windows;
-          ApplyConfig(*Parsed(first), &options, &backend);
-          options.socket = socket;
-          options.server.windows = windows;
-        }),
+        daemon(
+            [&](Daemon::Options& options) {
+              BackendOptions backend;
+              const std::string socket = options.socket;
+              const AddressWindows windows = options.server.windows;
+              ApplyConfig(*Parsed(first), &options, &backend);
+              options.socket = socket;
+              options.server.windows = windows;
+            },
+            devices),
         reloader(
             *Parsed(first), [this] { return Parsed(text); }, *daemon.daemon) {}
   ~Fixture() { SetLogLevel(LogLevel::kError); }
@@ -129,6 +131,36 @@ TEST_CASE("After a reload the configuration holds, whatever was set before") {
   const Reloader::Report report = f.Reload(kBusy);
   CHECK(report.changed ==
         std::vector<std::string>{"[policy]: fair -> priority", "[[tenant]] chat: weight 7 -> 1"});
+}
+
+TEST_CASE("Another placement decides about those who begin later") {
+  const std::string one = "[tenant_defaults]\ndevices = 1\n[policy]\nplacement = ";
+  Fixture f(one + "\"best-fit\"\n", 3);
+  f.daemon.devices[1]->used = 10 << 20;
+  const auto device_of = [&](const std::string& run) {
+    TestClient client(f.daemon.socket());
+    client.request.set_run(run);
+    REQUIRE(client.Open());
+    REQUIRE(client.grant.devices_size() == 1);
+    return static_cast<int>(client.grant.devices(0).uuid()[15]);
+  };
+  CHECK(device_of("a") == 1);
+  CHECK(f.Reload(one + "\"round-robin\"\n").changed ==
+        std::vector<std::string>{"[policy] placement: \"best-fit\" -> \"round-robin\""});
+  CHECK(device_of("b") == 0);
+  CHECK(device_of("a") == 1);
+  CHECK(device_of("c") == 1);
+  // What stays goes on where it was.
+  CHECK(f.Reload(one + "\"round-robin\"\n").changed.empty());
+  CHECK(device_of("d") == 2);
+  // All of them for everybody, and for one tenant not more than the host has.
+  f.Reload("");
+  TestClient all(f.daemon.socket());
+  REQUIRE(all.Open());
+  CHECK(all.grant.devices_size() == 3);
+  f.text = "[[tenant]]\nname = \"x\"\ndevices = 4\n";
+  const absl::Status wrong = f.reloader.Reload("a test").status();
+  CHECK_THAT(std::string(wrong.message()), Catch::Contains("to 3, which this host has"));
 }
 
 TEST_CASE("Limits hold for sessions that begin later, and running ones go on with theirs") {

@@ -1,6 +1,7 @@
 #include "tools/detshare/launch.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,6 +30,18 @@ std::string FindShim(const std::vector<std::string>& directories) {
   return "";
 }
 
+// 32 hexadecimal digits, which no other run has.
+std::string RandomName() {
+  unsigned char bytes[16] = {};
+  std::string name;
+  if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return std::to_string(getpid());
+  for (const unsigned char byte : bytes) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return name;
+}
+
 void SetEnvironment(const RunOptions& options, const std::string& shim_directory) {
   std::string path = shim_directory;
   if (const char* old = std::getenv("LD_LIBRARY_PATH"); old != nullptr && *old != '\0') {
@@ -39,6 +52,12 @@ void SetEnvironment(const RunOptions& options, const std::string& shim_directory
   if (!options.socket.empty()) setenv("DETSHARE_SOCKET", options.socket.c_str(), 1);
   if (!options.tenant.empty()) setenv("DETSHARE_TENANT", options.tenant.c_str(), 1);
   if (!options.devices.empty()) setenv("DETSHARE_DEVICES", Join(options.devices, ",").c_str(), 1);
+  if (!options.device_count.empty())
+    setenv("DETSHARE_DEVICE_COUNT", options.device_count.c_str(), 1);
+  // All processes that this starts get the same devices; so do further launchers among them, unless
+  // they ask for others.
+  const bool others = !options.devices.empty() || !options.device_count.empty();
+  setenv("DETSHARE_RUN", RandomName().c_str(), /*overwrite=*/others ? 1 : 0);
   if (!options.log_level.empty()) setenv("DETSHARE_LOG", options.log_level.c_str(), 1);
 }
 

@@ -9,6 +9,7 @@ namespace detshare::tools {
 struct RunOptions {
   std::string tenant;
   std::vector<std::string> devices;
+  std::string device_count;  // how many of them, or of all; "": nothing said
   std::string socket;
   std::string standalone;  // "", "auto", "soft" or "cuda"
   std::string log_level;

@@ -18,8 +18,8 @@ size_t FindProgram(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     if (argument.rfind('-', 0) != 0 || argument == "--") return i;
     const bool takes_next = argument == "--tenant" || argument == "--device" ||
-                            argument == "--socket" || argument == "--log-level" ||
-                            argument == "--digest-log";
+                            argument == "--devices" || argument == "--socket" ||
+                            argument == "--log-level" || argument == "--digest-log";
     if (takes_next) ++i;
   }
   return arguments.size();
@@ -40,6 +40,11 @@ int main(int argc, char** argv) {
   run->add_option("--device", options.devices,
                   "Show only this device (index or UUID); may be repeated")
       ->type_name("N");
+  run->add_option("--devices", options.device_count,
+                  "Show so many of the devices, which the daemon chooses: the same ones to all "
+                  "processes of this command; 0: as many as the tenant may have [0]")
+      ->type_name("N")
+      ->check(CLI::Range(0, 64));
   run->add_option("--socket", options.socket,
                   "The daemon's socket [$DETSHARE_SOCKET, else /run/detshare/detshared.sock]")
       ->type_name("PATH");

@@ -285,6 +285,9 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->add_option("--pinned-memory", flags.pinned_memory, "pinned host memory; 0: no limit")
       ->type_name("SIZE");
   set->add_option("--sessions", flags.sessions, "programs at a time; 0: no limit")->type_name("N");
+  set->add_option("--devices", flags.devices,
+                  "devices that each program gets at most, from its begin on; 0: all")
+      ->type_name("N");
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
 }
 
@@ -324,6 +327,10 @@ void AddDoor(CLI::App& app, Options& options, Action& action) {
   open->add_option("--pinned-memory", flags.pinned_memory, "most pinned memory of the host")
       ->type_name("SIZE");
   open->add_option("--sessions", flags.sessions, "most programs at a time")->type_name("N");
+  open->add_option("--devices", flags.devices,
+                   "how many of the devices are seen, which the daemon chooses when the first "
+                   "program comes")
+      ->type_name("N");
   open->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
   open->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
   open->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");

@@ -64,14 +64,14 @@ std::map<std::string, TenantUse> Add(const proto::Status& status, const proto::T
 
 std::string SessionsText(const proto::Status& status) {
   if (status.sessions_size() == 0) return "No sessions.\n";
-  text::Table table({"SESSION", "TENANT", "USER", "PID", "PROGRAM", "PARTITION", "MEMORY", "PINNED",
-                     "OPERATIONS", "MIGRATIONS", "AGE", "STATE"});
+  text::Table table({"SESSION", "TENANT", "USER", "PID", "PROGRAM", "DEVICES", "PARTITION",
+                     "MEMORY", "PINNED", "OPERATIONS", "MIGRATIONS", "AGE", "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {
     table.Add({absl::StrCat(session.session()), session.tenant(), UserName(session.uid()),
                session.pid() == 0 ? "-" : absl::StrCat(session.pid()), session.program(),
-               session.partition(), Bytes(session.device_memory()), Bytes(session.pinned_memory()),
-               Count(session.operations()), Count(session.migrations()), Duration(session.age_ms()),
-               session.state()});
+               DevicesText(session), session.partition(), Bytes(session.device_memory()),
+               Bytes(session.pinned_memory()), Count(session.operations()),
+               Count(session.migrations()), Duration(session.age_ms()), session.state()});
   }
   return table.ToString();
 }

@@ -158,7 +158,7 @@ std::string ReloadedJson(const proto::Reloaded& reloaded) {
 std::string TenantsText(const proto::Tenants& tenants) {
   if (tenants.tenants_size() == 0) return "Nothing is said about any tenant.\n";
   text::Table table({"TENANT", "CLASS", "WEIGHT", "SHARE", "SMS", "SLO LATENCY", "SLO TTFT",
-                     "SLO TPOT", "MEMORY", "PINNED", "SESSIONS"});
+                     "SLO TPOT", "MEMORY", "PINNED", "SESSIONS", "DEVICES"});
   for (const proto::TenantSetting& tenant : tenants.tenants()) {
     const bool bounds = tenant.min_sms() != 0 || tenant.max_sms() != 0;
     table.Add({tenant.name(), tenant.tenant_class(), absl::StrCat(tenant.weight()),
@@ -169,7 +169,8 @@ std::string TenantsText(const proto::Tenants& tenants) {
                DurationText(tenant.slo_latency_ns()), DurationText(tenant.slo_ttft_ns()),
                DurationText(tenant.slo_tpot_ns()), SizeText(tenant.memory()),
                SizeText(tenant.pinned_memory()),
-               tenant.sessions() == 0 ? "-" : absl::StrCat(tenant.sessions())});
+               tenant.sessions() == 0 ? "-" : absl::StrCat(tenant.sessions()),
+               tenant.devices() == 0 ? "-" : absl::StrCat(tenant.devices())});
   }
   return table.ToString();
 }
@@ -188,7 +189,8 @@ std::string TenantsJson(const proto::Tenants& tenants) {
                     {"slo_tpot_ns", tenant.slo_tpot_ns()},
                     {"memory", tenant.memory()},
                     {"pinned_memory", tenant.pinned_memory()},
-                    {"sessions", tenant.sessions()}});
+                    {"sessions", tenant.sessions()},
+                    {"devices", tenant.devices()}});
   }
   return Dump(list);
 }
@@ -234,6 +236,12 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
     if (!absl::SimpleAtoi(flags.sessions, &sessions))
       return Wrong("--sessions", "a number, or 0 for no limit", flags.sessions);
     setting.set_sessions(sessions);
+  }
+  if (!flags.devices.empty()) {
+    uint64_t devices = 0;
+    if (!absl::SimpleAtoi(flags.devices, &devices))
+      return Wrong("--devices", "a number, or 0 for all", flags.devices);
+    setting.set_devices(devices);
   }
   if (!flags.sms.empty()) {
     // "32..132", "32..", "..64", "64".

@@ -31,7 +31,7 @@ absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicyS
 // What a command line says about a tenant; empty strings say nothing.
 struct TenantFlags {
   std::string name, tenant_class, weight, share, sms, slo_latency, slo_ttft, slo_tpot;
-  std::string memory, pinned_memory, sessions;
+  std::string memory, pinned_memory, sessions, devices;
 };
 // InvalidArgument with what is allowed.
 absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags);

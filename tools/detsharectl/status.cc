@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_join.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -40,6 +41,10 @@ std::string TenantsText(const proto::Status& status) {
 
 }  // namespace
 
+std::string DevicesText(const proto::SessionStatus& session) {
+  return session.devices_size() == 0 ? "-" : absl::StrJoin(session.devices(), ",");
+}
+
 std::string StatusText(const proto::Status& status) {
   std::string out = "detshared " + status.version() + ", pid " + std::to_string(status.pid()) + ", up " +
                     Duration(status.uptime_ms()) + ", backend " + status.backend() + ", policy " + status.policy() + "\n\n";
@@ -65,13 +70,15 @@ std::string StatusText(const proto::Status& status) {
   }
   out += TenantsText(status);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";
-  text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "PARTITION", "MEMORY", "OUT", "PINNED", "OPERATIONS", "KERNELS",
-                        "COPIED", "AGE", "STATE"});
+  text::Table sessions({"SESSION", "TENANT", "PID", "PROGRAM", "DEVICES", "PARTITION", "MEMORY",
+                        "OUT", "PINNED", "OPERATIONS", "KERNELS", "COPIED", "AGE", "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {
-    sessions.Add({std::to_string(session.session()), session.tenant(), session.pid() == 0 ? "-" : std::to_string(session.pid()),
-                  session.program(), session.partition(), Bytes(session.device_memory()), Bytes(session.swap().out()),
-                  Bytes(session.pinned_memory()), Count(session.operations()), Count(session.kernels()), Bytes(session.bytes_copied()),
-                  Duration(session.age_ms()), session.state()});
+    sessions.Add({std::to_string(session.session()), session.tenant(),
+                  session.pid() == 0 ? "-" : std::to_string(session.pid()), session.program(),
+                  DevicesText(session), session.partition(), Bytes(session.device_memory()),
+                  Bytes(session.swap().out()), Bytes(session.pinned_memory()),
+                  Count(session.operations()), Count(session.kernels()),
+                  Bytes(session.bytes_copied()), Duration(session.age_ms()), session.state()});
   }
   return out + "\n" + sessions.ToString();
 }
@@ -96,26 +103,28 @@ std::string StatusJson(const proto::Status& status) {
   }
   ordered_json sessions = ordered_json::array();
   for (const proto::SessionStatus& session : status.sessions()) {
-    sessions.push_back({{"session", session.session()},
-                        {"tenant", session.tenant()},
-                        {"pid", session.pid()},
-                        {"uid", session.uid()},
-                        {"program", session.program()},
-                        {"age_ms", session.age_ms()},
-                        {"device_memory", session.device_memory()},
-                        {"pinned_memory", session.pinned_memory()},
-                        {"operations", session.operations()},
-                        {"kernels", session.kernels()},
-                        {"bytes_copied", session.bytes_copied()},
-                        {"code_bytes", session.code_bytes()},
-                        {"swap",
-                         {{"out", session.swap().out()},
-                          {"bytes_out", session.swap().bytes_out()},
-                          {"bytes_in", session.swap().bytes_in()},
-                          {"moves", session.swap().moves()},
-                          {"time_us", session.swap().time_us()}}},
-                        {"partition", session.partition()},
-                        {"state", session.state()}});
+    sessions.push_back(
+        {{"session", session.session()},
+         {"tenant", session.tenant()},
+         {"pid", session.pid()},
+         {"uid", session.uid()},
+         {"program", session.program()},
+         {"age_ms", session.age_ms()},
+         {"device_memory", session.device_memory()},
+         {"pinned_memory", session.pinned_memory()},
+         {"operations", session.operations()},
+         {"kernels", session.kernels()},
+         {"bytes_copied", session.bytes_copied()},
+         {"code_bytes", session.code_bytes()},
+         {"swap",
+          {{"out", session.swap().out()},
+           {"bytes_out", session.swap().bytes_out()},
+           {"bytes_in", session.swap().bytes_in()},
+           {"moves", session.swap().moves()},
+           {"time_us", session.swap().time_us()}}},
+         {"devices", std::vector<uint32_t>(session.devices().begin(), session.devices().end())},
+         {"partition", session.partition()},
+         {"state", session.state()}});
   }
   ordered_json tenants = ordered_json::array();
   for (const proto::TenantUse& tenant : status.tenants()) {
@@ -127,6 +136,7 @@ std::string StatusJson(const proto::Status& status) {
                        {"pinned_used", tenant.pinned_used()},
                        {"sessions_limit", tenant.sessions_limit()},
                        {"sessions_used", tenant.sessions_used()},
+                       {"devices_limit", tenant.devices_limit()},
                        {"refusals", tenant.refusals()}});
   }
   ordered_json domains = ordered_json::array();

@@ -187,6 +187,29 @@ TEST_CASE("CUDA_VISIBLE_DEVICES and DETSHARE_DEVICES choose among the daemon's d
         "cudaSuccess 1 " + second + "\n");
 }
 
+TEST_CASE("A program that asks for some devices gets them, and so does whoever belongs to it") {
+  Daemon daemon({"--soft-devices", "3"});
+  const auto run = [&](const Strings& more) {
+    Strings environment = daemon.Environment();
+    environment.insert(environment.end(), more.begin(), more.end());
+    return Run({ClientProgram(), "devices"}, environment);
+  };
+  const std::string two = run({"DETSHARE_DEVICE_COUNT=2", "DETSHARE_RUN=r"}).out;
+  REQUIRE(two.rfind("cudaSuccess 2 ", 0) == 0);
+  CHECK(run({"DETSHARE_DEVICE_COUNT=2", "DETSHARE_RUN=r"}).out == two);
+  CHECK(run({"DETSHARE_DEVICE_COUNT=2", "DETSHARE_RUN=r", "CUDA_VISIBLE_DEVICES=1"}).out ==
+        "cudaSuccess 1 " + two.substr(27, 12) + "\n");
+  CHECK(run({"DETSHARE_DEVICE_COUNT=1", "DETSHARE_DEVICES=2,0"}).out.rfind("cudaSuccess 1 ", 0) ==
+        0);
+  const Outcome more = run({"DETSHARE_DEVICE_COUNT=4"});
+  CHECK(more.out.rfind("cudaErrorNoDevice ", 0) == 0);
+  CHECK_THAT(more.err, Catch::Contains("4 devices were asked for; there are 3"));
+  // Nobody is told about what it has chosen itself.
+  const Outcome none = run({"CUDA_VISIBLE_DEVICES=7"});
+  CHECK(none.out.rfind("cudaErrorNoDevice ", 0) == 0);
+  CHECK(none.err.empty());
+}
+
 TEST_CASE("Code travels once: the next process of the user loads it without sending it") {
   Daemon daemon;
   const auto run = [&](uint64_t* sent) {

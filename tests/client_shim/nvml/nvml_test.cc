@@ -220,6 +220,34 @@ TEST_CASE("DETSHARE_DEVICES is the machine, CUDA_VISIBLE_DEVICES is not asked") 
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+TEST_CASE("Of a run that gets some devices NVML shows those that CUDA has") {
+  Daemon daemon({"--soft-devices", "3"});
+  setenv("DETSHARE_DEVICE_COUNT", "1", 1);
+  const auto shown = [&](const char* run) {
+    setenv("DETSHARE_RUN", run, 1);
+    const Initialised initialised(daemon);
+    unsigned count = 0, minor = 0;
+    CHECK(Call("nvmlDeviceGetCount_v2", &count) == NVML_SUCCESS);
+    CHECK(count == 1);
+    CHECK(Call("nvmlDeviceGetMinorNumber", Device(0), &minor) == NVML_SUCCESS);
+    return minor;
+  };
+  const auto placed = [&](const std::string& run) {
+    Strings environment = daemon.Environment();
+    environment.insert(environment.end(), {"DETSHARE_DEVICE_COUNT=1", "DETSHARE_RUN=" + run});
+    Process worker({ClientProgram(), "work-for-ever"}, environment);
+    REQUIRE(worker.ReadLine() == "ready");
+    return daemon.Status()["sessions"][0]["devices"][0].get<unsigned>();
+  };
+  const unsigned before = shown("a");
+  // Others are shown another one, and so this says something.
+  CHECK(shown("b") != before);
+  CHECK(placed("a") == before);
+  CHECK(shown("a") == before);
+  unsetenv("DETSHARE_DEVICE_COUNT");
+  unsetenv("DETSHARE_RUN");
+}
+
 TEST_CASE(
     "The processes on a device are this tenant's, with their memory, and they are busy or not") {
   Daemon daemon;

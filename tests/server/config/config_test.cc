@@ -10,6 +10,8 @@
 #include <random>
 #include <string>
 
+#include "absl/strings/str_join.h"
+#include "policy/placement.h"
 #include "server/config/config_file.h"
 #include "server/config/config_text.h"
 
@@ -62,9 +64,11 @@ cuda_sm_group = 2
 memory = "2GiB"
 [policy]
 name = "static"
+placement = "best-fit"
 [tenant_defaults]
 memory = "1GiB"
 sessions = 2
+devices = 4
 [limits]
 streams = 12
 [[tenant]]
@@ -77,6 +81,7 @@ slo_ttft = "1.5s"
 memory = "20GiB"
 pinned_memory = 4096
 sessions = 3
+devices = 1
 users = ["alice", 1001]
 [[tenant]]
 name = "train"
@@ -96,6 +101,8 @@ groups = ["ml"]
   CHECK(config.default_memory == int64_t{1} << 30);
   CHECK(config.default_pinned_memory == 0);
   CHECK(config.default_sessions == 2);
+  CHECK(config.default_devices == 4);
+  CHECK(config.placement == "best-fit");
   REQUIRE(config.tenants.size() == 2);
   const TenantConfig &chat = config.tenants[0], &train = config.tenants[1];
   CHECK(chat.tenant.tenant_class == policy::TenantClass::kLatency);
@@ -104,7 +111,7 @@ groups = ["ml"]
   CHECK(chat.tenant.max_sms == 64);
   CHECK(chat.tenant.slo_tpot == 30 * policy::kMillisecond);
   CHECK(chat.tenant.slo_ttft == 1500 * policy::kMillisecond);
-  CHECK(chat.quota == TenantQuota{uint64_t{20} << 30, 4096, 3});
+  CHECK(chat.quota == TenantQuota{uint64_t{20} << 30, 4096, 3, 1});
   CHECK(train.quota == TenantQuota());
   CHECK(chat.users == std::vector<std::string>{"alice", "1001"});
   CHECK(train.tenant.tenant_class == policy::TenantClass::kBatch);
@@ -139,6 +146,8 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK_THAT(Problems("daemon = 3\n"), Catch::Contains("f:1:10: daemon is a section"));
   CHECK_THAT(Problems("[policy]\nname = \"nonsense\"\n"),
              Catch::StartsWith("f:2:8: ") && Catch::Contains("nonsense"));
+  CHECK(Problems("[policy]\nplacement = \"nearest\"\n") ==
+        "f:2:13: placement is workload-aware, best-fit or round-robin, not \"nearest\"\n");
   CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f: "));
   // Looked at, not loaded.
   CHECK(Problems("[policy]\nname = \"/nowhere/policy.so\"\n").empty());
@@ -147,6 +156,13 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK_FALSE(CheckPolicy(absent).ok());
   CHECK_THAT(Problems("[daemon\n"), Catch::StartsWith("f:1:"));
   CHECK_THAT(Problems("[daemon]\nspin_us = 1\nspin_us = 2\n"), Catch::StartsWith("f:3:"));
+}
+
+TEST_CASE("The placements that can be said are those that there are") {
+  const Setting* const setting = FindSetting("policy", "placement");
+  REQUIRE(setting != nullptr);
+  CHECK(setting->choices == absl::StrJoin(policy::PlacementNames(), "|"));
+  CHECK(Config().placement == policy::kDefaultPlacement);
 }
 
 TEST_CASE("Mistakes of tenants are named, too") {
@@ -175,6 +191,9 @@ TEST_CASE("Mistakes of tenants are named, too") {
   }
   for (const char* sessions : {"0", "-1", "1.5", "\"2\"", "1000001"})
     CHECK_THAT(tenant(std::string("sessions = ") + sessions), Catch::Contains("1 to 1000000"));
+  for (const char* devices : {"0", "-1", "\"all\"", "[0, 1]"})
+    CHECK_THAT(tenant(std::string("devices = ") + devices),
+               Catch::StartsWith("f:3:11: devices is"));
   for (const char* slo : {"\"5\"", "5", "\"0ms\"", "\"ms\"", "\"-5ms\"", "\"5 parsecs\"",
                           "\"1e9s\"", "\"99999999999999999999s\"", "\"5..5ms\""})
     CHECK_THAT(tenant(std::string("slo_tpot = ") + slo), Catch::Contains("a duration"));

@@ -85,6 +85,31 @@ TEST_CASE("The program gets the shim first on its library path, and what was ask
   CHECK_THAT(ran.output, Catch::Contains("client_shim:/old\n"));
 }
 
+TEST_CASE("A number of devices is asked for, and every process of a run asks for the same ones") {
+  const std::string print = "echo $DETSHARE_DEVICE_COUNT $DETSHARE_RUN";
+  const auto run = [&](std::vector<std::string> options, const std::string& script) {
+    options.insert(options.begin(), {"run", "--socket=/s"});
+    options.insert(options.end(), {"--", "/bin/sh", "-c", script});
+    return Run(options).output;
+  };
+  const std::string first = run({"--devices", "2"}, print), second = run({"--devices=2"}, print);
+  CHECK(first.size() == 2 + 32 + 1);
+  CHECK(first.rfind("2 ", 0) == 0);
+  CHECK(first != second);
+  CHECK(run({}, print).size() == 1 + 32);
+  // A launcher that another one started belongs to it, unless it wants other devices.
+  const std::string nested = Absolute("LAUNCHER") + " run ";
+  const std::string same =
+      run({"--devices", "2"}, print + "; " + nested + "-- sh -c '" + print + "'");
+  CHECK(same.substr(0, 35) == same.substr(35));
+  const std::string other =
+      run({"--devices", "2"}, print + "; " + nested + "--devices 0 -- sh -c '" + print + "'");
+  CHECK(other.substr(35, 2) == "0 ");
+  CHECK(other.substr(2, 32) != other.substr(37, 32));
+  for (const char* wrong : {"-1", "65", "many", ""})
+    CHECK(Run({"run", "--devices", wrong, "--", "true"}).code == 125);
+}
+
 TEST_CASE("Everything after the program's name is the program's") {
   CHECK(Run({"run", "/bin/sh", "-c", "echo $0 $1", "--tenant", "--"}).output == "--tenant --\n");
   CHECK(Run({"run", "--", "/bin/echo", "--", "-x"}).output == "-- -x\n");

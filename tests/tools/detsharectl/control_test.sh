@@ -53,6 +53,12 @@ expect 0 tenant list
 says "$(id -un)"
 expect 1 tenant set x --class royal
 says 'latency, batch or unset'
+expect 0 tenant set "$(id -un)" --devices 1
+says 'DEVICES'
+expect 1 tenant set x --devices 2
+says 'the number of devices is 0 (all) to 1'
+expect 2 tenant set x --devices some
+says 'a number, or 0 for all'
 expect 2 tenant set x --slo-tpot soon
 says 'a duration'
 

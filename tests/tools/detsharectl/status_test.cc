@@ -23,6 +23,16 @@ proto::Status Example() {
   return status;
 }
 
+TEST_CASE("A session is shown with its devices") {
+  proto::Status status = Example();
+  proto::SessionStatus* session = status.add_sessions();
+  CHECK(DevicesText(*session) == "-");
+  session->add_devices(2);
+  session->add_devices(0);
+  CHECK(DevicesText(*session) == "2,0");
+  CHECK(StatusText(status).find("2,0") != std::string::npos);
+}
+
 TEST_CASE("Status without sessions says so") {
   const std::string text = StatusText(Example());
   CHECK(text.find("detshared 1.2.3, pid 42, up 1 min 1 s, backend soft, policy whole") == 0);
@@ -61,6 +71,8 @@ TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
   proto::Status status = Example();
   proto::SessionStatus* session = status.add_sessions();
   session->set_session(9);
+  session->add_devices(2);
+  session->add_devices(0);
   session->set_tenant("alice");
   session->set_device_memory(5'000'000'000);
   session->set_kernels(12);
@@ -69,6 +81,7 @@ TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
   const auto json = nlohmann::json::parse(StatusJson(status));
   CHECK(json["devices"][0]["total_memory"] == 8ull << 30);
   CHECK(json["sessions"][0]["session"] == 9);
+  CHECK(json["sessions"][0]["devices"] == std::vector<int>{2, 0});
   CHECK(json["sessions"][0]["device_memory"] == 5'000'000'000);
   CHECK(json["sessions"][0]["tenant"] == "alice");
   CHECK(json["sessions"][0]["swap"]["out"] == 7'000'000'000);

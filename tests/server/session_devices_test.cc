@@ -1,0 +1,340 @@
+// Which of several devices programs get, as they and their operators meet it.
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/door.grpc.pb.h"
+#include "proto/nvml/nvml_types.h"
+#include "proto/telemetry.grpc.pb.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+using Catch::Contains;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kCard = 1024 * kMiB;
+using Change = std::function<void(Daemon::Options&)>;
+
+TenantQuota OneDevice(uint64_t memory = 0) {
+  TenantQuota quota;
+  quota.memory = memory;
+  quota.devices = 1;
+  return quota;
+}
+
+// A client of tenant `tenant`; those that name the same run belong together.
+struct Client : TestClient {
+  Client(const std::string& socket, const std::string& tenant, const std::string& run,
+         uint32_t count = 0)
+      : TestClient(socket), telemetry(proto::Telemetry::NewStub(channel)) {
+    request.set_tenant(tenant);
+    request.set_run(run);
+    request.set_device_count(count);
+  }
+  // Numbers of the daemon's devices, in the order of the session.
+  std::vector<int> Devices() {
+    REQUIRE(Open());
+    return Granted();
+  }
+  std::vector<int> Granted() const {
+    std::vector<int> devices;
+    for (const proto::Device& device : grant.devices()) devices.push_back(device.uuid()[15]);
+    return devices;
+  }
+  // What NVML would show.
+  proto::TelemetryReply Read() {
+    proto::TelemetryRequest question;
+    question.set_tenant(request.tenant());
+    question.set_run(request.run());
+    question.set_device_count(request.device_count());
+    for (const std::string& id : request.device_ids()) question.add_device_ids(id);
+    grpc::ClientContext context;
+    proto::TelemetryReply reply;
+    REQUIRE(telemetry->Read(&context, question, &reply).ok());
+    return reply;
+  }
+  std::vector<int> Shown() {
+    std::vector<int> devices;
+    const proto::TelemetryReply reply = Read();
+    for (const proto::VisibleDevice& device : reply.devices()) devices.push_back(device.uuid()[15]);
+    return devices;
+  }
+  std::pair<grpc::StatusCode, std::string> Refusal() {
+    CHECK_FALSE(Open());
+    return {status().error_code(), status().error_message()};
+  }
+
+  std::unique_ptr<proto::Telemetry::Stub> telemetry;
+};
+
+// Tenant "one" gets one device.
+struct Host : TestDaemon {
+  explicit Host(int devices = 3, const Change& change = {})
+      : TestDaemon(
+            [&](Daemon::Options& options) {
+              options.server.tenant_quotas["one"] = OneDevice();
+              if (change) change(options);
+            },
+            devices) {}
+  proto::Status Status() {
+    TestClient onlooker(socket());
+    grpc::ClientContext context;
+    proto::Status status;
+    REQUIRE(onlooker.admin->GetStatus(&context, {}, &status).ok());
+    return status;
+  }
+  grpc::Status Set(const std::string& tenant, uint64_t devices) {
+    TestClient operator_(socket());
+    grpc::ClientContext context;
+    proto::TenantSetting setting, in_force;
+    setting.set_name(tenant);
+    setting.set_devices(devices);
+    return operator_.admin->SetTenant(&context, setting, &in_force);
+  }
+};
+
+TEST_CASE("A tenant that may have one device gets one, and its programs different ones") {
+  Host host;
+  Client a(host.socket(), "one", "a"), b(host.socket(), "one", "b"), c(host.socket(), "one", "c");
+  std::set<int> devices;
+  for (Client* client : {&a, &b, &c}) {
+    REQUIRE(client->Devices().size() == 1);
+    devices.insert(client->Granted()[0]);
+    CHECK(client->grant.devices(0).peers_size() == 1);
+    CHECK(client->Allocate(4096) != 0);
+  }
+  CHECK(devices == std::set<int>{0, 1, 2});
+
+  // Who has no such limit sees the host as ever.
+  Client all(host.socket(), "all", "");
+  CHECK(all.Devices() == std::vector<int>{0, 1, 2});
+
+  const proto::Status status = host.Status();
+  REQUIRE(status.sessions_size() == 4);
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(status.sessions(i).devices_size() == 1);
+    CHECK(devices.contains(static_cast<int>(status.sessions(i).devices(0))));
+  }
+  CHECK(status.sessions(3).devices_size() == 3);
+}
+
+TEST_CASE("The sessions of one run are on the same devices, and NVML shows these") {
+  Host host(4);
+  Client parent(host.socket(), "all", "r", 2);
+  const std::vector<int> shown = parent.Shown();
+  REQUIRE(shown.size() == 2);
+  // Others come and are elsewhere.
+  Client other(host.socket(), "one", "x");
+  other.Devices();
+  Client child(host.socket(), "all", "r", 2), second(host.socket(), "all", "r", 2);
+  CHECK(child.Devices() == shown);
+  CHECK(second.Devices() == shown);
+  CHECK(parent.Shown() == shown);
+  CHECK(parent.Read().devices(0).processes_size() == 2);
+  Client stranger(host.socket(), "all", "s", 2);
+  CHECK(stranger.Devices() != shown);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES chooses among those that are granted") {
+  Host host(4);
+  Client whole(host.socket(), "all", "r", 2);
+  const std::vector<int> granted = whole.Devices();
+  const auto seen = [&](const std::vector<std::string>& visible) {
+    Client client(host.socket(), "all", "r", 2);
+    for (const std::string& id : visible) client.request.add_visible_ids(id);
+    if (client.Open()) return client.Granted();
+    CHECK(client.status().error_code() == grpc::StatusCode::NOT_FOUND);
+    return std::vector<int>();
+  };
+  const auto uuid = [](int device) {
+    return "GPU-ab000000-0000-0000-0000-00000000000" + std::to_string(device);
+  };
+  CHECK(seen({"1"}) == std::vector<int>{granted[1]});
+  CHECK(seen({"1", "0"}) == std::vector<int>{granted[1], granted[0]});
+  CHECK(seen({uuid(granted[1])}) == std::vector<int>{granted[1]});
+  // It ends at the first that is none, or is there again.
+  CHECK(seen({"0", "2", "1"}) == std::vector<int>{granted[0]});
+  CHECK(seen({"0", uuid(granted[0]), "1"}) == std::vector<int>{granted[0]});
+  // Others are not there, and what fits several names none.
+  CHECK(seen({"2"}).empty());
+  for (const int device : {0, 1, 2, 3}) {
+    if (device != granted[0] && device != granted[1]) CHECK(seen({uuid(device)}).empty());
+  }
+  CHECK(seen({"GPU-ab"}).empty());
+  CHECK(seen({"-1"}).empty());
+}
+
+TEST_CASE(
+    "A program asks for a number of devices, but not for more than there are or it may have") {
+  Host host(3);
+  CHECK(Client(host.socket(), "all", "a", 2).Devices().size() == 2);
+  CHECK(Client(host.socket(), "all", "a", 3).Devices().size() == 3);
+  CHECK(Client(host.socket(), "one", "a", 1).Devices().size() == 1);
+  const auto [code, text] = Client(host.socket(), "one", "b", 2).Refusal();
+  CHECK(code == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK_THAT(text, Contains("programs of tenant one may have 1") && Contains("--devices"));
+  for (const uint32_t many : {4u, UINT32_MAX}) {
+    const auto [wrong, why] = Client(host.socket(), "all", "c", many).Refusal();
+    CHECK(wrong == grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK_THAT(why, Contains("there are 3"));
+    CHECK(Client(host.socket(), "all", "c", many).Read().devices_size() == 0);
+  }
+  // Among those that it names.
+  Client named(host.socket(), "one", "d");
+  named.request.add_device_ids("2");
+  named.request.add_device_ids("1");
+  CHECK(std::set<int>{1, 2}.contains(named.Devices().at(0)));
+  Client only(host.socket(), "one", "e");
+  only.request.add_device_ids("2");
+  CHECK(only.Devices() == std::vector<int>{2});
+}
+
+TEST_CASE("Whose memory fits nowhere is refused with the reason, and sees no device") {
+  Host host(2, [](Daemon::Options& options) {
+    for (const char* tenant : {"big", "bigger", "biggest"})
+      options.server.tenant_quotas[tenant] = OneDevice(700 * kMiB);
+    options.server.tenant_quotas["small"] = OneDevice(100 * kMiB);
+  });
+  Client big(host.socket(), "big", ""), bigger(host.socket(), "bigger", "");
+  const std::vector<int> first = big.Devices();
+  // What was promised to the first one is not free, though it has not taken anything.
+  CHECK(bigger.Devices() != first);
+  Client biggest(host.socket(), "biggest", "");
+  CHECK(biggest.Read().devices_size() == 0);
+  const auto [code, text] = biggest.Refusal();
+  CHECK(code == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK_THAT(text, Contains("tenant biggest needs") && Contains("no device has more than"));
+  // Its own programs are together within its limit.
+  Client again(host.socket(), "big", "other");
+  CHECK(again.Devices() == first);
+  CHECK(Client(host.socket(), "small", "").Devices().size() == 1);
+}
+
+TEST_CASE("Memory that others use is not free") {
+  Host host(2, [](Daemon::Options& options) {
+    options.server.tenant_quotas["big"] = OneDevice(700 * kMiB);
+  });
+  host.devices[0]->used = 400 * kMiB;
+  CHECK(Client(host.socket(), "big", "").Devices() == std::vector<int>{1});
+}
+
+TEST_CASE("Where memory may leave the cards, a full host takes one more") {
+  Host host(2, [](Daemon::Options& options) {
+    options.server.swap_bytes = 4 * kCard;
+    options.server.tenant_quotas["big"] = OneDevice(700 * kMiB);
+  });
+  for (InstantDevice* device : host.devices) device->used = 400 * kMiB;
+  CHECK(Client(host.socket(), "big", "").Devices().size() == 1);
+}
+
+TEST_CASE("How many devices a tenant gets is set while programs run, and holds for the next one") {
+  Host host(2);
+  Client before(host.socket(), "all", "a");
+  CHECK(before.Devices().size() == 2);
+  REQUIRE(host.Set("all", 1).ok());
+  CHECK(Client(host.socket(), "all", "b").Devices().size() == 1);
+  CHECK(before.Allocate(4096) != 0);
+  REQUIRE(host.Set("all", 0).ok());
+  CHECK(Client(host.socket(), "all", "c").Devices().size() == 2);
+  const grpc::Status wrong = host.Set("all", 3);
+  CHECK(wrong.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK_THAT(wrong.error_message(), Contains("0 (all) to 2, which this host has"));
+  const proto::Status status = host.Status();
+  for (const proto::TenantUse& tenant : status.tenants()) {
+    if (tenant.name() == "one") CHECK(tenant.devices_limit() == 1);
+  }
+}
+
+TEST_CASE("A tenant that may have more devices than a host has left gets all of them") {
+  Host host(2, [](Daemon::Options& options) {
+    options.server.tenant_quotas["many"].devices = 8;
+    options.server.default_quota.devices = 1;
+  });
+  CHECK(Client(host.socket(), "many", "a").Devices().size() == 2);
+  // And the default is that of all the others.
+  CHECK(Client(host.socket(), "unnamed", "a").Devices().size() == 1);
+}
+
+TEST_CASE("All programs behind a door get the same devices") {
+  Host host(3);
+  TestClient operator_(host.socket());
+  auto doors = proto::Doors::NewStub(operator_.channel);
+  for (const char* name : {"d", "e"}) {
+    proto::Door door;
+    door.set_name(name);
+    door.mutable_tenant()->set_devices(1);
+    grpc::ClientContext context;
+    proto::OpenedDoor opened;
+    REQUIRE(doors->OpenDoor(&context, door, &opened).ok());
+  }
+  const auto socket = [&](const std::string& door) {
+    return host.directory.path + "/doors/" + door + "/detshared.sock";
+  };
+  TestClient first(socket("d")), second(socket("d")), other(socket("e"));
+  REQUIRE((first.Open() && second.Open() && other.Open()));
+  REQUIRE(first.grant.devices_size() == 1);
+  CHECK(first.grant.devices(0).uuid() == second.grant.devices(0).uuid());
+  CHECK(first.grant.devices(0).uuid() != other.grant.devices(0).uuid());
+}
+
+TEST_CASE("Nonsense about devices ends with a refusal for its sender only") {
+  Host host(2);
+  const auto refused = [&](const std::function<void(proto::OpenSessionRequest&)>& change) {
+    Client client(host.socket(), "one", "");
+    change(client.request);
+    const bool opened = client.Open();
+    return opened ? grpc::StatusCode::OK : client.status().error_code();
+  };
+  using Request = proto::OpenSessionRequest;
+  CHECK(refused([](Request& r) { r.set_run("a b"); }) == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(refused([](Request& r) { r.set_run(std::string(1000, 'x')); }) ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(refused([](Request& r) {
+          for (int i = 0; i < 65; ++i) r.add_visible_ids("0");
+        }) == grpc::StatusCode::INVALID_ARGUMENT);
+  for (const char* id : {"", "GPU-", "99999999999999999999", "-2147483648", "0x0", "GPU-zz"})
+    CHECK(refused([id](Request& r) { r.add_visible_ids(id); }) == grpc::StatusCode::NOT_FOUND);
+
+  proto::TelemetryRequest question;
+  question.set_run("../../etc");
+  Client client(host.socket(), "one", "");
+  grpc::ClientContext context;
+  proto::TelemetryReply reply;
+  REQUIRE(client.telemetry->Read(&context, question, &reply).ok());
+  CHECK(reply.result() == NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(client.Devices().size() == 1);
+}
+
+TEST_CASE("What is known of tenants decides where the next one goes") {
+  // Two who answer somebody are kept apart, though a batch program is on the other device.
+  Host host(2, [](Daemon::Options& options) {
+    for (const char* tenant : {"chat", "search", "train"}) {
+      policy::Tenant known;
+      known.name = tenant;
+      known.tenant_class = std::string(tenant) == "train" ? policy::TenantClass::kBatch
+                                                          : policy::TenantClass::kLatency;
+      options.server.tenants.push_back(known);
+      options.server.tenant_quotas[tenant] = OneDevice();
+    }
+  });
+  Client chat(host.socket(), "chat", ""), train(host.socket(), "train", ""),
+      search(host.socket(), "search", "");
+  const std::vector<int> first = chat.Devices();
+  CHECK(train.Devices() != first);
+  CHECK(search.Devices() == train.Granted());
+}
+
+TEST_CASE("An unknown placement is an error that names those that there are") {
+  std::vector<Device*> none;
+  ServerOptions options;
+  options.placement = "fastest";
+  const auto made = SessionManager::Create(none, options);
+  REQUIRE_FALSE(made.ok());
+  CHECK_THAT(std::string(made.status().message()), Contains("workload-aware"));
+}
+
+}  // namespace
+}  // namespace detshare
