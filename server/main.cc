@@ -250,6 +250,9 @@ void WarnOfLimits(const Config& config) {
     if (limited && (tenant.users.size() != 1 || !tenant.groups.empty()))
       names.push_back(tenant.tenant.name);
   }
+  if (config.unlisted_tenants == "allow" &&
+      (config.default_memory != 0 || config.default_pinned_memory != 0))
+    names.emplace_back("all that are not listed");
   if (names.empty()) return;
   LogWarning("with strict isolation limits of memory hold for each user by itself: tenants that "
              "several users may be can have more in all (", absl::StrJoin(names, ", "), ")");

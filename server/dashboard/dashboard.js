@@ -131,7 +131,8 @@ function showMap(status) {
     const content = ranges.size > 0 ? lanes : element("p", { className: "empty", textContent: "No session is on this device." });
     return element("div", { className: "device" }, title, content);
   });
-  byId("map").replaceChildren(...devices);
+  const none = element("p", { className: "empty", textContent: "No user has a process of the daemon yet: nobody has looked at the devices." });
+  byId("map").replaceChildren(...(devices.length > 0 ? devices : [none]));
 }
 
 // columns: [title, number?]; rows: of nodes or texts, or {text, className}.

@@ -156,9 +156,11 @@ def several_devices(detshared, program, shim, chromium_program):
     """A session on two devices is shown on both, one on one of them there only; and with strict isolation there are users."""
     with Daemon(detshared, shim, flags=["--soft-devices=2", "--isolation=strict"]) as daemon, browser.Browser(chromium_program) as chromium:
         chromium.size(1280, 900)
+        chromium.open(daemon.url + "/")
+        until(lambda: page(chromium)["health"] == "serving")
+        check(page(chromium)["devices"] == [], f"devices at which nobody has looked: {page(chromium)['devices']}")
         daemon.run("chat", "serve", "answer", "600", executable=program, devices="0,1")
         daemon.run("training", "trainer", "train", "600", executable=program, devices="1")
-        chromium.open(daemon.url + "/")
         until(lambda: len(page(chromium)["sessions"]) == 2)
         until(lambda: page(chromium)["strips"] == 3)
         shown = page(chromium)
