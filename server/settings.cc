@@ -69,6 +69,13 @@ const proto::TenantSetting* Find(const proto::Settings& settings, const std::str
   return nullptr;
 }
 
+// That can be said of a tenant: as many as there are, and what is said already, since the daemon
+// may have started with a card less than before.
+size_t MostDevices(const proto::Settings& current, const std::string& tenant, size_t device_count) {
+  const proto::TenantSetting* const known = Find(current, tenant);
+  return std::max<size_t>(device_count, known != nullptr ? known->devices() : 0);
+}
+
 std::string SmsText(const proto::TenantSetting& tenant) {
   return tenant.min_sms() == 0 && tenant.max_sms() == 0
              ? "any"
@@ -251,7 +258,8 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
   place->MergeFrom(change);
   absl::StatusOr<policy::Tenant> tenant = ToTenant(*place, sm_count_);
   if (!tenant.ok()) return tenant.status();
-  const absl::StatusOr<TenantQuota> quota = ToQuota(*place, schedulers_.size());
+  const absl::StatusOr<TenantQuota> quota =
+      ToQuota(*place, MostDevices(current_, place->name(), schedulers_.size()));
   if (!quota.ok()) return quota.status();
   *place = ToSetting(*tenant, *quota);
   const proto::TenantSetting result = *place;
@@ -282,7 +290,8 @@ absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings
   *next.mutable_policy() = wanted.policy();
   std::map<std::string, TenantQuota> quotas;
   for (int i = 0; i < wanted.tenants_size(); ++i) {
-    const absl::StatusOr<TenantQuota> quota = ToQuota(wanted.tenants(i), schedulers_.size());
+    const absl::StatusOr<TenantQuota> quota = ToQuota(
+        wanted.tenants(i), MostDevices(current_, wanted.tenants(i).name(), schedulers_.size()));
     if (!quota.ok()) return quota.status();
     *next.add_tenants() = ToSetting((*tenants)[static_cast<size_t>(i)], *quota);
     quotas[wanted.tenants(i).name()] = *quota;

@@ -250,10 +250,14 @@ TEST_CASE("How many devices a tenant gets is set while programs run, and holds f
 
 TEST_CASE("A tenant that may have more devices than a host has left gets all of them") {
   Host host(2, [](Daemon::Options& options) {
+    options.server.tenants.emplace_back().name = "many";
     options.server.tenant_quotas["many"].devices = 8;
     options.server.default_quota.devices = 1;
   });
   CHECK(Client(host.socket(), "many", "a").Devices().size() == 2);
+  // That is no mistake as long as nobody changes it.
+  CHECK(host.Set("many", 8).ok());
+  CHECK_FALSE(host.Set("many", 9).ok());
   // And the default is that of all the others.
   CHECK(Client(host.socket(), "unnamed", "a").Devices().size() == 1);
 }
