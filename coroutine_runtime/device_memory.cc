@@ -1,6 +1,7 @@
 #include "coroutine_runtime/device_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
@@ -632,17 +633,22 @@ absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store,
   std::vector<std::pair<Extents::iterator, HostBlock>> leaving;
   std::vector<MovePiece> pieces;
   uint64_t planned = gone;
+  absl::Status no_room;
   while (planned < bytes && !candidates.empty()) {
     auto chosen = candidates.lower_bound({bytes - planned, 0});
     if (chosen == candidates.end()) --chosen;
     const auto [size, address] = *chosen;
     candidates.erase(chosen);
     absl::StatusOr<HostBlock> block = store.Take(size);
-    if (!block.ok()) return block.status();
+    if (!block.ok()) {
+      no_room = block.status();
+      continue;
+    }
     pieces.push_back({address, block->memory(), size});
     leaving.emplace_back(extents_.find(address), *std::move(block));
     planned += size;
   }
+  if (pieces.empty() && !no_room.ok()) return no_room;
   if (pieces.empty()) return gone;
   if (absl::Status copied = copy(pieces); !copied.ok()) return copied;
   for (auto& [extent, block] : leaving) {
@@ -656,18 +662,25 @@ absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store,
   return gone;
 }
 
-absl::Status DeviceMemory::MoveIn(CopyPieces copy) {
+absl::StatusOr<uint64_t> DeviceMemory::MoveIn(CopyPieces copy) {
   std::vector<Extents::iterator> returning;
   std::vector<MovePiece> pieces;
   absl::Status status;
-  for (auto extent = extents_.begin(); extent != extents_.end() && status.ok(); ++extent) {
-    if (!extent->second.out) continue;
-    status = space_.Map(extent->first, extent->second.bytes);
+  uint64_t too_large = std::numeric_limits<uint64_t>::max(), back = 0;
+  for (auto extent = extents_.begin(); extent != extents_.end(); ++extent) {
+    const uint64_t size = extent->second.bytes;
+    if (!extent->second.out || size >= too_large) continue;
+    status = space_.Map(extent->first, size);
+    if (CudaResultOf(status) == kCudaErrorOutOfMemory) {
+      too_large = size;
+      continue;
+    }
     if (!status.ok()) break;
     returning.push_back(extent);
-    pieces.push_back({extent->first, extent->second.out.memory(), extent->second.bytes});
+    pieces.push_back({extent->first, extent->second.out.memory(), size});
   }
-  if (status.ok() && !pieces.empty()) status = copy(pieces);
+  if (!pieces.empty() && (status.ok() || CudaResultOf(status) == kCudaErrorOutOfMemory))
+    status = copy(pieces);
   for (const Extents::iterator extent : returning) {
     const uint64_t size = extent->second.bytes;
     if (!status.ok()) {
@@ -677,8 +690,18 @@ absl::Status DeviceMemory::MoveIn(CopyPieces copy) {
     extent->second.out = {};
     out_.store(out_.load(std::memory_order_relaxed) - size, std::memory_order_relaxed);
     CountMapped(static_cast<int64_t>(size));
+    back += size;
   }
-  return status;
+  if (!status.ok()) return status;
+  return back;
+}
+
+uint64_t DeviceMemory::smallest_out() const {
+  uint64_t smallest = 0;
+  for (const auto& [address, extent] : extents_) {
+    if (extent.out && (smallest == 0 || extent.bytes < smallest)) smallest = extent.bytes;
+  }
+  return smallest;
 }
 
 // ---- calls

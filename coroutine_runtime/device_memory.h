@@ -118,10 +118,13 @@ class DeviceMemory {
   // Gives `bytes` of the card back, or somewhat more, or what there is, which moves into blocks of
   // `store`; free memory that is kept like any other, so that the program sees no difference.
   // Nothing of the session works or waits on the device, but for tasks that wait for room. The
-  // bytes that went; all of them stay when there is an error.
+  // bytes that went: fewer when `store` has no room for more; all stay when there is an error.
   absl::StatusOr<uint64_t> MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy);
-  // Brings everything back, or nothing. CUDA_ERROR_OUT_OF_MEMORY when the card has no room.
-  absl::Status MoveIn(CopyPieces copy);
+  // Brings back what fits; the bytes. CUDA_ERROR_OUT_OF_MEMORY when the card has no room for any of
+  // it. Nothing comes when there is an error.
+  absl::StatusOr<uint64_t> MoveIn(CopyPieces copy);
+  // Of the smallest mapping that is out; 0: none is.
+  uint64_t smallest_out() const;
 
   struct Allocation {
     DeviceAddress address = 0;

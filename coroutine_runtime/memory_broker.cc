@@ -20,10 +20,10 @@ constexpr Nanoseconds kAskPatience = 30 * kSecond;
 
 class MemoryBroker::Ticket final : public RoomTicket {
  public:
-  Ticket(Account& account, uint64_t bytes, bool comes_back)
+  Ticket(Account& account, uint64_t bytes, uint64_t part)
       : account(account),
         bytes(bytes),
-        comes_back(comes_back),
+        part(part),
         asked_at(account.broker_.clock_.NowNanoseconds()) {}
   ~Ticket() override {
     MemoryBroker& broker = account.broker_;
@@ -42,8 +42,9 @@ class MemoryBroker::Ticket final : public RoomTicket {
 
   Account& account;
   const uint64_t bytes;
-  const bool comes_back;
+  const uint64_t part;
   const Nanoseconds asked_at;
+  bool comes_back() const { return part != 0; }
   bool others_went = false;
 };
 
@@ -104,7 +105,7 @@ void MemoryBroker::Advance() {
   std::vector<policy::RoomRequest> requests;
   for (const Ticket* ticket : line_) {
     requests.push_back({ticket->account.session_, ticket->account.tenant_class_, ticket->bytes,
-                        ticket->comes_back, ticket->account.placed_at_});
+                        ticket->comes_back(), ticket->account.placed_at_, ticket->part});
   }
   const policy::EvictionDecision decision = policy::Evict(
       {now, device_.memory().free, store_.limit(), store_.used(), residents, requests},
@@ -113,10 +114,10 @@ void MemoryBroker::Advance() {
   std::vector<Ticket*> refused;
   const bool more_comes = resident_accounts.size() != accounts_.size();
   for (const size_t index : decision.hopeless) {
-    if (!line_[index]->comes_back && !more_comes) refused.push_back(line_[index]);
+    if (!line_[index]->comes_back() && !more_comes) refused.push_back(line_[index]);
   }
   for (Ticket* ticket : line_) {
-    const bool late = !ticket->comes_back && now - ticket->asked_at >= kAskPatience;
+    const bool late = !ticket->comes_back() && now - ticket->asked_at >= kAskPatience;
     if (late && std::find(refused.begin(), refused.end(), ticket) == refused.end())
       refused.push_back(ticket);
   }
@@ -150,8 +151,8 @@ MemoryBroker::Account::~Account() {
   broker_.Advance();
 }
 
-std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes, bool comes_back) {
-  auto ticket = std::make_unique<Ticket>(*this, bytes, comes_back);
+std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes, uint64_t part) {
+  auto ticket = std::make_unique<Ticket>(*this, bytes, part);
   const std::lock_guard<std::mutex> lock(broker_.mutex_);
   waiting_.fetch_add(1, std::memory_order_relaxed);
   broker_.line_.push_back(ticket.get());
@@ -161,11 +162,11 @@ std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes, bool come
 }
 
 std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes) {
-  return Ask(bytes, /*comes_back=*/false);
+  return Ask(bytes, /*part=*/0);
 }
 
 std::unique_ptr<RoomTicket> MemoryBroker::Account::AskToReturn(uint64_t more) {
-  return Ask(memory_.out() + more, /*comes_back=*/true);
+  return Ask(memory_.out() + more, memory_.smallest_out() + more);
 }
 
 void MemoryBroker::Account::Look() {
@@ -201,17 +202,16 @@ absl::StatusOr<uint64_t> MemoryBroker::Account::MoveOut(uint64_t bytes,
   return went;
 }
 
-absl::Status MemoryBroker::Account::MoveIn(const std::atomic<bool>& stop) {
+absl::StatusOr<uint64_t> MemoryBroker::Account::MoveIn(const std::atomic<bool>& stop) {
   const Nanoseconds begin = broker_.clock_.NowNanoseconds();
-  const uint64_t out = memory_.out();
-  absl::Status status = memory_.MoveIn([&](absl::Span<const MovePiece> pieces) {
+  const absl::StatusOr<uint64_t> back = memory_.MoveIn([&](absl::Span<const MovePiece> pieces) {
     return broker_.mover_.Move(memory_.space(), MemoryMover::Direction::kToDevice, pieces, stop);
   });
-  if (!status.ok()) return status;
-  bytes_in_.fetch_add(out, std::memory_order_relaxed);
+  if (!back.ok()) return back;
+  bytes_in_.fetch_add(*back, std::memory_order_relaxed);
   moves_.fetch_add(1, std::memory_order_relaxed);
   nanoseconds_.fetch_add(broker_.clock_.NowNanoseconds() - begin, std::memory_order_relaxed);
-  return status;
+  return back;
 }
 
 MemoryBroker::Account::Counters MemoryBroker::Account::counters() const {

@@ -85,7 +85,8 @@ class MemoryBroker::Account final : public RoomSource {
 
   // For new memory.
   std::unique_ptr<RoomTicket> Ask(uint64_t bytes) override;
-  // For all that is out, and `more`. Is not refused.
+  // For all that is out, and `more`; or a part of it, when the host has no room for those who would
+  // have to go for all. Is not refused.
   std::unique_ptr<RoomTicket> AskToReturn(uint64_t more);
   // Time has passed. Cheap when it was not much.
   void Look();
@@ -105,8 +106,9 @@ class MemoryBroker::Account final : public RoomSource {
   absl::StatusOr<uint64_t> MoveOut(uint64_t bytes, const std::atomic<bool>& stop);
   // The order is carried out, or cannot be.
   void End(bool went);
-  // Brings all that is out back. CUDA_ERROR_OUT_OF_MEMORY: ask for room.
-  absl::Status MoveIn(const std::atomic<bool>& stop);
+  // Brings back what fits of what is out; the bytes. CUDA_ERROR_OUT_OF_MEMORY, when that is nothing:
+  // ask for room.
+  absl::StatusOr<uint64_t> MoveIn(const std::atomic<bool>& stop);
 
   // Any thread.
   Counters counters() const;
@@ -121,7 +123,8 @@ class MemoryBroker::Account final : public RoomSource {
         tenant_class_(tenant_class),
         memory_(memory),
         attend_(std::move(attend)) {}
-  std::unique_ptr<RoomTicket> Ask(uint64_t bytes, bool comes_back);
+  // `part`: as RoomRequest's; 0: for new memory.
+  std::unique_ptr<RoomTicket> Ask(uint64_t bytes, uint64_t part);
 
   MemoryBroker& broker_;
   const uint64_t session_;

@@ -55,7 +55,7 @@ EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameter
       if (decision.request < 0) decision.request = static_cast<int>(index);
       return decision;
     }
-    const uint64_t needed = request.bytes - snapshot.free;
+    uint64_t needed = request.bytes - snapshot.free;
     std::vector<std::pair<Standing, size_t>> order;
     uint64_t now = 0, later = 0;
     for (size_t i = 0; i < snapshot.residents.size(); ++i) {
@@ -67,8 +67,16 @@ EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameter
     }
     uint64_t host_room = HostRoom(snapshot, request);
     if (needed > host_room || needed > now + later) {
-      decision.hopeless.push_back(index);
-      continue;
+      const uint64_t goes = request.part != 0 && needed <= now + later ? std::min(host_room, now) : 0;
+      if (goes == 0 || goes < parameters.least_bytes) {
+        if (request.part != 0 && request.part <= snapshot.free) {
+          decision.request = static_cast<int>(index);
+          return decision;
+        }
+        decision.hopeless.push_back(index);
+        continue;
+      }
+      needed = goes;
     }
     // Those behind it in the line must not take what it waits for.
     if (needed > now) return decision;

@@ -11,6 +11,8 @@
 //   - New memory makes others go only until half of the host's room is used: the other half is for
 //     exchanging them later, when both are in host memory for a moment.
 //   - Whoever could not let go of its memory (its work does not end) is left alone for a while.
+//   - Where the host has no room for all that must go at once, memory is exchanged by parts: as much
+//     goes as there is room for, then what fits comes back, which gives the host's room back.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +49,7 @@ struct RoomRequest {
   uint64_t bytes = 0;
   bool comes_back = false;  // for memory that the session has out; else for new memory
   Nanoseconds placed_at = ResidentMemory::kNever;  // as above
+  uint64_t part = 0;  // bytes that are of use, too: the smallest part; 0: only all of them are
 };
 
 struct EvictionSnapshot {
@@ -58,8 +61,8 @@ struct EvictionSnapshot {
 };
 
 struct EvictionDecision {
-  // Which request is served, -1 for none as yet: ask again later. It has its room when there are no
-  // victims, and is looked at again when they are gone.
+  // Which request is served, -1 for none as yet: ask again later. It has its room, or that of a
+  // part, when there are no victims, and is looked at again when they are gone.
   int request = -1;
   struct Victim {
     size_t resident = 0;  // position in the snapshot

@@ -75,6 +75,9 @@ absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options) {
     LogInfo("backend cuda: ", cuda->devices.size(), " device(s)");
     return cuda;
   }
+  // A GPU that is there but cannot be used, for lack of memory say, is no reason to compute somewhere
+  // else in silence.
+  if (!absl::IsNotFound(cuda.status())) return cuda.status();
   LogInfo("backend soft: ", std::string(cuda.status().message()));
   return OpenSoft(options);
 }

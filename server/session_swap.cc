@@ -20,6 +20,8 @@ using SteadyClock = std::chrono::steady_clock;
 // How long a session is held so that its work ends. What waits for its client may never end.
 constexpr milliseconds kQuietPatience(1000);
 constexpr microseconds kPause(100);
+// After that it is said that a session waits.
+constexpr std::chrono::seconds kTellAfter(10);
 // How long room is waited for that is more than what is missing.
 constexpr milliseconds kSlackPatience(200);
 // As in device_memory.cc: what is free is not all that a card can use.
@@ -155,6 +157,8 @@ void SessionSwap::TakeBack(const std::atomic<bool>& stop) {
 
 bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
   uint64_t more = 0;
+  const SteadyClock::time_point begin = SteadyClock::now();
+  bool told = false;
   for (;;) {
     const std::unique_ptr<RoomTicket> ticket = part.account->AskToReturn(more);
     const SteadyClock::time_point asked = SteadyClock::now();
@@ -167,6 +171,12 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
       session_.WatchWork(/*pause=*/true);
       part.account->Look();
       std::this_thread::sleep_for(kPause);
+      if (!told && SteadyClock::now() - begin >= kTellAfter) {
+        LogWarning(session_.label(), ": waits for ", part.device->memory->out() >> 20,
+                   " MiB of its device memory to come back: nobody can go, or swap_memory is too "
+                   "small for those who would have to");
+        told = true;
+      }
       // There may be no such room, however long it waits.
       if (more != 0 && SteadyClock::now() - asked >= kSlackPatience) break;
     }
@@ -174,19 +184,18 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
       more = 0;
       continue;
     }
-    const uint64_t bytes = part.device->memory->out();
-    const SteadyClock::time_point begin = SteadyClock::now();
-    const absl::Status status = part.account->MoveIn(stop);
-    if (status.ok()) {
+    const SteadyClock::time_point moving = SteadyClock::now();
+    const absl::StatusOr<uint64_t> back = part.account->MoveIn(stop);
+    if (back.ok()) {
       LogInfo(session_.label(),
-              ": device memory comes back: ", Speed(bytes, SteadyClock::now() - begin));
+              ": device memory comes back: ", Speed(*back, SteadyClock::now() - moving));
       return true;
     }
     if (stop.load(std::memory_order_acquire)) return false;
-    if (CudaResultOf(status) != kCudaErrorOutOfMemory) {
+    if (CudaResultOf(back.status()) != kCudaErrorOutOfMemory) {
       session_.SetStickyError(
-          CudaResultOf(status),
-          absl::StrCat("device memory does not come back: ", std::string(status.message())));
+          CudaResultOf(back.status()),
+          absl::StrCat("device memory does not come back: ", std::string(back.status().message())));
       return false;
     }
     // Somebody was quicker, or the card keeps some for itself.

@@ -488,7 +488,7 @@ struct Moves {
     return session.memory->MoveOut(
         bytes, store, [this](absl::Span<const MovePiece> pieces) { return Copy(pieces); });
   }
-  absl::Status In(Session& session) {
+  absl::StatusOr<uint64_t> In(Session& session) {
     return session.memory->MoveIn(
         [this](absl::Span<const MovePiece> pieces) { return Copy(pieces); });
   }
@@ -552,22 +552,42 @@ TEST_CASE("Nothing leaves when it cannot be copied or the host has no room") {
   CHECK(session.memory->out() == 0);
 }
 
-TEST_CASE("Memory comes back whole or not at all") {
-  Session session(kGranule, 16 * kMiB);
+TEST_CASE("What the host has room for leaves") {
+  Session session;
+  session.Allocate(2 * kMiB);
   session.Allocate(4 * kMiB);
   session.Allocate(8 * kMiB);
   Moves moves;
+  HostStore little(7 * kMiB);
+  CHECK(session.memory->MoveOut(12 * kMiB, little, [&](auto pieces) { return moves.Copy(pieces); })
+            .value() == 6 * kMiB);
+  CHECK(session.memory->out() == 6 * kMiB);
+  CHECK(session.memory->mapped() == 8 * kMiB);
+}
+
+TEST_CASE("As much memory comes back as there is room for, and none when it cannot be copied") {
+  Session session(kGranule, 16 * kMiB);
+  session.Allocate(8 * kMiB);
+  session.Allocate(4 * kMiB);
+  Moves moves;
   REQUIRE(moves.Out(session, 12 * kMiB).ok());
-  session.device.memory_left = 10 * kMiB;
-  CHECK(CudaResultOf(moves.In(session)) == kCudaErrorOutOfMemory);
-  CHECK(session.device.memory_left == 10 * kMiB);
+  CHECK(session.memory->smallest_out() == 4 * kMiB);
+  session.device.memory_left = 2 * kMiB;
+  CHECK(CudaResultOf(moves.In(session).status()) == kCudaErrorOutOfMemory);
+  CHECK(session.device.memory_left == 2 * kMiB);
   CHECK(session.memory->out() == 12 * kMiB);
-  session.device.memory_left = 16 * kMiB;
+  session.device.memory_left = 6 * kMiB;
   moves.result = absl::InternalError("the test says so");
   CHECK(!moves.In(session).ok());
   CHECK(session.memory->out() == 12 * kMiB);
+  CHECK(session.device.memory_left == 6 * kMiB);
   moves.result = absl::OkStatus();
-  CHECK(moves.In(session).ok());
+  CHECK(moves.In(session).value() == 4 * kMiB);
+  CHECK(session.memory->out() == 8 * kMiB);
+  CHECK(session.memory->smallest_out() == 8 * kMiB);
+  CHECK(moves.store.used() == 8 * kMiB);
+  session.device.memory_left = 12 * kMiB;
+  CHECK(moves.In(session).value() == 8 * kMiB);
 }
 
 TEST_CASE("Memory that others reach is kept in place") {

@@ -15,12 +15,15 @@ using policy::kMillisecond;
 using policy::kSecond;
 
 struct Card {
-  Card() { device.runs_at_once = true; }
+  explicit Card(uint64_t host_memory = 1 << 30) : host_memory(host_memory) {
+    device.runs_at_once = true;
+  }
   void Pass(int64_t time) { clock.Advance(time); }
 
+  const uint64_t host_memory;
   FakeDevice device{2 << 20, kCard};
   QueuePool pool{device};
-  HostStore store{1 << 30};
+  HostStore store{host_memory};
   MemoryMover mover{device, pool, 1};
   ManualClock clock;
   MemoryBroker broker{device, store, mover, clock, [] {
@@ -190,6 +193,38 @@ TEST_CASE("Whoever got room keeps it for a while, though others wait") {
   b.Obey();
   CHECK(AnswerOf(back) == RoomTicket::kGranted);
   CHECK(a.account->MoveIn(card.stop).ok());
+}
+
+TEST_CASE("Sessions are exchanged by parts where the host has no room for one of them") {
+  Card card(30 * kMiB);
+  Session a(card, 1), b(card, 2);
+  for (const uint64_t bytes : {10, 10, 10, 8}) REQUIRE(a.Allocate(bytes * kMiB));
+  const auto make_room = [&](Session& goes, const std::unique_ptr<RoomTicket>& ticket) {
+    for (int turn = 0; turn < 100 && AnswerOf(ticket) == RoomTicket::kWaiting; ++turn) {
+      card.Pass(kSecond);
+      goes.account->SetIdle(card.clock.NowNanoseconds() - kSecond / 2);
+      goes.Obey();
+      goes.account->Look();
+    }
+    REQUIRE(AnswerOf(ticket) == RoomTicket::kGranted);
+  };
+  card.Pass(10 * kSecond);
+  a.account->SetIdle(kSecond);
+  make_room(a, b.account->Ask(40 * kMiB));
+  for (const uint64_t bytes : {10, 10, 10, 10}) REQUIRE(b.Allocate(bytes * kMiB));
+  REQUIRE(a.memory->out() >= 14 * kMiB);
+  for (int round = 0; round < 3; ++round) {
+    for (auto [back, goes] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+      goes->account->SetHeld(false);
+      back->account->SetHeld(true);
+      for (int turn = 0; turn < 100 && back->memory->out() != 0; ++turn) {
+        const auto ticket = back->account->AskToReturn(0);
+        make_room(*goes, ticket);
+        CHECK(back->account->MoveIn(card.stop).ok());
+      }
+      REQUIRE(back->memory->out() == 0);
+    }
+  }
 }
 
 }  // namespace

@@ -172,6 +172,41 @@ TEST_CASE("Half of the host's room is kept for exchanges") {
   CHECK(card.Victims() == Victims{{1, 4 * kGiB}});
 }
 
+TEST_CASE("Where the host has no room for all that must go, memory is exchanged by parts") {
+  Card card;
+  card.free = kGiB;
+  card.host_limit = 8 * kGiB;
+  card.host_used = 6 * kGiB;
+  card.residents = {Idle(1, 8 * kGiB, 0)};
+  card.requests = {{2, TenantClass::kUnset, 6 * kGiB, true}};
+  CHECK(card.At(kNow).hopeless == std::vector<size_t>{0});
+  card.requests[0].part = 2 * kGiB;
+  CHECK(card.Victims() == Victims{{1, 2 * kGiB}});  // all that the host has room for
+
+  card.free = 3 * kGiB;
+  card.host_used = 8 * kGiB;
+  EvictionDecision decision = card.At(kNow);
+  CHECK(decision.request == 0);  // a part comes back
+  CHECK(decision.victims.empty());
+
+  card.free = kGiB;
+  decision = card.At(kNow);
+  CHECK(decision.request == -1);
+  CHECK(decision.hopeless == std::vector<size_t>{0});
+}
+
+TEST_CASE("A part comes back when nobody can go") {
+  Card card;
+  card.free = 3 * kGiB;
+  card.residents = {Idle(1, 8 * kGiB, 0)};
+  card.residents[0].could_not_go = kNow - kSecond;
+  card.requests = {{2, TenantClass::kUnset, 6 * kGiB, true}};
+  card.requests[0].part = 3 * kGiB;
+  const EvictionDecision decision = card.At(kNow);
+  CHECK(decision.request == 0);
+  CHECK(decision.victims.empty());
+}
+
 // Sessions that always work, on a card that holds one of them.
 TEST_CASE("Sessions that together exceed the card take turns, each as often and as long") {
   constexpr uint64_t kCard = 10 * kGiB, kEach = 8 * kGiB;

@@ -22,10 +22,14 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
   const auto absent = [&](CUresult result, const char* call) {
     const char* name = nullptr;
     api->cuGetErrorName(result, &name);
-    return absl::NotFoundError(absl::StrCat(api->path, " has no GPU: ", call, ": ",
+    return absl::NotFoundError(absl::StrCat(api->path, " gives no GPU: ", call, ": ",
                                             name == nullptr ? "unknown error" : name));
   };
-  if (CUresult result = api->cuInit(0); result != CUDA_SUCCESS) return absent(result, "cuInit");
+  if (CUresult result = api->cuInit(0); result != CUDA_SUCCESS) {
+    absl::Status status = absent(result, "cuInit");
+    if (result == CUDA_ERROR_NO_DEVICE) return status;
+    return absl::UnavailableError(status.message());
+  }
   int count = 0;
   if (CUresult result = api->cuDeviceGetCount(&count); result != CUDA_SUCCESS || count == 0) {
     return absent(result, "cuDeviceGetCount");
