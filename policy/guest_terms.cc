@@ -64,7 +64,7 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
       std::clamp<Nanoseconds>(guest.typical_operation, 0, rules.window / kOperationsInFlight);
   quiet.window = std::clamp(typical * kOperationsInFlight, rules.least_window, rules.window);
   grant.pressed = quiet;
-  grant.pressed.partition = grant.pressed.long_partition = partition(rules.pressed_share);
+  grant.pressed.partition = partition(rules.pressed_share);
   grant.pressed.window = std::min(rules.pressed_window, quiet.window);
   PrepareTerms(&grant);
   return grant;

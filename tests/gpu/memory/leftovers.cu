@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -99,7 +100,8 @@ void VisitPhysical(size_t bytes) {
 
 // Arrays have no addresses: their words are copied.
 void VisitArray(size_t bytes) {
-  const size_t width = 4096, height = bytes / (width * sizeof(uint32_t)) + 1;
+  // No more rows than an array of a real GPU may have, and the copy on the host stays small.
+  const size_t width = 4096, height = std::min<size_t>(bytes / (width * sizeof(uint32_t)) + 1, 16384);
   cudaChannelFormatDesc format = cudaCreateChannelDesc<uint32_t>();
   cudaArray_t array = nullptr;
   Check(cudaMallocArray(&array, &format, width, height), "cudaMallocArray");
