@@ -341,10 +341,11 @@ class Device {
       AddressSpace& space, Partition& partition, const GraphDescription& description,
       GraphPlace* refused);
 
-  // A value for conditional nodes of the session's graphs, which kernels set by the handle that is
-  // the answer; `assign_default`: each launch of a graph with its node begins with the default.
-  // `sibling`: another handle for the same graph, or 0. Handles for one graph may be used by one
-  // executable graph at a time, which has no others. Lives as long as the space.
+  // A value for conditional nodes of the session's graphs; `assign_default`: each launch of a graph
+  // with its node begins with the default. The answer is its id; kernels set it by the low 32 bits,
+  // which graphs of one session may have in common, as CUDA numbers handles in each graph.
+  // `sibling`: another id for the same graph, or 0. Ids for one graph may be used by one executable
+  // graph at a time, which has no others. Lives as long as the space.
   // CUDA_ERROR_NOT_SUPPORTED on devices without conditional nodes.
   virtual absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
                                                         bool assign_default, uint64_t sibling);

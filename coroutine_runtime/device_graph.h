@@ -52,7 +52,7 @@ struct MemoryOpsStep {
 // is complete: the graphs [first_body, first_body + body_count) of the description.
 struct ConditionalStep {
   enum class Type { kIf = 0, kWhile = 1, kSwitch = 2 };  // CUgraphConditionalNodeType
-  uint64_t handle = 0;
+  uint64_t handle = 0;  // id that Device::CreateGraphCondition gave
   Type type = Type::kIf;
   uint32_t first_body = 0, body_count = 0;
   friend bool operator==(const ConditionalStep&, const ConditionalStep&) = default;

@@ -119,7 +119,9 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
     CoroutineLane::Terms to;
     to.partition = PlaceAt(from.partition).partition;
     to.long_partition = PlaceAt(from.long_partition).partition;
+    to.yielding_partition = PlaceAt(from.yielding_partition).partition;
     to.long_operation = from.long_operation;
+    to.yielding_block = from.yielding_block;
     to.window = from.window;
     to.longest_hold = from.longest_hold;
     return to;

@@ -430,16 +430,20 @@ int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
   return static_cast<int>(std::min<uint64_t>(sms, kAllSms));
 }
 
-Nanoseconds GpuCoroutine::DelayBy(const Kernel& kernel, const LaunchShape& shape,
-                                  Nanoseconds duration) const {
+CoroutineLane::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape& shape,
+                                         Nanoseconds duration) const {
+  using Kind = CoroutineLane::Kind;
+  if (!lane_->MayBeLong(duration)) [[likely]]
+    return Kind::kShort;
   const DeviceProperties& properties = device_.properties();
-  if (!properties.blocks_by_priority || !lane_->MayBeLong(duration)) [[likely]]
-    return duration;
   const uint64_t waves = WavesOf(properties, kernel.info(), shape);
-  return waves <= kUrgentKernels
-             ? duration
-             : duration / static_cast<Nanoseconds>(std::min<uint64_t>(waves, INT32_MAX)) *
-                   static_cast<Nanoseconds>(kUrgentKernels);
+  if (!properties.blocks_by_priority || waves <= kUrgentKernels) return Kind::kLong;
+  const Nanoseconds block =
+      duration / static_cast<Nanoseconds>(std::min<uint64_t>(waves, INT32_MAX));
+  const Nanoseconds delay = block * static_cast<Nanoseconds>(kUrgentKernels);
+  const CoroutineLane::Terms& terms = lane_->Current();
+  if (delay < terms.long_operation) return Kind::kShort;
+  return block < terms.yielding_block ? Kind::kYielding : Kind::kLong;
 }
 
 Partition& GpuCoroutine::Holding(Partition& wanted, int sms) {
@@ -741,7 +745,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     lane_->NoteBound(estimate, known.operation->memory_bound());
   }
   Partition* partition =
-      lane_ != nullptr ? &lane_->Choose(DelayBy(kernel, shape, estimate)) : partition_;
+      lane_ != nullptr ? &lane_->Choose(KindOf(kernel, shape, estimate)) : partition_;
   const bool sized = shape.cooperative || shape.cluster.x != 0;
   if (sized && partition != &device_.whole()) [[unlikely]]
     partition = &Holding(*partition, SmsFor(kernel, shape));

@@ -164,9 +164,10 @@ class GpuCoroutine {
   // How many SMs a launch needs for it to run at all: cooperative grids and clusters more than one.
   static constexpr int kAllSms = INT32_MAX;
   static int SmsFor(Kernel& kernel, const LaunchShape& shape);
-  // By how much a launch of that duration delays work that goes first in the hardware and begins
-  // meanwhile. Only with a lane.
-  Nanoseconds DelayBy(const Kernel& kernel, const LaunchShape& shape, Nanoseconds duration) const;
+  // How a launch of that duration delays work that goes first in the hardware and begins meanwhile.
+  // Only with a lane.
+  CoroutineLane::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
+                             Nanoseconds duration) const;
   // `wanted`, or where that has fewer SMs than `sms` the smallest partition of the device that has
   // them.
   Partition& Holding(Partition& wanted, int sms);

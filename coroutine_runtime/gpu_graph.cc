@@ -175,7 +175,9 @@ Partition& GpuGraph::Choose() {
     known_ = lane->Look({code_, 0}, {blocks_, static_cast<Nanoseconds>(kernels_) * kGuess});
     estimate = known_.operation->Estimate(0);
   }
-  return coroutine_.Holding(lane->Choose(estimate), sms_);
+  using Kind = CoroutineLane::Kind;
+  return coroutine_.Holding(lane->Choose(lane->MayBeLong(estimate) ? Kind::kLong : Kind::kShort),
+                            sms_);
 }
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,

@@ -95,7 +95,8 @@ void CoroutineLane::Refresh() {
   const Terms& quiet = orders_.quiet;
   const Terms& pressed = orders_.pressed;
   const auto one_place = [&](const Terms& terms) {
-    return terms.partition == quiet.partition && terms.long_partition == quiet.partition;
+    return terms.partition == quiet.partition && terms.long_partition == quiet.partition &&
+           (terms.yielding_block == 0 || terms.yielding_partition == quiet.partition);
   };
   unlimited_ =
       !orders_.followed || (quiet.window == policy::kForever &&
@@ -161,7 +162,7 @@ void CoroutineLane::EndHold() {
   Set<Nanoseconds>(figures_.held_since, 0);
 }
 
-Partition& CoroutineLane::ChooseByTerms(Nanoseconds estimate) {
+Partition& CoroutineLane::ChooseByTerms(Kind kind) {
   Partition* chosen;
   if (orders_.migrate_every != 0 && !orders_.partitions.empty()) {
     if (++since_move_ >= orders_.migrate_every) {
@@ -171,7 +172,9 @@ Partition& CoroutineLane::ChooseByTerms(Nanoseconds estimate) {
     chosen = orders_.partitions[next_place_ % orders_.partitions.size()];
   } else {
     const Terms& terms = Current();
-    chosen = estimate >= terms.long_operation ? terms.long_partition : terms.partition;
+    chosen = kind == Kind::kShort  ? terms.partition
+             : kind == Kind::kLong ? terms.long_partition
+                                   : terms.yielding_partition;
   }
   Set(figures_.partition, chosen);
   return *chosen;

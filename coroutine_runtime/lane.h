@@ -53,7 +53,9 @@ class alignas(64) CoroutineLane {
   struct Terms {
     Partition* partition = nullptr;
     Partition* long_partition = nullptr;
+    Partition* yielding_partition = nullptr;
     Nanoseconds long_operation = policy::kForever;
+    Nanoseconds yielding_block = 0;
     Nanoseconds window = policy::kForever;
     Nanoseconds longest_hold = policy::kForever;
   };
@@ -138,11 +140,17 @@ class alignas(64) CoroutineLane {
   }
   // Whether operations are to be told.
   bool followed() const { return orders_.followed; }
-  // Where a kernel or graph runs that delays others by so much; the next operation.
-  Partition& Choose(Nanoseconds estimate) {
+  // How an operation delays others; which of the partitions of the terms it has.
+  enum class Kind { kShort, kLong, kYielding };
+  // Where the next operation runs, a kernel or graph.
+  Partition& Choose(Kind kind) {
     if (fixed_ != nullptr) [[likely]]
       return *fixed_;
-    return ChooseByTerms(estimate);
+    return ChooseByTerms(kind);
+  }
+  // The terms of this moment.
+  const Terms& Current() const {
+    return same_terms_ || !load_.BusyBelow(orders_.rank) ? orders_.quiet : orders_.pressed;
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return orders_.urgent; }
@@ -151,7 +159,9 @@ class alignas(64) CoroutineLane {
     return fixed_ == nullptr && estimate >= Current().long_operation;
   }
   // Where an operation of another kind runs; null where its stream is.
-  Partition* ChooseForOther() { return orders_.migrate_every == 0 ? nullptr : &ChooseByTerms(0); }
+  Partition* ChooseForOther() {
+    return orders_.migrate_every == 0 ? nullptr : &ChooseByTerms(Kind::kShort);
+  }
   // One occurrence of an operation; only while work is followed. The estimate is for the partition
   // of short operations.
   DurationCache::Answer Look(const OperationKey& key, const OperationTraits& traits) {
@@ -208,9 +218,6 @@ class alignas(64) CoroutineLane {
 
  private:
   void Refresh();
-  const Terms& Current() const {
-    return same_terms_ || !load_.BusyBelow(orders_.rank) ? orders_.quiet : orders_.pressed;
-  }
   bool HasRoom() {
     if (pass_) return true;
     if (Waiting() >= Current().window || budget_ <= 0) return false;
@@ -221,7 +228,7 @@ class alignas(64) CoroutineLane {
   Nanoseconds Waiting() const {
     return parked_ > kMostParked ? in_flight_ + (parked_ - kMostParked) : in_flight_;
   }
-  Partition& ChooseByTerms(Nanoseconds estimate);
+  Partition& ChooseByTerms(Kind kind);
   void PublishTokens();
   void SetWorking(bool working);
 

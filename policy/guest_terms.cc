@@ -19,6 +19,8 @@ GuestRules GuestRules::Of(const ParameterValues& values) {
   rules.least_window = std::min(rules.window, values.Duration(kGuestLeastWindow.name));
   rules.long_operation = values.Duration(kGuestLongOperation.name);
   rules.long_share = values.Fraction(kGuestLongShare.name);
+  rules.yielding_share = values.Fraction(kGuestYieldingShare.name);
+  rules.yielding_block = values.Duration(kGuestYieldingBlock.name);
   rules.pressed_share = values.Fraction(kGuestPressedShare.name);
   rules.pressed_window = values.Duration(kGuestPressedWindow.name);
   rules.longest_hold = values.Duration(kGuestLongestHold.name);
@@ -60,6 +62,8 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
   }
   quiet.long_partition = partition(rules.long_share);
   quiet.long_operation = rules.long_operation;
+  quiet.yielding_partition = partition(rules.yielding_share);
+  quiet.yielding_block = rules.yielding_block;
   const Nanoseconds typical =
       std::clamp<Nanoseconds>(guest.typical_operation, 0, rules.window / kOperationsInFlight);
   quiet.window = std::clamp(typical * kOperationsInFlight, rules.least_window, rules.window);

@@ -6,6 +6,9 @@
 //   - Its window is a few of its operations: enough that the device does not run dry while the next
 //     ones are on their way, and no more.
 //   - Long operations run on a partition that leaves SMs free: who comes meanwhile begins there.
+//   Long
+//     ones of short blocks may have more SMs, since who comes first gets some of them back at each
+//     block's end.
 //   - While somebody who comes first has work, it has a small window, or none, on few SMs. Whoever
 //     is held for `longest_hold` may give one operation all the same.
 //   - Nobody makes room for who has had no work for `absent_after`.
@@ -22,6 +25,8 @@ struct GuestRules {
   Nanoseconds least_window = 30 * kMicrosecond;
   Nanoseconds long_operation = 300 * kMicrosecond;
   double long_share = 0.37;     // of the SMs
+  double yielding_share = 0.5;  // of the SMs
+  Nanoseconds yielding_block = 100 * kMicrosecond;
   double pressed_share = 0.25;  // of the SMs
   Nanoseconds pressed_window = 0;
   Nanoseconds longest_hold = 20 * kMillisecond;
@@ -49,6 +54,19 @@ inline constexpr Parameter kGuestLongOperation = {
     "from which delay of others on its operations leave SMs free"};
 inline constexpr Parameter kGuestLongShare = {
     "long_share", ParameterKind::kPercent, "37", "1", "100", "of the SMs, for its long operations"};
+inline constexpr Parameter kGuestYieldingShare = {
+    "yielding_share",
+    ParameterKind::kPercent,
+    "50",
+    "1",
+    "100",
+    "of the SMs, for its long operations of short blocks"};
+inline constexpr Parameter kGuestYieldingBlock = {"yielding_block",
+                                                  ParameterKind::kDuration,
+                                                  "100us",
+                                                  "0",
+                                                  "10s",
+                                                  "below which its blocks are short"};
 inline constexpr Parameter kGuestPressedShare = {
     "pressed_share",
     ParameterKind::kPercent,

@@ -136,6 +136,9 @@ inline int IndexOf(absl::Span<const SmRange> partitions, const SmRange& range) {
 struct Terms {
   int partition = 0;  // index into the snapshot's, of short operations and those of unknown length
   int long_partition = 0;  // of the others
+  int yielding_partition = 0;  // ... of the others whose blocks take less than `yielding_block`:
+                               // who is urgent gets SMs of theirs while they run
+  Nanoseconds yielding_block = 0;
   // From which device time on an operation is long: the time by which it delays who is urgent
   // (Grant) and begins meanwhile. That is its duration, unless its blocks are so short that urgent
   // ones come in between.

@@ -74,27 +74,27 @@ const Graph& RootOf(const Graph& graph) {
   return graph.parent == nullptr ? graph : RootOf(*graph.parent);
 }
 
-bool UsesConditional(const Graph& graph, CUgraphConditionalHandle handle) {
+bool UsesConditional(const Graph& graph, uint64_t condition) {
   for (const auto& node : graph.nodes) {
     const auto* conditional = std::get_if<ConditionalNode>(&node->body);
     if (conditional != nullptr) {
-      if (conditional->handle == handle) return true;
+      if (conditional->condition == condition) return true;
       for (const auto& body : conditional->bodies) {
-        if (UsesConditional(*body, handle)) return true;
+        if (UsesConditional(*body, condition)) return true;
       }
     }
     const auto* child = std::get_if<ChildNode>(&node->body);
-    if (child != nullptr && UsesConditional(*child->graph, handle)) return true;
+    if (child != nullptr && UsesConditional(*child->graph, condition)) return true;
   }
   return false;
 }
 
-// A handle that was made for the graph, or for one inside it; 0: there is none.
-CUgraphConditionalHandle AnyConditional(const Graph& graph) {
+// The id of a handle that was made for the graph, or for one inside it; 0: there is none.
+uint64_t AnyConditional(const Graph& graph) {
   if (!graph.conditionals.empty()) return graph.conditionals.front();
   for (const auto& node : graph.nodes) {
     const auto* conditional = std::get_if<ConditionalNode>(&node->body);
-    if (conditional != nullptr) return conditional->handle;
+    if (conditional != nullptr) return conditional->condition;
   }
   return 0;
 }
@@ -110,17 +110,17 @@ CUresult AddConditional(CUgraphNode* handle, const NodePlace& place,
   ConditionalNode body;
   CUresult result = FindNodeContext(params->ctx, true, &body.context);
   if (result != CUDA_SUCCESS) return result;
-  body.handle = params->handle;
   body.type = params->type;
   const std::lock_guard lock(GraphMutex());
   const Graph* graph = FindGraph(place.graph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  bool known = false;
   for (const Graph* above = graph; above != nullptr; above = above->parent) {
-    for (const CUgraphConditionalHandle made : above->conditionals)
-      known = known || made == params->handle;
+    for (const uint64_t made : above->conditionals) {
+      if (static_cast<uint32_t>(made) == params->handle) body.condition = made;
+    }
   }
-  if (!known || UsesConditional(RootOf(*graph), params->handle)) return CUDA_ERROR_INVALID_VALUE;
+  if (body.condition == 0 || UsesConditional(RootOf(*graph), body.condition))
+    return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < params->size; ++i) {
     body.bodies.push_back(MakeGraph(true));
     if (body.bodies.back() == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -570,8 +570,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   const std::lock_guard lock(GraphMutex());
   Graph* graph = FindGraph(hGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  graph->conditionals.push_back(answer.handle);
-  *pHandle_out = answer.handle;
+  graph->conditionals.push_back(answer.id);
+  *pHandle_out = static_cast<uint32_t>(answer.id);
   return CUDA_SUCCESS;
 }
 

@@ -112,12 +112,12 @@ CUresult FindPlaceOfWork(const Graph& graph, GraphExec& exec, const GraphNode** 
   return CUDA_SUCCESS;
 }
 
-bool ConditionalsUsed(const Graph& graph, const std::vector<CUgraphConditionalHandle>& handles) {
-  for (const CUgraphConditionalHandle handle : handles) {
+bool ConditionalsUsed(const Graph& graph, const std::vector<uint64_t>& conditions) {
+  for (const uint64_t condition : conditions) {
     bool used = false;
     ForEachNode(graph, [&](const GraphNode& node) {
       const auto* conditional = std::get_if<ConditionalNode>(&node.body);
-      used = used || (conditional != nullptr && conditional->handle == handle);
+      used = used || (conditional != nullptr && conditional->condition == condition);
     });
     if (!used) return false;
   }
@@ -377,7 +377,7 @@ void AdoptIdentity(Graph& before, Graph& after) {
       AdoptIdentity(*std::get<ChildNode>(was.body).graph, *child->graph);
     if (auto* conditional = std::get_if<ConditionalNode>(&is.body)) {
       const auto& old = std::get<ConditionalNode>(was.body);
-      conditional->handle = old.handle;
+      conditional->condition = old.condition;
       for (size_t j = 0; j < old.bodies.size(); ++j)
         AdoptIdentity(*old.bodies[j], *conditional->bodies[j]);
     }

@@ -227,7 +227,7 @@ class Flattener {
       chain->back().body += body.wire;
     } else if constexpr (std::is_same_v<Body, ConditionalNode>) {
       chain->push_back(With(wire::kNodeConditional, &node,
-                            wire::GraphConditional{body.handle, static_cast<uint32_t>(body.type),
+                            wire::GraphConditional{body.condition, static_cast<uint32_t>(body.type),
                                                    static_cast<uint32_t>(flat_.graphs.size()),
                                                    static_cast<uint32_t>(body.bodies.size()), 0}));
       for (const auto& inner : body.bodies) {

@@ -219,7 +219,7 @@ NodeBody CloneBody(const NodeBody& body, bool with_handles, bool* ok) {
         } else if constexpr (std::is_same_v<Node, ConditionalNode>) {
           ConditionalNode copy;
           copy.context = node.context;
-          copy.handle = node.handle;
+          copy.condition = node.condition;
           copy.type = node.type;
           for (const auto& inner : node.bodies) {
             copy.bodies.push_back(CloneGraph(*inner, with_handles));

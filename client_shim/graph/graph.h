@@ -46,7 +46,8 @@ struct Graph {
   std::map<UserObject*, uint64_t> references;          // to user objects
   uint32_t captures = 0;                               // that add to it
   uint32_t executables = 0;                            // that were made of it and live
-  std::vector<CUgraphConditionalHandle> conditionals;  // handles that were made for it
+  // Ids of the conditional handles that were made for it: a handle is the low 32 bits of its id.
+  std::vector<uint64_t> conditionals;
 
   Graph() = default;
   Graph(const Graph&) = delete;

@@ -105,7 +105,7 @@ struct MemoryOpsNode {
 
 struct ConditionalNode {
   NodeContext context;
-  CUgraphConditionalHandle handle = 0;
+  uint64_t condition = 0;  // id of its handle (Graph::conditionals)
   CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
   std::vector<std::unique_ptr<Graph>> bodies;
   std::vector<CUgraph> handles;  // of the bodies: the array that programs are given

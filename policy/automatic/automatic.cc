@@ -117,7 +117,8 @@ class Automatic final : public Policy {
     const auto size = [&](int partition) {
       return SmsOf(snapshot.device, snapshot.partitions[partition]);
     };
-    for (int* partition : {&grant->quiet.partition, &grant->quiet.long_partition}) {
+    for (int* partition : {&grant->quiet.partition, &grant->quiet.long_partition,
+                           &grant->quiet.yielding_partition}) {
       if (size(*partition) > size(half)) *partition = half;
     }
     PrepareTerms(grant);

@@ -8,8 +8,9 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    kGuestWindow,       kGuestLeastWindow,   kGuestLongOperation, kGuestLongShare,
-    kGuestPressedShare, kGuestPressedWindow, kGuestLongestHold,   kGuestAbsentAfter,
+    kGuestWindow,        kGuestLeastWindow,   kGuestLongOperation, kGuestLongShare,
+    kGuestYieldingShare, kGuestYieldingBlock, kGuestPressedShare,  kGuestPressedWindow,
+    kGuestLongestHold,   kGuestAbsentAfter,
 };
 
 class Priority final : public Policy {

@@ -25,6 +25,8 @@ constexpr Parameter kParameters[] = {
     kGuestLeastWindow,
     kGuestLongOperation,
     kGuestLongShare,
+    kGuestYieldingShare,
+    kGuestYieldingBlock,
     kGuestPressedShare,
     kGuestPressedWindow,
     kGuestLongestHold,

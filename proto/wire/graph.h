@@ -151,10 +151,10 @@ struct cuGraphConditionalHandleCreate {
   uint32_t default_value;
   uint32_t flags;  // CU_GRAPH_COND_ASSIGN_DEFAULT or 0
   uint32_t reserved;
-  uint64_t sibling;  // another handle of the same graph; 0: this is its first
+  uint64_t sibling;  // id of another handle of the same graph; 0: this is its first
 };
 struct cuGraphConditionalHandleCreate_Answer {
-  uint64_t handle;
+  uint64_t id;  // unique in the session; the program's handle is its low 32 bits
 };
 
 }  // namespace detshare::wire

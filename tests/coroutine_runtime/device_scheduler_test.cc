@@ -208,7 +208,8 @@ TEST_CASE_METHOD(Fixture, "A rank that changes while there is work presses other
   CHECK(two.TryLaunch());
 }
 
-TEST_CASE_METHOD(Fixture, "What coroutines did is counted by tenant, and stays when they are gone") {
+TEST_CASE_METHOD(Fixture,
+                 "What coroutines did is counted by tenant, and stays when they are gone") {
   Make({});
   policy::Terms none = Window(0);
   none.longest_hold = 5 * kMillisecond;
@@ -240,7 +241,8 @@ TEST_CASE_METHOD(Fixture, "What coroutines did is counted by tenant, and stays w
   CHECK(totals.at("first").work.device_time == 3 * kDuration);
 }
 
-TEST_CASE_METHOD(Fixture, "A burst that takes longer than promised is counted, from the promise on") {
+TEST_CASE_METHOD(Fixture,
+                 "A burst that takes longer than promised is counted, from the promise on") {
   Make({});
   ScheduledSession one(device, *pool, *scheduler, 1, "a"), two(device, *pool, *scheduler, 2, "b");
   const auto burst = [&](Nanoseconds time) {
@@ -523,6 +525,31 @@ TEST_CASE_METHOD(Fixture,
     CHECK(two.Launch(1, one_wave) == 8);
     CHECK(two.Launch(1, many_waves) == 8);
   }
+  device.RunAll();
+}
+
+TEST_CASE_METHOD(Fixture, "Long operations whose blocks are short may have more SMs") {
+  Make({{8, 8}, {4, 12}});
+  policy::Terms terms;
+  terms.long_partition = 1;
+  terms.long_operation = 100 * kMicrosecond;
+  terms.yielding_partition = 2;
+  terms.yielding_block = 6 * kMicrosecond;
+  GiveSecond(terms, terms);
+  ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
+  device.changeable().attributes[39] = 2048;  // threads of an SM
+  device.changeable().blocks_by_priority = true;
+  const auto where = [&](uint32_t waves) {
+    LaunchShape shape;
+    shape.block.x = 1024;
+    shape.grid.x = 16 * 2 * waves;
+    for (int i = 0; i < 4; ++i) two.Known(shape)->Add(0, 500 * kMicrosecond, false);
+    return two.Launch(1, shape);
+  };
+  CHECK(where(10) == 8);
+  CHECK(where(80) == 8);
+  CHECK(where(100) == 4);
+  CHECK(where(1000) == 0);
   device.RunAll();
 }
 

@@ -82,8 +82,8 @@ TEST_CASE("Operations of a session that is followed allocate nothing either") {
   CoroutineLane::Orders orders;
   orders.followed = true;
   orders.rank = 1;
-  orders.quiet = {&low, &high, policy::kMicrosecond, policy::kSecond, policy::kSecond};
-  orders.pressed = {&high, &low, policy::kMicrosecond, policy::kSecond, policy::kSecond};
+  orders.quiet = {&low, &high, &high, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
+  orders.pressed = {&high, &low, &low, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
   orders.partitions = {&low, &high};
   lane.Publish(orders);
   coroutine->Attach(lane);

@@ -135,6 +135,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
       for (const Terms& terms : {grant.quiet, grant.pressed}) {
         named.push_back(terms.partition);
         named.push_back(terms.long_partition);
+        named.push_back(terms.yielding_partition);
         CHECK(terms.window >= 0);
         // Nobody can be starved.
         CHECK((terms.longest_hold > 0 && terms.longest_hold < 100 * kSecond));

@@ -8,12 +8,13 @@
 namespace detshare::cuda {
 
 absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(CudaContext& context,
-                                                                         Caretaker& caretaker) {
+                                                                         Caretaker& caretaker,
+                                                                         uint32_t number) {
   context.Enter();
   CUgraph graph = nullptr;
   absl::Status status = context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate");
   if (!status.ok()) return status;
-  return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, caretaker, graph));
+  return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, caretaker, number, graph));
 }
 
 ConditionalHome::~ConditionalHome() {
@@ -24,8 +25,8 @@ ConditionalHome::~ConditionalHome() {
   });
 }
 
-absl::StatusOr<CUgraphConditionalHandle> ConditionalHome::CreateHandle(uint32_t default_value,
-                                                                       bool assign_default) {
+absl::StatusOr<uint64_t> ConditionalHome::CreateHandle(uint32_t default_value,
+                                                       bool assign_default) {
   context_.Enter();
   CUgraphConditionalHandle handle = 0;
   absl::Status status = context_.Check(context_.api.cuGraphConditionalHandleCreate(
@@ -33,7 +34,8 @@ absl::StatusOr<CUgraphConditionalHandle> ConditionalHome::CreateHandle(uint32_t 
                                            assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
                                        "cuGraphConditionalHandleCreate");
   if (!status.ok()) return status;
-  return handle;
+  if (handle > UINT32_MAX) return absl::InternalError("a conditional handle of more than 32 bits");
+  return uint64_t{number_} << 32 | handle;
 }
 
 absl::StatusOr<CUgraph> ConditionalHome::Enter(CudaAddressSpace& space) {
@@ -81,25 +83,25 @@ void ConditionalHome::DestroyExecutable() {
   context_.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));
 }
 
-absl::StatusOr<CUgraphConditionalHandle> ConditionalHomes::CreateHandle(
-    CudaContext& context, Caretaker& caretaker, CUgraphConditionalHandle sibling,
-    uint32_t default_value, bool assign_default) {
+absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context, Caretaker& caretaker,
+                                                        uint64_t sibling, uint32_t default_value,
+                                                        bool assign_default) {
   std::shared_ptr<ConditionalHome> home = Find(sibling);
   if (home == nullptr) {
     if (sibling != 0) return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
     absl::StatusOr<std::shared_ptr<ConditionalHome>> made =
-        ConditionalHome::Create(context, caretaker);
+        ConditionalHome::Create(context, caretaker, homes_made_ + 1);
     if (!made.ok()) return made.status();
     home = *std::move(made);
+    ++homes_made_;
   }
-  const absl::StatusOr<CUgraphConditionalHandle> handle =
-      home->CreateHandle(default_value, assign_default);
-  if (handle.ok()) homes_[*handle] = std::move(home);
-  return handle;
+  const absl::StatusOr<uint64_t> id = home->CreateHandle(default_value, assign_default);
+  if (id.ok()) homes_[*id] = std::move(home);
+  return id;
 }
 
-std::shared_ptr<ConditionalHome> ConditionalHomes::Find(CUgraphConditionalHandle handle) const {
-  const auto found = homes_.find(handle);
+std::shared_ptr<ConditionalHome> ConditionalHomes::Find(uint64_t id) const {
+  const auto found = homes_.find(id);
   return found == homes_.end() ? nullptr : found->second;
 }
 

@@ -24,13 +24,16 @@ class CudaAddressSpace;
 // The session's thread, but for what the caretaker does.
 class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
  public:
+  // `number`: not 0, and no other home's in the session.
   static absl::StatusOr<std::shared_ptr<ConditionalHome>> Create(CudaContext& context,
-                                                                 Caretaker& caretaker);
+                                                                 Caretaker& caretaker,
+                                                                 uint32_t number);
   // The caretaker destroys the graph when nothing is in flight.
   ~ConditionalHome();
 
-  absl::StatusOr<CUgraphConditionalHandle> CreateHandle(uint32_t default_value,
-                                                        bool assign_default);
+  // The id of a new handle: the home's number above the handle, which is the same in many graphs
+  // (measured with driver 580: they count from 1 in each).
+  absl::StatusOr<uint64_t> CreateHandle(uint32_t default_value, bool assign_default);
 
   // The graph, without nodes, for one instantiation until Leave(). CUDA_ERROR_INVALID_VALUE while
   // there is one. May wait for an idle moment.
@@ -39,13 +42,14 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
   void Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable);
 
  private:
-  ConditionalHome(CudaContext& context, Caretaker& caretaker, CUgraph graph)
-      : context_(context), caretaker_(caretaker), graph_(graph) {}
+  ConditionalHome(CudaContext& context, Caretaker& caretaker, uint32_t number, CUgraph graph)
+      : context_(context), caretaker_(caretaker), number_(number), graph_(graph) {}
   absl::Status Clear();
   void DestroyExecutable();
 
   CudaContext& context_;
   Caretaker& caretaker_;
+  const uint32_t number_;
   const CUgraph graph_;
   bool occupied_ = false;
   std::vector<CUgraphNode> nodes_;  // of the last instantiation
@@ -56,17 +60,17 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
 // Those of one session.
 class ConditionalHomes {
  public:
-  // Makes a handle in the home of `sibling`, or in a new one when that is 0.
-  // CUDA_ERROR_INVALID_VALUE for a sibling that is no handle.
-  absl::StatusOr<CUgraphConditionalHandle> CreateHandle(CudaContext& context, Caretaker& caretaker,
-                                                        CUgraphConditionalHandle sibling,
-                                                        uint32_t default_value,
-                                                        bool assign_default);
-  // Null when there is no such handle.
-  std::shared_ptr<ConditionalHome> Find(CUgraphConditionalHandle handle) const;
+  // Makes a handle in the home of `sibling`, an id, or in a new one when that is 0; its id.
+  // CUDA_ERROR_INVALID_VALUE for a sibling that is none.
+  absl::StatusOr<uint64_t> CreateHandle(CudaContext& context, Caretaker& caretaker,
+                                        uint64_t sibling, uint32_t default_value,
+                                        bool assign_default);
+  // Null when there is no such id.
+  std::shared_ptr<ConditionalHome> Find(uint64_t id) const;
 
  private:
-  std::map<CUgraphConditionalHandle, std::shared_ptr<ConditionalHome>> homes_;
+  uint32_t homes_made_ = 0;
+  std::map<uint64_t, std::shared_ptr<ConditionalHome>> homes_;  // by id of each handle
 };
 
 }  // namespace detshare::cuda

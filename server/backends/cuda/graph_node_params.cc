@@ -94,7 +94,7 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
     if (!memory_ops_.empty()) AddMemoryOps(context);
   } else if (const auto* conditional = std::get_if<ConditionalStep>(&step)) {
     CUDA_CONDITIONAL_NODE_PARAMS& params = Add(CU_GRAPH_NODE_TYPE_CONDITIONAL).conditional;
-    params.handle = conditional->handle;
+    params.handle = static_cast<uint32_t>(conditional->handle);
     params.type = static_cast<CUgraphConditionalNodeType>(conditional->type);
     params.size = conditional->body_count;
     params.ctx = context;
