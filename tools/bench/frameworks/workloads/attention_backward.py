@@ -1,4 +1,5 @@
-"""The backward pass of cuDNN's attention, which is not reproducible unless it is asked for: native runs may differ, too."""
+"""The backward pass of cuDNN's attention, which is not reproducible unless it is asked for: gradients of queries are sums in
+the order in which blocks come, so a process natively has some different ones among thirty."""
 from harness import Report, deterministic_torch, repeat
 
 torch = deterministic_torch(strict=False)
@@ -15,7 +16,11 @@ def work(report):
         torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).backward(above)
     for number in range(15):
         report.timed(step, torch.cuda.synchronize) if number >= 5 else step()
-    report.check("gradients", [q.grad, k.grad, v.grad])
+
+    def gradients():
+        step()
+        return [q.grad, k.grad, v.grad]
+    report.check_often("gradients", gradients, 30)
 
 
 repeat(work, Report("step"))

@@ -9,6 +9,7 @@ measures its steps with `Report.timed`, and ends with `Report.done()`, which pri
 """
 
 import argparse
+import collections
 import hashlib
 import json
 import sys
@@ -51,6 +52,13 @@ class Report:
         found = digest(values)
         if self.digests.setdefault(name, found) != found:
             sys.exit("%s: a repetition in the same process gave other bits" % name)
+
+    def check_often(self, name, work, runs):
+        """For results that are not the same each time even in one process: the commonest bits of so many runs are checked,
+        and a note says how many there were."""
+        found = collections.Counter(digest(work()) for _ in range(runs))
+        self.digests.setdefault(name, found.most_common(1)[0][0])
+        self.notes["%s, different bits in %d runs" % (name, runs)] = len(found)
 
     def timed(self, work, synchronize, per=1):
         """Runs work() and adds its time, divided by `per`."""
