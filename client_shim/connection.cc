@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "client_shim/daemon_socket.h"
 #include "client_shim/log.h"
@@ -22,6 +23,10 @@ namespace detshare::shim {
 namespace {
 
 constexpr auto kGrantTimeout = std::chrono::seconds(30);
+// A daemon that lost its device is replaced by one that begins anew; who came too early for that
+// one asks again for so long.
+constexpr auto kReplacementPatience = std::chrono::seconds(5);
+constexpr auto kRedialPause = std::chrono::milliseconds(100);
 
 std::atomic<bool> g_started{false};
 
@@ -163,31 +168,10 @@ class GrpcConnection final : public Connection {
   std::atomic<uint32_t>* closed_ = nullptr;
 };
 
-}  // namespace
-
-bool Connection::started() { return g_started.load(std::memory_order_relaxed); }
-
-std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
-                                             const proto::OpenSessionRequest& request,
-                                             CUresult* result) {
-  const char* lacking = "";
-  *result = CheckStartLimits(&lacking);
-  if (*result != CUDA_SUCCESS) {
-    Explain(std::string("this process may not have enough ") + lacking + " to use CUDA");
-    return nullptr;
-  }
-  const int fd = ConnectToDaemon(socket_path);
-  if (fd < 0) {
-    *result = CUDA_ERROR_SYSTEM_NOT_READY;
-    if (errno == EACCES || errno == EPERM) {
-      Explain("no permission to connect to detshared at " + socket_path);
-      *result = CUDA_ERROR_NOT_PERMITTED;
-    } else {
-      Explain("detshared is not running at " + socket_path +
-              ": start it (systemctl start detshared, or detshare run --standalone -- PROGRAM)");
-    }
-    return nullptr;
-  }
+// A session that the daemon granted, or null, and why in `status`. `fd`: of a connected socket,
+// which the session takes over.
+std::unique_ptr<Connection> AskForSession(int fd, const proto::OpenSessionRequest& request,
+                                          grpc::Status* status) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetMaxReceiveMessageSize(-1);
@@ -205,10 +189,49 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
         grpc::CreateCustomInsecureChannelFromFd("detshared", fd, arguments), fd);
     connection->Start(request);
   }
-  const grpc::Status status = connection->AwaitGrant();
-  if (!status.ok()) {
+  *status = connection->AwaitGrant();
+  if (!status->ok()) return nullptr;
+  return connection;
+}
+
+}  // namespace
+
+bool Connection::started() { return g_started.load(std::memory_order_relaxed); }
+
+std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
+                                             const proto::OpenSessionRequest& request,
+                                             CUresult* result) {
+  const char* lacking = "";
+  *result = CheckStartLimits(&lacking);
+  if (*result != CUDA_SUCCESS) {
+    Explain(std::string("this process may not have enough ") + lacking + " to use CUDA");
+    return nullptr;
+  }
+  const auto give_up = std::chrono::steady_clock::now() + kReplacementPatience;
+  for (;;) {
+    const int fd = ConnectToDaemon(socket_path);
+    if (fd < 0) {
+      *result = CUDA_ERROR_SYSTEM_NOT_READY;
+      if (errno == EACCES || errno == EPERM) {
+        Explain("no permission to connect to detshared at " + socket_path);
+        *result = CUDA_ERROR_NOT_PERMITTED;
+      } else {
+        Explain("detshared is not running at " + socket_path +
+                ": start it (systemctl start detshared, or detshare run --standalone -- PROGRAM)");
+      }
+      return nullptr;
+    }
+    grpc::Status status;
+    std::unique_ptr<Connection> connection = AskForSession(fd, request, &status);
+    if (connection) return connection;
     *result = ResultOfRefusal(status);
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return nullptr;
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+        std::chrono::steady_clock::now() < give_up) {
+      Log(LogLevel::kInfo, "no answer (%s), trying again", status.error_message().c_str());
+      std::this_thread::sleep_for(kRedialPause);
+      continue;
+    }
     Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
                 ? "this libcuda.so.1 is version " + request.version() + " (ABI " +
                       std::to_string(request.abi_version()) + "), detshared at " + socket_path +
@@ -216,7 +239,6 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
                 : "detshared at " + socket_path + " refuses a session: " + status.error_message());
     return nullptr;
   }
-  return connection;
 }
 
 }  // namespace detshare::shim

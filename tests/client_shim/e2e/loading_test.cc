@@ -1,5 +1,8 @@
 // The ways in which a program comes to use the shim, and what it is told when it cannot.
 #include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -116,6 +119,44 @@ TEST_CASE("Without a daemon the first CUDA call says what to start, once, and no
       Run({ClientProgram(), "fork-before-init"},
           {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
   CHECK(runtime.out.find("cudaErrorSystemNotReady") != std::string::npos);
+}
+
+// A listening socket in the place of a daemon.
+class Listener {
+ public:
+  explicit Listener(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(listen(fd_, 8) == 0);
+  }
+  ~Listener() { close(fd_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // The connection of who comes next, which the caller closes.
+  int Accept() { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC); }
+
+ private:
+  const int fd_;
+};
+
+TEST_CASE(
+    "A program whose daemon ends before it has a session gets one of the daemon's successor") {
+  Daemon successor;
+  const std::string door = successor.directory() + "/door";
+  Listener going(door);
+  Process program({LinkedProgram()},
+                  {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + door});
+  const int connection = going.Accept();
+  std::filesystem::create_symlink(successor.socket(), door + ".new");
+  std::filesystem::rename(door + ".new", door);
+  close(connection);
+  const Outcome outcome = program.Wait();
+  CHECK_FALSE(outcome.timed_out);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err.empty());
 }
 
 TEST_CASE("The daemon refuses a shim of another version and names both") {

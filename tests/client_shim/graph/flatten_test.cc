@@ -162,10 +162,10 @@ TEST_CASE("A child graph with several ends, or none, is held together by empty n
 
 TEST_CASE("Bodies of conditional nodes follow each other behind the graph that they are in") {
   ConditionalNode inner_branch;
-  inner_branch.handle = 8;
+  inner_branch.condition = 8;
   inner_branch.bodies.push_back(MakeGraph(false));
   ConditionalNode branch;
-  branch.handle = 7;
+  branch.condition = 7;
   branch.bodies.push_back(MakeGraph(false));
   branch.bodies.push_back(MakeGraph(false));
   Put(*branch.bodies[0], std::move(inner_branch));
