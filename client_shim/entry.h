@@ -1,4 +1,5 @@
-// What every generated entry point does before it calls its implementation in detshare::shim::api.
+// What every generated entry point does before and after it calls its implementation in
+// detshare::shim::api.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,18 @@ inline CUresult Enter() {
   } else {
     return g_gate.load(std::memory_order_acquire);
   }
+}
+
+// Names the call and its error in the log at DETSHARE_LOG=debug, except for CUDA_ERROR_NOT_READY, of
+// which programs that poll get many.
+void NoteFailure(size_t row, CUresult result);
+
+// What row `row` of kRows answers.
+template <size_t row>
+inline CUresult Leave(CUresult result) {
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    NoteFailure(row, result);
+  return result;
 }
 
 // The answer of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Named in the log at

@@ -9,6 +9,7 @@
 #include "client_shim/connection.h"
 #include "client_shim/contexts.h"
 #include "client_shim/entry.h"
+#include "client_shim/error_names.h"
 #include "client_shim/log.h"
 #include "client_shim/memory_pools.h"
 #include "client_shim/pointer_map.h"
@@ -74,6 +75,12 @@ CUresult Initialise() {
   CreateDefaultMemoryPools();
   g_gate.store(CUDA_SUCCESS, std::memory_order_release);
   return CUDA_SUCCESS;
+}
+
+void NoteFailure(size_t row, CUresult result) {
+  if (result == CUDA_ERROR_NOT_READY || !LogShown(LogLevel::kDebug)) return;
+  const char* const name = ErrorName(result);
+  Log(LogLevel::kDebug, "%s: %s", kRows[row].symbol, name != nullptr ? name : "an unknown error");
 }
 
 CUresult Unsupported(size_t row) {

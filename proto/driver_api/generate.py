@@ -140,11 +140,12 @@ def entry_point(row, base):
     if base is None:
         return "EXPORT CUresult CUDAAPI %s(%s) { return shim::Unsupported(%d); }" % (row.symbol, types(row), row.index)
     out = ["EXPORT CUresult CUDAAPI %s(%s) {" % (row.symbol, parameters(row))]
-    out.append("  if (const CUresult entered = shim::Enter<%d>(); entered != CUDA_SUCCESS) [[unlikely]] return entered;" %
-               row.index)
+    leave = "return shim::Leave<%d>" % row.index
+    out.append("  if (const CUresult entered = shim::Enter<%d>(); entered != CUDA_SUCCESS) [[unlikely]] %s(entered);" %
+               (row.index, leave))
     nulls = ["%s == nullptr" % a.name for a in row.args if a.must_not_be_null]
     if nulls:
-        out.append("  if (%s) [[unlikely]] return CUDA_ERROR_INVALID_VALUE;" % " || ".join(nulls))
+        out.append("  if (%s) [[unlikely]] %s(CUDA_ERROR_INVALID_VALUE);" % (" || ".join(nulls), leave))
     passed = []
     returned = []
     if row.variant == "ptds":
@@ -168,7 +169,7 @@ def entry_point(row, base):
         out.append("  const CUresult result = %s;" % call)
         out.extend(returned)
         call = "result"
-    out.append("  return %s;" % call)
+    out.append("  %s(%s);" % (leave, call))
     out.append("}")
     return "\n".join(out)
 

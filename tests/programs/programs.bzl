@@ -21,6 +21,8 @@ def _program(name, srcs = None, flags = [], tags = []):
     )
 
 PROGRAMS = [
+    _program("async_copies"),
+    _program("async_copies_sm90", srcs = ["async_copies.cu"], flags = ["-arch=sm_90"], tags = ["sm90"]),
     _program("atomics_global"),
     _program("atomics_shared"),
     _program("barriers"),
@@ -40,6 +42,7 @@ PROGRAMS = [
     _program("cusparse_products", srcs = ["gpu_only/cusparse_products.cu"], flags = ["-lcusparse"], tags = ["gpu_only"]),
     _program("default_stream_legacy"),
     _program("default_stream_per_thread", flags = ["--default-stream=per-thread"]),
+    _program("device_heap"),
     _program("device_printf", tags = ["printf"]),
     _program("device_queries"),
     _program("divergence_recursion"),
@@ -49,6 +52,13 @@ PROGRAMS = [
     _program("driver_launch", tags = ["driver_api"]),
     _program("driver_linker", tags = ["driver_api", "linker"]),
     _program("driver_module_ptx", tags = ["driver_api"]),
+    _program("dynamic_parallelism", srcs = ["gpu_only/dynamic_parallelism.cu"], flags = ["-rdc=true", "-lcudadevrt"], tags = ["gpu_only", "linker"]),
+    _program(
+        "dynamic_parallelism_sm90",
+        srcs = ["gpu_only/dynamic_parallelism.cu"],
+        flags = ["-arch=sm_90", "-rdc=true", "-lcudadevrt"],
+        tags = ["gpu_only", "linker", "sm90"],
+    ),
     _program("dynamic_shared"),
     _program("error_handling"),
     _program("event_query"),
@@ -84,6 +94,7 @@ PROGRAMS = [
     _program("large_copies"),
     _program("launch_attributes"),
     _program("launch_hints", tags = ["driver_api"]),
+    _program("large_parameters"),
     _program("legacy_launch", tags = ["driver_api"]),
     _program("long_kernel"),
     _program("many_launches"),

@@ -114,6 +114,10 @@ TEST_CASE("Without a daemon the first CUDA call says what to start, once, and no
   CHECK(Lines(outcome.err) == 1);
   CHECK(outcome.err.find("/nonexistent/socket") != std::string::npos);
   CHECK(outcome.err.find("start") != std::string::npos);
+  const Outcome debugged =
+      Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_LOG=debug",
+                              "DETSHARE_SOCKET=/nonexistent/socket"});
+  CHECK(debugged.err.find("detshare: cuInit: CUDA_ERROR_SYSTEM_NOT_READY\n") != std::string::npos);
   // The runtime tries again and again; the line is printed once.
   const Outcome runtime =
       Run({ClientProgram(), "fork-before-init"},

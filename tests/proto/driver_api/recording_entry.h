@@ -11,6 +11,11 @@ CUresult Enter() {
   return kRows[kRow].before_init ? CUDA_SUCCESS : enter_result;
 }
 
+template <size_t kRow>
+CUresult Leave(CUresult result) {
+  return result;
+}
+
 CUresult Unsupported(size_t row);
 
 inline CUstream PerThreadStream(CUstream stream) {
