@@ -42,7 +42,7 @@ CUresult CaptureCopy(Stream& stream, const PitchedPlace& to, const PitchedPlace&
 
 CUresult CaptureFill(Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
   FillNode node;
-  const CUresult result = MakeFillNode(fill, ContextOf(stream).handle, &node);
+  const CUresult result = MakeCapturedFillNode(fill, ContextOf(stream).handle, &node);
   return result != CUDA_SUCCESS ? result : AddToCapture(stream, std::move(node));
 }
 

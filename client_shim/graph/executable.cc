@@ -467,7 +467,7 @@ bool BothPlainCopies(const GraphExec& exec, const CopyNode& a, const CopyNode& b
 // The same of fills.
 bool BothPlainFills(const GraphExec& exec, const FillNode& a, const FillNode& b) {
   const DeviceInfo& device = session().device(exec.device);
-  return device.Holds(a.address) && device.Holds(b.address);
+  return a.known && b.known && device.Holds(a.address) && device.Holds(b.address);
 }
 
 // One flat node as it is now. Without an answer.

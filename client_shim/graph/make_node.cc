@@ -297,18 +297,24 @@ CUresult MakeCopyNode(const CUDA_MEMCPY3D& copy, CUcontext handle, CopyNode* nod
   return ResolveCopy(copy, context.device, &node->to, &node->from);
 }
 
-CUresult MakeFillNode(const CUDA_MEMSET_NODE_PARAMS& fill, CUcontext handle, FillNode* node) {
-  CUresult result = FindNodeContext(handle, true, &node->context);
+CUresult MakeCapturedFillNode(const CUDA_MEMSET_NODE_PARAMS& fill, CUcontext handle,
+                              FillNode* node) {
+  const CUresult result = FindNodeContext(handle, true, &node->context);
   if (result != CUDA_SUCCESS) return result;
   if (fill.elementSize != 1 && fill.elementSize != 2 && fill.elementSize != 4)
     return CUDA_ERROR_INVALID_VALUE;
   if (fill.width == 0 || fill.height == 0) return CUDA_ERROR_INVALID_VALUE;
   Place place;
-  result = FindFillPlace(fill.dst, fill.pitch, fill.elementSize, fill.width, fill.height,
-                         node->context.device, &place);
+  node->known = FindFillPlace(fill.dst, fill.pitch, fill.elementSize, fill.width, fill.height,
+                              node->context.device, &place) == CUDA_SUCCESS;
   node->description = fill;
-  node->address = place.gpu;
-  return result;
+  node->address = node->known ? place.gpu : fill.dst;
+  return CUDA_SUCCESS;
+}
+
+CUresult MakeFillNode(const CUDA_MEMSET_NODE_PARAMS& fill, CUcontext handle, FillNode* node) {
+  const CUresult result = MakeCapturedFillNode(fill, handle, node);
+  return result == CUDA_SUCCESS && !node->known ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 // ---- the rest

@@ -40,6 +40,11 @@ CopyNode MakeCopyNode(const NodeContext& context, const PitchedPlace& to, const 
 CUresult MakeCopyNode(const CUDA_MEMCPY3D& copy, CUcontext context, CopyNode* node);
 
 CUresult MakeFillNode(const CUDA_MEMSET_NODE_PARAMS& fill, CUcontext context, FillNode* node);
+// Of a captured call. As the driver has it (580), that may name any memory: whether it is there is
+// found out when the graph is instantiated. cuDNN captures with made-up addresses, to look at the
+// nodes.
+CUresult MakeCapturedFillNode(const CUDA_MEMSET_NODE_PARAMS& fill, CUcontext context,
+                              FillNode* node);
 
 CUresult MakeNodeEvent(CUevent handle, NodeEvent* event);
 

@@ -61,6 +61,7 @@ struct FillNode {
   NodeContext context;
   CUDA_MEMSET_NODE_PARAMS description{};
   uint64_t address = 0;  // for the GPU
+  bool known = true;     // whether the memory was there when the node was made
 };
 
 struct HostNode {

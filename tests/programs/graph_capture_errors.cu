@@ -42,6 +42,26 @@ void End(cudaStream_t stream, const char* what, bool another_captures = false) {
   }
 }
 
+// A captured memset may name any address: who instantiates the graph is told when there is no
+// memory.
+void FillNowhere(void* address, size_t bytes) {
+  CHECK(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
+  CHECK(cudaMemsetAsync(address, 1, bytes, first));
+  cudaGraph_t graph;
+  CHECK(cudaStreamEndCapture(first, &graph));
+  size_t nodes = 0;
+  CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
+  REQUIRE(nodes == 1);
+  cudaGraphNode_t node;
+  CHECK(cudaGraphGetNodes(graph, &node, &nodes));
+  cudaMemsetParams fill;
+  CHECK(cudaGraphMemsetNodeGetParams(node, &fill));
+  REQUIRE(fill.dst == address && fill.width == bytes && fill.value == 1);
+  cudaGraphExec_t exec;
+  EXPECT(cudaGraphInstantiate(&exec, graph, 0), cudaErrorInvalidValue);
+  CHECK(cudaGraphDestroy(graph));
+}
+
 }  // namespace
 
 int main() {
@@ -131,6 +151,12 @@ int main() {
   Begin(blocking);
   Show("cudaEventRecord", cudaEventRecord(outside, cudaStreamLegacy));
   End(blocking, "using the default stream");
+
+  FillNowhere(reinterpret_cast<void*>(0x80), 16384);
+  CHECK(cudaMalloc(&memory, 4096));
+  FillNowhere(memory, 4097);
+  FillNowhere(static_cast<char*>(memory) + 4000, 200);
+  CHECK(cudaFree(memory));
 
   // After all this everything works again.
   CHECK(cudaEventRecord(event, first));
