@@ -37,6 +37,7 @@ int Child(const Line& parent) {
   CHECK(cudaEventSynchronize(event));
   CHECK(cudaEventQuery(event));
 
+  parent.Receive<char>();  // has seen its recording: this one is another
   Gate gate;
   gate.Close(stream);
   CHECK(cudaEventRecord(event, stream));
@@ -81,6 +82,7 @@ int main() {
   CHECK(cudaEventSynchronize(event));
   std::printf("the child saw the parent's recording\n");
 
+  child.Send('s');
   child.Receive<char>();
   EXPECT(cudaEventQuery(event), cudaErrorNotReady);
   CHECK(cudaStreamWaitEvent(stream, event, 0));

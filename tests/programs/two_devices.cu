@@ -106,6 +106,7 @@ int main() {
   box.extent = make_cudaExtent(kRow / 2, kRows, 1);
   CHECK(cudaSetDevice(1));
   CHECK(cudaMemset(memory[1], 0, kBytes));
+  CHECK(cudaDeviceSynchronize());  // the stream does not wait for the default stream
   CHECK(cudaMemcpy3DPeerAsync(&box, stream[1]));
   CHECK(cudaStreamSynchronize(stream[1]));
   std::vector<int> want = Want(7, 2);
