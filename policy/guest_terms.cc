@@ -1,6 +1,7 @@
 #include "policy/guest_terms.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
@@ -26,6 +27,28 @@ GuestRules GuestRules::Of(const ParameterValues& values) {
   rules.longest_hold = values.Duration(kGuestLongestHold.name);
   rules.absent_after = values.Duration(kGuestAbsentAfter.name);
   return rules;
+}
+
+std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules& rules) {
+  std::vector<SmRange> all = {SmRange{}};
+  for (const SmRange& range : StandardPartitions(device)) all.push_back(range);
+  std::vector<SmRange> missing;
+  for (const double share : {rules.long_share, rules.yielding_share, rules.pressed_share}) {
+    const double sms = share * device.sm_count;
+    const auto distance = [&](const SmRange& range) {
+      return std::abs(SmsOf(device, range) - sms);
+    };
+    const int groups = std::clamp<int>(std::lround(sms / device.sm_group), 1, device.groups());
+    if (groups == device.groups()) continue;
+    // SMs that make no whole group are in the last one, so the two ends differ.
+    const SmRange low = device.Groups(0, groups);
+    const SmRange high = device.Groups(device.groups() - groups, device.groups());
+    const SmRange& nearest = distance(low) < distance(high) ? low : high;
+    if (distance(nearest) >= distance(all[NearestPartition(device, all, sms)])) continue;
+    all.push_back(nearest);
+    missing.push_back(nearest);
+  }
+  return missing;
 }
 
 bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,

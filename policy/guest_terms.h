@@ -14,6 +14,8 @@
 //   - Nobody makes room for who has had no work for `absent_after`.
 #pragma once
 
+#include <vector>
+
 #include "absl/types/span.h"
 #include "policy/parameters.h"
 #include "policy/policy.h"
@@ -95,6 +97,10 @@ inline constexpr Parameter kGuestAbsentAfter = {
 // Lowers `ask_again_at` to when the answer is another one if nothing else happens.
 bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);
+
+// The partitions that the rules' shares need beside those that every device keeps: where one of
+// those is not as near to a share as whole groups of SMs can be.
+std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules& rules);
 
 // Everything but the rank. Without `others_first`, nobody who comes first is on the device, and the
 // terms are unlimited.

@@ -53,8 +53,12 @@ class Automatic final : public Policy {
     return CheckTenants(tenants);
   }
 
-  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
-    return {};
+  std::vector<SmRange> Partitions(const DeviceShape& device,
+                                  absl::Span<const Tenant> tenants) const override {
+    std::vector<SmRange> partitions = by_class_->Partitions(device, tenants);
+    for (const SmRange& range : by_weight_->Partitions(device, tenants))
+      partitions.push_back(range);
+    return partitions;
   }
 
   Decision Decide(const Snapshot& snapshot) override {

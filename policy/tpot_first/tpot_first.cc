@@ -54,8 +54,9 @@ class TpotFirst final : public Policy {
     return CheckTenants(tenants);
   }
 
-  std::vector<SmRange> Partitions(const DeviceShape&, absl::Span<const Tenant>) const override {
-    return {};
+  std::vector<SmRange> Partitions(const DeviceShape& device,
+                                  absl::Span<const Tenant>) const override {
+    return GuestPartitions(device, rules_.guest);
   }
 
   Decision Decide(const Snapshot& snapshot) override {
