@@ -11,17 +11,15 @@
 #include "policy/registry.h"
 #include "proto/version.h"
 #include "server/domain_process.h"
+#include "server/grpc_status.h"
 #include "server/logging.h"
+#include "server/printable.h"
 #include "server/status_sum.h"
 
 namespace detshare {
 namespace {
 
-grpc::Status ToGrpc(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  // The codes have the same numbers.
-  return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
-}
+constexpr size_t kMostOfAName = 64;  // of what a client says, in answers and events
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -30,15 +28,6 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
 }
 
 std::string Who(const Peer& peer) { return absl::StrCat("uid ", peer.uid, ", pid ", peer.pid); }
-
-// Of a client, for people.
-std::string Printable(const std::string& text) {
-  std::string printable = text.substr(0, 64);
-  for (char& c : printable) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-  }
-  return printable;
-}
 
 std::string TextOf(const proto::PolicySetting& policy) {
   std::string text = policy.name();
@@ -219,7 +208,6 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
   return reactor;
 }
 
-
 std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context) const {
   return peers_.Find(context->peer());
 }
@@ -320,7 +308,7 @@ absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
       who);
   if (absl::IsNotFound(done.status()) && wanted.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("tenant ", Printable(request.tenant()), " has no session"));
+        absl::StrCat("tenant ", Printable(request.tenant(), kMostOfAName), " has no session"));
   }
   return done;
 }
@@ -340,8 +328,8 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
   std::string silent;
   for (const OtherDomains::Answer& other : others_->Ask()) {
     if (!other.status.ok()) {
-      absl::StrAppend(&silent, "; the process of user ", other.domain.user, " does not answer: ",
-                      std::string(other.status.status().message()));
+      absl::StrAppend(&silent, "; the process of user ", other.domain.user,
+                      " does not answer: ", std::string(other.status.status().message()));
       continue;
     }
     proto::EndSessionsRequest there;
@@ -358,8 +346,8 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
       return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
   }
   if (found.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("tenant ", Printable(request.tenant()), " has no session", silent));
+    return absl::NotFoundError(absl::StrCat("tenant ", Printable(request.tenant(), kMostOfAName),
+                                            " has no session", silent));
   }
   if (here.sessions_size() != 0) {
     if (absl::Status status = EndHere(here, peer, Who(peer)).status(); !status.ok()) return status;
@@ -398,9 +386,9 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
   }
   // Nobody but the daemon and root comes to a domain's own socket.
   const bool trusted = others_ != nullptr && !peer->passed;
-  const absl::StatusOr<std::vector<uint64_t>> done =
-      EndHere(*request, *peer,
-              trusted && !request->by().empty() ? Printable(request->by()) : Who(*peer));
+  const absl::StatusOr<std::vector<uint64_t>> done = EndHere(
+      *request, *peer,
+      trusted && !request->by().empty() ? Printable(request->by(), kMostOfAName) : Who(*peer));
   if (done.ok()) ended->mutable_sessions()->Add(done->begin(), done->end());
   return Finish(context, done.status());
 }

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/version.h"
+#include "server/grpc_status.h"
 #include "server/identity.h"
 #include "server/logging.h"
+#include "server/printable.h"
 
 namespace detshare {
 namespace {
@@ -18,18 +20,6 @@ namespace {
 constexpr size_t kMaxProgram = 256;
 constexpr size_t kMaxTenant = 64;
 constexpr int kMaxDeviceIds = 64;
-
-grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
-
-std::string Printable(const std::string& text, size_t limit) {
-  std::string printable = text.substr(0, limit);
-  for (char& c : printable) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-  }
-  return printable;
-}
 
 }  // namespace
 

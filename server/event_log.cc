@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "server/printable.h"
+
 namespace detshare {
 namespace {
 
@@ -48,10 +50,7 @@ std::string_view NameOf(DaemonEvent::Kind kind) {
 EventLog::EventLog() : id_(static_cast<uint64_t>(UnixNanoseconds())) {}
 
 void EventLog::Add(DaemonEvent event) {
-  if (event.text.size() > kMostText) event.text.resize(kMostText);
-  for (char& c : event.text) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7F) c = '?';
-  }
+  event.text = Printable(event.text, kMostText);
   event.unix_ns = UnixNanoseconds();
   const std::lock_guard<std::mutex> lock(mutex_);
   event.number = next_++;

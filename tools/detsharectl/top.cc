@@ -135,7 +135,8 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
     const proto::SessionStatus& session = *line.session;
     const proto::Schedule& schedule = session.schedule();
     table.Add({std::to_string(session.session()), session.tenant(),
-               session.pid() == 0 ? "-" : std::to_string(session.pid()), session.program(),
+               session.pid() == 0 ? "-" : std::to_string(session.pid()),
+               text::Shortened(session.program(), text::kMostOfAProgram),
                schedule.tenant_class().empty() ? "-" : schedule.tenant_class(),
                schedule.followed() ? std::to_string(schedule.rank()) : "-", session.partition(),
                Percent(line.device_share), Percent(line.held_share),

@@ -90,6 +90,10 @@ std::string Duration(int64_t milliseconds) {
   return "0 s";
 }
 
+std::string Shortened(const std::string& text, size_t most) {
+  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+}
+
 std::string Count(uint64_t count) {
   std::string digits = std::to_string(count);
   for (size_t i = digits.size(); i > 3;) {

@@ -42,6 +42,13 @@ TEST_CASE("Durations show the two largest units") {
   CHECK(Duration(4 * 86'400'000ll + 3 * 3'600'000 + 5) == "4 d 3 h");
 }
 
+TEST_CASE("What is too long for a table ends in dots") {
+  CHECK(Shortened("", 4) == "");
+  CHECK(Shortened("four", 4) == "four");
+  CHECK(Shortened("fives", 4) == "f...");
+  CHECK(Shortened(std::string(300, 'x'), 40) == std::string(37, 'x') + "...");
+}
+
 TEST_CASE("Counts have separators between thousands") {
   CHECK(Count(0) == "0");
   CHECK(Count(999) == "999");
