@@ -204,12 +204,11 @@ void LogLines(const absl::Status& status) {
 // counting.
 std::vector<std::string> CommandAfterLoss(const std::vector<std::string>& arguments, int listen_fd,
                                           uint64_t next_session, uint64_t device_losses) {
-  std::vector<std::string> command =
-      CommandWithout(arguments, {"--listen-fd", "--first-session", "--ready-fd",
-                                 "--device-losses"});
-  for (const std::string& more : {std::string("--listen-fd"), absl::StrCat(listen_fd),
-                                  std::string("--first-session"), absl::StrCat(next_session),
-                                  std::string("--device-losses"), absl::StrCat(device_losses)}) {
+  std::vector<std::string> command = CommandWithout(
+      arguments, {"--listen-fd", "--first-session", "--ready-fd", "--device-losses"});
+  for (const std::string& more :
+       {std::string("--listen-fd"), absl::StrCat(listen_fd), std::string("--first-session"),
+        absl::StrCat(next_session), std::string("--device-losses"), absl::StrCat(device_losses)}) {
     command.push_back(more);
   }
   return command;
@@ -254,8 +253,10 @@ void WarnOfLimits(const Config& config) {
       (config.default_memory != 0 || config.default_pinned_memory != 0))
     names.emplace_back("all that are not listed");
   if (names.empty()) return;
-  LogWarning("with strict isolation limits of memory hold for each user by itself: tenants that "
-             "several users may be can have more in all (", absl::StrJoin(names, ", "), ")");
+  LogWarning(
+      "with strict isolation limits of memory hold for each user by itself: tenants that "
+      "several users may be can have more in all (",
+      absl::StrJoin(names, ", "), ")");
 }
 
 // Metrics and the dashboard of all domains.
@@ -267,9 +268,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const Daemon::Options& dae
   serving.check_host = daemon.http->path.empty();
   LogInfo("metrics at ", HttpName(*fd), "/metrics",
           daemon.dashboard ? ", dashboard at its root" : "");
-  return std::make_unique<HttpServer>(*fd, serving, [&observer](const HttpRequest& request) {
-    return observer.Answer(request);
-  });
+  return std::make_unique<HttpServer>(
+      *fd, serving, [&observer](const HttpRequest& request) { return observer.Answer(request); });
 }
 
 // Strict isolation: accepts connections and leaves the rest to a process for each user.
@@ -347,8 +347,7 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags, const 
       LogLevel level = LogLevel::kInfo;
       ParseLogLevel(wanted->log_level, &level);
       SetLogLevel(level);
-      if (observer != nullptr)
-        observer->SetMostSessions(static_cast<size_t>(wanted->max_sessions));
+      if (observer != nullptr) observer->SetMostSessions(static_cast<size_t>(wanted->max_sessions));
       domains.SetLimits(LimitsOfSessions(*wanted));
       WarnOfLimits(*wanted);
       domains.Signal(SIGHUP);
@@ -427,9 +426,8 @@ std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
 // Does not return.
 void ReplaceProcess(const std::vector<std::string>& arguments, uint64_t device_losses,
                     Daemon& daemon) {
-  std::vector<std::string> command =
-      CommandAfterLoss(arguments, daemon.listen_fd(), daemon.manager().next_session(),
-                       device_losses + 1);
+  std::vector<std::string> command = CommandAfterLoss(
+      arguments, daemon.listen_fd(), daemon.manager().next_session(), device_losses + 1);
   std::vector<char*> argv;
   for (std::string& argument : command) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -519,7 +517,8 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     [[maybe_unused]] ssize_t written = write(flags.ready_fd, "\n", 1);
     close(flags.ready_fd);
   }
-  Reloader reloader(started, [&flags] { return Configure(flags); }, **daemon);
+  Reloader reloader(
+      started, [&flags] { return Configure(flags); }, **daemon);
   const auto reload = [&](const std::string& who) {
     service_manager.Reloading();
     absl::StatusOr<Reloader::Report> report = reloader.Reload(who);
@@ -547,9 +546,9 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       _exit(kExitDeviceLost);
     }
-    const bool goes_on = member == nullptr ||
-                         member->Proceed([&](int connection) { (*daemon)->Take(connection); },
-                                         [&] { return (*daemon)->InUse(); });
+    const bool goes_on =
+        member == nullptr || member->Proceed([&](int connection) { (*daemon)->Take(connection); },
+                                             [&] { return (*daemon)->InUse(); });
     if (!goes_on) break;
     if (fds[1].revents != 0) {
       service_manager.Say("a device was lost: starting anew");

@@ -1,18 +1,19 @@
-// Prints what the basic driver calls cost, natively and through the shim, side by side from one run.
+// Prints what the basic driver calls cost, natively and through the shim, side by side from one
+// run.
 //
-// The parent measures nothing itself: it starts `driver --measure LIBRARY` once natively and once under `detshare run
+// The parent measures nothing itself: it starts `driver --measure LIBRARY` once natively and once
+// under `detshare run
 // --standalone`, in turn, and shows the median of the rounds.
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -41,8 +42,9 @@ std::string OwnPath() {
 std::string FindLauncher() {
   const std::string own = OwnPath();
   const std::string folder = own.substr(0, own.rfind('/'));
-  for (const std::string& candidate : {absl::StrCat(folder, "/detshare"), absl::StrCat(folder, "/../detshare/detshare"),
-                                       absl::StrCat(folder, "/driver.runfiles/detshare/tools/detshare/detshare")}) {
+  for (const std::string& candidate :
+       {absl::StrCat(folder, "/detshare"), absl::StrCat(folder, "/../detshare/detshare"),
+        absl::StrCat(folder, "/driver.runfiles/detshare/tools/detshare/detshare")}) {
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return "detshare";
@@ -87,7 +89,8 @@ int MeasureHere(const Options& options) {
     std::fprintf(stderr, "driver bench: %s\n", std::string(result.status().message()).c_str());
     return 1;
   }
-  for (const Measurement& measurement : *result) std::printf("%s\t%.6g\n", measurement.name.c_str(), measurement.value);
+  for (const Measurement& measurement : *result)
+    std::printf("%s\t%.6g\n", measurement.name.c_str(), measurement.value);
   return 0;
 }
 
@@ -101,28 +104,36 @@ std::string Verdict(const Metric& metric, double native, double shim) {
 int Compare(const Options& options) {
   const bool native_exists = options.backend != "soft" && NativeDriverExists();
   if (!native_exists) std::fprintf(stderr, "no native driver here: only the shim is measured\n");
-  const std::string arguments = absl::StrCat(" --measure --bulk-mib ", options.measure.bulk_bytes >> 20, " --launches ",
-                                             options.measure.launches, " --round-trips ", options.measure.round_trips);
+  const std::string arguments =
+      absl::StrCat(" --measure --bulk-mib ", options.measure.bulk_bytes >> 20, " --launches ",
+                   options.measure.launches, " --round-trips ", options.measure.round_trips);
   const std::string own = Quoted(OwnPath());
-  const std::string standalone = options.backend.empty() ? (native_exists ? "cuda" : "soft") : options.backend;
+  const std::string standalone =
+      options.backend.empty() ? (native_exists ? "cuda" : "soft") : options.backend;
   std::map<std::string, std::vector<double>> native, shim;
   for (int round = 0; round < options.rounds; ++round) {
     std::fprintf(stderr, "round %d of %d\n", round + 1, options.rounds);
     if (native_exists && !Collect(absl::StrCat(own, arguments), native)) return 1;
-    if (!Collect(absl::StrCat(Quoted(options.detshare), " run --standalone=", standalone, " -- ", own, arguments), shim)) return 1;
+    if (!Collect(absl::StrCat(Quoted(options.detshare), " run --standalone=", standalone, " -- ",
+                              own, arguments),
+                 shim))
+      return 1;
   }
   if (options.json) {
     nlohmann::json rows = nlohmann::json::array();
     for (const Metric& metric : Metrics()) {
-      nlohmann::json row{{"metric", metric.name}, {"unit", metric.unit}, {"shim", Median(shim[metric.name])}};
+      nlohmann::json row{
+          {"metric", metric.name}, {"unit", metric.unit}, {"shim", Median(shim[metric.name])}};
       if (native_exists) row["native"] = Median(native[metric.name]);
-      if (native_exists) row["budget"] = Verdict(metric, Median(native[metric.name]), Median(shim[metric.name]));
+      if (native_exists)
+        row["budget"] = Verdict(metric, Median(native[metric.name]), Median(shim[metric.name]));
       rows.push_back(row);
     }
     std::printf("%s\n", rows.dump(2).c_str());
     return 0;
   }
-  std::printf("%-34s %-5s %12s %12s %8s  %s\n", "what", "unit", "native", "shim", "ratio", "budget");
+  std::printf("%-34s %-5s %12s %12s %8s  %s\n", "what", "unit", "native", "shim", "ratio",
+              "budget");
   for (const Metric& metric : Metrics()) {
     const double with_shim = Median(shim[metric.name]);
     if (!native_exists) {
@@ -130,8 +141,9 @@ int Compare(const Options& options) {
       continue;
     }
     const double natively = Median(native[metric.name]);
-    std::printf("%-34s %-5s %12.2f %12.2f %7.2fx  %s\n", metric.name, metric.unit, natively, with_shim,
-                natively == 0 ? 0 : with_shim / natively, Verdict(metric, natively, with_shim).c_str());
+    std::printf("%-34s %-5s %12.2f %12.2f %7.2fx  %s\n", metric.name, metric.unit, natively,
+                with_shim, natively == 0 ? 0 : with_shim / natively,
+                Verdict(metric, natively, with_shim).c_str());
   }
   return 0;
 }
@@ -144,16 +156,29 @@ int main(int argc, char** argv) {
   options.detshare = detshare::bench::FindLauncher();
   uint64_t bulk_mib = options.measure.bulk_bytes >> 20;
   CLI::App app("Costs of basic driver calls, native and through the shim");
-  app.add_flag("--measure", options.measure_here, "measure the libcuda.so.1 that this process finds, print raw values");
-  app.add_option("--library", options.measure.library, "with --measure: the library to open")->capture_default_str();
-  app.add_option("--bulk-mib", bulk_mib, "size of the bulk copies in MiB")->check(CLI::Range(1, 65536))->capture_default_str();
-  app.add_option("--launches", options.measure.launches, "launches of the throughput test")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--round-trips", options.measure.round_trips, "samples of each round trip")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--rounds", options.rounds, "native and shim in turn, this often; medians are shown")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_flag("--measure", options.measure_here,
+               "measure the libcuda.so.1 that this process finds, print raw values");
+  app.add_option("--library", options.measure.library, "with --measure: the library to open")
+      ->capture_default_str();
+  app.add_option("--bulk-mib", bulk_mib, "size of the bulk copies in MiB")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--launches", options.measure.launches, "launches of the throughput test")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--round-trips", options.measure.round_trips, "samples of each round trip")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--rounds", options.rounds,
+                 "native and shim in turn, this often; medians are shown")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--detshare", options.detshare, "the launcher")->capture_default_str();
-  app.add_option("--backend", options.backend, "soft or cuda; default: cuda where a driver is")->check(CLI::IsMember({"soft", "cuda"}));
+  app.add_option("--backend", options.backend, "soft or cuda; default: cuda where a driver is")
+      ->check(CLI::IsMember({"soft", "cuda"}));
   app.add_flag("--json", options.json, "print JSON");
   CLI11_PARSE(app, argc, argv);
   options.measure.bulk_bytes = bulk_mib << 20;
-  return options.measure_here ? detshare::bench::MeasureHere(options) : detshare::bench::Compare(options);
+  return options.measure_here ? detshare::bench::MeasureHere(options)
+                              : detshare::bench::Compare(options);
 }

@@ -34,11 +34,13 @@ constexpr char kNullKernel[] = R"(
 )";
 
 struct Driver {
-#define DETSHARE_DRIVER_CALLS(X)                                                                        \
-  X(cuInit) X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)           \
-  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuStreamCreate) X(cuStreamSynchronize) \
-  X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemAllocHost) X(cuMemFreeHost)         \
-  X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuGetErrorName)
+#define DETSHARE_DRIVER_CALLS(X)                                                         \
+  X(cuInit)                                                                              \
+  X(cuDeviceGet)                                                                         \
+  X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) \
+      X(cuModuleGetFunction) X(cuLaunchKernel) X(cuStreamCreate) X(cuStreamSynchronize)  \
+          X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemAllocHost)   \
+              X(cuMemFreeHost) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuGetErrorName)
 #define DETSHARE_POINTER(name) decltype(&::name) name = nullptr;
 #define DETSHARE_CALL(name) DETSHARE_POINTER(name)
   DETSHARE_DRIVER_CALLS(DETSHARE_CALL)
@@ -47,11 +49,13 @@ struct Driver {
   absl::Status Open(const std::string& library) {
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return absl::NotFoundError(dlerror());
-    // Spelled out after macro expansion, so that cuMemAlloc is cuMemAlloc_v2, as in a compiled program.
+      // Spelled out after macro expansion, so that cuMemAlloc is cuMemAlloc_v2, as in a compiled
+      // program.
 #define DETSHARE_STRING(name) #name
-#define DETSHARE_CALL(name)                                                                            \
-  name = reinterpret_cast<decltype(name)>(dlsym(handle, DETSHARE_STRING(name)));                       \
-  if (name == nullptr) return absl::NotFoundError(absl::StrCat(library, " lacks " DETSHARE_STRING(name)));
+#define DETSHARE_CALL(name)                                                      \
+  name = reinterpret_cast<decltype(name)>(dlsym(handle, DETSHARE_STRING(name))); \
+  if (name == nullptr)                                                           \
+    return absl::NotFoundError(absl::StrCat(library, " lacks " DETSHARE_STRING(name)));
     DETSHARE_DRIVER_CALLS(DETSHARE_CALL)
 #undef DETSHARE_CALL
     return absl::OkStatus();
@@ -65,8 +69,8 @@ struct Driver {
   }
 };
 
-#define DETSHARE_TRY(call)                                             \
-  do {                                                                 \
+#define DETSHARE_TRY(call)                                                                   \
+  do {                                                                                       \
     if (absl::Status status = driver.Check(driver.call, #call); !status.ok()) return status; \
   } while (false)
 
@@ -137,7 +141,8 @@ absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options) 
   DETSHARE_TRY(cuStreamSynchronize(stream));
   out.push_back({"launches per second", options.launches / MicrosecondsSince(start) * 1000});
 
-  const auto round_trips = [&](const char* name, const std::function<absl::Status()>& body) -> absl::Status {
+  const auto round_trips = [&](const char* name,
+                               const std::function<absl::Status()>& body) -> absl::Status {
     samples.clear();
     for (int i = 0; i < options.round_trips; ++i) {
       const auto trip = Clock::now();
@@ -184,13 +189,16 @@ absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options) 
 
   CUdeviceptr bulk;
   DETSHARE_TRY(cuMemAlloc(&bulk, options.bulk_bytes));
-  std::unique_ptr<char, void (*)(void*)> pageable(static_cast<char*>(std::malloc(options.bulk_bytes)), std::free);
-  if (pageable == nullptr) return absl::ResourceExhaustedError("no host memory for the bulk copies");
+  std::unique_ptr<char, void (*)(void*)> pageable(
+      static_cast<char*>(std::malloc(options.bulk_bytes)), std::free);
+  if (pageable == nullptr)
+    return absl::ResourceExhaustedError("no host memory for the bulk copies");
   std::memset(pageable.get(), 1, options.bulk_bytes);
   void* pinned;
   DETSHARE_TRY(cuMemAllocHost(&pinned, options.bulk_bytes));
   std::memset(pinned, 1, options.bulk_bytes);
-  const auto bulk_copy = [&](const char* name, const std::function<CUresult()>& copy) -> absl::Status {
+  const auto bulk_copy = [&](const char* name,
+                             const std::function<CUresult()>& copy) -> absl::Status {
     samples.clear();
     for (int i = 0; i < 5; ++i) {
       const auto trip = Clock::now();
@@ -202,10 +210,14 @@ absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options) 
     return absl::OkStatus();
   };
   const std::pair<const char*, std::function<CUresult()>> copies[] = {
-      {"pageable to the device", [&] { return driver.cuMemcpyHtoD(bulk, pageable.get(), options.bulk_bytes); }},
-      {"pageable from the device", [&] { return driver.cuMemcpyDtoH(pageable.get(), bulk, options.bulk_bytes); }},
-      {"pinned to the device", [&] { return driver.cuMemcpyHtoD(bulk, pinned, options.bulk_bytes); }},
-      {"pinned from the device", [&] { return driver.cuMemcpyDtoH(pinned, bulk, options.bulk_bytes); }},
+      {"pageable to the device",
+       [&] { return driver.cuMemcpyHtoD(bulk, pageable.get(), options.bulk_bytes); }},
+      {"pageable from the device",
+       [&] { return driver.cuMemcpyDtoH(pageable.get(), bulk, options.bulk_bytes); }},
+      {"pinned to the device",
+       [&] { return driver.cuMemcpyHtoD(bulk, pinned, options.bulk_bytes); }},
+      {"pinned from the device",
+       [&] { return driver.cuMemcpyDtoH(pinned, bulk, options.bulk_bytes); }},
   };
   for (const auto& [name, copy] : copies) {
     if (absl::Status status = bulk_copy(name, copy); !status.ok()) return status;

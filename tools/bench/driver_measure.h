@@ -18,8 +18,8 @@ struct MeasureOptions {
 };
 
 struct Measurement {
-  std::string name;   // of kMetrics
-  double value = 0;   // in the metric's unit
+  std::string name;  // of kMetrics
+  double value = 0;  // in the metric's unit
 };
 
 // How a metric is shown and judged.
@@ -27,7 +27,8 @@ struct Metric {
   const char* name;
   const char* unit;
   bool smaller_is_better;
-  // The budget against native: at most native * factor + extra (smaller is better), or at least native * factor.
+  // The budget against native: at most native * factor + extra (smaller is better), or at least
+  // native * factor.
   double budget_factor;
   double budget_extra;
 };

@@ -22,7 +22,9 @@ std::vector<const Row*> Chosen(const ApiOptions& options) {
 }
 
 // 12040 -> "12.4"
-std::string Version(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string Version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 }  // namespace
 
@@ -35,18 +37,22 @@ std::string ApiText(const ApiOptions& options) {
     auto family = families.find(row->title);
     if (family == families.end()) {
       order.push_back(row->title);
-      family = families.emplace(row->title, text::Table({"FUNCTION", "SINCE", "LANE", "SUPPORT", "NOTE"})).first;
+      family =
+          families
+              .emplace(row->title, text::Table({"FUNCTION", "SINCE", "LANE", "SUPPORT", "NOTE"}))
+              .first;
     }
     ++totals[row->support];
-    family->second.Add({row->symbol, Version(row->version), LaneName(row->lane), SupportName(row->support), row->note});
+    family->second.Add({row->symbol, Version(row->version), LaneName(row->lane),
+                        SupportName(row->support), row->note});
   }
   std::string out;
   for (std::string_view title : order) {
     out += std::string(title) + "\n" + families.at(title).ToString(2) + "\n";
   }
   if (!options.unsupported) out += std::to_string(totals[Support::kFull]) + " in full, ";
-  return out + std::to_string(totals[Support::kPartial]) + " in part, " + std::to_string(totals[Support::kNone]) +
-         " not supported.\n";
+  return out + std::to_string(totals[Support::kPartial]) + " in part, " +
+         std::to_string(totals[Support::kNone]) + " not supported.\n";
 }
 
 std::string ApiJson(const ApiOptions& options) {

@@ -21,8 +21,8 @@ inline std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket) {
   // Events and traces have no bound but the daemon's.
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
-  return proto::Admin::NewStub(grpc::CreateCustomChannel(
-      "unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
+  return proto::Admin::NewStub(
+      grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
 }
 
 // 0, or an exit code after a message.

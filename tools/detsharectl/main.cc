@@ -1,7 +1,8 @@
 // detsharectl: looks at a running detshared and steers it; verifies programs.
 //
-// Exit codes: 0, 1 for a daemon that refused or failed, a configuration with mistakes, or a doctor who
-// found an error, 2 for a wrong command line, 3 when no daemon answers. `verify` has its own (verify.h).
+// Exit codes: 0, 1 for a daemon that refused or failed, a configuration with mistakes, or a doctor
+// who found an error, 2 for a wrong command line, 3 when no daemon answers. `verify` has its own
+// (verify.h).
 #include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
@@ -76,8 +77,8 @@ int Usage(const absl::Status& status) {
 void SayWhoIsMissing(const proto::Status& status) {
   for (const proto::DomainStatus& domain : status.domains()) {
     if (domain.problem().empty()) continue;
-    std::fprintf(stderr, "detsharectl: what user %s has is not shown: %s\n",
-                 domain.user().c_str(), domain.problem().c_str());
+    std::fprintf(stderr, "detsharectl: what user %s has is not shown: %s\n", domain.user().c_str(),
+                 domain.problem().c_str());
   }
 }
 
@@ -223,7 +224,8 @@ int PrintDoctor(const Options& options) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string variable = *entry;
     const size_t equals = variable.find('=');
-    if (equals != std::string::npos) host.environment[variable.substr(0, equals)] = variable.substr(equals + 1);
+    if (equals != std::string::npos)
+      host.environment[variable.substr(0, equals)] = variable.substr(equals + 1);
   }
   host.socket = options.socket;
   host.config_file = options.config_file.empty() ? kDefaultConfigFile : options.config_file;
@@ -322,7 +324,8 @@ void AddDoor(CLI::App& app, Options& options, Action& action) {
   open->add_option("--class", flags.tenant_class, "latency, batch or unset");
   open->add_option("--weight", flags.weight, "of its share, where shares are fair");
   open->add_option("--sms", flags.sms, "bounds of its partitions")->type_name("MIN..MAX");
-  open->add_option("--memory", flags.memory, "most device memory of all its programs, on each device")
+  open->add_option("--memory", flags.memory,
+                   "most device memory of all its programs, on each device")
       ->type_name("SIZE");
   open->add_option("--pinned-memory", flags.pinned_memory, "most pinned memory of the host")
       ->type_name("SIZE");
@@ -342,15 +345,17 @@ void AddSessions(CLI::App& app, Options& options, Action& action) {
   const auto list = [&] {
     action = [&] { return PrintStatus(options, SessionsText, SessionsJson); };
   };
-  CLI::App* const sessions = app.add_subcommand("sessions", "the sessions: who runs what, and where");
+  CLI::App* const sessions =
+      app.add_subcommand("sessions", "the sessions: who runs what, and where");
   sessions->require_subcommand(0, 1);
   sessions->final_callback([list, sessions] {
     if (sessions->get_subcommands().empty()) list();
   });
   sessions->add_subcommand("list", "all of them")->final_callback(list);
   CLI::App* const kill = sessions->add_subcommand(
-      "kill", "ends sessions, all that are named or none: one's own, or as root or a member of the "
-              "admin group anybody's");
+      "kill",
+      "ends sessions, all that are named or none: one's own, or as root or a member of the "
+      "admin group anybody's");
   kill->add_option("WHO", options.to_end, "numbers of sessions, or the name of a tenant");
   kill->add_option("--tenant", options.tenant_to_end, "all sessions of a tenant")
       ->type_name("NAME");
@@ -361,9 +366,8 @@ void AddSessions(CLI::App& app, Options& options, Action& action) {
     action = [&] { return PrintTenantUse(options); };
   });
   app.add_subcommand("partitions", "the partitions of the devices, and how many sessions run there")
-      ->final_callback([&] {
-        action = [&] { return PrintStatus(options, PartitionsText, PartitionsJson); };
-      });
+      ->final_callback(
+          [&] { action = [&] { return PrintStatus(options, PartitionsText, PartitionsJson); }; });
 }
 
 void AddEvents(CLI::App& app, Options& options, Action& action) {
@@ -428,8 +432,10 @@ int Main(int argc, char** argv) {
   app.add_option("--socket", options.socket, "the daemon's socket")->capture_default_str();
   app.add_flag("--json", options.json, "print JSON");
   CLI::App* status = app.add_subcommand("status", "sessions, devices, memory, operations");
-  CLI::App* api = app.add_subcommand("api", "the driver entry points and how far each is supported (needs no daemon)");
-  api->add_flag("--unsupported", options.api.unsupported, "only what is not supported in full, with the reason");
+  CLI::App* api = app.add_subcommand(
+      "api", "the driver entry points and how far each is supported (needs no daemon)");
+  api->add_flag("--unsupported", options.api.unsupported,
+                "only what is not supported in full, with the reason");
   AddVerify(app, options.verify);
   Action action;
   AddPolicy(app, options, action);
@@ -443,17 +449,29 @@ int Main(int argc, char** argv) {
   options.verify.command = TakeCommand(&arguments);
   CLI::App* config = app.add_subcommand("config", "the daemon's configuration file");
   config->require_subcommand(1);
-  CLI::App* check = config->add_subcommand("check", "find mistakes, with line and column (needs no daemon)");
-  CLI::App* show = config->add_subcommand("show", "what holds, defaults included (needs no daemon)");
+  CLI::App* check =
+      config->add_subcommand("check", "find mistakes, with line and column (needs no daemon)");
+  CLI::App* show =
+      config->add_subcommand("show", "what holds, defaults included (needs no daemon)");
   for (CLI::App* command : {check, show}) {
-    command->add_option("file", options.config_file, "the file [/etc/detshare/detshare.toml]")->type_name("FILE");
+    command->add_option("file", options.config_file, "the file [/etc/detshare/detshare.toml]")
+        ->type_name("FILE");
   }
-  CLI::App* example = config->add_subcommand("example", "a file to begin with, in which every key is explained (needs no daemon)");
-  config->add_subcommand("reload", "lets the daemon read its file again; says what changed, and what needs a restart")
+  CLI::App* example = config->add_subcommand(
+      "example", "a file to begin with, in which every key is explained (needs no daemon)");
+  config
+      ->add_subcommand(
+          "reload",
+          "lets the daemon read its file again; says what changed, and what needs a restart")
       ->final_callback([&] { action = [&] { return ReloadConfig(options); }; });
-  CLI::App* doctor = app.add_subcommand("doctor", "what is wrong on this host, and what to do about it");
-  doctor->add_option("--config", options.config_file, "the configuration file [/etc/detshare/detshare.toml]")->type_name("FILE");
-  doctor->footer("Exit codes: 0, 1 when there is an error. What needs root is \"unknown\" for others.");
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "what is wrong on this host, and what to do about it");
+  doctor
+      ->add_option("--config", options.config_file,
+                   "the configuration file [/etc/detshare/detshare.toml]")
+      ->type_name("FILE");
+  doctor->footer(
+      "Exit codes: 0, 1 when there is an error. What needs root is \"unknown\" for others.");
   try {
     // CLI11 takes the last argument first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

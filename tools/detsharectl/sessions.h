@@ -1,4 +1,5 @@
-// `detsharectl sessions`, `tenants` and `partitions`: who is there, what they use and where they run.
+// `detsharectl sessions`, `tenants` and `partitions`: who is there, what they use and where they
+// run.
 #pragma once
 
 #include <string>
@@ -19,8 +20,8 @@ std::string TenantUseJson(const proto::Status& status, const proto::Tenants& ten
 std::string PartitionsText(const proto::Status& status);
 std::string PartitionsJson(const proto::Status& status);
 
-// What `sessions kill` is told: numbers of sessions, or a tenant's name; `tenant` is one whatever it
-// looks like. InvalidArgument.
+// What `sessions kill` is told: numbers of sessions, or a tenant's name; `tenant` is one whatever
+// it looks like. InvalidArgument.
 absl::StatusOr<proto::EndSessionsRequest> ToEndRequest(const std::vector<std::string>& who,
                                                        const std::string& tenant);
 std::string EndedText(const proto::EndedSessions& ended);

@@ -28,13 +28,12 @@ std::string TenantsText(const proto::Status& status) {
     any = true;
     uint64_t memory = 0;
     for (const uint64_t used : tenant.memory_used()) memory = std::max(memory, used);
-    table.Add({tenant.name(),
-               OfLimit(Bytes(memory), tenant.memory_limit(), Bytes(tenant.memory_limit())),
-               OfLimit(Bytes(tenant.pinned_used()), tenant.pinned_limit(),
-                       Bytes(tenant.pinned_limit())),
-               OfLimit(Count(tenant.sessions_used()), tenant.sessions_limit(),
-                       Count(tenant.sessions_limit())),
-               Count(tenant.refusals())});
+    table.Add(
+        {tenant.name(), OfLimit(Bytes(memory), tenant.memory_limit(), Bytes(tenant.memory_limit())),
+         OfLimit(Bytes(tenant.pinned_used()), tenant.pinned_limit(), Bytes(tenant.pinned_limit())),
+         OfLimit(Count(tenant.sessions_used()), tenant.sessions_limit(),
+                 Count(tenant.sessions_limit())),
+         Count(tenant.refusals())});
   }
   return any ? "\n" + table.ToString() : "";
 }
@@ -46,24 +45,30 @@ std::string DevicesText(const proto::SessionStatus& session) {
 }
 
 std::string StatusText(const proto::Status& status) {
-  std::string out = "detshared " + status.version() + ", pid " + std::to_string(status.pid()) + ", up " +
-                    Duration(status.uptime_ms()) + ", backend " + status.backend() + ", policy " + status.policy() + "\n\n";
+  std::string out = "detshared " + status.version() + ", pid " + std::to_string(status.pid()) +
+                    ", up " + Duration(status.uptime_ms()) + ", backend " + status.backend() +
+                    ", policy " + status.policy() + "\n\n";
   text::Table devices({"DEVICE", "NAME", "SMS", "MEMORY USED", "OF", "STATE"});
   for (int i = 0; i < status.devices_size(); ++i) {
     const proto::DeviceStatus& device = status.devices(i);
-    devices.Add({std::to_string(i), device.name(), std::to_string(device.sm_count()), Bytes(device.used_memory()),
-                 Bytes(device.total_memory()), device.state()});
+    devices.Add({std::to_string(i), device.name(), std::to_string(device.sm_count()),
+                 Bytes(device.used_memory()), Bytes(device.total_memory()), device.state()});
   }
   out += devices.ToString();
   if (status.swap_limit() != 0) {
-    out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " + Bytes(status.swap_limit()) + "\n";
+    out += "\nDevice memory in host memory: " + Bytes(status.swap_used()) + " of at most " +
+           Bytes(status.swap_limit()) + "\n";
   }
   if (status.domains_size() != 0) {
-    out += "\nStrict isolation: each user's programs have a process of the daemon. This is of all of them; "
-           "policy and settings are " + status.domain() + "'s.\n";
+    out +=
+        "\nStrict isolation: each user's programs have a process of the daemon. This is of all of "
+        "them; "
+        "policy and settings are " +
+        status.domain() + "'s.\n";
     text::Table domains({"USER", "SESSIONS", "STEER ALONE WITH --socket", "ANSWER"});
     for (const proto::DomainStatus& domain : status.domains())
-      domains.Add({domain.user(), Count(domain.sessions()), domain.socket(), domain.problem().empty() ? "ok" : domain.problem()});
+      domains.Add({domain.user(), Count(domain.sessions()), domain.socket(),
+                   domain.problem().empty() ? "ok" : domain.problem()});
     out += domains.ToString();
   } else if (!status.domain().empty()) {
     out += "\nStrict isolation: this is the process of " + status.domain() + "'s programs.\n";
@@ -74,11 +79,12 @@ std::string StatusText(const proto::Status& status) {
                         "OUT", "PINNED", "OPERATIONS", "KERNELS", "COPIED", "AGE", "STATE"});
   for (const proto::SessionStatus& session : status.sessions()) {
     sessions.Add({std::to_string(session.session()), session.tenant(),
-                  session.pid() == 0 ? "-" : std::to_string(session.pid()), text::Shortened(session.program(), text::kMostOfAProgram),
-                  DevicesText(session), session.partition(), Bytes(session.device_memory()),
-                  Bytes(session.swap().out()), Bytes(session.pinned_memory()),
-                  Count(session.operations()), Count(session.kernels()),
-                  Bytes(session.bytes_copied()), Duration(session.age_ms()), session.state()});
+                  session.pid() == 0 ? "-" : std::to_string(session.pid()),
+                  text::Shortened(session.program(), text::kMostOfAProgram), DevicesText(session),
+                  session.partition(), Bytes(session.device_memory()), Bytes(session.swap().out()),
+                  Bytes(session.pinned_memory()), Count(session.operations()),
+                  Count(session.kernels()), Bytes(session.bytes_copied()),
+                  Duration(session.age_ms()), session.state()});
   }
   return out + "\n" + sessions.ToString();
 }
@@ -147,19 +153,14 @@ std::string StatusJson(const proto::Status& status) {
                        {"socket", domain.socket()},
                        {"problem", domain.problem()}});
   }
-  const ordered_json out = {{"version", status.version()},
-                            {"abi_version", status.abi_version()},
-                            {"uptime_ms", status.uptime_ms()},
-                            {"pid", status.pid()},
-                            {"backend", status.backend()},
-                            {"policy", status.policy()},
-                            {"swap_limit", status.swap_limit()},
-                            {"swap_used", status.swap_used()},
-                            {"domain", status.domain()},
-                            {"domains", std::move(domains)},
-                            {"tenants", std::move(tenants)},
-                            {"devices", std::move(devices)},
-                            {"sessions", std::move(sessions)}};
+  const ordered_json out = {
+      {"version", status.version()},       {"abi_version", status.abi_version()},
+      {"uptime_ms", status.uptime_ms()},   {"pid", status.pid()},
+      {"backend", status.backend()},       {"policy", status.policy()},
+      {"swap_limit", status.swap_limit()}, {"swap_used", status.swap_used()},
+      {"domain", status.domain()},         {"domains", std::move(domains)},
+      {"tenants", std::move(tenants)},     {"devices", std::move(devices)},
+      {"sessions", std::move(sessions)}};
   // A client chose its program's name: whatever bytes are in it, the output is JSON.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

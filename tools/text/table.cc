@@ -12,7 +12,8 @@ bool LooksLikeNumber(const std::string& cell) {
   return cell.empty() || cell == "-" || (cell[0] >= '0' && cell[0] <= '9');
 }
 
-std::string Line(const std::vector<std::string>& row, const std::vector<size_t>& widths, const std::vector<bool>& right, int indent) {
+std::string Line(const std::vector<std::string>& row, const std::vector<size_t>& widths,
+                 const std::vector<bool>& right, int indent) {
   std::string line(indent, ' ');
   for (size_t i = 0; i < widths.size(); ++i) {
     const std::string fill(widths[i] - row[i].size(), ' ');

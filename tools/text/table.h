@@ -14,7 +14,8 @@ class Table {
   // As many cells as the header has; missing ones are empty.
   void Add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
-  // Lines with `indent` spaces before and two between columns, none at the end, each with a newline.
+  // Lines with `indent` spaces before and two between columns, none at the end, each with a
+  // newline.
   std::string ToString(int indent = 0) const;
 
  private:
