@@ -80,8 +80,8 @@ std::string StatusText(const proto::Status& status) {
   for (const proto::SessionStatus& session : status.sessions()) {
     sessions.Add({std::to_string(session.session()), session.tenant(),
                   session.pid() == 0 ? "-" : std::to_string(session.pid()),
-                  text::Shortened(session.program(), text::kMostOfAProgram), DevicesText(session),
-                  session.partition(), Bytes(session.device_memory()), Bytes(session.swap().out()),
+                  text::Program(session.program()), DevicesText(session), session.partition(),
+                  Bytes(session.device_memory()), Bytes(session.swap().out()),
                   Bytes(session.pinned_memory()), Count(session.operations()),
                   Count(session.kernels()), Bytes(session.bytes_copied()),
                   Duration(session.age_ms()), session.state()});

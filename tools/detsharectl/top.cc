@@ -136,7 +136,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
     const proto::Schedule& schedule = session.schedule();
     table.Add({std::to_string(session.session()), session.tenant(),
                session.pid() == 0 ? "-" : std::to_string(session.pid()),
-               text::Shortened(session.program(), text::kMostOfAProgram),
+               text::Program(session.program()),
                schedule.tenant_class().empty() ? "-" : schedule.tenant_class(),
                schedule.followed() ? std::to_string(schedule.rank()) : "-", session.partition(),
                Percent(line.device_share), Percent(line.held_share),

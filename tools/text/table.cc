@@ -91,8 +91,12 @@ std::string Duration(int64_t milliseconds) {
   return "0 s";
 }
 
-std::string Shortened(const std::string& text, size_t most) {
-  return text.size() <= most ? text : text.substr(0, most - 3) + "...";
+std::string Program(const std::string& command_line) {
+  constexpr size_t kMost = 40;
+  const size_t slash = command_line.substr(0, command_line.find(' ')).rfind('/');
+  const std::string shown =
+      slash == std::string::npos ? command_line : command_line.substr(slash + 1);
+  return shown.size() <= kMost ? shown : shown.substr(0, kMost - 3) + "...";
 }
 
 std::string Count(uint64_t count) {

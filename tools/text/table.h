@@ -29,10 +29,9 @@ std::string Bytes(uint64_t bytes);
 // "850 ms", "12 s", "3 min 5 s", "2 h 10 min", "4 d 3 h".
 std::string Duration(int64_t milliseconds);
 
-// At most `most` characters (4 or more) of a longer text, the last of which are "...".
-std::string Shortened(const std::string& text, size_t most);
-// As many characters as tables show of the command line of a program. --json has all of it.
-inline constexpr size_t kMostOfAProgram = 40;
+// A command line as tables show it: without the folder of the program, and with "..." in the place
+// of what is beyond 40 characters. --json has all of it.
+std::string Program(const std::string& command_line);
 
 // "1,234,567".
 std::string Count(uint64_t count);

@@ -42,11 +42,14 @@ TEST_CASE("Durations show the two largest units") {
   CHECK(Duration(4 * 86'400'000ll + 3 * 3'600'000 + 5) == "4 d 3 h");
 }
 
-TEST_CASE("What is too long for a table ends in dots") {
-  CHECK(Shortened("", 4) == "");
-  CHECK(Shortened("four", 4) == "four");
-  CHECK(Shortened("fives", 4) == "f...");
-  CHECK(Shortened(std::string(300, 'x'), 40) == std::string(37, 'x') + "...");
+TEST_CASE("Programs are shown by name and arguments, as far as there is room") {
+  CHECK(Program("") == "");
+  CHECK(Program("python3 /tmp/train.py") == "python3 /tmp/train.py");
+  CHECK(Program("/usr/bin/python3 /tmp/train.py") == "python3 /tmp/train.py");
+  CHECK(Program("/opt/deep/folder/of/some/where/or/other/serve --port 80") == "serve --port 80");
+  CHECK(Program("python3 -c " + std::string(300, 'x')) ==
+        "python3 -c " + std::string(26, 'x') + "...");
+  CHECK(Program("/ends/in/a/") == "");
 }
 
 TEST_CASE("Counts have separators between thousands") {
