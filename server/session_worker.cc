@@ -22,8 +22,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records before the other things are looked at
 // While somebody waits for each result of the session: his pauses are short, and a thread that
-// sleeps takes longer to wake up than what he asks for can take. (With pauses of 5 ms on average,
-// 20 ms left 2 % of the requests on an H200 0.2 ms later than the others.)
+// sleeps takes longer to wake up than what he asks for can take. (Of exponential pauses of 5 ms on
+// average 2 % are longer than 20 ms: enough to decide a p99.)
 constexpr milliseconds kAwaitedSpin(100);
 // While a coroutine waits for a fence, which nobody announces.
 constexpr microseconds kShortestFenceSleep(20);
