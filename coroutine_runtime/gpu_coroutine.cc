@@ -388,7 +388,7 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
   }
   if (absl::Status status = OrderWithLegacy(stream, use); !status.ok()) return status;
   stream.uncollected = true;
-  if (use == Use::kOperation) {
+  if (use != Use::kObserve) {
     Context& context = *stream.context;
     if (stream.legacy) {
       ++context.legacy_operations;
@@ -396,8 +396,8 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
       stream.dirty = true;
       context.dirty.push_back(&stream);
     }
-    Count(operations_, 1);
   }
+  if (use == Use::kOther) Count(others_, 1);
   return stream.queue;
 }
 
@@ -828,7 +828,7 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
 absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
   if (!queue.ok()) return queue.status();
   const bool waits = std::any_of(operations.begin(), operations.end(),
                                  [](const MemoryOp& operation) { return operation.is_wait(); });
@@ -860,7 +860,7 @@ absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* f
                                      uint64_t value) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
   if (!queue.ok()) return queue.status();
   BeforeWait(**stream);
   absl::Status status = (*queue)->WaitFence(space_, fence, value);
@@ -873,7 +873,7 @@ absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reac
                                         uint64_t resume_value) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
   if (!queue.ok()) return queue.status();
   BeforeWait(**stream);
   if (absl::Status status = (*queue)->WriteFence(space_, reached, reached_value); !status.ok()) {
@@ -912,7 +912,7 @@ absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
   absl::StatusOr<Stream*> stream = FindStream(id);
   if (!stream.ok()) return stream.status();
   if (point.fence == (*stream)->fence.fence() || point.reached()) return absl::OkStatus();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
   if (!queue.ok()) return queue.status();
   return (*queue)->WaitFence(space_, point.fence, point.value);
 }
@@ -923,7 +923,7 @@ absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
   if (event == events_.end()) return UnknownHandle("no such event");
   absl::StatusOr<Stream*> found = FindStream(stream);
   if (!found.ok()) return found.status();
-  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOther);
   if (!queue.ok()) return queue.status();
   absl::Status status = (*queue)->Record(*event->second->marker);
   if (!status.ok()) return status;
@@ -985,7 +985,7 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId strea
   if (event == owner.events_.end()) return UnknownHandle("no such event");
   absl::StatusOr<Stream*> found = FindStream(stream);
   if (!found.ok()) return found.status();
-  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOther);
   if (!queue.ok()) return queue.status();
   if (!event->second->recorded) return absl::OkStatus();
   const bool parks = !event->second->awaited.reached();
@@ -1008,14 +1008,14 @@ absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
 }
 
 absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uint64_t* number) {
-  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOperation);
+  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOther);
   return queue.ok() ? event.Record(**queue, number) : queue.status();
 }
 
 absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
   absl::StatusOr<Stream*> found = FindStream(stream);
   if (!found.ok()) return found.status();
-  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOperation);
+  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOther);
   if (!queue.ok()) return queue.status();
   BeforeWait(**found);
   absl::Status status = event.Wait(**queue);
@@ -1236,11 +1236,12 @@ GpuCoroutine::Counters GpuCoroutine::counters() const {
     return count.load(std::memory_order_relaxed);
   };
   Counters counters;
-  counters.operations = get(operations_);
   counters.launches = get(launches_);
   counters.graphs = get(graphs_);
   counters.copies = get(copies_);
   counters.fills = get(fills_);
+  counters.operations =
+      counters.launches + counters.graphs + counters.copies + counters.fills + get(others_);
   counters.kernels = counters.launches + get(graph_kernels_);
   counters.bytes_copied = get(bytes_copied_);
   counters.migrations = get(migrations_);

@@ -227,8 +227,9 @@ class GpuCoroutine {
   struct Event;
   struct Visit;
   struct Sample;
-  // What an operation is for the legacy default stream's order.
-  enum class Use { kOperation, kObserve };
+  // What the queue is for. Operations keep the legacy default stream's order; those of a kind that
+  // is counted by itself are counted by who submits them, the others here.
+  enum class Use { kOperation, kOther, kObserve };
 
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Executor& executor);
 
@@ -317,8 +318,8 @@ class GpuCoroutine {
   std::vector<std::unique_ptr<Marker>> spare_markers_[2];
 
   // Written by the owner only, read by whoever reports: relaxed, they publish nothing.
-  std::atomic<uint64_t> operations_{0}, launches_{0}, bytes_copied_{0}, migrations_{0};
-  std::atomic<uint64_t> graphs_{0}, graph_kernels_{0}, copies_{0}, fills_{0};
+  std::atomic<uint64_t> launches_{0}, graphs_{0}, copies_{0}, fills_{0}, others_{0};
+  std::atomic<uint64_t> graph_kernels_{0}, bytes_copied_{0}, migrations_{0};
 };
 
 }  // namespace detshare
