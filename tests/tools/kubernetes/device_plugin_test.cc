@@ -128,7 +128,7 @@ struct Node {
     INFO("daemon:\n"
          << (daemon ? daemon->log() : "") << "plugin:\n"
          << (plugin ? plugin->log() : ""));
-    CHECK(kubelet->problems().empty());
+    CHECK(kubelet->problems() == "");
     plugin.reset();
     kubelet.reset();
     daemon.reset();

@@ -170,10 +170,14 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
     v1beta1::DevicePluginOptions options;
     {
       grpc::ClientContext context;
-      const bool ok = plugin.stub->GetDevicePluginOptions(&context, {}, &options).ok();
+      const grpc::Status status = plugin.stub->GetDevicePluginOptions(&context, {}, &options);
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (!ok || options.SerializeAsString() != plugin.options.SerializeAsString())
-        problems_ += "options differ\n";
+      // The plugin may be gone already, which the end of its list tells.
+      const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                        status.error_code() == grpc::StatusCode::CANCELLED;
+      if (!gone &&
+          (!status.ok() || options.SerializeAsString() != plugin.options.SerializeAsString()))
+        problems_ += "options differ: " + status.error_message() + "\n";
     }
     auto reader = plugin.stub->ListAndWatch(&plugin.context, {});
     v1beta1::ListAndWatchResponse list;
