@@ -1,5 +1,6 @@
 #include "server/daemon.h"
 
+#include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
 #include <linux/magic.h>
@@ -16,8 +17,18 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/quiet_grpc.h"
+#include "server/admin_service.h"
+#include "server/control_service.h"
+#include "server/doors.h"
+#include "server/duration_profiles.h"
 #include "server/grpc_limits.h"
 #include "server/logging.h"
+#include "server/other_domains.h"
+#include "server/reflection_service.h"
+#include "server/telemetry.h"
+#include "server/telemetry_service.h"
+#include "server/web/observation_service.h"
+#include "server/web/observer.h"
 
 namespace detshare {
 namespace {

@@ -2,16 +2,14 @@
 // signals, so that a test can have one in its own process.
 #pragma once
 
-#include <grpcpp/grpcpp.h>
+#include <sys/types.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,24 +17,30 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/host_telemetry.h"
 #include "server/acceptor.h"
-#include "server/admin_service.h"
-#include "server/control_service.h"
-#include "server/doors.h"
-#include "server/duration_profiles.h"
 #include "server/identity.h"
-#include "server/other_domains.h"
-#include "server/reflection_service.h"
 #include "server/server_options.h"
-#include "server/session_admission.h"
 #include "server/session_manager.h"
 #include "server/settings.h"
-#include "server/telemetry.h"
-#include "server/telemetry_service.h"
 #include "server/web/http_server.h"
-#include "server/web/observation_service.h"
-#include "server/web/observer.h"
+
+namespace grpc {
+class Server;
+}  // namespace grpc
 
 namespace detshare {
+
+class AdminService;
+class ControlService;
+class DoorService;
+class Doors;
+class DurationProfiles;
+class ObservationService;
+class Observer;
+class OtherDomains;
+class ReflectionService;
+class SessionAdmission;
+class Telemetry;
+class TelemetryService;
 
 class Daemon {
  public:
@@ -86,8 +90,7 @@ class Daemon {
   SessionManager& manager() { return *manager_; }
   Identity& identity() { return identity_; }
   Settings& settings() { return *settings_; }
-  // Any thread. What the service for administration does when it is asked to.
-  void OnReload(AdminService::Reloading reloading) { admin_->OnReload(std::move(reloading)); }
+  AdminService& admin() { return *admin_; }
   int listen_fd() const { return listen_fd_; }
 
  private:

@@ -29,6 +29,7 @@
 #include "absl/strings/str_split.h"
 #include "proto/quiet_grpc.h"
 #include "proto/version.h"
+#include "server/admin_service.h"
 #include "server/admission_channel.h"
 #include "server/backends.h"
 #include "server/config/config.h"
@@ -527,7 +528,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   };
   // A process of one domain is told by the one that accepts, as all the others.
   if (!flags.config_file.empty() && member == nullptr) {
-    (*daemon)->OnReload([&](const std::string& who) -> absl::StatusOr<proto::Reloaded> {
+    (*daemon)->admin().OnReload([&](const std::string& who) -> absl::StatusOr<proto::Reloaded> {
       const absl::StatusOr<Reloader::Report> report = reload(who);
       if (!report.ok()) return report.status();
       proto::Reloaded reloaded;
@@ -561,7 +562,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     reload("SIGHUP").IgnoreError();
   }
   // What it uses ends before the daemon does.
-  (*daemon)->OnReload(nullptr);
+  (*daemon)->admin().OnReload(nullptr);
   LogInfo("detshared ends");
   service_manager.Stopping();
   watchdog.reset();
