@@ -89,21 +89,29 @@ absl::Status LockSocket(const std::string& path) {
 }
 
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
+  const std::string made = path + ".new";
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": a socket's path has at most ",
-                                                   sizeof(address.sun_path) - 1, " characters"));
+  if (made.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": a socket's path has at most ",
+                     sizeof(address.sun_path) - 1 - (made.size() - path.size()), " characters"));
   }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  struct stat there;
+  if (lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", path, ": something else than a socket is there"));
+  }
+  std::memcpy(address.sun_path, made.c_str(), made.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::InternalError(absl::StrCat("socket: ", ErrnoText(errno)));
-  struct stat status;
-  if (lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) unlink(path.c_str());
+  unlink(made.c_str());
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(path.c_str(), mode) != 0 || listen(fd, 1024) != 0) {
+      chmod(made.c_str(), mode) != 0 || listen(fd, 1024) != 0 ||
+      rename(made.c_str(), path.c_str()) != 0) {
     const int error = errno;
     close(fd);
+    unlink(made.c_str());
     return absl::InternalError(absl::StrCat("cannot listen on ", path, ": ", ErrnoText(error)));
   }
   return fd;

@@ -55,7 +55,8 @@ class PeerTable {
 // Takes the lock `<path>.lock`, until the process ends or executes another program.
 // FailedPrecondition when another daemon serves there.
 absl::Status LockSocket(const std::string& path);
-// Makes the socket, replacing a dead one; with the lock.
+// Makes the socket, replacing a dead one; with the lock. It has its name from when it listens on:
+// nobody finds a socket there that refuses him. It is made as `<path>.new`.
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
 
 // Accepts on a thread of its own.

@@ -1,0 +1,99 @@
+#include "server/acceptor.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tests/server/test_windows.h"
+
+namespace detshare {
+namespace {
+
+// 0, or the errno of the attempt.
+int ConnectTo(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  const bool connected =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  const int error = connected ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+TEST_CASE("Who finds a socket is never refused, however early he comes") {
+  TestDirectory directory;
+  for (int i = 0; i < 100; ++i) {
+    const std::string path = directory.path + "/" + std::to_string(i);
+    int error = -1;
+    std::thread early([&] {
+      struct stat there;
+      while (lstat(path.c_str(), &there) != 0) {
+      }
+      error = ConnectTo(path);
+    });
+    const absl::StatusOr<int> listening = ListenOn(path, 0600);
+    early.join();
+    REQUIRE(listening.ok());
+    CHECK(error == 0);
+    close(*listening);
+  }
+}
+
+TEST_CASE("A socket has the mode that is asked for, and leaves nothing beside it") {
+  TestDirectory directory;
+  const absl::StatusOr<int> listening = ListenOn(directory.path + "/s", 0620);
+  REQUIRE(listening.ok());
+  struct stat status;
+  REQUIRE(stat((directory.path + "/s").c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0620);
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory.path))
+    ++files;
+  CHECK(files == 1);
+  close(*listening);
+}
+
+TEST_CASE("A dead socket is replaced, and anything else is left alone") {
+  TestDirectory directory;
+  const std::string path = directory.path + "/s";
+  const absl::StatusOr<int> first = ListenOn(path, 0600);
+  REQUIRE(first.ok());
+  close(*first);
+  CHECK(ConnectTo(path) == ECONNREFUSED);
+  const absl::StatusOr<int> second = ListenOn(path, 0600);
+  REQUIRE(second.ok());
+  CHECK(ConnectTo(path) == 0);
+  close(*second);
+
+  const std::string file = directory.path + "/file";
+  std::ofstream(file) << "kept";
+  const absl::StatusOr<int> refused = ListenOn(file, 0600);
+  CHECK(absl::IsFailedPrecondition(refused.status()));
+  CHECK(refused.status().message().find(file) != std::string::npos);
+  CHECK(std::filesystem::file_size(file) == 4);
+}
+
+TEST_CASE("A path that no socket can have is refused with the length that it can have") {
+  TestDirectory directory;
+  const std::string longest = directory.path + "/" + std::string(102 - directory.path.size(), 'x');
+  const absl::StatusOr<int> listening = ListenOn(longest, 0600);
+  REQUIRE(listening.ok());
+  CHECK(ConnectTo(longest) == 0);
+  close(*listening);
+  const absl::StatusOr<int> refused = ListenOn(longest + "x", 0600);
+  CHECK(absl::IsInvalidArgument(refused.status()));
+  CHECK(refused.status().message().find("103 characters") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace detshare
