@@ -139,16 +139,17 @@ int Serve(Flags& flags) {
       of_daemon.Say("no daemon at " + flags.socket + ": " + std::string(now.status().message()));
     }
     std::vector<std::string> doors;
-    for (ShareService* service : borrowed) {
-      service->SetGpus(gpus);
+    for (const ShareService* service : borrowed) {
       for (const Share& share : SharesOf(service->resource(), gpus))
         doors.push_back(DoorName(service->resource(), share.id));
     }
+    // Before kubelet hears of shares: it gives them to containers at once.
     if (!flags.cdi.empty() && !doors.empty()) {
       const absl::Status written =
           WriteCdiSpec(flags.cdi, CdiSpec(options.common, options.run_directory, doors));
       of_cdi.Say(std::string(written.message()));
     }
+    for (ShareService* service : borrowed) service->SetGpus(gpus);
     of_kubelet.Say(std::string(kubelet.Tend().message()));
     pollfd fds[2] = {{signal_fd, POLLIN, 0}, {kubelet.events_fd(), POLLIN, 0}};
     if (poll(fds, 2, flags.poll_ms) > 0 && fds[0].revents != 0) return 0;
