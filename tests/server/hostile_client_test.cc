@@ -451,9 +451,10 @@ TEST_CASE("Shared memory is registered only as whole pages of the user's own fil
       std::memcpy(address, reply.answer().data(), sizeof(*address));
     return static_cast<int>(reply.result());
   };
-  const std::string name = "detshare-register-" + std::to_string(getpid());
-  const int fd = open(("/dev/shm/" + name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  char path[] = "/dev/shm/detshare-register-XXXXXX";
+  const int fd = mkostemp(path, O_CLOEXEC);
   REQUIRE(fd >= 0);
+  const std::string name = std::filesystem::path(path).filename();
   REQUIRE(ftruncate(fd, 3 * kPageBytes) == 0);
   struct stat file;
   REQUIRE(fstat(fd, &file) == 0);
@@ -481,7 +482,7 @@ TEST_CASE("Shared memory is registered only as whole pages of the user's own fil
 
   uint64_t address = 0;
   REQUIRE(reg(good, name, &address) == 0);
-  REQUIRE(unlink(("/dev/shm/" + name).c_str()) == 0);
+  REQUIRE(unlink(path) == 0);
   const char byte = 42;
   REQUIRE(pwrite(fd, &byte, 1, kPageBytes + 5) == 1);
   CHECK(*reinterpret_cast<char*>(address + 5) == 42);

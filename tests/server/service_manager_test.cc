@@ -54,6 +54,17 @@ class FakeManager {
   int fd_ = -1;
 };
 
+// A socket as the service manager makes it, for the daemon to take.
+int ManagersSocket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  REQUIRE(listen(fd, 16) == 0);
+  return fd;
+}
+
 // detshared with a service manager's variables, and the socket as descriptor 3 when there is one.
 class Service {
  public:
@@ -208,12 +219,11 @@ TEST_CASE(
     "A service takes its socket from the manager, says when it is ready, and leaves the name") {
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";
-  const absl::StatusOr<int> listening = ListenOn(path, 0600);
-  REQUIRE(listening.ok());
+  const int listening = ManagersSocket(path);
   // Before the daemon is there: it waits in the socket's queue.
   const int early = ConnectTo(path);
   REQUIRE(early >= 0);
-  Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, *listening, {});
+  Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, listening, {});
   CHECK(fake.Hears("READY=1"));
   CHECK(fake.Hears("STATUS=serving 1 device (soft), sessions: "));
   CHECK(fake.Hears("WATCHDOG=1"));
@@ -226,15 +236,14 @@ TEST_CASE(
   CHECK(std::filesystem::exists(path));
   CHECK_FALSE(std::filesystem::exists(fake.directory.path + "/sessions"));
   close(early);
-  close(*listening);
+  close(listening);
 }
 
 TEST_CASE("A service that lost its device is the same service, with the same socket") {
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";
-  const absl::StatusOr<int> listening = ListenOn(path, 0600);
-  REQUIRE(listening.ok());
-  Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, *listening,
+  const int listening = ManagersSocket(path);
+  Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, listening,
                   {"--soft-lose-device-on-fault"});
   REQUIRE(fake.Hears("READY=1"));
   {
@@ -254,7 +263,7 @@ TEST_CASE("A service that lost its device is the same service, with the same soc
   kill(service.pid, SIGTERM);
   CHECK(service.ExitCode() == 0);
   CHECK(std::filesystem::exists(path));
-  close(*listening);
+  close(listening);
 }
 
 TEST_CASE("A reload applies what can change, names what cannot, and keeps to a good file") {
@@ -337,15 +346,14 @@ TEST_CASE("A daemon does not start with a configuration that has mistakes, and f
 TEST_CASE("What is no socket for the daemon is refused") {
   TestDirectory directory;
   const std::string path = directory.path + "/d.sock";
-  const absl::StatusOr<int> listening = ListenOn(path, 0600);
-  REQUIRE(listening.ok());
+  const int listening = ManagersSocket(path);
   {
-    Service service({}, *listening, {"--socket", "/elsewhere/d.sock"});
+    Service service({}, listening, {"--socket", "/elsewhere/d.sock"});
     CHECK(service.ExitCode() == 1);
     CHECK_THAT(service.Log(), Catch::Contains(path) && Catch::Contains("/elsewhere/d.sock"));
   }
   {
-    Service service({{"LISTEN_FDS", "2"}}, *listening, {});
+    Service service({{"LISTEN_FDS", "2"}}, listening, {});
     CHECK(service.ExitCode() == 1);
     CHECK_THAT(service.Log(), Catch::Contains("2 sockets"));
   }
@@ -361,7 +369,7 @@ TEST_CASE("What is no socket for the daemon is refused") {
     CHECK(service.ExitCode() == 1);
     close(file);
   }
-  close(*listening);
+  close(listening);
 }
 
 }  // namespace
