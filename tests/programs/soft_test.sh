@@ -26,4 +26,4 @@ fi
 read -ra select <<<"${SELECT:---without gpu_only,two_devices}"
 "$detshare" run --standalone=soft -- "$2" --programs "$(dirname "$3")" "${select[@]}" \
   --expect tests/programs/expected --jobs "${JOBS:-1}" \
-  --shard "${TEST_SHARD_INDEX:-0}/${TEST_TOTAL_SHARDS:-1}" --timeout 120 --out "${TEST_UNDECLARED_OUTPUTS_DIR:-$(mktemp -d)}"
+  --shard "${TEST_SHARD_INDEX:-0}/${TEST_TOTAL_SHARDS:-1}" --timeout 600 --out "${TEST_UNDECLARED_OUTPUTS_DIR:-$(mktemp -d)}"
