@@ -105,14 +105,16 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
   std::memcpy(address.sun_path, made.c_str(), made.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::InternalError(absl::StrCat("socket: ", ErrnoText(errno)));
-  unlink(made.c_str());
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(made.c_str(), mode) != 0 || listen(fd, 1024) != 0 ||
+  // A daemon that was killed may have left it.
+  if (lstat(made.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) unlink(made.c_str());
+  const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  if (!bound || chmod(made.c_str(), mode) != 0 || listen(fd, 1024) != 0 ||
       rename(made.c_str(), path.c_str()) != 0) {
     const int error = errno;
     close(fd);
-    unlink(made.c_str());
-    return absl::InternalError(absl::StrCat("cannot listen on ", path, ": ", ErrnoText(error)));
+    if (bound) unlink(made.c_str());
+    return absl::InternalError(
+        absl::StrCat("cannot listen on ", bound ? path : made, ": ", ErrnoText(error)));
   }
   return fd;
 }

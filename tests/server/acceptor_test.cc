@@ -1,33 +1,27 @@
 #include "server/acceptor.h"
 
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstring>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
 #include "tests/server/test_windows.h"
+#include "tests/server/unix_sockets.h"
 
 namespace detshare {
 namespace {
 
 // 0, or the errno of the attempt.
-int ConnectTo(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  const bool connected =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  const int error = connected ? 0 : errno;
+int ErrorOfConnecting(const std::string& path) {
+  const int fd = ConnectTo(path);
+  if (fd < 0) return errno;
   close(fd);
-  return error;
+  return 0;
 }
 
 TEST_CASE("Who finds a socket is never refused, however early he comes") {
@@ -39,7 +33,7 @@ TEST_CASE("Who finds a socket is never refused, however early he comes") {
       struct stat there;
       while (lstat(path.c_str(), &there) != 0) {
       }
-      error = ConnectTo(path);
+      error = ErrorOfConnecting(path);
     });
     const absl::StatusOr<int> listening = ListenOn(path, 0600);
     early.join();
@@ -69,10 +63,10 @@ TEST_CASE("A dead socket is replaced, and anything else is left alone") {
   const absl::StatusOr<int> first = ListenOn(path, 0600);
   REQUIRE(first.ok());
   close(*first);
-  CHECK(ConnectTo(path) == ECONNREFUSED);
+  CHECK(ErrorOfConnecting(path) == ECONNREFUSED);
   const absl::StatusOr<int> second = ListenOn(path, 0600);
   REQUIRE(second.ok());
-  CHECK(ConnectTo(path) == 0);
+  CHECK(ErrorOfConnecting(path) == 0);
   close(*second);
 
   const std::string file = directory.path + "/file";
@@ -81,6 +75,14 @@ TEST_CASE("A dead socket is replaced, and anything else is left alone") {
   CHECK(absl::IsFailedPrecondition(refused.status()));
   CHECK(refused.status().message().find(file) != std::string::npos);
   CHECK(std::filesystem::file_size(file) == 4);
+
+  // Not what happens to have the name that a socket is made with, either.
+  const std::string beside = directory.path + "/t.new";
+  std::ofstream(beside) << "kept";
+  const absl::StatusOr<int> hindered = ListenOn(directory.path + "/t", 0600);
+  REQUIRE_FALSE(hindered.ok());
+  CHECK(hindered.status().message().find(beside) != std::string::npos);
+  CHECK(std::filesystem::file_size(beside) == 4);
 }
 
 TEST_CASE("A path that no socket can have is refused with the length that it can have") {
@@ -88,7 +90,7 @@ TEST_CASE("A path that no socket can have is refused with the length that it can
   const std::string longest = directory.path + "/" + std::string(102 - directory.path.size(), 'x');
   const absl::StatusOr<int> listening = ListenOn(longest, 0600);
   REQUIRE(listening.ok());
-  CHECK(ConnectTo(longest) == 0);
+  CHECK(ErrorOfConnecting(longest) == 0);
   close(*listening);
   const absl::StatusOr<int> refused = ListenOn(longest + "x", 0600);
   CHECK(absl::IsInvalidArgument(refused.status()));

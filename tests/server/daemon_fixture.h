@@ -33,6 +33,7 @@
 #include "tests/server/instant_device.h"
 #include "tests/server/ring_test_client.h"
 #include "tests/server/test_windows.h"
+#include "tests/server/unix_sockets.h"
 
 namespace detshare {
 
@@ -90,18 +91,6 @@ class TestDaemon {
 // thread sanitizer cannot know.)
 inline uint64_t SumAt(uint64_t address) {
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(address)).load();
-}
-
-inline int ConnectTo(const std::string& path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
 }
 
 // One connection with one session.

@@ -24,10 +24,8 @@ class FakeManager {
  public:
   FakeManager() {
     fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path().c_str(), sizeof(address.sun_path) - 1);
-    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    const sockaddr_un address = UnixAddress(path());
+    REQUIRE(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   }
   ~FakeManager() { close(fd_); }
   std::string path() const { return directory.path + "/notify"; }
@@ -56,11 +54,9 @@ class FakeManager {
 
 // A socket as the service manager makes it, for the daemon to take.
 int ManagersSocket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const sockaddr_un address = UnixAddress(path);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  REQUIRE(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   REQUIRE(listen(fd, 16) == 0);
   return fd;
 }
