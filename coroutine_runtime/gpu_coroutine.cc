@@ -397,7 +397,7 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
       context.dirty.push_back(&stream);
     }
   }
-  if (use == Use::kOther) Count(others_, 1);
+  if (use == Use::kOther) CountOther();
   return stream.queue;
 }
 
@@ -969,6 +969,8 @@ void GpuCoroutine::CountGraph(uint64_t kernels) {
   Count(graphs_, 1);
   Count(graph_kernels_, kernels);
 }
+
+void GpuCoroutine::CountOther() { Count(others_, 1); }
 
 void GpuCoroutine::CountCopy(uint64_t bytes) {
   Count(copies_, 1);

@@ -160,6 +160,8 @@ class GpuCoroutine {
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
   // A graph with so many kernels was launched.
   void CountGraph(uint64_t kernels);
+  // Another operation was submitted.
+  void CountOther();
 
   // How many SMs a launch needs for it to run at all: cooperative grids and clusters more than one.
   static constexpr int kAllSms = INT32_MAX;

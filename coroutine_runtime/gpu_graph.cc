@@ -254,9 +254,11 @@ absl::Status GpuGraph::Upload(StreamId stream) {
   GraphPlace refused;
   absl::StatusOr<Instance*> instance = InstanceForLaunch(Choose(), &refused);
   if (!instance.ok()) return instance.status();
-  return coroutine_.Submit(stream, *(*instance)->partition, [&](Queue& queue) {
+  const absl::Status status = coroutine_.Submit(stream, *(*instance)->partition, [&](Queue& queue) {
     return queue.UploadGraph(coroutine_.space(), *(*instance)->graph);
   });
+  if (status.ok()) coroutine_.CountOther();
+  return status;
 }
 
 // ---- changes

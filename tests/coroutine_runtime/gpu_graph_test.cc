@@ -98,6 +98,7 @@ TEST_CASE_METHOD(Fixture, "A graph is instantiated for each partition once, when
   CHECK(device.graphs.size() == 2);
   coroutine->Bind(*low);
   REQUIRE(graph->Upload(1).ok());
+  CHECK(coroutine->counters().operations == coroutine->counters().graphs + 1);
   CHECK(device.graphs.size() == 3);
   CHECK(device.uploads == 1);
 }
