@@ -68,7 +68,7 @@ class AdminService final : public proto::Admin::CallbackService {
                                        const proto::FetchTraceRequest* request,
                                        proto::TraceChunk* chunk) override;
 
-  // What Reload does; before, there is nothing to read.
+  // What Reload does; before, there is nothing to read. Any thread.
   void OnReload(Reloading reloading);
 
  private:
