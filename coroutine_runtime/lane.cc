@@ -33,6 +33,29 @@ void Follow(std::atomic<Nanoseconds>& figure, Nanoseconds value) {
 
 }  // namespace
 
+bool DeviceLoad::PressingBelow(int rank, Nanoseconds now) const {
+  const uint64_t working = busy.load(std::memory_order_relaxed);
+  for (int other = 0; other < rank; ++other) {
+    const bool works = (working >> (8 * other) & 0xff) != 0;
+    if (works && now < pressing_until[other].load(std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+void DeviceLoad::PressUntil(int rank, Nanoseconds until, bool begins) {
+  std::atomic<Nanoseconds>& latest = pressing_until[rank];
+  if (begins && (busy.load(std::memory_order_relaxed) >> (8 * rank) & 0xff) == 0) {
+    // What is there is of bursts that have ended. Of two that begin at once one may press for as
+    // long as the other.
+    latest.store(until, std::memory_order_relaxed);
+    return;
+  }
+  Nanoseconds before = latest.load(std::memory_order_relaxed);
+  while (before < until &&
+         !latest.compare_exchange_weak(before, until, std::memory_order_relaxed)) {
+  }
+}
+
 CoroutineLane::~CoroutineLane() { Forget(); }
 
 void CoroutineLane::Publish(Orders orders) {
@@ -94,28 +117,30 @@ void CoroutineLane::Refresh() {
     durations_ = std::make_unique<DurationCache>(table_);
   const Terms& quiet = orders_.quiet;
   const Terms& pressed = orders_.pressed;
+  const Terms& closing = orders_.closing;
   const auto one_place = [&](const Terms& terms) {
     return terms.partition == quiet.partition && terms.long_partition == quiet.partition &&
            (terms.yielding_block == 0 || terms.yielding_partition == quiet.partition);
   };
-  unlimited_ =
-      !orders_.followed || (quiet.window == policy::kForever &&
-                            pressed.window == policy::kForever && budget_ == policy::kForever);
+  unlimited_ = !orders_.followed ||
+               (quiet.window == policy::kForever && pressed.window == policy::kForever &&
+                closing.window == policy::kForever && budget_ == policy::kForever);
   same_terms_ = !orders_.followed;
   traced_ = orders_.trace != nullptr;
   fixed_ = nullptr;
   if (orders_.migrate_every == 0 &&
-      (!orders_.followed || (one_place(quiet) && one_place(pressed)))) {
+      (!orders_.followed || (one_place(quiet) && one_place(pressed) && one_place(closing)))) {
     fixed_ = quiet.partition;
   }
   fence_every_ = kLongestUnfenced;
-  for (const Nanoseconds window : {quiet.window, pressed.window}) {
+  for (const Nanoseconds window : {quiet.window, pressed.window, closing.window}) {
     if (window > 0) fence_every_ = std::min(fence_every_, window / kFencesPerWindow);
   }
   if (working_ && counted_rank_ != orders_.rank) {
-    load_.busy.fetch_add(DeviceLoad::One(orders_.rank) - DeviceLoad::One(counted_rank_),
+    const int before = std::exchange(counted_rank_, orders_.rank);
+    Press(/*begins=*/true);
+    load_.busy.fetch_add(DeviceLoad::One(counted_rank_) - DeviceLoad::One(before),
                          std::memory_order_relaxed);
-    counted_rank_ = orders_.rank;
   }
   Set(figures_.rank, orders_.rank);
   if (Get(figures_.partition) == nullptr || fixed_ != nullptr) {
@@ -162,6 +187,29 @@ void CoroutineLane::EndHold() {
   Set<Nanoseconds>(figures_.held_since, 0);
 }
 
+void CoroutineLane::SetInFlight(Nanoseconds in_flight) {
+  in_flight_ = in_flight;
+  Set(figures_.in_flight, in_flight);
+  // More than any window for short ones.
+  const bool occupies = in_flight >= orders_.quiet.long_operation;
+  if (occupies == occupies_) return;
+  occupies_ = occupies;
+  load_.occupied.fetch_add(occupies ? 1 : -1, std::memory_order_relaxed);
+}
+
+const CoroutineLane::Terms& CoroutineLane::BesideOthers() const {
+  return load_.PressingBelow(orders_.rank, clock_.NowNanoseconds()) ? orders_.pressed
+                                                                    : orders_.closing;
+}
+
+void CoroutineLane::Press(bool begins) {
+  const Nanoseconds typical = Get(figures_.typical_burst);
+  pressed_for_ = std::max(typical, burst_);
+  load_.PressUntil(
+      counted_rank_,
+      policy::PressingUntil(orders_.pressing, changed_at_, typical, burst_, disturbed_), begins);
+}
+
 Partition& CoroutineLane::ChooseByTerms(Kind kind) {
   Partition* chosen;
   if (orders_.migrate_every != 0 && !orders_.partitions.empty()) {
@@ -185,10 +233,13 @@ void CoroutineLane::SetWorking(bool working) {
   working_ = working;
   const Nanoseconds now = clock_.NowNanoseconds();
   if (working) {
-    counted_rank_ = orders_.rank;
-    load_.busy.fetch_add(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
     if (changed_at_ != 0) Follow(figures_.typical_gap, now - changed_at_);
+    changed_at_ = now;
     burst_ = 0;
+    disturbed_ = load_.occupied.load(std::memory_order_relaxed) > (occupies_ ? 1 : 0);
+    counted_rank_ = orders_.rank;
+    Press(/*begins=*/true);
+    load_.busy.fetch_add(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
   } else {
     load_.busy.fetch_sub(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
     Follow(figures_.typical_burst, burst_);
@@ -222,8 +273,9 @@ void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
   }
   SetWorking(true);
   burst_ += estimate;
-  in_flight_ += estimate;
-  Set(figures_.in_flight, in_flight_);
+  // A longer one than usual.
+  if (burst_ > pressed_for_) Press(/*begins=*/false);
+  SetInFlight(in_flight_ + estimate);
 }
 
 void CoroutineLane::ResultRead() {
@@ -252,14 +304,12 @@ void CoroutineLane::Resumed(Nanoseconds estimate) {
   parked_ -= estimate;
   SetWorking(true);
   burst_ += estimate;
-  in_flight_ += estimate;
-  Set(figures_.in_flight, in_flight_);
+  // A longer one than usual.
+  if (burst_ > pressed_for_) Press(/*begins=*/false);
+  SetInFlight(in_flight_ + estimate);
 }
 
-void CoroutineLane::Completed(Nanoseconds estimate) {
-  in_flight_ -= estimate;
-  Set(figures_.in_flight, in_flight_);
-}
+void CoroutineLane::Completed(Nanoseconds estimate) { SetInFlight(in_flight_ - estimate); }
 
 void CoroutineLane::Idle() {
   if (held_since_ == 0) SetWorking(false);
@@ -268,9 +318,9 @@ void CoroutineLane::Idle() {
 void CoroutineLane::Forget() {
   EndHold();
   SetWorking(false);
-  in_flight_ = parked_ = 0;
+  parked_ = 0;
   pass_ = false;
-  Set<Nanoseconds>(figures_.in_flight, 0);
+  SetInFlight(0);
 }
 
 }  // namespace detshare

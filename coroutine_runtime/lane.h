@@ -10,6 +10,7 @@
 // comparison or two on memory that nobody writes.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -37,12 +38,22 @@ struct alignas(64) DeviceLoad {
   std::atomic<uint64_t> busy{0};
   // Coroutines that are held. Relaxed: whoever polls more eagerly because of it may do so late.
   std::atomic<int> held{0};
+  // Coroutines with a long operation in the hardware. Relaxed: who sees it late presses the others
+  // for a part of a burst instead of all of it, or the other way round.
+  std::atomic<int> occupied{0};
+  // For each rank, until when the bursts that are running press others (policy::Grant::pressing);
+  // of the past when there are none. Relaxed, as `busy`.
+  alignas(64) std::array<std::atomic<Nanoseconds>, policy::kRanks> pressing_until{};
 
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
   // Whether a coroutine of a rank below `rank` has work.
   bool BusyBelow(int rank) const {
     return (busy.load(std::memory_order_relaxed) & (One(rank) - 1)) != 0;
   }
+  // Whether one of these is in the pressing part of its burst.
+  bool PressingBelow(int rank, Nanoseconds now) const;
+  // A burst presses until then. `begins`: it was not counted in `busy` yet.
+  void PressUntil(int rank, Nanoseconds until, bool begins);
 };
 static_assert(policy::kRanks == 8);
 
@@ -63,7 +74,8 @@ class alignas(64) CoroutineLane {
     bool followed = false;  // else only quiet.partition and urgent count
     int rank = 0;
     bool urgent = false;  // policy::Grant
-    Terms quiet, pressed;
+    Terms quiet, pressed, closing;
+    double pressing = 1;                    // policy::Grant
     Nanoseconds budget = policy::kForever;  // from now on
     absl::InlinedVector<Partition*, 4> prepare;
     // Of the device, those with fewer SMs first, the whole device last.
@@ -150,7 +162,7 @@ class alignas(64) CoroutineLane {
   }
   // The terms of this moment.
   const Terms& Current() const {
-    return same_terms_ || !load_.BusyBelow(orders_.rank) ? orders_.quiet : orders_.pressed;
+    return same_terms_ || !load_.BusyBelow(orders_.rank) ? orders_.quiet : BesideOthers();
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return orders_.urgent; }
@@ -228,6 +240,12 @@ class alignas(64) CoroutineLane {
   Nanoseconds Waiting() const {
     return parked_ > kMostParked ? in_flight_ + (parked_ - kMostParked) : in_flight_;
   }
+  // What is in flight is another sum.
+  void SetInFlight(Nanoseconds in_flight);
+  // The terms while somebody of a lower rank has work.
+  const Terms& BesideOthers() const;
+  // How long the burst presses others, by what is known of its length.
+  void Press(bool begins);
   Partition& ChooseByTerms(Kind kind);
   void PublishTokens();
   void SetWorking(bool working);
@@ -242,12 +260,14 @@ class alignas(64) CoroutineLane {
   Orders orders_;
   uint64_t seen_ = 0;       // version of orders_
   bool unlimited_ = true;   // no window, no budget
-  bool same_terms_ = true;  // quiet and pressed
+  bool same_terms_ = true;  // in any case
   bool traced_ = false;
   Partition* fixed_ = nullptr;  // where everything runs, if that is one place
   Nanoseconds fence_every_ = policy::kForever;
   Nanoseconds budget_ = policy::kForever;  // what is left
   Nanoseconds in_flight_ = 0, parked_ = 0;
+  bool occupies_ = false;   // counted in load_.occupied
+  bool disturbed_ = false;  // the burst that is running began beside a long operation
   std::unique_ptr<DurationCache> durations_;  // once work is followed
   TokenClock tokens_;
   Nanoseconds held_since_ = 0;  // 0: not held
@@ -258,8 +278,9 @@ class alignas(64) CoroutineLane {
   bool news_ = false;
   uint32_t since_move_ = 0, next_place_ = 0;
   double known_time_ = 0, bound_time_ = 0;
-  Nanoseconds burst_ = 0;       // of the burst that is running
-  Nanoseconds changed_at_ = 0;  // of working_
+  Nanoseconds burst_ = 0;        // of the burst that is running
+  Nanoseconds pressed_for_ = 0;  // the length of it for which Press() was called
+  Nanoseconds changed_at_ = 0;   // of working_
 
   TraceRing trace_;
   LatencyHistogram bursts_, holds_, timed_, first_tokens_, tokens_apart_;

@@ -24,6 +24,9 @@ GuestRules GuestRules::Of(const ParameterValues& values) {
   rules.yielding_block = values.Duration(kGuestYieldingBlock.name);
   rules.pressed_share = values.Fraction(kGuestPressedShare.name);
   rules.pressed_window = values.Duration(kGuestPressedWindow.name);
+  rules.closing = values.Fraction(kGuestClosing.name);
+  rules.closing_share = values.Fraction(kGuestClosingShare.name);
+  rules.closing_window = values.Duration(kGuestClosingWindow.name);
   rules.longest_hold = values.Duration(kGuestLongestHold.name);
   rules.absent_after = values.Duration(kGuestAbsentAfter.name);
   return rules;
@@ -33,7 +36,8 @@ std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules
   std::vector<SmRange> all = {SmRange{}};
   for (const SmRange& range : StandardPartitions(device)) all.push_back(range);
   std::vector<SmRange> missing;
-  for (const double share : {rules.long_share, rules.yielding_share, rules.pressed_share}) {
+  for (const double share :
+       {rules.long_share, rules.yielding_share, rules.pressed_share, rules.closing_share}) {
     const double sms = share * device.sm_count;
     const auto distance = [&](const SmRange& range) {
       return std::abs(SmsOf(device, range) - sms);
@@ -80,7 +84,7 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
   quiet.partition = quiet.long_partition = partition(1);
   quiet.longest_hold = rules.longest_hold;
   if (!others_first) {
-    grant.pressed = quiet;
+    grant.pressed = grant.closing = quiet;
     return grant;
   }
   quiet.long_partition = partition(rules.long_share);
@@ -93,14 +97,19 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
   grant.pressed = quiet;
   grant.pressed.partition = partition(rules.pressed_share);
   grant.pressed.window = std::min(rules.pressed_window, quiet.window);
+  grant.closing = quiet;
+  grant.closing.partition = partition(rules.closing_share);
+  grant.closing.window = std::min(rules.closing_window, quiet.window);
   PrepareTerms(&grant);
   return grant;
 }
 
+void PressGuests(const GuestRules& rules, Grant* grant) { grant->pressing = 1 - rules.closing; }
+
 void PrepareTerms(Grant* grant) {
   grant->prepare.clear();
-  for (const int partition :
-       {grant->quiet.long_partition, grant->pressed.partition, grant->pressed.long_partition}) {
+  for (const int partition : {grant->quiet.long_partition, grant->pressed.partition,
+                              grant->pressed.long_partition, grant->closing.partition}) {
     if (partition != grant->quiet.partition &&
         std::find(grant->prepare.begin(), grant->prepare.end(), partition) ==
             grant->prepare.end()) {

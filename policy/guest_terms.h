@@ -11,6 +11,8 @@
 //     block's end.
 //   - While somebody who comes first has work, it has a small window, or none, on few SMs. Whoever
 //     is held for `longest_hold` may give one operation all the same.
+//   - In the last part of a request it goes on, on a part of the SMs: that makes the request a
+//     little longer, which one that began on a free device can bear.
 //   - Nobody makes room for who has had no work for `absent_after`.
 #pragma once
 
@@ -26,11 +28,14 @@ struct GuestRules {
   Nanoseconds window = 100 * kMicrosecond;
   Nanoseconds least_window = 30 * kMicrosecond;
   Nanoseconds long_operation = 300 * kMicrosecond;
-  double long_share = 0.37;     // of the SMs
-  double yielding_share = 0.5;  // of the SMs
+  double long_share = 0.42;      // of the SMs
+  double yielding_share = 0.62;  // of the SMs
   Nanoseconds yielding_block = 100 * kMicrosecond;
   double pressed_share = 0.25;  // of the SMs
   Nanoseconds pressed_window = 0;
+  double closing = 0.6;         // of a request
+  double closing_share = 0.42;  // of the SMs
+  Nanoseconds closing_window = 100 * kMicrosecond;
   Nanoseconds longest_hold = 20 * kMillisecond;
   Nanoseconds absent_after = 10 * kSecond;
 
@@ -55,11 +60,11 @@ inline constexpr Parameter kGuestLongOperation = {
     "10s",
     "from which delay of others on its operations leave SMs free"};
 inline constexpr Parameter kGuestLongShare = {
-    "long_share", ParameterKind::kPercent, "37", "1", "100", "of the SMs, for its long operations"};
+    "long_share", ParameterKind::kPercent, "42", "1", "100", "of the SMs, for its long operations"};
 inline constexpr Parameter kGuestYieldingShare = {
     "yielding_share",
     ParameterKind::kPercent,
-    "50",
+    "62",
     "1",
     "100",
     "of the SMs, for its long operations of short blocks"};
@@ -83,6 +88,24 @@ inline constexpr Parameter kGuestPressedWindow = {
     "0",
     "1s",
     "its window while others come first; 0: it stops"};
+inline constexpr Parameter kGuestClosing = {
+    "closing", ParameterKind::kPercent,
+    "60",      "0",
+    "100",     "of a request of those who come first: its last part, in which others go on"};
+inline constexpr Parameter kGuestClosingShare = {
+    "closing_share",
+    ParameterKind::kPercent,
+    "42",
+    "1",
+    "100",
+    "of the SMs, for its operations in the last part of a request"};
+inline constexpr Parameter kGuestClosingWindow = {
+    "closing_window",
+    ParameterKind::kDuration,
+    "100us",
+    "0",
+    "1s",
+    "its window in the last part of a request; 0: it stops"};
 inline constexpr Parameter kGuestLongestHold = {
     "longest_hold", ParameterKind::kDuration,
     "20ms",         "100us",
@@ -106,6 +129,9 @@ std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules
 // terms are unlimited.
 Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,
                  bool others_first);
+
+// What who comes first says to guests: which part of its bursts presses them.
+void PressGuests(const GuestRules& rules, Grant* grant);
 
 // Sets what to prepare: the partitions that the terms name, but for the one of quiet, short
 // operations.

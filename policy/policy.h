@@ -6,8 +6,10 @@
 //
 //   - An operation is given to the hardware while its coroutine's work in flight is less than the
 //     window of its terms. So there is at most one operation more in flight than the window says.
-//   - The terms are `pressed` while a coroutine of a lower rank has work, else `quiet`. That is
-//     looked up for every operation, without asking the policy.
+//   - The terms are `quiet` while no coroutine of a lower rank has work, `pressed` while one has
+//   that
+//     is in the pressing part of its burst (Grant::pressing), else `closing`. That is looked up for
+//     every operation, without asking the policy.
 //   - Whoever was held for longer than `longest_hold` may give one operation to the hardware all
 //     the same: no policy can starve a program or deadlock two that wait for each other.
 //   - An operation runs on the partition that its terms name. One that does not fit there
@@ -19,6 +21,7 @@
 //     setting changes, when a budget is used up, and at `ask_again_at`.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -135,7 +138,7 @@ inline int IndexOf(absl::Span<const SmRange> partitions, const SmRange& range) {
 
 struct Terms {
   int partition = 0;  // index into the snapshot's, of short operations and those of unknown length
-  int long_partition = 0;  // of the others
+  int long_partition = 0;      // of the others
   int yielding_partition = 0;  // ... of the others whose blocks take less than `yielding_block`:
                                // who is urgent gets SMs of theirs while they run
   Nanoseconds yielding_block = 0;
@@ -156,7 +159,12 @@ struct Grant {
   // In the hardware, too, where it can: blocks of its kernels begin before blocks of others that
   // wait. Nothing that runs is stopped by it.
   bool urgent = false;
-  Terms quiet, pressed;
+  Terms quiet, pressed, closing;
+  // The part of a burst of its work, by the typical length of one and from its first operation on,
+  // in which others of higher ranks have their pressed terms; 1: all of it, however long it takes.
+  // After that they have their closing terms: who has little left to do loses little. A burst that
+  // begins beside a long operation is slower already, and presses to its end. 0 to 1.
+  double pressing = 1;
   // Device time that may be given to the hardware; the policy is asked when it is used up, and
   // nothing more is given until then.
   Nanoseconds budget = kForever;
@@ -164,6 +172,16 @@ struct Grant {
   absl::InlinedVector<int, 4> prepare;
   friend bool operator==(const Grant&, const Grant&) = default;
 };
+
+// Until when a burst presses others that began then (Grant::pressing): by the typical length of
+// one, or what is known of its own where that is more. Nobody can say of the first burst of all.
+// `disturbed`: a long operation of somebody else was in the hardware when it began.
+inline Nanoseconds PressingUntil(double pressing, Nanoseconds began, Nanoseconds typical_burst,
+                                 Nanoseconds burst, bool disturbed) {
+  if (pressing >= 1 || typical_burst <= 0 || disturbed) return kForever;
+  return began +
+         static_cast<Nanoseconds>(static_cast<double>(std::max(typical_burst, burst)) * pressing);
+}
 
 struct Decision {
   std::vector<Grant> grants;  // grants[i] is for snapshot.coroutines[i]

@@ -24,13 +24,16 @@ void Correct(const Snapshot& snapshot, Decision* decision) {
   decision->grants.resize(snapshot.coroutines.size());
   for (Grant& grant : decision->grants) {
     grant.rank = std::clamp(grant.rank, 0, kRanks - 1);
-    for (Terms* terms : {&grant.quiet, &grant.pressed}) {
+    for (Terms* terms : {&grant.quiet, &grant.pressed, &grant.closing}) {
       terms->partition = Within(terms->partition, partitions);
       terms->long_partition = Within(terms->long_partition, partitions);
+      terms->yielding_partition = Within(terms->yielding_partition, partitions);
       terms->window = std::max<Nanoseconds>(0, terms->window);
       terms->longest_hold =
           std::clamp<Nanoseconds>(terms->longest_hold, kMicrosecond, 10 * kSecond);
     }
+    // Not a number, too.
+    if (!(grant.pressing >= 0 && grant.pressing <= 1)) grant.pressing = 1;
     grant.budget = std::max<Nanoseconds>(kMicrosecond, grant.budget);
     for (int& partition : grant.prepare) partition = Within(partition, partitions);
   }

@@ -22,7 +22,7 @@ namespace detshare::policy {
 
 struct PolicyInterface {
   // Raised when the meaning of policy.h changes.
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   uint32_t version = kVersion;
   uint32_t snapshot_bytes = sizeof(Snapshot);

@@ -10,7 +10,8 @@ namespace {
 constexpr Parameter kParameters[] = {
     kGuestWindow,        kGuestLeastWindow,   kGuestLongOperation, kGuestLongShare,
     kGuestYieldingShare, kGuestYieldingBlock, kGuestPressedShare,  kGuestPressedWindow,
-    kGuestLongestHold,   kGuestAbsentAfter,
+    kGuestClosing,       kGuestClosingShare,  kGuestClosingWindow, kGuestLongestHold,
+    kGuestAbsentAfter,
 };
 
 class Priority final : public Policy {

@@ -29,6 +29,9 @@ constexpr Parameter kParameters[] = {
     kGuestYieldingBlock,
     kGuestPressedShare,
     kGuestPressedWindow,
+    kGuestClosing,
+    kGuestClosingShare,
+    kGuestClosingWindow,
     kGuestLongestHold,
     kGuestAbsentAfter,
 };
@@ -139,6 +142,9 @@ class TpotFirst final : public Policy {
     } else if (tokens && rank == kRelaxed && others_first) {
       grant.pressed.window = rules_.relaxed_window;
     }
+    grant.closing = grant.pressed;
+    // Steps of who makes tokens differ in length: a prefill is many times a token.
+    if (!tokens) PressGuests(rules_.guest, &grant);
     return grant;
   }
 

@@ -171,6 +171,71 @@ TEST_CASE_METHOD(
   CHECK(policy->asked == asked);
 }
 
+struct ClosingFixture : Fixture {
+  // The first session presses the second one for half of a burst. Long is what takes four launches.
+  ClosingFixture() {
+    Make({});
+    policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
+      if (decision->grants.size() < 2) return;
+      decision->grants[0].pressing = 0.5;
+      decision->grants[1].rank = 1;
+      decision->grants[1].quiet.long_operation = 4 * kDuration;
+      decision->grants[1].pressed.window = 0;
+      decision->grants[1].closing.window = 2 * kDuration;
+    };
+    one = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 1);
+    two = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 2);
+  }
+  void End(ScheduledSession& session) {
+    session.Pause();
+    device.RunAll();
+    session.Pause();
+  }
+  std::unique_ptr<ScheduledSession> one, two;  // end before the scheduler
+};
+
+TEST_CASE_METHOD(ClosingFixture,
+                 "A burst presses others for a part of its typical length, then less") {
+  one->LaunchAll(4);
+  clock.Advance(kMillisecond);
+  CHECK(two->LaunchAll(20) == 0);  // nobody knows yet how long a burst is
+  End(*one);
+  CHECK(two->LaunchAll(20) == 20);
+  End(*two);
+
+  one->LaunchAll(4);
+  clock.Advance(2 * kDuration - 1);
+  CHECK(two->LaunchAll(20) == 0);
+  clock.Advance(1);
+  CHECK(two->LaunchAll(20) == 2);
+  End(*one);
+  End(*two);
+  CHECK(two->LaunchAll(20) == 20);
+  End(*two);
+
+  // A longer one than usual.
+  one->LaunchAll(12);
+  clock.Advance(6 * kDuration - 1);
+  CHECK(two->LaunchAll(20) == 0);
+  clock.Advance(1);
+  CHECK(two->LaunchAll(20) == 2);
+}
+
+TEST_CASE_METHOD(ClosingFixture, "A burst that begins beside a long operation presses to its end") {
+  one->LaunchAll(4);
+  End(*one);
+  const auto begins_beside = [&](int launches) {
+    CHECK(two->LaunchAll(launches) == launches);
+    one->LaunchAll(4);
+    clock.Advance(kMillisecond);
+    device.RunAll();
+    two->Pause();  // what it had in the hardware is complete; the other one does not know yet
+    return two->LaunchAll(20);
+  };
+  SECTION("a long one") { CHECK(begins_beside(4) == 0); }
+  SECTION("short ones") { CHECK(begins_beside(3) == 2); }
+}
+
 TEST_CASE_METHOD(Fixture, "A session that ends or faults presses nobody") {
   Make({});
   GiveSecond(Window(kForever), Window(0));

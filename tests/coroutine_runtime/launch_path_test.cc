@@ -84,6 +84,7 @@ TEST_CASE("Operations of a session that is followed allocate nothing either") {
   orders.rank = 1;
   orders.quiet = {&low, &high, &high, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
   orders.pressed = {&high, &low, &low, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
+  orders.closing = orders.pressed;
   orders.partitions = {&low, &high};
   lane.Publish(orders);
   coroutine->Attach(lane);

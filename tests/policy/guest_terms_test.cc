@@ -15,12 +15,11 @@ GuestRules Shares(double of_long, double of_yielding, double of_pressed) {
   GuestRules rules;
   rules.long_share = of_long;
   rules.yielding_share = of_yielding;
-  rules.pressed_share = of_pressed;
+  rules.pressed_share = rules.closing_share = of_pressed;
   return rules;
 }
 
 TEST_CASE("Shares that the standard pool has need no partitions of the policy's own") {
-  CHECK(GuestPartitions(kH200, GuestRules()).empty());
   CHECK(GuestPartitions(kH200, Shares(0.5, 0.62, 0.25)).empty());
   CHECK(GuestPartitions(kH200, Shares(1, 1, 1)).empty());
 }
@@ -28,6 +27,7 @@ TEST_CASE("Shares that the standard pool has need no partitions of the policy's 
 TEST_CASE("A share between the partitions of the pool brings one of its own, once") {
   CHECK(GuestPartitions(kH200, Shares(0.44, 0.62, 0.44)) == std::vector<SmRange>{{72, 60}});
   CHECK(GuestPartitions(kH200, Shares(0.42, 0.5, 0.25)) == std::vector<SmRange>{{0, 56}});
+  CHECK(GuestPartitions(kH200, GuestRules()) == std::vector<SmRange>{{0, 56}});
 }
 
 TEST_CASE(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 #include "policy/partition_pool.h"
@@ -81,6 +82,9 @@ void VirtualDevice::Run(Nanoseconds until) {
 void VirtualDevice::Arrive() {
   for (State& state : coroutines_) {
     if (state.view.has_work || state.burst.operations.empty() || state.burst.at > now_) continue;
+    state.disturbed = std::any_of(coroutines_.begin(), coroutines_.end(), [&](const State& other) {
+      return &other != &state && other.view.in_flight >= other.grant.quiet.long_operation;
+    });
     state.view.has_work = true;
     state.view.changed_at = now_;
     state.given = 0;
@@ -108,7 +112,7 @@ void VirtualDevice::Decide() {
   if (decision.grants.size() != coroutines_.size()) throw std::logic_error("a grant is missing");
   for (size_t i = 0; i < coroutines_.size(); ++i) {
     const Grant& grant = decision.grants[i];
-    for (const Terms& terms : {grant.quiet, grant.pressed}) {
+    for (const Terms& terms : {grant.quiet, grant.pressed, grant.closing}) {
       for (const int partition : {terms.partition, terms.long_partition}) {
         if (partition < 0 || partition >= static_cast<int>(partitions_.size())) {
           throw std::logic_error("a grant names no partition");
@@ -119,7 +123,8 @@ void VirtualDevice::Decide() {
     State& state = coroutines_[i];
     state.grant = grant;
     if (coroutines_.size() == 1) {
-      state.grant.budget = state.grant.quiet.window = state.grant.pressed.window = kForever;
+      state.grant.budget = state.grant.quiet.window = state.grant.pressed.window =
+          state.grant.closing.window = kForever;
     }
     state.budget = state.grant.budget;
   }
@@ -128,10 +133,20 @@ void VirtualDevice::Decide() {
 }
 
 const Terms& VirtualDevice::TermsOf(const State& state) const {
-  const bool pressed = std::any_of(coroutines_.begin(), coroutines_.end(), [&](const State& other) {
-    return other.view.has_work && other.grant.rank < state.grant.rank;
-  });
-  return pressed ? state.grant.pressed : state.grant.quiet;
+  bool beside = false;
+  for (const State& other : coroutines_) {
+    if (!other.view.has_work || other.grant.rank >= state.grant.rank) continue;
+    if (now_ < PressingEnd(other)) return state.grant.pressed;
+    beside = true;
+  }
+  return beside ? state.grant.closing : state.grant.quiet;
+}
+
+Nanoseconds VirtualDevice::PressingEnd(const State& state) {
+  const auto given = state.burst.operations.begin() + static_cast<ptrdiff_t>(state.given);
+  return PressingUntil(state.grant.pressing, state.view.changed_at, state.view.typical_burst,
+                       std::accumulate(state.burst.operations.begin(), given, Nanoseconds{0}),
+                       state.disturbed);
 }
 
 bool VirtualDevice::Give() {
@@ -237,6 +252,7 @@ Nanoseconds VirtualDevice::NextEvent() const {
     if (state.held_since >= 0) {
       next = std::min(next, std::max(now_ + 1, state.held_since + TermsOf(state).longest_hold));
     }
+    if (state.view.has_work && PressingEnd(state) > now_) next = std::min(next, PressingEnd(state));
   }
   for (const size_t index : started_) {
     const Operation& operation = coroutines_[index].hardware.front();

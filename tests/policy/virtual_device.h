@@ -3,8 +3,9 @@
 //
 // The hardware: operations of a coroutine run one after the other. One that runs keeps its SMs
 // until it ends; SMs that become free go to the operation that was given first among those that
-// could run there, so what is in flight goes before what comes later. An operation of `work` takes that long on the
-// whole device and proportionally longer on fewer SMs. Nothing that runs is stopped.
+// could run there, so what is in flight goes before what comes later. An operation of `work` takes
+// that long on the whole device and proportionally longer on fewer SMs. Nothing that runs is
+// stopped.
 #pragma once
 
 #include <deque>
@@ -52,7 +53,7 @@ class VirtualDevice {
     SmRange range;
     double left = 0;
     uint64_t number = 0;  // in the order of giving
-    int groups = 0;  // that it has
+    int groups = 0;       // that it has
     bool running = false;
   };
   struct State {
@@ -65,6 +66,7 @@ class VirtualDevice {
     std::deque<Operation> hardware;
     Nanoseconds budget = 0;
     Nanoseconds held_since = -1;
+    bool disturbed = false;  // the burst began beside a long operation
     Nanoseconds total = 0, operations = 0, bursts = 0, gaps = 0, gap_total = 0;
     Nanoseconds idle_since = 0;
     Coroutine result;
@@ -78,6 +80,8 @@ class VirtualDevice {
   void Occupy();
   Nanoseconds NextEvent() const;
   const Terms& TermsOf(const State& state) const;
+  // When the burst that is running ceases to press others.
+  static Nanoseconds PressingEnd(const State& state);
 
   const DeviceShape device_;
   const std::vector<SmRange> partitions_;

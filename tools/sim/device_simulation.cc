@@ -60,8 +60,9 @@ struct State {
   Grant grant;
   double budget = kNever;
   bool stopped = false;
-  double drain = 0;       // nanoseconds of work that a stopped program has in the hardware
-  double held_since = 0;  // when it is stopped
+  bool disturbed = false;  // what it does began beside a long operation
+  double drain = 0;        // nanoseconds of work that a stopped program has in the hardware
+  double held_since = 0;   // when it is stopped
   double last_window = kLaunchAhead;
 
   // Of the present stretch, from the end of one step to that of another.
@@ -151,6 +152,10 @@ class Simulation {
       state.view.tokens.decode_work = static_cast<Nanoseconds>(work.alone());
     }
     if (had) return;
+    state.disturbed = std::any_of(states_.begin(), states_.end(), [&](const State& other) {
+      return &other != &state && other.has_work() && !other.stopped &&
+             other.view.typical_operation >= other.grant.quiet.long_operation;
+    });
     state.busy_since = now_;
     state.view.has_work = true;
     state.view.changed_at = Now();
@@ -329,7 +334,9 @@ class Simulation {
       State& state = states_[i];
       state.grant = std::move(decision.grants[i]);
       const bool alone = states_.size() == 1;
-      if (alone) state.grant.quiet.window = state.grant.pressed.window = kForever;
+      for (Terms* terms : {&state.grant.quiet, &state.grant.pressed, &state.grant.closing}) {
+        if (alone) terms->window = kForever;
+      }
       state.budget = alone || state.grant.budget == kForever
                          ? kNever
                          : static_cast<double>(state.grant.budget);
@@ -337,10 +344,22 @@ class Simulation {
   }
 
   const Terms& TermsOf(const State& state) const {
+    bool beside = false;
     for (const State& other : states_) {
-      if (other.has_work() && other.grant.rank < state.grant.rank) return state.grant.pressed;
+      if (!other.has_work() || other.grant.rank >= state.grant.rank) continue;
+      if (now_ < PressingEnd(other)) return state.grant.pressed;
+      beside = true;
     }
-    return state.grant.quiet;
+    return beside ? state.grant.closing : state.grant.quiet;
+  }
+
+  // When the burst that is running ceases to press others.
+  static double PressingEnd(const State& state) {
+    const double burst = (state.result->device_seconds - state.burst_from) * 1e9;
+    const Nanoseconds end =
+        policy::PressingUntil(state.grant.pressing, state.view.changed_at, state.view.typical_burst,
+                              static_cast<Nanoseconds>(burst), state.disturbed);
+    return end == kForever ? kNever : static_cast<double>(end);
   }
 
   // ---- the hardware
@@ -389,6 +408,7 @@ class Simulation {
       if (state.has_work() && state.stopped) {
         next = std::min(next, state.held_since + static_cast<double>(TermsOf(state).longest_hold));
       }
+      if (state.has_work() && PressingEnd(state) > now_) next = std::min(next, PressingEnd(state));
     }
     for (size_t k = 0; k < flowing_.size(); ++k) {
       const State& state = states_[flowing_[k]];

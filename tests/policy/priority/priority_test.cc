@@ -98,6 +98,19 @@ TEST_CASE("Policy priority limits batch only where somebody comes first") {
   CHECK_FALSE(beside.grants[1].prepare.empty());
 }
 
+TEST_CASE("Policy priority lets batch go on in the last part of a request") {
+  const std::vector<Tenant> tenants = {Classed("a", TenantClass::kLatency),
+                                       Classed("b", TenantClass::kBatch)};
+  const Decision usual = Decide(tenants);
+  CHECK(usual.grants[0].pressing == Approx(0.4));
+  CHECK(usual.grants[1].pressed.window == 0);
+  CHECK(usual.grants[1].closing.window == 30 * kMicrosecond);
+  CHECK(usual.grants[1].closing.partition != 0);
+  CHECK(usual.grants[1].closing.long_partition == usual.grants[1].quiet.long_partition);
+  const Decision never = Decide(tenants, {}, {{{"closing", "0"}}});
+  CHECK(never.grants[0].pressing == 1);
+}
+
 TEST_CASE("Policy priority sizes the window by how long operations are") {
   const auto window = [](Nanoseconds typical) {
     CoroutineView view;
@@ -138,7 +151,7 @@ TEST_CASE("Policy priority keeps requests short beside a training that goes on")
   // A tenth of the training's time is in operations of 1 ms, which cannot be stopped. On half of
   // the SMs one takes 2 ms, in which a request does two thirds of its work.
   CHECK(times(*device, 0.99) < 1.8);
-  CHECK(static_cast<double>((*device)[1].device_time) / (20 * kSecond) > 0.70);
+  CHECK(static_cast<double>((*device)[1].device_time) / (20 * kSecond) > 0.65);
   CHECK(times(*run("whole"), 0.5) > 5);
 }
 
