@@ -204,10 +204,10 @@ const CoroutineLane::Terms& CoroutineLane::BesideOthers() const {
 
 void CoroutineLane::Press(bool begins) {
   const Nanoseconds typical = Get(figures_.typical_burst);
-  pressed_for_ = std::max(typical, burst_);
-  load_.PressUntil(
-      counted_rank_,
-      policy::PressingUntil(orders_.pressing, changed_at_, typical, burst_, disturbed_), begins);
+  const Nanoseconds until =
+      policy::PressingUntil(orders_.pressing, changed_at_, typical, burst_, disturbed_);
+  usual_until_ = until == policy::kForever ? policy::kForever : typical;
+  load_.PressUntil(counted_rank_, until, begins);
 }
 
 Partition& CoroutineLane::ChooseByTerms(Kind kind) {
@@ -271,10 +271,14 @@ void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
     parked_ += estimate;
     return;
   }
+  AddToBurst(estimate);
+}
+
+void CoroutineLane::AddToBurst(Nanoseconds estimate) {
   SetWorking(true);
   burst_ += estimate;
-  // A longer one than usual.
-  if (burst_ > pressed_for_) Press(/*begins=*/false);
+  // Perhaps it is a longer one than usual.
+  if (burst_ > usual_until_) Press(/*begins=*/false);
   SetInFlight(in_flight_ + estimate);
 }
 
@@ -302,11 +306,7 @@ void CoroutineLane::PublishTokens() {
 
 void CoroutineLane::Resumed(Nanoseconds estimate) {
   parked_ -= estimate;
-  SetWorking(true);
-  burst_ += estimate;
-  // A longer one than usual.
-  if (burst_ > pressed_for_) Press(/*begins=*/false);
-  SetInFlight(in_flight_ + estimate);
+  AddToBurst(estimate);
 }
 
 void CoroutineLane::Completed(Nanoseconds estimate) { SetInFlight(in_flight_ - estimate); }

@@ -240,11 +240,13 @@ class alignas(64) CoroutineLane {
   Nanoseconds Waiting() const {
     return parked_ > kMostParked ? in_flight_ + (parked_ - kMostParked) : in_flight_;
   }
+  // An operation can make progress.
+  void AddToBurst(Nanoseconds estimate);
   // What is in flight is another sum.
   void SetInFlight(Nanoseconds in_flight);
   // The terms while somebody of a lower rank has work.
   const Terms& BesideOthers() const;
-  // How long the burst presses others, by what is known of its length.
+  // Tells others how long the burst presses them, by what is known of its length.
   void Press(bool begins);
   Partition& ChooseByTerms(Kind kind);
   void PublishTokens();
@@ -279,7 +281,7 @@ class alignas(64) CoroutineLane {
   uint32_t since_move_ = 0, next_place_ = 0;
   double known_time_ = 0, bound_time_ = 0;
   Nanoseconds burst_ = 0;        // of the burst that is running
-  Nanoseconds pressed_for_ = 0;  // the length of it for which Press() was called
+  Nanoseconds usual_until_ = 0;  // a longer one may press others for longer
   Nanoseconds changed_at_ = 0;   // of working_
 
   TraceRing trace_;

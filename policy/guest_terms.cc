@@ -104,7 +104,9 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
   return grant;
 }
 
-void PressGuests(const GuestRules& rules, Grant* grant) { grant->pressing = 1 - rules.closing; }
+void PressGuests(const CoroutineView& first, const GuestRules& rules, Grant* grant) {
+  grant->pressing = first.typical_gap < first.typical_burst ? 1 : 1 - rules.closing;
+}
 
 void PrepareTerms(Grant* grant) {
   grant->prepare.clear();

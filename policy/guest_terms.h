@@ -130,8 +130,9 @@ std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules
 Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,
                  bool others_first);
 
-// What who comes first says to guests: which part of its bursts presses them.
-void PressGuests(const GuestRules& rules, Grant* grant);
+// Sets which part of the bursts of who comes first presses guests. All of it for somebody who works
+// for most of the time: what makes his requests longer lets the next ones wait.
+void PressGuests(const CoroutineView& first, const GuestRules& rules, Grant* grant);
 
 // Sets what to prepare: the partitions that the terms name, but for the one of quiet, short
 // operations.

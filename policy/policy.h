@@ -21,7 +21,6 @@
 //     setting changes, when a budget is used up, and at `ask_again_at`.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -163,7 +162,8 @@ struct Grant {
   // The part of a burst of its work, by the typical length of one and from its first operation on,
   // in which others of higher ranks have their pressed terms; 1: all of it, however long it takes.
   // After that they have their closing terms: who has little left to do loses little. A burst that
-  // begins beside a long operation is slower already, and presses to its end. 0 to 1.
+  // begins beside a long operation is slower already, and presses to its end, and so does one that
+  // is longer than usual. 0 to 1.
   double pressing = 1;
   // Device time that may be given to the hardware; the policy is asked when it is used up, and
   // nothing more is given until then.
@@ -173,14 +173,15 @@ struct Grant {
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 
-// Until when a burst presses others that began then (Grant::pressing): by the typical length of
-// one, or what is known of its own where that is more. Nobody can say of the first burst of all.
-// `disturbed`: a long operation of somebody else was in the hardware when it began.
+// Until when a burst presses others that began then (Grant::pressing). `burst`: what it has given
+// to the hardware until now; of one that is longer than they usually are, or the first one of all,
+// nobody knows how much is left. `disturbed`: a long operation of somebody else was in the hardware
+// when it began.
 inline Nanoseconds PressingUntil(double pressing, Nanoseconds began, Nanoseconds typical_burst,
                                  Nanoseconds burst, bool disturbed) {
-  if (pressing >= 1 || typical_burst <= 0 || disturbed) return kForever;
-  return began +
-         static_cast<Nanoseconds>(static_cast<double>(std::max(typical_burst, burst)) * pressing);
+  const bool usual = typical_burst > 0 && burst <= typical_burst + typical_burst / 4;
+  if (pressing >= 1 || !usual || disturbed) return kForever;
+  return began + static_cast<Nanoseconds>(static_cast<double>(typical_burst) * pressing);
 }
 
 struct Decision {

@@ -52,7 +52,7 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int
     grant.pressed = grant.quiet;
     if (others_first) grant.pressed.window = rules.least_window;
     grant.closing = grant.pressed;
-    PressGuests(rules, &grant);
+    PressGuests(coroutine, rules, &grant);
   } else {
     grant = GuestGrant(snapshot, coroutine, rules, others_first);
   }

@@ -144,7 +144,7 @@ class TpotFirst final : public Policy {
     }
     grant.closing = grant.pressed;
     // Steps of who makes tokens differ in length: a prefill is many times a token.
-    if (!tokens) PressGuests(rules_.guest, &grant);
+    if (!tokens) PressGuests(coroutine, rules_.guest, &grant);
     return grant;
   }
 

@@ -213,12 +213,10 @@ TEST_CASE_METHOD(ClosingFixture,
   CHECK(two->LaunchAll(20) == 20);
   End(*two);
 
-  // A longer one than usual.
-  one->LaunchAll(12);
-  clock.Advance(6 * kDuration - 1);
+  // Of a longer one than usual nobody knows when it ends.
+  one->LaunchAll(6);
+  clock.Advance(kMillisecond);
   CHECK(two->LaunchAll(20) == 0);
-  clock.Advance(1);
-  CHECK(two->LaunchAll(20) == 2);
 }
 
 TEST_CASE_METHOD(ClosingFixture, "A burst that begins beside a long operation presses to its end") {

@@ -30,6 +30,21 @@ TEST_CASE("A share between the partitions of the pool brings one of its own, onc
   CHECK(GuestPartitions(kH200, GuestRules()) == std::vector<SmRange>{{0, 56}});
 }
 
+TEST_CASE("Who works for most of the time presses guests for all of it") {
+  GuestRules rules;
+  rules.closing = 0.25;
+  const auto pressing = [&](Nanoseconds burst, Nanoseconds gap) {
+    CoroutineView first;
+    first.typical_burst = burst;
+    first.typical_gap = gap;
+    Grant grant;
+    PressGuests(first, rules, &grant);
+    return grant.pressing;
+  };
+  CHECK(pressing(kMillisecond, kMillisecond) == 0.75);
+  CHECK(pressing(kMillisecond, kMillisecond - 1) == 1);
+}
+
 TEST_CASE(
     "On every device each share is met to within half a group, or by the smallest partition") {
   for (const DeviceShape device : {kH200, DeviceShape{132, 2}, DeviceShape{1, 1}, DeviceShape{3, 1},

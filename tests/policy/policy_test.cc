@@ -87,5 +87,16 @@ TEST_CASE("Policy static refuses shares that make no sense") {
   CHECK_FALSE(refused({Share("a", 10), Share("b", 90)}));
 }
 
+TEST_CASE("A burst presses others for a part of its usual length, else to its end") {
+  constexpr Nanoseconds kBegan = 1000, kTypical = 400;
+  CHECK(PressingUntil(0.25, kBegan, kTypical, 0, false) == 1100);
+  CHECK(PressingUntil(0, kBegan, kTypical, kTypical, false) == kBegan);
+  CHECK(PressingUntil(0.25, kBegan, kTypical, 500, false) == 1100);  // a quarter longer
+  CHECK(PressingUntil(0.25, kBegan, kTypical, 501, false) == kForever);
+  CHECK(PressingUntil(1, kBegan, kTypical, 0, false) == kForever);
+  CHECK(PressingUntil(0.25, kBegan, 0, 0, false) == kForever);  // the first one
+  CHECK(PressingUntil(0.25, kBegan, kTypical, 0, true) == kForever);
+}
+
 }  // namespace
 }  // namespace detshare::policy
