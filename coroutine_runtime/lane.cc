@@ -191,7 +191,7 @@ void CoroutineLane::SetInFlight(Nanoseconds in_flight) {
   in_flight_ = in_flight;
   Set(figures_.in_flight, in_flight);
   // More than any window for short ones.
-  const bool occupies = in_flight >= orders_.quiet.long_operation;
+  const bool occupies = in_flight > 0 && in_flight >= orders_.quiet.long_operation;
   if (occupies == occupies_) return;
   occupies_ = occupies;
   load_.occupied.fetch_add(occupies ? 1 : -1, std::memory_order_relaxed);

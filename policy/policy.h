@@ -6,10 +6,9 @@
 //
 //   - An operation is given to the hardware while its coroutine's work in flight is less than the
 //     window of its terms. So there is at most one operation more in flight than the window says.
-//   - The terms are `quiet` while no coroutine of a lower rank has work, `pressed` while one has
-//   that
-//     is in the pressing part of its burst (Grant::pressing), else `closing`. That is looked up for
-//     every operation, without asking the policy.
+//   - The terms are `quiet` while no coroutine of a lower rank has work, `pressed` while one of
+//     those that have is in the pressing part of its burst (Grant::pressing), else `closing`. That
+//     is looked up for every operation, without asking the policy.
 //   - Whoever was held for longer than `longest_hold` may give one operation to the hardware all
 //     the same: no policy can starve a program or deadlock two that wait for each other.
 //   - An operation runs on the partition that its terms name. One that does not fit there
