@@ -255,7 +255,7 @@ class FakeDevice : public Device {
   int queues_made = 0;
   int calls = 0;  // records and waits of markers
   int64_t now = 0;
-  bool runs_at_once = false;  // everything, whenever a fence is queued
+  bool runs_at_once = false;        // everything, whenever a fence is queued
   int cooperative_limit = 1 << 30;  // blocks of a cooperative launch, per SM of the partition
 
  private:
@@ -309,8 +309,8 @@ inline absl::Status FakeQueue::Work(int64_t number) {
 
 inline absl::Status FakeQueue::Launch(AddressSpace&, Kernel&, const LaunchShape& shape,
                                       absl::Span<const std::byte>) {
-  const int sms = first_sm == 0 ? device_.properties().sm_count : 1;
-  if (shape.cooperative && static_cast<int>(shape.grid.x) > device_.cooperative_limit * sms) {
+  const int64_t sms = first_sm == 0 ? device_.properties().sm_count : 1;
+  if (shape.cooperative && shape.grid.x > device_.cooperative_limit * sms) {
     return CudaError(kCudaErrorCooperativeLaunchTooLarge, "too large");
   }
   absl::Status status = Work(static_cast<int64_t>(device_.operations.size()));
