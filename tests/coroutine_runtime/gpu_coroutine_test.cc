@@ -257,6 +257,7 @@ TEST_CASE_METHOD(Fixture, "Ids that are unknown, 0 or taken are refused") {
 
 TEST_CASE_METHOD(Fixture, "A launch that the device refuses counts as nothing") {
   Stream(1);
+  device.cooperative_limit = 4;
   const LaunchShape too_large{.grid = {1'000'000, 1, 1}, .cooperative = true};
   CHECK(CudaResultOf(coroutine->Launch(1, kernel, too_large, {})) ==
         kCudaErrorCooperativeLaunchTooLarge);
