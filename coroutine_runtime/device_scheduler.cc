@@ -134,7 +134,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   orders.urgent = grant.urgent;
   orders.quiet = terms(grant.quiet);
   orders.pressed = terms(grant.pressed);
-  orders.closing = terms(grant.closing);
+  orders.closing = terms(ClosingTerms(grant));
   orders.pressing = grant.pressing;
   orders.budget = grant.budget;
   for (const int index : grant.prepare) orders.prepare.push_back(PlaceAt(index).partition);

@@ -84,7 +84,7 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
   quiet.partition = quiet.long_partition = partition(1);
   quiet.longest_hold = rules.longest_hold;
   if (!others_first) {
-    grant.pressed = grant.closing = quiet;
+    grant.pressed = quiet;
     return grant;
   }
   quiet.long_partition = partition(rules.long_share);
@@ -94,12 +94,14 @@ Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const Gue
   const Nanoseconds typical =
       std::clamp<Nanoseconds>(guest.typical_operation, 0, rules.window / kOperationsInFlight);
   quiet.window = std::clamp(typical * kOperationsInFlight, rules.least_window, rules.window);
-  grant.pressed = quiet;
-  grant.pressed.partition = partition(rules.pressed_share);
-  grant.pressed.window = std::min(rules.pressed_window, quiet.window);
-  grant.closing = quiet;
-  grant.closing.partition = partition(rules.closing_share);
-  grant.closing.window = std::min(rules.closing_window, quiet.window);
+  const auto beside_others = [&](double share, Nanoseconds window) {
+    Terms terms = quiet;
+    terms.partition = partition(share);
+    terms.window = std::min(window, quiet.window);
+    return terms;
+  };
+  grant.pressed = beside_others(rules.pressed_share, rules.pressed_window);
+  grant.closing = beside_others(rules.closing_share, rules.closing_window);
   PrepareTerms(&grant);
   return grant;
 }
@@ -111,7 +113,7 @@ void PressGuests(const CoroutineView& first, const GuestRules& rules, Grant* gra
 void PrepareTerms(Grant* grant) {
   grant->prepare.clear();
   for (const int partition : {grant->quiet.long_partition, grant->pressed.partition,
-                              grant->pressed.long_partition, grant->closing.partition}) {
+                              grant->pressed.long_partition, ClosingTerms(*grant).partition}) {
     if (partition != grant->quiet.partition &&
         std::find(grant->prepare.begin(), grant->prepare.end(), partition) ==
             grant->prepare.end()) {

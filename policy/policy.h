@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -157,7 +158,8 @@ struct Grant {
   // In the hardware, too, where it can: blocks of its kernels begin before blocks of others that
   // wait. Nothing that runs is stopped by it.
   bool urgent = false;
-  Terms quiet, pressed, closing;
+  Terms quiet, pressed;
+  std::optional<Terms> closing;  // none: the pressed ones
   // The part of a burst of its work, by the typical length of one and from its first operation on,
   // in which others of higher ranks have their pressed terms; 1: all of it, however long it takes.
   // After that they have their closing terms: who has little left to do loses little. A burst that
@@ -171,6 +173,10 @@ struct Grant {
   absl::InlinedVector<int, 4> prepare;
   friend bool operator==(const Grant&, const Grant&) = default;
 };
+
+inline const Terms& ClosingTerms(const Grant& grant) {
+  return grant.closing.has_value() ? *grant.closing : grant.pressed;
+}
 
 // Until when a burst presses others that began then (Grant::pressing). `burst`: what it has given
 // to the hardware until now; of one that is longer than they usually are, or the first one of all,

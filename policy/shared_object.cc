@@ -24,7 +24,8 @@ void Correct(const Snapshot& snapshot, Decision* decision) {
   decision->grants.resize(snapshot.coroutines.size());
   for (Grant& grant : decision->grants) {
     grant.rank = std::clamp(grant.rank, 0, kRanks - 1);
-    for (Terms* terms : {&grant.quiet, &grant.pressed, &grant.closing}) {
+    Terms* const closing = grant.closing.has_value() ? &*grant.closing : &grant.pressed;
+    for (Terms* terms : {&grant.quiet, &grant.pressed, closing}) {
       terms->partition = Within(terms->partition, partitions);
       terms->long_partition = Within(terms->long_partition, partitions);
       terms->yielding_partition = Within(terms->yielding_partition, partitions);

@@ -52,7 +52,6 @@ class ShortestFirst final : public Policy {
       if (shorter > 0) grant.quiet.window = window_;
       grant.pressed = grant.quiet;
       if (shorter > 0) grant.pressed.window = 0;
-      grant.closing = grant.pressed;
     }
     return decision;
   }

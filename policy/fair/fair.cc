@@ -60,7 +60,7 @@ class Fair final : public Policy {
         grant.quiet.window = window_;
         grant.budget = std::max<Nanoseconds>(account.budget / account.workers, kMicrosecond);
       }
-      grant.pressed = grant.closing = grant.quiet;
+      grant.pressed = grant.quiet;
     }
     return decision;
   }

@@ -51,7 +51,6 @@ Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int
     grant.quiet.longest_hold = rules.longest_hold;
     grant.pressed = grant.quiet;
     if (others_first) grant.pressed.window = rules.least_window;
-    grant.closing = grant.pressed;
     PressGuests(coroutine, rules, &grant);
   } else {
     grant = GuestGrant(snapshot, coroutine, rules, others_first);

@@ -53,7 +53,7 @@ class StaticShares final : public Policy {
       const SmRange range = declared == shares.declared.end() ? shares.others : declared->second;
       Grant& grant = decision.grants.emplace_back();
       grant.quiet.partition = grant.quiet.long_partition = IndexOf(snapshot.partitions, range);
-      grant.pressed = grant.closing = grant.quiet;
+      grant.pressed = grant.quiet;
     }
     return decision;
   }

@@ -40,7 +40,7 @@ class Temporal final : public Policy {
       }
       // Held for the turns of all others, and not released before its own.
       grant.quiet.longest_hold = std::max<Nanoseconds>(100 * kMillisecond, 2 * active * slice_);
-      grant.pressed = grant.closing = grant.quiet;
+      grant.pressed = grant.quiet;
     }
     if (active > 1) decision.ask_again_at = Plus(began_, slice_);
     return decision;

@@ -142,7 +142,6 @@ class TpotFirst final : public Policy {
     } else if (tokens && rank == kRelaxed && others_first) {
       grant.pressed.window = rules_.relaxed_window;
     }
-    grant.closing = grant.pressed;
     // Steps of who makes tokens differ in length: a prefill is many times a token.
     if (!tokens) PressGuests(coroutine, rules_.guest, &grant);
     return grant;

@@ -181,7 +181,8 @@ struct ClosingFixture : Fixture {
       decision->grants[1].rank = 1;
       decision->grants[1].quiet.long_operation = 4 * kDuration;
       decision->grants[1].pressed.window = 0;
-      decision->grants[1].closing.window = 2 * kDuration;
+      decision->grants[1].closing = decision->grants[1].quiet;
+      decision->grants[1].closing->window = 2 * kDuration;
     };
     one = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 1);
     two = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 2);

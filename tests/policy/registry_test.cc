@@ -132,7 +132,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
       CHECK((grant.rank >= 0 && grant.rank < kRanks));
       CHECK(grant.budget > 0);
       std::vector<int> named(grant.prepare.begin(), grant.prepare.end());
-      for (const Terms& terms : {grant.quiet, grant.pressed, grant.closing}) {
+      for (const Terms& terms : {grant.quiet, grant.pressed, ClosingTerms(grant)}) {
         named.push_back(terms.partition);
         named.push_back(terms.long_partition);
         named.push_back(terms.yielding_partition);

@@ -112,7 +112,7 @@ void VirtualDevice::Decide() {
   if (decision.grants.size() != coroutines_.size()) throw std::logic_error("a grant is missing");
   for (size_t i = 0; i < coroutines_.size(); ++i) {
     const Grant& grant = decision.grants[i];
-    for (const Terms& terms : {grant.quiet, grant.pressed, grant.closing}) {
+    for (const Terms& terms : {grant.quiet, grant.pressed, ClosingTerms(grant)}) {
       for (const int partition : {terms.partition, terms.long_partition}) {
         if (partition < 0 || partition >= static_cast<int>(partitions_.size())) {
           throw std::logic_error("a grant names no partition");
@@ -122,10 +122,8 @@ void VirtualDevice::Decide() {
     if (grant.rank < 0 || grant.rank >= kRanks) throw std::logic_error("there is no such rank");
     State& state = coroutines_[i];
     state.grant = grant;
-    if (coroutines_.size() == 1) {
-      state.grant.budget = state.grant.quiet.window = state.grant.pressed.window =
-          state.grant.closing.window = kForever;
-    }
+    // Nobody can press it.
+    if (coroutines_.size() == 1) state.grant.budget = state.grant.quiet.window = kForever;
     state.budget = state.grant.budget;
   }
   ask_again_at_ = decision.ask_again_at;
@@ -139,7 +137,7 @@ const Terms& VirtualDevice::TermsOf(const State& state) const {
     if (now_ < PressingEnd(other)) return state.grant.pressed;
     beside = true;
   }
-  return beside ? state.grant.closing : state.grant.quiet;
+  return beside ? ClosingTerms(state.grant) : state.grant.quiet;
 }
 
 Nanoseconds VirtualDevice::PressingEnd(const State& state) {

@@ -334,9 +334,7 @@ class Simulation {
       State& state = states_[i];
       state.grant = std::move(decision.grants[i]);
       const bool alone = states_.size() == 1;
-      for (Terms* terms : {&state.grant.quiet, &state.grant.pressed, &state.grant.closing}) {
-        if (alone) terms->window = kForever;
-      }
+      if (alone) state.grant.quiet.window = kForever;  // nobody can press it
       state.budget = alone || state.grant.budget == kForever
                          ? kNever
                          : static_cast<double>(state.grant.budget);
@@ -350,7 +348,7 @@ class Simulation {
       if (now_ < PressingEnd(other)) return state.grant.pressed;
       beside = true;
     }
-    return beside ? state.grant.closing : state.grant.quiet;
+    return beside ? ClosingTerms(state.grant) : state.grant.quiet;
   }
 
   // When the burst that is running ceases to press others.

@@ -104,9 +104,9 @@ TEST_CASE("Policy priority lets batch go on in the last part of a request") {
   const Decision usual = Decide(tenants);
   CHECK(usual.grants[0].pressing == Approx(0.4));
   CHECK(usual.grants[1].pressed.window == 0);
-  CHECK(usual.grants[1].closing.window == 30 * kMicrosecond);
-  CHECK(usual.grants[1].closing.partition != 0);
-  CHECK(usual.grants[1].closing.long_partition == usual.grants[1].quiet.long_partition);
+  CHECK(ClosingTerms(usual.grants[1]).window == 30 * kMicrosecond);
+  CHECK(ClosingTerms(usual.grants[1]).partition != 0);
+  CHECK(ClosingTerms(usual.grants[1]).long_partition == usual.grants[1].quiet.long_partition);
   const Decision never = Decide(tenants, {}, {{{"closing", "0"}}});
   CHECK(never.grants[0].pressing == 1);
 }
