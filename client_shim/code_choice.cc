@@ -5,12 +5,12 @@
 #include <cstring>
 #include <utility>
 
-#include "server/backends/images/image_kind.h"
+#include "proto/images/image_kind.h"
 
 namespace detshare::shim {
 namespace {
 
-// As server/backends/images/fatbin.h draws them.
+// As proto/images/fatbin.h draws them.
 constexpr size_t kFatbinHeaderBytes = 16;
 constexpr size_t kEntryHeaderBytes = 64;
 constexpr uint16_t kPtxEntry = 1;

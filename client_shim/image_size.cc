@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "server/backends/images/fatbin_wrapper.h"
-#include "server/backends/images/image_kind.h"
+#include "proto/images/fatbin_wrapper.h"
+#include "proto/images/image_kind.h"
 
 namespace detshare::shim {
 namespace {

@@ -1,7 +1,7 @@
 // The session's staging area, through which bytes of ordinary host memory reach the GPU and come
 // from it. Divided into chunks of two sizes; each has a fence that says when the GPU is done with
 // it. The large ones begin where the daemon has the GPU reach the second part of the area, which it
-// does when that is first used (server/shared_region.h): no chunk lies across.
+// does when that is first used (server/shared_memory/shared_region.h): no chunk lies across.
 #pragma once
 
 #include <array>

@@ -22,7 +22,7 @@
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
-#include "coroutine_runtime/latency_histogram.h"
+#include "proto/latency_histogram.h"
 #include "coroutine_runtime/token_clock.h"
 #include "coroutine_runtime/trace_reference.h"
 #include "coroutine_runtime/trace_ring.h"

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "coroutine_runtime/latency_histogram.h"
+#include "proto/latency_histogram.h"
 
 namespace detshare {
 

@@ -8,7 +8,7 @@
 #include "server/backends/cuda/host_nvml.h"
 #include "server/backends/soft/soft_device.h"
 #include "server/backends/soft/soft_telemetry.h"
-#include "server/logging.h"
+#include "server/base/logging.h"
 
 namespace detshare {
 namespace {

@@ -16,11 +16,11 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/host_telemetry.h"
-#include "server/acceptor.h"
-#include "server/identity.h"
-#include "server/server_options.h"
-#include "server/session_manager.h"
-#include "server/settings.h"
+#include "server/access/acceptor.h"
+#include "server/access/identity.h"
+#include "server/session/server_options.h"
+#include "server/sessions/session_manager.h"
+#include "server/services/settings.h"
 #include "server/web/http_server.h"
 
 namespace grpc {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "server/config/listen_address.h"
-#include "server/host_memory.h"
-#include "server/logging.h"
+#include "policy/config/listen_address.h"
+#include "server/base/host_memory.h"
+#include "server/base/logging.h"
 
 namespace detshare {
 namespace {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "server/backends.h"
-#include "server/config/config.h"
+#include "policy/config/config.h"
 #include "server/daemon.h"
-#include "server/session_book.h"
+#include "server/strict/session_book.h"
 
 namespace detshare {
 

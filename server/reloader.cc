@@ -7,8 +7,8 @@
 #include "absl/strings/str_split.h"
 #include "policy/placement.h"
 #include "server/daemon_options.h"
-#include "server/logging.h"
-#include "server/settings.h"
+#include "server/base/logging.h"
+#include "server/services/settings.h"
 
 namespace detshare {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/config/config.h"
+#include "policy/config/config.h"
 #include "server/daemon.h"
 
 namespace detshare {

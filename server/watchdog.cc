@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/control.grpc.pb.h"
-#include "server/local_call.h"
-#include "server/logging.h"
+#include "server/base/local_call.h"
+#include "server/base/logging.h"
 
 namespace detshare {
 

@@ -13,7 +13,7 @@
 #include "client_shim/read_file.h"
 #include "client_shim/session.h"
 #include "proto/driver_api/shim_api.h"
-#include "server/backends/images/image_kind.h"
+#include "proto/images/image_kind.h"
 
 namespace detshare::shim::api {
 namespace {

@@ -1,4 +1,4 @@
-// The files of server/dashboard/, as they were when the daemon was built.
+// The files of server/web/dashboard/, as they were when the daemon was built.
 #pragma once
 
 #include <span>

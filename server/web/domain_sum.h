@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coroutine_runtime/by_tenant.h"
-#include "server/domain_process.h"
+#include "server/strict/domain_process.h"
 #include "server/web/observation.h"
 
 namespace detshare {

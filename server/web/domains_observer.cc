@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/clock.h"
-#include "server/local_call.h"
+#include "server/base/local_call.h"
 #include "server/web/observation_message.h"
 #include "server/web/process_figures.h"
 

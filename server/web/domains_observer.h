@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "proto/observation.grpc.pb.h"
-#include "server/domain_process.h"
+#include "server/strict/domain_process.h"
 #include "server/web/domain_sum.h"
 #include "server/web/http_server.h"
 #include "server/web/observation.h"

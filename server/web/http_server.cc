@@ -23,7 +23,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "server/logging.h"
+#include "server/base/logging.h"
 
 namespace detshare {
 namespace {

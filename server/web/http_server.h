@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/config/listen_address.h"
+#include "policy/config/listen_address.h"
 
 namespace detshare {
 

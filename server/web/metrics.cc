@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
-#include "server/settings.h"
+#include "server/services/settings.h"
 
 namespace detshare {
 namespace {

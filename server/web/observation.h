@@ -11,8 +11,8 @@
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
-#include "server/tenant_quota.h"
-#include "server/tenant_use.h"
+#include "policy/config/tenant_quota.h"
+#include "server/sessions/tenant_use.h"
 #include "server/web/process_figures.h"
 
 namespace detshare {

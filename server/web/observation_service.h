@@ -4,7 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "proto/observation.grpc.pb.h"
-#include "server/identity.h"
+#include "server/access/identity.h"
 #include "server/web/observer.h"
 
 namespace detshare {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coroutine_runtime/by_tenant.h"
-#include "server/session_manager.h"
+#include "server/sessions/session_manager.h"
 #include "server/web/observation.h"
 
 namespace detshare {

@@ -5,7 +5,7 @@
 
 #include "proto/ring_abi.h"
 #include "proto/version.h"
-#include "server/settings.h"
+#include "server/services/settings.h"
 
 namespace detshare {
 namespace {

@@ -1,4 +1,4 @@
-#include "coroutine_runtime/latency_histogram.h"
+#include "proto/latency_histogram.h"
 
 #include <catch2/catch.hpp>
 

@@ -29,9 +29,9 @@
 #include "proto/wire/memory.h"
 #include "proto/wire/stream.h"
 #include "server/daemon.h"
-#include "server/logging.h"
+#include "server/base/logging.h"
 #include "tests/server/instant_device.h"
-#include "tests/server/ring_test_client.h"
+#include "tests/server/shared_memory/ring_test_client.h"
 #include "tests/server/test_windows.h"
 #include "tests/server/unix_sockets.h"
 

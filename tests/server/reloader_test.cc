@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_join.h"
-#include "server/config/config_file.h"
+#include "policy/config/config_file.h"
 #include "server/daemon_options.h"
 #include "tests/server/daemon_fixture.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "server/server_options.h"
+#include "server/session/server_options.h"
 
 namespace detshare {
 

@@ -1,6 +1,6 @@
 // What the thread sanitizer must not say of gRPC: its library is not instrumented, so that the
 // orders which it makes between its threads are not seen, while its headers are compiled here.
-// Sessions without gRPC are tested without this (tests/server/session_test.cc).
+// Sessions without gRPC are tested without this (tests/server/session/session_test.cc).
 #if defined(__SANITIZE_THREAD__)
 extern "C" const char* __tsan_default_suppressions() {
   return "race:grpc::internal::\n"

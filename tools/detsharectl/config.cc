@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "server/config/config_file.h"
-#include "server/config/config_text.h"
+#include "policy/config/config_file.h"
+#include "policy/config/config_text.h"
 
 namespace detshare::ctl {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/config/config.h"
+#include "policy/config/config.h"
 
 namespace detshare::ctl {
 

@@ -22,7 +22,7 @@
 
 #include "proto/ring_abi.h"
 #include "proto/version.h"
-#include "server/config/config_file.h"
+#include "policy/config/config_file.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "proto/admin.grpc.pb.h"
-#include "server/config/config_text.h"
+#include "policy/config/config_text.h"
 #include "tools/detshare/launch.h"
 #include "tools/detsharectl/api.h"
 #include "tools/detsharectl/config.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "server/config/config.h"
+#include "policy/config/config.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {

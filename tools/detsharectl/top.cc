@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "coroutine_runtime/latency_histogram.h"
+#include "proto/latency_histogram.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/text/table.h"
 

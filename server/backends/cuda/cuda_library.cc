@@ -8,9 +8,9 @@
 #include "server/backends/cuda/jit_options.h"
 #include "server/backends/cuda/managed_image.h"
 #include "server/backends/images/device_code.h"
-#include "server/backends/images/fatbin.h"
-#include "server/backends/images/fatbin_wrapper.h"
-#include "server/backends/images/image_kind.h"
+#include "proto/images/fatbin.h"
+#include "proto/images/fatbin_wrapper.h"
+#include "proto/images/image_kind.h"
 
 namespace detshare::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/backends/images/image_kind.h"
+#include "proto/images/image_kind.h"
 
 namespace detshare::images {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "server/backends/images/fatbin.h"
+#include "proto/images/fatbin.h"
 
 namespace detshare::images {
 

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "server/backends/images/fatbin.h"
-#include "server/backends/images/image_kind.h"
+#include "proto/images/fatbin.h"
+#include "proto/images/image_kind.h"
 
 namespace detshare::soft {
 namespace {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "server/logging.h"
+#include "server/base/logging.h"
 #include "tests/server/test_windows.h"
 
 namespace detshare {

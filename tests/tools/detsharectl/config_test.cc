@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "server/config/config_file.h"
+#include "policy/config/config_file.h"
 
 namespace detshare::ctl {
 namespace {

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "server/backends/images/fatbin.h"
+#include "proto/images/fatbin.h"
 #include "tests/server/backends/soft/soft_device_harness.h"
 
 namespace detshare::soft {

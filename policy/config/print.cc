@@ -1,0 +1,20 @@
+// Prints what the table of the configuration says: the file that is installed,
+// docs/configuration.md, or the source of the manual page. For the build.
+#include <cstdio>
+#include <string>
+
+#include "proto/version.h"
+#include "policy/config/config_text.h"
+
+int main(int argc, char** argv) {
+  const std::string what = argc == 2 ? argv[1] : "";
+  std::string text;
+  if (what == "example") text = detshare::ExampleText();
+  if (what == "markdown") text = detshare::ReferenceMarkdown();
+  if (what == "man") text = detshare::ReferenceMan(detshare::kVersion);
+  if (text.empty()) {
+    std::fprintf(stderr, "print example|markdown|man\n");
+    return 2;
+  }
+  return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
+}

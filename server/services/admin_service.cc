@@ -1,0 +1,517 @@
+#include "server/services/admin_service.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "policy/registry.h"
+#include "proto/version.h"
+#include "server/strict/domain_process.h"
+#include "server/base/grpc_status.h"
+#include "server/base/logging.h"
+#include "server/base/printable.h"
+#include "server/services/status_sum.h"
+
+namespace detshare {
+namespace {
+
+constexpr size_t kMostOfAName = 64;  // of what a client says, in answers and events
+
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+std::string Who(const Peer& peer) { return absl::StrCat("uid ", peer.uid, ", pid ", peer.pid); }
+
+std::string TextOf(const proto::PolicySetting& policy) {
+  std::string text = policy.name();
+  for (const auto& [name, value] : policy.parameters())
+    absl::StrAppend(&text, " ", name, "=", value);
+  return text;
+}
+
+void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now,
+              proto::Schedule* schedule) {
+  const CoroutineLane::Report& figures = state.figures;
+  schedule->set_tenant_class(NameOf(state.tenant.tenant_class));
+  schedule->set_followed(state.followed);
+  if (!state.followed) return;
+  schedule->set_rank(figures.rank);
+  schedule->set_has_work(figures.has_work);
+  schedule->set_in_flight_ns(figures.in_flight);
+  schedule->set_held_ns(
+      figures.held_since == 0 ? 0 : std::max<policy::Nanoseconds>(1, now - figures.held_since));
+  schedule->set_held_by_window_ns(figures.held_by_window);
+  schedule->set_held_by_budget_ns(figures.held_by_budget);
+  schedule->set_device_time_ns(figures.device_time);
+  schedule->set_operations(figures.operations);
+  schedule->set_passes(figures.passes);
+  schedule->set_memory_bound(figures.memory_bound);
+  schedule->set_tokens(figures.tokens.tokens);
+  schedule->set_tpot_ns(figures.tokens.recent_tpot);
+  schedule->set_prefill(figures.tokens.prefill);
+  schedule->set_typical_burst_ns(figures.typical_burst);
+  schedule->set_typical_operation_ns(figures.typical_operation);
+  schedule->set_longest_operation_ns(figures.longest_operation);
+  int used = LatencyHistogram::kBuckets;
+  while (used > 0 && state.bursts[used - 1] == 0) --used;
+  schedule->mutable_bursts()->Add(state.bursts.begin(), state.bursts.begin() + used);
+}
+
+constexpr std::chrono::seconds kTracePatience(3);
+constexpr char kBusy[] = "too many such questions are waiting";
+
+void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
+  constexpr proto::TracedEvent::Kind kKinds[] = {
+      proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::HELD,
+      proto::TracedEvent::WAIT};
+  trace->set_lost(fetched.lost);
+  for (const auto& [number, name] : fetched.names) (*trace->mutable_names())[number] = name;
+  for (const TraceEvent& event : fetched.events) {
+    proto::TracedEvent* const one = trace->add_events();
+    one->set_kind(kKinds[static_cast<size_t>(event.kind)]);
+    one->set_at_ns(event.at);
+    one->set_duration_ns(event.duration);
+    one->set_submitted_ns(event.submitted);
+    one->set_stream(event.stream);
+    one->set_name(event.name);
+    one->set_first_sm(event.first_sm);
+    one->set_sm_count(event.sm_count);
+    if (event.kind == TraceEvent::Kind::kHeld) {
+      one->set_cause(event.cause == static_cast<uint8_t>(CoroutineLane::Cause::kBudget) ? "budget"
+                                                                                        : "window");
+    }
+  }
+}
+
+}  // namespace
+
+void AdminService::DescribeSelf(proto::Status* status) {
+  status->set_version(kVersion);
+  status->set_abi_version(kAbiVersion);
+  status->set_uptime_ms(std::chrono::duration_cast<std::chrono::milliseconds>(
+                            std::chrono::steady_clock::now() - begin_)
+                            .count());
+  status->set_pid(getpid());
+  status->set_backend(backend_);
+  status->set_policy(TextOf(settings_.current().policy()));
+  status->set_swap_limit(manager_.host_store().limit());
+  status->set_swap_used(manager_.host_store().used());
+  for (size_t i = 0; i < manager_.devices().size(); ++i) {
+    Device* const device = manager_.devices()[i];
+    const DeviceProperties& properties = device->properties();
+    const Device::Memory memory = device->memory();
+    proto::DeviceStatus* const one = status->add_devices();
+    one->set_name(properties.name);
+    one->set_uuid(FormatUuid(properties.uuid));
+    one->set_sm_count(properties.sm_count);
+    one->set_total_memory(memory.total);
+    one->set_used_memory(memory.total - std::min(memory.free, memory.total));
+    const absl::Status health = device->health();
+    one->set_state(health.ok() ? "ok" : std::string(health.message()));
+    for (const DeviceScheduler::PartitionView& partition : manager_.Partitions(i)) {
+      proto::PartitionStatus* const part = one->add_partitions();
+      part->set_name(partition.name);
+      part->set_first_sm(partition.first_sm);
+      part->set_sm_count(partition.sm_count);
+      part->set_sessions(static_cast<uint32_t>(partition.sessions));
+    }
+  }
+  for (const SessionManager::SessionInfo& info : manager_.Sessions()) {
+    proto::SessionStatus* const one = status->add_sessions();
+    one->set_session(info.id);
+    one->set_tenant(info.request.tenant);
+    one->set_pid(info.request.pid);
+    one->set_uid(info.request.owner.uid);
+    one->set_program(info.request.program);
+    one->set_age_ms(info.age_ms);
+    one->set_device_memory(info.counters.device_memory);
+    one->set_pinned_memory(info.counters.pinned_memory);
+    one->set_operations(info.counters.operations);
+    one->set_kernels(info.counters.kernels);
+    one->set_bytes_copied(info.counters.bytes_copied);
+    one->set_partition(info.schedule.partition);
+    one->set_state(info.state);
+    one->set_code_bytes(info.counters.code_bytes);
+    one->set_migrations(info.counters.migrations);
+    for (const auto& place : info.places) one->add_devices(static_cast<uint32_t>(place.first));
+    Describe(info.schedule, RealClock().NowNanoseconds(), one->mutable_schedule());
+    const MemoryBroker::Account::Counters& swap = info.counters.swap;
+    one->mutable_swap()->set_out(swap.out);
+    one->mutable_swap()->set_bytes_out(swap.bytes_out);
+    one->mutable_swap()->set_bytes_in(swap.bytes_in);
+    one->mutable_swap()->set_moves(swap.moves);
+    one->mutable_swap()->set_time_us(swap.nanoseconds / 1000);
+  }
+  if (domain_.has_value()) status->set_domain(UserName(*domain_));
+  for (const std::shared_ptr<TenantAccount>& account : manager_.tenant_accounts().All()) {
+    proto::TenantUse* const tenant = status->add_tenants();
+    const TenantQuota limits = account->limits();
+    tenant->set_name(account->tenant());
+    tenant->set_memory_limit(limits.memory);
+    for (size_t i = 0; i < manager_.devices().size(); ++i)
+      tenant->add_memory_used(account->memory_used(i));
+    tenant->set_pinned_limit(limits.pinned_memory);
+    tenant->set_pinned_used(account->pinned_used());
+    tenant->set_sessions_limit(limits.sessions);
+    tenant->set_sessions_used(account->sessions_used());
+    tenant->set_refusals(account->refusals());
+    tenant->set_devices_limit(limits.devices);
+  }
+}
+
+bool AdminService::MeansAll(const std::optional<Peer>& peer) const {
+  return others_ != nullptr && peer.has_value() && peer->passed && identity_.MaySteer(*peer).ok();
+}
+
+void AdminService::DescribeAll(proto::Status* status) {
+  proto::DomainStatus* const own = status->add_domains();
+  own->set_uid(*domain_);
+  own->set_user(status->domain());
+  own->set_sessions(static_cast<uint32_t>(status->sessions_size()));
+  own->set_socket(DomainSocket(manager_.options().runtime_directory));
+  for (const OtherDomains::Answer& other : others_->Ask()) {
+    proto::DomainStatus* const one = status->add_domains();
+    one->set_uid(other.domain.user);
+    one->set_user(UserName(other.domain.user));
+    one->set_socket(other.domain.socket);
+    if (other.status.ok()) {
+      one->set_sessions(static_cast<uint32_t>(other.status->sessions_size()));
+      AddStatus(*other.status, status);
+    } else {
+      one->set_sessions(other.domain.sessions);
+      one->set_problem(std::string(other.status.status().message()));
+    }
+  }
+  std::sort(status->mutable_domains()->begin(), status->mutable_domains()->end(),
+            [](const auto& a, const auto& b) { return a.uid() < b.uid(); });
+}
+
+grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* context,
+                                                  const proto::GetStatusRequest*,
+                                                  proto::Status* status) {
+  DescribeSelf(status);
+  if (!MeansAll(FindPeer(context))) return Finish(context, absl::OkStatus());
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  // gRPC keeps the message until Finish().
+  const bool begun = others_->Do([this, reactor, status] {
+    DescribeAll(status);
+    reactor->Finish(grpc::Status::OK);
+  });
+  if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
+  return reactor;
+}
+
+std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context) const {
+  return peers_.Find(context->peer());
+}
+
+absl::StatusOr<Peer> AdminService::MaySteer(grpc::CallbackServerContext* context) const {
+  const std::optional<Peer> peer = FindPeer(context);
+  if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
+  if (absl::Status allowed = identity_.MaySteer(*peer); !allowed.ok()) return allowed;
+  return *peer;
+}
+
+void AdminService::Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant,
+                        std::string text) {
+  DaemonEvent event;
+  event.kind = kind;
+  event.uid = peer.uid;
+  event.pid = peer.pid;
+  event.tenant = std::move(tenant);
+  event.text = std::move(text);
+  manager_.events().Add(std::move(event));
+}
+
+grpc::ServerUnaryReactor* AdminService::GetPolicies(grpc::CallbackServerContext* context,
+                                                    const proto::GetPoliciesRequest*,
+                                                    proto::Policies* policies) {
+  *policies->mutable_current() = settings_.current().policy();
+  for (const std::string& name : policy::PolicyNames()) {
+    proto::PolicyInfo* const policy = policies->add_policies();
+    policy->set_name(name);
+    const auto parameters = policy::ParametersOf(name);
+    if (!parameters.ok()) continue;
+    for (const policy::Parameter& parameter : *parameters) {
+      proto::ParameterInfo* const one = policy->add_parameters();
+      one->set_name(std::string(parameter.name));
+      one->set_default_value(std::string(parameter.default_value));
+      one->set_least(std::string(parameter.least));
+      one->set_most(std::string(parameter.most));
+      one->set_help(std::string(parameter.help));
+    }
+  }
+  return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::GetTenants(grpc::CallbackServerContext* context,
+                                                   const proto::GetTenantsRequest*,
+                                                   proto::Tenants* tenants) {
+  *tenants->mutable_tenants() = settings_.current().tenants();
+  return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* context,
+                                                  const proto::PolicySetting* setting,
+                                                  proto::PolicySetting* in_force) {
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  // Loading code into the daemon is not steering it.
+  if (setting->name().find('/') != std::string::npos && peer->uid != 0 && peer->uid != geteuid()) {
+    return Finish(context,
+                  absl::PermissionDeniedError("only root may load a policy from a shared object"));
+  }
+  if (absl::Status set = settings_.SetPolicy(*setting); !set.ok()) return Finish(context, set);
+  *in_force = settings_.current().policy();
+  LogInfo("policy ", TextOf(*setting), " decides from now on (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kPolicy, *peer, "", TextOf(*setting));
+  return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* context,
+                                                  const proto::TenantSetting* setting,
+                                                  proto::TenantSetting* in_force) {
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  absl::StatusOr<proto::TenantSetting> result = settings_.SetTenant(*setting);
+  if (!result.ok()) return Finish(context, result.status());
+  *in_force = *std::move(result);
+  LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kTenant, *peer, in_force->name(), setting->ShortDebugString());
+  return Finish(context, absl::OkStatus());
+}
+
+absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
+    const proto::EndSessionsRequest& request, const Peer& peer, const std::string& who) {
+  const bool any = identity_.MaySteer(peer).ok();
+  const std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
+  // All or none.
+  for (const uint64_t id : wanted) {
+    if (manager_.Find(id) == nullptr)
+      return absl::NotFoundError(absl::StrCat("there is no session ", id));
+  }
+  absl::StatusOr<std::vector<uint64_t>> done = manager_.EndSome(
+      [&](uint64_t id, const SessionRequest& session) {
+        return wanted.empty() ? session.tenant == request.tenant() : wanted.contains(id);
+      },
+      [&](const SessionRequest& session) {
+        // Users of containers are not those of the host.
+        return any || (session.owner.uid == peer.uid && session.door == peer.door);
+      },
+      who);
+  if (absl::IsNotFound(done.status()) && wanted.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("tenant ", Printable(request.tenant(), kMostOfAName), " has no session"));
+  }
+  return done;
+}
+
+absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
+                                         proto::EndedSessions* ended) {
+  // Whose they are, before any is ended.
+  std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
+  const auto is_meant = [&](uint64_t id, const std::string& tenant) {
+    return request.tenant().empty() ? wanted.contains(id) : tenant == request.tenant();
+  };
+  proto::EndSessionsRequest here;
+  for (const SessionManager::SessionInfo& session : manager_.Sessions()) {
+    if (is_meant(session.id, session.request.tenant)) here.add_sessions(session.id);
+  }
+  std::vector<std::pair<DomainInfo, proto::EndSessionsRequest>> elsewhere;
+  std::string silent;
+  for (const OtherDomains::Answer& other : others_->Ask()) {
+    if (!other.status.ok()) {
+      absl::StrAppend(&silent, "; the process of user ", other.domain.user,
+                      " does not answer: ", std::string(other.status.status().message()));
+      continue;
+    }
+    proto::EndSessionsRequest there;
+    for (const proto::SessionStatus& session : other.status->sessions()) {
+      if (is_meant(session.session(), session.tenant())) there.add_sessions(session.session());
+    }
+    if (there.sessions_size() != 0) elsewhere.emplace_back(other.domain, std::move(there));
+  }
+  std::set<uint64_t> found(here.sessions().begin(), here.sessions().end());
+  for (const auto& [domain, there] : elsewhere)
+    found.insert(there.sessions().begin(), there.sessions().end());
+  for (const uint64_t id : wanted) {
+    if (!found.contains(id))
+      return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
+  }
+  if (found.empty()) {
+    return absl::NotFoundError(absl::StrCat("tenant ", Printable(request.tenant(), kMostOfAName),
+                                            " has no session", silent));
+  }
+  if (here.sessions_size() != 0) {
+    if (absl::Status status = EndHere(here, peer, Who(peer)).status(); !status.ok()) return status;
+    ended->mutable_sessions()->MergeFrom(here.sessions());
+  }
+  for (auto& [domain, there] : elsewhere) {
+    there.set_by(Who(peer));
+    if (const absl::Status status = others_->End(domain, there); !status.ok()) {
+      return absl::UnavailableError(absl::StrCat(
+          "sessions of user ", domain.user, " were not ended: ", std::string(status.message()),
+          "; those of ", ended->sessions_size(), " others end"));
+    }
+    ended->mutable_sessions()->MergeFrom(there.sessions());
+  }
+  std::sort(ended->mutable_sessions()->begin(), ended->mutable_sessions()->end());
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext* context,
+                                                    const proto::EndSessionsRequest* request,
+                                                    proto::EndedSessions* ended) {
+  const std::optional<Peer> peer = FindPeer(context);
+  if (!peer.has_value())
+    return Finish(context, absl::PermissionDeniedError("not a local connection"));
+  if ((request->sessions_size() == 0) == request->tenant().empty()) {
+    return Finish(context, absl::InvalidArgumentError("sessions, or a tenant, but not both"));
+  }
+  if (MeansAll(peer)) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    // gRPC keeps the messages until Finish().
+    const bool begun = others_->Do([this, reactor, request, ended, peer = *peer] {
+      reactor->Finish(ToGrpc(EndEverywhere(*request, peer, ended)));
+    });
+    if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
+    return reactor;
+  }
+  // Nobody but the daemon and root comes to a domain's own socket.
+  const bool trusted = others_ != nullptr && !peer->passed;
+  const absl::StatusOr<std::vector<uint64_t>> done = EndHere(
+      *request, *peer,
+      trusted && !request->by().empty() ? Printable(request->by(), kMostOfAName) : Who(*peer));
+  if (done.ok()) ended->mutable_sessions()->Add(done->begin(), done->end());
+  return Finish(context, done.status());
+}
+
+grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* context,
+                                                  const proto::GetEventsRequest* request,
+                                                  proto::Events* events) {
+  const EventLog& log = manager_.events();
+  const size_t most = request->most() == 0 ? EventLog::kMost : request->most();
+  const bool following = request->log() == log.id() && request->first() != 0;
+  const EventLog::Page page = following ? log.From(request->first(), most) : log.Latest(most);
+  events->set_log(log.id());
+  events->set_next(page.next);
+  events->set_lost(page.lost);
+  for (const DaemonEvent& event : page.events) {
+    proto::Event* const one = events->add_events();
+    one->set_number(event.number);
+    one->set_unix_ns(event.unix_ns);
+    one->set_kind(std::string(NameOf(event.kind)));
+    one->set_session(event.session);
+    one->set_tenant(event.tenant);
+    one->set_program(event.program);
+    one->set_pid(event.pid);
+    one->set_uid(event.uid);
+    one->set_text(event.text);
+  }
+  return Finish(context, absl::OkStatus());
+}
+
+void AdminService::OnReload(Reloading reloading) {
+  const std::lock_guard<std::mutex> lock(reload_mutex_);
+  reloading_ = std::move(reloading);
+}
+
+grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* context,
+                                               const proto::ReloadRequest*,
+                                               proto::Reloaded* reloaded) {
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  Reloading reloading;
+  {
+    const std::lock_guard<std::mutex> lock(reload_mutex_);
+    reloading = reloading_;
+  }
+  if (domain_.has_value()) {
+    return Finish(context,
+                  absl::FailedPreconditionError(
+                      "with strict isolation each user has a process of the daemon: systemctl "
+                      "reload detshared (SIGHUP) tells all of them"));
+  }
+  if (!reloading) {
+    return Finish(context, absl::FailedPreconditionError(
+                               "detshared was started without --config: there is no file to read"));
+  }
+  absl::StatusOr<proto::Reloaded> result = reloading(Who(*peer));
+  if (result.ok()) *reloaded = *std::move(result);
+  return Finish(context, result.status());
+}
+
+absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
+  const std::lock_guard<std::mutex> lock(trace_mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  // Somebody who does not fetch is taken to be gone.
+  if (tracing_ && now - trace_fetched_ < kTracePatience)
+    return absl::FailedPreconditionError("somebody else takes a trace at the moment");
+  const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
+  for (DeviceScheduler* scheduler : schedulers) {
+    absl::Status begun = scheduler->StartTrace();
+    if (begun.ok()) continue;
+    for (DeviceScheduler* other : schedulers) other->StopTrace();
+    tracing_ = false;
+    return begun;
+  }
+  tracing_ = true;
+  trace_fetched_ = now;
+  started->set_trace(++trace_);
+  started->set_now_ns(RealClock().NowNanoseconds());
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* context,
+                                                   const proto::StartTraceRequest*,
+                                                   proto::TraceStarted* started) {
+  const absl::StatusOr<Peer> peer = MaySteer(context);
+  if (!peer.ok()) return Finish(context, peer.status());
+  if (absl::Status begun = BeginTrace(started); !begun.ok()) return Finish(context, begun);
+  LogInfo("a trace is taken (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace is taken");
+  return Finish(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* context,
+                                                   const proto::FetchTraceRequest* request,
+                                                   proto::TraceChunk* chunk) {
+  if (absl::Status allowed = MaySteer(context).status(); !allowed.ok())
+    return Finish(context, allowed);
+  std::map<uint64_t, SessionRequest> sessions;
+  for (const SessionManager::SessionInfo& info : manager_.Sessions())
+    sessions[info.id] = info.request;
+  const std::lock_guard<std::mutex> lock(trace_mutex_);
+  if (!tracing_ || request->trace() != trace_)
+    return Finish(context, absl::FailedPreconditionError("that trace is over"));
+  const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
+  for (size_t device = 0; device < schedulers.size(); ++device) {
+    for (const DeviceScheduler::Traced& traced : schedulers[device]->FetchTrace()) {
+      proto::SessionTrace* const one = chunk->add_sessions();
+      one->set_session(traced.session);
+      one->set_device(static_cast<uint32_t>(device));
+      const auto known = sessions.find(traced.session);
+      if (known != sessions.end()) {
+        one->set_tenant(known->second.tenant);
+        one->set_program(known->second.program);
+        one->set_pid(known->second.pid);
+      }
+      AddTraced(traced.fetched, one);
+    }
+  }
+  trace_fetched_ = std::chrono::steady_clock::now();
+  if (request->last()) {
+    tracing_ = false;
+    for (DeviceScheduler* scheduler : schedulers) scheduler->StopTrace();
+  }
+  return Finish(context, absl::OkStatus());
+}
+
+}  // namespace detshare

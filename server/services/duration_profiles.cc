@@ -1,0 +1,65 @@
+#include "server/services/duration_profiles.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/durations_profile.h"
+#include "server/base/logging.h"
+
+namespace detshare {
+
+DurationProfiles::DurationProfiles(std::string directory, std::vector<Entry> entries,
+                                   std::chrono::milliseconds period) {
+  mkdir(directory.c_str(), 0755);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Kept kept{entries[i], absl::StrCat(directory, "/device", i, ".durations")};
+    const absl::StatusOr<size_t> read = ReadProfile(
+        kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
+    if (read.ok()) {
+      kept.written = kept.entry.table->size();
+      LogInfo("durations of ", *read, " operations of device ", i, " were kept in ", kept.path);
+    } else if (!absl::IsNotFound(read.status())) {
+      LogWarning(kept.path, " is not used, and will be replaced: ", read.status().message());
+    }
+    kept_.push_back(std::move(kept));
+  }
+  writer_ = std::thread([this, period] {
+    pthread_setname_np(pthread_self(), "profiles");
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!stop_.wait_for(lock, period, [this] { return stopping_; })) {
+      lock.unlock();
+      Write();
+      lock.lock();
+    }
+  });
+}
+
+DurationProfiles::~DurationProfiles() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_all();
+  writer_.join();
+  Write();
+}
+
+void DurationProfiles::Write() {
+  for (Kept& kept : kept_) {
+    const size_t known = kept.entry.table->size();
+    if (known == kept.written) continue;
+    const absl::Status status = WriteProfile(
+        kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
+    if (status.ok()) {
+      kept.written = known;
+    } else if (!std::exchange(kept.warned, true)) {
+      LogWarning("durations cannot be kept: ", status.message(),
+                 "; name another folder with --profile-dir");
+    }
+  }
+}
+
+}  // namespace detshare

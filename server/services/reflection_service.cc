@@ -1,0 +1,97 @@
+#include "server/services/reflection_service.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+
+#include <set>
+#include <utility>
+
+namespace detshare {
+namespace {
+
+using google::protobuf::DescriptorPool;
+using google::protobuf::FileDescriptor;
+using grpc::reflection::v1alpha::ServerReflectionRequest;
+using grpc::reflection::v1alpha::ServerReflectionResponse;
+
+// Of one stream: whoever asks more begins another.
+constexpr int kMostQuestions = 10'000;
+constexpr size_t kMostName = 512;
+
+void Fail(grpc::StatusCode code, const std::string& why, ServerReflectionResponse* response) {
+  response->mutable_error_response()->set_error_code(code);
+  response->mutable_error_response()->set_error_message(why);
+}
+
+// A file and all that it imports, each once.
+void AddFile(const FileDescriptor& file, std::set<std::string>* added,
+             ServerReflectionResponse* response) {
+  if (!added->insert(std::string(file.name())).second) return;
+  google::protobuf::FileDescriptorProto description;
+  file.CopyTo(&description);
+  response->mutable_file_descriptor_response()->add_file_descriptor_proto(
+      description.SerializeAsString());
+  for (int i = 0; i < file.dependency_count(); ++i) AddFile(*file.dependency(i), added, response);
+}
+
+class Reactor final
+    : public grpc::ServerBidiReactor<ServerReflectionRequest, ServerReflectionResponse> {
+ public:
+  explicit Reactor(const std::vector<std::string>& services) : services_(services) {
+    StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok || ++questions_ > kMostQuestions) {
+      return Finish(ok ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many questions")
+                       : grpc::Status::OK);
+    }
+    Answer();
+    StartWrite(&response_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::CANCELLED);
+    StartRead(&request_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Answer() {
+    response_.Clear();
+    response_.set_valid_host(request_.host().substr(0, kMostName));
+    *response_.mutable_original_request() = request_;
+    const DescriptorPool& pool = *DescriptorPool::generated_pool();
+    switch (request_.message_request_case()) {
+      case ServerReflectionRequest::kListServices:
+        for (const std::string& service : services_)
+          response_.mutable_list_services_response()->add_service()->set_name(service);
+        return;
+      case ServerReflectionRequest::kFileByFilename:
+        return AnswerFile(pool.FindFileByName(request_.file_by_filename()));
+      case ServerReflectionRequest::kFileContainingSymbol:
+        return AnswerFile(pool.FindFileContainingSymbol(request_.file_containing_symbol()));
+      default:
+        // The services use no extensions.
+        return Fail(grpc::StatusCode::UNIMPLEMENTED, "not known here", &response_);
+    }
+  }
+  void AnswerFile(const FileDescriptor* file) {
+    if (file == nullptr) return Fail(grpc::StatusCode::NOT_FOUND, "there is none", &response_);
+    std::set<std::string> added;
+    AddFile(*file, &added, &response_);
+  }
+
+  const std::vector<std::string>& services_;
+  ServerReflectionRequest request_;
+  ServerReflectionResponse response_;
+  int questions_ = 0;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<ServerReflectionRequest, ServerReflectionResponse>*
+ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext*) {
+  return new Reactor(services_);
+}
+
+}  // namespace detshare

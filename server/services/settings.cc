@@ -1,0 +1,359 @@
+#include "server/services/settings.h"
+
+#include <fcntl.h>
+#include <google/protobuf/text_format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "policy/registry.h"
+#include "policy/config/config.h"
+#include "server/base/logging.h"
+
+namespace detshare {
+namespace {
+
+constexpr double kMostWeight = 1e6;
+constexpr policy::Nanoseconds kLongestObjective = 3600 * policy::kSecond;
+constexpr size_t kMostFileBytes = 4 << 20;
+constexpr uint64_t kMostMemory = uint64_t{1} << 52;
+constexpr uint64_t kMostSessions = 1'000'000;
+
+// One policy for each device.
+absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
+    const proto::PolicySetting& setting, size_t count) {
+  policy::Options options;
+  options.parameters = {setting.parameters().begin(), setting.parameters().end()};
+  std::vector<std::unique_ptr<policy::Policy>> policies;
+  for (size_t i = 0; i < count; ++i) {
+    absl::StatusOr<std::unique_ptr<policy::Policy>> made =
+        policy::CreatePolicy(setting.name(), options);
+    if (!made.ok()) return made.status();
+    policies.push_back(*std::move(made));
+  }
+  return policies;
+}
+
+absl::StatusOr<std::vector<policy::Tenant>> ToTenants(const proto::Settings& settings,
+                                                      int sm_count) {
+  std::vector<policy::Tenant> tenants;
+  for (const proto::TenantSetting& setting : settings.tenants()) {
+    absl::StatusOr<policy::Tenant> tenant = ToTenant(setting, sm_count);
+    if (!tenant.ok()) return tenant.status();
+    tenants.push_back(*std::move(tenant));
+  }
+  return tenants;
+}
+
+std::string TextOf(const proto::PolicySetting& policy) {
+  std::string text = policy.name();
+  const std::map<std::string, std::string> parameters(policy.parameters().begin(),
+                                                      policy.parameters().end());
+  for (const auto& [name, value] : parameters) absl::StrAppend(&text, " ", name, "=", value);
+  return text;
+}
+
+const proto::TenantSetting* Find(const proto::Settings& settings, const std::string& name) {
+  for (const proto::TenantSetting& tenant : settings.tenants()) {
+    if (tenant.name() == name) return &tenant;
+  }
+  return nullptr;
+}
+
+// That can be said of a tenant: as many as there are, and what is said already, since the daemon
+// may have started with a card less than before.
+size_t MostDevices(const proto::Settings& current, const std::string& tenant, size_t device_count) {
+  const proto::TenantSetting* const known = Find(current, tenant);
+  return std::max<size_t>(device_count, known != nullptr ? known->devices() : 0);
+}
+
+std::string SmsText(const proto::TenantSetting& tenant) {
+  return tenant.min_sms() == 0 && tenant.max_sms() == 0
+             ? "any"
+             : absl::StrCat(tenant.min_sms(), "..", tenant.max_sms());
+}
+
+std::string LimitText(uint64_t limit) { return limit == 0 ? "no limit" : absl::StrCat(limit); }
+
+// Both in the form that ToSetting() gives.
+std::vector<std::string> Differences(const proto::Settings& before, const proto::Settings& after) {
+  std::vector<std::string> lines;
+  if (TextOf(before.policy()) != TextOf(after.policy())) {
+    lines.push_back(
+        absl::StrCat("[policy]: ", TextOf(before.policy()), " -> ", TextOf(after.policy())));
+  }
+  for (const proto::TenantSetting& next : after.tenants()) {
+    const proto::TenantSetting none = ToSetting(policy::Tenant{}, TenantQuota{});
+    const proto::TenantSetting* const known = Find(before, next.name());
+    const proto::TenantSetting& old = known != nullptr ? *known : none;
+    std::string line;
+    const auto say = [&line](const char* what, const std::string& from, const std::string& to) {
+      if (from != to) absl::StrAppend(&line, line.empty() ? "" : ", ", what, " ", from, " -> ", to);
+    };
+    say("class", old.tenant_class(), next.tenant_class());
+    say("weight", absl::StrCat(old.weight()), absl::StrCat(next.weight()));
+    say("sm_percent", absl::StrCat(old.sm_percent()), absl::StrCat(next.sm_percent()));
+    say("sms", SmsText(old), SmsText(next));
+    say("slo_latency", DurationText(old.slo_latency_ns()), DurationText(next.slo_latency_ns()));
+    say("slo_ttft", DurationText(old.slo_ttft_ns()), DurationText(next.slo_ttft_ns()));
+    say("slo_tpot", DurationText(old.slo_tpot_ns()), DurationText(next.slo_tpot_ns()));
+    say("memory", LimitText(old.memory()), LimitText(next.memory()));
+    say("pinned_memory", LimitText(old.pinned_memory()), LimitText(next.pinned_memory()));
+    say("sessions", LimitText(old.sessions()), LimitText(next.sessions()));
+    say("devices", LimitText(old.devices()), LimitText(next.devices()));
+    if (known == nullptr) line = line.empty() ? "is new" : absl::StrCat("is new: ", line);
+    if (!line.empty()) lines.push_back(absl::StrCat("[[tenant]] ", next.name(), ": ", line));
+  }
+  for (const proto::TenantSetting& old : before.tenants()) {
+    if (Find(after, old.name()) == nullptr)
+      lines.push_back(absl::StrCat("[[tenant]] ", old.name(), ": nothing is said about it"));
+  }
+  return lines;
+}
+
+absl::Status OutOfRange(const std::string& tenant, const char* what, const std::string& allowed) {
+  return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant, ": ", what, " is ", allowed));
+}
+
+}  // namespace
+
+std::string NameOf(policy::TenantClass tenant_class) {
+  switch (tenant_class) {
+    case policy::TenantClass::kLatency:
+      return "latency";
+    case policy::TenantClass::kBatch:
+      return "batch";
+    case policy::TenantClass::kUnset:
+      break;
+  }
+  return "unset";
+}
+
+absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int sm_count) {
+  if (!IsTenantName(setting.name())) {
+    return absl::InvalidArgumentError(
+        "a tenant's name has 1 to 64 letters, digits, or any of -_.@");
+  }
+  policy::Tenant tenant;
+  tenant.name = setting.name();
+  if (setting.tenant_class() == "latency") {
+    tenant.tenant_class = policy::TenantClass::kLatency;
+  } else if (setting.tenant_class() == "batch") {
+    tenant.tenant_class = policy::TenantClass::kBatch;
+  } else if (!setting.tenant_class().empty() && setting.tenant_class() != "unset") {
+    return OutOfRange(tenant.name, "the class", "latency, batch or unset");
+  }
+  if (setting.has_weight()) {
+    tenant.weight = setting.weight();
+    if (!(tenant.weight > 0) || !(tenant.weight <= kMostWeight))
+      return OutOfRange(tenant.name, "the weight", "above 0, and at most 1000000");
+  }
+  tenant.sm_percent = setting.sm_percent();
+  if (tenant.sm_percent < 0 || tenant.sm_percent > 100)
+    return OutOfRange(tenant.name, "the share of the SMs", "0 to 100 percent");
+  tenant.min_sms = setting.min_sms();
+  tenant.max_sms = setting.max_sms();
+  if (tenant.min_sms < 0 || tenant.min_sms > sm_count || tenant.max_sms < 0 ||
+      tenant.max_sms > sm_count || (tenant.max_sms != 0 && tenant.min_sms > tenant.max_sms)) {
+    return OutOfRange(tenant.name, "the number of SMs",
+                      absl::StrCat("MIN..MAX, from 0 (no bound) to ", sm_count));
+  }
+  tenant.slo_latency = setting.slo_latency_ns();
+  tenant.slo_ttft = setting.slo_ttft_ns();
+  tenant.slo_tpot = setting.slo_tpot_ns();
+  for (const policy::Nanoseconds objective :
+       {tenant.slo_latency, tenant.slo_ttft, tenant.slo_tpot}) {
+    if (objective < 0 || objective > kLongestObjective)
+      return OutOfRange(tenant.name, "an objective", "0 (none) to 1h");
+  }
+  return tenant;
+}
+
+absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count) {
+  if (setting.memory() > kMostMemory || setting.pinned_memory() > kMostMemory)
+    return OutOfRange(setting.name(), "a limit of memory", "0 (none) to 4096 TiB");
+  if (setting.sessions() > kMostSessions)
+    return OutOfRange(setting.name(), "the number of sessions", "0 (no limit) to 1000000");
+  if (setting.devices() > device_count) {
+    return OutOfRange(setting.name(), "the number of devices",
+                      absl::StrCat("0 (all) to ", device_count, ", which this host has"));
+  }
+  return TenantQuota{setting.memory(), setting.pinned_memory(), setting.sessions(),
+                     setting.devices()};
+}
+
+proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota) {
+  proto::TenantSetting setting;
+  setting.set_name(tenant.name);
+  setting.set_tenant_class(NameOf(tenant.tenant_class));
+  setting.set_weight(tenant.weight);
+  setting.set_sm_percent(tenant.sm_percent);
+  setting.set_min_sms(tenant.min_sms);
+  setting.set_max_sms(tenant.max_sms);
+  setting.set_slo_latency_ns(tenant.slo_latency);
+  setting.set_slo_ttft_ns(tenant.slo_ttft);
+  setting.set_slo_tpot_ns(tenant.slo_tpot);
+  setting.set_memory(quota.memory);
+  setting.set_pinned_memory(quota.pinned_memory);
+  setting.set_sessions(quota.sessions);
+  setting.set_devices(quota.devices);
+  return setting;
+}
+
+Settings::Settings(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
+                   proto::Settings initial, std::string file)
+    : schedulers_(std::move(schedulers)),
+      accounts_(accounts),
+      sm_count_(sm_count),
+      file_(std::move(file)),
+      current_(std::move(initial)) {}
+
+proto::Settings Settings::current() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return current_;
+}
+
+absl::Status Settings::SetPolicy(const proto::PolicySetting& setting) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> wanted =
+      MakePolicies(setting, schedulers_.size());
+  if (!wanted.ok()) return wanted.status();
+  absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> before =
+      MakePolicies(current_.policy(), schedulers_.size());
+  for (size_t i = 0; i < schedulers_.size(); ++i) {
+    absl::Status set = schedulers_[i]->SetPolicy(std::move((*wanted)[i]));
+    if (set.ok()) continue;
+    for (size_t j = 0; j < i && before.ok(); ++j)
+      schedulers_[j]->SetPolicy(std::move((*before)[j])).IgnoreError();
+    return set;
+  }
+  *current_.mutable_policy() = setting;
+  Save();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSetting& change) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  proto::Settings wanted = current_;
+  proto::TenantSetting* place = nullptr;
+  for (proto::TenantSetting& tenant : *wanted.mutable_tenants()) {
+    if (tenant.name() == change.name()) place = &tenant;
+  }
+  if (place == nullptr) {
+    if (wanted.tenants_size() >= kMostTenants) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("there are ", kMostTenants, " tenants already"));
+    }
+    place = wanted.add_tenants();
+  }
+  place->MergeFrom(change);
+  absl::StatusOr<policy::Tenant> tenant = ToTenant(*place, sm_count_);
+  if (!tenant.ok()) return tenant.status();
+  const absl::StatusOr<TenantQuota> quota =
+      ToQuota(*place, MostDevices(current_, place->name(), schedulers_.size()));
+  if (!quota.ok()) return quota.status();
+  *place = ToSetting(*tenant, *quota);
+  const proto::TenantSetting result = *place;
+  const absl::StatusOr<std::vector<policy::Tenant>> tenants = ToTenants(wanted, sm_count_);
+  if (!tenants.ok()) return tenants.status();
+  const absl::StatusOr<std::vector<policy::Tenant>> before = ToTenants(current_, sm_count_);
+  for (size_t i = 0; i < schedulers_.size(); ++i) {
+    absl::Status set = schedulers_[i]->SetTenants(*tenants);
+    if (set.ok()) continue;
+    for (size_t j = 0; j < i && before.ok(); ++j) schedulers_[j]->SetTenants(*before).IgnoreError();
+    return set;
+  }
+  accounts_.Set(result.name(), *quota);
+  current_ = std::move(wanted);
+  Save();
+  return result;
+}
+
+absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings& wanted) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (wanted.tenants_size() > kMostTenants) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted.tenants_size(), " tenants are too many: ", kMostTenants, " may be"));
+  }
+  const absl::StatusOr<std::vector<policy::Tenant>> tenants = ToTenants(wanted, sm_count_);
+  if (!tenants.ok()) return tenants.status();
+  proto::Settings next;
+  *next.mutable_policy() = wanted.policy();
+  std::map<std::string, TenantQuota> quotas;
+  for (int i = 0; i < wanted.tenants_size(); ++i) {
+    const absl::StatusOr<TenantQuota> quota = ToQuota(
+        wanted.tenants(i), MostDevices(current_, wanted.tenants(i).name(), schedulers_.size()));
+    if (!quota.ok()) return quota.status();
+    *next.add_tenants() = ToSetting((*tenants)[static_cast<size_t>(i)], *quota);
+    quotas[wanted.tenants(i).name()] = *quota;
+  }
+  std::vector<std::string> changes = Differences(current_, next);
+  if (changes.empty()) return changes;
+
+  // A policy that stays keeps what it has learnt.
+  const bool same_policy = TextOf(current_.policy()) == TextOf(next.policy());
+  auto policies = MakePolicies(next.policy(), schedulers_.size());
+  if (!policies.ok()) return policies.status();
+  for (size_t i = 0; i < schedulers_.size(); ++i) {
+    absl::Status set =
+        same_policy ? schedulers_[i]->SetTenants(*tenants)
+                    : schedulers_[i]->SetPolicyAndTenants(std::move((*policies)[i]), *tenants);
+    if (set.ok()) continue;
+    const auto before = ToTenants(current_, sm_count_);
+    auto policies_before = MakePolicies(current_.policy(), schedulers_.size());
+    for (size_t j = 0; j < i && before.ok() && policies_before.ok(); ++j) {
+      (same_policy ? schedulers_[j]->SetTenants(*before)
+                   : schedulers_[j]->SetPolicyAndTenants(std::move((*policies_before)[j]), *before))
+          .IgnoreError();
+    }
+    return set;
+  }
+  for (const auto& [name, quota] : quotas) accounts_.Set(name, quota);
+  for (const proto::TenantSetting& old : current_.tenants()) {
+    if (quotas.count(old.name()) == 0) accounts_.Unset(old.name());
+  }
+  current_ = std::move(next);
+  Save();
+  return changes;
+}
+
+void Settings::Save() {
+  if (file_.empty()) return;
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(current_, &text);
+  const std::string fresh = file_ + ".new";
+  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const bool written =
+      fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (fd >= 0) close(fd);
+  if (!written || rename(fresh.c_str(), file_.c_str()) != 0) {
+    LogWarning("cannot keep the settings in ", file_, ": ", std::strerror(errno),
+               "; a daemon that replaces this one begins with the flags'");
+    unlink(fresh.c_str());
+  }
+}
+
+absl::StatusOr<proto::Settings> ReadSettings(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return absl::NotFoundError(absl::StrCat("there is no ", file));
+  std::string text(kMostFileBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(stream.gcount()));
+  proto::Settings settings;
+  if (text.size() > kMostFileBytes ||
+      !google::protobuf::TextFormat::ParseFromString(text, &settings)) {
+    return absl::InvalidArgumentError(absl::StrCat(file, " is damaged"));
+  }
+  return settings;
+}
+
+}  // namespace detshare

@@ -1,0 +1,281 @@
+// Arrays, textures and surfaces.
+#include "proto/wire/array.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <optional>
+
+#include "coroutine_runtime/device_array.h"
+#include "server/session/handlers/common.h"
+#include "server/session/handlers/extent.h"
+
+namespace detshare::handlers {
+namespace {
+
+using Kind = TextureResource::Kind;
+
+absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+absl::StatusOr<ImageDevice*> ImagesOf(Session& session) {
+  ImageDevice* const images = session.device().device->images();
+  if (images == nullptr)
+    return CudaError(kCudaErrorNotSupported, "the device has no arrays and textures");
+  return images;
+}
+
+// A channel format and count that a texture can have. 0: none.
+uint32_t TexelBytesOf(uint32_t format, uint32_t channels) {
+  return channels == 1 || channels == 2 || channels == 4 ? ChannelBytes(format) * channels : 0;
+}
+
+// Ends an object, or an array, when the work that was submitted so far is complete.
+Task<void> EndWhenIdle(Session& session, SessionDevice& device, OwnedImage image, Reply reply) {
+  const absl::Status status = co_await device.coroutine->Idle();
+  if (status.ok()) {
+    const OwnedImage ended = std::move(image);
+  } else {
+    session.images().Keep(std::move(image));
+  }
+  reply.Send(status);
+}
+
+// ---- what a texture reads
+
+absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate& args,
+                                TextureResource* resource) {
+  const uint64_t texel = TexelBytesOf(args.format, args.channels);
+  if (texel == 0) return Invalid("texels of no known format");
+  resource->address = args.address;
+  resource->format = args.format;
+  resource->channels = args.channels;
+  uint64_t bytes = args.bytes;
+  if (resource->kind == Kind::kPitched) {
+    uint64_t row = 0;
+    if (args.width == 0 || args.height == 0 || __builtin_mul_overflow(args.width, texel, &row) ||
+        !PitchedExtent({row, args.height, 1}, args.pitch, 0, &bytes)) {
+      return Invalid("rows that overlap or have no end");
+    }
+  }
+  if (bytes == 0 || !session.device().space->Contains(args.address, bytes))
+    return Invalid("an address that is not the session's");
+  resource->bytes = args.bytes;
+  resource->width = args.width;
+  resource->height = args.height;
+  resource->pitch = args.pitch;
+  return absl::OkStatus();
+}
+
+absl::Status ReadResource(Session& session, const wire::cuTexObjectCreate& args,
+                          TextureResource* resource) {
+  if (args.type > static_cast<uint32_t>(Kind::kPitched)) return Invalid("an unknown resource");
+  resource->kind = static_cast<Kind>(args.type);
+  if (resource->kind == Kind::kLinear || resource->kind == Kind::kPitched)
+    return ReadMemoryResource(session, args, resource);
+  resource->array = session.images().FindArray(&session.device(), args.array);
+  if (resource->array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
+  const ArrayDescription& array = resource->array->description();
+  if (resource->kind == Kind::kMipmappedArray) {
+    return array.levels != 0 ? absl::OkStatus() : Invalid("an array without levels");
+  }
+  if (args.level >= array.level_count()) return Invalid("a level that the array does not have");
+  resource->level = args.level;
+  return absl::OkStatus();
+}
+
+absl::Status ReadSampling(const wire::cuTexObjectCreate& args, TextureSampling* sampling) {
+  constexpr uint32_t kAddressModes = 4, kFilterModes = 2, kKnownFlags = 0x73;
+  for (const uint32_t mode : args.address_modes)
+    if (mode >= kAddressModes) return Invalid("an unknown address mode");
+  if (args.filter_mode >= kFilterModes || args.mipmap_filter_mode >= kFilterModes ||
+      (args.flags & ~kKnownFlags) != 0) {
+    return Invalid("an unknown filter mode or flag");
+  }
+  sampling->mipmap_level_bias = std::bit_cast<float>(args.mipmap_level_bias);
+  sampling->min_mipmap_level_clamp = std::bit_cast<float>(args.min_mipmap_level_clamp);
+  sampling->max_mipmap_level_clamp = std::bit_cast<float>(args.max_mipmap_level_clamp);
+  if (std::isnan(sampling->mipmap_level_bias) || std::isnan(sampling->min_mipmap_level_clamp) ||
+      std::isnan(sampling->max_mipmap_level_clamp)) {
+    return Invalid("a level that is no number");
+  }
+  std::copy(std::begin(args.address_modes), std::end(args.address_modes),
+            sampling->address_modes.begin());
+  sampling->filter_mode = args.filter_mode;
+  sampling->flags = args.flags;
+  sampling->max_anisotropy = args.max_anisotropy;
+  sampling->mipmap_filter_mode = args.mipmap_filter_mode;
+  std::transform(std::begin(args.border_color), std::end(args.border_color),
+                 sampling->border_color.begin(),
+                 [](uint32_t bits) { return std::bit_cast<float>(bits); });
+  return absl::OkStatus();
+}
+
+// The bytes of a view's texel, or of its 4 x 4 block. 0: no view format.
+uint32_t ViewBytes(uint32_t format, bool* blocks) {
+  constexpr uint32_t kFirstBlock = 0x19, kLast = 0x22;  // BC1 to BC7
+  *blocks = format >= kFirstBlock;
+  if (format == 0 || format > kLast) return 0;
+  if (*blocks) {
+    const bool half = format == kFirstBlock || format == 0x1c || format == 0x1d;  // BC1, BC4
+    return half ? 8 : 16;
+  }
+  // Groups of one, two and four channels: unsigned and signed integers of 8, 16 and 32 bits, then
+  // floats of 16 and 32.
+  constexpr uint32_t kChannelBytes[] = {1, 1, 2, 2, 4, 4, 2, 4};
+  const uint32_t group = (format - 1) / 3, channels = 1u << (format - 1) % 3;
+  return kChannelBytes[group] * channels;
+}
+
+// A view must stay inside its array: what lies behind is somebody else's.
+absl::Status ReadView(const wire::ResourceView& from, const TextureResource& resource,
+                      TextureView* view) {
+  if (resource.array == nullptr) return Invalid("a view of memory");
+  const ArrayDescription& array = resource.array->description();
+  bool blocks = false;
+  if (ViewBytes(from.format, &blocks) != array.texel_bytes())
+    return Invalid("a view with other texels");
+  const uint64_t scale = blocks ? 4 : 1;
+  const uint32_t levels = resource.kind == Kind::kMipmappedArray ? array.levels : 1;
+  const ArrayExtent extent = LevelExtent(array, resource.level);
+  const uint64_t layers = array.layered() ? extent.slices : 1;
+  if (from.width == 0 || from.width > extent.row_bytes / array.texel_bytes() * scale ||
+      from.height > extent.rows * scale || from.depth > extent.slices ||
+      from.first_level > from.last_level || from.last_level >= levels ||
+      from.first_layer > from.last_layer || from.last_layer >= layers) {
+    return Invalid("a view that does not fit its array");
+  }
+  *view = {from.format,      from.width,      from.height,      from.depth,
+           from.first_level, from.last_level, from.first_layer, from.last_layer};
+  return absl::OkStatus();
+}
+
+absl::Status AddObject(Session& session, SessionImages::Kind kind, OwnedImage image) {
+  image.context = session.context();
+  if (!session.images().AddObject(&session.device(), kind, std::move(image)))
+    return CudaError(kCudaErrorUnknown, "the device gave a handle twice");
+  return absl::OkStatus();
+}
+
+absl::Status CheckRoom(Session& session) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return known;
+  if (session.images().object_count() >= session.limits().image_objects)
+    return CudaError(kCudaErrorOutOfMemory, "too many textures and surfaces");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> CreateTexture(Session& session, const wire::cuTexObjectCreate& args) {
+  const absl::StatusOr<ImageDevice*> device = ImagesOf(session);
+  if (!device.ok()) return device.status();
+  absl::Status status = CheckRoom(session);
+  TextureRequest request;
+  if (status.ok()) status = ReadResource(session, args, &request.resource);
+  if (status.ok()) status = ReadSampling(args, &request.sampling);
+  request.has_view = args.has_view != 0;
+  if (status.ok() && request.has_view)
+    status = ReadView(args.view, request.resource, &request.view);
+  if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<ImageObject>> texture =
+      (*device)->CreateTexture(*session.device().space, request);
+  if (!texture.ok()) return texture.status();
+  const uint64_t handle = (*texture)->handle();
+  status = AddObject(session, SessionImages::Kind::kTexture,
+                     {std::move(request.resource.array), *std::move(texture)});
+  if (!status.ok()) return status;
+  return handle;
+}
+
+absl::StatusOr<uint64_t> CreateSurface(Session& session, const wire::cuSurfObjectCreate& args) {
+  const absl::StatusOr<ImageDevice*> device = ImagesOf(session);
+  if (!device.ok()) return device.status();
+  if (absl::Status status = CheckRoom(session); !status.ok()) return status;
+  std::shared_ptr<Array> array = session.images().FindArray(&session.device(), args.array);
+  if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
+  const ArrayDescription& description = array->description();
+  if (args.level >= description.level_count() || (description.flags & kArraySurface) == 0)
+    return Invalid("an array that is not for surfaces, or has no such level");
+  absl::StatusOr<std::unique_ptr<ImageObject>> surface =
+      (*device)->CreateSurface(*session.device().space, array, args.level);
+  if (!surface.ok()) return surface.status();
+  const uint64_t handle = (*surface)->handle();
+  absl::Status status =
+      AddObject(session, SessionImages::Kind::kSurface, {std::move(array), *std::move(surface)});
+  if (!status.ok()) return status;
+  return handle;
+}
+
+void DestroyObject(Session& session, SessionImages::Kind kind, uint64_t handle, Reply& reply) {
+  OwnedImage object = session.images().TakeObject(&session.device(), kind, handle);
+  if (object.object == nullptr)
+    return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such texture or surface"));
+  session.executor().Spawn(
+      EndWhenIdle(session, session.device(), std::move(object), std::move(reply)));
+}
+
+}  // namespace
+
+void cuArray3DCreate_v2(Session& session, const wire::cuArray3DCreate_v2& args, Payload,
+                        Reply& reply) {
+  const absl::StatusOr<ImageDevice*> images = ImagesOf(session);
+  if (!images.ok()) return reply.Send(images.status());
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  const ArrayDescription description{args.width,    args.height, args.depth, args.format,
+                                     args.channels, args.flags,  args.levels};
+  if (!IsArray(description)) return reply.Send(Invalid("an array that cannot be"));
+  if (session.images().array_count() >= session.limits().arrays)
+    return reply.Send(CudaError(kCudaErrorOutOfMemory, "too many arrays"));
+  absl::StatusOr<QuotaCharge> charge = Quota::Take(session.device().quota, TexelBytes(description));
+  if (!charge.ok()) return reply.Send(charge.status());
+  absl::StatusOr<std::unique_ptr<Array>> array =
+      (*images)->CreateArray(*session.device().space, description);
+  if (!array.ok()) return reply.Send(array.status());
+  const ArrayId id = session.images().AddArray(&session.device(), session.context(),
+                                               *std::move(array), *std::move(charge));
+  reply.Send(wire::cuArray3DCreate_v2_Answer{id, 0});
+}
+
+void cuArrayDestroy(Session& session, const wire::cuArrayDestroy& args, Payload, Reply& reply) {
+  std::shared_ptr<Array> array = session.images().TakeArray(&session.device(), args.array);
+  if (array == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such array"));
+  session.executor().Spawn(
+      EndWhenIdle(session, session.device(), {std::move(array), nullptr}, std::move(reply)));
+}
+
+void cuTexObjectCreate(Session& session, const wire::cuTexObjectCreate& args, Payload,
+                       Reply& reply) {
+  const absl::StatusOr<uint64_t> handle = CreateTexture(session, args);
+  if (!handle.ok()) return reply.Send(handle.status());
+  reply.Send(wire::cuTexObjectCreate_Answer{*handle});
+}
+
+void cuTexObjectDestroy(Session& session, const wire::cuTexObjectDestroy& args, Payload,
+                        Reply& reply) {
+  DestroyObject(session, SessionImages::Kind::kTexture, args.handle, reply);
+}
+
+void cuSurfObjectCreate(Session& session, const wire::cuSurfObjectCreate& args, Payload,
+                        Reply& reply) {
+  const absl::StatusOr<uint64_t> handle = CreateSurface(session, args);
+  if (!handle.ok()) return reply.Send(handle.status());
+  reply.Send(wire::cuSurfObjectCreate_Answer{*handle});
+}
+
+void cuSurfObjectDestroy(Session& session, const wire::cuSurfObjectDestroy& args, Payload,
+                         Reply& reply) {
+  DestroyObject(session, SessionImages::Kind::kSurface, args.handle, reply);
+}
+
+void cuDeviceGetTexture1DLinearMaxWidth(Session& session,
+                                        const wire::cuDeviceGetTexture1DLinearMaxWidth& args,
+                                        Payload, Reply& reply) {
+  const absl::StatusOr<ImageDevice*> images = ImagesOf(session);
+  if (!images.ok()) return reply.Send(images.status());
+  if (TexelBytesOf(args.format, args.channels) == 0)
+    return reply.Send(Invalid("texels of no known format"));
+  const absl::StatusOr<uint64_t> width = (*images)->LinearTextureWidth(args.format, args.channels);
+  if (!width.ok()) return reply.Send(width.status());
+  reply.Send(wire::cuDeviceGetTexture1DLinearMaxWidth_Answer{*width});
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,75 @@
+// Contexts: waiting for their work, ending them, limits.
+#include "proto/wire/context.h"
+
+#include "server/session/handlers/common.h"
+#include "server/session/handlers/host_memory.h"
+
+namespace detshare::handlers {
+namespace {
+
+Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context, Reply reply) {
+  absl::Status status = co_await device.coroutine->DestroyContext(context);
+  // Other devices may be at work on what is freed below.
+  for (SessionDevice& other : session.devices()) {
+    if (&other == &device) continue;
+    const absl::Status idle = co_await other.coroutine->Idle();
+    status.Update(idle);
+  }
+  // What is left of a session whose work is lost stays until its end: the device may still use it.
+  if (!status.ok()) {
+    reply.Send(status);
+    co_return;
+  }
+  session.RemoveGraphsOf(context);
+  session.images().RemoveContext(context);
+  device.memory->FreeContext(context);
+  session.ipc_memory().EndContext(context);
+  for (const LibraryId library : session.LibrariesOf(context)) session.RemoveLibrary(library);
+  FreePinnedOf(session, context);
+  session.ForgetContext(context);
+  reply.Send(status);
+}
+
+Task<void> AnswerWhenIdle(SessionDevice& device, ContextId context, Reply reply) {
+  reply.Send(co_await device.coroutine->IdleContext(context));
+}
+
+}  // namespace
+
+void cuCtxDestroy_v2(Session& session, const wire::cuCtxDestroy_v2& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  session.executor().Spawn(
+      DestroyContext(session, session.device(), args.context, std::move(reply)));
+}
+
+void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  Fence* fence = nullptr;
+  if (!session.FindFence(args.signal.index, &fence)) {
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "no such fence"));
+  }
+  GpuCoroutine& coroutine = *session.device().coroutine;
+  if (fence != nullptr) {
+    if (absl::Status status = coroutine.SignalContext(args.context, fence, args.signal.value);
+        !status.ok()) {
+      return reply.Send(status);
+    }
+  }
+  if (!reply.wanted()) return reply.Send(absl::OkStatus());
+  session.executor().Spawn(AnswerWhenIdle(session.device(), args.context, std::move(reply)));
+}
+
+void cuCtxResetPersistingL2Cache(Session& session, const wire::cuCtxResetPersistingL2Cache&,
+                                 Payload, Reply& reply) {
+  reply.Send(session.device().device->ResetPersistingCache());
+}
+
+void cuCtxSetLimit(Session& session, const wire::cuCtxSetLimit& args, Payload, Reply& reply) {
+  SessionDevice& device = session.device();
+  const absl::StatusOr<uint64_t> value =
+      device.device->SetLimit(*device.space, static_cast<int>(args.limit & 0x7FFFFFFF), args.value);
+  if (!value.ok()) return reply.Send(value.status());
+  reply.Send(wire::cuCtxSetLimit_Answer{*value});
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,219 @@
+// Copies and memsets: every address and offset is checked to be the session's before the device
+// sees it.
+#include <algorithm>
+#include <vector>
+
+#include "coroutine_runtime/device_array.h"
+#include "server/session/handlers/extent.h"
+#include "server/session/handlers/requests.h"
+
+namespace detshare::handlers {
+namespace {
+
+absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+// One side of a copy.
+struct Side {
+  DeviceAddress address = 0;
+  SessionDevice* owner = nullptr;  // null: memory of the host, or of the record
+  bool is_inline = false;
+};
+
+// Whether memory of the session is the host's. Of no matter with one device.
+bool IsHostMemory(Session& session, uint64_t address, uint64_t bytes) {
+  // All devices reach the host's memory, and no other that lies outside of their windows.
+  const std::vector<SessionDevice>& devices = session.devices();
+  return devices.size() > 1 &&
+         std::all_of(devices.begin(), devices.end(), [&](const SessionDevice& device) {
+           return address - device.space->base() >= device.space->size() &&
+                  device.space->Contains(address, bytes);
+         });
+}
+
+// Where `bytes` bytes at `location` are for the device. `payload` is that of the record.
+absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes, bool write,
+                     Payload payload, Side* side) {
+  switch (location.space) {
+    case wire::kAddress:
+      side->address = location.address;
+      side->owner = session.DeviceOfMemory(location.address, bytes, write);
+      if (side->owner == nullptr) return Invalid("an address that is not the session's");
+      if (IsHostMemory(session, location.address, bytes)) side->owner = nullptr;
+      return absl::OkStatus();
+    case wire::kStaging:
+      if (absl::Status usable = session.UseStaging(location.address, bytes); !usable.ok())
+        return usable;
+      side->address =
+          reinterpret_cast<DeviceAddress>(session.region().staging()) + location.address;
+      return absl::OkStatus();
+    case wire::kInline:
+      if (bytes > kInlineCopyBytes || !Within(location.address, bytes, payload.size())) {
+        return Invalid("a range outside of the record");
+      }
+      side->address = reinterpret_cast<DeviceAddress>(payload.data()) + location.address;
+      side->is_inline = true;
+      return absl::OkStatus();
+  }
+  return Invalid("an unknown kind of location");
+}
+
+// The place in the session's array that a location of space kArray names, all of whose box of
+// `shape` is in it.
+absl::Status ResolveArray(Session& session, const wire::PitchedLocation& location,
+                          const CopyShape& shape, ArrayPlace* place) {
+  const wire::ArrayPosition at = wire::PositionOf(location);
+  const std::shared_ptr<Array> array = session.images().FindArray(&session.device(), at.array);
+  if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
+  const ArrayDescription& description = array->description();
+  if (at.level >= description.level_count()) return Invalid("a level that the array does not have");
+  const ArrayExtent extent = LevelExtent(description, at.level);
+  if (!Within(at.x, shape.width, extent.row_bytes) || !Within(at.y, shape.height, extent.rows) ||
+      !Within(at.z, shape.depth, extent.slices) || at.x % description.texel_bytes() != 0 ||
+      shape.width % description.texel_bytes() != 0) {
+    return Invalid("a box that is not of whole texels in the array");
+  }
+  // The array ends when the session is idle (cuArrayDestroy) only, so it outlives the copy.
+  *place = {array.get(), at.level, at.x, at.y, at.z};
+  return absl::OkStatus();
+}
+
+absl::Status ResolveSide(Session& session, const wire::PitchedLocation& location,
+                         const CopyShape& shape, bool write, Payload payload, Side* side,
+                         ArrayPlace* array) {
+  if (location.location.space == wire::kArray) {
+    side->owner = &session.device();
+    return ResolveArray(session, location, shape, array);
+  }
+  uint64_t bytes = 0;
+  if (!PitchedExtent(shape, location.row_pitch, location.slice_pitch, &bytes))
+    return Invalid("rows or slices that overlap or have no end");
+  return Resolve(session, location.location, bytes, write, payload, side);
+}
+
+// Which device copies, and what of the request is elsewhere for it.
+SessionDevice* ChooseDevice(Session& session, const Side& destination, const Side& source,
+                            CopyRequest* request) {
+  SessionDevice* const here = &session.device();
+  if (destination.owner == nullptr || source.owner == nullptr) {
+    // Each device reaches the host's memory.
+    SessionDevice* const owner = destination.owner != nullptr ? destination.owner : source.owner;
+    return owner != nullptr ? owner : here;
+  }
+  if (destination.owner != here) {
+    request->destination_space = destination.owner->space.get();
+    destination.owner->coroutine->AddUser(*here->coroutine);
+  }
+  if (source.owner != here) {
+    request->source_space = source.owner->space.get();
+    source.owner->coroutine->AddUser(*here->coroutine);
+  }
+  return here;
+}
+
+// The copy, then its signal.
+absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload) {
+  CopyRequest request;
+  SessionDevice* device = nullptr;
+  absl::Status status = ReadCopy(session, args, payload, &request, &device);
+  if (!status.ok()) return status;
+  GpuCoroutine& here = *session.device().coroutine;
+  if (device == &session.device()) [[likely]] {
+    status = here.Copy(args.stream, request);
+  } else if (device != nullptr) {
+    status = here.CopyAt(*device->coroutine, args.stream, request);
+  }
+  if (!status.ok()) return status;
+  return SignalStream(session, args.stream, args.signal);
+}
+
+}  // namespace
+
+absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
+                      CopyRequest* request, SessionDevice** device) {
+  *device = nullptr;
+  if (args.width == 0 || args.height == 0 || args.depth == 0) return absl::OkStatus();
+  const CopyShape shape{args.width, args.height, args.depth};
+  Side destination, source;
+  absl::Status resolved = ResolveSide(session, args.destination, shape, true, payload, &destination,
+                                      &request->destination_array);
+  if (!resolved.ok()) return resolved;
+  if (destination.is_inline) return Invalid("a record is no destination");
+  resolved =
+      ResolveSide(session, args.source, shape, false, payload, &source, &request->source_array);
+  if (!resolved.ok()) return resolved;
+  if (source.is_inline && request->destination_array.array != nullptr)
+    return Invalid("a record is no source for an array");
+  request->destination = destination.address;
+  request->source = source.address;
+  request->inline_source = source.is_inline;
+  *device = ChooseDevice(session, destination, source, request);
+  const bool arrays =
+      request->destination_array.array != nullptr || request->source_array.array != nullptr;
+  if (arrays && (request->destination_space != nullptr || request->source_space != nullptr))
+    return CudaError(kCudaErrorNotSupported, "a copy between an array and another device");
+  request->width = args.width;
+  request->height = args.height;
+  request->depth = args.depth;
+  if (request->destination_array.array == nullptr) {
+    request->destination_pitch = args.destination.row_pitch;
+    request->destination_slice = args.destination.slice_pitch;
+  }
+  if (request->source_array.array == nullptr) {
+    request->source_pitch = args.source.row_pitch;
+    request->source_slice = args.source.slice_pitch;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
+                      SessionDevice** device) {
+  *device = nullptr;
+  if (args.element_bytes != 1 && args.element_bytes != 2 && args.element_bytes != 4) {
+    return Invalid("elements of neither 1, 2 nor 4 bytes");
+  }
+  if (args.width == 0 || args.height == 0) return absl::OkStatus();
+  uint64_t bytes = 0;
+  if (args.address % args.element_bytes != 0 ||
+      (args.height > 1 && args.pitch % args.element_bytes != 0) ||
+      __builtin_mul_overflow(args.width, uint64_t{args.element_bytes}, &bytes) ||
+      !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
+    return Invalid("rows that overlap, are misaligned or have no end");
+  }
+  *device = session.DeviceOfMemory(args.address, bytes, /*write=*/true);
+  if (*device == nullptr) return Invalid("an address that is not the session's");
+  // Every device fills what cuMemAlloc gave, but mapped memory only with access of its own.
+  if (*device != &session.device() && session.virtual_memory().Overlaps(args.address, bytes))
+    return Invalid("mapped memory to which the stream's device has no access");
+  request->address = args.address;
+  request->pitch = args.pitch;
+  request->width = args.width;
+  request->height = args.height;
+  request->value = args.value;
+  request->element_bytes = static_cast<int>(args.element_bytes);
+  return absl::OkStatus();
+}
+
+void cuMemcpyAsync(Session& session, const wire::cuMemcpyAsync& args, Payload payload,
+                   Reply& reply) {
+  const wire::cuMemcpy3DAsync_v2 linear{
+      {args.destination, 0, 0}, {args.source, 0, 0}, args.bytes, 1, 1, args.stream, 0, args.signal};
+  reply.Send(Copy(session, linear, payload));
+}
+
+void cuMemcpy3DAsync_v2(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
+                        Reply& reply) {
+  reply.Send(Copy(session, args, payload));
+}
+
+void cuMemsetD2D32Async(Session& session, const wire::cuMemsetD2D32Async& args, Payload,
+                        Reply& reply) {
+  FillRequest request;
+  SessionDevice* device = nullptr;
+  absl::Status status = ReadFill(session, args, &request, &device);
+  if (!status.ok() || device == nullptr) return reply.Send(status);
+  GpuCoroutine& here = *session.device().coroutine;
+  reply.Send(device == &session.device() ? here.Fill(args.stream, request)
+                                         : here.FillAt(*device->coroutine, args.stream, request));
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,138 @@
+// Events.
+#include "proto/wire/event.h"
+
+#include <memory>
+#include <utility>
+
+#include "coroutine_runtime/shared_event.h"
+#include "server/session/handlers/common.h"
+
+namespace detshare::handlers {
+namespace {
+
+constexpr uint32_t kDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
+constexpr uint32_t kInterprocess = 4;   // CU_EVENT_INTERPROCESS
+
+// ---- events between processes
+
+// Recordings that a client may have on their way.
+constexpr size_t kMostRecordings = 1 << 16;
+
+// Says that a recording is reached when it ends: also that of a session whose work is lost.
+class Recording {
+ public:
+  Recording(std::shared_ptr<SharedEvent> event, uint64_t number)
+      : event_(std::move(event)), number_(number) {}
+  Recording(Recording&&) = default;
+  ~Recording() {
+    if (event_ != nullptr) event_->Reach(number_);
+  }
+
+ private:
+  std::shared_ptr<SharedEvent> event_;
+  const uint64_t number_;
+};
+
+Task<void> AwaitRecording(Session& session, Recording recording, FencePoint point) {
+  if (!point.reached()) (void)co_await session.executor().Reached(point.fence, point.value);
+}
+
+absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, StreamId stream) {
+  if (&event->device() != session.device().device)
+    return CudaError(kCudaErrorInvalidHandle, "an event of another device");
+  if (session.executor().waiting() >= kMostRecordings)
+    return CudaError(kCudaErrorOutOfMemory, "too many recordings between processes");
+  uint64_t number = 0;
+  GpuCoroutine& coroutine = *session.device().coroutine;
+  if (absl::Status status = coroutine.RecordShared(*event, stream, &number); !status.ok())
+    return status;
+  Recording recording(std::move(event), number);
+  const absl::StatusOr<FencePoint> point = coroutine.Point(stream);
+  if (!point.ok()) return point.status();
+  session.executor().Spawn(AwaitRecording(session, std::move(recording), *point));
+  return absl::OkStatus();
+}
+
+Task<void> AnswerWhenReached(Session& session, std::shared_ptr<SharedEvent> event, Reply reply) {
+  const absl::StatusOr<bool> complete = event->Complete();
+  if (!complete.ok()) {
+    reply.Send(complete.status());
+    co_return;
+  }
+  if (!*complete) (void)co_await session.executor().Reached(&event->reached(), event->recorded());
+  reply.Send(absl::OkStatus());
+}
+
+}  // namespace
+
+void cuEventCreate(Session& session, const wire::cuEventCreate& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  if (absl::Status added = session.AddEvent(args.event, args.context); !added.ok())
+    return reply.Send(added);
+  if ((args.flags & kInterprocess) != 0) {
+    absl::StatusOr<std::shared_ptr<SharedEvent>> event =
+        SharedEvent::Create(*session.device().device);
+    if (event.ok()) {
+      session.shared_events().emplace(args.event, *std::move(event));
+    } else {
+      session.RemoveEvent(args.event);
+    }
+    return reply.Send(event.status());
+  }
+  const absl::Status status = session.device().coroutine->CreateEvent(
+      args.event, args.context, (args.flags & kDisableTiming) == 0);
+  if (!status.ok()) session.RemoveEvent(args.event);
+  reply.Send(status);
+}
+
+void cuEventDestroy_v2(Session& session, const wire::cuEventDestroy_v2& args, Payload,
+                       Reply& reply) {
+  if (session.FindSharedEvent(args.event) != nullptr) {
+    session.RemoveEvent(args.event);
+    return reply.Send(absl::OkStatus());
+  }
+  const absl::Status status = session.device().coroutine->DestroyEvent(args.event);
+  if (status.ok()) session.RemoveEvent(args.event);
+  reply.Send(status);
+}
+
+void cuEventRecordWithFlags(Session& session, const wire::cuEventRecordWithFlags& args, Payload,
+                            Reply& reply) {
+  if (std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event))
+    return reply.Send(RecordShared(session, std::move(shared), args.stream));
+  Fence* fence = nullptr;
+  if (!session.FindFence(args.signal.index, &fence)) {
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "no such fence"));
+  }
+  reply.Send(
+      session.device().coroutine->RecordEvent(args.event, args.stream, fence, args.signal.value));
+}
+
+void cuEventQuery(Session& session, const wire::cuEventQuery& args, Payload, Reply& reply) {
+  if (const std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event)) {
+    const absl::StatusOr<bool> complete = shared->Complete();
+    if (!complete.ok()) return reply.Send(complete.status());
+    return reply.Send(*complete
+                          ? absl::OkStatus()
+                          : CudaError(kCudaErrorNotReady, "the last recording is not complete"));
+  }
+  reply.Send(session.device().coroutine->QueryEvent(args.event));
+}
+
+void cuEventSynchronize(Session& session, const wire::cuEventSynchronize& args, Payload,
+                        Reply& reply) {
+  std::shared_ptr<SharedEvent> event = session.FindSharedEvent(args.event);
+  if (event == nullptr)
+    return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an event between processes"));
+  session.executor().Spawn(AnswerWhenReached(session, std::move(event), std::move(reply)));
+}
+
+void cuEventElapsedTime_v2(Session& session, const wire::cuEventElapsedTime_v2& args, Payload,
+                           Reply& reply) {
+  const absl::StatusOr<float> elapsed =
+      session.device().coroutine->ElapsedMilliseconds(args.start, args.end);
+  if (!elapsed.ok()) return reply.Send(elapsed.status());
+  reply.Send(wire::cuEventElapsedTime_v2_Answer{*elapsed, 0});
+}
+
+}  // namespace detshare::handlers

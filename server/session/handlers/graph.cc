@@ -1,0 +1,147 @@
+// Executable graphs.
+#include "proto/wire/graph.h"
+
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "server/session/handlers/common.h"
+#include "server/session/handlers/graph_nodes.h"
+
+namespace detshare::handlers {
+namespace {
+
+constexpr int kGraphExecUpdateFailure = 910;  // CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+constexpr uint32_t kAssignDefault = 1;        // CU_GRAPH_COND_ASSIGN_DEFAULT
+// CUgraphInstantiate_flags
+constexpr uint32_t kAutoFreeOnLaunch = 1, kUpload = 2, kUseNodePriority = 8;
+
+absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
+absl::Status NoSuchGraph() {
+  return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
+}
+
+template <typename Answer>
+void SendWith(Reply& reply, const absl::Status& status, const Answer& answer) {
+  reply.SendBytes(status, {reinterpret_cast<const uint8_t*>(&answer), sizeof(answer)});
+}
+
+absl::StatusOr<GraphDescription> Describe(Session& session, Payload payload, uint32_t graph_count,
+                                          GraphPlace* refused) {
+  const absl::StatusOr<std::vector<ParsedGraph>> parsed =
+      ParseGraphs(payload, graph_count, session.limits().graph);
+  if (!parsed.ok()) return parsed.status();
+  return ResolveGraphs(session, *parsed, refused);
+}
+
+// The status with which a change of a graph was refused, as an update tells it.
+absl::Status AsUpdateFailure(const GpuGraph::Update& update) {
+  if (update.result == GpuGraph::UpdateResult::kSuccess) return absl::OkStatus();
+  return CudaError(kGraphExecUpdateFailure, "the graphs differ too much");
+}
+
+}  // namespace
+
+void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantiateWithParams& args,
+                                  Payload payload, Reply& reply) {
+  GraphPlace refused;
+  const auto instantiate = [&]() -> absl::Status {
+    if ((args.flags & ~(kAutoFreeOnLaunch | kUpload | kUseNodePriority)) != 0) {
+      return CudaError(kCudaErrorNotSupported, "graphs that kernels launch");
+    }
+    if (absl::Status known = session.UseContext(args.context); !known.ok()) return known;
+    if (absl::Status room = session.CheckRoomForGraph(args.graph, payload.size()); !room.ok()) {
+      return room;
+    }
+    absl::StatusOr<GraphDescription> description =
+        Describe(session, payload, args.graph_count, &refused);
+    if (!description.ok()) return description.status();
+    description->use_node_priority = (args.flags & kUseNodePriority) != 0;
+    absl::StatusOr<std::unique_ptr<GpuGraph>> graph =
+        GpuGraph::Create(*session.device().coroutine, *std::move(description), &refused);
+    if (!graph.ok()) return graph.status();
+    session.AddGraph(args.graph, args.context, *std::move(graph));
+    return absl::OkStatus();
+  };
+  const absl::Status status = instantiate();
+  SendWith(reply, status, wire::cuGraphInstantiateWithParams_Answer{refused.graph, refused.node});
+}
+
+void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& args, Payload payload,
+                          Reply& reply) {
+  GpuGraph::Update update{GpuGraph::UpdateResult::kError, {}};
+  const auto become = [&](GpuGraph& graph) -> absl::Status {
+    absl::StatusOr<GraphDescription> description =
+        Describe(session, payload, args.graph_count, &update.place);
+    if (!description.ok()) return description.status();
+    description->use_node_priority = graph.description().use_node_priority;
+    update = graph.Become(*std::move(description));
+    return AsUpdateFailure(update);
+  };
+  const absl::Status status = session.ChangeGraph(args.graph, payload.size(), become);
+  SendWith(reply, status,
+           wire::cuGraphExecUpdate_v2_Answer{static_cast<uint32_t>(update.result),
+                                             update.place.graph, update.place.node, 0});
+}
+
+void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetParams& args,
+                              Payload payload, Reply& reply) {
+  reply.Send(session.ChangeGraph(args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
+    const absl::StatusOr<ParsedNode> parsed = ParseGraphNode(payload);
+    if (!parsed.ok()) return parsed.status();
+    if (parsed->kind == wire::kNodeConditional) {
+      return Invalid("a conditional node is as it was instantiated");
+    }
+    absl::StatusOr<GraphNode> node = ResolveNode(session, *parsed);
+    if (!node.ok()) return node.status();
+    return graph.Replace({args.index, args.node}, *std::move(node));
+  }));
+}
+
+void cuGraphNodeSetEnabled(Session& session, const wire::cuGraphNodeSetEnabled& args, Payload,
+                           Reply& reply) {
+  GpuGraph* const graph = session.FindGraph(args.graph);
+  if (graph == nullptr) return reply.Send(NoSuchGraph());
+  if (args.enabled > 1) return reply.Send(Invalid("enabled is 1, disabled 0"));
+  reply.Send(graph->SetEnabled({args.index, args.node}, args.enabled == 1));
+}
+
+void cuGraphLaunch(Session& session, const wire::cuGraphLaunch& args, Payload payload,
+                   Reply& reply) {
+  GpuGraph* const graph = session.FindGraph(args.graph);
+  if (graph == nullptr) [[unlikely]]
+    return reply.Send(NoSuchGraph());
+  if (payload.size() / sizeof(uint64_t) < args.value_count ||
+      args.value_count > wire::kMaxGraphValues) [[unlikely]] {
+    return reply.Send(Invalid("values beyond the record"));
+  }
+  absl::InlinedVector<uint64_t, 32> values(args.value_count);
+  if (!values.empty()) {
+    std::memcpy(values.data(), payload.data(), values.size() * sizeof(uint64_t));
+  }
+  reply.Send(graph->Launch(args.stream, values));
+}
+
+void cuGraphUpload(Session& session, const wire::cuGraphUpload& args, Payload, Reply& reply) {
+  GpuGraph* const graph = session.FindGraph(args.graph);
+  reply.Send(graph == nullptr ? NoSuchGraph() : graph->Upload(args.stream));
+}
+
+void cuGraphExecDestroy(Session& session, const wire::cuGraphExecDestroy& args, Payload,
+                        Reply& reply) {
+  reply.Send(session.RemoveGraph(args.graph) ? absl::OkStatus() : NoSuchGraph());
+}
+
+void cuGraphConditionalHandleCreate(Session& session,
+                                    const wire::cuGraphConditionalHandleCreate& args, Payload,
+                                    Reply& reply) {
+  if (args.flags > kAssignDefault) return reply.Send(Invalid("unknown flags"));
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  if (absl::Status room = session.CountGraphCondition(); !room.ok()) return reply.Send(room);
+  SessionDevice& device = session.device();
+  const absl::StatusOr<uint64_t> handle = device.device->CreateGraphCondition(
+      *device.space, args.default_value, args.flags == kAssignDefault, args.sibling);
+  if (!handle.ok()) return reply.Send(handle.status());
+  reply.Send(wire::cuGraphConditionalHandleCreate_Answer{*handle});
+}
+
+}  // namespace detshare::handlers

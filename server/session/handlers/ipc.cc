@@ -1,0 +1,94 @@
+// Sharing between processes.
+#include "proto/wire/ipc.h"
+
+#include <cstring>
+
+#include "server/session/handlers/common.h"
+#include "server/session/ipc_memory.h"
+#include "server/session/shared_events.h"
+
+namespace detshare::handlers {
+namespace {
+
+static_assert(sizeof(wire::IpcToken) == sizeof(SharedEvents::Token) &&
+              sizeof(wire::IpcToken) == sizeof(ShareTokenValue));
+
+absl::Status OpenEvent(Session& session, const wire::cuIpcOpenEventHandle& args) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return known;
+  SharedEvents::Token token;
+  std::memcpy(token.data(), args.token.bytes, token.size());
+  absl::StatusOr<std::shared_ptr<SharedEvent>> event =
+      session.shared_event_tokens().Import(session.config().owner.uid, session.id(), token);
+  if (!event.ok()) return event.status();
+  if (&(*event)->device() != session.device().device)
+    return CudaError(kCudaErrorInvalidContext, "an event of another device");
+  if (absl::Status added = session.AddEvent(args.event, args.context); !added.ok()) return added;
+  session.shared_events().emplace(args.event, *std::move(event));
+  return absl::OkStatus();
+}
+
+Task<void> OpenMemory(Session& session, SessionDevice& device, wire::cuIpcOpenMemHandle_v2 args,
+                      Reply reply) {
+  ShareTokenValue token;
+  std::memcpy(token.data(), args.token.bytes, token.size());
+  const absl::StatusOr<IpcMemory::Opened> opened =
+      co_await session.ipc_memory().Open(device, args.context, token);
+  if (!opened.ok()) {
+    reply.Send(opened.status());
+    co_return;
+  }
+  const auto index = static_cast<uint32_t>(opened->device - session.devices().data());
+  reply.Send(wire::cuIpcOpenMemHandle_v2_Answer{opened->address, opened->bytes, index, 0});
+}
+
+Task<void> CloseMemory(Session& session, DeviceAddress address, Reply reply) {
+  const absl::StatusOr<bool> open = co_await session.ipc_memory().Close(address);
+  if (!open.ok()) {
+    reply.Send(open.status());
+    co_return;
+  }
+  reply.Send(wire::cuIpcCloseMemHandle_Answer{*open ? 1u : 0u, 0});
+}
+
+}  // namespace
+
+void cuIpcGetEventHandle(Session& session, const wire::cuIpcGetEventHandle& args, Payload,
+                         Reply& reply) {
+  const std::shared_ptr<SharedEvent> event = session.FindSharedEvent(args.event);
+  if (event == nullptr)
+    return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an event between processes"));
+  const absl::StatusOr<SharedEvents::Token> token =
+      session.shared_event_tokens().Export(session.config().owner.uid, session.id(), event);
+  if (!token.ok()) return reply.Send(token.status());
+  wire::cuIpcGetEventHandle_Answer answer{};
+  std::memcpy(answer.token.bytes, token->data(), token->size());
+  reply.Send(answer);
+}
+
+void cuIpcOpenEventHandle(Session& session, const wire::cuIpcOpenEventHandle& args, Payload,
+                          Reply& reply) {
+  reply.Send(OpenEvent(session, args));
+}
+
+void cuIpcGetMemHandle(Session& session, const wire::cuIpcGetMemHandle& args, Payload,
+                       Reply& reply) {
+  const absl::StatusOr<ShareTokenValue> token =
+      session.ipc_memory().Show(session.device(), args.address);
+  if (!token.ok()) return reply.Send(token.status());
+  wire::cuIpcGetMemHandle_Answer answer{};
+  std::memcpy(answer.token.bytes, token->data(), token->size());
+  reply.Send(answer);
+}
+
+void cuIpcOpenMemHandle_v2(Session& session, const wire::cuIpcOpenMemHandle_v2& args, Payload,
+                           Reply& reply) {
+  if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
+  session.executor().Spawn(OpenMemory(session, session.device(), args, std::move(reply)));
+}
+
+void cuIpcCloseMemHandle(Session& session, const wire::cuIpcCloseMemHandle& args, Payload,
+                         Reply& reply) {
+  session.executor().Spawn(CloseMemory(session, args.address, std::move(reply)));
+}
+
+}  // namespace detshare::handlers

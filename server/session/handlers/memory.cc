@@ -1,0 +1,75 @@
+// Device memory.
+#include "proto/wire/memory.h"
+
+#include "server/session/handlers/common.h"
+#include "server/session/visible_memory.h"
+
+namespace detshare::handlers {
+namespace {
+
+Task<void> Allocate(SessionDevice& device, ContextId context, uint64_t bytes, Reply reply) {
+  const absl::StatusOr<DeviceAddress> address = co_await device.memory->Allocate(context, bytes);
+  if (address.ok()) {
+    reply.Send(wire::cuMemAlloc_v2_Answer{*address});
+  } else {
+    reply.Send(address.status());
+  }
+}
+
+Task<void> AllocateAsync(SessionDevice& device, ContextId context, wire::cuMemAllocAsync args,
+                         Reply reply) {
+  const absl::StatusOr<DeviceAddress> address =
+      co_await device.memory->AllocateAsync(context, args.bytes, args.stream, args.pool);
+  if (address.ok()) {
+    reply.Send(wire::cuMemAllocAsync_Answer{*address});
+  } else {
+    reply.Send(address.status());
+  }
+}
+
+Task<void> Free(SessionDevice& device, DeviceAddress address, Reply reply) {
+  reply.Send(co_await device.memory->Free(address));
+}
+
+}  // namespace
+
+void cuMemAlloc_v2(Session& session, const wire::cuMemAlloc_v2& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  session.executor().Spawn(
+      Allocate(session.device(), session.context(), args.bytes, std::move(reply)));
+}
+
+void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payload, Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  if (args.pool == DeviceMemory::kNoPool)
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "the id of no pool"));
+  session.executor().Spawn(
+      AllocateAsync(session.device(), session.context(), args, std::move(reply)));
+}
+
+void cuMemFree_v2(Session& session, const wire::cuMemFree_v2& args, Payload, Reply& reply) {
+  session.ipc_memory().Forget(args.address);
+  session.executor().Spawn(Free(session.device(), args.address, std::move(reply)));
+}
+
+void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload, Reply& reply) {
+  session.ipc_memory().Forget(args.address);
+  SessionDevice& here = session.device();
+  for (SessionDevice& owner : session.devices()) {
+    if (&owner == &here || !owner.memory->Find(args.address)) continue;
+    // At the point of a stream of another device.
+    const absl::StatusOr<FencePoint> point = here.coroutine->Point(args.stream);
+    return reply.Send(point.ok() ? owner.memory->FreeAtPoint(args.address, *point)
+                                 : point.status());
+  }
+  reply.Send(here.memory->FreeAsync(args.address, args.stream));
+}
+
+void cuMemGetInfo_v2(Session& session, const wire::cuMemGetInfo_v2&, Payload, Reply& reply) {
+  const Device::Memory memory = VisibleMemory(*session.device().device, session.device().quota);
+  reply.Send(wire::cuMemGetInfo_v2_Answer{memory.free, memory.total});
+}
+
+}  // namespace detshare::handlers

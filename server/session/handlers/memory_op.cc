@@ -1,0 +1,81 @@
+#include "server/session/handlers/memory_op.h"
+
+#include <cstring>
+
+#include "proto/wire/stream_memory_op.h"
+
+namespace detshare::handlers {
+namespace {
+
+constexpr uint32_t kWriteFlags = 0;        // CU_STREAM_WRITE_VALUE_DEFAULT
+constexpr uint32_t kBarrierFlags = 1;      // CU_STREAM_MEMORY_BARRIER_TYPE_GPU
+constexpr int kCanFlushRemoteWrites = 98;  // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES
+
+absl::Status Invalid(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+bool CanFlush(Session& session) {
+  const auto& attributes = session.device().device->properties().attributes;
+  const auto found = attributes.find(kCanFlushRemoteWrites);
+  return found != attributes.end() && found->second != 0;
+}
+
+absl::Status Check(Session& session, const MemoryOp& operation) {
+  uint32_t known = 0;
+  switch (operation.operation) {
+    case MemoryOp::kWait32:
+    case MemoryOp::kWait64:
+      known = MemoryOp::kConditionMask | MemoryOp::kWaitFlush;
+      break;
+    case MemoryOp::kWrite32:
+    case MemoryOp::kWrite64:
+      known = kWriteFlags;
+      break;
+    case MemoryOp::kBarrier:
+      known = kBarrierFlags;
+      break;
+    case MemoryOp::kFlushRemoteWrites:
+      break;
+    default:
+      return Invalid("an unknown operation on memory");
+  }
+  if ((operation.flags & ~known) != 0) return Invalid("unknown flags of an operation on memory");
+  const bool flushes = operation.operation == MemoryOp::kFlushRemoteWrites ||
+                       (operation.is_wait() && (operation.flags & MemoryOp::kWaitFlush) != 0);
+  if (flushes && !CanFlush(session))
+    return CudaError(kCudaErrorNotSupported, "the device flushes no remote writes");
+  const uint64_t bytes = static_cast<uint64_t>(operation.bytes());
+  if (bytes == 0) return absl::OkStatus();
+  if (operation.address % bytes != 0) return Invalid("a word that is not aligned");
+  // A word that is waited for, too: the daemon writes it when the session ends before the wait does.
+  if (!session.device().space->Contains(operation.address, bytes, /*write=*/true))
+    return Invalid("a word that is not the session's to write");
+  if (operation.is_wait() && !operation.Satisfying().has_value())
+    return Invalid("a wait that could never end");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadMemoryOps(Session& session, Payload payload, uint32_t count,
+                           MemoryOps* operations) {
+  if (count > wire::kMostStreamMemoryOps || payload.size() < count * sizeof(wire::StreamMemoryOp))
+    return Invalid("more operations on memory than the record holds");
+  for (uint32_t i = 0; i < count; ++i) {
+    wire::StreamMemoryOp named;
+    std::memcpy(&named, payload.data() + i * sizeof(named), sizeof(named));
+    const MemoryOp operation{named.operation, named.flags, named.address, named.value};
+    if (absl::Status status = Check(session, operation); !status.ok()) return status;
+    operations->push_back(operation);
+  }
+  return absl::OkStatus();
+}
+
+void cuStreamBatchMemOp_v2(Session& session, const wire::cuStreamBatchMemOp_v2& args,
+                           Payload payload, Reply& reply) {
+  MemoryOps operations;
+  if (absl::Status status = ReadMemoryOps(session, payload, args.count, &operations); !status.ok())
+    return reply.Send(status);
+  reply.Send(session.device().coroutine->MemoryOps(args.stream, operations));
+}
+
+}  // namespace detshare::handlers

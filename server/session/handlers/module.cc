@@ -1,0 +1,284 @@
+// Code: libraries, kernels, globals, the linker. All but the launch is rare.
+#include <string>
+#include <vector>
+
+#include "proto/wire/library.h"
+#include "server/backends/images/variable_bytes.h"
+#include "server/session/handlers/common.h"
+#include "server/session/handlers/extent.h"
+#include "server/session/image_store.h"
+#include "server/session/managed_block.h"
+#include "server/session/payload_reader.h"
+
+namespace detshare::handlers {
+namespace {
+
+constexpr uint32_t kMaxOptions = 64;
+constexpr uint32_t kMaxLinkInputs = 4096;
+constexpr size_t kMaxNameBytes = 64 << 10;
+
+absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+bool ReadOptions(PayloadReader& reader, uint32_t count, std::vector<JitOptionValue>* options) {
+  if (count > kMaxOptions) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    wire::JitOption option;
+    if (!reader.Struct(&option)) return false;
+    options->push_back({static_cast<int>(option.option & 0x7FFFFFFF), option.value});
+  }
+  return true;
+}
+
+// A name as a payload: not empty, no NUL in it.
+bool ReadName(Payload payload, std::string* name) {
+  if (payload.empty() || payload.size() > kMaxNameBytes) return false;
+  name->assign(reinterpret_cast<const char*>(payload.data()), payload.size());
+  return name->find('\0') == std::string::npos;
+}
+
+template <typename T>
+void Append(std::string* answer, const T& value) {
+  answer->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+std::span<const uint8_t> AsBytes(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+CompileLogs MakeLogs(const Session& session, uint64_t info_bytes, uint64_t error_bytes) {
+  CompileLogs logs;
+  logs.info_limit = std::min(info_bytes, session.limits().log_bytes);
+  logs.error_limit = std::min(error_bytes, session.limits().log_bytes);
+  return logs;
+}
+
+void CutLogs(CompileLogs& logs) {
+  if (logs.info.size() > logs.info_limit) logs.info.resize(logs.info_limit);
+  if (logs.error.size() > logs.error_limit) logs.error.resize(logs.error_limit);
+}
+
+// Whether the daemon has what the client asks for, or names by its hash: then it is in *kept.
+bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, StoredImage* kept) {
+  if (session.image_store() == nullptr) return false;
+  const uid_t user = session.config().owner.uid;
+  ContentHash hash;
+  std::copy(std::begin(args.hash), std::end(args.hash), hash.begin());
+  if (args.source == wire::kImageAsked) return session.image_store()->MayHave(user, hash);
+  std::optional<StoredImage> found = session.image_store()->Find(user, hash);
+  if (found.has_value()) *kept = *std::move(found);
+  return kept->memory != nullptr;
+}
+
+// What the variables of an image take of the tenant's memory. Only where there is a limit: looking
+// into an image takes time.
+absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payload image) {
+  if (device.quota == nullptr || device.quota->limit() == Quota::kNoLimit) return QuotaCharge();
+  const auto& attributes = device.device->properties().attributes;
+  const auto value = [&](int attribute) {
+    const auto found = attributes.find(attribute);
+    return found != attributes.end() ? found->second : 0;
+  };
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  const int sm = value(kMajor) * 10 + value(kMinor);
+  return Quota::Take(
+      device.quota,
+      images::VariableBytes({reinterpret_cast<const std::byte*>(image.data()), image.size()}, sm));
+}
+
+Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
+  const absl::Status status = co_await device.coroutine->IdleForMemory();
+  // A kernel of lost work may still run: then the code stays until the session ends.
+  if (status.ok()) session.RemoveLibrary(library);
+  reply.Send(status);
+}
+
+}  // namespace
+
+void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Payload payload,
+                       Reply& reply) {
+  PayloadReader reader(payload);
+  Payload image;
+  std::vector<JitOptionValue> options;
+  if (!reader.Bytes(args.image_bytes, &image) ||
+      !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
+    session.Violate("cuLibraryLoadData: sizes do not fit the payload");
+    return reply.Send(Invalid("malformed"));
+  }
+  if (args.source > wire::kImageKept ||
+      (args.source != wire::kImageSent && args.image_bytes != 0)) {
+    session.Violate("cuLibraryLoadData: no such source of an image");
+    return reply.Send(Invalid("malformed"));
+  }
+  StoredImage kept;
+  if (args.source == wire::kImageSent) {
+    session.CountCode(image.size());
+  } else if (!FindKeptImage(session, args, &kept)) {
+    wire::cuLibraryLoadData_Answer unknown{};
+    unknown.image_unknown = 1;
+    return reply.Send(unknown);
+  } else if (args.source == wire::kImageAsked) {
+    return reply.Send(wire::cuLibraryLoadData_Answer{});
+  } else {
+    image = {reinterpret_cast<const uint8_t*>(kept.memory->data()), kept.bytes};
+  }
+  if (args.context != 0) {
+    if (absl::Status known = session.UseContext(args.context); !known.ok())
+      return reply.Send(known);
+  }
+  if (absl::Status room = session.CheckRoomForImage(image.size()); !room.ok())
+    return reply.Send(room);
+  SessionDevice& device = session.device();
+  absl::StatusOr<QuotaCharge> charge = TakeForVariables(device, image);
+  if (!charge.ok()) return reply.Send(charge.status());
+  CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
+  std::shared_ptr<const ManagedBlock> managed;
+  const auto place =
+      [&](absl::Span<const ManagedVariable> variables) -> absl::StatusOr<ManagedPlaces> {
+    managed = session.ManagedOf(args.sibling);
+    if (managed != nullptr) return PlacesIn(*managed, variables);
+    absl::StatusOr<std::shared_ptr<const ManagedBlock>> made = MakeManagedBlock(session, variables);
+    if (!made.ok()) return made.status();
+    managed = *std::move(made);
+    absl::StatusOr<ManagedPlaces> places = PlacesIn(*managed, variables);
+    if (places.ok()) places->fresh = true;
+    return places;
+  };
+  absl::StatusOr<std::unique_ptr<Library>> library = device.device->LoadLibrary(
+      *device.space,
+      absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()), options,
+      logs, session.Printer(), place);
+  CutLogs(logs);
+
+  wire::cuLibraryLoadData_Answer answer{};
+  absl::Status status = library.status();
+  if (library.ok()) {
+    answer.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
+    const absl::StatusOr<LibraryId> id =
+        session.AddLibrary(*std::move(library), args.context, image, managed, *std::move(charge));
+    status = id.status();
+    if (id.ok()) answer.library = *id;
+    if (id.ok() && managed != nullptr) {
+      answer.managed_count = static_cast<uint32_t>(managed->variables.size());
+      answer.managed_address = managed->memory.address;
+      answer.managed_file_bytes = managed->memory.file_bytes;
+      answer.managed_file = managed->memory.file;
+    }
+    if (args.source == wire::kImageSent && session.image_store() != nullptr) {
+      session.image_store()->AddSoon(session.config().owner.uid,
+                                     {session.kept_payload(), image.size()});
+    }
+  }
+  answer.info_log_bytes = static_cast<uint32_t>(logs.info.size());
+  answer.error_log_bytes = static_cast<uint32_t>(logs.error.size());
+  std::string bytes;
+  Append(&bytes, answer);
+  bytes += logs.info;
+  bytes += logs.error;
+  for (uint32_t i = 0; i < answer.managed_count; ++i) {
+    const ManagedBlock::Variable& variable = managed->variables[i];
+    Append(&bytes, wire::ManagedVariable{variable.address, variable.bytes,
+                                         static_cast<uint32_t>(variable.name.size()), 0});
+    bytes += variable.name;
+  }
+  reply.SendBytes(status, AsBytes(bytes));
+}
+
+void cuLibraryUnload(Session& session, const wire::cuLibraryUnload& args, Payload, Reply& reply) {
+  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
+  library->unloading = true;
+  session.executor().Spawn(
+      UnloadLibrary(session, session.device(), args.library, std::move(reply)));
+}
+
+void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, Payload payload,
+                        Reply& reply) {
+  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
+  std::string name;
+  if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
+  const absl::StatusOr<KernelId> id = session.AddKernel(*library, name);
+  if (!id.ok()) return reply.Send(id.status());
+  const KernelInfo& info = session.FindKernel(*id)->info();
+
+  wire::cuLibraryGetKernel_Answer answer{};
+  answer.kernel = *id;
+  answer.param_count = static_cast<uint32_t>(info.parameters.size());
+  answer.param_bytes = info.parameter_bytes;
+  answer.name_bytes = static_cast<uint32_t>(info.name.size());
+  static_assert(std::tuple_size_v<decltype(info.attributes)> == wire::kFunctionAttributes);
+  std::copy(info.attributes.begin(), info.attributes.end(), answer.attributes);
+  std::string bytes;
+  Append(&bytes, answer);
+  for (const KernelParameterInfo& parameter : info.parameters) {
+    Append(&bytes, wire::KernelParameter{parameter.offset, parameter.bytes});
+  }
+  bytes += info.name;
+  reply.SendBytes(absl::OkStatus(), AsBytes(bytes));
+}
+
+void cuLibraryEnumerateKernels(Session& session, const wire::cuLibraryEnumerateKernels& args,
+                               Payload, Reply& reply) {
+  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
+  std::string bytes;
+  for (const std::string& name : library->library->KernelNames()) {
+    bytes += name;
+    bytes.push_back('\0');
+  }
+  reply.SendBytes(absl::OkStatus(), AsBytes(bytes));
+}
+
+void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, Payload payload,
+                        Reply& reply) {
+  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
+  std::string name;
+  if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
+  // What a device may have under that name is not what its code uses.
+  if (library->managed != nullptr) {
+    if (const ManagedBlock::Variable* const variable = library->managed->Find(name))
+      return reply.Send(wire::cuLibraryGetGlobal_Answer{variable->address, variable->bytes});
+  }
+  const absl::StatusOr<Library::Global> global = library->library->GetGlobal(name);
+  if (!global.ok()) return reply.Send(global.status());
+  reply.Send(wire::cuLibraryGetGlobal_Answer{global->address, global->bytes});
+}
+
+void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload payload,
+                    Reply& reply) {
+  PayloadReader reader(payload);
+  std::vector<LinkInputImage> inputs;
+  std::vector<JitOptionValue> options;
+  bool sound = args.input_count <= kMaxLinkInputs;
+  for (uint32_t i = 0; sound && i < args.input_count; ++i) {
+    wire::LinkInput input;
+    Payload name, bytes;
+    sound = reader.Struct(&input) && reader.Bytes(input.name_bytes, &name) &&
+            reader.Bytes(input.bytes, &bytes);
+    if (!sound) break;
+    LinkInputImage& image = inputs.emplace_back();
+    image.type = static_cast<int>(input.type & 0x7FFFFFFF);
+    image.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
+    image.bytes.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  if (!sound || !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
+    session.Violate("cuLinkComplete: sizes do not fit the payload");
+    return reply.Send(Invalid("malformed"));
+  }
+  CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
+  const absl::StatusOr<std::string> image = session.device().device->Link(inputs, options, logs);
+  CutLogs(logs);
+  wire::cuLinkComplete_Answer answer{};
+  answer.image_bytes = image.ok() ? image->size() : 0;
+  answer.info_log_bytes = static_cast<uint32_t>(logs.info.size());
+  answer.error_log_bytes = static_cast<uint32_t>(logs.error.size());
+  std::string bytes;
+  Append(&bytes, answer);
+  if (image.ok()) bytes += *image;
+  bytes += logs.info;
+  bytes += logs.error;
+  reply.SendBytes(image.status(), AsBytes(bytes));
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,41 @@
+// Access of the session's devices to each other's memory.
+#include "proto/wire/peer.h"
+
+#include "server/session/handlers/common.h"
+#include "server/session/peer_access.h"
+
+namespace detshare::handlers {
+namespace {
+
+constexpr int kAccessSupported = 2;  // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
+
+Task<void> Disable(Session& session, ContextId context, ContextId peer, Reply reply) {
+  reply.Send(co_await session.peer_access().Disable(context, peer));
+}
+
+}  // namespace
+
+void cuCtxEnablePeerAccess(Session& session, const wire::cuCtxEnablePeerAccess& args, Payload,
+                           Reply& reply) {
+  if (absl::Status known = session.UseContext(session.context()); !known.ok())
+    return reply.Send(known);
+  SessionDevice& device = session.device();
+  SessionDevice* const peer = session.DeviceAt(args.peer_device);
+  if (peer == nullptr || peer == &device)
+    return reply.Send(CudaError(kCudaErrorInvalidDevice, "not another device of the session"));
+  // A context that was never used is born by this.
+  if (absl::Status known = session.UseContextOf(args.peer, *peer); !known.ok())
+    return reply.Send(known);
+  const std::map<int, int> attributes = device.device->PeerAttributes(*peer->device);
+  const auto access = attributes.find(kAccessSupported);
+  if (access == attributes.end() || access->second == 0)
+    return reply.Send(CudaError(kCudaErrorInvalidDevice, "the devices do not reach each other"));
+  reply.Send(session.peer_access().Enable(session.context(), device, args.peer, *peer));
+}
+
+void cuCtxDisablePeerAccess(Session& session, const wire::cuCtxDisablePeerAccess& args, Payload,
+                            Reply& reply) {
+  session.executor().Spawn(Disable(session, session.context(), args.peer, std::move(reply)));
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,78 @@
+// Memory pools.
+#include "proto/wire/memory.h"
+#include "server/session/handlers/common.h"
+
+namespace detshare::handlers {
+namespace {
+
+// CUmemPool_attribute
+constexpr uint32_t kReleaseThreshold = 4, kReservedCurrent = 5, kReservedHigh = 6;
+constexpr uint32_t kNoAccess = 0, kReadWrite = 3;  // CUmemAccess_flags
+constexpr int kAccessSupported = 2;                // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
+
+static_assert(wire::kDefaultPool == DeviceMemory::kDefaultPool);
+
+absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+Task<void> Unshare(SessionDevice& owner, SessionDevice& peer, PoolId pool, Reply reply) {
+  absl::Status status = co_await peer.coroutine->Idle();
+  // What lost work may still touch stays within its reach.
+  if (status.ok()) status = owner.memory->UnsharePool(pool, *peer.space);
+  reply.Send(status);
+}
+
+}  // namespace
+
+void cuMemPoolCreate(Session& session, const wire::cuMemPoolCreate& args, Payload, Reply& reply) {
+  if (args.pool == DeviceMemory::kNoPool) return reply.Send(Invalid("the id of no pool"));
+  reply.Send(session.device().memory->CreatePool(args.pool, args.max_bytes));
+}
+
+void cuMemPoolDestroy(Session& session, const wire::cuMemPoolDestroy& args, Payload, Reply& reply) {
+  reply.Send(session.device().memory->DestroyPool(args.pool));
+}
+
+void cuMemPoolSetAttribute(Session& session, const wire::cuMemPoolSetAttribute& args, Payload,
+                           Reply& reply) {
+  DeviceMemory& memory = *session.device().memory;
+  if (args.attribute == kReleaseThreshold)
+    return reply.Send(memory.SetReleaseThreshold(args.pool, args.value));
+  if (args.attribute != kReservedHigh || args.value != 0)
+    return reply.Send(Invalid("an attribute that cannot be set to that"));
+  reply.Send(memory.ResetHighMark(args.pool));
+}
+
+void cuMemPoolGetAttribute(Session& session, const wire::cuMemPoolGetAttribute& args, Payload,
+                           Reply& reply) {
+  if (args.attribute != kReservedCurrent && args.attribute != kReservedHigh)
+    return reply.Send(Invalid("an attribute that the client knows itself, or that is none"));
+  const absl::StatusOr<DeviceMemory::PoolUse> use = session.device().memory->UseOf(args.pool);
+  if (!use.ok()) return reply.Send(use.status());
+  reply.Send(wire::cuMemPoolGetAttribute_Answer{
+      args.attribute == kReservedCurrent ? use->reserved : use->reserved_high});
+}
+
+void cuMemPoolTrimTo(Session& session, const wire::cuMemPoolTrimTo& args, Payload, Reply& reply) {
+  reply.Send(session.device().memory->TrimPool(args.pool, args.keep));
+}
+
+void cuMemPoolSetAccess(Session& session, const wire::cuMemPoolSetAccess& args, Payload,
+                        Reply& reply) {
+  SessionDevice& owner = session.device();
+  SessionDevice* const peer = session.DeviceAt(args.device);
+  if (peer == nullptr || peer == &owner)
+    return reply.Send(CudaError(kCudaErrorInvalidDevice, "not another device of the session"));
+  if (args.access == kNoAccess) {
+    session.executor().Spawn(Unshare(owner, *peer, args.pool, std::move(reply)));
+    return;
+  }
+  if (args.access != kReadWrite) return reply.Send(Invalid("an access that pools do not give"));
+  const std::map<int, int> attributes = peer->device->PeerAttributes(*owner.device);
+  const auto access = attributes.find(kAccessSupported);
+  if (access == attributes.end() || access->second == 0)
+    return reply.Send(CudaError(kCudaErrorInvalidDevice, "the devices do not reach each other"));
+  owner.coroutine->AddUser(*peer->coroutine);
+  reply.Send(owner.memory->SharePool(args.pool, *peer->space));
+}
+
+}  // namespace detshare::handlers

@@ -1,0 +1,138 @@
+// Virtual memory management, and showing memory to other processes.
+#include "proto/wire/virtual_memory.h"
+
+#include <algorithm>
+
+#include "server/session/handlers/common.h"
+#include "server/session/shared_memory_objects.h"
+#include "server/session/virtual_memory.h"
+
+namespace detshare::handlers {
+namespace {
+
+static_assert(wire::kPhysicalUnit == kPhysicalGranule);
+static_assert(sizeof(wire::ShareToken) == sizeof(ShareTokenValue));
+
+absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
+
+// CUmemAccess_flags
+bool AccessOf(uint32_t flags, MemoryAccess* access) {
+  switch (flags) {
+    case 0:
+      *access = MemoryAccess::kNone;
+      return true;
+    case 1:
+      *access = MemoryAccess::kRead;
+      return true;
+    case 3:
+      *access = MemoryAccess::kReadWrite;
+      return true;
+  }
+  return false;
+}
+
+Task<void> Create(Session& session, SessionDevice& device, uint64_t bytes, Reply reply) {
+  const absl::StatusOr<VirtualMemory::Id> id =
+      co_await session.virtual_memory().Create(device, bytes);
+  if (id.ok()) {
+    reply.Send(wire::cuMemCreate_Answer{*id, 0});
+  } else {
+    reply.Send(id.status());
+  }
+}
+
+Task<void> Reserve(Session& session, SessionDevice& device, wire::cuMemAddressReserve args,
+                   Reply reply) {
+  const absl::StatusOr<DeviceAddress> address =
+      co_await session.virtual_memory().Reserve(device, args.bytes, args.alignment, args.address);
+  if (address.ok()) {
+    reply.Send(wire::cuMemAddressReserve_Answer{*address});
+  } else {
+    reply.Send(address.status());
+  }
+}
+
+Task<void> Unmap(Session& session, wire::cuMemUnmap args, Reply reply) {
+  reply.Send(co_await session.virtual_memory().Unmap(args.address, args.bytes));
+}
+
+}  // namespace
+
+void cuMemAddressReserve(Session& session, const wire::cuMemAddressReserve& args, Payload,
+                         Reply& reply) {
+  session.executor().Spawn(Reserve(session, session.device(), args, std::move(reply)));
+}
+
+void cuMemAddressFree(Session& session, const wire::cuMemAddressFree& args, Payload, Reply& reply) {
+  reply.Send(session.virtual_memory().FreeReservation(args.address, args.bytes));
+}
+
+void cuMemCreate(Session& session, const wire::cuMemCreate& args, Payload, Reply& reply) {
+  session.executor().Spawn(Create(session, session.device(), args.bytes, std::move(reply)));
+}
+
+void cuMemRelease(Session& session, const wire::cuMemRelease& args, Payload, Reply& reply) {
+  reply.Send(session.virtual_memory().Release(args.memory));
+}
+
+void cuMemMap(Session& session, const wire::cuMemMap& args, Payload, Reply& reply) {
+  reply.Send(session.virtual_memory().Map(args.address, args.bytes, args.memory));
+}
+
+void cuMemUnmap(Session& session, const wire::cuMemUnmap& args, Payload, Reply& reply) {
+  session.executor().Spawn(Unmap(session, args, std::move(reply)));
+}
+
+void cuMemSetAccess(Session& session, const wire::cuMemSetAccess& args, Payload, Reply& reply) {
+  const size_t devices = std::min<size_t>(session.devices().size(), 16);
+  if (args.devices >> devices != 0) return reply.Send(Invalid("a device that there is not"));
+  for (size_t i = 0; i < devices; ++i) {
+    if ((args.devices >> i & 1) == 0) continue;
+    MemoryAccess access;
+    if (!AccessOf(args.access >> (2 * i) & 3, &access))
+      return reply.Send(Invalid("an access that there is not"));
+    absl::Status status =
+        session.virtual_memory().SetAccess(session.devices()[i], args.address, args.bytes, access);
+    if (!status.ok()) return reply.Send(status);
+  }
+  reply.Send(absl::OkStatus());
+}
+
+void cuMemExportToShareableHandle(Session& session, const wire::cuMemExportToShareableHandle& args,
+                                  Payload, Reply& reply) {
+  const VirtualMemory::Named* const named = session.virtual_memory().Find(args.memory);
+  if (named == nullptr) return reply.Send(Invalid("no such physical memory"));
+  const absl::StatusOr<ShareTokenValue> token = session.shared_memory_objects().Export(
+      session.config().owner.uid,
+      {named->memory, named->device->device, 0, named->memory->bytes()});
+  if (!token.ok()) return reply.Send(token.status());
+  wire::cuMemExportToShareableHandle_Answer answer{};
+  std::copy(token->begin(), token->end(), answer.token.bytes);
+  reply.Send(answer);
+}
+
+void cuMemImportFromShareableHandle(Session& session,
+                                    const wire::cuMemImportFromShareableHandle& args, Payload,
+                                    Reply& reply) {
+  ShareTokenValue token;
+  std::copy(std::begin(args.token.bytes), std::end(args.token.bytes), token.begin());
+  absl::StatusOr<SharedMemory> shared =
+      session.shared_memory_objects().Import(session.config().owner.uid, token);
+  if (!shared.ok()) return reply.Send(shared.status());
+  // A part of an allocation has no name of its own.
+  if (shared->offset != 0 || shared->bytes != shared->memory->bytes())
+    return reply.Send(Invalid("that is no physical memory"));
+  std::vector<SessionDevice>& devices = session.devices();
+  const auto device = std::find_if(
+      devices.begin(), devices.end(),
+      [&](const SessionDevice& candidate) { return candidate.device == shared->device; });
+  if (device == devices.end())
+    return reply.Send(CudaError(kCudaErrorInvalidDevice, "memory of a device that is not visible"));
+  const absl::StatusOr<VirtualMemory::Id> id =
+      session.virtual_memory().Adopt(shared->memory, *device);
+  if (!id.ok()) return reply.Send(id.status());
+  reply.Send(wire::cuMemImportFromShareableHandle_Answer{
+      shared->bytes, *id, static_cast<uint32_t>(device - devices.begin())});
+}
+
+}  // namespace detshare::handlers

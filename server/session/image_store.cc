@@ -1,0 +1,116 @@
+#include "server/session/image_store.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+namespace detshare {
+namespace {
+
+// Memory that waits to be hashed is not bounded by the limit alone.
+constexpr uint64_t kMaxWaitingBytes = uint64_t{512} << 20;
+
+}  // namespace
+
+ImageStore::ImageStore(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {
+  if (limit_bytes_ != 0) thread_ = std::thread([this] { Run(); });
+}
+
+ImageStore::~ImageStore() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool ImageStore::MayHave(uid_t user, const ContentHash& sketch) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return sketches_.contains(Key(user, sketch));
+}
+
+std::optional<StoredImage> ImageStore::Find(uid_t user, const ContentHash& hash) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = by_hash_.find(Key(user, hash));
+  if (found == by_hash_.end()) return std::nullopt;
+  entries_.splice(entries_.end(), entries_, found->second);
+  return found->second->image;
+}
+
+void ImageStore::AddSoon(uid_t user, StoredImage image) {
+  // What one user may fill at most leaves room for the next image.
+  if (image.bytes < kSmallestBytes || image.bytes > limit_bytes_ / 2) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (image.bytes > kMaxWaitingBytes - waiting_bytes_) return;
+    waiting_bytes_ += image.bytes;
+    waiting_.emplace_back(user, std::move(image));
+  }
+  changed_.notify_all();
+}
+
+void ImageStore::Settle() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return waiting_.empty() && !busy_; });
+}
+
+uint64_t ImageStore::bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return bytes_;
+}
+
+void ImageStore::Run() {
+  pthread_setname_np(pthread_self(), "images");
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    if (stopping_) return;
+    auto [user, image] = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    busy_ = true;
+    lock.unlock();
+    const uint64_t bytes = image.bytes;
+    Keep(user, std::move(image));
+    lock.lock();
+    waiting_bytes_ -= bytes;
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void ImageStore::Keep(uid_t user, StoredImage image) {
+  const std::span<const std::byte> all = image.span();
+  Entry entry{Key(user, HashOf(all)), SketchOf({&all, 1}), std::move(image)};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (by_hash_.contains(entry.key)) return;
+  const uint64_t bytes = entry.image.bytes;
+  MakeRoom(bytes);
+  bytes_ += bytes;
+  bytes_of_[user] += bytes;
+  ++sketches_[Key(user, entry.sketch)];
+  entries_.push_back(std::move(entry));
+  by_hash_.emplace(entries_.back().key, std::prev(entries_.end()));
+}
+
+// Makes bytes_ + bytes fit the limit. mutex_ is held.
+void ImageStore::MakeRoom(uint64_t bytes) {
+  while (bytes_ + bytes > limit_bytes_) {
+    const uid_t richest =
+        std::max_element(bytes_of_.begin(), bytes_of_.end(), [](const auto& a, const auto& b) {
+          return a.second < b.second;
+        })->first;
+    const auto oldest = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.key.first == richest;
+    });
+    const uint64_t freed = oldest->image.bytes;
+    bytes_ -= freed;
+    if ((bytes_of_[richest] -= freed) == 0) bytes_of_.erase(richest);
+    const auto sketch = sketches_.find(Key(richest, oldest->sketch));
+    if (--sketch->second == 0) sketches_.erase(sketch);
+    by_hash_.erase(oldest->key);
+    entries_.erase(oldest);
+  }
+}
+
+}  // namespace detshare

@@ -1,0 +1,62 @@
+#include "server/session/managed_block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/session/handlers/host_memory.h"
+
+namespace detshare {
+namespace {
+
+constexpr uint64_t kMostAlignment = 4096;
+
+}  // namespace
+
+const ManagedBlock::Variable* ManagedBlock::Find(std::string_view name) const {
+  const auto found = std::find_if(variables.begin(), variables.end(),
+                                  [&](const Variable& variable) { return variable.name == name; });
+  return found != variables.end() ? &*found : nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
+    Session& session, absl::Span<const ManagedVariable> variables) {
+  ManagedBlock block;
+  uint64_t end = 0;
+  for (const ManagedVariable& variable : variables) {
+    const uint64_t unit = std::min(std::max<uint64_t>(variable.alignment, 1), kMostAlignment);
+    const uint64_t begin = (end + unit - 1) / unit * unit;
+    if (__builtin_add_overflow(begin, variable.bytes, &end) || end > INT64_MAX)
+      return CudaError(kCudaErrorOutOfMemory, "managed variables that are too large");
+    block.variables.push_back({variable.name, begin, variable.bytes});
+  }
+  const absl::StatusOr<PinnedWindow::Allocation> memory =
+      handlers::AllocatePinned(session, std::max<uint64_t>(end, 1));
+  if (!memory.ok()) return memory.status();
+  block.memory = *memory;
+  for (ManagedBlock::Variable& variable : block.variables) variable.address += memory->address;
+  return std::shared_ptr<const ManagedBlock>(new ManagedBlock(std::move(block)),
+                                             [&session](const ManagedBlock* ended) {
+                                               handlers::FreePinned(session, ended->memory.address);
+                                               delete ended;
+                                             });
+}
+
+absl::StatusOr<ManagedPlaces> PlacesIn(const ManagedBlock& block,
+                                       absl::Span<const ManagedVariable> variables) {
+  const bool same =
+      std::equal(block.variables.begin(), block.variables.end(), variables.begin(), variables.end(),
+                 [](const ManagedBlock::Variable& has, const ManagedVariable& wanted) {
+                   return has.name == wanted.name && has.bytes == wanted.bytes &&
+                          (wanted.alignment == 0 || has.address % wanted.alignment == 0);
+                 });
+  if (!same)
+    return CudaError(kCudaErrorNotSupported, "managed variables that differ between devices");
+  ManagedPlaces places;
+  places.fresh = false;
+  for (const ManagedBlock::Variable& variable : block.variables)
+    places.addresses.push_back(variable.address);
+  return places;
+}
+
+}  // namespace detshare

@@ -1,0 +1,30 @@
+#include "server/session/reply.h"
+
+#include "coroutine_runtime/status_cuda.h"
+#include "server/session/session.h"
+
+namespace detshare {
+
+void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data) {
+  if (session_ == nullptr) return;
+  Session& session = *std::exchange(session_, nullptr);
+  if (slot_ == kNoReply && call_ == nullptr) {
+    if (!status.ok()) session.OnUnansweredError(op_, status);
+    return;
+  }
+  int result = CudaResultOf(status);
+  // Work that was lost has not succeeded, whatever the operation itself found.
+  if (result == kCudaSuccess && session.sticky_error() != 0) result = session.sticky_error();
+  if (call_ != nullptr) {
+    const std::unique_ptr<CallDone> call = std::move(call_);
+    (*call)(result, std::string(reinterpret_cast<const char*>(data.data()), data.size()));
+  } else {
+    session.region().Answer(slot_, result, data);
+  }
+}
+
+void Reply::SendDropped() {
+  SendBytes(CudaError(kCudaErrorUnknown, "the operation was dropped"), {});
+}
+
+}  // namespace detshare

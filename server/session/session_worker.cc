@@ -1,0 +1,340 @@
+#include "server/session/session_worker.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/base/logging.h"
+
+namespace detshare {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int kBatch = 64;  // records before the other things are looked at
+// While somebody waits for each result of the session: his pauses are short, and a thread that
+// sleeps takes longer to wake up than what he asks for can take. (Of exponential pauses of 5 ms on
+// average 2 % are longer than 20 ms: enough to decide a p99.)
+constexpr milliseconds kAwaitedSpin(100);
+// While a coroutine waits for a fence, which nobody announces.
+constexpr microseconds kShortestFenceSleep(20);
+constexpr microseconds kLongestFenceSleep(50);
+// After so long without a record the client is taken to have submitted what it wanted to.
+constexpr microseconds kPause(20);
+// While the session is held nobody announces that it may go on. Work that gives way has a few
+// operations in the hardware: whoever sees late that one is complete lets the device run dry.
+constexpr microseconds kHeldSpin(5000);
+constexpr microseconds kHeldSleep(20);
+// A fault is not announced either: it is looked for often while there was work lately, and now and
+// then until all work is known to be complete.
+constexpr milliseconds kActiveSleep(5);
+constexpr seconds kActiveTime(2);
+constexpr seconds kRestlessSleep(1);
+
+inline void CpuRelax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+SessionWorker::SessionWorker(Session::Config config, const ServerOptions& options, Events events)
+    : config_(std::move(config)), options_(options), events_(std::move(events)) {}
+
+SessionWorker::~SessionWorker() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void SessionWorker::Start() {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void SessionWorker::End(int result, const std::string& reason, bool violation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (end_reason_.empty()) {
+    end_result_ = result;
+    end_reason_ = reason;
+    end_violation_ = violation;
+  }
+  stop_.store(true, std::memory_order_release);
+  if (session_ == nullptr) return;
+  // Violations are found by the worker itself, which waits for nothing then.
+  if (!violation) session_->Interrupt(result);
+  session_->reader().Wake();
+}
+
+void SessionWorker::Call(RareCall call) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!rejecting_ && calls_.size() < options_.limits.calls) {
+      calls_.push_back(std::move(call));
+      has_calls_.store(true, std::memory_order_release);
+      new_calls_.store(true, std::memory_order_release);
+      if (session_ != nullptr) session_->reader().Wake();
+      return;
+    }
+  }
+  call.done(kCudaErrorNotPermitted, "");
+}
+
+bool SessionWorker::violated() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return end_violation_;
+}
+
+Session::Counters SessionWorker::counters() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return session_ != nullptr ? session_->counters() : last_counters_;
+}
+
+std::vector<Session::DeviceUse> SessionWorker::device_use() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return session_ != nullptr ? session_->device_use() : std::vector<Session::DeviceUse>();
+}
+
+bool SessionWorker::broke_protocol() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return end_violation_;
+}
+
+void SessionWorker::Run() {
+  pthread_setname_np(pthread_self(), absl::StrCat("session-", config_.id).substr(0, 15).c_str());
+  const LogScope scope(config_.id, config_.tenant);
+  // Timed sleeps are as short as they say, not 50 us longer.
+  prctl(PR_SET_TIMERSLACK, 1000);
+
+  absl::StatusOr<std::unique_ptr<Session>> opened = Session::Open(config_, options_);
+  if (!opened.ok()) {
+    LogError(config_.label, " refused: ", std::string(opened.status().message()));
+    state_.store(State::kFinished, std::memory_order_release);
+    events_.opened(opened.status(), 0);
+    RejectCalls(kCudaErrorSystemNotReady);
+    events_.finished();
+    return;
+  }
+  Session& session = **opened;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    session_ = *std::move(opened);
+  }
+  state_.store(State::kRunning, std::memory_order_release);
+  LogInfo(config_.label, " begins");
+  events_.opened(absl::OkStatus(), session.region().file_bytes());
+
+  Loop(session);
+  SetCalm(false);
+
+  state_.store(State::kEnding, std::memory_order_release);
+  int result = 0;
+  std::string reason;
+  bool violation = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    result = end_result_;
+    reason = end_reason_;
+    violation = end_violation_;
+  }
+  if (violation) {
+    LogError(config_.label, " is ended: ", reason);
+  } else {
+    LogInfo(config_.label, " ends: ", reason);
+  }
+  session.Close(result);
+  RejectCalls(session.sticky_error());
+  events_.ended(session.sticky_error(), reason);
+  session.Abandon();
+  std::unique_ptr<Session> dying;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last_counters_ = session_->counters();
+    last_counters_.device_memory = last_counters_.pinned_memory = 0;
+    dying = std::move(session_);
+  }
+  dying.reset();
+  SetCalm(true);
+  LogDebug(config_.label, " is gone");
+  state_.store(State::kFinished, std::memory_order_release);
+  events_.finished();
+}
+
+void SessionWorker::Loop(Session& session) {
+  const microseconds usual_spin(options_.spin_us);
+  SteadyClock::time_point idle_since{};  // of the first idle round; zero while busy
+  SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
+  microseconds fence_sleep = kShortestFenceSleep;
+  bool worked = true;    // since active_until was set
+  bool watched = false;  // for the end of everything that the client has asked for
+  SetCalm(false);
+  while (!stop_.load(std::memory_order_acquire)) {
+    const Done done = Round(session);
+    if (!session.violation().empty()) {
+      End(kCudaErrorIllegalState, session.violation(), true);
+      return;
+    }
+    if (done.client) {
+      worked = true;
+      watched = false;
+      session.swap().SetWorking();
+      if (calm_) SetCalm(false);
+    }
+    if (done.client || done.tasks) {
+      idle_since = {};
+      fence_sleep = kShortestFenceSleep;
+      continue;
+    }
+    if (!session.region().complete()) [[unlikely]] {
+      if (absl::Status space = session.region().AllocateSlice(); !space.ok()) {
+        End(kCudaErrorOutOfMemory, std::string(space.message()));
+        return;
+      }
+      continue;
+    }
+    const SteadyClock::time_point now = SteadyClock::now();
+    if (idle_since == SteadyClock::time_point{}) {
+      idle_since = now;
+      if (worked) active_until = now + kActiveTime;
+      worked = false;
+    }
+    const SteadyClock::duration idle = now - idle_since;
+    const microseconds spin =
+        usual_spin.count() > 0 && session.awaited() ? kAwaitedSpin : usual_spin;
+    if (done.held) {
+      if (spin.count() > 0 && idle < kHeldSpin) {
+        CpuRelax();
+      } else {
+        std::this_thread::sleep_for(kHeldSleep);
+      }
+      continue;
+    }
+    if (idle >= kPause || idle >= spin) session.WatchWork(/*pause=*/true);
+    if (idle < spin || (spin.count() > 0 && session.watching_work() && session.others_held())) {
+      CpuRelax();
+      continue;
+    }
+    session.swap().SetIdle(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(idle_since.time_since_epoch())
+            .count());
+    // Graphs are made of addresses, which must have memory behind them.
+    if (!session.swap().attention() && session.MakeReady()) continue;
+    if (now >= active_until && !calm_ && !session.watching_idle()) {
+      if (!watched) {
+        watched = true;
+        session.WatchIdle();
+        continue;
+      }
+      SetCalm(true);
+    }
+    std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
+                                       : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
+                                                            : kRestlessSleep;
+    if (session.executor().waiting() > (session.watching_idle() ? 1 : 0) ||
+        session.watching_work()) {
+      timeout = fence_sleep;
+      fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
+    }
+    const bool alive = session.reader().Sleep(timeout, [this] {
+      return stop_.load(std::memory_order_acquire) || new_calls_.load(std::memory_order_acquire);
+    });
+    if (!alive) session.Violate("the session file is gone from memory");
+  }
+}
+
+void SessionWorker::SetCalm(bool calm) {
+  if (calm == calm_) return;
+  calm_ = calm;
+  if (events_.calm) events_.calm(calm);
+}
+
+SessionWorker::Done SessionWorker::Round(Session& session) {
+  Done done;
+  RingReader& reader = session.reader();
+  RingRecord record;
+  // Memory that is not on its card comes back before anything else happens.
+  const bool ready = !session.swap().attention() || AttendToSwap(session);
+  for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
+    if (!session.MayRun()) [[unlikely]] {
+      if (!reader.Ready()) break;
+      done.held = !session.Hold();
+      if (done.held) break;
+    }
+    const RingReader::Result result = reader.Read(&record);
+    if (result == RingReader::Result::kEmpty) break;
+    if (result == RingReader::Result::kViolation) [[unlikely]] {
+      session.Violate(absl::StrCat("malformed ring: ", reader.violation()));
+      break;
+    }
+    session.HandleRecord(record);
+    done.client = true;
+    if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
+      RunDueCalls(session);
+  }
+  if (ready && has_calls_.load(std::memory_order_acquire)) [[unlikely]] {
+    if (RunDueCalls(session)) done.client = true;
+  }
+  if (session.executor().Poll() != 0) done.tasks = true;
+  session.WatchWork(/*pause=*/false);
+  session.CheckFault();
+  if (session.sticky_error() != 0 && state() == State::kRunning) {
+    sticky_error_.store(session.sticky_error(), std::memory_order_relaxed);
+    faulted_.store(session.faulted(), std::memory_order_release);
+    state_.store(State::kFaulted, std::memory_order_release);
+    if (events_.faulted) events_.faulted(session.sticky_error());
+  }
+  if (session.region().damaged() || session.pinned().damaged()) [[unlikely]] {
+    session.Violate("the client truncated a shared file");
+  }
+  return done;
+}
+
+bool SessionWorker::AttendToSwap(Session& session) {
+  const bool wanted = session.reader().Ready() || has_calls_.load(std::memory_order_acquire);
+  return session.swap().Attend(wanted, stop_);
+}
+
+bool SessionWorker::RunDueCalls(Session& session) {
+  std::vector<RareCall> due;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    new_calls_.store(false, std::memory_order_relaxed);
+    const uint64_t position = session.reader().position();
+    std::vector<RareCall> later;
+    for (RareCall& call : calls_) {
+      // Nobody can have reserved more than the ring holds.
+      if (call.after > position && call.after - position > session.reader().ring_bytes()) {
+        session.Violate(
+            absl::StrCat("a call waits for ring position ", call.after, " at ", position));
+      }
+      (call.after <= position ? due : later).push_back(std::move(call));
+    }
+    calls_ = std::move(later);
+    has_calls_.store(!calls_.empty(), std::memory_order_release);
+  }
+  for (RareCall& call : due) {
+    session.HandleCall(call.op, call.device, call.context, call.args, std::move(call.payload),
+                       std::move(call.done));
+  }
+  return !due.empty();
+}
+
+void SessionWorker::RejectCalls(int result) {
+  std::vector<RareCall> rejected;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rejecting_ = true;
+    rejected.swap(calls_);
+    has_calls_.store(false, std::memory_order_release);
+  }
+  for (RareCall& call : rejected) call.done(result, "");
+}
+
+}  // namespace detshare

@@ -1,0 +1,654 @@
+#include "server/sessions/session_manager.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "policy/registry.h"
+#include "server/base/logging.h"
+
+namespace detshare {
+namespace {
+
+const RealClock kClock;
+
+// Threads that copy between a card and the host: one copies some 9 GB/s in memory, the bus 55.
+int MoverLanes() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
+}
+
+const char* StateName(SessionWorker::State state) {
+  switch (state) {
+    case SessionWorker::State::kOpening:
+      return "opening";
+    case SessionWorker::State::kRunning:
+      return "running";
+    case SessionWorker::State::kFaulted:
+      return "faulted";
+    case SessionWorker::State::kEnding:
+    case SessionWorker::State::kFinished:
+      break;
+  }
+  return "ending";
+}
+
+DaemonEvent About(uint64_t id, const SessionRequest& request, DaemonEvent::Kind kind,
+                  std::string text = "") {
+  DaemonEvent event;
+  event.kind = kind;
+  event.session = id;
+  event.tenant = request.tenant;
+  event.program = request.program;
+  event.pid = request.pid;
+  event.uid = request.owner.uid;
+  event.text = std::move(text);
+  return event;
+}
+
+// Files of pinned memory that each of `sessions` may have: the kernel bounds the mappings of a
+// process, and no session may take those of the others.
+uint32_t PinnedFiles(uint32_t wanted, int sessions) {
+  constexpr uint64_t kUsualMappings = 65530;
+  constexpr uint64_t kOwnMappings = 4096;  // the daemon's
+  uint64_t mappings = 0;
+  if (!(std::ifstream("/proc/sys/vm/max_map_count") >> mappings)) mappings = kUsualMappings;
+  const uint64_t each = (std::max(mappings, 2 * kOwnMappings) - kOwnMappings) /
+                        static_cast<uint64_t>(std::max(sessions, 1));
+  return static_cast<uint32_t>(std::min<uint64_t>(wanted, each));
+}
+
+// With the address windows laid out for the devices.
+ServerOptions LaidOut(ServerOptions options, const std::vector<Device*>& devices) {
+  std::vector<uint64_t> memories;
+  for (const Device* device : devices) memories.push_back(device->properties().total_memory);
+  options.windows = LayOut(options.windows, memories);
+  options.limits.pinned.files = PinnedFiles(options.limits.pinned.files, options.windows.slots);
+  return options;
+}
+
+}  // namespace
+
+std::string FormatUuid(const std::array<uint8_t, 16>& uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += "-";
+    absl::StrAppendFormat(&text, "%02x", uuid[i]);
+  }
+  return text;
+}
+
+absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
+    std::vector<Device*> devices, const ServerOptions& options) {
+  std::vector<std::unique_ptr<DeviceScheduler>> schedulers;
+  for (Device* device : devices) {
+    absl::StatusOr<std::unique_ptr<policy::Policy>> policy =
+        policy::CreatePolicy(options.policy, policy::Options{options.policy_parameters});
+    if (!policy.ok()) return policy.status();
+    DeviceScheduler::Options how;
+    how.migrate_every = options.migrate_every;
+    // Whoever moves at every operation goes through all partitions: two halves will do.
+    how.standard_partitions = options.migrate_every == 0;
+    absl::StatusOr<std::unique_ptr<DeviceScheduler>> scheduler =
+        DeviceScheduler::Create(*device, *std::move(policy), options.tenants, kClock, how);
+    if (!scheduler.ok()) return scheduler.status();
+    schedulers.push_back(*std::move(scheduler));
+  }
+  absl::StatusOr<std::unique_ptr<policy::DevicePlacement>> placement =
+      policy::CreatePlacement(options.placement);
+  if (!placement.ok()) return placement.status();
+  std::unique_ptr<SessionManager> manager(new SessionManager(
+      std::move(devices), std::move(schedulers), *std::move(placement), options));
+  RemoveTree(manager->sessions_directory_);
+  if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok())
+    return made;
+  return manager;
+}
+
+SessionManager::SessionManager(std::vector<Device*> devices,
+                               std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
+                               std::unique_ptr<policy::DevicePlacement> placement,
+                               const ServerOptions& options)
+    : devices_(std::move(devices)),
+      options_(LaidOut(options, devices_)),
+      sessions_directory_(options.runtime_directory + "/sessions"),
+      image_store_(std::make_unique<ImageStore>(options.image_store_bytes)),
+      schedulers_(std::move(schedulers)),
+      tenant_accounts_(devices_.size()),
+      host_store_(options.swap_bytes),
+      placement_(std::move(placement), kClock),
+      slots_(static_cast<size_t>(options_.windows.slots), false),
+      next_session_(options.first_session),
+      most_sessions_(options.most_sessions),
+      limits_(options_.limits) {
+  tenant_accounts_.SetDefault(options.default_quota);
+  for (const auto& [tenant, quota] : options.tenant_quotas) tenant_accounts_.Set(tenant, quota);
+  for (const policy::Tenant& tenant : options.tenants) use_.Reserve(tenant.name);
+  for (Device* device : devices_) {
+    queues_.push_back(std::make_unique<QueuePool>(*device));
+    if (options.swap_bytes == 0) continue;
+    movers_.push_back(std::make_unique<MemoryMover>(*device, *queues_.back(), MoverLanes()));
+    brokers_.push_back(std::make_unique<MemoryBroker>(*device, host_store_, *movers_.back(), kClock,
+                                                      options.eviction));
+  }
+  reaper_ = std::thread([this] { Reap(); });
+}
+
+SessionManager::~SessionManager() {
+  EndAll(kCudaErrorSystemNotReady, "the daemon ends", std::chrono::seconds(1));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  reaper_.join();
+  RemoveTree(sessions_directory_);
+}
+
+int SessionManager::FindByUuid(const std::string& id, const std::vector<int>& among) const {
+  const std::string wanted = absl::AsciiStrToLower(id.rfind("GPU-", 0) == 0 ? id : "GPU-" + id);
+  if (wanted.size() <= 4) return -1;
+  int found = -1;
+  for (const int index : among) {
+    const std::string uuid = absl::AsciiStrToLower(FormatUuid(devices_[index]->properties().uuid));
+    if (uuid.compare(0, wanted.size(), wanted) != 0) continue;
+    if (found >= 0) return -1;
+    found = index;
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids,
+                                                               const Door* door) const {
+  std::vector<int> all(devices_.size()), shown;
+  std::iota(all.begin(), all.end(), 0);
+  if (door == nullptr) {
+    shown = all;
+  } else {
+    for (const std::string& id : door->device_ids) shown.push_back(FindByUuid(id, all));
+  }
+  if (ids.empty()) return shown;
+  std::vector<int> chosen;
+  for (const std::string& id : ids) {
+    int index = -1, position = -1;
+    if (absl::SimpleAtoi(id, &position)) {
+      if (position >= 0 && position < static_cast<int>(shown.size())) index = shown[position];
+    } else {
+      index = FindByUuid(id, all);
+    }
+    if (std::find(shown.begin(), shown.end(), index) == shown.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no device ", id.substr(0, 64), "; the daemon has ", shown.size()));
+    }
+    if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("device ", index, " is named twice"));
+    }
+    chosen.push_back(index);
+  }
+  return chosen;
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::ChooseVisible(
+    const std::vector<std::string>& ids, const std::vector<int>& granted) const {
+  if (ids.empty()) return granted;
+  std::vector<int> chosen;
+  for (const std::string& id : ids) {
+    int index = -1, position = -1;
+    if (!absl::SimpleAtoi(id, &position)) {
+      index = FindByUuid(id, granted);
+    } else if (position >= 0 && position < static_cast<int>(granted.size())) {
+      index = granted[position];
+    }
+    if (index < 0 || std::find(chosen.begin(), chosen.end(), index) != chosen.end()) break;
+    chosen.push_back(index);
+  }
+  if (chosen.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("CUDA_VISIBLE_DEVICES names none of the ", granted.size(), " devices"));
+  }
+  return chosen;
+}
+
+policy::PlacementRequest SessionManager::PlacementRequestOf(const std::string& tenant) const {
+  policy::PlacementRequest request;
+  // What is said about tenants is the same on all devices.
+  request.tenant = schedulers_.front()->SettingsOf(tenant);
+  const TenantHabit habit = habits_.Of(tenant);
+  request.memory_bound = habit.memory_bound;
+  request.load = habit.load;
+  return request;
+}
+
+std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant) {
+  const auto now = kClock.NowNanoseconds();
+  std::map<std::string, std::shared_ptr<TenantAccount>> accounts;
+  const auto account_of = [&](const std::string& name) -> TenantAccount& {
+    std::shared_ptr<TenantAccount>& account = accounts[name];
+    if (account == nullptr) account = tenant_accounts_.Of(name);
+    return *account;
+  };
+  std::vector<policy::DeviceLoad> loads;
+  std::vector<std::set<std::string>> tenants(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Device::Memory memory = devices_[i]->memory();
+    policy::DeviceLoad& load = loads.emplace_back();
+    load.memory = memory.total;
+    // A limit holds for all sessions of a tenant: what it has already is part of what it asks for.
+    const uint64_t own = account_of(tenant).memory_used(i);
+    load.memory_used = memory.total - std::min(memory.free, memory.total);
+    load.memory_used -= std::min(own, load.memory_used);
+  }
+  for (const auto& [id, entry] : sessions_) {
+    const std::string& name = entry.request.tenant;
+    for (const int index : entry.devices) {
+      policy::DeviceLoad& load = loads[index];
+      policy::PlacementRequest& there = load.sessions.emplace_back(PlacementRequestOf(name));
+      if (DeviceScheduler::CoroutineState state; schedulers_[index]->StateOf(id, &state)) {
+        const TenantHabit habit = HabitOf(state, now);
+        if (habit.memory_bound >= 0) there.memory_bound = habit.memory_bound;
+        if (habit.load >= 0) there.load = habit.load;
+      }
+      // What somebody else was promised there and has not taken yet.
+      if (name == tenant || !tenants[index].insert(name).second) continue;
+      const TenantAccount& account = account_of(name);
+      const uint64_t limit = account.limits().memory;
+      const uint64_t used = account.memory_used(static_cast<size_t>(index));
+      if (limit != 0 && limit < load.memory && limit > used) load.memory_used += limit - used;
+    }
+  }
+  return loads;
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
+                                                       std::optional<PlacementParty>* placed_as) {
+  absl::StatusOr<std::vector<int>> shown = ChooseDevices(request.device_ids, request.door.get());
+  if (!shown.ok()) return shown;
+  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
+  const uint64_t most = account->devices();
+  if (request.device_count > shown->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.device_count, " devices were asked for; there are ", shown->size()));
+  }
+  if (most != 0 && request.device_count > most) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(request.device_count, " devices were asked for; programs of tenant ",
+                     request.tenant, " may have ", most,
+                     ": ask for less, or let an operator allow more: detsharectl tenant set ",
+                     request.tenant, " --devices N"));
+  }
+  const uint64_t count = request.device_count != 0 ? request.device_count
+                         : most != 0               ? std::min<uint64_t>(most, shown->size())
+                                                   : shown->size();
+  if (count == shown->size()) return shown;
+
+  PlacementParty party;
+  party.tenant = request.tenant;
+  party.uid = request.owner.uid;
+  if (request.door != nullptr) party.door = request.door->name;
+  party.run = request.run;
+  if (party.door.empty() && party.run.empty()) party.pid = request.pid;
+  party.among = *std::move(shown);
+  party.count = count;
+  *placed_as = party;
+  if (const std::vector<int>* const known = placement_.Find(party)) return *known;
+
+  policy::PlacementRequest wanted = PlacementRequestOf(request.tenant);
+  uint64_t largest = 0;
+  for (const int index : party.among)
+    largest = std::max(largest, devices_[index]->properties().total_memory);
+  // A limit that no device reaches says nothing about what will be used.
+  const uint64_t limit = account->limits().memory;
+  if (limit < largest) wanted.memory = limit;
+  const uint64_t may_leave =
+      brokers_.empty() ? 0
+                       : host_store_.limit() - std::min(host_store_.used(), host_store_.limit());
+  return placement_.Place(party, wanted, Loads(request.tenant), may_leave);
+}
+
+absl::StatusOr<std::vector<int>> SessionManager::DevicesOf(const SessionRequest& request) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::optional<PlacementParty> ignored;
+  return Grant(request, &ignored);
+}
+
+void SessionManager::SetPlacement(std::unique_ptr<policy::DevicePlacement> placement) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  placement_.SetPlacement(std::move(placement));
+}
+
+absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const SessionRequest& request,
+                                                                    Listener listener) {
+  const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
+  // Asked without the lock, since the answer comes from another process.
+  SessionAdmission::Decision decision;
+  AdmittedSession admitted;
+  if (admission_ != nullptr) {
+    decision = admission_->Enter(request.tenant);
+    if (decision.of_tenant) account->CountRefusal();
+    if (!decision.status.ok()) return decision.status;
+    admitted = AdmittedSession(admission_, decision.session);
+  }
+
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!refusing_.empty()) return absl::UnavailableError(refusing_);
+  // EndThrough() does not see a session that would begin after it.
+  if (request.door != nullptr && request.door->closed.load(std::memory_order_seq_cst))
+    return absl::UnavailableError("the door was closed");
+  const auto slot = std::find(slots_.begin(), slots_.end(), false);
+  if (slot == slots_.end()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use "
+                                            "(session_slots in its configuration): end a program"));
+  }
+  if (most_sessions_ != 0 && sessions_.size() >= most_sessions_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ",
+                     most_sessions_, ": end a program, or let an operator raise "
+                     "max_sessions of [daemon] in its configuration"));
+  }
+  absl::StatusOr<QuotaCharge> charge = Quota::Take(TenantAccount::Sessions(account), 1);
+  if (!charge.ok()) return charge.status();
+  std::optional<PlacementParty> placed_as;
+  const absl::StatusOr<std::vector<int>> granted = Grant(request, &placed_as);
+  if (!granted.ok()) return granted.status();
+  const absl::StatusOr<std::vector<int>> chosen = ChooseVisible(request.visible_ids, *granted);
+  if (!chosen.ok()) return chosen.status();
+  const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
+  if (sessions_.contains(id)) return absl::InternalError("a session's number was given twice");
+  Session::Config config;
+  config.id = id;
+  config.slot = static_cast<int>(slot - slots_.begin());
+  config.owner = request.owner;
+  config.pid = request.pid;
+  config.tenant = request.tenant;
+  config.label = absl::StrCat("session ", id, " (tenant ", request.tenant, ", pid ", request.pid,
+                              ", ", request.program, ")");
+  config.pinned_quota = TenantAccount::Pinned(account);
+  config.image_store = image_store_.get();
+  config.directory = absl::StrCat(
+      request.door != nullptr ? request.door->sessions_directory : sessions_directory_, "/", id);
+  config.shared_memory_objects = &shared_memory_objects_;
+  config.shared_event_tokens = &shared_events_;
+  // Every device of the daemon has its part of the slot, whether the session uses it or not:
+  // addresses do not depend on that.
+  const AddressWindows& windows = options_.windows;
+  const uint64_t part = DevicePart(windows, devices_.size());
+  for (const int index : *chosen) {
+    Session::Config::OnDevice on;
+    on.device = devices_[index];
+    on.queues = queues_[index].get();
+    on.scheduler = schedulers_[index].get();
+    on.broker = brokers_.empty() ? nullptr : brokers_[index].get();
+    on.quota = TenantAccount::Memory(account, static_cast<size_t>(index));
+    on.memory_base = windows.device_base +
+                     windows.device_bytes * static_cast<uint64_t>(config.slot) +
+                     part * static_cast<uint64_t>(index);
+    on.memory_bytes = part;
+    config.devices.push_back(on);
+  }
+
+  SessionWorker::Events events;
+  const std::string where =
+      placed_as.has_value() ? absl::StrCat("placed on device ", absl::StrJoin(*granted, ", ")) : "";
+  events.opened = [this, id, listener, request, where](const absl::Status& status,
+                                                       uint64_t file_bytes) {
+    if (status.ok()) {
+      // Known as soon as Open() has let go of the lock.
+      events_.Add(About(id, request, DaemonEvent::Kind::kOpened, where));
+      const std::shared_ptr<SessionWorker> worker = Find(id);
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ++use_.At(worker->config().tenant).opened;
+      }
+      listener.granted(*worker, file_bytes);
+      return;
+    }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).told = true;
+    }
+    events_.Add(About(id, request, DaemonEvent::Kind::kRefused, std::string(status.message())));
+    listener.refused(status);
+    changed_.notify_all();
+  };
+  events.faulted = [this, id, request](int result) {
+    events_.Add(About(id, request, DaemonEvent::Kind::kFault,
+                      absl::StrCat("CUDA error ", result, " for all that it calls from now on")));
+  };
+  events.ended = [this, id, listener](int result, const std::string& reason) {
+    NoteEnd(id, reason);
+    listener.ended(id, result, reason);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).told = true;
+    }
+    changed_.notify_all();
+  };
+  events.calm = [this](bool calm) { calm ? activity_.End() : activity_.Begin(); };
+  events.finished = [this, id] {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).finished = true;
+    }
+    changed_.notify_all();
+  };
+
+  Entry entry;
+  ServerOptions options = options_;
+  options.limits = limits_;
+  entry.worker = std::make_shared<SessionWorker>(std::move(config), options, std::move(events));
+  entry.request = request;
+  entry.begin = std::chrono::steady_clock::now();
+  entry.slot = static_cast<int>(slot - slots_.begin());
+  entry.admitted = std::move(admitted);
+  entry.devices = *chosen;
+  entry.charge = *std::move(charge);
+  if (placed_as.has_value()) placement_.Opened(*placed_as);
+  entry.placed_as = std::move(placed_as);
+  *slot = true;
+  std::shared_ptr<SessionWorker> worker = entry.worker;
+  sessions_.emplace(id, std::move(entry));
+  worker->Start();
+  return worker;
+}
+
+std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto found = sessions_.find(id);
+  return found != sessions_.end() ? found->second.worker : nullptr;
+}
+
+void SessionManager::NoteEnd(uint64_t id, const std::string& reason) {
+  TenantHabit habit;
+  const std::shared_ptr<SessionWorker> worker = Find(id);
+  if (DeviceScheduler::CoroutineState state;
+      worker->config().devices.front().scheduler->StateOf(id, &state))
+    habit = HabitOf(state, kClock.NowNanoseconds());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Entry& entry = sessions_.at(id);
+  const Session::Counters counters = entry.worker->counters();
+  habits_.Note(entry.request.tenant, habit);
+  const auto age = std::chrono::steady_clock::now() - entry.begin;
+  const DaemonEvent::Kind kind = entry.worker->violated() ? DaemonEvent::Kind::kViolation
+                                 : entry.killed           ? DaemonEvent::Kind::kKilled
+                                                          : DaemonEvent::Kind::kEnded;
+  events_.Add(About(
+      id, entry.request, kind,
+      absl::StrFormat("%s; after %.1f s, %d operations, %d kernels, %d MiB copied, %d migrations",
+                      reason, std::chrono::duration<double>(age).count(), counters.operations,
+                      counters.kernels, counters.bytes_copied >> 20, counters.migrations)));
+}
+
+absl::StatusOr<std::vector<uint64_t>> SessionManager::EndSome(
+    const std::function<bool(uint64_t id, const SessionRequest& request)>& which,
+    const std::function<bool(const SessionRequest& request)>& may, const std::string& who) {
+  std::vector<uint64_t> chosen;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.told || !which(id, entry.request)) continue;
+    if (!may(entry.request)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("session ", id,
+                       " is of another user: only root, the daemon's user and the "
+                       "admin group may end it; nothing was ended"));
+    }
+    chosen.push_back(id);
+  }
+  if (chosen.empty()) return absl::NotFoundError("there is no such session");
+  for (const uint64_t id : chosen) {
+    Entry& entry = sessions_.at(id);
+    entry.killed = true;
+    entry.worker->End(kCudaErrorNotPermitted, absl::StrCat("ended by ", who));
+  }
+  return chosen;
+}
+
+void SessionManager::SetLimits(const SessionLimits& limits, uint32_t most_sessions) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  limits_ = limits;
+  limits_.pinned.files = options_.limits.pinned.files;
+  most_sessions_ = most_sessions;
+}
+
+void SessionManager::EndAll(int result, const std::string& reason,
+                            std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (refusing_.empty()) refusing_ = reason;
+  for (auto& [id, entry] : sessions_) entry.worker->End(result, reason);
+  changed_.wait_for(lock, patience, [this] {
+    return std::all_of(sessions_.begin(), sessions_.end(),
+                       [](const auto& item) { return item.second.told; });
+  });
+}
+
+void SessionManager::EndThrough(const Door& door, int result, const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [id, entry] : sessions_) {
+    if (entry.request.door.get() == &door) entry.worker->End(result, reason);
+  }
+}
+
+bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return changed_.wait_for(lock, patience, [this] { return sessions_.empty(); });
+}
+
+void SessionManager::Reap() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    auto finished = std::find_if(sessions_.begin(), sessions_.end(),
+                                 [](const auto& item) { return item.second.finished; });
+    if (finished == sessions_.end()) {
+      if (stopping_ && sessions_.empty()) return;
+      changed_.wait(lock);
+      continue;
+    }
+    std::shared_ptr<SessionWorker> worker = finished->second.worker;
+    // Until the session's files are gone.
+    const std::shared_ptr<const Door> door = finished->second.request.door;
+    slots_[finished->second.slot] = false;
+    TenantUse& use = use_.At(worker->config().tenant);
+    Session::Counters counters = worker->counters();
+    counters.swap.out = 0;
+    use.Add(counters);
+    use.faulted += worker->faulted();
+    use.violations += worker->broke_protocol();
+    if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
+    sessions_.erase(finished);  // gives the tenant's session back
+    changed_.notify_all();
+    lock.unlock();
+    // Joins, unless a call still holds it for a moment: then that does.
+    worker.reset();
+    lock.lock();
+  }
+}
+
+std::vector<DeviceScheduler*> SessionManager::Schedulers() const {
+  std::vector<DeviceScheduler*> schedulers;
+  for (const auto& scheduler : schedulers_) schedulers.push_back(scheduler.get());
+  return schedulers;
+}
+
+std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<SessionInfo> infos;
+  for (const auto& [id, entry] : sessions_) {
+    SessionInfo& info = infos.emplace_back();
+    info.id = id;
+    info.request = entry.request;
+    info.age_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - entry.begin).count();
+    info.counters = entry.worker->counters();
+    const SessionWorker::State state = entry.worker->state();
+    info.state = StateName(state);
+    info.open = state == SessionWorker::State::kRunning || state == SessionWorker::State::kFaulted;
+    for (const Session::Config::OnDevice& on : entry.worker->config().devices) {
+      const auto found = std::find(devices_.begin(), devices_.end(), on.device);
+      auto& [device, schedule] = info.places.emplace_back();
+      device = static_cast<size_t>(found - devices_.begin());
+      on.scheduler->StateOf(id, &schedule);
+    }
+    if (!info.places.empty()) info.schedule = info.places.front().second;
+  }
+  return infos;
+}
+
+std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> SessionManager::Workers() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> workers;
+  for (const auto& [id, entry] : sessions_) workers.emplace_back(entry.request, entry.worker);
+  return workers;
+}
+
+std::map<std::string, TenantUse> SessionManager::Use() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::map<std::string, TenantUse> all = use_.all();
+  for (const auto& [id, entry] : sessions_) {
+    TenantUse& use = all[use_.NameFor(entry.request.tenant)];
+    use.Add(entry.worker->counters());
+    use.faulted += entry.worker->faulted();
+    use.violations += entry.worker->broke_protocol();
+    const SessionWorker::State state = entry.worker->state();
+    use.open += state == SessionWorker::State::kRunning || state == SessionWorker::State::kFaulted;
+  }
+  return all;
+}
+
+void SessionManager::CountRefusal(absl::StatusCode why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++refusals_[why];
+}
+
+std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refusals_;
+}
+
+absl::Status SessionManager::DeviceHealth() {
+  for (Device* device : devices_) {
+    if (absl::Status health = device->health(); !health.ok()) return health;
+  }
+  if (!options_.lose_device_on_fault) return absl::OkStatus();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, entry] : sessions_) {
+    if (entry.worker->faulted()) {
+      return CudaError(entry.worker->sticky_error(), "taken for lost because of a fault");
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint64_t SessionManager::next_session() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return next_session_;
+}
+
+}  // namespace detshare

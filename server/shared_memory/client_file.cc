@@ -1,0 +1,92 @@
+#include "server/shared_memory/client_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+namespace {
+
+// Closes a descriptor that is no file of that kind. -1 stays -1.
+int OnlyOwnMemoryFile(int fd, uid_t uid, uint64_t bytes) {
+  if (fd < 0) return -1;
+  struct stat file;
+  struct statfs system;
+  if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == uid &&
+      static_cast<uint64_t>(file.st_size) >= bytes && fstatfs(fd, &system) == 0 &&
+      system.f_type == TMPFS_MAGIC) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+// What a link of the client's folder in /proc leads to, whatever became of the file's name. A
+// process that has taken the pid of one that died has nothing of another user's that would be
+// opened.
+int OpenLink(const ClientMapping& mapping, const std::string& link, uint64_t bytes) {
+  if (mapping.pid <= 0) return -1;
+  const std::string path = absl::StrCat("/proc/", mapping.pid, "/", link);
+  // First without opening the file itself, which could be a device.
+  const int found = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (found < 0) return -1;
+  struct stat file;
+  struct statfs system;
+  int fd = -1;
+  if (fstat(found, &file) == 0 && S_ISREG(file.st_mode) && fstatfs(found, &system) == 0 &&
+      system.f_type == TMPFS_MAGIC && file.st_dev == mapping.device &&
+      file.st_ino == mapping.inode) {
+    fd = open(absl::StrCat("/proc/self/fd/", found).c_str(), O_RDWR | O_CLOEXEC);
+  }
+  close(found);
+  return OnlyOwnMemoryFile(fd, mapping.uid, bytes);
+}
+
+// Needs CAP_CHECKPOINT_RESTORE.
+int OpenMapping(const ClientMapping& mapping, uint64_t bytes) {
+  return OpenLink(mapping,
+                  absl::StrCat("map_files/", absl::Hex(mapping.begin), "-", absl::Hex(mapping.end)),
+                  bytes);
+}
+
+// Needs what a debugger that only looks needs: to be the same user, or CAP_SYS_PTRACE.
+int OpenDescriptor(const ClientMapping& mapping, uint64_t bytes) {
+  if (mapping.descriptor < 0) return -1;
+  return OpenLink(mapping, absl::StrCat("fd/", mapping.descriptor), bytes);
+}
+
+int OpenByName(const ClientMapping& mapping, uint64_t bytes) {
+  const std::string& name = mapping.name;
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    return -1;
+  }
+  const int fd = OnlyOwnMemoryFile(
+      open(absl::StrCat("/dev/shm/", name).c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC),
+      mapping.uid, bytes);
+  if (fd < 0) return -1;
+  struct stat file;
+  // The name may mean another file by now, or here.
+  if (fstat(fd, &file) == 0 && file.st_dev == mapping.device && file.st_ino == mapping.inode)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+}  // namespace
+
+absl::StatusOr<int> OpenClientFile(const ClientMapping& mapping, uint64_t bytes) {
+  int fd = OpenMapping(mapping, bytes);
+  if (fd < 0) fd = OpenDescriptor(mapping, bytes);
+  if (fd < 0) fd = OpenByName(mapping, bytes);
+  if (fd < 0)
+    return CudaError(kCudaErrorNotSupported, "a shared mapping whose file cannot be opened");
+  return fd;
+}
+
+}  // namespace detshare

@@ -1,0 +1,48 @@
+#include "server/telemetry/process_ids.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace detshare {
+namespace {
+
+// The process's ids from the daemon's namespace inwards; empty when it is gone.
+std::vector<uint32_t> IdsByDepth(pid_t process) {
+  std::ifstream status(absl::StrCat("/proc/", process, "/status"));
+  std::vector<uint32_t> ids;
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("NSpid:", 0) != 0) continue;
+    std::istringstream fields(line.substr(6));
+    for (uint32_t id; fields >> id;) ids.push_back(id);
+    break;
+  }
+  return ids;
+}
+
+uint64_t NamespaceOf(pid_t process) {
+  struct stat status;
+  if (stat(absl::StrCat("/proc/", process, "/ns/pid").c_str(), &status) != 0) return 0;
+  return status.st_ino;
+}
+
+}  // namespace
+
+ProcessIds::ProcessIds(pid_t viewer) {
+  depth_ = static_cast<int>(IdsByDepth(viewer).size()) - 1;
+  if (depth_ > 0) namespace_ = NamespaceOf(viewer);
+}
+
+uint32_t ProcessIds::OfViewer(pid_t process) const {
+  const std::vector<uint32_t> ids = IdsByDepth(process);
+  if (depth_ < 0 || ids.empty()) return 0;
+  if (depth_ == 0) return ids.front();
+  return namespace_ != 0 && NamespaceOf(process) == namespace_ ? ids.back() : 0;
+}
+
+}  // namespace detshare

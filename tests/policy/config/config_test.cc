@@ -1,0 +1,361 @@
+// The configuration file: what it says, what is wrong with it and where, and that no bytes hurt.
+#include "policy/config/config.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_join.h"
+#include "policy/placement.h"
+#include "policy/config/config_file.h"
+#include "policy/config/config_text.h"
+
+namespace detshare {
+namespace {
+
+bool Same(const Config& a, const Config& b) {
+  const ConfigChange change = Compare(a, b);
+  return change.live.empty() && change.restart.empty() && !change.access;
+}
+
+std::string Problems(const std::string& text) {
+  return ProblemText("f", ParseConfig(text).problems);
+}
+
+Config Parsed(const std::string& text) {
+  const ParsedConfig parsed = ParseConfig(text);
+  INFO(ProblemText("f", parsed.problems));
+  REQUIRE(parsed.problems.empty());
+  return parsed.config;
+}
+
+TEST_CASE("An empty file, and the file that is installed, say nothing that is not the default") {
+  CHECK(Same(Parsed(""), Config()));
+  CHECK(Same(Parsed(ExampleText()), Config()));
+}
+
+TEST_CASE("Every commented key of the installed file can be switched on as it stands") {
+  std::string text = ExampleText();
+  for (const Setting& setting : AllSettings()) {
+    if (!setting.computed.empty()) continue;
+    const std::string line = "\n#" + std::string(setting.key) + " = ";
+    const size_t at = text.find(line);
+    INFO(line);
+    REQUIRE(at != std::string::npos);
+    text.erase(at + 1, 1);
+  }
+  CHECK(Same(Parsed(text), Config()));
+}
+
+TEST_CASE("What is said is what holds") {
+  const Config config = Parsed(R"(
+[daemon]
+socket = "/run/x/d.sock"
+socket_mode = "0660"
+log_level = "debug"
+staging_mib = 32
+cuda_sm_group = 2
+[software_gpu]
+memory = "2GiB"
+[policy]
+name = "static"
+placement = "best-fit"
+[tenant_defaults]
+memory = "1GiB"
+sessions = 2
+devices = 4
+[limits]
+streams = 12
+[[tenant]]
+name = "chat"
+class = "latency"
+weight = 2
+sms = "8..64"
+slo_tpot = "30ms"
+slo_ttft = "1.5s"
+memory = "20GiB"
+pinned_memory = 4096
+sessions = 3
+devices = 1
+users = ["alice", 1001]
+[[tenant]]
+name = "train"
+class = "batch"
+weight = 0.5
+sm_percent = 40
+groups = ["ml"]
+)");
+  CHECK(config.socket == "/run/x/d.sock");
+  CHECK(config.socket_mode == "0660");
+  CHECK(config.log_level == "debug");
+  CHECK(config.staging_mib == 32);
+  CHECK(config.cuda_sm_group == 2);
+  CHECK(config.soft_memory == int64_t{2} << 30);
+  CHECK(config.policy == "static");
+  CHECK(config.streams == 12);
+  CHECK(config.default_memory == int64_t{1} << 30);
+  CHECK(config.default_pinned_memory == 0);
+  CHECK(config.default_sessions == 2);
+  CHECK(config.default_devices == 4);
+  CHECK(config.placement == "best-fit");
+  REQUIRE(config.tenants.size() == 2);
+  const TenantConfig &chat = config.tenants[0], &train = config.tenants[1];
+  CHECK(chat.tenant.tenant_class == policy::TenantClass::kLatency);
+  CHECK(chat.tenant.weight == 2);
+  CHECK(chat.tenant.min_sms == 8);
+  CHECK(chat.tenant.max_sms == 64);
+  CHECK(chat.tenant.slo_tpot == 30 * policy::kMillisecond);
+  CHECK(chat.tenant.slo_ttft == 1500 * policy::kMillisecond);
+  CHECK(chat.quota == TenantQuota{uint64_t{20} << 30, 4096, 3, 1});
+  CHECK(train.quota == TenantQuota());
+  CHECK(chat.users == std::vector<std::string>{"alice", "1001"});
+  CHECK(train.tenant.tenant_class == policy::TenantClass::kBatch);
+  CHECK(train.tenant.weight == 0.5);
+  CHECK(train.tenant.sm_percent == 40);
+  CHECK(train.groups == std::vector<std::string>{"ml"});
+
+  SECTION("and what is printed of it says the same") {
+    CHECK(Same(Parsed(ConfigText(config)), config));
+    CHECK(Same(Parsed(ConfigText(Config())), Config()));
+  }
+}
+
+TEST_CASE("Mistakes are named with line, column and what is allowed, all of them at once") {
+  CHECK(Problems("[daemon]\nsockt = 1\n") ==
+        "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
+        "log_level, unlisted_tenants, isolation, profile_dir, admin_group, session_slots, spin_us, "
+        "client_spin_us, staging_mib, image_store_mib, swap_memory, cuda_driver, cuda_sm_group, "
+        "max_sessions\n");
+  CHECK(Problems("[deamon]\n") ==
+        "f:1:2: there is no section \"deamon\"; there are [daemon], [metrics], [software_gpu], "
+        "[policy], [tenant_defaults], [limits] and [[tenant]]\n");
+  CHECK(Problems("[daemon]\nlog_level = \"loud\"\nstaging_mib = 5000\n") ==
+        "f:2:13: log_level is error, warning, info or debug, not \"loud\"\n"
+        "f:3:15: staging_mib is 1 to 1024, not 5000\n");
+  CHECK(Problems("[daemon]\nstaging_mib = \"64\"\n") ==
+        "f:2:15: staging_mib is 1 to 1024, not a text\n");
+  CHECK_THAT(Problems("[daemon]\nsocket = \"relative\"\n"), Catch::Contains("an absolute path"));
+  CHECK_THAT(Problems("[daemon]\nsocket_mode = \"0999\"\n"), Catch::Contains("octal"));
+  CHECK_THAT(Problems("[daemon]\nsocket_mode = \"6777\"\n"), Catch::Contains("octal"));
+  CHECK_THAT(Problems("[daemon]\ncuda_sm_group = 3\n"), Catch::Contains("8 or 2, not 3"));
+  CHECK_THAT(Problems("daemon = 3\n"), Catch::Contains("f:1:10: daemon is a section"));
+  CHECK_THAT(Problems("[policy]\nname = \"nonsense\"\n"),
+             Catch::StartsWith("f:2:8: ") && Catch::Contains("nonsense"));
+  CHECK(Problems("[policy]\nplacement = \"nearest\"\n") ==
+        "f:2:13: placement is workload-aware, best-fit or round-robin, not \"nearest\"\n");
+  CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f: "));
+  // Looked at, not loaded.
+  CHECK(Problems("[policy]\nname = \"/nowhere/policy.so\"\n").empty());
+  Config absent;
+  absent.policy = "/nowhere/policy.so";
+  CHECK_FALSE(CheckPolicy(absent).ok());
+  CHECK_THAT(Problems("[daemon\n"), Catch::StartsWith("f:1:"));
+  CHECK_THAT(Problems("[daemon]\nspin_us = 1\nspin_us = 2\n"), Catch::StartsWith("f:3:"));
+}
+
+TEST_CASE("The placements that can be said are those that there are") {
+  const Setting* const setting = FindSetting("policy", "placement");
+  REQUIRE(setting != nullptr);
+  CHECK(setting->choices == absl::StrJoin(policy::PlacementNames(), "|"));
+  CHECK(Config().placement == policy::kDefaultPlacement);
+}
+
+TEST_CASE("Mistakes of tenants are named, too") {
+  const auto tenant = [](const std::string& line) {
+    return Problems("[[tenant]]\nname = \"a\"\n" + line + "\n");
+  };
+  CHECK(Problems("[[tenant]]\nweight = 1\n") == "f:1:1: this tenant has no name\n");
+  CHECK_THAT(Problems("[[tenant]]\nname = \"a b\"\n"), Catch::StartsWith("f:2:8: name is"));
+  CHECK_THAT(Problems("[[tenant]]\nname = 7\n"), Catch::StartsWith("f:2:8: name is"));
+  CHECK_THAT(Problems("[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"\n"),
+             Catch::StartsWith("f:3:1: tenant a is there twice"));
+  CHECK_THAT(tenant("class = \"fast\""), Catch::Contains("\"latency\" or \"batch\""));
+  CHECK_THAT(tenant("clas = \"batch\""), Catch::Contains("f:3:1: [[tenant]] has no \"clas\""));
+  for (const char* weight : {"0", "-1", "nan", "inf", "1e99", "\"2\"", "true"})
+    CHECK_THAT(tenant(std::string("weight = ") + weight), Catch::StartsWith("f:3:10: weight is"));
+  for (const char* percent : {"-1", "101", "1.5", "\"4\"", "[]", "1979-05-27"})
+    CHECK_THAT(tenant(std::string("sm_percent = ") + percent), Catch::Contains("0 to 100"));
+  for (const char* sms : {"\"8\"", "\"9..8\"", "\"-1..8\"", "\"0..0\"", "\"a..b\"", "\"1..2..3\"",
+                          "8", "\"1..99999999999999\""})
+    CHECK_THAT(tenant(std::string("sms = ") + sms), Catch::Contains("\"32..132\""));
+  for (const char* size : {"0", "-1", "1.5", "\"\"", "\"many\"", "\"-1GiB\"", "\"5 PiB\"",
+                           "\"9999999999GiB\"", "true", "[1]"}) {
+    CHECK_THAT(tenant(std::string("memory = ") + size),
+               Catch::Contains("f:3:10: memory is a size"));
+    CHECK_THAT(tenant(std::string("pinned_memory = ") + size), Catch::Contains("is a size"));
+  }
+  for (const char* sessions : {"0", "-1", "1.5", "\"2\"", "1000001"})
+    CHECK_THAT(tenant(std::string("sessions = ") + sessions), Catch::Contains("1 to 1000000"));
+  for (const char* devices : {"0", "-1", "\"all\"", "[0, 1]"})
+    CHECK_THAT(tenant(std::string("devices = ") + devices),
+               Catch::StartsWith("f:3:11: devices is"));
+  for (const char* slo : {"\"5\"", "5", "\"0ms\"", "\"ms\"", "\"-5ms\"", "\"5 parsecs\"",
+                          "\"1e9s\"", "\"99999999999999999999s\"", "\"5..5ms\""})
+    CHECK_THAT(tenant(std::string("slo_tpot = ") + slo), Catch::Contains("a duration"));
+  for (const char* users : {"\"alice\"", "[\"\"]", "[-1]", "[4294967295]", "[1.5]", "[[\"a\"]]"})
+    CHECK_THAT(tenant(std::string("users = ") + users), Catch::Contains("an array of names"));
+  CHECK_THAT(Problems("tenant = [1]\n"), Catch::Contains("[[tenant]]"));
+  CHECK_THAT(Problems("tenant = 1\n"), Catch::Contains("[[tenant]]"));
+  CHECK_THAT(Problems("[policy]\nname = \"static\"\n[[tenant]]\nname = \"a\"\nsm_percent = 60\n"
+                      "[[tenant]]\nname = \"b\"\nsm_percent = 60\n"),
+             Catch::Contains("more than 100 percent"));
+}
+
+TEST_CASE("What was written by others cannot steer a terminal") {
+  const std::string problems = Problems("[daemon]\n\"a\\u001b[2J\" = 1\n");
+  CHECK(problems.find('\x1b') == std::string::npos);
+  CHECK_THAT(problems, Catch::Contains("has no \"a?[2J\""));
+}
+
+TEST_CASE("Durations and sizes have units") {
+  policy::Nanoseconds duration = 0;
+  for (const auto& [text, expected] :
+       std::vector<std::pair<std::string, int64_t>>{{"250ns", 250},
+                                                    {"30us", 30'000},
+                                                    {"5ms", 5'000'000},
+                                                    {"1s", 1'000'000'000},
+                                                    {"1.5 ms", 1'500'000}}) {
+    REQUIRE(ParseDuration(text, &duration));
+    CHECK(duration == expected);
+    REQUIRE(ParseDuration(DurationText(expected), &duration));
+    CHECK(duration == expected);
+  }
+  for (const char* text : {"", "ms", "5", "5 m s", "5min", "--5ms", "0x5ms", "."})
+    CHECK_FALSE(ParseDuration(text, &duration));
+  int64_t bytes = 0;
+  for (const auto& [text, expected] :
+       std::vector<std::pair<std::string, int64_t>>{{"4096", 4096},
+                                                    {"1KiB", 1024},
+                                                    {"64MB", 64 << 20},
+                                                    {"1.5g", int64_t{3} << 29},
+                                                    {"2 TiB", int64_t{2} << 40}}) {
+    REQUIRE(ParseSize(text, &bytes));
+    CHECK(bytes == expected);
+  }
+  for (const char* text : {"", "GiB", "1PiB", "1 G i B", "-1", "9999999999TiB", "1iB"})
+    CHECK_FALSE(ParseSize(text, &bytes));
+}
+
+TEST_CASE("A change is divided into what a reload brings and what takes a restart") {
+  const Config before = Parsed("[daemon]\nlog_level = \"info\"\n");
+  const ConfigChange change = Compare(
+      before, Parsed("[daemon]\nlog_level = \"debug\"\nbackend = \"soft\"\n[[tenant]]\nname = "
+                     "\"a\"\nusers = [\"x\"]\n"));
+  CHECK(change.live == std::vector<std::string>{"[daemon] log_level", "[[tenant]]",
+                                                "who may be which tenant"});
+  CHECK(change.restart == std::vector<std::string>{"[daemon] backend"});
+  CHECK(change.access);
+}
+
+class TempFile {
+ public:
+  explicit TempFile(const std::string& text) {
+    char name[] = "/tmp/detshare-config-XXXXXX";
+    close(mkstemp(name));
+    path = name;
+    std::ofstream(path) << text;
+  }
+  ~TempFile() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+TEST_CASE("A file that others may write, and what is no file, are refused") {
+  TempFile file("[daemon]\nlog_level = \"debug\"\n");
+  REQUIRE(LoadConfig(file.path).ok());
+  CHECK(LoadConfig(file.path)->log_level == "debug");
+  chmod(file.path.c_str(), 0646);
+  CHECK_THAT(std::string(LoadConfig(file.path).status().message()), Catch::Contains("chmod o-w"));
+  chmod(file.path.c_str(), 0644);
+  // Not in every sandbox.
+  if (chown(file.path.c_str(), 12345, 0) == 0) {
+    CHECK_THAT(std::string(LoadConfig(file.path).status().message()), Catch::Contains("chown"));
+  }
+  CHECK(LoadConfig("/nowhere/at/all").status().code() == absl::StatusCode::kNotFound);
+  CHECK_FALSE(LoadConfig("/tmp").ok());
+  CHECK_FALSE(LoadConfig("/dev/zero").ok());
+  TempFile fifo("");
+  std::filesystem::remove(fifo.path);
+  REQUIRE(mkfifo(fifo.path.c_str(), 0600) == 0);
+  CHECK_FALSE(LoadConfig(fifo.path).ok());
+  TempFile large(std::string((1 << 20) + 1, '#'));
+  CHECK_THAT(std::string(LoadConfig(large.path).status().message()), Catch::Contains("1 MiB"));
+  TempFile wrong("[daemon]\nx = 1\n");
+  CHECK_THAT(std::string(LoadConfig(wrong.path).status().message()),
+             Catch::StartsWith(wrong.path + ":2:1: "));
+}
+
+TEST_CASE("No bytes are too strange for the parser") {
+  for (const std::string& text :
+       {std::string(1 << 16, '['), std::string(1 << 16, '{'), "a = " + std::string(1 << 16, '['),
+        std::string("\0\0\0", 3), std::string("\xff\xfe[\x00]", 5),
+        std::string("[daemon]\nsocket = \"\\u0000x\"\n"), std::string("[="), std::string("[a.\n"),
+        std::string("[a]\n=\n"), std::string("a.b.c.d.e.f = 1"), std::string("[[daemon]]\n"),
+        std::string("[tenant]\n"), std::string("[policy]\nparameters = 3\n"),
+        std::string("[policy.parameters]\na = [1]\n"),
+        std::string("[limits]\nstreams = 9223372036854775808\n"),
+        std::string("[software_gpu]\nmemory = \"999999999999999999999999TiB\"\n")}) {
+    CHECK_FALSE(ParseConfig(text).problems.empty());
+  }
+}
+
+TEST_CASE("Damaged files end in problems or in a configuration, whatever the damage") {
+  const std::string whole = ConfigText(Parsed(R"(
+[daemon]
+socket = "/x/y"
+staging_mib = 3
+[[tenant]]
+name = "a"
+weight = 2.5
+sms = "1..4"
+slo_ttft = "3ms"
+users = ["u", 7]
+)")) + ExampleText();
+  std::mt19937 random(20240917);
+  int good = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string text = whole;
+    for (unsigned change = 0; change <= random() % 4; ++change) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 40);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), random() % 60));
+          break;
+        default:
+          text.resize(at + 1);
+          break;
+      }
+    }
+    const ParsedConfig parsed = ParseConfig(text);
+    if (!parsed.problems.empty()) {
+      CHECK_FALSE(ProblemText("f", parsed.problems).empty());
+      continue;
+    }
+    ++good;
+    // What is accepted can be printed and read again.
+    CHECK(Same(Parsed(ConfigText(parsed.config)), parsed.config));
+  }
+  CHECK(good > 0);
+}
+
+TEST_CASE("The reference names every key") {
+  for (const std::string& text : {ReferenceMarkdown(), ReferenceMan("1.2.3")}) {
+    for (const Setting& setting : AllSettings())
+      CHECK_THAT(text, Catch::Contains(std::string(setting.key)));
+    for (const TenantKey& key : TenantKeys())
+      CHECK_THAT(text, Catch::Contains(std::string(key.key)));
+  }
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,264 @@
+#include "proto/images/fatbin.h"
+
+#include <lz4.h>
+#include <zstd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "proto/images/decompress.h"
+#include "proto/images/fatbin_wrapper.h"
+#include "proto/images/image_kind.h"
+
+namespace detshare::images {
+namespace {
+
+std::string ReadFile(const std::string& name) {
+  std::ifstream file("tests/server/backends/images/" + name, std::ios::binary);
+  REQUIRE(file.good());
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::span<const std::byte> Bytes(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+// They point into the image.
+std::vector<FatbinEntry> Entries(std::string&& image) = delete;
+std::vector<FatbinEntry> Entries(const std::string& image) {
+  std::vector<FatbinEntry> entries;
+  std::string error;
+  INFO(error);
+  REQUIRE(ParseFatbins(Bytes(image), &entries, &error));
+  return entries;
+}
+
+std::string Decoded(const FatbinEntry& entry) {
+  std::string text, error;
+  const bool decoded = DecodeEntry(entry, 1 << 24, &text, &error);
+  INFO(error);
+  REQUIRE(decoded);
+  return text;
+}
+
+// The PTX of the only PTX entry, up to its terminator.
+std::string OnlyPtx(const std::string& image) {
+  std::string text;
+  for (const FatbinEntry& entry : Entries(image)) {
+    if (entry.kind != EntryKind::kPtx) continue;
+    REQUIRE(text.empty());
+    text = Decoded(entry);
+  }
+  return text.substr(0, text.find('\0'));
+}
+
+// Everything that the daemon does with an image, which must neither crash nor take more memory than
+// the limit.
+void Digest(std::span<const std::byte> image) {
+  constexpr uint64_t kLimit = 1 << 20;
+  SniffImage(image);
+  ReadCubinHeader(image);
+  std::vector<FatbinEntry> entries;
+  std::string error, text;
+  if (!ParseFatbins(image, &entries, &error)) {
+    REQUIRE(!error.empty());
+    return;
+  }
+  for (const FatbinEntry& entry : entries) {
+    RunsOn(entry, 90);
+    if (DecodeEntry(entry, kLimit, &text, &error)) REQUIRE(text.size() <= kLimit);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every way in which nvcc compresses a fatbin yields the same PTX") {
+  const std::string plain = OnlyPtx(ReadFile("kernels_plain.fatbin"));
+  CHECK(plain.find(".visible .entry _Z5Scale") != plain.npos);
+  CHECK(OnlyPtx(ReadFile("kernels_zstd.fatbin")) == plain);
+  CHECK(OnlyPtx(ReadFile("kernels_lz4.fatbin")) == plain);
+  CHECK(OnlyPtx(ReadFile("kernels_default.fatbin")) == plain);
+}
+
+TEST_CASE("nvcc's fatbins are compressed in the way that the tests expect of them") {
+  const std::string zstd = ReadFile("kernels_zstd.fatbin"), lz4 = ReadFile("kernels_lz4.fatbin");
+  const std::string plain = ReadFile("kernels_plain.fatbin");
+  CHECK((Entries(zstd).back().flags & kEntryZstd) != 0);
+  CHECK((Entries(lz4).back().flags & kEntryLz4) != 0);
+  CHECK((Entries(plain).back().flags & (kEntryLz4 | kEntryZstd)) == 0);
+}
+
+TEST_CASE("machine code in a fatbin is ELF for the architecture that its entry names") {
+  const std::string image = ReadFile("kernels_default.fatbin");
+  const std::vector<FatbinEntry> entries = Entries(image);
+  REQUIRE(entries.size() == 2);
+  REQUIRE(entries[0].kind == EntryKind::kElf);
+  const std::string elf = Decoded(entries[0]);
+  CHECK(SniffImage(Bytes(elf)) == ImageKind::kElf);
+  const auto cubin = ReadCubinHeader(Bytes(elf));
+  REQUIRE(cubin.has_value());
+  CHECK(cubin->sm == static_cast<int>(entries[0].sm));
+  CHECK(cubin->bytes <= elf.size());
+  CHECK(cubin->bytes + 8 > elf.size());
+}
+
+TEST_CASE("fatbins that follow each other are one image with numbered parts") {
+  const std::string one = ReadFile("kernels_default.fatbin");
+  REQUIRE(one.size() % 8 == 0);
+  const std::string both = one + ReadFile("kernels_lz4.fatbin") + std::string(7, '\0');
+  const std::vector<FatbinEntry> entries = Entries(both);
+  REQUIRE(entries.size() == 4);
+  CHECK(entries[1].fatbin == 0);
+  CHECK(entries[2].fatbin == 1);
+}
+
+TEST_CASE("a wrapper yields its fatbin, and the parts of a linked program after it") {
+  const std::string linked = ReadFile("kernels_default.fatbin"),
+                    part = ReadFile("kernels_zstd.fatbin");
+  const void* parts[] = {part.data(), part.data(), nullptr};
+  FatbinWrapper wrapper{kFatbinWrapperMagic, 1, linked.data(), parts};
+  CHECK(SniffImage({reinterpret_cast<const std::byte*>(&wrapper), sizeof(wrapper)}) ==
+        ImageKind::kWrapper);
+  REQUIRE(WrappedFatbins(&wrapper).size() == 1);
+  CHECK(WrappedFatbins(&wrapper)[0].size() == linked.size());
+  wrapper.version = 2;
+  REQUIRE(WrappedFatbins(&wrapper).size() == 3);
+  CHECK(WrappedFatbins(&wrapper)[2].size() == part.size());
+  wrapper.version = 3;
+  CHECK(WrappedFatbins(&wrapper).empty());
+}
+
+TEST_CASE("code runs on newer devices, machine code and specific PTX only on related ones") {
+  FatbinEntry entry;
+  entry.sm = 80;
+  CHECK(RunsOn(entry, 80));
+  CHECK(RunsOn(entry, 90));
+  CHECK_FALSE(RunsOn(entry, 75));
+  entry.kind = EntryKind::kElf;
+  CHECK(RunsOn(entry, 86));
+  CHECK_FALSE(RunsOn(entry, 90));
+  entry.kind = EntryKind::kPtx;
+  entry.flags = kEntryArchitectureSpecific;
+  CHECK(RunsOn(entry, 80));
+  CHECK_FALSE(RunsOn(entry, 86));
+  entry.flags = kEntryFamilySpecific;
+  CHECK(RunsOn(entry, 86));
+  CHECK_FALSE(RunsOn(entry, 90));
+}
+
+TEST_CASE("PTX is recognised after comments and white space") {
+  CHECK(SniffImage(Bytes("//\n// Generated\n/* by\n * hand */\n\t.version 9.0\n")) ==
+        ImageKind::kPtx);
+  CHECK(SniffImage(Bytes(".version 9.0")) == ImageKind::kPtx);
+  CHECK(SniffImage(Bytes("// .version 9.0")) == ImageKind::kUnknown);
+  CHECK(SniffImage(Bytes("/* .version")) == ImageKind::kUnknown);
+  CHECK(SniffImage(Bytes("")) == ImageKind::kUnknown);
+  CHECK(SniffImage(Bytes("\x7f"
+                         "EL")) == ImageKind::kUnknown);
+}
+
+TEST_CASE("a fatbin that is written is read back") {
+  const std::vector<std::string> texts = {".version 9.0\n", "", std::string(1000, 'x')};
+  const std::string image = WritePtxFatbin(texts, 75);
+  const std::vector<FatbinEntry> entries = Entries(image);
+  REQUIRE(entries.size() == texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string text = Decoded(entries[i]);
+    CHECK(text.substr(0, text.find('\0')) == texts[i]);
+    CHECK(entries[i].sm == 75);
+  }
+}
+
+TEST_CASE("an entry that announces more than it holds is refused without the memory for it") {
+  std::string out, error;
+  const std::string text(5000, 'a');
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  CHECK(DecompressZstd(Bytes(packed), text.size(), &out, &error));
+  CHECK(out == text);
+  CHECK_FALSE(DecompressZstd(Bytes(packed), text.size() - 1, &out, &error));
+  CHECK_FALSE(DecompressZstd(Bytes(packed), uint64_t{1} << 60, &out, &error));
+  CHECK(out.capacity() < (16 << 20));
+  CHECK_FALSE(
+      DecompressZstd(Bytes(packed.substr(0, packed.size() - 1)), text.size(), &out, &error));
+
+  packed.resize(LZ4_compressBound(text.size()));
+  packed.resize(LZ4_compress_default(text.data(), packed.data(), text.size(), packed.size()));
+  CHECK(DecompressLz4Block(Bytes(packed), text.size(), &out, &error));
+  CHECK(out == text);
+  CHECK_FALSE(DecompressLz4Block(Bytes(packed), text.size() - 1, &out, &error));
+  CHECK_FALSE(DecompressLz4Block(Bytes(packed), text.size() + 1, &out, &error));
+  out = {};
+  CHECK_FALSE(DecompressLz4Block(Bytes(packed), uint64_t{1} << 30, &out, &error));
+  CHECK(out.capacity() < (16 << 20));
+}
+
+TEST_CASE("a decompression bomb stops at the limit") {
+  const std::string text(8 << 20, '\0');
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  FatbinEntry entry;
+  entry.flags = kEntryZstd;
+  entry.payload = Bytes(packed);
+  entry.uncompressed_bytes = 1000;
+  std::string out, error;
+  CHECK_FALSE(DecodeEntry(entry, 1 << 20, &out, &error));
+  CHECK(out.capacity() < (2 << 20));
+  entry.uncompressed_bytes = text.size();
+  CHECK_FALSE(DecodeEntry(entry, 1 << 20, &out, &error));
+}
+
+TEST_CASE("every truncation of a fatbin is read or refused") {
+  for (const char* name : {"kernels_default.fatbin", "kernels_lz4.fatbin"}) {
+    const std::string image = ReadFile(name);
+    for (size_t bytes = 0; bytes < image.size(); ++bytes) {
+      // In a buffer of its own, so that a sanitizer sees every byte too many.
+      const std::vector<char> cut(image.begin(), image.begin() + bytes);
+      Digest({reinterpret_cast<const std::byte*>(cut.data()), cut.size()});
+    }
+  }
+}
+
+TEST_CASE("random damage to a fatbin is read or refused") {
+  std::mt19937_64 random(20240607);
+  for (const char* name : {"kernels_default.fatbin", "kernels_lz4.fatbin", "kernels_zstd.fatbin"}) {
+    const std::string image = ReadFile(name);
+    for (int round = 0; round < 4000; ++round) {
+      std::vector<char> damaged(image.begin(), image.end());
+      const int changes = 1 + random() % 8;
+      for (int change = 0; change < changes; ++change) {
+        // Half of it hits headers, where it does more.
+        const size_t limit =
+            random() % 2 == 0 ? std::min<size_t>(96, damaged.size()) : damaged.size();
+        const uint64_t value =
+            random() % 2 == 0 ? random() : (random() % 2 == 0 ? 0 : ~uint64_t{0});
+        const size_t at = random() % limit;
+        std::memcpy(damaged.data() + at, &value,
+                    std::min<size_t>(1 + random() % 8, damaged.size() - at));
+      }
+      Digest({reinterpret_cast<const std::byte*>(damaged.data()), damaged.size()});
+    }
+  }
+}
+
+TEST_CASE("random bytes are no image") {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<uint8_t> bytes(random() % 300);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    if (bytes.size() >= 16 && round % 2 == 0) {
+      const uint32_t magic = kFatbinMagic;
+      const uint16_t version = 1, header = 16;
+      std::memcpy(bytes.data(), &magic, 4);
+      std::memcpy(bytes.data() + 4, &version, 2);
+      std::memcpy(bytes.data() + 6, &header, 2);
+    }
+    Digest({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
+  }
+}
+
+}  // namespace detshare::images

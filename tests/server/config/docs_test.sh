@@ -1,6 +1,0 @@
-#!/bin/sh
-# docs/configuration.md is what the table of the configuration says.
-diff -u "$1" "$2" || {
-  echo "FAILED: run bazel run //server/config:update_docs"
-  exit 1
-}

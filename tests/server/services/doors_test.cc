@@ -1,0 +1,352 @@
+// Doors: what comes through them, what stays outside, and what a container may do to its directory.
+#include "server/services/doors.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "proto/door.grpc.pb.h"
+#include "proto/telemetry.grpc.pb.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+namespace fs = std::filesystem;
+
+ino_t InodeOf(const std::string& path) {
+  struct stat status {};
+  lstat(path.c_str(), &status);
+  return status.st_ino;
+}
+
+// An operator at the daemon's own socket.
+struct Operator {
+  explicit Operator(const std::string& socket)
+      : client(socket), doors(proto::Doors::NewStub(client.channel)) {}
+
+  grpc::Status Open(const std::string& name, const std::vector<std::string>& devices = {},
+                    const proto::TenantSetting& tenant = {}) {
+    proto::Door door;
+    door.set_name(name);
+    *door.mutable_tenant() = tenant;
+    for (const std::string& device : devices) door.add_device_ids(device);
+    grpc::ClientContext context;
+    proto::OpenedDoor opened;
+    const grpc::Status status = doors->OpenDoor(&context, door, &opened);
+    directory = opened.directory();
+    return status;
+  }
+  grpc::Status Close(const std::string& name) {
+    grpc::ClientContext context;
+    proto::CloseDoorRequest request;
+    proto::CloseDoorReply reply;
+    request.set_name(name);
+    return doors->CloseDoor(&context, request, &reply);
+  }
+  proto::DoorList List() {
+    grpc::ClientContext context;
+    proto::DoorList list;
+    REQUIRE(doors->GetDoors(&context, {}, &list).ok());
+    return list;
+  }
+  proto::Status Status() {
+    grpc::ClientContext context;
+    proto::Status status;
+    REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
+    return status;
+  }
+
+  TestClient client;
+  std::unique_ptr<proto::Doors::Stub> doors;
+  std::string directory;
+};
+
+struct Fixture {
+  explicit Fixture(int devices = 1) : daemon({}, devices), me(daemon.socket()) {}
+  std::string Path(const std::string& door) const {
+    return daemon.directory.path + "/doors/" + door;
+  }
+  std::string Socket(const std::string& door) const { return Path(door) + "/detshared.sock"; }
+
+  TestDaemon daemon;
+  Operator me;
+};
+
+TEST_CASE("Who comes through a door is its tenant, and sees its devices only") {
+  Fixture f(2);
+  REQUIRE(f.me.Open("a-door", {"1"}).ok());
+  CHECK(f.me.directory == "doors/a-door");
+  const std::string uuid = f.me.List().doors(0).device_ids(0);
+  CHECK(uuid == "GPU-ab000000-0000-0000-0000-000000000001");
+
+  TestClient client(f.Socket("a-door"));
+  REQUIRE(client.Open());
+  REQUIRE(client.grant.devices_size() == 1);
+  CHECK(static_cast<uint8_t>(client.grant.devices(0).uuid()[15]) == 1);
+  CHECK(client.Allocate(4096) != 0);
+  // Its files are behind the door, and nowhere else.
+  CHECK(fs::exists(f.Path("a-door") + "/" + client.grant.directory() + "/session"));
+  CHECK(f.daemon.session_directories() == 0);
+  const proto::Status status = f.me.Status();
+  REQUIRE(status.sessions_size() == 1);
+  CHECK(status.sessions(0).tenant() == "a-door");
+
+  const auto opens = [&](const std::string& tenant, const std::string& device) {
+    TestClient other(f.Socket("a-door"));
+    other.request.set_tenant(tenant);
+    if (!device.empty()) other.request.add_device_ids(device);
+    other.Open();
+    return other.status().error_code();
+  };
+  CHECK(opens("a-door", "0") == grpc::StatusCode::OK);
+  CHECK(opens("", uuid) == grpc::StatusCode::OK);
+  CHECK(opens("root", "") == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(opens("", "1") == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(opens("", "-1") == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(opens("", "GPU-ab000000-0000-0000-0000-000000000000") ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+
+  // NVML's questions, too.
+  auto telemetry = proto::Telemetry::NewStub(client.channel);
+  grpc::ClientContext context;
+  proto::TelemetryReply reply;
+  REQUIRE(telemetry->Read(&context, {}, &reply).ok());
+  REQUIRE(reply.devices_size() == 1);
+  CHECK(static_cast<uint8_t>(reply.devices(0).uuid()[15]) == 1);
+}
+
+TEST_CASE("Nothing of the operators' services is behind a door") {
+  Fixture f;
+  REQUIRE(f.me.Open("d").ok());
+  Operator inside(f.Socket("d"));
+  CHECK(inside.Open("e").error_code() == grpc::StatusCode::UNIMPLEMENTED);
+  CHECK(inside.Close("d").error_code() == grpc::StatusCode::UNIMPLEMENTED);
+  {
+    grpc::ClientContext context;
+    proto::Status status;
+    CHECK(inside.client.admin->GetStatus(&context, {}, &status).error_code() ==
+          grpc::StatusCode::UNIMPLEMENTED);
+  }
+  Peer peer;
+  peer.door = std::make_shared<Door>();
+  CHECK(Identity().MaySteer(peer).code() == absl::StatusCode::kPermissionDenied);
+  peer.door = nullptr;
+  CHECK(Identity().MaySteer(peer).ok());
+}
+
+TEST_CASE("A session belongs to the connection that opened it, also among doors") {
+  Fixture f;
+  REQUIRE(f.me.Open("one").ok());
+  REQUIRE(f.me.Open("two").ok());
+  // The first connection of each door.
+  TestClient one(f.Socket("one")), two(f.Socket("two"));
+  REQUIRE(one.Open());
+  REQUIRE(two.Open());
+  wire::cuLibraryLoadData load{};
+  load.context = 1;
+  load.image_bytes = 4;
+  CHECK(two.Call(Op::cuLibraryLoadData, load, "code", one.grant.session()).first.error_code() ==
+        grpc::StatusCode::NOT_FOUND);
+  CHECK(one.Call(Op::cuLibraryLoadData, load, "code").first.ok());
+}
+
+TEST_CASE("A door that is closed ends its sessions and no others, for connections of before, too") {
+  Fixture f;
+  REQUIRE(f.me.Open("d").ok());
+  REQUIRE(f.me.Open("stays").ok());
+  TestClient client(f.Socket("d")), idle(f.Socket("d")), other(f.Socket("stays"));
+  REQUIRE(client.Open());
+  REQUIRE(other.Open());
+  // The connection is accepted before the door is closed.
+  grpc::ClientContext context;
+  proto::TelemetryReply reply;
+  REQUIRE(proto::Telemetry::NewStub(idle.channel)->Read(&context, {}, &reply).ok());
+
+  REQUIRE(f.me.Close("d").ok());
+  const std::optional<proto::Ended> ended = client.AwaitEnd();
+  REQUIRE(ended.has_value());
+  CHECK(ended->result() == kCudaErrorSystemNotReady);
+  CHECK_FALSE(fs::exists(f.Path("d")));
+  CHECK_FALSE(idle.Open());
+  CHECK(idle.status().error_code() == grpc::StatusCode::UNAVAILABLE);
+  CHECK(other.Allocate(4096) != 0);
+  CHECK(f.me.Close("d").error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(f.me.List().doors_size() == 1);
+}
+
+TEST_CASE("A door that is opened again is a new one: nothing of the old one is left") {
+  Fixture f;
+  REQUIRE(f.me.Open("d").ok());
+  const fs::path left = f.Path("d") + "/left behind";
+  std::ofstream(left) << "x";
+  TestClient client(f.Socket("d"));
+  REQUIRE(client.Open());
+  const int old = open(f.Path("d").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+  REQUIRE(f.me.Open("d").ok());
+  CHECK(client.AwaitEnd().has_value());
+  CHECK_FALSE(fs::exists(left));
+  struct stat before {};
+  REQUIRE(fstat(old, &before) == 0);
+  CHECK(before.st_nlink == 0);
+  close(old);
+  TestClient next(f.Socket("d"));
+  CHECK(next.Open());
+}
+
+TEST_CASE("Doors have names that are directories, and devices that exist") {
+  Fixture f;
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"),
+        std::string(".socket"), std::string("-x"), std::string("a b"), std::string(65, 'a')}) {
+    CHECK(f.me.Open(name).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  CHECK(f.me.Open("d", {"1"}).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(f.me.Open("d", {"0", "0"}).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  proto::TenantSetting tenant;
+  tenant.set_weight(-1);
+  CHECK(f.me.Open("d", {}, tenant).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(f.me.List().doors_size() == 0);
+  CHECK_FALSE(fs::exists(f.Path("d")));
+  CHECK(f.me.Close("../sessions").error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(f.me.Open(std::string(64, 'a')).ok());
+}
+
+TEST_CASE("With strict isolation there are no doors") {
+  TestDaemon daemon([](Daemon::Options& options) { options.domain = geteuid(); });
+  Operator me(daemon.socket());
+  CHECK(me.Open("d").error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(me.Close("d").error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(me.List().doors_size() == 0);
+  CHECK_FALSE(fs::exists(daemon.directory.path + "/doors"));
+}
+
+TEST_CASE("Only who may set things opens doors, and nobody else reaches into their directory") {
+  Fixture f;
+  REQUIRE(f.me.Open("d").ok());
+  struct stat doors {
+  }, door{}, socket{};
+  REQUIRE(stat((f.daemon.directory.path + "/doors").c_str(), &doors) == 0);
+  REQUIRE(stat(f.Path("d").c_str(), &door) == 0);
+  REQUIRE(stat(f.Socket("d").c_str(), &socket) == 0);
+  CHECK((doors.st_mode & 0777) == 0700);
+  CHECK((door.st_mode & 0777) == 0711);
+  CHECK((socket.st_mode & 0777) == 0666);
+}
+
+TEST_CASE("The daemon that comes next opens the doors again where they were") {
+  TestDirectory run;
+  const auto in_run = [&](Daemon::Options& options) {
+    options.server.runtime_directory = run.path;
+  };
+  const std::string path = run.path + "/doors/d";
+  ino_t before = 0;
+  {
+    TestDaemon daemon(in_run);
+    Operator me(daemon.socket());
+    proto::TenantSetting tenant;
+    tenant.set_name("chat");
+    tenant.set_tenant_class("latency");
+    tenant.set_slo_tpot_ns(40'000'000);
+    REQUIRE(me.Open("d", {}, tenant).ok());
+    REQUIRE(me.Open("e").ok());
+    before = InodeOf(path);
+    // What a container leaves in its directory.
+    REQUIRE(fs::remove(path + "/detshared.sock"));
+    fs::create_directories(path + "/detshared.sock/x");
+    std::ofstream(path + "/junk") << "x";
+    daemon.daemon.reset();
+    CHECK(fs::exists(path));
+  }
+  TestDaemon daemon(in_run);
+  Operator me(daemon.socket());
+  CHECK(me.List().doors_size() == 2);
+  CHECK(InodeOf(path) == before);
+  CHECK_FALSE(fs::exists(path + "/junk"));
+  TestClient client(path + "/detshared.sock");
+  REQUIRE(client.Open());
+  const proto::Status status = me.Status();
+  REQUIRE(status.sessions_size() == 1);
+  CHECK(status.sessions(0).tenant() == "chat");
+  CHECK(status.sessions(0).schedule().tenant_class() == "latency");
+}
+
+TEST_CASE("A list of doors that is damaged opens none") {
+  TestDirectory run;
+  fs::create_directory(run.path + "/doors");
+  const std::string texts[] = {"doors { name: \"../x\" }", "doors {", std::string(1000, '\0'),
+                               "doors { name: \"d\" device_ids: \"GPU-ff\" }"};
+  for (const std::string& text : texts) {
+    std::ofstream(run.path + "/doors/list") << text;
+    TestDaemon daemon(
+        [&](Daemon::Options& options) { options.server.runtime_directory = run.path; });
+    Operator me(daemon.socket());
+    CHECK(me.List().doors_size() == 0);
+    CHECK(me.Open("fresh").ok());
+    CHECK(me.Close("fresh").ok());
+  }
+  CHECK_FALSE(fs::exists(run.path + "/x"));
+}
+
+TEST_CASE("A container that replaces what is in its directory leads the daemon nowhere") {
+  Fixture f;
+  TestDirectory victim;
+  fs::create_directory(victim.path + "/1");
+  std::ofstream(victim.path + "/session") << "precious";
+  fs::permissions(victim.path, fs::perms::owner_all);
+  REQUIRE(f.me.Open("d").ok());
+
+  // Its folder of sessions is another's: sessions are made in the one that the daemon knows.
+  fs::rename(f.Path("d") + "/sessions", f.Path("d") + "/moved");
+  fs::create_directory_symlink(victim.path, f.Path("d") + "/sessions");
+  TestClient client(f.Socket("d"));
+  proto::SessionEvent event;
+  grpc::ClientContext context;
+  auto reader = client.control->OpenSession(&context, client.request);
+  REQUIRE(reader->Read(&event));
+  const std::string moved = f.Path("d") + "/moved/" + std::to_string(event.grant().session());
+  CHECK(fs::exists(moved + "/session"));
+
+  // So is the folder of one session, when pinned memory is asked for and when it is removed.
+  fs::rename(moved, f.Path("d") + "/mine");
+  fs::create_directory_symlink(victim.path, moved);
+  context.TryCancel();
+  reader->Finish();
+  while (f.me.Status().sessions_size() != 0) usleep(1000);
+  std::ifstream stream(victim.path + "/session");
+  std::string text;
+  stream >> text;
+  CHECK(text == "precious");
+  CHECK(fs::exists(victim.path + "/1"));
+  CHECK((fs::status(victim.path).permissions() & fs::perms::all) == fs::perms::owner_all);
+
+  // And the door is opened again whatever is there.
+  REQUIRE(f.me.Open("d").ok());
+  TestClient again(f.Socket("d"));
+  CHECK(again.Open());
+  CHECK(fs::exists(victim.path + "/1"));
+}
+
+TEST_CASE("Memory that is pinned is not looked for through links in a session's directory") {
+  TestDirectory victim, session;
+  std::ofstream(victim.path + "/f") << "precious";
+  fs::create_directory_symlink(victim.path, session.path + "/link");
+  CHECK_FALSE(MappedFile::Create(session.path + "/link/new", 4096, 0, {geteuid(), getegid()}).ok());
+  CHECK_FALSE(fs::exists(victim.path + "/new"));
+  auto file = MappedFile::Create(session.path + "/file", 8192, 0, {geteuid(), getegid()}, 4096);
+  REQUIRE(file.ok());
+  REQUIRE(fs::remove(session.path + "/file"));
+  fs::create_symlink(victim.path + "/f", session.path + "/file");
+  CHECK_FALSE((*file)->Allocate(4096, 4096).ok());
+  fs::remove(session.path + "/file");
+  REQUIRE(mkfifo((session.path + "/file").c_str(), 0600) == 0);
+  CHECK_FALSE((*file)->Allocate(4096, 4096).ok());
+  CHECK(fs::file_size(victim.path + "/f") == 8);
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,71 @@
+#include "server/services/duration_profiles.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+namespace {
+
+struct Folder {
+  std::string path;
+  Folder() {
+    char name[] = "/tmp/detshare-profiles-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+const OperationKey kKey{1, 2};
+
+TEST_CASE("What one daemon learned about its devices the next one knows") {
+  const Folder folder;
+  const std::string directory = folder.path + "/profiles";
+  FakeDevice one, two;
+  {
+    DurationTable first(16), second(16);
+    DurationProfiles profiles(directory, {{&one, &first}, {&two, &second}});
+    first.FindOrAdd(kKey, {16, 0})->Add(0, 1000, false);
+    second.FindOrAdd(kKey, {16, 0})->Add(0, 9000, false);
+  }
+  DurationTable first(16), second(16);
+  const DurationProfiles profiles(directory, {{&one, &first}, {&two, &second}});
+  CHECK(first.FindOrAdd(kKey, {16, 0})->Estimate(0) == 1000);
+  CHECK(second.FindOrAdd(kKey, {16, 0})->Estimate(0) == 9000);
+}
+
+TEST_CASE("What was learned is written while the daemon runs") {
+  const Folder folder;
+  FakeDevice device;
+  DurationTable table(16);
+  const DurationProfiles profiles(folder.path, {{&device, &table}}, std::chrono::milliseconds(1));
+  table.FindOrAdd(kKey, {16, 0})->Add(0, 1000, false);
+  while (!std::filesystem::exists(folder.path + "/device0.durations")) std::this_thread::yield();
+}
+
+TEST_CASE("A damaged profile is replaced, and a folder that cannot be written stops nobody") {
+  const Folder folder;
+  FakeDevice device;
+  const std::string path = folder.path + "/device0.durations";
+  std::ofstream(path) << "nonsense";
+  {
+    DurationTable table(16);
+    const DurationProfiles profiles(folder.path, {{&device, &table}});
+    CHECK(table.size() == 0);
+    table.FindOrAdd(kKey, {16, 0})->Add(0, 1000, false);
+  }
+  DurationTable table(16);
+  { const DurationProfiles profiles(folder.path, {{&device, &table}}); }
+  CHECK(table.size() == 1);
+  const DurationProfiles nowhere("/proc/no-such-folder", {{&device, &table}});
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,204 @@
+// Settings of a running daemon, by the service and across a replacement.
+#include "server/services/settings.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "server/access/identity.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+grpc::Status Set(TestClient& client, const proto::TenantSetting& setting,
+                 proto::TenantSetting* in_force = nullptr) {
+  grpc::ClientContext context;
+  proto::TenantSetting answer;
+  const grpc::Status status = client.admin->SetTenant(&context, setting, &answer);
+  if (in_force != nullptr) *in_force = answer;
+  return status;
+}
+
+grpc::Status SetPolicy(TestClient& client, const std::string& name,
+                       const std::map<std::string, std::string>& parameters = {}) {
+  grpc::ClientContext context;
+  proto::PolicySetting setting, answer;
+  setting.set_name(name);
+  for (const auto& [key, value] : parameters) (*setting.mutable_parameters())[key] = value;
+  return client.admin->SetPolicy(&context, setting, &answer);
+}
+
+proto::Policies Policies(TestClient& client) {
+  grpc::ClientContext context;
+  proto::Policies policies;
+  REQUIRE(client.admin->GetPolicies(&context, {}, &policies).ok());
+  return policies;
+}
+
+proto::Tenants Tenants(TestClient& client) {
+  grpc::ClientContext context;
+  proto::Tenants tenants;
+  REQUIRE(client.admin->GetTenants(&context, {}, &tenants).ok());
+  return tenants;
+}
+
+proto::Status StatusOf(TestClient& client) {
+  grpc::ClientContext context;
+  proto::Status status;
+  REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
+  return status;
+}
+
+TEST_CASE("A policy is set while sessions run, and shown") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  REQUIRE(client.Open());
+  CHECK(Policies(client).current().name() == "auto");
+  CHECK(SetPolicy(client, "priority").ok());
+  CHECK(Policies(client).current().name() == "priority");
+  CHECK(StatusOf(client).policy() == "priority");
+  CHECK(Policies(client).policies_size() >= 3);
+  // The session goes on.
+  client.CreateStream(1);
+  CHECK(client.Synchronize(1) == 0);
+}
+
+TEST_CASE("A policy that there is not, and parameters that make no sense, change nothing") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  CHECK(SetPolicy(client, "magic").error_code() == grpc::StatusCode::NOT_FOUND);
+  const grpc::Status wrong = SetPolicy(client, "priority", {{"magic", "1"}});
+  CHECK(wrong.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(wrong.error_message().find("magic") != std::string::npos);
+  CHECK(Policies(client).current().name() == "auto");
+}
+
+TEST_CASE("What is said about a tenant is added to what was said before") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  client.request.set_tenant("serve");
+  REQUIRE(client.Open());
+  proto::TenantSetting setting, in_force;
+  setting.set_name("serve");
+  setting.set_tenant_class("latency");
+  setting.set_slo_tpot_ns(30'000'000);
+  REQUIRE(Set(client, setting, &in_force).ok());
+  CHECK(in_force.weight() == 1);
+  proto::TenantSetting more;
+  more.set_name("serve");
+  more.set_weight(2);
+  REQUIRE(Set(client, more, &in_force).ok());
+  CHECK(in_force.weight() == 2);
+  CHECK(in_force.tenant_class() == "latency");
+  CHECK(in_force.slo_tpot_ns() == 30'000'000);
+  REQUIRE(Tenants(client).tenants_size() == 1);
+  CHECK(StatusOf(client).sessions(0).schedule().tenant_class() == "latency");
+}
+
+TEST_CASE("Nonsense about a tenant is refused with what is allowed, and changes nothing") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  std::vector<proto::TenantSetting> wrong(12);
+  for (proto::TenantSetting& setting : wrong) setting.set_name("t");
+  wrong[0].set_name("");
+  wrong[1].set_name("a b");
+  wrong[2].set_tenant_class("royal");
+  wrong[3].set_weight(0);
+  wrong[4].set_weight(std::numeric_limits<double>::quiet_NaN());
+  wrong[5].set_weight(std::numeric_limits<double>::infinity());
+  wrong[6].set_sm_percent(101);
+  wrong[7].set_min_sms(-1);
+  wrong[8].set_max_sms(1'000'000);
+  wrong[9].set_min_sms(2);
+  wrong[9].set_max_sms(1);
+  wrong[10].set_slo_ttft_ns(-1);
+  wrong[11].set_slo_latency_ns(std::numeric_limits<int64_t>::max());
+  for (const proto::TenantSetting& setting : wrong) {
+    INFO(setting.ShortDebugString());
+    const grpc::Status status = Set(client, setting);
+    CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK_FALSE(status.error_message().empty());
+  }
+  CHECK(Tenants(client).tenants_size() == 0);
+}
+
+TEST_CASE("There is an end to the number of tenants") {
+  TestDaemon daemon;
+  TestClient client(daemon.socket());
+  proto::TenantSetting setting;
+  for (int i = 0; i < Settings::kMostTenants; ++i) {
+    setting.set_name("t" + std::to_string(i));
+    REQUIRE(Set(client, setting).ok());
+  }
+  setting.set_name("one-more");
+  CHECK(Set(client, setting).error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  setting.set_name("t7");
+  CHECK(Set(client, setting).ok());
+}
+
+TEST_CASE("A daemon that replaces one keeps what was set, a fresh one does not") {
+  std::string kept;
+  {
+    TestDaemon daemon;
+    TestClient client(daemon.socket());
+    REQUIRE(SetPolicy(client, "priority").ok());
+    proto::TenantSetting setting;
+    setting.set_name("serve");
+    setting.set_tenant_class("latency");
+    REQUIRE(Set(client, setting).ok());
+    std::ifstream file(daemon.directory.path + "/settings");
+    kept.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  REQUIRE_FALSE(kept.empty());
+  const auto started_with = [](const std::string& contents, uint64_t first_session) {
+    auto daemon = std::make_unique<TestDaemon>([&](Daemon::Options& options) {
+      const std::string directory = std::filesystem::path(options.socket).parent_path().string();
+      std::ofstream(directory + "/settings", std::ios::binary) << contents;
+      options.server.first_session = first_session;
+    });
+    return daemon;
+  };
+  {
+    const auto replaced = started_with(kept, 8);
+    TestClient client(replaced->socket());
+    CHECK(Policies(client).current().name() == "priority");
+    REQUIRE(Tenants(client).tenants_size() == 1);
+    CHECK(Tenants(client).tenants(0).tenant_class() == "latency");
+  }
+  for (const auto& [contents, first] : {std::pair<std::string, uint64_t>(kept, 1),
+                                        std::pair<std::string, uint64_t>("damaged {", 8),
+                                        std::pair<std::string, uint64_t>(
+                                            kept + "tenants { name: \"x\" weight: -1 }", 8)}) {
+    const auto fresh = started_with(contents, first);
+    TestClient client(fresh->socket());
+    CHECK(Policies(client).current().name() == "auto");
+    CHECK(Tenants(client).tenants_size() == 0);
+  }
+}
+
+TEST_CASE("Root, the daemon's own user and members of the admin group may steer, nobody else") {
+  Identity identity;
+  Peer peer;
+  peer.uid = 0;
+  CHECK(identity.MaySteer(peer).ok());
+  peer.uid = geteuid();
+  CHECK(identity.MaySteer(peer).ok());
+  peer.uid = geteuid() + 1;
+  peer.gid = 70001;
+  peer.groups = {70002, 70003};
+  CHECK(absl::IsPermissionDenied(identity.MaySteer(peer)));
+  TenantRules rules;
+  rules.admins = {70004};
+  identity.SetRules(rules);
+  CHECK(absl::IsPermissionDenied(identity.MaySteer(peer)));
+  for (const gid_t group : {70001, 70003}) {
+    rules.admins = {group};
+    identity.SetRules(rules);
+    CHECK(identity.MaySteer(peer).ok());
+  }
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,275 @@
+// Sessions and their workers without gRPC: what the thread sanitizer can see through.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/common.h"
+#include "proto/wire/copy.h"
+#include "proto/wire/launch.h"
+#include "proto/wire/library.h"
+#include "proto/wire/memory.h"
+#include "proto/wire/stream.h"
+#include "server/base/logging.h"
+#include "server/sessions/session_manager.h"
+#include "tests/server/instant_device.h"
+#include "tests/server/shared_memory/ring_test_client.h"
+#include "tests/server/test_windows.h"
+
+namespace detshare {
+namespace {
+
+using std::chrono::seconds;
+
+// For threads: the test framework's assertions are for its own alone.
+void Must(bool condition) {
+  if (!condition) std::abort();
+}
+
+struct OpenedSession {
+  std::shared_ptr<SessionWorker> worker;
+  std::unique_ptr<RingTestClient> ring;
+  // The manager may outlive the object and tell of the end then.
+  std::shared_ptr<std::promise<uint64_t>> granted = std::make_shared<std::promise<uint64_t>>();
+  std::shared_ptr<std::promise<int>> ended = std::make_shared<std::promise<int>>();
+  uint64_t bytes = 0;
+  ~OpenedSession() {
+    if (ring != nullptr) munmap(&ring->header(), bytes);
+  }
+};
+
+struct Fixture {
+  Fixture() {
+    SetLogLevel(LogLevel::kError);
+    options.runtime_directory = directory.path;
+    options.windows = TestWindows();
+    options.region.staging_bytes = 1 << 16;
+    options.region.fence_count = 512;
+    options.limits.calls = 16;
+    device.recipes.push_back(
+        {"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
+           uint64_t address, value;
+           std::memcpy(&address, parameters, 8);
+           std::memcpy(&value, parameters + 8, 8);
+           *reinterpret_cast<uint64_t*>(address) += value;
+         }});
+    device.recipes.push_back(
+        {"fault", 0,
+         [](InstantSpace& space, const LaunchShape&, const std::byte*) { space.Fault(); }});
+    auto created = SessionManager::Create({&device}, options);
+    REQUIRE(created.ok());
+    manager = *std::move(created);
+  }
+
+  std::unique_ptr<OpenedSession> Open() {
+    auto session = std::make_unique<OpenedSession>();
+    OpenedSession* const s = session.get();
+    SessionManager::Listener listener;
+    listener.granted = [granted = s->granted](SessionWorker&, uint64_t bytes) {
+      granted->set_value(bytes);
+    };
+    listener.refused = [granted = s->granted](const absl::Status&) { granted->set_value(0); };
+    listener.ended = [ended = s->ended](uint64_t, int result, const std::string&) {
+      ended->set_value(result);
+    };
+    SessionRequest request;
+    request.owner = {getuid(), getgid()};
+    request.tenant = "tester";
+    auto worker = manager->Open(request, listener);
+    Must(worker.ok());
+    s->worker = *worker;
+    s->bytes = s->granted->get_future().get();
+    Must(s->bytes != 0);
+    const int fd = open((s->worker->config().directory + "/session").c_str(), O_RDWR);
+    Must(fd >= 0);
+    void* memory = mmap(nullptr, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    Must(memory != MAP_FAILED);
+    s->ring = std::make_unique<RingTestClient>(static_cast<SessionHeader*>(memory));
+    return session;
+  }
+
+  template <typename Args>
+  static std::pair<int, std::string> Call(OpenedSession& session, Op op, const Args& args,
+                                          const std::string& payload = "", uint64_t after = 0) {
+    std::promise<std::pair<int, std::string>> answered;
+    RareCall call;
+    call.op = static_cast<uint16_t>(op);
+    call.context = 1;
+    call.after = after;
+    call.args = {reinterpret_cast<const uint8_t*>(&args), sizeof(args)};
+    call.payload = std::make_shared<const std::string>(payload);
+    call.done = [&](int result, std::string answer) {
+      answered.set_value({result, std::move(answer)});
+    };
+    session.worker->Call(std::move(call));
+    return answered.get_future().get();
+  }
+
+  static KernelId LoadKernel(OpenedSession& session, const std::string& name) {
+    wire::cuLibraryLoadData load{};
+    load.context = 1;
+    load.image_bytes = 4;
+    wire::cuLibraryLoadData_Answer library{};
+    std::memcpy(&library, Call(session, Op::cuLibraryLoadData, load, "code").second.data(),
+                sizeof(library));
+    wire::cuLibraryGetKernel_Answer kernel{};
+    std::memcpy(
+        &kernel,
+        Call(session, Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library.library, 0}, name)
+            .second.data(),
+        sizeof(kernel));
+    return kernel.kernel;
+  }
+
+  TestDirectory directory;
+  InstantDevice device;
+  ServerOptions options;
+  std::unique_ptr<SessionManager> manager;
+};
+
+wire::cuLaunchKernelEx Launch(KernelId kernel) {
+  wire::cuLaunchKernelEx launch{};
+  launch.stream = 1;
+  launch.kernel = kernel;
+  for (int i = 0; i < 3; ++i) launch.grid[i] = launch.block[i] = 1;
+  return launch;
+}
+
+TEST_CASE("Sessions work side by side, each in its own memory") {
+  Fixture f;
+  constexpr int kSessions = 4;
+  std::vector<std::unique_ptr<OpenedSession>> sessions;
+  for (int i = 0; i < kSessions; ++i) sessions.push_back(f.Open());
+  std::vector<std::thread> threads;
+  std::atomic<int> good{0};
+  for (int i = 0; i < kSessions; ++i) {
+    threads.emplace_back([&, i] {
+      OpenedSession& session = *sessions[i];
+      RingTestClient& ring = *session.ring;
+      const KernelId kernel = Fixture::LoadKernel(session, "add");
+      ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+      wire::cuMemAlloc_v2_Answer memory{};
+      ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &memory);
+      const uint64_t parameters[2] = {memory.address, static_cast<uint64_t>(i + 1)};
+      const std::span<const uint8_t> payload(reinterpret_cast<const uint8_t*>(parameters),
+                                             sizeof(parameters));
+      for (int k = 0; k < 5000; ++k) ring.Send(Op::cuLaunchKernelEx, Launch(kernel), payload);
+      ring.Send(
+          Op::cuMemcpyAsync,
+          wire::cuMemcpyAsync{
+              {0, wire::kStaging, 0}, {memory.address, wire::kAddress, 0}, 8, 1, 0, {1, 0, 0}});
+      if (!Eventually([&] { return ring.fence(0).load(std::memory_order_acquire) == 1; })) return;
+      uint64_t sum;
+      std::memcpy(&sum, ring.staging(), 8);
+      if (sum == 5000u * (i + 1)) ++good;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(good.load() == kSessions);
+  for (const auto& info : f.manager->Sessions()) CHECK(info.counters.kernels == 5000);
+  f.manager->EndAll(1, "the test ends", seconds(20));
+  CHECK(f.manager->WaitUntilEmpty(seconds(20)));
+  CHECK(f.device.spaces.load() == 0);
+}
+
+TEST_CASE("A rare call waits for the records before it") {
+  Fixture f;
+  auto session = f.Open();
+  RingTestClient& ring = *session->ring;
+  // The call names a place that the ring has not reached; it is answered only after the record is
+  // there.
+  std::atomic<bool> answered{false};
+  std::thread caller([&] {
+    Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine);
+    answered.store(true);
+  });
+  CHECK(ring.header().head.load() == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(answered.load());
+  ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+  caller.join();
+  CHECK(ring.header().head.load() >= kRingLine);
+}
+
+TEST_CASE("Calls beyond the limit, and calls of a session that ended, are answered") {
+  Fixture f;
+  auto session = f.Open();
+  std::vector<std::thread> callers;
+  std::atomic<int> refused{0};
+  for (int i = 0; i < 20; ++i) {
+    callers.emplace_back([&] {
+      if (Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine)
+              .first == kCudaErrorNotPermitted) {
+        ++refused;
+      }
+    });
+  }
+  CHECK(Eventually([&] { return refused.load() == 4; }));
+  session->worker->End(77, "the test ends it");
+  for (std::thread& caller : callers) caller.join();
+  CHECK(session->ended->get_future().get() == 77);
+  CHECK(Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first ==
+        kCudaErrorNotPermitted);
+}
+
+TEST_CASE("A fault is seen by a session that sleeps, and by it alone") {
+  Fixture f;
+  auto guilty = f.Open();
+  auto innocent = f.Open();
+  const KernelId kernel = Fixture::LoadKernel(*guilty, "fault");
+  guilty->ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+  guilty->ring->Send(Op::cuLaunchKernelEx, Launch(kernel));
+  CHECK(Eventually(
+      [&] { return guilty->ring->header().sticky_error.load() == kCudaErrorIllegalAddress; }));
+  CHECK(Eventually([&] { return guilty->worker->faulted(); }));
+  CHECK(innocent->ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{64}) == 0);
+  CHECK(innocent->ring->header().sticky_error.load() == 0);
+  CHECK(f.manager->DeviceHealth().ok());
+}
+
+TEST_CASE("Sessions that come and go at random leave nothing behind") {
+  Fixture f;
+  std::atomic<int> as_said{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 12; ++i) {
+        auto session = f.Open();
+        session->ring->Send(Op::cuStreamCreateWithPriority,
+                            wire::cuStreamCreateWithPriority{1, 1, 0, 0});
+        if ((i + t) % 3 == 0) session->ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{1 << 20});
+        session->worker->End(5, "done");
+        if (i % 2 == 0) session->worker->End(6, "again");
+        if (session->ended->get_future().get() == 5) ++as_said;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(as_said.load() == 3 * 12);
+  CHECK(f.manager->WaitUntilEmpty(seconds(20)));
+  CHECK(f.device.used.load() == 0);
+  CHECK(f.device.spaces.load() == 0);
+}
+
+TEST_CASE("A client that plays with the sleeping reader's word is still ended") {
+  Fixture f;
+  auto session = f.Open();
+  std::atomic<bool> stop{false};
+  std::thread rude([&] {
+    while (!stop.load()) session->ring->header().reader_asleep.store(1);
+  });
+  session->worker->End(8, "the test ends it");
+  CHECK(session->ended->get_future().get() == 8);
+  stop.store(true);
+  rude.join();
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,99 @@
+#include "server/shared_memory/client_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "coroutine_runtime/status_cuda.h"
+
+namespace detshare {
+namespace {
+
+constexpr uint64_t kBytes = 8192;
+
+// A file on a tmpfs that has no name, as this process maps it.
+struct Unnamed {
+  Unnamed() : fd(memfd_create("shared", MFD_CLOEXEC)) {
+    REQUIRE(fd >= 0);
+    REQUIRE(ftruncate(fd, kBytes) == 0);
+    REQUIRE(pwrite(fd, "mine", 4, 4096) == 4);
+    struct stat file;
+    REQUIRE(fstat(fd, &file) == 0);
+    mapping.pid = getpid();
+    mapping.uid = geteuid();
+    // No mapping of this process: only the descriptor leads to the file.
+    mapping.begin = 4096;
+    mapping.end = 8192;
+    mapping.device = file.st_dev;
+    mapping.inode = file.st_ino;
+    mapping.descriptor = fd;
+  }
+  ~Unnamed() { close(fd); }
+
+  const int fd;
+  ClientMapping mapping;
+};
+
+bool Refused(const ClientMapping& mapping, uint64_t bytes = kBytes) {
+  const absl::StatusOr<int> found = OpenClientFile(mapping, bytes);
+  if (found.ok()) close(*found);
+  return CudaResultOf(found.status()) == kCudaErrorNotSupported;
+}
+
+TEST_CASE("A file without a name is found by a descriptor that its process has open") {
+  Unnamed file;
+  const absl::StatusOr<int> found = OpenClientFile(file.mapping, kBytes);
+  REQUIRE(found.ok());
+  CHECK(*found != file.fd);
+  char text[5] = {};
+  CHECK(pread(*found, text, 4, 4096) == 4);
+  CHECK(std::string(text) == "mine");
+  // Writable, and the same file.
+  CHECK(pwrite(*found, "ours", 4, 4096) == 4);
+  CHECK(pread(file.fd, text, 4, 4096) == 4);
+  CHECK(std::string(text) == "ours");
+  close(*found);
+}
+
+TEST_CASE("A descriptor that is not what the client says it is leads nowhere") {
+  Unnamed file, other;
+  ClientMapping mapping = file.mapping;
+  SECTION("another file") { mapping.descriptor = other.fd; }
+  SECTION("another inode") { mapping.inode += 1; }
+  SECTION("another device") { mapping.device += 1; }
+  SECTION("another user's") { mapping.uid += 1; }
+  SECTION("none") { mapping.descriptor = -1; }
+  SECTION("one that is not open") { mapping.descriptor = 1 << 20; }
+  SECTION("the least number") { mapping.descriptor = INT32_MIN; }
+  SECTION("of no process") { mapping.pid = 0; }
+  CHECK(Refused(mapping));
+  CHECK(Refused(file.mapping, kBytes + 1));
+}
+
+TEST_CASE("Devices, pipes and files on disks are not opened") {
+  Unnamed file;
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  for (const int fd : {open("/dev/zero", O_RDWR | O_CLOEXEC), ends[0],
+                       open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+                       open("/proc/self/status", O_RDONLY | O_CLOEXEC)}) {
+    REQUIRE(fd >= 0);
+    struct stat what;
+    REQUIRE(fstat(fd, &what) == 0);
+    ClientMapping mapping = file.mapping;
+    mapping.descriptor = fd;
+    mapping.device = what.st_dev;
+    mapping.inode = what.st_ino;
+    mapping.uid = what.st_uid;
+    CHECK(Refused(mapping, 0));
+    close(fd);
+  }
+  close(ends[1]);
+}
+
+}  // namespace
+}  // namespace detshare

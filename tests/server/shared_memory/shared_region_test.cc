@@ -1,0 +1,258 @@
+#include "server/shared_memory/shared_region.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+namespace detshare {
+namespace {
+
+// Below where Linux puts libraries and in reach of every sanitizer.
+constexpr uint64_t kWindow = 0x7EA000000000;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 30;
+
+struct Directory {
+  Directory() {
+    char pattern[] = "/dev/shm/detshare-test-XXXXXX";
+    path = mkdtemp(pattern);
+  }
+  ~Directory() { RemoveTree(path); }
+  std::string path;
+};
+
+Owner Me() { return {getuid(), getgid()}; }
+
+TEST_CASE("The session file describes itself and is its owner's alone") {
+  Directory directory;
+  auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
+  REQUIRE(region.ok());
+  struct stat status;
+  REQUIRE(stat((directory.path + "/session").c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(static_cast<uint64_t>(status.st_size) == (*region)->file_bytes());
+  const SessionHeader& header = *(*region)->header();
+  CHECK(header.magic == kSessionMagic);
+  CHECK(header.abi_version == kAbiVersion);
+  CHECK(header.file_bytes == (*region)->file_bytes());
+  CHECK(header.ring_offset % kPageBytes == 0);
+  CHECK(header.fence_offset % kPageBytes == 0);
+  CHECK(header.staging_offset % kPageBytes == 0);
+  CHECK(header.staging_offset + header.staging_bytes <= header.file_bytes);
+  // What the GPU reaches is all of fences and staging, in two parts.
+  const std::span<uint8_t> first = (*region)->device_part(), late = (*region)->late_part();
+  CHECK(first.data() + first.size() == late.data());
+  CHECK(late.data() == (*region)->staging() + (*region)->first_staging());
+  CHECK(late.data() + late.size() ==
+        reinterpret_cast<uint8_t*>((*region)->header()) + (*region)->file_bytes());
+  CHECK((*region)->device_part().data() == reinterpret_cast<uint8_t*>((*region)->fences()));
+  CHECK((*region)->device_part().size() % kPageBytes == 0);
+  CHECK_FALSE((*region)->damaged());
+}
+
+TEST_CASE("A file that exists already is never taken over") {
+  Directory directory;
+  REQUIRE(symlink("/etc/hostname", (directory.path + "/session").c_str()) == 0);
+  CHECK_FALSE(SharedRegion::Create(directory.path + "/session", RegionSizes(), Me()).ok());
+}
+
+TEST_CASE("A file for which there is no space is an error and leaves nothing behind") {
+  Directory directory;
+  auto file = MappedFile::Create(directory.path + "/huge", uint64_t{1} << 50, 0, Me());
+  CHECK_FALSE(file.ok());
+  CHECK(std::filesystem::is_empty(directory.path));
+}
+
+TEST_CASE("The space of the session file comes in slices, its beginning at once") {
+  Directory directory;
+  const std::string path = directory.path + "/session";
+  auto region = SharedRegion::Create(path, RegionSizes(), Me());
+  REQUIRE(region.ok());
+  const auto allocated = [&] {
+    struct stat status;
+    REQUIRE(stat(path.c_str(), &status) == 0);
+    return static_cast<uint64_t>(status.st_blocks) * 512;
+  };
+  const uint64_t all = (*region)->file_bytes();
+  const uint64_t late = (*region)->late_part().size();
+  REQUIRE(late > 0);
+  CHECK(allocated() >= all - late);
+  CHECK(allocated() < all);
+  CHECK_FALSE((*region)->complete());
+  int slices = 0;
+  while (!(*region)->complete()) {
+    REQUIRE((*region)->AllocateSlice().ok());
+    ++slices;
+  }
+  CHECK(slices > 1);
+  CHECK(allocated() >= all);
+  // A file that is too small for slices is there at once.
+  RegionSizes sizes;
+  sizes.staging_bytes = kPageBytes;
+  auto small = SharedRegion::Create(directory.path + "/small", sizes, Me());
+  REQUIRE(small.ok());
+  CHECK((*small)->complete());
+  CHECK((*small)->late_part().empty());
+}
+
+TEST_CASE("A file for whose later slices there is no space is an error at once") {
+  Directory directory;
+  RegionSizes sizes;
+  sizes.staging_bytes = uint64_t{1} << 50;
+  auto region = SharedRegion::Create(directory.path + "/session", sizes, Me());
+  CHECK(region.status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK(std::filesystem::is_empty(directory.path));
+}
+
+TEST_CASE("A truncated file reads as zeros, and the damage is seen") {
+  Directory directory;
+  auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
+  REQUIRE(region.ok());
+  (*region)->staging()[5] = 42;
+  REQUIRE(truncate((directory.path + "/session").c_str(), kPageBytes) == 0);
+  CHECK_FALSE((*region)->damaged());
+  CHECK((*region)->staging()[5] == 0);
+  CHECK((*region)->damaged());
+  // Writing works, too, and the other pages are each replaced when they are touched.
+  (*region)->fences()[0].store(3);
+  (*region)->Answer(0, 1, {});
+  std::memset((*region)->staging(), 1, (*region)->sizes().staging_bytes);
+}
+
+TEST_CASE("An answer carries its data, wakes who waits, and is cut to the slot") {
+  Directory directory;
+  auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
+  REQUIRE(region.ok());
+  ReplySlot& slot = (*region)->replies()[3];
+  slot.state.store(kReplyPending);
+  slot.waiting.store(1);
+  const std::string data(1000, 'x');
+  (*region)->Answer(3, 700, {reinterpret_cast<const uint8_t*>(data.data()), data.size()});
+  CHECK(slot.state.load() == kReplyDone);
+  CHECK(slot.waiting.load() == 0);
+  CHECK(slot.result == 700);
+  CHECK(slot.bytes == kReplyDataBytes);
+  CHECK(slot.data[kReplyDataBytes - 1] == 'x');
+}
+
+TEST_CASE("Only the slots that wait are answered at the end") {
+  Directory directory;
+  auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
+  REQUIRE(region.ok());
+  (*region)->replies()[1].state.store(kReplyPending);
+  (*region)->AnswerAll(999);
+  CHECK((*region)->replies()[0].state.load() == kReplyIdle);
+  CHECK((*region)->replies()[1].state.load() == kReplyDone);
+  CHECK((*region)->replies()[1].result == 999);
+}
+
+TEST_CASE("Text goes around its ring, and what does not fit is refused") {
+  Directory directory;
+  RegionSizes sizes;
+  sizes.output_bytes = 4096;
+  auto region = SharedRegion::Create(directory.path + "/session", sizes, Me());
+  REQUIRE(region.ok());
+  SessionHeader& header = *(*region)->header();
+  const std::string text(3000, 'a');
+  CHECK((*region)->Print(text));
+  CHECK_FALSE((*region)->Print(text));
+  CHECK(header.output_tail.load() == 3000);
+  header.output_head.store(3000);
+  CHECK((*region)->Print(text));
+  const char* ring = reinterpret_cast<const char*>(&header) + header.output_offset;
+  CHECK(ring[4095] == 'a');
+  CHECK(header.output_tail.load() == 6000);
+  // A client that says it has read what was never written gets nothing more.
+  header.output_head.store(UINT64_MAX / 2);
+  CHECK_FALSE((*region)->Print("b"));
+}
+
+TEST_CASE("Pinned files lie where they are asked for and are used again by size") {
+  Directory directory;
+  PinnedWindow::Limits limits;
+  PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), limits);
+  auto first = window.Allocate(5000);
+  auto second = window.Allocate(4096);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(first->address == kWindow);
+  CHECK(first->file_bytes == 8192);
+  CHECK(first->fresh);
+  CHECK(second->address == kWindow + 8192);
+  CHECK(second->file != first->file);
+  std::memset(reinterpret_cast<void*>(first->address), 7, first->file_bytes);
+  struct stat status;
+  REQUIRE(stat((directory.path + "/pinned." + std::to_string(first->file)).c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(window.bytes_in_use() == 12288);
+  CHECK(window.Find(first->address) != nullptr);
+  CHECK(window.Find(first->address + 1) == nullptr);
+
+  CHECK(window.Free(first->address).empty());
+  CHECK(window.Find(first->address) == nullptr);
+  CHECK(window.bytes_in_use() == 4096);
+  auto again = window.Allocate(8000);
+  REQUIRE(again.ok());
+  CHECK(again->address == first->address);
+  CHECK(again->file == first->file);
+  CHECK_FALSE(again->fresh);
+  CHECK(window.All().size() == 2);
+}
+
+TEST_CASE("Pinned memory is limited, and large free files are not kept") {
+  Directory directory;
+  PinnedWindow::Limits limits;
+  limits.bytes = 64 * kPageBytes;
+  limits.kept_bytes = 8 * kPageBytes;
+  limits.files = 4;
+  PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), limits);
+  CHECK_FALSE(window.Allocate(65 * kPageBytes).ok());
+  CHECK_FALSE(window.Allocate(UINT64_MAX).ok());
+  CHECK_FALSE(window.Allocate(0).ok());
+  auto large = window.Allocate(32 * kPageBytes);
+  auto small = window.Allocate(6 * kPageBytes);
+  auto third = window.Allocate(4 * kPageBytes);
+  auto fourth = window.Allocate(kPageBytes);
+  REQUIRE(fourth.ok());
+  CHECK_FALSE(window.Allocate(kPageBytes).ok());  // files
+  const std::vector<uint64_t> dropped = window.Free(large->address);
+  REQUIRE(dropped == std::vector<uint64_t>{large->address});
+  window.Drop(large->address);
+  CHECK_FALSE(std::filesystem::exists(directory.path + "/pinned." + std::to_string(large->file)));
+  CHECK(window.Free(third->address).empty());
+  CHECK(window.Free(small->address) == std::vector<uint64_t>{small->address});
+  window.Drop(small->address);
+  // The hole is used again.
+  auto fifth = window.Allocate(16 * kPageBytes);
+  REQUIRE(fifth.ok());
+  CHECK(fifth->address == kWindow);
+}
+
+TEST_CASE("A truncated pinned file is noticed") {
+  Directory directory;
+  PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), {});
+  auto allocation = window.Allocate(8192);
+  REQUIRE(allocation.ok());
+  REQUIRE(truncate((directory.path + "/pinned.0").c_str(), 0) == 0);
+  *reinterpret_cast<volatile char*>(allocation->address + 5000) = 1;
+  CHECK(window.damaged());
+}
+
+TEST_CASE("Removing a tree does not follow links") {
+  Directory directory, elsewhere;
+  REQUIRE(MakeSharedDirectory(directory.path + "/s").ok());
+  CHECK_FALSE(MakeSharedDirectory(directory.path + "/s").ok());
+  std::filesystem::create_directory(elsewhere.path + "/kept");
+  REQUIRE(symlink(elsewhere.path.c_str(), (directory.path + "/s/link").c_str()) == 0);
+  RemoveTree(directory.path + "/s");
+  CHECK_FALSE(std::filesystem::exists(directory.path + "/s"));
+  CHECK(std::filesystem::exists(elsewhere.path + "/kept"));
+}
+
+}  // namespace
+}  // namespace detshare

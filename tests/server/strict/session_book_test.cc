@@ -1,0 +1,158 @@
+// How many sessions there may be in several processes, and how these ask.
+#include "server/strict/session_book.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "server/strict/admission_channel.h"
+
+namespace detshare {
+namespace {
+
+using Answer = SessionBook::Answer;
+
+TEST_CASE("No two sessions have one number, whichever process they are of") {
+  SessionBook book;
+  CHECK(book.Enter(1, "a").session == 1);
+  CHECK(book.Enter(2, "a").session == 2);
+  book.Leave(1, 1);
+  CHECK(book.Enter(1, "b").session == 3);
+  book.Forget(1);
+  CHECK(book.Enter(1, "b").session == 4);
+}
+
+TEST_CASE("A tenant's limit holds for all processes together, until a session leaves") {
+  SessionBook book;
+  book.SetLimits({.tenants = {{"a", 2}, {"free", 0}}, .other_tenants = 1});
+  CHECK(book.Enter(1, "a").answer == Answer::kEnter);
+  const uint64_t second = book.Enter(2, "a").session;
+  const SessionBook::Decision third = book.Enter(1, "a");
+  CHECK(third.answer == Answer::kTenantIsFull);
+  CHECK(third.used == 2);
+  CHECK(third.limit == 2);
+  // A process gives back its own sessions only.
+  book.Leave(1, second);
+  CHECK(book.Enter(1, "a").answer == Answer::kTenantIsFull);
+  book.Leave(2, second);
+  book.Leave(2, second);
+  CHECK(book.Enter(1, "a").answer == Answer::kEnter);
+  CHECK(book.Enter(2, "a").answer == Answer::kTenantIsFull);
+  CHECK(book.Enter(2, "other").answer == Answer::kEnter);
+  CHECK(book.Enter(1, "other").answer == Answer::kTenantIsFull);
+  for (int i = 0; i < 10; ++i) CHECK(book.Enter(1, "free").answer == Answer::kEnter);
+}
+
+TEST_CASE("What a process had is free when it has ended") {
+  SessionBook book;
+  book.SetLimits({.all = 2});
+  CHECK(book.Enter(1, "a").answer == Answer::kEnter);
+  CHECK(book.Enter(1, "b").answer == Answer::kEnter);
+  CHECK(book.Enter(2, "c").answer == Answer::kDaemonIsFull);
+  book.Forget(1);
+  book.Forget(1);
+  CHECK(book.Enter(2, "c").answer == Answer::kEnter);
+  CHECK(book.Enter(2, "c").answer == Answer::kEnter);
+  CHECK(book.Enter(2, "c").answer == Answer::kDaemonIsFull);
+}
+
+TEST_CASE("Limits change at once, and what is above them stays") {
+  SessionBook book;
+  for (int i = 0; i < 3; ++i) book.Enter(1, "a");
+  book.SetLimits({.tenants = {{"a", 2}}});
+  CHECK(book.Enter(2, "a").answer == Answer::kTenantIsFull);
+  book.Leave(1, 1);
+  CHECK(book.Enter(2, "a").answer == Answer::kTenantIsFull);
+  book.Leave(1, 2);
+  CHECK(book.Enter(2, "a").answer == Answer::kEnter);
+}
+
+TEST_CASE("A process that enters without end fills its own part only") {
+  SessionBook book;
+  for (size_t i = 0; i < SessionBook::kMostOfProcess; ++i)
+    REQUIRE(book.Enter(1, "a").answer == Answer::kEnter);
+  CHECK(book.Enter(1, "b").answer == Answer::kProcessIsFull);
+  CHECK(book.Enter(2, "a").answer == Answer::kEnter);
+}
+
+struct Ends {
+  Ends() { REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0); }
+  ~Ends() {
+    if (fds[0] >= 0) close(fds[0]);
+  }
+  int fds[2];  // the second one is the channel's
+};
+
+// The next request.
+AdmissionRequest Await(int channel) {
+  for (;;) {
+    if (auto request = TakeAdmissionRequest(channel)) return *request;
+    std::this_thread::yield();
+  }
+}
+
+TEST_CASE("Who asks gets a number, or hears which limit there is") {
+  Ends ends;
+  AdmissionChannel channel(ends.fds[1], std::chrono::seconds(60));
+  std::thread acceptor([&] {
+    const AdmissionRequest first = Await(ends.fds[0]);
+    CHECK(first.tenant == "chat");
+    AnswerAdmission(ends.fds[0], first.question, {Answer::kEnter, 7});
+    const AdmissionRequest second = Await(ends.fds[0]);
+    CHECK(second.tenant == std::string(64, 'x'));
+    AnswerAdmission(ends.fds[0], second.question, {Answer::kTenantIsFull, 0, 3, 4});
+    const AdmissionRequest third = Await(ends.fds[0]);
+    AnswerAdmission(ends.fds[0], third.question, {Answer::kDaemonIsFull, 0, 5, 6});
+  });
+  const auto entered = channel.Enter("chat");
+  CHECK(entered.status.ok());
+  CHECK(entered.session == 7);
+  const auto full = channel.Enter(std::string(64, 'x'));
+  CHECK(absl::IsResourceExhausted(full.status));
+  CHECK(full.of_tenant);
+  CHECK(full.status.message().find("3 sessions") != std::string::npos);
+  const auto refused = channel.Enter("chat");
+  CHECK(absl::IsResourceExhausted(refused.status));
+  CHECK_FALSE(refused.of_tenant);
+  acceptor.join();
+  { const AdmittedSession session(&channel, 7); }
+  const AdmissionRequest left = Await(ends.fds[0]);
+  CHECK(left.question == 0);
+  CHECK(left.session == 7);
+}
+
+TEST_CASE(
+    "An answer that came too late is no answer to the next question, and its session leaves") {
+  Ends ends;
+  AdmissionChannel channel(ends.fds[1], std::chrono::milliseconds(20));
+  CHECK(absl::IsUnavailable(channel.Enter("a").status));
+  const AdmissionRequest late = Await(ends.fds[0]);
+  AnswerAdmission(ends.fds[0], late.question, {Answer::kEnter, 1});
+  CHECK(absl::IsUnavailable(channel.Enter("a").status));
+  const AdmissionRequest next = Await(ends.fds[0]);
+  CHECK(next.question == late.question + 1);
+  CHECK(Await(ends.fds[0]).session == 1);
+}
+
+TEST_CASE("Nobody gets in when nobody decides any more") {
+  Ends ends;
+  AdmissionChannel channel(ends.fds[1], std::chrono::seconds(60));
+  close(std::exchange(ends.fds[0], -1));
+  CHECK(absl::IsUnavailable(channel.Enter("a").status));
+  channel.Leave(1);
+}
+
+TEST_CASE("Malformed requests are passed over") {
+  Ends ends;
+  const std::string nonsense(1000, 'x');
+  for (const size_t bytes : {1, 79, 81, 1000})
+    REQUIRE(write(ends.fds[1], nonsense.data(), bytes) == static_cast<ssize_t>(bytes));
+  CHECK_FALSE(TakeAdmissionRequest(ends.fds[0]).has_value());
+  close(ends.fds[1]);
+  CHECK_FALSE(TakeAdmissionRequest(ends.fds[0]).has_value());
+}
+
+}  // namespace
+}  // namespace detshare

@@ -1,0 +1,168 @@
+// The Telemetry service as its clients meet it, hostile ones among them.
+#include "server/telemetry/telemetry.h"
+
+#include <catch2/catch.hpp>
+
+#include "proto/nvml/nvml_types.h"
+#include "proto/telemetry.grpc.pb.h"
+#include "tests/server/daemon_fixture.h"
+
+namespace detshare {
+namespace {
+
+class KnowingHost final : public HostTelemetry {
+ public:
+  HostAnswer Ask(const HostQuestion& question) override {
+    return Packed(NVML_SUCCESS, 1000 + question.device, 1000 + question.peer);
+  }
+};
+
+struct Fixture {
+  explicit Fixture(int devices = 1)
+      : daemon(
+            [](Daemon::Options& options) {
+              options.host_telemetry = std::make_shared<KnowingHost>();
+            },
+            devices),
+        client(daemon.socket()),
+        stub(proto::Telemetry::NewStub(client.channel)) {}
+
+  proto::TelemetryReply Read(const proto::TelemetryRequest& request) {
+    grpc::ClientContext context;
+    proto::TelemetryReply reply;
+    const grpc::Status status = stub->Read(&context, request, &reply);
+    REQUIRE(status.ok());
+    return reply;
+  }
+
+  TestDaemon daemon;
+  TestClient client;
+  std::unique_ptr<proto::Telemetry::Stub> stub;
+};
+
+proto::HostQuery Query(const std::string& function, int device, int peer = -1) {
+  proto::HostQuery query;
+  query.set_function(function);
+  query.set_device(device);
+  query.set_peer(peer);
+  return query;
+}
+
+TEST_CASE(
+    "Without a session a process learns which devices there are and how much memory is free") {
+  Fixture f(2);
+  f.daemon.devices[1]->used = 1 << 20;
+  const proto::TelemetryReply reply = f.Read({});
+  CHECK(reply.result() == NVML_SUCCESS);
+  CHECK(reply.driver_version() == 13000);
+  REQUIRE(reply.devices_size() == 2);
+  CHECK(reply.devices(0).name() == "instant");
+  CHECK(reply.devices(1).uuid().size() == 16);
+  CHECK(reply.devices(0).total_memory() == 1 << 30);
+  CHECK(reply.devices(1).free_memory() == (1 << 30) - (1 << 20));
+  CHECK(reply.devices(0).processes_size() == 0);
+}
+
+TEST_CASE(
+    "Devices are shown as they were asked for, and an unknown one makes a machine without "
+    "devices") {
+  Fixture f(3);
+  proto::TelemetryRequest request;
+  request.add_device_ids("2");
+  request.add_device_ids("0");
+  *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 0);
+  *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 2);
+  proto::TelemetryReply reply = f.Read(request);
+  REQUIRE(reply.devices_size() == 2);
+  CHECK(reply.devices(0).uuid()[15] == 2);
+  // What the host is asked is about the card that is shown there.
+  CHECK(reply.answers(0).data() == Packed(0, 1002, 999).data);
+  CHECK(reply.answers(1).result() == NVML_ERROR_INVALID_ARGUMENT);
+
+  request.clear_device_ids();
+  request.add_device_ids("7");
+  reply = f.Read(request);
+  CHECK(reply.result() == NVML_SUCCESS);
+  CHECK(reply.devices_size() == 0);
+}
+
+TEST_CASE("A tenant sees its own sessions, with the memory that each has") {
+  Fixture f;
+  REQUIRE(f.client.Open());
+  TestClient other(f.daemon.socket());
+  other.request.set_tenant("somebody-else");
+  REQUIRE(other.Open());
+
+  proto::TelemetryReply reply = f.Read({});
+  REQUIRE(reply.devices(0).processes_size() == 1);
+  CHECK(reply.devices(0).processes(0).pid() == static_cast<uint32_t>(getpid()));
+  CHECK(reply.devices(0).processes(0).memory() == 0);
+
+  proto::TelemetryRequest request;
+  request.set_tenant("somebody-else");
+  CHECK(f.Read(request).devices(0).processes_size() == 1);
+  request.set_tenant("nobody");
+  CHECK(f.Read(request).devices(0).processes_size() == 0);
+}
+
+TEST_CASE("Utilisation is the share of samples at which the tenant had work, and no other's") {
+  Fixture f;
+  REQUIRE(f.client.Open());
+  f.daemon.devices[0]->busy = true;
+  proto::TelemetryRequest request;
+  request.set_utilization(true);
+  const proto::TelemetryReply busy = f.Read(request);
+  CHECK(busy.devices(0).busy_percent() == 100);
+  CHECK(busy.devices(0).processes(0).busy_percent() == 100);
+  request.set_tenant("nobody");
+  CHECK(f.Read(request).devices(0).busy_percent() == 0);
+}
+
+TEST_CASE("Questions that make no sense are refused one by one") {
+  Fixture f;
+  proto::TelemetryRequest request;
+  *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 0);
+  *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 1);
+  *request.add_queries() = Query("nvmlDeviceGetPowerUsage", -5);
+  *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 2147483647);
+  *request.add_queries() = Query("nvmlInternalGetExportTable", 0);
+  *request.add_queries() = Query(std::string(100'000, 'n'), 0);
+  request.mutable_queries(0)->add_arguments(1);
+  const proto::TelemetryReply reply = f.Read(request);
+  CHECK(reply.result() == NVML_SUCCESS);
+  REQUIRE(reply.answers_size() == 6);
+  for (int i = 0; i < 4; ++i) CHECK(reply.answers(i).result() == NVML_ERROR_INVALID_ARGUMENT);
+  for (int i = 4; i < 6; ++i) CHECK(reply.answers(i).result() == NVML_ERROR_FUNCTION_NOT_FOUND);
+}
+
+TEST_CASE("A request that asks for too much, or in no tenant's name, is refused as a whole") {
+  Fixture f;
+  proto::TelemetryRequest request;
+  request.set_tenant("../../etc");
+  CHECK(f.Read(request).result() == NVML_ERROR_INVALID_ARGUMENT);
+  request.clear_tenant();
+  for (int i = 0; i < 65; ++i) request.add_device_ids("0");
+  CHECK(f.Read(request).result() == NVML_ERROR_INVALID_ARGUMENT);
+  request.clear_device_ids();
+  for (int i = 0; i < 10'000; ++i) *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 0);
+  const proto::TelemetryReply reply = f.Read(request);
+  CHECK(reply.result() == NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(reply.answers_size() == 0);
+}
+
+TEST_CASE("A daemon that ends answers those who still wait for samples") {
+  auto f = std::make_unique<Fixture>();
+  REQUIRE(f->client.Open());
+  std::thread asker([&] {
+    proto::TelemetryRequest request;
+    request.set_utilization(true);
+    grpc::ClientContext context;
+    proto::TelemetryReply reply;
+    (void)f->stub->Read(&context, request, &reply);
+  });
+  f->daemon.daemon->Stop(std::chrono::seconds(60));
+  asker.join();
+}
+
+}  // namespace
+}  // namespace detshare
