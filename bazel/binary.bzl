@@ -1,19 +1,20 @@
-"""Programs that are tested here and shipped in //:bundle."""
+"""Programs that tests run and //:bundle ships."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
 
 def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
-    """Two links of one program: `name` and `name`_bundled.
+    """Links one program twice: as `name` and as `name`_bundled.
 
-    `name` is an ordinary cc_binary (shared libraries of the machine, every sanitizer). `name`_bundled runs on any x86-64
-    Linux with glibc 2.35 or a newer one: all else is inside.
+    `name` is an ordinary cc_binary: it uses the machine's shared libraries and can be built with
+    every sanitizer. `name`_bundled runs on any x86-64 Linux with glibc 2.35 or newer: it contains
+    all its other libraries.
 
     Args:
       name: the ordinary program.
-      srcs: main and what belongs to it; compiled once.
+      srcs: main() and its own sources; compiled once.
       deps: cc_library targets.
-      copts: for srcs.
-      linkopts: for both links.
+      copts: compiler options for srcs.
+      linkopts: linker options of both programs.
       **kwargs: common attributes.
     """
     cc_library(

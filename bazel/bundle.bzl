@@ -1,4 +1,4 @@
-"""Programs and libraries laid out to run from anywhere: packed, or as a folder of the build tree."""
+"""Bundles: programs and libraries that run from any folder, packed or unpacked."""
 
 def _layout(ctx):
     """Returns {path in the bundle: File}."""
@@ -18,7 +18,7 @@ def _layout(ctx):
 _LAYOUT_ATTRS = {
     "files": attr.label_keyed_string_dict(
         allow_files = True,
-        doc = "Where each target's files go: a path, or a folder that ends in \"/\".",
+        doc = "Target -> its place in the bundle: a file's path, or a folder that ends in \"/\".",
     ),
 }
 
@@ -41,10 +41,10 @@ def _bundle_impl(ctx):
 bundle = rule(
     implementation = _bundle_impl,
     attrs = dict(_LAYOUT_ATTRS, **{
-        "top": attr.string(mandatory = True, doc = "The folder that the tarball unpacks to, and its name."),
+        "top": attr.string(mandatory = True, doc = "The folder that the tarball unpacks to; also the tarball's name."),
         "_pack": attr.label(default = "//bazel:pack.py", allow_single_file = True),
     }),
-    doc = "Makes <top>.tar.gz, the same bytes from the same files.",
+    doc = "Makes <top>.tar.gz. The same files give the same bytes.",
 )
 
 def _bundle_folder_impl(ctx):
@@ -52,7 +52,8 @@ def _bundle_folder_impl(ctx):
     for path, f in _layout(ctx).items():
         out = ctx.actions.declare_file("%s/%s" % (ctx.label.name, path))
 
-        # Copied: programs look for their neighbours beside the file that they really are.
+        # A copy, not a symbolic link: programs resolve their own path and look for libraries beside
+        # it.
         ctx.actions.run_shell(
             command = "cp -f \"$1\" \"$2\"",
             arguments = [f.path, out.path],
@@ -66,5 +67,5 @@ def _bundle_folder_impl(ctx):
 bundle_folder = rule(
     implementation = _bundle_folder_impl,
     attrs = _LAYOUT_ATTRS,
-    doc = "The same layout, unpacked, in a folder of the target's name.",
+    doc = "Makes the bundle as an unpacked folder with the target's name.",
 )

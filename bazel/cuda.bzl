@@ -1,4 +1,4 @@
-"""CUDA programs, built by plain nvcc as a user would."""
+"""CUDA programs, built with plain nvcc, as a user builds them."""
 
 load("@cuda//:cuda_home.bzl", "CUDA_HOME")
 
@@ -14,7 +14,8 @@ def _cuda_program_impl(ctx):
         arguments = [arguments],
         inputs = ctx.files.srcs + ctx.files.hdrs + ctx.files.links + ctx.files._toolkit,
         outputs = [out],
-        # nvcc names its temporary files by its process number, which two sandboxes can have in common: not in /tmp.
+        # nvcc names temporary files by its process id, which is the same in two sandboxes. So they
+        # are not put in /tmp.
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": out.dirname},
         mnemonic = "Nvcc",
         progress_message = "Building the CUDA program %s" % ctx.label.name,
@@ -34,23 +35,26 @@ _cuda_program = rule(
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "links": attr.label_list(allow_files = True),
         "srcs": attr.label_list(allow_files = [".cu", ".cc", ".cpp", ".c"], mandatory = True),
-        # Says when the toolkit has changed; nvcc itself is run where it lies.
+        # Changes when the toolkit does, so that programs are built again. nvcc runs from its own
+        # folder, outside the sandbox.
         "_toolkit": attr.label(default = "@cuda//:stamp", allow_files = True),
     },
 )
 
 def cuda_program(name, src = None, flags = [], srcs = [], hdrs = [], links = [], **kwargs):
-    """An executable `name` from nvcc, which links its own static CUDA runtime and finds libcuda.so.1 when it runs.
+    """An executable `name` that nvcc builds.
 
-    The program stays outside every sanitizer and every --copt: it is a stranger's.
+    It contains the static CUDA runtime and loads libcuda.so.1 when it runs. No sanitizer and no
+    --copt applies to it: it stands for a user's program.
 
     Args:
       name: the program.
-      src: its only source file, or use srcs.
-      flags: for nvcc, as -std=c++17, -gencode=..., -Xfatbin=..., -rdc=true, -lcublas.
+      src: its only source file; or use srcs.
+      flags: nvcc's options, such as -std=c++17, -gencode=..., -Xfatbin=..., -rdc=true, -lcublas.
       srcs: its source files.
-      hdrs: headers that they include, by full path.
-      links: files that are linked as they are (as //client_shim:libcuda for a program linked with -lcuda).
+      hdrs: headers that the sources include, by full path.
+      links: files that are passed to the linker, such as //client_shim:libcuda for a program linked
+        with -lcuda.
       **kwargs: common attributes and data.
     """
     _cuda_program(

@@ -1,10 +1,10 @@
-"""Pages of docs/ that are generated and committed."""
+"""Pages of docs/ that are both generated and committed."""
 
 def docs_page(page):
-    """`bazel run :update_docs` writes docs/PAGE of the workspace.
+    """Makes `bazel run :update_docs`, which writes the page to docs/ of the workspace.
 
     Args:
-      page: the target that generates it, one file of the page's name.
+      page: the target that generates the page: one file with the page's name.
     """
     native.sh_binary(
         name = "update_docs",

@@ -1,4 +1,6 @@
-"""Packs a tarball by a manifest of "path in it TAB file" lines. Names of the same file in one folder become symbolic links.
+"""Packs a tarball from a manifest of lines "path in the tarball TAB file".
+
+Several names of one file in one folder become one file and symbolic links to it.
 
   pack.py TOP MANIFEST OUT
 """
@@ -14,7 +16,7 @@ def main():
     with open(manifest, encoding="utf-8") as lines:
         entries = dict(line.rstrip("\n").split("\t") for line in lines)
 
-    # The longest name (libcuda.so.1 rather than libcuda.so) is the file itself.
+    # The longest name (libcuda.so.1 rather than libcuda.so) is the file; the others are links.
     real_names = {}
     for name, source in sorted(entries.items(), key=lambda e: -len(e[0])):
         real_names.setdefault((os.path.dirname(name), os.path.realpath(source)), name)

@@ -1,17 +1,18 @@
-"""C++ from .proto files, by Debian's protoc."""
+"""C++ that Debian's protoc generates from .proto files."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 def detshare_proto_library(name, src, grpc = False, deps = [], **kwargs):
-    """A cc_library of the messages (and, with grpc, the services) of one .proto file.
+    """A cc_library with the messages of one .proto file and, with `grpc`, its services.
 
     Its headers are included by full path: "proto/control.pb.h", "proto/control.grpc.pb.h".
 
     Args:
       name: the cc_library.
       src: the .proto file, in this package.
-      grpc: whether it declares services.
-      deps: detshare_proto_library targets of the files that it imports (by full path).
+      grpc: whether the file declares services.
+      deps: detshare_proto_library targets of the files that it imports. It imports them by full
+        path.
       **kwargs: common attributes.
     """
     base = src[:-len(".proto")]

@@ -1,12 +1,12 @@
-"""Files that are generated from the table of a package."""
+"""Files that a package generates from its table."""
 
 def table_file(name, kind, out):
-    """One file that the package's generate.py makes of its only *.table.
+    """One file that the package's generate.py makes from the package's only *.table.
 
     Args:
-      name: of the target.
-      kind: what to generate; a key of KINDS in generate.py.
-      out: the file.
+      name: the target's name.
+      kind: which file to generate: a key of KINDS in generate.py.
+      out: the generated file.
     """
     [table] = native.glob(["*.table"])
     native.genrule(

@@ -1,21 +1,21 @@
-"""Unit tests: a Catch2 program for each file."""
+"""Unit tests: one Catch2 program for each file."""
 
 load("@rules_cc//cc:defs.bzl", "cc_test")
 
-# Takes other users and groups, where root runs it.
+# The test acts as other users and groups when root runs it.
 OTHER_USERS = "other_users"
 
-# Starts daemons of its own.
+# The test starts its own daemons.
 PROCESSES = "processes"
 
-# Takes longer than a minute on a slow machine.
+# The test takes longer than a minute on a slow machine.
 MEDIUM = "medium"
 
 def unit_tests(tests, traits = {}):
     """Declares one test for each file NAME.cc.
 
     Args:
-      tests: {name: what it takes beside Catch}.
+      tests: {name: its dependencies other than Catch}.
       traits: {name: list of OTHER_USERS, PROCESSES, MEDIUM}.
     """
     for name, deps in tests.items():

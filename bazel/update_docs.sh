@@ -1,5 +1,5 @@
 #!/bin/sh
-# Copies a generated page into the workspace: what `bazel run PACKAGE:update_docs` does.
+# Copies a generated page into the workspace's docs/. `bazel run PACKAGE:update_docs` runs it.
 set -eu
 page=$BUILD_WORKSPACE_DIRECTORY/docs/$(basename "$1")
 cp -f "$1" "$page"

@@ -1,4 +1,4 @@
-"""A folder of position-independent archives, for programs and libraries that must not need Debian's shared libraries."""
+"""Position-independent archives, for programs that must run without Debian's shared libraries."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
@@ -33,15 +33,16 @@ archive_folder = rule(
     attrs = {
         "built": attr.label_keyed_string_dict(
             providers = [CcInfo],
-            doc = "Libraries that are compiled here, with the name under which -l finds each.",
+            doc = "Libraries that the build compiles -> the name that -l finds each by.",
         ),
         "empty_prefixes": attr.string_list(
-            doc = "Other archives whose name begins so are empty: one of `built` holds what is in them.",
+            doc = "Other archives whose name begins with one of these are made empty: a library of `built` has their contents.",
         ),
         "prebuilt": attr.label(allow_files = [".a"]),
     },
     doc = """Makes lib*.a files in its package's output folder.
 
--L with that folder turns the -l options of @system//:* into static linking. Debian's archives of gRPC and of the C libraries
-are position-independent and taken as they are; those of Abseil and Protocol Buffers are not, so that they are compiled here.""",
+With -L and that folder, the -l options of @system//:* link statically. Debian's archives of gRPC
+and of the C libraries are position-independent and are used as they are. Its archives of Abseil and
+Protocol Buffers are not, so the build compiles these.""",
 )

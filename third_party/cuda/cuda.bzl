@@ -1,4 +1,4 @@
-"""The CUDA toolkit of the machine, as @cuda//:headers and @cuda//:stub. CUDA_HOME overrides /usr/local/cuda."""
+"""The machine's CUDA Toolkit as @cuda. $CUDA_HOME is its folder (/usr/local/cuda)."""
 
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
@@ -9,7 +9,7 @@ cc_library(
     includes = ["include"],
 )
 
-# The toolkit's stub of libcuda: the list of symbols that the real driver exports.
+# stubs/libcuda.so lists the symbols that the real driver exports.
 exports_files(["stubs/libcuda.so", "include/cuda.h", "include/cudaTypedefs.h"])
 
 # Changes when the toolkit does.
@@ -23,7 +23,7 @@ def _cuda_repository_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
     for part in ["include/cuda.h", "bin/nvcc", "lib64/stubs/libcuda.so"]:
         if not ctx.path(home + "/" + part).exists:
-            fail("no CUDA toolkit: %s/%s is missing (CUDA_HOME names another place)" % (home, part))
+            fail("no CUDA Toolkit: %s/%s is missing; set CUDA_HOME to the toolkit's folder" % (home, part))
     ctx.symlink(home + "/include", "include")
     ctx.symlink(home + "/lib64/stubs", "stubs")
     ctx.file("BUILD.bazel", _BUILD)
@@ -33,5 +33,5 @@ cuda_repository = repository_rule(
     implementation = _cuda_repository_impl,
     environ = ["CUDA_HOME"],
     local = True,
-    doc = "The CUDA toolkit.",
+    doc = "The CUDA Toolkit.",
 )

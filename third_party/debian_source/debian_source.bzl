@@ -1,4 +1,4 @@
-"""A repository made of a Debian source package, in the version whose binary package is installed."""
+"""A repository with the sources of an installed Debian package, in the installed version."""
 
 def _debian_source_impl(ctx):
     installed = ctx.execute([
@@ -11,7 +11,7 @@ def _debian_source_impl(ctx):
         fail("the package %s is not installed: run tools/setup" % ctx.attr.binary_package)
     package, version = installed.stdout.split(" ")
 
-    # Kept outside the output base, which people delete, where that is possible.
+    # The sources are kept outside the output base where possible, because users delete that.
     home = ctx.os.environ.get("HOME", "")
     caches = [ctx.os.environ.get("DETSHARE_SOURCES"), home and home + "/.cache/detshare/sources", str(ctx.path("sources"))]
     for cache in [c for c in caches if c]:
@@ -20,16 +20,17 @@ def _debian_source_impl(ctx):
         if fetched.return_code == 0:
             break
     if fetched.return_code != 0:
-        fail("fetching the source package %s failed:\n%s" % (package, fetched.stderr))
+        fail("cannot download the source package %s:\n%s" % (package, fetched.stderr))
 
     dsc = [f for f in ctx.path(folder).readdir() if f.basename.endswith(".dsc")][0]
 
-    # apt has checked the files against the signed index; the .dsc's own signature needs a keyring that may not be there.
+    # apt has checked the files against the signed index. The .dsc's own signature needs a keyring
+    # that may not be installed.
     unpacked = ctx.execute(["dpkg-source", "--no-check", "-x", str(dsc), "source"])
     if unpacked.return_code != 0:
-        fail("unpacking %s failed:\n%s" % (dsc, unpacked.stderr))
+        fail("cannot unpack %s:\n%s" % (dsc, unpacked.stderr))
 
-    # The package's own build files would end our globs.
+    # globs do not enter folders that have build files of their own.
     ctx.execute(["find", "source", "(", "-name", "BUILD", "-o", "-name", "BUILD.bazel", "-o", "-name", "WORKSPACE", ")", "-type", "f", "-delete"])
     ctx.symlink(ctx.attr.build_file, "BUILD.bazel")
 

@@ -1,4 +1,4 @@
-"""Shared objects that live inside other people's processes."""
+"""Shared objects that are loaded into users' processes."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
@@ -8,14 +8,14 @@ def _sanitizes(option):
     return option.startswith("-fsanitize") or option.startswith("-fno-sanitize")
 
 def _unsanitized_impl(settings, attr):
-    # A sanitizer's runtime cannot be loaded into a process that was built without it.
+    # A sanitizer's runtime cannot be loaded into a process that was built without that sanitizer.
     copt, linkopt, platform_suffix = [settings[o] for o in _OPTIONS]
     if not [o for o in linkopt if _sanitizes(o)]:
         return settings
     return dict(zip(_OPTIONS, [
         [o for o in copt if not _sanitizes(o)],
         [o for o in linkopt if not _sanitizes(o)],
-        "-unsanitized",  # one output folder for all of them
+        "-unsanitized",  # one output folder for all sanitizers
     ]))
 
 _unsanitized = transition(
@@ -49,19 +49,19 @@ _shared_library = rule(
 )
 
 def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [], **kwargs):
-    """A self-contained shared object: needs only the C library, and shows only what the version script names.
+    """A shared object that needs only the C library and exports only the version script's symbols.
 
-    It can be loaded beside any other copy of gRPC, Protocol Buffers or Abseil. It is built without sanitizers under every
-    --config, since it goes into processes that have none.
+    A process can load it beside any other copy of gRPC, Protocol Buffers or Abseil. Every --config
+    builds it without sanitizers, because the processes that load it have none.
 
     Args:
-      name: the target; builds the file `soname` in its package.
-      deps: cc_library targets. The one that defines the exported functions says `alwayslink = True`. They depend on
-        @system//:* as everything else does.
-      version_script: the linker's list of exported symbols (its `local: *` hides the others).
-      soname: the library's name, and the file's.
-      links: further names for the same file, as "libcuda.so" for -lcuda.
-      srcs: sources of its own, if any.
+      name: the target. It builds the file `soname` in its package.
+      deps: cc_library targets. The one that defines the exported functions says `alwayslink =
+        True`. They depend on @system//:*, as all libraries do.
+      version_script: the linker's list of exported symbols. Its `local: *` hides the others.
+      soname: the name of the library and of its file.
+      links: further names for the same file, such as "libcuda.so" for -lcuda.
+      srcs: additional sources.
       **kwargs: common attributes.
     """
     cc_binary(
@@ -69,13 +69,13 @@ def shim_shared_library(name, deps, version_script, soname, links = [], srcs = [
         srcs = srcs,
         linkshared = True,
         linkopts = [
-            "-fuse-ld=bfd",  # gold and lld leak weak symbols through a version script
+            "-fuse-ld=bfd",  # gold and lld export weak symbols in spite of a version script
             "-L$(BINDIR)/third_party/archives",
             "-Wl,--version-script=$(location %s)" % version_script,
             "-Wl,-soname=%s" % soname,
             "-Wl,-Bsymbolic",
             "-Wl,-z,defs",
-            "-Wl,-z,nodelete",  # gRPC's threads do not survive being unloaded
+            "-Wl,-z,nodelete",  # gRPC's threads would crash if the library were unloaded
             "-Wl,--gc-sections",
             "-Wl,-s",
             "-static-libgcc",

@@ -1,13 +1,13 @@
-"""The libraries that come from Debian packages, as @system//:NAME.
+"""The libraries of Debian packages, as @system//:NAME.
 
-Headers are found on the compiler's own path. Libraries are named by -l: a program that is linked in the ordinary way takes
-the shared ones; shims and bundled programs put a folder that holds only archives (//third_party/archives) first on the library
-path.
+The compiler finds the headers on its own path, and the linker finds the libraries by -l. An
+ordinary program links the shared libraries. Shims and bundled programs put a folder with archives
+only (//third_party/archives) first on the library path.
 """
 
 _LIB_DIR = "/usr/lib/x86_64-linux-gnu"
 
-# Archives that third_party/archives offers instead of the shared libraries.
+# Debian's archives that third_party/archives offers instead of shared libraries.
 _ARCHIVES = [
     "address_sorting",
     "cares",
@@ -32,7 +32,7 @@ cc_library(
 
 def _cc_library(name, libs = [], linkopts = [], deps = []):
     if libs:
-        # One group a library: the archives refer to each other in both directions.
+        # A group, because the archives refer to each other in both directions.
         linkopts = ["-Wl,--start-group"] + ["-l" + lib for lib in libs] + ["-Wl,--end-group"] + linkopts
     return _CC_LIBRARY.format(name = name, linkopts = repr(linkopts), deps = repr(deps))
 
@@ -49,7 +49,7 @@ def _system_repository_impl(ctx):
     for lib in _ARCHIVES + absl:
         ctx.symlink("%s/lib%s.a" % (_LIB_DIR, lib), "archives/lib%s.a" % lib)
 
-    # The toolchain links -lstdc++ by name, too.
+    # The toolchain also links -lstdc++ by name.
     libstdcxx = ctx.execute(["g++", "-print-file-name=libstdc++.a"]).stdout.strip()
     ctx.symlink(libstdcxx, "archives/libstdc++.a")
 
@@ -57,7 +57,7 @@ def _system_repository_impl(ctx):
     build += _cc_library("absl", libs = absl, linkopts = ["-pthread"])
     build += _cc_library("protobuf", libs = ["protobuf", "z"], linkopts = ["-pthread"])
 
-    # The variant without TLS: every channel of the project is a unix socket.
+    # The variant without TLS, since every channel is a unix socket.
     build += _cc_library("grpc++", libs = [
         "grpc++_unsecure",
         "grpc_unsecure",

@@ -1,6 +1,7 @@
-// What the thread sanitizer must not say of gRPC: its library is not instrumented, so that the
-// orders which it makes between its threads are not seen, while its headers are compiled here.
-// Sessions without gRPC are tested without this (tests/server/session/session_test.cc).
+// Suppresses the thread sanitizer's false reports about gRPC. Debian's gRPC is not instrumented, so
+// the sanitizer does not see how gRPC synchronizes its threads, but it does see the code of gRPC's
+// headers, which is compiled here. tests/server/session/session_test.cc tests sessions without
+// gRPC, and so without these suppressions.
 #if defined(__SANITIZE_THREAD__)
 extern "C" const char* __tsan_default_suppressions() {
   return "race:grpc::internal::\n"
@@ -9,7 +10,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:grpc::CallbackServerContext\n"
          "race:grpc::ServerContextBase\n"
          "race:google::protobuf::\n"
-         // A reactor is made before gRPC calls it, by another thread.
+         // One thread makes a reactor before gRPC calls it on another thread.
          "race:std::__shared_ptr<detshare::ControlService::OpenReactor::State\n"
          "called_from_lib:libgrpc_unsecure.so\n";
 }

@@ -1,4 +1,5 @@
-# Sourced by the scripts in tools/: the checkout as the current folder, and Bazel with a place to work in.
+# Sourced by the scripts in tools/. Makes the checkout the current folder and defines say, die and
+# bazel.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -9,14 +10,14 @@ die() {
   exit 1
 }
 
-# CI systems run with a HOME that is missing or cannot be written; Bazel and the source cache want one.
+# Bazel and the source cache need a HOME. Some CI systems set none, or one that cannot be written.
 if [ -z "${HOME:-}" ] || ! mkdir -p "$HOME" 2>/dev/null || [ ! -w "$HOME" ]; then
   HOME=/tmp/detshare-home-$(id -u)
   export HOME
   mkdir -p "$HOME"
 fi
 
-# DETSHARE_BAZEL_ROOT: where Bazel keeps its output, if not in its usual place.
+# $DETSHARE_BAZEL_ROOT is the folder of Bazel's output; empty means Bazel's default.
 bazel() {
   command bazel ${DETSHARE_BAZEL_ROOT:+"--output_user_root=$DETSHARE_BAZEL_ROOT"} "$@"
 }

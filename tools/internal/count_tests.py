@@ -2,8 +2,9 @@
 
   count_tests.py BUILD_EVENTS_JSON BAZEL_EXIT_STATUS
 
-The last line is "N passed, N failed" (", N skipped" where there were any). A test program that died, timed out or could not
-be built counts as at least one failure. Exits with 1 when anything failed.
+The last line is "N passed, N failed", with ", N skipped" when tests were skipped. A test program
+that died, timed out or could not be built counts as at least one failure. Exits with 1 when
+anything failed.
 """
 
 import json
@@ -65,7 +66,8 @@ def main():
     for label in sorted(tests - {key[0] for key in results}):
         complaints.append(f"NOT BUILT: {label}")
         failed += 1
-    # 4: nothing to test. Everything else without a culprit is Bazel itself, or a target that is no test.
+    # Status 4: there was nothing to test. With any other status, Bazel itself failed or a target
+    # that is no test.
     if status not in (0, 4) and failed == 0:
         complaints.append(f"bazel ended with exit status {status}")
         failed = 1

@@ -1,4 +1,4 @@
-"""The C++ rules that are built into Bazel, under the names that @rules_cc gives them."""
+"""Bazel's built-in C++ rules, under the names that @rules_cc has for them."""
 
 cc_binary = native.cc_binary
 cc_import = native.cc_import
