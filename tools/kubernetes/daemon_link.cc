@@ -5,12 +5,12 @@
 namespace detshare::kubernetes {
 namespace {
 
-// Opening a door may make a partition, which waits for what runs.
+// Opening a tenant endpoint may make a partition, which waits for running work.
 constexpr std::chrono::seconds kStatusPatience(2), kDoorPatience(20);
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
   grpc::ChannelArguments arguments;
-  // A daemon that comes back is found at once.
+  // Short backoffs, so that the plugin finds a restarted daemon at once.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
@@ -18,7 +18,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
 }
 
 absl::Status ToStatus(const grpc::Status& status) {
-  // The codes have the same numbers.
+  // absl and gRPC use the same numbers for their codes.
   return {static_cast<absl::StatusCode>(status.error_code()), status.error_message()};
 }
 

@@ -1,4 +1,4 @@
-// What the plugin asks of the daemon.
+// The plugin's requests to the daemon.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,15 +15,16 @@
 
 namespace detshare::kubernetes {
 
-// Any thread.
+// A connection to the daemon. Any thread may call it.
 class DaemonLink {
  public:
-  // At the daemon's own socket, as root or the daemon's user.
+  // `socket` is the daemon's main socket. The caller must be root or the daemon's user.
   explicit DaemonLink(const std::string& socket);
 
-  // The GPUs, in the daemon's order. Unavailable when no daemon answers within two seconds.
+  // The GPUs, in the daemon's order. Unavailable when no daemon replies within two seconds.
   absl::StatusOr<std::vector<Gpu>> Gpus();
-  // Makes the door anew: whoever is behind the one of that name is put out. As the daemon answers.
+  // Opens a tenant endpoint. The daemon closes an endpoint of the same name first and ends its
+  // sessions. Returns the daemon's status.
   absl::Status OpenDoor(const proto::Door& door);
 
  private:

@@ -29,15 +29,15 @@ Json ToJson(const BindMount& mount) {
 
 Injection CommonInjection(const std::string& library_directory) {
   Injection injection;
-  // Where Debian's and Red Hat's dynamic linkers look last. A directory that an image does not have
-  // is made.
+  // The last directories that Debian's and Red Hat's dynamic linkers search. The container runtime
+  // makes a directory that the image lacks.
   for (const char* directory : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64"}) {
     for (const char* library : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
       injection.mounts.push_back({absl::StrCat(library_directory, "/", library),
                                   absl::StrCat(directory, "/", library), true});
     }
   }
-  // Images of NVIDIA's ask for all GPUs, which a runtime with NVIDIA's hook would then add.
+  // NVIDIA's images request all GPUs. A runtime with NVIDIA's hook would add them.
   injection.environment["NVIDIA_VISIBLE_DEVICES"] = "void";
   return injection;
 }
@@ -52,8 +52,8 @@ std::string CdiSpec(const Injection& common, const std::string& run_directory,
   for (const auto& [name, value] : common.environment)
     edits["env"].push_back(absl::StrCat(name, "=", value));
   for (const BindMount& mount : common.mounts) edits["mounts"].push_back(ToJson(mount));
-  // The oldest version in which device names may begin with any letter or digit: readers refuse
-  // what is newer than themselves.
+  // Readers refuse versions newer than their own, so this is the oldest version in which device
+  // names may begin with any letter or digit.
   Json spec = {{"cdiVersion", "0.5.0"},
                {"kind", kCdiKind},
                {"containerEdits", edits},
@@ -69,7 +69,7 @@ std::string CdiSpec(const Injection& common, const std::string& run_directory,
 absl::Status WriteCdiSpec(const std::string& directory, const std::string& text) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  // Readers take files with this ending only.
+  // Readers ignore files that do not end with ".json", so they do not read `fresh`.
   const std::string path = directory + "/detshare.json", fresh = directory + "/.detshare.new";
   std::ifstream before(path);
   std::ostringstream there;

@@ -1,6 +1,7 @@
-// What a container gets: its door, where libcuda looks for the daemon, and the libraries, where the
-// dynamic linker looks anyway. Nothing else: no device, no driver, no hook, no LD_LIBRARY_PATH that
-// would hide an image's own.
+// The mounts and environment of a container: its tenant endpoint, at the place where libcuda.so.1
+// looks for the daemon, and DetShare's libraries, in directories that the dynamic linker searches
+// by default. The container gets no device, no driver, no hook and no LD_LIBRARY_PATH, which would
+// replace the image's own.
 #pragma once
 
 #include <map>
@@ -16,24 +17,27 @@ struct BindMount {
   bool read_only = false;
 };
 
+// The part that all containers have in common.
 struct Injection {
-  std::vector<BindMount> mounts;  // of every container
+  std::vector<BindMount> mounts;
   std::map<std::string, std::string> environment;
 };
 
-// The libraries of `library_directory` for every image with glibc, and what keeps other runtimes'
-// hooks from adding a GPU.
+// Mounts the libraries of `library_directory` for every image with glibc. Its environment keeps
+// NVIDIA's runtime hook from adding GPUs.
 Injection CommonInjection(const std::string& library_directory);
-// The door `name` of the daemon whose socket lies in `run_directory`.
+// The mount of the tenant endpoint `name`. The daemon's socket is in `run_directory`.
 BindMount DoorMount(const std::string& run_directory, const std::string& name);
 
 inline constexpr char kCdiKind[] = "detshare.io/share";
 
-// A CDI specification, version 0.6 and older readers, of one device for each door.
+// A CDI specification with one device for each tenant endpoint. Readers of CDI 0.5 and newer
+// understand it.
 std::string CdiSpec(const Injection& common, const std::string& run_directory,
                     const std::vector<std::string>& doors);
-// Writes it as `detshare.json` to the directory, which is made when it is not there. Runtimes that
-// watch the directory never see a part of it. Does nothing when it is there already.
+// Writes `text` to `detshare.json` in `directory`, and makes the directory when it is missing. The
+// file is replaced at once, so runtimes never read a part of it. Does nothing when the file already
+// has this text.
 absl::Status WriteCdiSpec(const std::string& directory, const std::string& text);
 
 }  // namespace detshare::kubernetes

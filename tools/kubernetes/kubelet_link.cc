@@ -53,7 +53,7 @@ void KubeletLink::DrainEvents() {
 }
 
 absl::Status KubeletLink::Tend() {
-  // Before looking: what happens from now on is another event.
+  // Drained before the check, so a later change makes another event.
   DrainEvents();
   const File kubelet = Look(absl::StrCat(directory_, "/", kKubeletSocket));
   bool all = kubelet.there && kubelet == kubelet_;
@@ -91,7 +91,7 @@ absl::Status KubeletLink::Serve(Plugin& plugin) {
 }
 
 absl::Status KubeletLink::Register(const Plugin& plugin) {
-  // A connection for each: there is none left to a kubelet that is gone.
+  // A new connection for each call, so that none leads to a kubelet that has ended.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   auto stub = v1beta1::Registration::NewStub(

@@ -1,4 +1,4 @@
-// The plugins at kubelet: a socket for each in kubelet's directory, and their registration.
+// Serves each plugin on a socket in kubelet's directory and registers it with kubelet.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,25 +12,26 @@
 
 namespace detshare::kubernetes {
 
-// One thread.
+// Only one thread may use it.
 class KubeletLink {
  public:
-  // `directory`: kubelet's /var/lib/kubelet/device-plugins. The services outlive it.
+  // `directory` is kubelet's /var/lib/kubelet/device-plugins. `services` must outlive this object.
   KubeletLink(std::string directory, std::string domain, std::vector<ShareService*> services);
-  ~KubeletLink();  // the sockets go
+  ~KubeletLink();  // removes the sockets
   KubeletLink(const KubeletLink&) = delete;
   KubeletLink& operator=(const KubeletLink&) = delete;
 
-  // Readable when something in the directory has changed: time for Tend().
+  // Readable when something in the directory has changed. Then the caller calls Tend().
   int events_fd() const { return inotify_; }
 
-  // Serves and registers what is not served and registered with the kubelet that is there now:
-  // kubelet removes all sockets when it starts, and knows nobody. Ok when all is well; NotFound
-  // when kubelet is not there; else what it answered, and it is worth to try again later.
+  // Serves and registers the plugins that the running kubelet does not know. Kubelet removes all
+  // sockets and forgets all plugins when it starts. Returns Ok when all plugins are registered,
+  // and NotFound when kubelet does not run. Other errors are kubelet's or those of serving; the
+  // caller tries again later.
   absl::Status Tend();
 
  private:
-  // A file's name may be used again, and its number, too.
+  // Identifies a socket file. Neither the name nor the inode is enough, because both are reused.
   struct File {
     bool there = false;
     ino_t inode = 0;
@@ -39,7 +40,7 @@ class KubeletLink {
   };
   struct Plugin {
     ShareService* service = nullptr;
-    std::string endpoint;  // the socket's name
+    std::string endpoint;  // the name of its socket
     std::unique_ptr<grpc::Server> server;
     File socket;
   };
@@ -52,7 +53,7 @@ class KubeletLink {
   const std::string directory_, domain_;
   std::vector<Plugin> plugins_;
   int inotify_ = -1;
-  File kubelet_;  // with which all are registered
+  File kubelet_;  // the kubelet that knows all plugins
 };
 
 }  // namespace detshare::kubernetes

@@ -1,4 +1,4 @@
-// detshare-device-plugin: offers shares of the daemon's GPUs to Kubernetes.
+// detshare-device-plugin offers shares of the daemon's GPUs to Kubernetes.
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -71,7 +71,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--version", flags.version, "Print the version");
 }
 
-// Says something when it is something else than the last time.
+// Prints a text only when it differs from the last one.
 class Notice {
  public:
   void Say(const std::string& text) {
@@ -103,7 +103,7 @@ int Serve(Flags& flags) {
   if (flags.socket.empty() || flags.socket.front() != '/' || flags.libraries.front() != '/')
     return Fail("the socket and the libraries are absolute paths on the host");
 
-  // Before any thread begins.
+  // Blocked before any thread starts, so that all threads inherit it.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -134,7 +134,7 @@ int Serve(Flags& flags) {
       gpus = *now;
       of_daemon.Say("the daemon is there");
     } else {
-      // The GPUs are known still, and cannot be used.
+      // The GPUs are still known, but programs cannot use them.
       for (Gpu& gpu : gpus) gpu.healthy = false;
       of_daemon.Say("no daemon at " + flags.socket + ": " + std::string(now.status().message()));
     }
@@ -143,7 +143,7 @@ int Serve(Flags& flags) {
       for (const Share& share : SharesOf(service->resource(), gpus))
         doors.push_back(DoorName(service->resource(), share.id));
     }
-    // Before kubelet hears of shares: it gives them to containers at once.
+    // Written before kubelet learns of the shares, because it gives them to containers at once.
     if (!flags.cdi.empty() && !doors.empty()) {
       const absl::Status written =
           WriteCdiSpec(flags.cdi, CdiSpec(options.common, options.run_directory, doors));

@@ -31,7 +31,8 @@ void FillIn(const std::vector<BindMount>& mounts, v1beta1::ContainerAllocateResp
 
 }  // namespace
 
-// Kubelet listens. Lives until gRPC is done with it; all under the service's mutex.
+// One ListAndWatch call of kubelet. It deletes itself when gRPC has finished the call. The
+// service's mutex guards its members.
 class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse> {
  public:
   explicit Stream(ShareService& service) : service_(service) {
@@ -40,7 +41,7 @@ class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::List
     Tell();
   }
 
-  // With the lock: says what holds now, after what is being said.
+  // Sends the current shares, after the write in progress. The caller holds the lock.
   void Tell() {
     if (finished_) return;
     news_ = writing_;
@@ -85,7 +86,7 @@ class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::List
 
   ShareService& service_;
   bool writing_ = false, finished_ = false;
-  bool news_ = false;  // something has changed since what is being written
+  bool news_ = false;  // the shares have changed since the write in progress began
   v1beta1::ListAndWatchResponse response_;
 };
 
@@ -106,8 +107,8 @@ std::vector<Share> ShareService::shares() const {
 
 v1beta1::DevicePluginOptions ShareService::PluginOptions() {
   v1beta1::DevicePluginOptions options;
-  // There is the place to make a container's door: also when it starts again, and when the node
-  // does.
+  // PreStartContainer opens the container's tenant endpoint. Kubelet calls it also when the
+  // container or the node restarts.
   options.set_pre_start_required(true);
   options.set_get_preferred_allocation_available(true);
   return options;

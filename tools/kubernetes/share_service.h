@@ -1,4 +1,4 @@
-// The device plugin of one resource: what kubelet asks, and is told.
+// The device plugin of one resource: serves kubelet's calls.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,26 +15,26 @@
 
 namespace detshare::kubernetes {
 
-// ListAndWatch has a stream that waits for changes without a thread; the other calls are short, or
-// wait for the daemon, on gRPC's threads.
+// ListAndWatch is asynchronous: its stream waits for changes without a thread. The other calls run
+// on gRPC's threads. They are short or wait for the daemon.
 class ShareService final : public v1beta1::DevicePlugin::WithCallbackMethod_ListAndWatch<
                                v1beta1::DevicePlugin::Service> {
  public:
-  // How a container gets what it needs: every kubelet knows mounts; CDI needs a kubelet and a
-  // runtime that know it. With both it would get everything twice.
+  // How a container gets its mounts. Every kubelet supports kMounts. kCdi needs a kubelet and a
+  // runtime that support CDI. With both ways a container would get every mount twice.
   enum class Inject { kMounts, kCdi };
 
   struct Options {
     Inject inject = Inject::kMounts;
-    std::string run_directory;  // of the daemon's socket, on the host
+    std::string run_directory;  // the directory of the daemon's socket on the host
     Injection common;
   };
 
-  // `daemon` outlives it. No GPUs until SetGpus().
+  // `daemon` must outlive the service. There are no GPUs before SetGpus().
   ShareService(Resource resource, Options options, DaemonLink& daemon);
 
   const Resource& resource() const { return resource_; }
-  // Tells kubelet, if that is something new. Any thread.
+  // Sends the new shares to kubelet if `gpus` have changed. Any thread.
   void SetGpus(const std::vector<Gpu>& gpus);
 
   static v1beta1::DevicePluginOptions PluginOptions();

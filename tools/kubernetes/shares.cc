@@ -14,7 +14,8 @@
 namespace detshare::kubernetes {
 namespace {
 
-// With a dot and a share's id behind it, it is the name of a door: 64 characters.
+// The name, a dot and a share's id are the name of a tenant endpoint, which has at most 64
+// characters.
 constexpr size_t kLongestName = 23;
 
 bool IsResourceName(const std::string& name) {
@@ -92,7 +93,7 @@ std::vector<std::string> Prefer(const std::vector<Share>& shares,
                                 const std::vector<std::string>& must, int size) {
   std::vector<std::string> chosen;
   std::map<std::string, std::vector<std::string>> left;  // by GPU
-  std::set<std::string> begun;                           // GPUs of which something is taken
+  std::set<std::string> begun;                           // GPUs with a chosen share
   const auto take = [&](const Share& share) {
     chosen.push_back(share.id);
     begun.insert(share.gpu);
@@ -101,14 +102,14 @@ std::vector<std::string> Prefer(const std::vector<Share>& shares,
     const Share* const share = Find(shares, id);
     if (share != nullptr && std::count(chosen.begin(), chosen.end(), id) == 0) take(*share);
   }
-  // In the order of the shares, whatever the order of the question.
+  // In the order of the shares, so that the order of `available` does not matter.
   for (const Share& share : shares) {
     if (std::count(available.begin(), available.end(), share.id) != 0 &&
         std::count(chosen.begin(), chosen.end(), share.id) == 0)
       left[share.gpu].push_back(share.id);
   }
   while (static_cast<int>(chosen.size()) < size && !left.empty()) {
-    // A GPU that the container has anyway, else the one with most left.
+    // Prefers a GPU that the container has already, then the GPU with the most shares left.
     const auto best = std::max_element(left.begin(), left.end(), [&](const auto& a, const auto& b) {
       return std::make_pair(begun.count(a.first), a.second.size()) <
              std::make_pair(begun.count(b.first), b.second.size());
@@ -129,7 +130,7 @@ absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<S
     return absl::InvalidArgumentError("a share is named twice");
   proto::Door door;
   door.set_name(DoorName(resource, ids.front()));
-  std::map<std::string, uint64_t> count;  // of its shares, by GPU
+  std::map<std::string, uint64_t> count;  // the number of the container's shares, by GPU
   uint64_t part = UINT64_MAX, most = 0;
   for (const std::string& id : ids) {
     const Share* const share = Find(shares, id);
@@ -141,7 +142,7 @@ absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<S
     most = std::max(most, count[share->gpu]);
     part = std::min(part, share->memory);
   }
-  // All is said, since what was said about an earlier container's holds otherwise.
+  // Every field is set. The daemon would keep the earlier container's value of a missing field.
   proto::TenantSetting& tenant = *door.mutable_tenant();
   tenant.set_tenant_class("unset");
   tenant.set_weight(1);
@@ -152,7 +153,7 @@ absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<S
   tenant.set_slo_tpot_ns(0);
   tenant.MergeFrom(resource.tenant);
   tenant.set_weight(tenant.weight() * static_cast<double>(ids.size()));
-  tenant.set_memory(tenant.memory() * most);  // the limit is one for each device
+  tenant.set_memory(tenant.memory() * most);  // the limit applies to each device
   tenant.set_pinned_memory(tenant.pinned_memory() * ids.size());
   return door;
 }

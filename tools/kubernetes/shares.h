@@ -1,8 +1,8 @@
-// What is offered to Kubernetes: resources, each of which divides every GPU of the host into
-// shares. A share is one "device" of the resource; a container that asks for several gets several,
-// of one GPU where that is possible.
+// The resources that the plugin offers to Kubernetes. Each resource divides every GPU of the host
+// into shares. A share is one "device" of the resource. A container may request several shares and
+// gets them on one GPU where possible.
 //
-// Pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@
 namespace detshare::kubernetes {
 
 struct Resource {
-  std::string name;  // behind the domain: "gpu-share-latency"
+  std::string name;  // without the domain: "gpu-share-latency"
   int shares = 8;    // of each GPU
-  // Class, weight, limits and objectives of who has one share; weight and limits count for each
-  // share. No name. Without a limit of device memory a share has its part of the GPU's; 0: no
-  // limit.
+  // The class, weight, limits and objectives of a tenant with one share, without a name. Weight and
+  // limits are multiplied by the number of shares. When the limit of device memory is not set, a
+  // share's limit is an equal part of the GPU's memory. 0 means no limit.
   proto::TenantSetting tenant;
 };
 
 inline constexpr int kMostShares = 60;  // of one GPU
 
 // "NAME[,shares=N][,class=C][,weight=W][,memory=SIZE][,pinned-memory=SIZE][,slo-latency=D]
-// [,slo-ttft=D][,slo-tpot=D]". InvalidArgument.
+// [,slo-ttft=D][,slo-tpot=D]". InvalidArgument for any other text.
 absl::StatusOr<Resource> ParseResource(const std::string& text);
 
 struct Gpu {
@@ -42,23 +42,24 @@ struct Gpu {
 struct Share {
   std::string id;  // "<UUID without GPU->-<number>"
   std::string gpu;
-  uint64_t memory = 0;  // its part of the GPU's
+  uint64_t memory = 0;  // bytes: an equal part of the GPU's memory
   bool healthy = false;
 };
 
 std::vector<Share> SharesOf(const Resource& resource, const std::vector<Gpu>& gpus);
 
-// `size` of the available ids, those of `must` among them: of as few GPUs as possible, and of those
-// of which most is left. What is no share of the resource is left out, so there may be fewer.
+// Chooses `size` of the available ids, among them all of `must`. It uses as few GPUs as possible
+// and prefers GPUs with the most shares left. Ids that are no share of the resource are left out,
+// so the result may be shorter.
 std::vector<std::string> Prefer(const std::vector<Share>& shares,
                                 const std::vector<std::string>& available,
                                 const std::vector<std::string>& must, int size);
 
-// The door of a container that has the shares `ids`: the same for the same ids, whatever their
-// order. InvalidArgument when there are none, when one is there twice, or is no share.
+// The tenant endpoint of a container with the shares `ids`. It does not depend on the order of
+// `ids`. InvalidArgument when `ids` is empty, has an id twice, or has an id that is no share.
 absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<Share>& shares,
                                    std::vector<std::string> ids);
-// ... of one share.
+// The name of the tenant endpoint whose first share is `id`.
 std::string DoorName(const Resource& resource, const std::string& id);
 
 }  // namespace detshare::kubernetes

@@ -1,4 +1,4 @@
-"""What a program's --help says of its options and subcommands, as data: manual pages and completions are made from it."""
+"""Parses a program's --help into options and subcommands. man.py and completion.py use it."""
 
 import os
 import re
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Option:
-    names: list  # ["-h", "--help"], or ["file"] of a positional
+    names: list  # ["-h", "--help"], or ["file"] for a positional argument
     value: str  # "PATH"; "" for a flag
-    choices: list  # ["auto", "cuda", "soft"]; [] when anything goes
+    choices: list  # ["auto", "cuda", "soft"]; [] when any value is allowed
     help: str
     group: str
-    optional_value: bool = False  # a value comes after = only, or not at all
+    optional_value: bool = False  # the value may be left out; it is given after = only
 
     @property
     def positional(self):
@@ -34,7 +34,7 @@ class Command:
             yield from command.walk()
 
 
-# CLI11 puts the explanation at this column, on the next line where the option is too long.
+# CLI11 prints an option's explanation at this column, on the next line when the option is too long.
 _COLUMN = 30
 
 
@@ -52,14 +52,14 @@ def _option(spec, text, group):
         value = "" if value in ("TEXT", "INT", "UINT") else value
     # "UINT:INT in [1 - 8]"
     value = value.split(":")[0].split()[0] if value.split() else ""
-    # --standalone{auto}: a value after = may be left out.
+    # --standalone{auto}: the value after = may be left out.
     optional = "{" in names
     names = re.sub(r"\{[^}]*\}", "", names)
     return Option(names.split(","), value, choices, text.strip(), group, optional)
 
 
 def parse(name, text):
-    """The Command that a --help describes; its subcommands have names and explanations only."""
+    """Returns the Command that a --help describes. Its subcommands have a name and a help only."""
     lines = text.splitlines()
     command = Command(name, "")
     group, spec, explanation, seen = None, None, "", []
@@ -83,7 +83,7 @@ def parse(name, text):
         elif line.startswith("  ") and not line.startswith("   ") and group is not None:
             finish()
             spec, explanation = line[:_COLUMN], line[_COLUMN:]
-            # Too long for its column: all of it is the option.
+            # The option is too long for its column, so the whole line is the option.
             if len(line) > _COLUMN and line[_COLUMN - 1] != " ":
                 spec, explanation = line, ""
         elif line.startswith(" " * _COLUMN) and spec is not None:
@@ -100,7 +100,7 @@ def parse(name, text):
 
 
 def describe(program, name=None, _words=()):
-    """Runs PROGRAM --help, and that of every subcommand."""
+    """Returns the Command of a program, from --help of the program and of each subcommand."""
     name = name or os.path.basename(program)
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
     text = subprocess.run([program, *_words, "--help"], check=True, capture_output=True, text=True, env=environment).stdout

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes the completion of a program for a shell, made from its --help.
+"""Writes a shell's completion of a program, made from the program's --help.
 
   completion.py bash|zsh PROGRAM [NAME]
 """
@@ -19,7 +19,7 @@ def identifier(name):
 
 
 def inherited(root, command):
-    """Options that a command takes: its own, and those of the commands above it, which CLI11 takes anywhere."""
+    """Returns a command's options and those of the commands above it; CLI11 accepts both."""
     words = command.name.split()
     options, names = [], set()
     for one in root.walk():
@@ -37,7 +37,7 @@ def bash(root):
     function = "_" + identifier(root.name)
     out = [f"# bash completion for {root.name}", "", f"{function}() {{",
            "  local current=${COMP_WORDS[COMP_CWORD]} command=" + root.name + " i word value=",
-           "  # bash divides --option=value into three words.",
+           "  # bash splits --option=value into three words.",
            "  if [[ $current == = ]]; then",
            "    value=${COMP_WORDS[COMP_CWORD-1]}= current=",
            "  elif ((COMP_CWORD > 1)) && [[ ${COMP_WORDS[COMP_CWORD-1]} == = ]]; then",
@@ -48,7 +48,7 @@ def bash(root):
            "  for ((i = 1; i < COMP_CWORD; i++)); do",
            "    word=${COMP_WORDS[i]}"]
     if any(c.name == "detshare run" for c in root.walk()):
-        out += ["    # What follows is the program's own command line.",
+        out += ["    # The program's own command line follows.",
                 "    if [[ $word == -- ]]; then",
                 "      COMP_WORDS=(\"${COMP_WORDS[@]:i+1}\") COMP_CWORD=$((COMP_CWORD - i - 1))",
                 "      if ((COMP_CWORD == 0)); then",

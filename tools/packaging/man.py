@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Writes a manual page: prose from a file, options and subcommands from the program's --help.
+"""Writes a manual page from prose and from the options and subcommands of the program's --help.
 
   man.py PROGRAM PROSE VERSION [NAME]
 
-PROSE is roff; its first line is "NAME(SECTION): what it is in a few words", and a line @OPTIONS@ stands for what the program says.
+PROSE is a roff file. Its first line is "NAME(SECTION): a short description". Its line @OPTIONS@ is
+replaced by the options and subcommands.
 """
 
 import re

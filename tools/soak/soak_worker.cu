@@ -1,15 +1,16 @@
-// One of the many processes of a soak: an unmodified CUDA program that goes on until it is told to
-// stop, is killed, or attacks.
+// One process of a soak: an unmodified CUDA program that works until it is told to stop or is
+// killed, or that attacks the daemon.
 //
-//   soak_worker reference SEED ROUNDS  the digest of so many rounds, by the CPU alone
-//   soak_worker survive SEED           rounds until SIGTERM; then "ROUNDS DIGEST"
-//   soak_worker turn SEED ROUNDS       so many rounds, then "ROUNDS DIGEST"
-//   soak_worker KIND SEED              prints "ready", then does one thing until it is killed:
-//                                      copy, launch, allocate, module, fork
-//   soak_worker attack SEED            a round; then it writes nonsense over what it shares with
-//                                      the daemon, truncates or unlinks it, and goes on
+//   soak_worker reference SEED ROUNDS  computes ROUNDS rounds on the CPU alone; prints
+//                                      "ROUNDS DIGEST"
+//   soak_worker survive SEED           runs rounds until SIGTERM; then prints "ROUNDS DIGEST"
+//   soak_worker turn SEED ROUNDS       runs ROUNDS rounds; then prints "ROUNDS DIGEST"
+//   soak_worker KIND SEED              prints "ready", then repeats one kind of call until it is
+//                                      killed: copy, launch, allocate, module, fork
+//   soak_worker attack SEED            runs a round; then overwrites, truncates or unlinks the
+//                                      files that it shares with the daemon, and continues
 //
-// Ends with 1 when a call fails, and with 3 when a result differs from what the CPU computes.
+// Exits with 1 when a call fails, and with 3 when a result differs from the CPU's.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <fcntl.h>
@@ -39,7 +40,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Adds 3 to every word: what is loaded and unloaded at run time.
+// A kernel that adds 3 to every word. Rounds load and unload it at run time.
 constexpr char kModule[] = R"(
 .version 7.0
 .target sm_70
@@ -92,7 +93,7 @@ class Random {
   uint64_t state_;
 };
 
-// What a round is, decided by seed and number alone.
+// The work of one round. Only the seed and the round's number determine it.
 struct Round {
   Round(uint64_t seed, uint64_t number) : random(seed * 1000003 + number) {
     values.resize(256 + random.Below(8192));
@@ -207,7 +208,7 @@ std::vector<uint32_t> OnGpu(const Round& round) {
 
 volatile sig_atomic_t g_stop = 0;
 
-// `last` rounds, or until SIGTERM.
+// Runs `last` rounds, or as many as it can until SIGTERM.
 int Rounds(uint64_t seed, uint64_t last, int pause_us) {
   signal(SIGTERM, [](int) { g_stop = 1; });
   uint64_t digest = 0xCBF29CE484222325u, number = 0;
@@ -240,7 +241,7 @@ int Reference(uint64_t seed, uint64_t rounds) {
   return 0;
 }
 
-// ---- those who are killed
+// ---- workers that are killed
 
 void Ready() {
   std::printf("ready\n");
@@ -305,7 +306,7 @@ void Ready() {
   }
 }
 
-// ---- those who attack
+// ---- workers that attack
 
 struct SharedFile {
   std::string path;
@@ -313,7 +314,7 @@ struct SharedFile {
   size_t bytes = 0;
 };
 
-// What the shim maps of the session's directory.
+// The files of the session's directory that the shim has mapped for writing.
 std::vector<SharedFile> SharedFiles() {
   std::vector<SharedFile> files;
   FILE* const maps = std::fopen("/proc/self/maps", "r");
@@ -342,7 +343,7 @@ int Attack(uint64_t seed) {
     std::fprintf(stderr, "soak: there is nothing to attack\n");
     return 1;
   }
-  // What kernels print comes by such a file, too: gigabytes, after some attacks.
+  // Kernels' output comes through such a file, too. After some attacks it is gigabytes.
   const int nowhere = open("/dev/null", O_WRONLY);
   dup2(nowhere, STDOUT_FILENO);
   const uint32_t way = random.Below(4);
@@ -354,7 +355,7 @@ int Attack(uint64_t seed) {
       for (int w = 0; w < 64; ++w)
         std::memset(file.begin + random.Next() % (file.bytes - 8), static_cast<int>(random.Next()),
                     8);
-    } else if (way == 1) {  // the beginning, where counters, states and records are
+    } else if (way == 1) {  // the beginning, which holds counters, states and records
       const size_t bytes = file.bytes < 65536 ? file.bytes : 65536;
       for (size_t at = 0; at + 4 <= bytes; at += 4 + 4 * random.Below(16)) {
         const uint32_t word = random.Next();

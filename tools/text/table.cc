@@ -7,7 +7,8 @@
 namespace detshare::text {
 namespace {
 
-// Numbers with thousands separators and a unit, "-" for none.
+// True for numbers, also with separators and a unit, for "-", which stands for no number, and for
+// empty cells.
 bool LooksLikeNumber(const std::string& cell) {
   return cell.empty() || cell == "-" || (cell[0] >= '0' && cell[0] <= '9');
 }
@@ -55,7 +56,7 @@ std::string Bytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
   double value = static_cast<double>(bytes);
-  // What would be shown as 1000 of a unit is shown in the next.
+  // A number that would be shown as 1000 of a unit is shown in the next unit.
   while (value >= 999.5 && unit + 1 < std::size(kUnits)) {
     value /= 1024;
     ++unit;

@@ -1,4 +1,4 @@
-// Text for people: aligned tables, sizes, durations.
+// Human-readable text: aligned tables, sizes and durations.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace detshare::text {
 
-// A table whose columns line up. Columns that hold numbers are set flush right.
+// A table with aligned columns. Columns of numbers are right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
-  // As many cells as the header has; missing ones are empty.
+  // `row` has at most as many cells as the header. Missing cells are empty.
   void Add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
-  // Lines with `indent` spaces before and two between columns, none at the end, each with a
-  // newline.
+  // The header and the rows as lines, each with a newline. A line begins with `indent` spaces, has
+  // two spaces between columns, and none at its end.
   std::string ToString(int indent = 0) const;
 
  private:
@@ -23,17 +23,17 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "0 B", "640 KiB", "1.5 GiB": three digits at most.
+// "0 B", "640 KiB", "1.5 GiB": at most three digits.
 std::string Bytes(uint64_t bytes);
 
 // "850 ms", "12 s", "3 min 5 s", "2 h 10 min", "4 d 3 h".
 std::string Duration(int64_t milliseconds);
 
-// A command line as tables show it: without the folder of the program, and with "..." in the place
-// of what is beyond 40 characters. --json has all of it.
+// A command line as tables show it: without the program's folder, cut to 40 characters that end
+// with "...". --json shows the whole command line.
 std::string Program(const std::string& command_line);
 
-// "1,234,567".
+// A number with thousands separators: "1,234,567".
 std::string Count(uint64_t count);
 
 }  // namespace detshare::text

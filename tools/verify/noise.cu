@@ -1,10 +1,10 @@
-// A noisy neighbour: does the same thing again and again until it is killed, and looks whether its
-// own results are always the same.
+// A noisy neighbour. It repeats one kind of work until it is killed, and checks that its own
+// results never change.
 //
 //   noise arithmetic|bandwidth|allocation|modules
 //
-// Prints "ready" after the first round. Ends with 3 when a result differs, with 1 when a call
-// fails.
+// Prints "ready" after the first round. Exits with 3 when a result differs, and with 1 when a CUDA
+// call fails.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +38,7 @@ __global__ void Move(unsigned* to, const unsigned* from, size_t count) {
     to[i] = from[i] + 1;
 }
 
-// The digest of what a round computed; the first one counts for all.
+// Compares the digest of a round's result with the first round's.
 void Compare(const unsigned* device, size_t count) {
   std::vector<unsigned> values(count);
   CHECK(cudaMemcpy(values.data(), device, count * sizeof(unsigned), cudaMemcpyDeviceToHost));
@@ -51,10 +51,11 @@ void Compare(const unsigned* device, size_t count) {
   }
 }
 
-// What a launch should take at most, so that software GPUs are busy, too, but not for ever.
+// The longest that a launch should take. It keeps launches short on software GPUs, too.
 constexpr double kLaunchSeconds = 0.002;
 
-// The largest size up to `most`, by powers of two, for which `launch` keeps that time.
+// The largest size of `least` times a power of two, up to `most`, whose launch stays within
+// kLaunchSeconds.
 template <typename Launch>
 size_t SizeFor(size_t least, size_t most, Launch launch) {
   size_t size = least;
@@ -139,7 +140,7 @@ void RunModules() {
   CHECK(cudaMalloc(&value, sizeof(unsigned)));
   bool first = true;
   for (unsigned number = 1;; ++number) {
-    // Code that nobody has seen before.
+    // Code that no cache has.
     const std::string text =
         ".version 7.5\n.target sm_75\n.address_size 64\n"
         ".visible .entry Store(.param .u64 to)\n{\n"

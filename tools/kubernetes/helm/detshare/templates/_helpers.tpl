@@ -18,7 +18,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{/* A resource as the plugin's flag takes it. */}}
+{{/* A resource in the format of the plugin's flag --resource. */}}
 {{- define "detshare.resource" -}}
 {{ required "a resource needs a name" .name }},shares={{ .shares | default 8 }}
 {{- with .class }},class={{ . }}{{ end }}
@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- with .sloTpot }},slo-tpot={{ . }}{{ end }}
 {{- end -}}
 
-{{/* What both DaemonSets say about where they run. */}}
+{{/* The placement of both DaemonSets on nodes. */}}
 {{- define "detshare.placement" -}}
 priorityClassName: {{ .Values.priorityClassName | quote }}
 {{- with .Values.imagePullSecrets }}
