@@ -12,7 +12,7 @@ bool Within(Nanoseconds since, Nanoseconds period, Nanoseconds now) {
   return since != ResidentMemory::kNever && now < since + period;
 }
 
-// Who goes first: smaller numbers.
+// The order in which sessions are evicted: smaller numbers first.
 enum Standing { kHeld, kIdle, kIdleNewcomer, kWorking, kLater, kNotForThis };
 
 Standing StandingOf(const ResidentMemory& resident, const RoomRequest& request, Nanoseconds now,
@@ -38,7 +38,7 @@ uint64_t HostRoom(const EvictionSnapshot& snapshot, const RoomRequest& request) 
 
 EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameters& parameters) {
   EvictionDecision decision;
-  // Whose turn it is goes before those that wait for its end.
+  // The session whose turn it is goes before the sessions that wait for the end of that turn.
   std::vector<size_t> line(snapshot.requests.size());
   std::iota(line.begin(), line.end(), size_t{0});
   std::stable_sort(line.begin(), line.end(), [&](size_t a, size_t b) {
@@ -78,13 +78,14 @@ EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameter
       }
       needed = goes;
     }
-    // Those behind it in the line must not take what it waits for.
+    // Requests behind this one in the line must not take the memory that it waits for.
     if (needed > now) return decision;
     std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
       if (a.first != b.first) return a.first < b.first;
       const ResidentMemory& left = snapshot.residents[a.second];
       const ResidentMemory& right = snapshot.residents[b.second];
-      // The longest without work; of those that work, who has been there the longest.
+      // The session that has been longest without work; of working sessions, the one that got its
+      // room first.
       if (left.working_until != right.working_until)
         return left.working_until < right.working_until;
       if (left.placed_at != right.placed_at) return left.placed_at < right.placed_at;

@@ -9,7 +9,7 @@
 namespace detshare::policy {
 namespace {
 
-// In flight: one that runs, one that is next, one on its way.
+// One operation runs, one is next, and one is on its way to the hardware.
 constexpr int kOperationsInFlight = 3;
 
 }  // namespace
@@ -44,7 +44,7 @@ std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules
     };
     const int groups = std::clamp<int>(std::lround(sms / device.sm_group), 1, device.groups());
     if (groups == device.groups()) continue;
-    // SMs that make no whole group are in the last one, so the two ends differ.
+    // SMs that fill no whole group belong to the last group, so the two ends differ in size.
     const SmRange low = device.Groups(0, groups);
     const SmRange high = device.Groups(device.groups() - groups, device.groups());
     const SmRange& nearest = distance(low) < distance(high) ? low : high;

@@ -1,19 +1,21 @@
-// Terms for work that nobody waits for, on a device where others come first.
+// Limits for best-effort work: work that no user waits for, on a device where other coroutines go
+// first. Policies `priority`, `tpot-first` and `auto` use them.
 //
-// Nothing that runs can be stopped, so what such work may have in the hardware when somebody comes
-// is what that one has to wait for:
+// The hardware cannot stop an operation that runs. So a request of a coroutine that goes first
+// waits for the best-effort work that is in the hardware when the request comes. These rules bound
+// that work:
 //
 //   - Its window is a few of its operations: enough that the device does not run dry while the next
-//     ones are on their way, and no more.
-//   - Long operations run on a partition that leaves SMs free: who comes meanwhile begins there.
-//   Long
-//     ones of short blocks may have more SMs, since who comes first gets some of them back at each
-//     block's end.
-//   - While somebody who comes first has work, it has a small window, or none, on few SMs. Whoever
-//     is held for `longest_hold` may give one operation all the same.
-//   - In the last part of a request it goes on, on a part of the SMs: that makes the request a
-//     little longer, which one that began on a free device can bear.
-//   - Nobody makes room for who has had no work for `absent_after`.
+//     operations are on their way, and no more.
+//   - Its long operations run on a partition that leaves SMs free. A request that comes meanwhile
+//     begins on the free SMs. Long operations of short blocks may have more SMs, because the
+//     request gets some of these SMs back whenever a block ends.
+//   - While a coroutine that goes first is in its contention phase, best-effort work has a small
+//     window, or none, on few SMs. A coroutine that was throttled for `longest_hold` may give one
+//     operation to the hardware in any case.
+//   - In the last part of a request, best-effort work goes on, on a part of the SMs. That makes the
+//     request a little longer. A request that began on a free device has time for that.
+//   - Best-effort work makes no room for a coroutine that has had no work for `absent_after`.
 #pragma once
 
 #include <vector>
@@ -24,26 +26,27 @@
 
 namespace detshare::policy {
 
+// The rules' numbers. Shares are 0 to 1.
 struct GuestRules {
   Nanoseconds window = 100 * kMicrosecond;
-  Nanoseconds least_window = 30 * kMicrosecond;
+  Nanoseconds least_window = 30 * kMicrosecond;  // if the operations are short
   Nanoseconds long_operation = 300 * kMicrosecond;
-  double long_share = 0.42;      // of the SMs
-  double yielding_share = 0.62;  // of the SMs
-  Nanoseconds yielding_block = 100 * kMicrosecond;
-  double pressed_share = 0.25;  // of the SMs
+  double long_share = 0.42;      // of the SMs, for long operations
+  double yielding_share = 0.62;  // of the SMs, for long operations of short blocks
+  Nanoseconds yielding_block = 100 * kMicrosecond;  // shorter blocks are short
+  double pressed_share = 0.25;                      // of the SMs, under contended limits
   Nanoseconds pressed_window = 0;
-  double closing = 0.6;         // of a request
-  double closing_share = 0.42;  // of the SMs
+  double closing = 0.6;         // of a request: its last part, under tail limits
+  double closing_share = 0.42;  // of the SMs, under tail limits
   Nanoseconds closing_window = 100 * kMicrosecond;
   Nanoseconds longest_hold = 20 * kMillisecond;
   Nanoseconds absent_after = 10 * kSecond;
 
-  // The values of the parameters below.
+  // Reads the parameters below, which `values` must have.
   static GuestRules Of(const ParameterValues& values);
 };
 
-// For the parameters of policies that use GuestRules::Of().
+// A policy that calls GuestRules::Of() lists all of these among its parameters.
 inline constexpr Parameter kGuestWindow = {
     "window", ParameterKind::kDuration,
     "100us",  "1us",
@@ -116,26 +119,29 @@ inline constexpr Parameter kGuestAbsentAfter = {
     "10s",          "1ms",
     "1000000s",     "without work, after which nobody makes room for a program that comes first"};
 
-// Whether somebody of a rank below coroutine `index`'s is there, for whom room is to be made.
-// Lowers `ask_again_at` to when the answer is another one if nothing else happens.
+// Whether coroutine `index` must make room: a coroutine of a lower rank has work, or it had work or
+// was opened within the last `absent_after`. Lowers `ask_again_at` to the time when the result
+// changes if nothing else happens. ranks[i] is the rank of snapshot.coroutines[i].
 bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t index,
                  Nanoseconds absent_after, Nanoseconds* ask_again_at);
 
-// The partitions that the rules' shares need beside those that every device keeps: where one of
-// those is not as near to a share as whole groups of SMs can be.
+// The partitions that the rules' shares need beside those that every device keeps. There is one for
+// each share to which whole groups of SMs come nearer than the partitions that are there.
 std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules& rules);
 
-// Everything but the rank. Without `others_first`, nobody who comes first is on the device, and the
-// terms are unlimited.
+// The grant of a best-effort coroutine, without its rank. `others_first` is the result of
+// OthersFirst(); if it is false, the limits set no bounds beside `longest_hold` and the tenant's
+// bounds of SMs.
 Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,
                  bool others_first);
 
-// Sets which part of the bursts of who comes first presses guests. All of it for somebody who works
-// for most of the time: what makes his requests longer lets the next ones wait.
+// Sets the contention phase in the grant of coroutine `first`, which goes before best-effort work.
+// A coroutine that works for most of the time gets its whole burst, because a longer request makes
+// its next requests wait.
 void PressGuests(const CoroutineView& first, const GuestRules& rules, Grant* grant);
 
-// Sets what to prepare: the partitions that the terms name, but for the one of quiet, short
-// operations.
+// Sets grant->prepare to the partitions that the limits name, except the partition of short
+// operations under idle limits.
 void PrepareTerms(Grant* grant);
 
 }  // namespace detshare::policy

@@ -1,4 +1,5 @@
-// The parameters of a policy: what there are, and what somebody asked for, checked.
+// The parameters of a policy. A policy declares them as an array of Parameter and reads the values
+// that an operator set with ParameterValues::Read(), which checks them.
 #pragma once
 
 #include <map>
@@ -21,22 +22,22 @@ struct Parameter {
   absl::string_view name;
   ParameterKind kind;
   absl::string_view default_value;
-  absl::string_view least, most;  // bounds, both allowed, written as values are
+  absl::string_view least, most;  // inclusive bounds, written as values are
   absl::string_view help;         // one line
 };
 
-// Values of all parameters of one policy: those of the options, defaults for the others.
+// The values of all parameters of a policy: the operator's, and defaults for the others.
 class ParameterValues {
  public:
-  // InvalidArgument for a name that `parameters` does not have, with those that it has, and for a
-  // value that does not parse or is out of bounds, with what is allowed.
+  // InvalidArgument, with the known names, for a name that `parameters` does not have.
+  // InvalidArgument, with the allowed values, for a value that does not parse or is out of bounds.
   static absl::StatusOr<ParameterValues> Read(absl::string_view policy,
                                               absl::Span<const Parameter> parameters,
                                               const Options& options);
 
-  // Of a parameter of that kind, which must be there.
+  // The value of a parameter, which must exist and be of the function's kind.
   Nanoseconds Duration(absl::string_view name) const;
-  double Number(absl::string_view name) const;    // also of a percentage: 0 to 100
+  double Number(absl::string_view name) const;    // a number, or a percentage as 0 to 100
   double Fraction(absl::string_view name) const;  // a percentage as 0 to 1
 
  private:

@@ -44,7 +44,8 @@ bool Disjoint(const DeviceShape& device, const SmRange& a, const SmRange& b) {
 int NearestPartition(const DeviceShape& device, absl::Span<const SmRange> partitions, double sms) {
   sms = std::clamp<double>(sms, 0, device.sm_count);
   int best = 0;
-  // Lower is better: distance, then size, then whether it is away from the high end.
+  // A lower rank is better: distance, then size, then whether the partition is away from the high
+  // end.
   std::pair<double, std::pair<int, bool>> best_rank;
   for (size_t i = 0; i < partitions.size(); ++i) {
     const int size = SmsOf(device, partitions[i]);
@@ -91,7 +92,7 @@ int NearestWithin(const DeviceShape& device, absl::Span<const SmRange> partition
   int best = nearest;
   if (size(best) < tenant.min_sms) best = SmallestPartition(device, partitions, tenant.min_sms);
   if (size(best) <= most) return best;
-  // The largest one that is not too large, or the smallest one of all.
+  // The largest partition that is not too large, or else the smallest of all.
   for (size_t i = 0; i < partitions.size(); ++i) {
     const int other = size(static_cast<int>(i));
     const bool better =
@@ -107,7 +108,7 @@ std::optional<std::vector<int>> Divide(const DeviceShape& device,
   if (parts.empty() || parts.size() > kMostParts || partitions.empty()) return std::nullopt;
   if (parts.size() == 1) return std::vector<int>{0};
 
-  // Ranges from low to high; parts from large to small, which is how the pool's ranges lie.
+  // Ranges from low to high, and parts from large to small: the pool's ranges lie in this order.
   std::vector<int> ranges(partitions.size() - 1);
   std::iota(ranges.begin(), ranges.end(), 1);
   std::stable_sort(ranges.begin(), ranges.end(),
@@ -117,16 +118,17 @@ std::optional<std::vector<int>> Divide(const DeviceShape& device,
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return parts[a].share > parts[b].share; });
 
-  // The worst supply of the parts from one on, then the SMs in use: larger is better.
+  // How well a part and those after it are supplied: the worst supply of them, then the SMs in use.
+  // Larger is better.
   struct Value {
     double worst = -1;
     int sms = 0;
-    int next = -1;  // the range of the part after this one
+    int next = -1;  // the range of the next part
     bool operator<(const Value& other) const {
       return worst != other.worst ? worst < other.worst : sms < other.sms;
     }
   };
-  // best[k][r]: part order[k] has ranges[r], and those after it ranges above.
+  // best[k][r]: part order[k] has ranges[r], and the parts after it have ranges above.
   std::vector<std::vector<Value>> best(parts.size(), std::vector<Value>(ranges.size()));
   for (size_t k = parts.size(); k-- > 0;) {
     const Part& part = parts[order[k]];

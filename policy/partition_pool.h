@@ -1,11 +1,13 @@
-// Which partitions a device keeps from the start, and how policies choose among them.
+// The partitions that a device keeps from the start, and the ways in which policies choose among
+// them.
 //
-// Making a partition drains a device, so every device has a standard pool that serves whatever
-// policy comes. It is hierarchical: a cut divides the device in a low and a high part, both of
-// which are there, at a half, at the quarters, at the eighths, and a sixteenth from either end. The
-// quarters and eighths between the ends follow as far as the bound goes.
+// Making a partition drains a device. So every device has a standard pool, which serves every
+// policy. The pool is made by cuts: a cut divides the device into a low and a high part, and the
+// pool has both parts. There are cuts at a half, at the quarters, at the eighths, and a sixteenth
+// from either end. The quarters and eighths between the ends follow, up to the pool's size.
 //
-// `partitions` is a snapshot's everywhere: [0] is the whole device.
+// In all functions `partitions` is a snapshot's: [0] is the whole device. Functions that choose a
+// partition return its index.
 #pragma once
 
 #include <optional>
@@ -18,37 +20,39 @@ namespace detshare::policy {
 
 inline constexpr int kStandardPartitions = 24;
 
-// At most `at_most`, the most useful ones first, without the whole device and without duplicates.
-// Few or none on a device of few groups.
+// The standard pool: at most `at_most` partitions, the most useful first, without the whole device
+// and without duplicates. A device of few groups has few or none.
 std::vector<SmRange> StandardPartitions(const DeviceShape& device,
                                         int at_most = kStandardPartitions);
 
-// The SMs of a range, which for {0, 0} are all of the device.
+// The number of SMs of a range; for {0, 0}, the number of all SMs of the device.
 int SmsOf(const DeviceShape& device, const SmRange& range);
+// Whether the ranges have no SM in common. The whole device is disjoint from no range.
 bool Disjoint(const DeviceShape& device, const SmRange& a, const SmRange& b);
 
-// The partition whose size is nearest to `sms` (the smaller of two), preferably at the high end of
-// the device.
+// The partition whose size is nearest to `sms`. Of two sizes that are equally near, the smaller; of
+// two partitions of one size, the one at the high end of the device.
 int NearestPartition(const DeviceShape& device, absl::Span<const SmRange> partitions, double sms);
-// The smallest one with `sms` SMs or more; the whole device when there is none.
+// The smallest partition with `sms` SMs or more; the whole device if there is none.
 int SmallestPartition(const DeviceShape& device, absl::Span<const SmRange> partitions, int sms);
-// The largest one that has no SM in common with `taken`; none when all have.
+// The largest partition that has no SM in common with `taken`; none if all have.
 std::optional<int> LargestDisjoint(const DeviceShape& device, absl::Span<const SmRange> partitions,
                                    absl::Span<const SmRange> taken);
-// Nearest to `sms` within the bounds that the operator set for the tenant. Where no partition is
-// within both, it keeps max_sms.
+// The partition nearest to `sms` within the operator's bounds for the tenant. If no partition is
+// within both bounds, max_sms goes before min_sms.
 int NearestWithin(const DeviceShape& device, absl::Span<const SmRange> partitions,
                   const Tenant& tenant, double sms);
 
-// Somebody's part of a division: `share` of the device (above 0), with bounds in SMs (0: none).
+// One part of a division of the device.
 struct Part {
-  double share = 0;
-  int min_sms = 0, max_sms = 0;
+  double share = 0;              // of the device; above 0
+  int min_sms = 0, max_sms = 0;  // bounds; 0: none
 };
 inline constexpr size_t kMostParts = 8;
 
-// Disjoint partitions, one for each part, so that whoever comes off worst has as much of its share
-// as it can. None when the partitions do not allow it, and for more than kMostParts.
+// Disjoint partitions, one for each part, chosen so that the part with the least SMs for its share
+// has as many as possible. None if the partitions do not allow a division, and for no parts or more
+// than kMostParts. A single part gets the whole device.
 std::optional<std::vector<int>> Divide(const DeviceShape& device,
                                        absl::Span<const SmRange> partitions,
                                        absl::Span<const Part> parts);

@@ -44,7 +44,7 @@ class RoundRobin final : public DevicePlacement {
   size_t next_ = 0;
 };
 
-// The device with the lowest Cost() of those that have the memory, the first of equals.
+// The device with the lowest Cost() of those that have the memory; the first of equal devices.
 template <typename Cost>
 absl::StatusOr<int> Cheapest(const PlacementRequest& request, absl::Span<const DeviceLoad> devices,
                              Cost cost) {
@@ -95,7 +95,7 @@ class WorkloadAware final : public DevicePlacement {
     return value >= 0 ? std::min(value, 1.0) : otherwise;
   }
 
-  // How much of the time both want the same resource, when both work.
+  // The share of the time in which both want the same resource, while both work.
   static double Likeness(const PlacementRequest& a, const PlacementRequest& b) {
     const double memory_a = Known(a.memory_bound, 0.5), memory_b = Known(b.memory_bound, 0.5);
     return memory_a * memory_b + (1 - memory_a) * (1 - memory_b);

@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name,
   if (name.find('/') != name.npos) return LoadPolicy(std::string(name), options);
   absl::StatusOr<const Entry*> entry = Find({name.data(), name.size()});
   if (!entry.ok()) return entry.status();
-  // Also for policies that take none.
+  // Policies without parameters do not check this themselves.
   absl::StatusOr<ParameterValues> values =
       ParameterValues::Read((*entry)->name, (*entry)->parameters(), options);
   if (!values.ok()) return values.status();

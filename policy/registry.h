@@ -1,4 +1,4 @@
-// The policies by name.
+// Makes policies by their names. This is the one place that knows every policy of the daemon.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace detshare::policy {
 
-// A name with a slash in it is the path of a shared object (shared_object.h).
-// NotFound with the known names for an unknown name; InvalidArgument for parameters that the policy
-// does not have, with those that it has, and for values that make no sense.
+// A name with a slash in it is the path of a shared object (LoadPolicy() in shared_object.h).
+// NotFound, with the known names, for an unknown name. InvalidArgument, with the known parameters,
+// for parameters that the policy does not have, and for values that are not allowed.
 absl::StatusOr<std::unique_ptr<Policy>> CreatePolicy(std::string_view name, const Options& options);
-// What CreatePolicy() takes as parameters of that policy. NotFound as there, and for shared
-// objects, which check their parameters themselves.
+// The parameters that CreatePolicy() takes for that policy. NotFound for an unknown name, and for
+// shared objects, which check their parameters themselves.
 absl::StatusOr<absl::Span<const Parameter>> ParametersOf(std::string_view name);
 std::vector<std::string> PolicyNames();
 

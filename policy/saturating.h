@@ -1,4 +1,5 @@
-// Sums and differences of times that stop at the ends of the range: snapshots come from programs.
+// Arithmetic with times that stops at the ends of the range instead of overflowing. The times in a
+// snapshot depend on what programs do, so they can have any value.
 #pragma once
 
 #include "policy/policy.h"

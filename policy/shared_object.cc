@@ -18,7 +18,7 @@ using Library = std::unique_ptr<void, Closer>;
 
 int Within(int value, int bound) { return value >= 0 && value < bound ? value : 0; }
 
-// Makes of any decision one that can be carried out.
+// Changes any decision into one that the scheduler can carry out.
 void Correct(const Snapshot& snapshot, Decision* decision) {
   const int partitions = static_cast<int>(snapshot.partitions.size());
   decision->grants.resize(snapshot.coroutines.size());
@@ -33,12 +33,12 @@ void Correct(const Snapshot& snapshot, Decision* decision) {
       terms->longest_hold =
           std::clamp<Nanoseconds>(terms->longest_hold, kMicrosecond, 10 * kSecond);
     }
-    // Not a number, too.
+    // The comparison also catches NaN.
     if (!(grant.pressing >= 0 && grant.pressing <= 1)) grant.pressing = 1;
     grant.budget = std::max<Nanoseconds>(kMicrosecond, grant.budget);
     for (int& partition : grant.prepare) partition = Within(partition, partitions);
   }
-  // Not in a loop without pause.
+  // The scheduler must not ask the policy in a loop without a pause.
   if (decision->ask_again_at != kForever && snapshot.now < kForever - kMicrosecond) {
     decision->ask_again_at = std::max(decision->ask_again_at, snapshot.now + kMicrosecond);
   }

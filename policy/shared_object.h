@@ -1,14 +1,15 @@
-// Policies that somebody else compiled, loaded from a shared object.
+// Policies in shared objects, for operators who write a policy of their own.
 //
 // Such an object exports one variable, which DETSHARE_POLICY defines in one of its files:
 //
 //   absl::StatusOr<std::unique_ptr<Policy>> Create(const Options& options);
 //   DETSHARE_POLICY(Create)
 //
-// It is built against the headers of the same DetShare: the variable carries the version of the
-// interface and the sizes of what crosses it, and one that differs is refused. What it decides is
-// checked, so that it cannot name partitions or ranks that do not exist; beyond that it is code
-// in the daemon's process and trusted like the daemon. It throws no exceptions.
+// The object is built against the headers of the same DetShare. The variable carries the version of
+// the interface and the sizes of what crosses it, and LoadPolicy() refuses an object that differs.
+// The policy's decisions are corrected, so that they name no partitions or ranks that do not exist.
+// Apart from that, the object is code in the daemon's process and trusted like the daemon. It must
+// throw no exceptions.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 
 namespace detshare::policy {
 
+// The variable that the object exports. DETSHARE_POLICY fills it in.
 struct PolicyInterface {
   // Raised when the meaning of policy.h changes.
   static constexpr uint32_t kVersion = 2;
@@ -29,7 +31,7 @@ struct PolicyInterface {
   uint32_t coroutine_bytes = sizeof(CoroutineView);
   uint32_t tenant_bytes = sizeof(Tenant);
   uint32_t grant_bytes = sizeof(Grant);
-  // A policy, or null with the reason in `error`.
+  // Returns a policy, which the caller owns, or null with the reason in `error`.
   Policy* (*create)(const Options& options, std::string* error) = nullptr;
 };
 
@@ -47,9 +49,10 @@ inline constexpr char kPolicySymbol[] = "detshare_policy";
         return nullptr;                                                 \
       }};
 
-// The policy of the shared object at `path`, which is absolute. The object stays loaded as long as
-// the policy lives. NotFound when it cannot be opened, FailedPrecondition when it is no policy or
-// one for another interface, InvalidArgument when it refuses the options.
+// Loads the policy of the shared object at `path`, which must be absolute. The object stays loaded
+// as long as the policy lives. NotFound if the object cannot be opened; FailedPrecondition if it
+// has no policy, or has one for another interface; InvalidArgument if the path is not absolute or
+// the policy refuses the options.
 absl::StatusOr<std::unique_ptr<Policy>> LoadPolicy(const std::string& path, const Options& options);
 
 }  // namespace detshare::policy

@@ -1,4 +1,4 @@
-// What every policy that goes by a tenant's settings asks of them.
+// The check of tenants' settings that is common to the policies which use these settings.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,9 +7,9 @@
 
 namespace detshare::policy {
 
-// InvalidArgument, with tenant and reason, for a name that is there twice, a weight that is not
-// above 0 and below a million, bounds of SMs that are negative or exclude each other, and SLOs
-// below 0.
+// InvalidArgument, with the tenant and the reason, for a name that occurs twice, a weight that is
+// not above 0 and below a million, bounds of SMs that are negative or exclude each other, and
+// SLOs below 0.
 absl::Status CheckTenants(absl::Span<const Tenant> tenants);
 
 }  // namespace detshare::policy

@@ -25,7 +25,8 @@ constexpr Parameter kOwnParameters[] = {
 };
 
 constexpr double kLeastGapToBurst = 0.5;
-// A verdict is kept until the pauses are this much shorter.
+// The policy keeps the verdict "latency" until pauses are shorter, or bursts longer, by this
+// factor.
 constexpr double kKeep = 0.5;
 constexpr double kMemoryBound = 0.6, kMemoryBoundShare = 0.5;
 
@@ -62,7 +63,7 @@ class Automatic final : public Policy {
   }
 
   Decision Decide(const Snapshot& snapshot) override {
-    // The same snapshot, with the classes that were found.
+    // The same snapshot, with the classes that the policy found.
     std::vector<CoroutineView> views(snapshot.coroutines.begin(), snapshot.coroutines.end());
     std::vector<Tenant> tenants(views.size());
     std::map<CoroutineId, TenantClass> classes;
@@ -77,7 +78,7 @@ class Automatic final : public Policy {
     classes_ = std::move(classes);
     Snapshot classed = snapshot;
     classed.coroutines = views;
-    // Asked in any case: it keeps accounts.
+    // Asked for every decision, because it keeps accounts of what tenants were given.
     Decision shares = by_weight_->Decide(classed);
     if (only_batch) return shares;
     Decision decision = by_class_->Decide(classed);
@@ -130,7 +131,7 @@ class Automatic final : public Policy {
 
   const Nanoseconds learn_after_, longest_burst_, least_gap_;
   const std::unique_ptr<Policy> by_class_, by_weight_;
-  std::map<CoroutineId, TenantClass> classes_;  // at the last decision
+  std::map<CoroutineId, TenantClass> classes_;  // those of the last decision
 };
 
 }  // namespace

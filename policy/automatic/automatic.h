@@ -1,16 +1,18 @@
-// Policy "auto": decides by what it is told and, where it is told nothing, by what programs do.
+// Policy "auto": finds the classes of tenants from what their programs do, then decides by class.
 //
-// A tenant's class is the operator's; else latency, if it has an SLO or its program produces
-// tokens; else what its bursts show, once there was enough of them:
+// A tenant has the class that the operator set. Without one, it is latency if it has an SLO or
+// its program produces tokens. Otherwise the policy judges the program's bursts, after
+// `learn_after` of device time:
 //
-//   - latency: bursts of at most `longest_burst` and, between them, pauses of at least half a burst
-//     and `least_gap`. It stays so until the pauses are half as long as that;
-//   - batch: anything else that works on.
+//   - latency: bursts take at most `longest_burst`, and pauses between them last at least half a
+//     burst and at least `least_gap`. The verdict holds until bursts are twice as long as that or
+//     pauses half as long;
+//   - batch: all other work.
 //
-// Then programs go by tpot-first, which treats those without tokens by class. When only batch is on
-// the device it is divided by weight, as policy fair does. Batch that is bound by memory runs on
-// half of the SMs as long as other batch can use the rest: half of the SMs draw nearly all of the
-// bandwidth.
+// Then the policy decides as tpot-first, which treats programs without tokens by class. If only
+// batch is on the device, it divides the device by weight, as fair. Batch that is bound by memory
+// runs on half of the SMs while other batch can use the rest, because half of the SMs draw nearly
+// all of the bandwidth.
 #pragma once
 
 #include <memory>
@@ -21,7 +23,9 @@
 
 namespace detshare::policy {
 
+// The policy's own parameters and those of tpot-first. Valid for ever.
 absl::Span<const Parameter> AutomaticParameters();
+// InvalidArgument for options that AutomaticParameters() do not allow.
 absl::StatusOr<std::unique_ptr<Policy>> CreateAutomatic(const Options& options);
 
 }  // namespace detshare::policy

@@ -142,10 +142,10 @@ struct Unit {
   absl::string_view name;
   int64_t factor;
 };
-// Longest first.
+// From the shortest to the longest.
 constexpr Unit kDurations[] = {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
 
-// Digits, perhaps with a fraction, and a unit.
+// Divides "1.5 GiB" into a number, which may have a fraction, and a unit, which may be empty.
 bool ParseNumber(absl::string_view text, double* number, absl::string_view* unit) {
   size_t end = 0;
   while (end < text.size() &&

@@ -1,8 +1,8 @@
-// What the operator says to the daemon, in a file and by flags, and the one table of what can be
-// said: the parser, the flags, the defaults, `detsharectl config` and the documentation are made
-// from it.
+// The operator's configuration of the daemon, from a file and from flags, and the table of all
+// settings. The parser, the flags, the defaults, `detsharectl config` and the documentation are
+// made from this table. So a new setting is a field of Config and a row of the table in config.cc.
 //
-// Pure: nothing here opens a file, a device or a socket.
+// Nothing here opens a file, a device or a socket.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ namespace detshare {
 inline constexpr char kDefaultConfigFile[] = "/etc/detshare/detshare.toml";
 inline constexpr absl::string_view kDefaultSocket = "/run/detshare/detshared.sock";
 
-// A [[tenant]] of the file.
+// One [[tenant]] of the file.
 struct TenantConfig {
   policy::Tenant tenant;
   TenantQuota quota;
-  // Who may be it, beside root; neither: anybody. Names, or numbers of ids.
+  // The users and groups that may be this tenant, beside root: names, or ids as numbers. If both
+  // are empty, any user may be.
   std::vector<std::string> users, groups;
 };
 
-// 0, -1 and "" of a setting with a computed default: nothing was said.
+// The values of all settings. 0, -1 or "" of a setting with a computed default: not set.
 struct Config {
   // [daemon]
   std::string socket;
@@ -65,8 +66,8 @@ struct Config {
   std::string placement = "workload-aware";
   std::map<std::string, std::string> policy_parameters;  // [policy.parameters], as text
   // [tenant_defaults]
-  int64_t default_memory = 0;  // bytes, as below
-  int64_t default_pinned_memory = 0;
+  int64_t default_memory = 0;         // bytes
+  int64_t default_pinned_memory = 0;  // bytes
   int64_t default_sessions = 0;
   int64_t default_devices = 0;
   // [limits], of one session
@@ -87,18 +88,20 @@ struct Config {
 // One setting. It has a place in the file, or a flag, or both.
 struct Setting {
   absl::string_view section, key;  // in the file
-  absl::string_view flag;          // "": the file only
+  absl::string_view flag;          // without the dashes; "": the setting has no flag
   std::variant<std::string Config::*, int64_t Config::*> field;
-  absl::string_view type;     // for people: PATH, MIB, ...; SIZE is bytes, with a unit in a string
-  absl::string_view choices;  // what is allowed, separated by |; "": see least and most
-  int64_t least = 0, most = 0;  // of numbers
-  absl::string_view computed;   // the default in words, when it is no constant
-  bool live = false;            // a reload changes it
+  // What help texts call the value: PATH, MIB, ... A SIZE is bytes; as a text it may have a unit.
+  absl::string_view type;
+  absl::string_view choices;    // the allowed values, separated by |; "": see `least` and `most`
+  int64_t least = 0, most = 0;  // inclusive bounds of a number
+  absl::string_view computed;   // the default in words, if it is not a constant
+  bool live = false;            // a reload of the configuration changes the setting
   absl::string_view help;
 };
 
+// All settings, those of a section in a row.
 absl::Span<const Setting> AllSettings();
-// Nullptr when there is none.
+// Null if there is no such setting.
 const Setting* FindSetting(absl::string_view section, absl::string_view key);
 
 // One key of a [[tenant]].
@@ -116,31 +119,34 @@ struct TenantKey {
 
 absl::Span<const TenantKey> TenantKeys();
 
-// Sets one setting by its text, as a flag has it. InvalidArgument with what is allowed.
+// Sets a setting from its text, as a flag has it. InvalidArgument with the allowed values.
 absl::Status SetFromText(const Setting& setting, absl::string_view text, Config* config);
+// The same for a setting that is a number.
 absl::Status SetNumber(const Setting& setting, int64_t value, Config* config);
-// What is allowed, for people: "auto, cuda or soft"; "1 to 1024".
+// The allowed values as messages name them: "auto, cuda or soft"; "1 to 1024".
 std::string Allowed(const Setting& setting);
-// Its value in TOML's notation.
+// The setting's value in TOML's notation.
 std::string ValueText(const Setting& setting, const Config& config);
-// Whether it has the value that it has when nothing is said.
+// Whether the setting has its default value.
 bool IsDefault(const Setting& setting, const Config& config);
 
-// "5ms", "30us", "1s", "250ns". False for anything else, and beyond some 290 years.
+// Takes "5ms", "30us", "1s", "250ns". False for other texts, and for more than about 290 years.
 bool ParseDuration(absl::string_view text, policy::Nanoseconds* duration);
 std::string DurationText(policy::Nanoseconds duration);
-// "1GiB", "256 MB" (the same units: powers of 1024), "4096". False for anything else.
+// Takes "1GiB", "256 MB" (both are powers of 1024), "4096". False for other texts.
 bool ParseSize(absl::string_view text, int64_t* bytes);
-// Without control characters.
+// Whether the text has no control characters.
 bool IsPlain(absl::string_view text);
-// A tenant's name: 1 to 64 letters, digits and signs that can stand in a table, a log and a path.
+// Whether a tenant may have this name: 1 to 64 letters, digits and -_.@, so that it can stand in a
+// table, a log and a path.
 bool IsTenantName(absl::string_view name);
 
 // ---- a change of the configuration while the daemon runs
+// Texts name settings as "[daemon] log_level".
 struct ConfigChange {
-  std::vector<std::string> live;     // "[daemon] log_level"
-  std::vector<std::string> restart;  // what holds only when the daemon starts the next time
-  bool access = false;               // who may be which tenant
+  std::vector<std::string> live;     // changes that a reload puts in force
+  std::vector<std::string> restart;  // changes that need a restart of the daemon
+  bool access = false;               // the rules changed that say which users may be which tenant
 };
 ConfigChange Compare(const Config& before, const Config& after);
 

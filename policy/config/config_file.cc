@@ -14,11 +14,12 @@
 #include <utility>
 
 #define TOML_EXCEPTIONS 0
-// Nobody nests deeper, and every level takes stack.
+// No configuration nests deeper, and every level takes stack.
 #define TOML_MAX_NESTED_VALUES 16
 #include <toml++/impl/preprocessor.h>
-// The parser asserts, and lets the compiler assume, what its own next lines check: "[=" is enough
-// to break that. Without it the check is made.
+// The parser asserts conditions that its next lines check, and lets the compiler assume them. The
+// compiler then removes the checks, and a text such as "[=" breaks the parser. Without the
+// assertions the checks are made.
 #undef TOML_ASSERT
 #define TOML_ASSERT(expr) static_assert(true)
 #undef TOML_ASSERT_ASSUME
@@ -69,7 +70,7 @@ std::string Name(const toml::key& key) { return std::string(key.str()); }
 
 class Reader {
  public:
-  // Where the policy is named; 0 where it is not.
+  // The place where the file names the policy; 0: it names none.
   int policy_line = 0, policy_column = 0;
 
   ParsedConfig Read(absl::string_view text) {
@@ -92,7 +93,7 @@ class Reader {
                                            Sections(), " and [[tenant]]"));
       }
     }
-    // The table is ordered by name, people read by line.
+    // The parser's table is ordered by name; problems are reported by line.
     std::stable_sort(result_.problems.begin(), result_.problems.end(),
                      [](const ConfigProblem& a, const ConfigProblem& b) {
                        return std::pair(a.line, a.column) < std::pair(b.line, b.column);
@@ -105,7 +106,7 @@ class Reader {
     result_.problems.push_back({static_cast<int>(where.begin.line),
                                 static_cast<int>(where.begin.column), std::move(text)});
   }
-  // What somebody else wrote, for a terminal.
+  // Text from the file, quoted and made safe for a terminal.
   static std::string Shown(absl::string_view text) {
     std::string shown = "\"";
     for (const char c : text.substr(0, 64))
@@ -331,7 +332,7 @@ absl::Status CheckPolicy(const Config& config) {
 ParsedConfig ParseConfig(absl::string_view text) {
   Reader reader;
   ParsedConfig parsed = reader.Read(text);
-  // A policy in a shared object is code: looking at a file must not execute it.
+  // A policy in a shared object is code. Parsing a file must not execute it.
   const bool built_in = parsed.config.policy.find('/') == std::string::npos;
   if (parsed.problems.empty() && built_in) {
     if (const absl::Status status = CheckPolicy(parsed.config); !status.ok()) {
@@ -353,7 +354,7 @@ std::string ProblemText(absl::string_view file, const std::vector<ConfigProblem>
 }
 
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
-  // Not blocking: a FIFO is refused, not waited for.
+  // O_NONBLOCK: open() does not wait for a FIFO, which is refused below.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus(path, errno);
   struct stat status;

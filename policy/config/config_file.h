@@ -1,5 +1,5 @@
-// The configuration file: TOML with the sections and keys of AllSettings() and TenantKeys(), and no
-// others.
+// Reads the configuration file: TOML with the sections and keys of AllSettings() and TenantKeys(),
+// and no others.
 #pragma once
 
 #include <string>
@@ -12,29 +12,29 @@
 namespace detshare {
 
 struct ConfigProblem {
-  int line = 0, column = 0;  // from 1 on; 0 when it belongs to no place
-  std::string text;          // what is wrong, and what is allowed
+  int line = 0, column = 0;  // from 1 on; 0: the problem belongs to no place
+  std::string text;          // the mistake, and what is allowed
 };
 
 struct ParsedConfig {
-  Config config;  // of no use when there are problems
+  Config config;  // not valid if there are problems
   std::vector<ConfigProblem> problems;
 };
 
-// Everything that is wrong, in the order of the file. Any bytes are safe. A policy in a shared
-// object is not loaded.
+// Finds all problems, in the order of the file. `text` may be any bytes. A policy in a shared
+// object is not loaded and not checked.
 ParsedConfig ParseConfig(absl::string_view text);
-// What the policy itself says about its parameters and the tenants. Loads it where it is a shared
-// object.
+// Lets the policy check its parameters and the tenants. Loads a policy in a shared object.
 absl::Status CheckPolicy(const Config& config);
 
-// "FILE:LINE:COLUMN: text", a line each.
+// One line for each problem: "FILE:LINE:COLUMN: text".
 std::string ProblemText(absl::string_view file, const std::vector<ConfigProblem>& problems);
 
-// Reads a file: a regular one of at most 1 MiB that belongs to root or to this user, and that
-// nobody else may write to. NotFound, PermissionDenied or InvalidArgument, with the reason.
+// Reads a regular file of at most 1 MiB that belongs to root or to this process's user and is not
+// writable for all users. NotFound, PermissionDenied or InvalidArgument, with the reason.
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
-// Reads and parses it; InvalidArgument with all problems, ready to print.
+// Reads and parses a file. InvalidArgument with all problems as ProblemText(), without the last end
+// of line; errors of ReadConfigFile().
 absl::StatusOr<Config> LoadConfig(const std::string& path);
 
 }  // namespace detshare

@@ -16,7 +16,7 @@ const Config& Defaults() {
   return *defaults;
 }
 
-// "64", "\"auto\"", or in words.
+// A default as a value in TOML's notation ("64", "\"auto\""), or in words.
 std::string DefaultText(const Setting& setting) {
   if (!setting.computed.empty()) return std::string(setting.computed);
   return ValueText(setting, Defaults());
@@ -60,7 +60,7 @@ std::string TomlStrings(const std::vector<std::string>& texts) {
                       "]");
 }
 
-// Lines of at most kColumns that begin with "# ".
+// The text as lines of at most kColumns columns that begin with "# ".
 std::string Comment(absl::string_view text) {
   std::string out, line = "#";
   size_t begin = 0;

@@ -1,4 +1,4 @@
-// The configuration for people: the file that is installed, what holds, and the reference.
+// The configuration as texts: an example file, the settings in force, and the reference pages.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace detshare {
 
-// A file in which every key stands as a comment, with its default and what it is for.
+// The file that packages install: every key as a comment, with its purpose and its default.
 std::string ExampleText();
-// The configuration as a file: what was said, and as comments what holds because nothing was.
+// The configuration as a file: settings that differ from their defaults, and the defaults as
+// comments.
 std::string ConfigText(const Config& config);
-// docs/configuration.md.
+// The text of docs/configuration.md.
 std::string ReferenceMarkdown();
-// Source of the manual page detshare.toml(5).
+// The source of the manual page detshare.toml(5).
 std::string ReferenceMan(const std::string& version);
 
 }  // namespace detshare

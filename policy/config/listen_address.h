@@ -1,6 +1,5 @@
-// Where the daemon listens for HTTP: an address that only this machine reaches, or a unix socket.
-//
-// Pure: nothing here opens a socket.
+// The address at which the daemon serves HTTP: a loopback address, which only this machine reaches,
+// or a unix socket. Nothing here opens a socket.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +11,10 @@
 namespace detshare {
 
 struct ListenAddress {
-  std::string path;  // of a unix socket; "": the address below
-  std::string host;  // a loopback address in numbers, without brackets
+  std::string path;  // of a unix socket; "": `host` and `port` hold
+  std::string host;  // a numeric loopback address, without brackets
   bool ipv6 = false;
-  uint16_t port = 0;  // 0: any that is free
+  uint16_t port = 0;  // 0: any free port
 };
 
 inline constexpr absl::string_view kListenAddressForms =
@@ -23,7 +22,8 @@ inline constexpr absl::string_view kListenAddressForms =
     "the "
     "absolute path of a unix socket";
 
-// InvalidArgument for everything that is none of these. Names are not looked up.
+// Takes kListenAddressForms; InvalidArgument for other texts. No name but "localhost" is known, and
+// none is looked up.
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
 }  // namespace detshare

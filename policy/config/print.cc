@@ -1,5 +1,5 @@
-// Prints what the table of the configuration says: the file that is installed,
-// docs/configuration.md, or the source of the manual page. For the build.
+// Prints a text that is made from the table of settings: the example file, docs/configuration.md,
+// or the source of the manual page. The build runs it.
 #include <cstdio>
 #include <string>
 

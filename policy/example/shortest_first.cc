@@ -1,4 +1,4 @@
-// An example of a policy of one's own: whose bursts are shorter goes first.
+// An example of a policy in a shared object: coroutines with shorter bursts go first.
 //
 //   bazel build //policy/example:shortest_first.so
 //   detsharectl policy set /path/to/shortest_first.so --param window=200us

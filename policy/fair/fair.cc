@@ -56,7 +56,8 @@ class Fair final : public Policy {
         grant.quiet.window = 0;
         grant.quiet.longest_hold = std::max(grant.quiet.longest_hold, 2 * longest_stop_);
       } else if (shares) {
-        // What is given should be what is done: nothing that is in flight can be taken back.
+        // A small window keeps the device time that was given close to the device time that was
+        // used, because work in flight cannot be taken back.
         grant.quiet.window = window_;
         grant.budget = std::max<Nanoseconds>(account.budget / account.workers, kMicrosecond);
       }
@@ -66,20 +67,21 @@ class Fair final : public Policy {
   }
 
  private:
-  // A tenant's.
+  // The account of a tenant that has a coroutine on the device.
   struct Account {
     const Tenant* tenant = nullptr;
-    double served = 0;  // device time for a weight of 1
-    bool active = false;
-    int workers = 0;  // coroutines with work
-    bool here = false;
-    Nanoseconds stopped_until = 0;  // 0: it is not
+    double served = 0;    // nanoseconds of device time, divided by the weight
+    bool active = false;  // had work at the last decision
+    int workers = 0;      // coroutines with work
+    bool here = false;    // has a coroutine in the snapshot
+    Nanoseconds stopped_until = 0;  // 0: not stopped
     int partition = 0;
     Nanoseconds budget = kForever;
   };
 
-  // Books what was given since the last time; answers with the accounts of those who have work, in
-  // the order in which their first coroutines were opened.
+  // Adds the device time that coroutines were given since the last decision to their tenants'
+  // accounts. Returns the accounts of the tenants with work, in the order in which their first
+  // coroutines were opened.
   std::vector<Account*> Update(const Snapshot& snapshot) {
     for (auto& [name, account] : accounts_) {
       account.here = false;
@@ -103,7 +105,7 @@ class Fair final : public Policy {
     std::erase_if(accounts_, [](const auto& entry) { return !entry.second.here; });
     std::erase_if(order, [](const Account* account) { return account->workers == 0; });
 
-    // Who begins to have work begins level with the last of the others.
+    // A tenant whose work begins starts level with the last of the tenants that already had work.
     const Account* last = nullptr;
     for (const Account* account : order) {
       if (account->active && (last == nullptr || account->served < last->served)) last = account;
@@ -120,7 +122,7 @@ class Fair final : public Policy {
     return order;
   }
 
-  // Divides the device among those who are not stopped; the others are to go on as if nobody were.
+  // Divides the device among the tenants that are not stopped.
   void Place(const Snapshot& snapshot, const std::vector<Account*>& active) {
     std::vector<Account*> running;
     for (Account* account : active) {
@@ -142,7 +144,7 @@ class Fair final : public Policy {
     }
   }
 
-  // Asked often, and answered the same while the same tenants have work.
+  // Keeps divisions, because the same one is needed as long as the same tenants have work.
   using Shares = std::vector<std::pair<double, std::pair<int, int>>>;
   using Division = std::optional<std::vector<int>>;
   const Division& Divided(const Snapshot& snapshot, const Shares& shares) {
@@ -157,7 +159,7 @@ class Fair final : public Policy {
         parts.push_back({share, bounds.first, bounds.second});
       }
       entry->second = Divide(snapshot.device, snapshot.partitions, parts);
-      // One that runs alone may still be bound to fewer SMs.
+      // A tenant that runs alone may still be bound to fewer SMs than the whole device.
       if (parts.size() == 1) entry->second.reset();
     }
     return entry->second;
@@ -167,7 +169,7 @@ class Fair final : public Policy {
     double largest = 0;
     for (const Account* account : active) largest = std::max(largest, Weight(*account));
     const double allowed = lead_ / largest;
-    // A stop that has ended with others still behind: they could not use it.
+    // A stop has ended and other tenants are still behind: they could not use the time.
     for (Account* account : active) {
       if (account->stopped_until == 0 || account->stopped_until > now) continue;
       account->stopped_until = 0;
@@ -182,7 +184,7 @@ class Fair final : public Policy {
       const double lead = account->served - behind->served;
       if (account->stopped_until > now && lead < allowed / 2) account->stopped_until = 0;
       if (account->stopped_until == 0 && lead >= allowed) {
-        // As long as the others need to come level, if they have the device.
+        // The stop lasts as long as the others need to come level if they have the device.
         double needed = 0;
         for (const Account* other : active) {
           needed += std::max(0.0, account->served - other->served) * Weight(*other);
@@ -193,7 +195,7 @@ class Fair final : public Policy {
       if (account->stopped_until > now) {
         decision->ask_again_at = std::min(decision->ask_again_at, account->stopped_until);
       } else {
-        // What makes it as much ahead as it may be.
+        // This much device time brings the tenant as far ahead as it may be.
         account->budget = Times(1, std::min((allowed - lead) * Weight(*account), 9e18));
       }
     }
@@ -208,8 +210,8 @@ class Fair final : public Policy {
   const Nanoseconds longest_stop_, window_;
   std::map<std::string, Account> accounts_;  // by tenant
   std::map<CoroutineId, Nanoseconds> seen_;  // device time at the last decision
-  std::map<Shares, Division> divisions_;     // of ranges_
-  std::vector<SmRange> ranges_;
+  std::map<Shares, Division> divisions_;     // divisions of ranges_ that were computed already
+  std::vector<SmRange> ranges_;              // the snapshot's partitions at the last decision
 };
 
 }  // namespace

@@ -1,14 +1,16 @@
-// Fair shares by weight, in space and over time, without idling.
+// Policy "fair": shares by weight, in space and over time, without idling.
 //
-// In space: tenants that have work get disjoint partitions in proportion to their weights, as far
-// as the device's partitions allow (else all of them use the whole device). A tenant alone has all.
+// In space: tenants with work get disjoint partitions in proportion to their weights. If the
+// device's partitions do not allow such a division, all tenants use the whole device. A tenant that
+// is alone has the whole device.
 //
-// Over time: what a tenant was given, divided by its weight, is compared among those that have work
-// now. Who is ahead of the last one by more than `lead` is stopped, and its SMs divided among the
-// others, until the last one can have caught up, at most `longest_stop`; if it has not caught up by
-// then it could not use what it was given, and what it missed is forgotten. So shares converge to
-// the weights where everybody can use his, and a tenant with little work does not hold up the
-// others. Time without work is not saved up.
+// Over time: the policy compares device time divided by weight among the tenants with work. It
+// stops a tenant that is ahead of the last tenant by `lead` or more, and divides the stopped
+// tenant's SMs among the others. The stop lasts until the others can have caught up, at most
+// `longest_stop`. A tenant that has not caught up by then could not use what it was given, so the
+// policy forgets what the tenant missed. So shares converge to the weights if all tenants can use
+// their shares, and a tenant with little work does not delay the others. A tenant without work
+// saves up no time.
 //
 // Coroutines of one tenant share its weight.
 #pragma once
@@ -22,6 +24,7 @@
 namespace detshare::policy {
 
 absl::Span<const Parameter> FairParameters();
+// InvalidArgument for options that FairParameters() do not allow.
 absl::StatusOr<std::unique_ptr<Policy>> CreateFair(const Options& options);
 
 }  // namespace detshare::policy

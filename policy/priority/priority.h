@@ -1,10 +1,11 @@
-// Whom somebody waits for goes first; the rest takes what is left and gives way at once.
+// Policy "priority": latency tenants go first. The other tenants are best-effort: they take what is
+// left and give way at once.
 //
-// Ranks: latency tenants by their latency SLO (one that is at least four times longer than the
-// shortest of a rank begins the next; none at all counts as the shortest), then tenants without a
-// class, then batch. Latency tenants have the whole device and no window, unless somebody else's
-// SLO is shorter and he has work. The others run by the terms of guest_terms.h as long as somebody
-// of a lower rank is on the device.
+// Latency tenants have ranks by their latency SLO. An SLO that is at least four times the shortest
+// SLO of a rank begins the next rank; a latency tenant without an SLO has rank 0. Tenants without a
+// class follow, then batch. Latency tenants have the whole device and no window, unless a latency
+// tenant of a lower rank has work. The other tenants have the limits of guest_terms.h while a
+// coroutine of a lower rank is on the device.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,7 @@
 namespace detshare::policy {
 
 absl::Span<const Parameter> PriorityParameters();
+// InvalidArgument for options that PriorityParameters() do not allow.
 absl::StatusOr<std::unique_ptr<Policy>> CreatePriority(const Options& options);
 
 }  // namespace detshare::policy

@@ -8,7 +8,7 @@
 namespace detshare::policy {
 namespace {
 
-constexpr double kNextRank = 4;  // times the shortest SLO of a rank
+constexpr double kNextRank = 4;  // the next rank begins at this multiple of a rank's shortest SLO
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Ranks and grants by class and latency SLO, for every policy that goes by them.
+// Ranks and grants by class and latency SLO (see priority.h).
 #pragma once
 
 #include <vector>
@@ -12,10 +12,11 @@ namespace detshare::policy {
 inline constexpr int kUnsetRank = 4;
 inline constexpr int kBatchRank = 5;
 
-// ranks[i] is of snapshot.coroutines[i].
+// The rank of each coroutine: element i is for snapshot.coroutines[i].
 std::vector<int> RanksByClass(const Snapshot& snapshot);
 
-// The grant of coroutine `index`, rank included, by its class.
+// The grant of coroutine `index`, with its rank. `ranks` is the result of RanksByClass(). Lowers
+// `ask_again_at` to the time when the grant changes if nothing else happens.
 Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
                    const GuestRules& rules, Nanoseconds* ask_again_at);
 

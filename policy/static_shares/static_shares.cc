@@ -72,7 +72,7 @@ class StaticShares final : public Policy {
       if (tenant.sm_percent == 0) continue;
       const int wanted = std::max(1, groups * tenant.sm_percent / 100);
       const int end = std::min(begin + wanted, groups);
-      // A device too small for everybody's group: who comes last uses the whole of it.
+      // A device may have fewer groups than tenants. The tenants that get none use all of it.
       shares.declared[tenant.name] = begin < end ? device.Groups(begin, end) : SmRange{};
       begin = end;
     }

@@ -32,13 +32,13 @@ class Temporal final : public Policy {
                       [](const CoroutineView& coroutine) { return coroutine.has_work; });
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       Grant& grant = decision.grants[i];
-      // What is in flight runs on into the next turn: little.
+      // Work in flight runs on into the next turn, so it must be little.
       grant.quiet.window = slice_ / 4;
       if (active > 1 && &snapshot.coroutines[i] != holder) grant.quiet.window = 0;
       if (active > 1 && &snapshot.coroutines[i] == holder) {
         grant.budget = Minus(slice_, Minus(holder->device_time, device_time_));
       }
-      // Held for the turns of all others, and not released before its own.
+      // A coroutine is throttled during the turns of all others; its own turn must come first.
       grant.quiet.longest_hold = std::max<Nanoseconds>(100 * kMillisecond, 2 * active * slice_);
       grant.pressed = grant.quiet;
     }
@@ -47,7 +47,7 @@ class Temporal final : public Policy {
   }
 
  private:
-  // Whose turn it is; null when nobody has work.
+  // The coroutine whose turn it is; null if no coroutine has work.
   const CoroutineView* Holder(const Snapshot& snapshot) {
     const CoroutineView* first = nullptr;
     const CoroutineView* next = nullptr;
@@ -71,7 +71,7 @@ class Temporal final : public Policy {
   }
 
   const Nanoseconds slice_;
-  CoroutineId holder_ = 0;  // of the latest turn
+  CoroutineId holder_ = 0;  // the coroutine of the latest turn
   Nanoseconds began_ = 0;
   Nanoseconds device_time_ = 0;  // of the holder when the turn began
 };

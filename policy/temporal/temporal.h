@@ -1,8 +1,9 @@
-// Time slices in turn, as the driver gives them to processes: the baseline.
+// Policy "temporal": time slices in turn, as NVIDIA's driver gives them to processes. It is a
+// baseline for comparisons.
 //
-// Whoever has work and the turn has the whole device, for a slice of time or of device time,
-// whichever ends first; the others are held. A turn ends early when there is no work left, so the
-// device does not wait. Coroutines that came first have their turn first.
+// The coroutine whose turn it is has the whole device for a slice of time or of device time,
+// whichever ends first. The other coroutines are throttled. A turn ends early if its coroutine has
+// no work left, so the device does not wait. Turns go by the order in which coroutines were opened.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@
 namespace detshare::policy {
 
 absl::Span<const Parameter> TemporalParameters();
+// InvalidArgument for options that TemporalParameters() do not allow.
 absl::StatusOr<std::unique_ptr<Policy>> CreateTemporal(const Options& options);
 
 }  // namespace detshare::policy

@@ -37,9 +37,9 @@ constexpr Parameter kParameters[] = {
 };
 
 constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kPrefill = 3, kUnset = 4, kBatch = 5;
-// Shares of an objective. Slack below:
+// A decoding program is urgent or near below these slacks, as shares of its TPOT objective.
 constexpr double kUrgentSlack = 0.25, kNearSlack = 0.5;
-// Waited more than:
+// A prefill rises when it has waited for these shares of its TTFT objective.
 constexpr double kRaise = 0.5, kRaiseMore = 0.8;
 
 struct Rules {
@@ -82,7 +82,7 @@ class TpotFirst final : public Policy {
   }
 
  private:
-  // Lowers `ask_again_at` to when the rank will be another, if nothing else happens.
+  // Lowers `ask_again_at` to the time when the rank changes if nothing else happens.
   int RankOf(Nanoseconds now, const CoroutineView& coroutine, Nanoseconds* ask_again_at) const {
     const Tenant& tenant = *coroutine.tenant;
     if (!ProducesTokens(coroutine)) {
@@ -102,7 +102,8 @@ class TpotFirst final : public Policy {
       if (passed(Plus(tokens.prefill_since, Times(ttft, kRaise)))) return kNear;
       return kPrefill;
     }
-    // When there is no slack left. A program that was never seen to make a token has all of it.
+    // `latest` is the time when no slack is left. A program without any token yet has all of its
+    // slack when its work begins.
     const Nanoseconds since =
         tokens.tokens > 0 ? tokens.last_at : (coroutine.has_work ? coroutine.changed_at : now);
     const Nanoseconds latest =
@@ -112,8 +113,8 @@ class TpotFirst final : public Policy {
     return kRelaxed;
   }
 
-  // Whether a step that begins with a prefill can still give the next token of other answers in
-  // time, which the program goes on with in the same step.
+  // Whether a step that begins with a prefill can still give the next token of other requests in
+  // time. With continuous batching, a program prefills and decodes in one step.
   static bool InTime(Nanoseconds now, const TokenView& tokens, Nanoseconds tpot) {
     const Nanoseconds end = Plus(tokens.last_at, tpot);
     return tokens.tokens > 0 && now < end && Plus(tokens.prefill_since, tokens.step_work) <= end;
@@ -142,7 +143,8 @@ class TpotFirst final : public Policy {
     } else if (tokens && rank == kRelaxed && others_first) {
       grant.pressed.window = rules_.relaxed_window;
     }
-    // Steps of who makes tokens differ in length: a prefill is many times a token.
+    // A program that makes tokens gets no shorter contention phase, because its steps differ in
+    // length: a prefill takes many times as long as a token.
     if (!tokens) PressGuests(coroutine, rules_.guest, &grant);
     return grant;
   }

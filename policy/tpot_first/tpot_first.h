@@ -1,19 +1,20 @@
-// For programs that produce tokens: whoever is nearest to missing its time per output token goes
+// Policy "tpot-first": the program that is nearest to missing its time per output token (TPOT) goes
 // first.
 //
-// A decoding program's slack is its TPOT objective less the time since its last token and less the
-// device time that its next one takes. Urgent ones (slack below a quarter of the objective) have
-// rank 0, near ones (below a half) rank 1, the others rank 2; none is stopped by another.
+// A decoding program's slack is its TPOT objective, less the time since its last token, less the
+// device time that its next step takes. With slack below a quarter of the objective, the program is
+// urgent and has rank 0. Below a half it is near and has rank 1. Otherwise it has rank 2, and
+// beside programs of lower ranks it has the window `relaxed_window`.
 //
-// A prefill has rank 3 and runs on a share of the SMs: it is bound by arithmetic, decoding by
-// memory, and both fit beside each other. While a decoding program is urgent it is stopped. As it
-// waits it rises: at half of its TTFT objective to rank 1 with the whole
-// device, at four fifths to rank 0, so what decoding takes from it is bounded.
+// A prefill has rank 3 and runs on a share of the SMs. It is bound by arithmetic and decoding by
+// memory, so both go on beside each other. It stops while a decoding program is urgent. It rises as
+// it waits: at half of its objective for the time to first token (TTFT) to rank 1 with the whole
+// device, at four fifths to rank 0. So there is a bound on what decoding takes from a prefill.
 //
-// Latency tenants without tokens have rank 1. Tenants without a class, and batch, run by the terms
-// of guest_terms.h beside any of these.
+// Latency tenants without tokens have rank 1. Tenants without a class (rank 4) and batch (rank 5)
+// have the limits of guest_terms.h beside all of these.
 //
-// Objectives are the tenant's, or the parameters where it has none.
+// A tenant without objectives has those of the parameters.
 #pragma once
 
 #include <memory>
@@ -25,10 +26,11 @@
 namespace detshare::policy {
 
 absl::Span<const Parameter> TpotFirstParameters();
+// InvalidArgument for options that TpotFirstParameters() do not allow.
 absl::StatusOr<std::unique_ptr<Policy>> CreateTpotFirst(const Options& options);
 
-// Whether a coroutine is treated as one that produces tokens: its calls show it, or its tenant has
-// an objective for tokens. Batch tenants are not.
+// Whether the policy treats a coroutine as a producer of tokens: its calls show tokens, or its
+// tenant has an objective for tokens. Always false for batch tenants.
 bool ProducesTokens(const CoroutineView& coroutine);
 
 }  // namespace detshare::policy

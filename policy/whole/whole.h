@@ -1,4 +1,5 @@
-// Everybody runs on the whole device: sharing is left to the hardware.
+// Policy "whole": every coroutine runs on the whole device, and the hardware shares it among them.
+// It is a baseline for comparisons.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 
 namespace detshare::policy {
 
+// Takes no parameters.
 absl::StatusOr<std::unique_ptr<Policy>> CreateWhole(const Options& options);
 
 }  // namespace detshare::policy
