@@ -1,4 +1,4 @@
-// Becoming another program.
+// Replaces this process by another program.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace detshare::tools {
 
-// Exit codes of whoever starts a program; every other one is the program's (128 + signal when it
-// was killed).
+// Exit codes of the launcher's own errors. All other codes are the program's: its exit code, or 128
+// + signal if a signal killed it.
 inline constexpr int kExitLauncher = 125;
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;
 
-// Replaces this process by `command`, found on the PATH. Returns only when that fails: the exit
-// code, after a message.
+// Replaces this process by `command`, which is looked for on the PATH. Returns only if that fails:
+// prints a message on stderr and returns the exit code.
 int Execute(const std::vector<std::string>& command);
 
 }  // namespace detshare::tools

@@ -30,7 +30,7 @@ std::string FindShim(const std::vector<std::string>& directories) {
   return "";
 }
 
-// 32 hexadecimal digits, which no other run has.
+// 32 random hexadecimal digits, so that no other run has the same name.
 std::string RandomName() {
   unsigned char bytes[16] = {};
   std::string name;
@@ -54,15 +54,15 @@ void SetEnvironment(const RunOptions& options, const std::string& shim_directory
   if (!options.devices.empty()) setenv("DETSHARE_DEVICES", Join(options.devices, ",").c_str(), 1);
   if (!options.device_count.empty())
     setenv("DETSHARE_DEVICE_COUNT", options.device_count.c_str(), 1);
-  // All processes that this starts get the same devices; so do further launchers among them, unless
-  // they ask for others.
+  // Processes with the same DETSHARE_RUN get the same devices. A launcher that the program starts
+  // keeps the name, unless it asks for other devices.
   const bool others = !options.devices.empty() || !options.device_count.empty();
   setenv("DETSHARE_RUN", RandomName().c_str(), /*overwrite=*/others ? 1 : 0);
   if (!options.log_level.empty()) setenv("DETSHARE_LOG", options.log_level.c_str(), 1);
 }
 
-// Has the program's processes, which add lines, find an empty file, wherever they are. False after
-// a message.
+// Sets the variable to the file's absolute path and empties the file. The program's processes
+// append lines to it, and their working directories may differ. False after a message.
 bool SetOutput(const char* variable, const std::string& path) {
   if (path.empty()) return true;
   if (path == "-") {

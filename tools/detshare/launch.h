@@ -1,4 +1,4 @@
-// What `detshare run` does: finds the shim, sets the environment, executes.
+// `detshare run`: finds the shim, sets the environment, and executes the program.
 #pragma once
 
 #include <string>
@@ -8,27 +8,29 @@ namespace detshare::tools {
 
 struct RunOptions {
   std::string tenant;
-  std::vector<std::string> devices;
-  std::string device_count;  // how many of them, or of all; "": nothing said
-  std::string socket;
-  std::string standalone;  // "", "auto", "soft" or "cuda"
-  std::string log_level;
-  // Digests of what the program reads back: "" none, "-" on stderr, else a file; and a file with a
-  // line for each read, or "".
+  std::vector<std::string> devices;  // indices or UUIDs; empty: all
+  std::string device_count;          // the daemon chooses so many of them; "": not set
+  std::string socket;                // of the daemon; "": the default
+  std::string standalone;            // backend of a private daemon: "auto", "soft", "cuda", or ""
+  std::string log_level;             // of the shim and of a private daemon; "": the default
+  // `digest` says where the digest of all that the program reads back goes: "-" for stderr, or a
+  // file. `digest_log` is a file for the digest of each read. "": no digest.
   std::string digest, digest_log;
   std::vector<std::string> command;  // program and arguments
 };
 
-// Of this program's file.
+// The directory of this program's file; "." if it cannot be found.
 std::string OwnDirectory();
-// Directories in which the shim (`libcuda.so.1`) and the daemon (`detshared`) are looked for, given
-// the directory of the launcher's own binary: $DETSHARE_LIB_DIR or $DETSHARE_DAEMON alone when set;
-// else the bundle's, the Debian package's, the build tree's.
+// The directories that may hold the shim (`libcuda.so.1`): $DETSHARE_LIB_DIR if it is set,
+// otherwise those of the bundle, the Debian package and the build tree. `own_directory` is that of
+// the launcher's file.
 std::vector<std::string> ShimDirectories(const std::string& own_directory);
+// The same for the daemon, as paths of `detshared`. $DETSHARE_DAEMON is a path, too.
 std::vector<std::string> DaemonPaths(const std::string& own_directory);
 
-// Replaces this process by the program (without `standalone`), or runs it as a child beside a
-// private daemon. Returns an exit code; what went wrong, and what to do about it, is on stderr.
+// Without `standalone`, replaces this process by the program. With it, runs the program as a child
+// beside a private daemon. Returns an exit code (execute.h); after an error of the launcher, a
+// message on stderr says what to do.
 int Run(const RunOptions& options);
 
 }  // namespace detshare::tools

@@ -1,4 +1,4 @@
-// detshare: runs unmodified CUDA programs against the daemon.
+// detshare: runs unmodified CUDA programs through DetShare.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr char kUsage[] = "detshare run [OPTIONS] -- PROGRAM [ARGUMENTS...]";
 
-// Where the program begins: after `--`, else at the first argument that is neither an option nor an
-// option's value.
+// The index of `--`, or of the first argument that is neither an option nor an option's value. The
+// program begins there.
 size_t FindProgram(const std::vector<std::string>& arguments) {
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];

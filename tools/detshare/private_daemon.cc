@@ -21,7 +21,8 @@ namespace {
 constexpr int kReadyMilliseconds = 30000;
 constexpr int kEndMilliseconds = 5000;
 
-// A fresh directory in memory with a path short enough for a unix socket; "" when there is none.
+// Makes a directory, on a tmpfs if possible, with a path that is short enough for a unix socket. ""
+// if it cannot.
 std::string MakeDirectory() {
   std::vector<std::string> parents = {"/dev/shm"};
   if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime == '/') {
@@ -76,7 +77,8 @@ bool PrivateDaemon::Start(const std::string& daemon, const Options& options) {
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    // Ends with the launcher, but not by a Ctrl-C, which is for the program.
+    // The daemon ends with the launcher. It is in a process group of its own, so that Ctrl-C
+    // reaches the program and not the daemon.
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(kExitLauncher);

@@ -20,8 +20,8 @@ int ExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Waits for the program and hands on what is sent to this process alone. What the terminal sends,
-// the program gets by itself.
+// Waits for the program, and passes on the signals that a process sends to this process. Signals of
+// the terminal reach the program by themselves.
 int WaitForwarding(pid_t program, const sigset_t& signals) {
   for (;;) {
     int status = 0;
@@ -43,7 +43,8 @@ int RunStandalone(const RunOptions& options, const std::vector<std::string>& dae
                  daemons.front().c_str());
     return kExitLauncher;
   }
-  // From here on signals are taken by sigwaitinfo(), so that none is lost between the steps.
+  // The signals are blocked before the daemon and the program start, and sigwaitinfo() takes them.
+  // So none is lost between the steps.
   sigset_t signals, before;
   sigemptyset(&signals);
   for (const int signal : kForwarded) sigaddset(&signals, signal);

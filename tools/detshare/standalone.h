@@ -1,4 +1,4 @@
-// A private daemon for the time of one command.
+// `detshare run --standalone`: runs one command with a private daemon.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace detshare::tools {
 
-// Starts the first of `daemons` that exists in a directory of its own, runs the command against it
-// and ends it. The program gets the signals that are sent to this process. Returns the program's
-// exit code, 128 + signal when it was killed.
+// Starts a private daemon from the first path in `daemons` that can be executed, runs the command
+// with it, and ends the daemon. Passes the signals that this process gets on to the program.
+// Returns the program's exit code, 128 + signal if a signal killed it, or kExitLauncher after a
+// message.
 int RunStandalone(const RunOptions& options, const std::vector<std::string>& daemons);
 
 }  // namespace detshare::tools

@@ -14,14 +14,14 @@ namespace {
 std::vector<const Row*> Chosen(const ApiOptions& options) {
   std::vector<const Row*> rows;
   for (const Row& row : kRows) {
-    if (!row.exported) continue;  // nothing can call it by name
+    if (!row.exported) continue;  // no program can call it by name
     if (options.unsupported && row.support == Support::kFull) continue;
     rows.push_back(&row);
   }
   return rows;
 }
 
-// 12040 -> "12.4"
+// 12040 becomes "12.4".
 std::string Version(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -29,7 +29,7 @@ std::string Version(int version) {
 }  // namespace
 
 std::string ApiText(const ApiOptions& options) {
-  // Families in the order of the table.
+  // The families, in the order of the table.
   std::vector<std::string_view> order;
   std::map<std::string_view, text::Table> families;
   std::map<Support, int> totals;

@@ -1,4 +1,4 @@
-// `detsharectl api`: which driver entry points this build supports. Needs no daemon.
+// `detsharectl api`: shows which driver entry points this build supports. Needs no daemon.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 namespace detshare::ctl {
 
 struct ApiOptions {
-  bool unsupported = false;  // only what is not supported in full, each with its reason
+  bool unsupported = false;  // show only entry points that are not supported in full
 };
 
-// For people: one table a family, and the totals.
+// One table for each family of calls, and the totals.
 std::string ApiText(const ApiOptions& options);
 
-// For machines: an array of objects, one an exported symbol.
+// A JSON array with an object for each exported symbol.
 std::string ApiJson(const ApiOptions& options);
 
 }  // namespace detshare::ctl

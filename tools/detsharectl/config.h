@@ -1,4 +1,4 @@
-// detsharectl config: the configuration file, without a daemon.
+// `detsharectl config`: checks and shows the configuration file. Needs no daemon.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace detshare::ctl {
 
-// Each prints, and returns an exit code: 0, or 1 for a file that has mistakes or cannot be read.
-// `file` "": the service's.
+// Both print their result and return an exit code: 0, or 1 if the file has mistakes or cannot be
+// read. If `file` is empty, they read the service's file (kDefaultConfigFile).
 int CheckConfig(const std::string& file, bool json);
 int ShowConfig(const std::string& file, bool json);
 
-// All that holds: {"daemon": {"log_level": "info", ...}, ..., "tenant": [...]}. What depends on the
-// machine is null.
+// All settings with their values: {"daemon": {"log_level": "info", ...}, ..., "tenant": [...]}. A
+// default that depends on the machine is null.
 std::string ConfigJson(const Config& config);
 
 }  // namespace detshare::ctl

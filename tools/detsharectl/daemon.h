@@ -1,4 +1,4 @@
-// A call to the daemon, and what people are told when it fails.
+// Calls the daemon's Admin service, and prints a message if a call fails.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -12,20 +12,21 @@
 
 namespace detshare::ctl {
 
-// Exit codes.
-inline constexpr int kExitRefused = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitNoDaemon = 3;
+// Exit codes of detsharectl.
+inline constexpr int kExitRefused = 1;   // the daemon refused the call
+inline constexpr int kExitUsage = 2;     // the command line is wrong
+inline constexpr int kExitNoDaemon = 3;  // no daemon replies at the socket
 
+// A stub for the daemon at `socket`. Connects with the first call.
 inline std::unique_ptr<proto::Admin::Stub> AdminAt(const std::string& socket) {
-  // Events and traces have no bound but the daemon's.
+  // Only the daemon bounds the size of events and traces.
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   return proto::Admin::NewStub(
       grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// 0, or an exit code after a message.
+// Returns 0 if the call succeeded. Otherwise prints a message on stderr and returns an exit code.
 inline int Explain(const grpc::Status& result, const std::string& socket) {
   if (result.ok()) return 0;
   if (result.error_code() == grpc::StatusCode::UNAVAILABLE ||
@@ -41,7 +42,8 @@ inline int Explain(const grpc::Status& result, const std::string& socket) {
   return kExitRefused;
 }
 
-// `call(stub, context)` is one call of the service. 0, or an exit code after a message.
+// `call(stub, context)` makes one call of the service; it may take ten seconds. Returns 0, or an
+// exit code after a message.
 template <typename Call>
 int CallAdmin(const std::string& socket, Call call) {
   grpc::ClientContext context;

@@ -25,7 +25,7 @@ Sequences SequencesOf(const DigestProcess& process) {
   return sequences;
 }
 
-// The contents of a process's sequences, whatever they are called.
+// The contents of a process's sequences, sorted, without the sequences' names.
 std::vector<std::string> ContentsOf(const DigestProcess& process) {
   std::vector<std::string> contents;
   for (const auto& [place, sequence] : SequencesOf(process)) {
@@ -79,7 +79,7 @@ std::optional<Difference> FirstDifference(const DigestProcess& expected,
 
 absl::StatusOr<DigestLog> ParseDigestLog(std::string_view text) {
   DigestLog log;
-  std::map<std::string, size_t, std::less<>> processes;  // by id: the one that began last
+  std::map<std::string, size_t, std::less<>> processes;  // by id: the latest process with this id
   int number = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -109,7 +109,7 @@ absl::StatusOr<DigestLog> ParseDigestLog(std::string_view text) {
     read.kernel = fields[5];
     log[process->second].reads.push_back(std::move(read));
   }
-  // Sequences are complete and in order: that is how they are written.
+  // The shim writes sequences complete and in order.
   for (const DigestProcess& process : log) {
     for (const auto& [place, sequence] : SequencesOf(process)) {
       for (size_t i = 0; i < sequence.size(); ++i) {
@@ -147,7 +147,7 @@ std::string DigestOf(const DigestLog& log) {
 
 std::optional<Difference> FirstDifference(const DigestLog& expected, const DigestLog& seen) {
   if (ContentsOf(expected) == ContentsOf(seen)) return std::nullopt;
-  // The nth process of a program stands for the nth.
+  // Compares the nth process of a program with the nth process of the same program.
   std::map<std::string, std::vector<const DigestProcess*>> others;
   for (const DigestProcess& process : seen) others[process.program].push_back(&process);
   std::map<std::string, size_t> next;

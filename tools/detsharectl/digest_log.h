@@ -1,4 +1,4 @@
-// What `detshare run --digest-log` writes, read and compared.
+// Reads and compares the files that `detshare run --digest-log` writes.
 #pragma once
 
 #include <cstdint>
@@ -11,48 +11,54 @@
 
 namespace detshare::ctl {
 
-// One read of the program's, in the sequence `place`: a stream's, or a graph node's.
+// One read of the program. The reads of a stream, or of a graph node, are one sequence.
 struct DigestRead {
-  std::string place;
-  uint64_t number = 0;  // in the sequence
+  std::string place;    // the name of the sequence
+  uint64_t number = 0;  // the read's position in the sequence, from 0 on
   uint64_t bytes = 0;
   std::string digest;
-  std::string kernel;  // the last one that was launched before it, as it is called in the code
+  std::string kernel;  // the last kernel that was launched before the read, by its mangled name
 };
 
 struct DigestProcess {
   std::string program;
-  std::vector<DigestRead> reads;  // as they were written: about in the order of time
+  std::vector<DigestRead> reads;  // in the order of the file, which is about the order of time
 };
 
 // Processes in the order in which they began.
 using DigestLog = std::vector<DigestProcess>;
 
-// InvalidArgument with the line that makes no sense. A last line without an end is left out: the
-// process was killed.
+// InvalidArgument, with the line or the sequence that is wrong. A last line without an end of line
+// is left out, because its process was killed while it wrote.
 absl::StatusOr<DigestLog> ParseDigestLog(std::string_view text);
 
 uint64_t ReadsOf(const DigestLog& log);
 uint64_t BytesOf(const DigestLog& log);
-// Of all processes; equal logs have equal ones.
+// One digest of all reads of all processes. Equal logs have equal digests.
 std::string DigestOf(const DigestLog& log);
 
-// Where two runs part.
+// The first difference between two runs.
 struct Difference {
-  enum class Kind { kBytes, kMissing, kMore, kProcesses };
+  enum class Kind {
+    kBytes,      // a read returned other bytes
+    kMissing,    // a read of the expected run did not happen in the other run
+    kMore,       // a read of the other run did not happen in the expected run
+    kProcesses  // the numbers of processes differ
+  };
   Kind kind = Kind::kBytes;
   std::string program;
-  DigestRead read;  // of the expected run; with kMore, of the other one; with kProcesses, none
-  DigestRead seen;  // with kBytes: what came instead
+  DigestRead read;  // of the expected run; kMore: of the other run; kProcesses: empty
+  DigestRead seen;  // kBytes: the read of the other run
 };
 
-// Nothing when both runs read the same. Streams are known by the order in which they were made;
-// runs whose threads made equal streams in another order are equal, too.
+// None if both runs read the same. Streams have numbers by the order in which the program made
+// them. Runs in which threads made equal streams in another order count as equal.
 std::optional<Difference> FirstDifference(const DigestLog& expected, const DigestLog& seen);
 
-// For people: "read 12 (4,096 bytes) of stream 3, after the kernel Scale(float*, float)".
+// The difference in words: "read 12 of stream 3, 4,096 bytes, after the kernel Scale(float*,
+// float)".
 std::string Describe(const Difference& difference);
-// C++ names as people write them.
+// A mangled C++ name as it is written in C++; other names as they are.
 std::string Demangle(const std::string& name);
 
 }  // namespace detshare::ctl

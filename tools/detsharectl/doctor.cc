@@ -31,12 +31,13 @@ namespace {
 namespace fs = std::filesystem;
 using Level = Finding::Level;
 
-// A session begins with 20 to 68 MiB of files; below this the next large program fails.
+// A session begins with 20 to 68 MiB of files. With less than this left, the next large program
+// fails.
 constexpr uint64_t kLittleSpace = uint64_t{256} << 20;
-// What the shim and gRPC open, with room for the program itself.
+// The descriptors of the shim and gRPC, with room for the program itself.
 constexpr rlim_t kFewFiles = 64;
 constexpr rlim_t kLittleAddressSpace = rlim_t{1} << 30;
-// Several descriptors for each of a few hundred programs.
+// Enough for several descriptors for each of a few hundred programs.
 constexpr uint64_t kFewFilesOfDaemon = 4096;
 
 std::string ReadFile(const std::string& path) {
@@ -62,7 +63,7 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
-// Whether a libcuda.so.1 is DetShare's: it knows this variable.
+// Whether a libcuda.so.1 is DetShare's. Only DetShare's contains the name of this variable.
 bool IsShim(const std::string& path) {
   return ReadFile(path).find("DETSHARE_SOCKET") != std::string::npos;
 }
@@ -107,7 +108,7 @@ class Examination {
     const auto found = host_.environment.find(name);
     return found != host_.environment.end() ? found->second : "";
   }
-  // Of the daemon; 0 when it is not known.
+  // The daemon's process id; 0: not known.
   int daemon_pid() const { return host_.status.has_value() ? host_.status->pid() : 0; }
 
   void Socket() {
@@ -329,7 +330,7 @@ class Examination {
     }
   }
 
-  // The value of a file of the daemon's control group; "" when there is none.
+  // The first line of a file of the daemon's control group; "": there is no such file.
   std::string OfGroup(const std::string& group, const std::string& file) const {
     return FirstLine(ReadFile(host_.root + "/sys/fs/cgroup" + group + "/" + file));
   }
@@ -391,7 +392,7 @@ class Examination {
            fs::directory_iterator(host_.root + "/proc/" + std::to_string(pid) + "/fd", error)) {
         std::error_code gone;
         const std::string file = fs::read_symlink(entry.path(), gone).string();
-        // A GPU's own node: monitors hold nvidiactl only.
+        // Counts only a GPU's own node, because monitors have nvidiactl open and no GPU.
         if (file.size() > nodes.size() && file.rfind(nodes, 0) == 0 && isdigit(file[nodes.size()]))
           uses = true;
       }
@@ -451,7 +452,7 @@ std::string FindingsText(const std::vector<Finding>& findings) {
     out += level + check + one.text + "\n";
     if (!one.advice.empty()) out += std::string(22, ' ') + "-> " + one.advice + "\n";
   }
-  // Processes chose their names: none of them steers the terminal.
+  // A process chooses its own name, and no name may control the terminal.
   for (char& c : out) {
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F) c = '?';
   }
@@ -471,7 +472,7 @@ std::string FindingsJson(const std::vector<Finding>& findings) {
   const ordered_json out = {{"errors", Count(findings, Level::kError)},
                             {"warnings", Count(findings, Level::kWarning)},
                             {"findings", std::move(list)}};
-  // A process chose its name.
+  // A process chooses its own name, so the name may not be UTF-8.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,5 @@
-// detsharectl doctor: what is wrong on this host, and what to do about it.
+// `detsharectl doctor`: finds what is wrong on this host, and says what to do about it. Examine()
+// makes the findings, FindingsText() and FindingsJson() show them.
 #pragma once
 
 #include <map>
@@ -13,35 +14,35 @@ namespace detshare::ctl {
 struct Finding {
   enum class Level {
     kOk,
-    kUnknown,  // could not be looked at
-    kWarning,  // works, but not as well or as safely as it could
+    kUnknown,  // the doctor could not look at it
+    kWarning,  // programs work, but not as well or as safely as they could
     kError,    // programs will fail
   };
-  std::string check;  // "socket", "driver", ...: one word, which does not change
+  std::string check;  // "socket", "driver", ...: one word, which scripts can rely on
   Level level = Level::kOk;
   std::string text;
-  std::string advice;  // what to do; "" when there is nothing to do
+  std::string advice;  // what to do; "": nothing
 };
 
-// What is looked at. Tests bring their own.
+// The host that is examined. Tests pass one of their own.
 struct Host {
-  std::string root;  // before the paths of the system; "" for the real one
+  std::string root;  // a directory in front of the system's paths; "" for the real system
   std::map<std::string, std::string> environment;
   std::string socket;                         // of the daemon, not below `root`
   std::string config_file;                    // not below `root`
   std::vector<std::string> shim_directories;  // where the launcher looks for the shim
-  // What the daemon answered, or why it did not.
+  // The daemon's reply; without one, `no_status` says why there is none.
   std::optional<proto::Status> status;
   std::string no_status;
 };
 
-// One finding or more of each check, always in the same order. Changes nothing and needs no rights;
-// what only root can see is kUnknown for others.
+// Each check makes one finding or more, always in the same order. Examine() changes nothing and
+// needs no rights. Findings that need root are kUnknown for other users.
 std::vector<Finding> Examine(const Host& host);
 
 std::string FindingsText(const std::vector<Finding>& findings);
 std::string FindingsJson(const std::vector<Finding>& findings);
-// Whether there is an error.
+// Whether a finding is an error.
 bool Broken(const std::vector<Finding>& findings);
 
 }  // namespace detshare::ctl

@@ -15,7 +15,8 @@
 namespace detshare::ctl {
 namespace {
 
-// `call(stub, context)` is one call of the service. 0, or an exit code after a message.
+// `call(stub, context)` makes one call of the service; it may take ten seconds. Returns 0, or an
+// exit code after a message.
 template <typename Call>
 int CallDoors(const std::string& socket, Call call) {
   grpc::ClientContext context;

@@ -1,4 +1,4 @@
-// `detsharectl door`: sockets of their own for containers.
+// `detsharectl door`: opens, closes and lists tenant endpoints, which are sockets for containers.
 #pragma once
 
 #include <string>
@@ -10,14 +10,16 @@
 namespace detshare::ctl {
 
 struct DoorOptions {
-  std::string socket;  // the daemon's
+  std::string socket;  // of the daemon
   bool json = false;
-  std::string name;
-  std::vector<std::string> devices;
-  TenantFlags tenant;  // without a name: the door's
+  std::string name;                  // of the endpoint
+  std::vector<std::string> devices;  // indices or UUIDs; empty: all
+  TenantFlags tenant;                // an empty name: the endpoint's name
 };
 
-// Exit codes, after a message. OpenDoor() prints the door's directory.
+// All three return an exit code. After an error, a message is on stderr. OpenDoor() prints the
+// endpoint's directory, and first closes an endpoint of the same name. CloseDoor() ends the
+// endpoint's sessions.
 int OpenDoor(const DoorOptions& options);
 int CloseDoor(const DoorOptions& options);
 int PrintDoors(const DoorOptions& options);

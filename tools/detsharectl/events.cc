@@ -65,7 +65,7 @@ int Events(const EventsOptions& options) {
       std::fprintf(stderr, "%s events are forgotten: more happened than the daemon keeps\n",
                    absl::StrCat(events.lost()).c_str());
     }
-    // Counted from the end, after those that are not wanted.
+    // Of the past, only the last `count` wanted events are printed.
     int skip = 0;
     if (first) {
       for (const proto::Event& event : events.events()) skip += Wanted(event, options) ? 1 : 0;
@@ -75,7 +75,7 @@ int Events(const EventsOptions& options) {
       if (!Wanted(event, options) || skip-- > 0) continue;
       std::fputs((options.json ? EventJson(event) : EventText(event)).c_str(), stdout);
     }
-    // Who reads it is gone.
+    // The reader of stdout is gone.
     if (std::fflush(stdout) != 0) return kExitRefused;
     if (!options.follow) return 0;
     first = false;

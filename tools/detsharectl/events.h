@@ -1,4 +1,5 @@
-// `detsharectl events`: what happened to sessions and settings lately, and what happens.
+// `detsharectl events`: prints what happened to sessions and settings lately, and follows what
+// happens.
 #pragma once
 
 #include <string>
@@ -7,22 +8,23 @@
 
 namespace detshare::ctl {
 
-// One line. Times of text are local, those of JSON are UTC.
+// The event as one line. Times are local in a text and UTC in JSON.
 std::string EventText(const proto::Event& event);
 std::string EventJson(const proto::Event& event);
 
 struct EventsOptions {
   std::string socket;
   bool json = false;    // one object a line
-  bool follow = false;  // until it is interrupted
-  int count = 100;      // of the past, at most
-  // Only such; 0 and "": all.
+  bool follow = false;  // goes on until interrupted
+  int count = 100;      // prints at most this many past events
+  // Prints only the events of this session, tenant and kind; 0 and "": of all.
   uint64_t session = 0;
   std::string tenant, kind;
 };
+// Whether the event is of the session, tenant and kind of the options.
 bool Wanted(const proto::Event& event, const EventsOptions& options);
 
-// An exit code, after a message.
+// Returns an exit code; after an error, a message is on stderr.
 int Events(const EventsOptions& options);
 
 }  // namespace detshare::ctl

@@ -1,7 +1,7 @@
-// detsharectl: looks at a running detshared and steers it; verifies programs.
+// detsharectl: shows the state of a running detshared, changes its settings, and verifies programs.
 //
-// Exit codes: 0, 1 for a daemon that refused or failed, a configuration with mistakes, or a doctor
-// who found an error, 2 for a wrong command line, 3 when no daemon answers. `verify` has its own
+// Exit codes: 0; 1 if the daemon refused or failed, a configuration has mistakes, or the doctor
+// found an error; 2 for a wrong command line; 3 if no daemon replies. `verify` has its own codes
 // (verify.h).
 #include <grpcpp/grpcpp.h>
 
@@ -48,11 +48,12 @@ struct Options {
   TraceOptions trace;
   DoorOptions door;
   EventsOptions events;
-  std::vector<std::string> to_end;  // sessions, or a tenant
+  std::vector<std::string> to_end;  // numbers of sessions, or the name of a tenant
   std::string tenant_to_end;
 };
 
-// What stands behind the first `--` is another program's.
+// Removes the first `--` and the arguments behind it, and returns these arguments: the command line
+// of another program.
 std::vector<std::string> TakeCommand(std::vector<std::string>* arguments) {
   const auto mark = std::find(arguments->begin(), arguments->end(), "--");
   if (mark == arguments->end()) return {};
@@ -73,7 +74,7 @@ int Usage(const absl::Status& status) {
   return kExitUsage;
 }
 
-// With strict isolation: those whose processes did not answer.
+// With strict isolation, names the users whose processes did not reply.
 void SayWhoIsMissing(const proto::Status& status) {
   for (const proto::DomainStatus& domain : status.domains()) {
     if (domain.problem().empty()) continue;
@@ -241,7 +242,7 @@ int PrintDoctor(const Options& options) {
   return Broken(findings) ? kExitRefused : 0;
 }
 
-// What a command line asks for.
+// The work that the command line asks for. Returns an exit code.
 using Action = std::function<int()>;
 
 void AddPolicy(CLI::App& app, Options& options, Action& action) {

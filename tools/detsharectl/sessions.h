@@ -1,5 +1,5 @@
-// `detsharectl sessions`, `tenants` and `partitions`: who is there, what they use and where they
-// run.
+// `detsharectl sessions`, `tenants` and `partitions`: shows sessions, what tenants use, and where
+// sessions run; ends sessions.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@ namespace detshare::ctl {
 std::string SessionsText(const proto::Status& status);
 std::string SessionsJson(const proto::Status& status);
 
-// A line for each tenant that has a session or about whom something was said.
+// A line for each tenant that has a session or a setting.
 std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants);
 std::string TenantUseJson(const proto::Status& status, const proto::Tenants& tenants);
 
 std::string PartitionsText(const proto::Status& status);
 std::string PartitionsJson(const proto::Status& status);
 
-// What `sessions kill` is told: numbers of sessions, or a tenant's name; `tenant` is one whatever
-// it looks like. InvalidArgument.
+// The request of `sessions kill`. `who` is session numbers, or the name of one tenant. `tenant`
+// names a tenant even if it looks like a number. InvalidArgument if they name nothing, or both.
 absl::StatusOr<proto::EndSessionsRequest> ToEndRequest(const std::vector<std::string>& who,
                                                        const std::string& tenant);
 std::string EndedText(const proto::EndedSessions& ended);

@@ -27,7 +27,7 @@ const proto::PolicyInfo* Find(const proto::Policies& policies, const std::string
   return nullptr;
 }
 
-// What the parameter is now; empty for a policy that does not decide.
+// The parameter's value in force; "" for a policy that is not in force.
 std::string ValueOf(const proto::Policies& policies, const proto::PolicyInfo& policy,
                     const proto::ParameterInfo& parameter) {
   if (policies.current().name() != policy.name()) return "";
@@ -54,7 +54,7 @@ absl::StatusOr<int64_t> ParseObjective(const std::string& flag, const std::strin
   return absl::ToInt64Nanoseconds(duration);
 }
 
-// The named one; "": the one that decides. NotFound.
+// The policy of this name; "": the policy in force. NotFound for an unknown name.
 absl::StatusOr<const proto::PolicyInfo*> Choose(const proto::Policies& policies,
                                                 const std::string& name) {
   const std::string wanted = name.empty() ? policies.current().name() : name;
@@ -86,7 +86,8 @@ ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& po
           {"parameters", std::move(parameters)}};
 }
 
-// Policies' parameters may come from a command line, whatever bytes are in it.
+// Parameters may come from a command line, which can have any bytes. The output is JSON all the
+// same.
 std::string Dump(const ordered_json& json) {
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -244,7 +245,7 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
     setting.set_devices(devices);
   }
   if (!flags.sms.empty()) {
-    // "32..132", "32..", "..64", "64".
+    // Takes "32..132", "32..", "..64" and "64".
     const size_t dots = flags.sms.find("..");
     const std::string least = flags.sms.substr(0, dots);
     const std::string most = dots == std::string::npos ? least : flags.sms.substr(dots + 2);

@@ -1,4 +1,5 @@
-// `detsharectl policy` and `detsharectl tenant`: what operators set in a running daemon.
+// `detsharectl policy` and `detsharectl tenant`: shows and changes the settings of a running
+// daemon.
 #pragma once
 
 #include <string>
@@ -10,30 +11,31 @@
 
 namespace detshare::ctl {
 
-// The policies, the one that decides marked.
+// All policies; a mark shows the policy in force.
 std::string PoliciesText(const proto::Policies& policies);
-// One of them with its parameters; `name` empty: the one that decides. NotFound.
+// The policy of this name with its parameters. An empty name stands for the policy in force.
+// NotFound, with the known names, for an unknown name.
 absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const std::string& name);
 std::string PoliciesJson(const proto::Policies& policies);
 absl::StatusOr<std::string> PolicyJson(const proto::Policies& policies, const std::string& name);
 std::string PolicySettingJson(const proto::PolicySetting& policy);
 
-// What a reload of the configuration changed.
+// The changes that a reload of the configuration made, and those that need a restart.
 std::string ReloadedText(const proto::Reloaded& reloaded);
 std::string ReloadedJson(const proto::Reloaded& reloaded);
 
 std::string TenantsText(const proto::Tenants& tenants);
 std::string TenantsJson(const proto::Tenants& tenants);
 
-// "name=value" each. InvalidArgument.
+// Adds parameters, which are texts "name=value". InvalidArgument for another text.
 absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicySetting* setting);
 
-// What a command line says about a tenant; empty strings say nothing.
+// A tenant's settings as the command line has them. An empty string: not set.
 struct TenantFlags {
   std::string name, tenant_class, weight, share, sms, slo_latency, slo_ttft, slo_tpot;
   std::string memory, pinned_memory, sessions, devices;
 };
-// InvalidArgument with what is allowed.
+// InvalidArgument, with the flag and the allowed values, for a text that does not parse.
 absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags);
 
 }  // namespace detshare::ctl

@@ -18,7 +18,7 @@ std::string OfLimit(const std::string& used, uint64_t limit, const std::string& 
   return limit == 0 ? used : used + " of " + limit_text;
 }
 
-// Tenants of whom something is limited. Memory is that of the device where they have most.
+// The tenants that have a limit. Memory is shown for the device on which a tenant uses most.
 std::string TenantsText(const proto::Status& status) {
   text::Table table({"TENANT", "MEMORY", "PINNED", "SESSIONS", "REFUSALS"});
   bool any = false;
@@ -161,7 +161,7 @@ std::string StatusJson(const proto::Status& status) {
       {"domain", status.domain()},         {"domains", std::move(domains)},
       {"tenants", std::move(tenants)},     {"devices", std::move(devices)},
       {"sessions", std::move(sessions)}};
-  // A client chose its program's name: whatever bytes are in it, the output is JSON.
+  // A client chooses its program's name, which can have any bytes. The output is JSON all the same.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

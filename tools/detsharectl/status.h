@@ -1,4 +1,4 @@
-// `detsharectl status`: the daemon, its devices, its sessions.
+// `detsharectl status`: shows the daemon, its devices and its sessions.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace detshare::ctl {
 
-// For people: two tables.
+// The status as tables.
 std::string StatusText(const proto::Status& status);
 
-// Which devices a session has, as positions in the status: "0", "2,0"; "-" when that was not said.
+// The devices of a session as positions in the status: "0", "2,0"; "-": the daemon did not say.
 std::string DevicesText(const proto::SessionStatus& session);
 
-// For machines: one JSON object, with the field names of proto/admin.proto and numbers as numbers.
+// The status as one JSON object, with the field names of proto/admin.proto and numbers as numbers.
 std::string StatusJson(const proto::Status& status);
 
 }  // namespace detshare::ctl

@@ -21,21 +21,21 @@ using nlohmann::ordered_json;
 
 struct Line {
   const proto::SessionStatus* session = nullptr;
-  double operations = 0;    // a second
-  double device_share = 0;  // of the interval; below 0: not known
-  double held_share = 0;
-  uint64_t bursts = 0;                   // that ended
-  int64_t burst_p50 = 0, burst_p99 = 0;  // how long they took; 0: there were none
+  double operations = 0;                 // for each second
+  double device_share = 0;               // device time, of the interval; below 0: not known
+  double held_share = 0;                 // time throttled, of the interval; below 0: not known
+  uint64_t bursts = 0;                   // bursts that ended in the interval
+  int64_t burst_p50 = 0, burst_p99 = 0;  // their durations; 0: none ended
 };
 
-// The duration, as far as the bucket tells it, that `part` of all bursts did not exceed.
+// The duration that `part` of all bursts did not exceed, as exactly as the buckets tell it.
 int64_t Quantile(const std::vector<uint64_t>& counts, uint64_t total, double part) {
   const double wanted = static_cast<double>(total) * part;
   double seen = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     seen += static_cast<double>(counts[i]);
     if (counts[i] != 0 && seen >= wanted) {
-      // The middle of the bucket.
+      // The middle of the bucket stands for all durations in it.
       return (LatencyHistogram::BeginOf(static_cast<int>(i)) +
               LatencyHistogram::BeginOf(static_cast<int>(i) + 1)) /
              2;
@@ -71,7 +71,7 @@ std::vector<Line> LinesOf(const proto::Status& before, const proto::Status& afte
     if (!now.followed()) {
       line.device_share = line.held_share = -1;
     } else {
-      // A hold that lasts is not in the sums yet.
+      // A throttle that still lasts is not in the sums yet, so held_ns() is added.
       const auto held = [](const proto::Schedule& schedule) {
         return schedule.held_by_window_ns() + schedule.held_by_budget_ns() + schedule.held_ns();
       };
@@ -97,7 +97,7 @@ std::string Percent(double share) {
   return text;
 }
 
-// "850 us", "12.3 ms".
+// "850 us", "12.3 ms"; "-" for 0.
 std::string Time(int64_t nanoseconds) {
   if (nanoseconds <= 0) return "-";
   char text[32];

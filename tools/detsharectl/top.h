@@ -1,4 +1,4 @@
-// `detsharectl top`: who uses the devices at this moment.
+// `detsharectl top`: shows how much each session uses the devices at this moment.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,19 @@
 
 namespace detshare::ctl {
 
-// What happened between two looks at the daemon that lie `interval_ns` apart: one line a session.
-// Sessions that `before` does not have count from their beginning.
+// What happened between two states of the daemon that lie `interval_ns` apart: one line for each
+// session. A session that `before` does not have counts from its beginning.
 std::string TopText(const proto::Status& before, const proto::Status& after, int64_t interval_ns);
 std::string TopJson(const proto::Status& before, const proto::Status& after, int64_t interval_ns);
 
 struct TopOptions {
   std::string socket;
-  double seconds = 2;  // between two looks
-  bool once = false;   // one line a session, then end
+  double seconds = 2;  // between two readings of the daemon's state
+  bool once = false;   // prints one reading, then ends
   bool json = false;
 };
-// Until it is interrupted. An exit code. On a terminal each look takes the place of the one before.
+// Runs until it is interrupted, or until the first reading with `once`. On a terminal, each reading
+// replaces the one before. Returns an exit code; after an error, a message is on stderr.
 int Top(const TopOptions& options);
 
 }  // namespace detshare::ctl

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Tracks beside those of streams, which are numbered from 1 on.
+// Numbers of the tracks that are not streams. Streams are numbered from 1 on.
 constexpr uint64_t kPartitionTrack = 1'000'000;
 constexpr uint64_t kHeldTrack = 1'000'001;
 constexpr std::chrono::milliseconds kFetchPeriod(50);
@@ -91,7 +91,8 @@ void TraceWriter::AddOperation(const Track& track, int pid, const proto::TracedE
     stay.end = std::max(stay.end, end);
     return;
   }
-  // Streams on two partitions at a time overlap: the track shows the one that began last.
+  // Streams that run on two partitions at a time overlap. The track shows the partition that began
+  // last.
   if (stay.end > event.at_ns()) stay.end = std::max(stay.begin, event.at_ns());
   EndStay(pid, stay);
   stay = {event.first_sm(), event.sm_count(), event.at_ns(), end};
@@ -155,7 +156,7 @@ int Trace(const TraceOptions& options) {
     const int code = Explain(admin->StartTrace(&context, {}, &started), options.socket);
     if (code != 0) return code;
   }
-  // An interrupted trace is a shorter one.
+  // Ctrl-C ends the trace early, and the file is written all the same.
   struct sigaction stop {};
   stop.sa_handler = [](int) { g_interrupted.store(true, std::memory_order_relaxed); };
   sigaction(SIGINT, &stop, nullptr);

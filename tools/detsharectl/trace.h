@@ -1,4 +1,4 @@
-// `detsharectl trace`: what happens on the devices, as a file that ui.perfetto.dev opens.
+// `detsharectl trace`: writes what happens on the devices to a file that ui.perfetto.dev opens.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace detshare::ctl {
 
-// Turns what the daemon notes down into Chrome's JSON trace format, event by event.
+// Turns the daemon's trace events into Chrome's JSON trace format.
 class TraceWriter {
  public:
-  // Times are shown from `begin_ns` of the daemon's clock on.
+  // Times in the file count from `begin_ns` of the daemon's clock.
   explicit TraceWriter(int64_t begin_ns) : begin_ns_(begin_ns) {}
 
-  // A session is a process of the trace, with a track for each stream, one for the partitions on
-  // which it ran and one for the times in which it was held.
+  // In the trace, a session on a device is a process. It has a track for each stream, one for the
+  // partitions on which it ran, and one for the times in which it was throttled.
   void Add(const proto::TraceChunk& chunk);
-  // The whole file. Once, last.
+  // Returns the whole file. Call it once, as the last function.
   std::string Finish();
 
   uint64_t operations() const { return operations_; }
-  uint64_t lost() const { return lost_; }
+  uint64_t lost() const { return lost_; }  // events that the daemon could not keep
 
  private:
   using Track = std::pair<uint64_t, uint32_t>;  // session and device
-  // Operations one after the other on one partition.
+  // A time in which a session's operations ran on one partition. Times are the daemon's clock.
   struct Stay {
     uint32_t first_sm = 0, sm_count = 0;
     int64_t begin = 0, end = 0;
@@ -50,7 +50,8 @@ struct TraceOptions {
   std::string out;
   double seconds = 2;
 };
-// An exit code, after a message.
+// Takes a trace for `seconds`, or until Ctrl-C. Returns an exit code; after an error, a message is
+// on stderr.
 int Trace(const TraceOptions& options);
 
 }  // namespace detshare::ctl

@@ -38,7 +38,8 @@ std::string OwnDirectory() {
   return error ? "." : self.parent_path().string();
 }
 
-// Beside this program in the bundle, else in the build tree.
+// Looks for a tool beside this program, as in a bundle, then in `folder` of the build tree. The
+// environment variable goes before both.
 std::string FindTool(const std::string& name, const char* folder, const char* variable) {
   if (const char* set = std::getenv(variable); set != nullptr && *set != '\0') return set;
   const std::string own = OwnDirectory();
@@ -69,7 +70,8 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-// Ends with this process; both outputs go to the file. -1 with a message.
+// Starts a child, which ends with this process. The child's stdout and stderr go to the file. -1
+// after a message.
 pid_t Spawn(const std::vector<std::string>& command, const std::string& output) {
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -91,14 +93,14 @@ int ExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// Neighbours that run until the object goes.
+// Noisy neighbours, which run as long as the object lives.
 class Neighbours {
  public:
   Neighbours(std::string launcher, std::string noise, const Folder& folder)
       : launcher_(std::move(launcher)), noise_(std::move(noise)), folder_(folder) {}
   ~Neighbours() { Stop(); }
 
-  // Waits until all of them have work. False after a message.
+  // Starts neighbours and waits until all of them have work. False after a message.
   bool Start(int count, const std::string& socket) {
     for (int i = 0; i < count; ++i) {
       Neighbour one;
@@ -121,7 +123,7 @@ class Neighbours {
     }
     return true;
   }
-  // Whether none has ended by itself.
+  // Whether no neighbour has ended by itself.
   bool Alive() {
     for (Neighbour& one : running_) {
       int status = 0;
@@ -133,8 +135,8 @@ class Neighbours {
     }
     return true;
   }
-  // Of those that have ended by themselves: what they said, and whether a result of theirs
-  // differed.
+  // The output of the first neighbour that has ended by itself, and whether it saw another result
+  // than alone.
   std::string complaint(bool* differs) const {
     for (const Neighbour& one : running_) {
       if (one.code < 0) continue;
@@ -159,7 +161,7 @@ class Neighbours {
     const char* kind = "";
     std::string output;
     pid_t pid = -1;
-    int code = -1;  // below 0: it runs
+    int code = -1;  // exit code; below 0: the neighbour runs
   };
   const std::string launcher_, noise_;
   const Folder& folder_;

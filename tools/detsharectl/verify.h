@@ -1,4 +1,5 @@
-// `detsharectl verify`: whether a program reads the same bits back alone and beside neighbours.
+// `detsharectl verify`: checks that a program reads the same bits back alone and beside noisy
+// neighbours. It runs the program twice alone, then beside neighbours, and compares digests.
 #pragma once
 
 #include <string>
@@ -7,23 +8,25 @@
 namespace detshare::ctl {
 
 struct VerifyOptions {
-  std::string socket;                     // of a running daemon, where `standalone` is empty
-  std::string standalone;                 // a daemon of its own: "auto", "soft" or "cuda"
-  std::vector<std::string> daemon_flags;  // of that daemon
-  std::string policy;                     // of that daemon; empty: its default
-  int migrate_every = 1;  // operations after which work moves beside neighbours; 0: never
+  std::string socket;                     // of a running daemon, if `standalone` is empty
+  std::string standalone;                 // backend of a private daemon: "auto", "soft" or "cuda"
+  std::vector<std::string> daemon_flags;  // of the private daemon
+  std::string policy;                     // of the private daemon; "": its default
+  // Beside neighbours, the private daemon moves work to other SMs after this many operations; 0:
+  // when the policy says so.
+  int migrate_every = 1;
   int neighbours = 4;
-  int runs = 3;  // beside neighbours
+  int runs = 3;  // of the program beside neighbours
   bool json = false;
   std::vector<std::string> command;
 };
 
 inline constexpr int kVerifyEqual = 0;
 inline constexpr int kVerifyDifferent = 1;
-inline constexpr int kVerifyFailed = 2;           // it could not be run
+inline constexpr int kVerifyFailed = 2;           // the program could not be run
 inline constexpr int kVerifyNotReproducible = 3;  // two runs alone differ already
 
-// Prints progress on stderr and the result on stdout; one of the codes above.
+// Prints progress on stderr and the result on stdout. Returns one of the exit codes above.
 int Verify(const VerifyOptions& options);
 
 }  // namespace detshare::ctl
