@@ -1,6 +1,6 @@
 #include "proto/content_hash.h"
 
-// The plain functions bring 20 KiB into the shim; their successors bring most of the library.
+// The deprecated functions add 20 KiB to the shim. Their successors would add most of the library.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 

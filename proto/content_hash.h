@@ -1,5 +1,5 @@
-// The name of some bytes by their content. Nobody can find other bytes of the same name, so that
-// who has checked a name need not compare.
+// Hashes that name bytes by their content. Different bytes with the same hash cannot be found, so
+// equal hashes mean equal bytes.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class ContentHasher {
   ContentHasher& operator=(const ContentHasher&) = delete;
 
   ContentHasher& Add(std::span<const std::byte> bytes);
-  // Once, last.
+  // Returns the hash of all added bytes. Called once; nothing is added afterwards.
   ContentHash Finish();
 
  private:
@@ -32,8 +32,8 @@ class ContentHasher {
 
 ContentHash HashOf(std::span<const std::byte> bytes);
 
-// Of what consists of these pieces, one after the other: the hash of its length, its first and its
-// last 4 KiB. Things of different sketches differ; those of one sketch may differ all the same.
+// A cheap hash of the concatenated pieces: of their total length, their first 4 KiB and their last
+// 4 KiB. Different sketches mean different bytes. Equal sketches do not mean equal bytes.
 ContentHash SketchOf(std::span<const std::span<const std::byte>> pieces);
 
 // Lower-case hexadecimal digits.

@@ -1,6 +1,7 @@
-// How often something took how long: counts by duration, four buckets to each doubling.
+// Counts by duration, with four buckets for each doubling of the duration.
 //
-// One thread adds, any may look: each count is a figure by itself, so relaxed.
+// One thread adds and any thread reads. Accesses are relaxed, because no count publishes anything
+// else.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +14,26 @@ namespace detshare {
 
 class LatencyHistogram {
  public:
-  static constexpr int kBuckets = 128;  // up to 2^31 us, more than half an hour
+  static constexpr int kBuckets = 128;  // up to 2^31 us, about 36 minutes
   using Counts = std::array<uint64_t, kBuckets>;
 
-  // The bucket of a duration; what is below a microsecond counts as one.
+  // The bucket of a duration. Durations below a microsecond count as one microsecond.
   static int BucketOf(int64_t nanoseconds) {
     const uint64_t us = nanoseconds < 1000 ? 1 : static_cast<uint64_t>(nanoseconds) / 1000;
     const int octave = std::bit_width(us) - 1;
-    // The two bits below the highest one; of a microsecond or two there are none.
+    // The two bits below the highest one. Below 4 us they are shifted in as zeros.
     const int quarter =
         static_cast<int>(octave >= 2 ? us >> (octave - 2) & 3 : us << (2 - octave) & 3);
     const int bucket = octave * 4 + quarter;
     return bucket < kBuckets ? bucket : kBuckets - 1;
   }
-  // Durations of the bucket are at least as long, and shorter than that of the next.
+  // The shortest duration of the bucket, in nanoseconds. The bucket ends before that of the next.
   static int64_t BeginOf(int bucket) {
     return ((int64_t{4} + bucket % 4) << (bucket / 4)) * 1000 / 4;
   }
 
-  // All of them together, in nanoseconds; each as far as the buckets go.
+  // The sum of all added durations, in nanoseconds. A longer duration counts as the last bucket's
+  // shortest.
   int64_t sum() const { return sum_.load(std::memory_order_relaxed); }
 
   void Add(int64_t nanoseconds) {

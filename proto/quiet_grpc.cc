@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-// gRPC's own, with which it stops its timer threads around a fork.
+// An internal function of gRPC. gRPC stops its timer threads with it around a fork.
 void grpc_timer_manager_set_threading(bool enabled);
 
 namespace detshare {
@@ -21,8 +21,8 @@ using grpc_event_engine::experimental::EventEngine;
 using grpc_event_engine::experimental::MemoryAllocator;
 using grpc_event_engine::experimental::MemoryAllocatorFactory;
 
-// Runs what gRPC wants done elsewhere, on a thread that starts with the first such thing and sleeps
-// without a limit. Lives as long as the process.
+// Runs gRPC's closures on a thread. The thread starts with the first closure and sleeps, without a
+// time limit, while there is none. Lives as long as the process.
 class Worker {
  public:
   static Worker& Get() {
@@ -63,7 +63,7 @@ class Worker {
 };
 thread_local bool Worker::this_thread_ = false;
 
-// What is to be done later is never done, and can always be cancelled.
+// Runs closures on the Worker. Delayed closures never run and can always be cancelled.
 class QuietEngine final : public EventEngine {
  public:
   absl::StatusOr<std::unique_ptr<Listener>> CreateListener(

@@ -1,13 +1,14 @@
-// gRPC without the threads that wake up several times a second for timers that nobody has set.
+// gRPC without its timer threads, which wake up several times a second even when no timer is set.
 //
-// The channels of DetShare are connected unix sockets: there is nothing to dial again, to resolve or
-// to keep alive, and no call has a deadline. So timers are off: a deadline or keepalive that is set
-// all the same never comes.
+// DetShare's channels are connected unix sockets. They never reconnect, resolve names or keep
+// connections alive, and no call has a deadline. So timers are disabled. A deadline or keepalive
+// that is set nevertheless never expires.
 #pragma once
 
 namespace detshare {
 
-// To be called before anything else of gRPC in the process; later calls do nothing. Any thread.
+// Must be called before any other function of gRPC in the process. Later calls do nothing. Any
+// thread.
 void StartQuietGrpc();
 
 }  // namespace detshare

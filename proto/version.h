@@ -1,5 +1,5 @@
-// The version of the build, for people: the daemon, the shim and the tools are released together. What must agree between shim and
-// daemon is kAbiVersion (ring_abi.h).
+// The version of the build, for people. The daemon, the shim and the tools are released together.
+// The shim and the daemon need the same kAbiVersion (ring_abi.h), not the same version.
 #pragma once
 
 #define DETSHARE_VERSION "0.1.0"

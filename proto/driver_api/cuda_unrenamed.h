@@ -1,6 +1,6 @@
-// cuda.h with every versioned prototype visible and none renamed. Plain cuda.h turns cuMemAlloc
-// into cuMemAlloc_v2 by a macro; code that defines or names driver entry points needs both names to
-// mean what they say. Include this before anything that includes cuda.h.
+// cuda.h with all versioned prototypes and without its renaming macros. Plain cuda.h turns
+// cuMemAlloc into cuMemAlloc_v2. Code that defines or names driver entry points needs both
+// functions under their own names. Include this before any header that includes cuda.h.
 #pragma once
 
 #if defined(__cuda_cuda_h__) && !defined(__CUDA_API_VERSION_INTERNAL)

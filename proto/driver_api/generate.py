@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes one of the files that are derived from driver_api.table.
+"""Writes one of the files that are generated from driver_api.table.
 
 usage: generate.py TABLE KIND OUTPUT      (KIND: one of the keys of KINDS below)
 """
@@ -42,7 +42,8 @@ def ops_h(table):
 
 namespace detshare {
 
-// The operations that cross from client to daemon. Numbers are never changed or reused; 0 is no operation.
+// The operations that cross from client to daemon. Numbers never change and are never reused. 0 is
+// no operation.
 enum class Op : uint16_t {"""]
     out += ["  %s = %d,  // %s" % (r.symbol, r.op, r.lane) for r in rows]
     out.append("""};
@@ -77,7 +78,7 @@ def table_h(table):
 
 namespace detshare {
 
-// Every row, in the table's order: families together, variants of a function side by side.
+// All rows in the table's order: by family, with the variants of a function side by side.
 inline constexpr Row kRows[] = {"""]
     for r in table.rows:
         out.append("    {%s, %s, %s, %s, %s, %d, %d, Lane::k%s, Support::k%s, %s, %s, %s}," % (
@@ -89,7 +90,8 @@ inline constexpr Row kRows[] = {"""]
 inline constexpr size_t kRowCount = %d;
 inline constexpr size_t kExportedRowCount = %d;
 
-// Indices of rows, by name for cuGetProcAddress; of one name the ordinary variants first, each group by rising version.
+// Indices of rows, sorted by the name for cuGetProcAddress. Within one name, the ordinary variants
+// come first. Each group is sorted by version.
 inline constexpr uint16_t kRowsByApi[] = {""" % (len(table.rows), len(exported(table))))
     for start in range(0, len(by_api), 16):
         out.append("    " + " ".join("%d," % r.index for r in by_api[start:start + 16]))
@@ -117,8 +119,9 @@ void* EntryPoint(size_t row);
 
 }  // namespace detshare::shim
 
-// What is written by hand: one function for each supported row that is not reached by `via`. When one is called, the
-// arguments that must not be null are not, and the driver is initialised unless the row says before_init.
+// The handwritten functions: one for each supported row without `via`. Before a call, the generated
+// entry point has checked that required pointers are not null, and that the driver is initialised
+// unless the row says before_init.
 namespace detshare::shim::api {
 """]
     family = None
@@ -134,7 +137,10 @@ namespace detshare::shim::api {
 
 
 def entry_point(row, base):
-    """The exported function of `row`; `base` is the row whose implementation it calls, None when not supported."""
+    """Returns the exported function of `row`.
+
+    `base` is the row whose implementation it calls; None when the row is not supported.
+    """
     if row.hidden:
         return "CUresult %s() { return shim::Unsupported(%d); }" % (row.symbol, row.index)
     if base is None:
@@ -159,7 +165,7 @@ def entry_point(row, base):
             out.append("  %s = shim::PerThreadStream(%s);" % (field, field))
             passed.append("&mapped_%s" % arg.name)
             if arg.direction == "inout":
-                # What the call wrote goes back, the stream stays as it was.
+                # Copies back what the call wrote, but keeps the caller's stream.
                 returned.append("  %s = %s->%s;" % (field, arg.name, arg.sizes["stream"]))
                 returned.append("  *%s = mapped_%s;" % (arg.name, arg.name))
         else:
@@ -175,7 +181,7 @@ def entry_point(row, base):
 
 
 def shim_exports_cc(table):
-    out = [BANNER + """// What every entry point does first; a test puts its own in the place of the shim's.
+    out = [BANNER + """// Every entry point calls these functions first. A test replaces the shim's header with its own.
 #ifndef DETSHARE_SHIM_ENTRY_H
 #define DETSHARE_SHIM_ENTRY_H "client_shim/entry.h"
 #endif
@@ -186,7 +192,7 @@ def shim_exports_cc(table):
 
 namespace shim = detshare::shim;
 
-// ---- known to cuGetProcAddress only
+// ---- found only by cuGetProcAddress
 namespace hidden {
 """]
     for r in table.rows:
@@ -229,18 +235,19 @@ namespace detshare {
 class Session;
 class Reply;
 
-// What follows the argument struct. Private to the daemon, like the struct itself, and not to be believed either.
+// The bytes after the argument struct. A private copy of the daemon, like the struct. The client may
+// have sent any bytes, so the daemon checks them.
 using Payload = std::span<const uint8_t>;
 
 enum class Dispatched : uint8_t {
   kHandled,
-  kUnknownOp,    // no such number
-  kWrongLane,    // an operation of the other lane
+  kUnknownOp,    // no operation has this number
+  kWrongLane,    // an operation of the other transport
   kWrongLength,  // `args` is not as long as the operation's struct
 };
 
-// Checks op, lane and the length of `args`, copies the struct and calls the handler. Anything but kHandled means that nobody
-// looked at the operation: the client broke the protocol.
+// Checks the op, its transport and the length of `args`, copies the struct and calls the handler.
+// Any result but kHandled means that the client broke the protocol and no handler was called.
 Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
                     Reply& reply);
 
@@ -249,7 +256,7 @@ Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Paylo
     out.extend("struct %s;" % r.symbol for r in table.rows if r.crosses)
     out.append("""}  // namespace wire
 
-// The handlers, written by hand, one for each operation that crosses.
+// The handwritten handlers: one for each operation that crosses from client to daemon.
 namespace handlers {
 """)
     family = None
@@ -311,7 +318,7 @@ Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Paylo
 
 
 def prototype_check_cc(table):
-    """Compiles only when every prototype and version agrees with the toolkit's headers."""
+    """Returns a file that compiles only when all prototypes and versions agree with the toolkit's headers."""
     out = [BANNER + """#include <type_traits>
 
 #include "proto/driver_api/cuda_unrenamed.h"
@@ -333,7 +340,7 @@ def prototype_check_cc(table):
 
 
 def recording_api_cc(table):
-    """Implementations of all supported rows that record their call."""
+    """Returns implementations of all supported rows that record their call."""
     out = [BANNER + """#include "proto/driver_api/shim_api.h"
 #include "tests/proto/driver_api/recorder.h"
 
@@ -348,7 +355,7 @@ namespace detshare::shim::api {
 
 
 def recording_handlers_cc(table):
-    """Handlers of all operations that record their call."""
+    """Returns handlers of all operations that record their call."""
     out = [BANNER + """#include "proto/driver_api/server_dispatch.h"
 #include "proto/wire/all.h"
 #include "tests/proto/driver_api/recorder.h"
@@ -407,11 +414,13 @@ def docs_md(table):
     out = ["""<!-- Generated from proto/driver_api/driver_api.table: bazel run //proto/driver_api:update_docs -->
 # Which CUDA driver functions work
 
-DetShare stands in for `libcuda.so.1` of CUDA 13.0. It exports the same %d functions. One that is not supported returns
-`CUDA_ERROR_NOT_SUPPORTED` and is named once in the log. `detsharectl api` prints this table, `--unsupported` what is missing.
+DetShare's `libcuda.so.1` replaces that of CUDA 13.0 and exports the same %d functions. An unsupported function returns
+`CUDA_ERROR_NOT_SUPPORTED`, and the library logs its name once. `detsharectl api` prints this table. `detsharectl api
+--unsupported` prints the functions that are not supported.
 
-*Since* is the CUDA version in which this form of the function appeared, as `cuGetProcAddress` counts. *Lane* says how a call
-is answered: by the client itself (`local`), through shared memory (`ring`) or by a remote call (`grpc`).
+*Since* is the CUDA version that introduced this form of the function, as `cuGetProcAddress` counts versions. *Lane* says
+where a call is executed: in the client itself (`local`), or in the daemon, which gets it through shared memory (`ring`) or as
+a remote call (`grpc`).
 """ % len(rows)]
     out.append("| Family | Functions | Full | Partial | None |")
     out.append("|---|--:|--:|--:|--:|")
@@ -434,8 +443,8 @@ is answered: by the client itself (`local`), through shared memory (`ring`) or b
     out.append("""
 ## Known to `cuGetProcAddress` only
 
-The driver's link library does not list these functions for graphics; programs reach them by name. They are found, and not
-supported:
+These graphics functions are not in the driver's link library; programs get them by name. `cuGetProcAddress` finds them, but
+they are not supported:
 %s.
 """ % ", ".join("`%s`" % name for name in only))
     return "\n".join(out)

@@ -32,7 +32,7 @@ FoundRow FindRow(std::string_view symbol, int version, bool per_thread) {
   auto [first, last] =
       std::equal_range(std::begin(kRowsByApi), std::end(kRowsByApi), symbol, ApiLess());
   if (first == last) return {CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 0};
-  // Of one name the ordinary variants come first, each group by rising version.
+  // Within one name, the ordinary variants come first. Each group is sorted by version.
   const auto* variants =
       std::find_if(first, last, [](uint16_t row) { return kRows[row].per_thread; });
   if (per_thread && variants != last) {

@@ -1,17 +1,16 @@
-// What the table of driver entry points says about one function. The rows themselves (kRows) are
-// generated from driver_api.table into driver_api_table.h; that file's header explains every field
-// at length.
+// One row of the table of driver entry points. The rows (kRows) are generated from driver_api.table
+// into driver_api_table.h. The table's header explains every field in detail.
 #pragma once
 
 #include <cstdint>
 
 namespace detshare {
 
-// How a call reaches whoever answers it.
+// How a call is transported, and which side executes it.
 enum class Lane : uint8_t {
-  kRing,   // crosses to the daemon through the submission ring
-  kGrpc,   // crosses by the rpc for rare calls
-  kLocal,  // answered by the client, from what it holds or by reducing it to other rows
+  kRing,   // to the daemon, through the submission ring
+  kGrpc,   // to the daemon, as a control call (gRPC)
+  kLocal,  // the client executes it from its own state, or reduces it to other rows
   kNone,   // not supported
 };
 
@@ -19,15 +18,15 @@ enum class Support : uint8_t { kFull, kPartial, kNone };
 
 struct Row {
   const char* symbol;  // exported name, such as "cuMemcpyHtoD_v2_ptds"
-  const char* api;     // the name that cuGetProcAddress knows, "cuMemcpyHtoD"
+  const char* api;     // its name for cuGetProcAddress, "cuMemcpyHtoD"
   const char* family;  // "copy"
-  const char* title;   // of the family, for people
-  const char* note;    // "" or why support is not full
-  uint16_t op;         // detshare::Op, unique; on the wire for lanes kRing and kGrpc
+  const char* title;   // the family's name for people
+  const char* note;    // "", or why support is not full
+  uint16_t op;         // detshare::Op, unique; on the wire for kRing and kGrpc
   uint16_t version;    // CUDA version in which this ABI appeared, 12040 for 12.4
   Lane lane;
   Support support;
-  bool per_thread;   // the variant whose default stream is the calling thread's own
+  bool per_thread;   // the variant that uses the calling thread's own default stream
   bool before_init;  // may be called before cuInit
   bool exported;     // false: only cuGetProcAddress knows it
 };

@@ -1,4 +1,4 @@
-"""Reads driver_api.table (its own header says what it means) and refuses what is malformed, naming the line."""
+"""Parses driver_api.table, whose header explains the format. Errors name the line."""
 
 import collections
 import re
@@ -25,7 +25,7 @@ class TableError(Exception):
 
 
 class Arg:
-    """One argument of an entry point: `type` and `name` as in C, and what the annotations say."""
+    """One argument of an entry point: its C type and name, and its annotations."""
 
     def __init__(self, declaration):
         self.declaration = declaration
@@ -44,7 +44,10 @@ class Arg:
 
     @property
     def must_not_be_null(self):
-        """Whether the generated entry point refuses null. Lists that may be empty and host memory are the implementation's."""
+        """Whether the generated entry point refuses null.
+
+        The implementation checks lists, which may be empty, and host memory.
+        """
         return self.is_pointer and not self.words & {"optional", "host", "opaque"} and "count" not in self.sizes
 
 
@@ -71,7 +74,7 @@ class Row:
 
     @property
     def implemented(self):
-        """Whether somebody writes a function of this name by hand."""
+        """Whether the shim has a handwritten function of this name."""
         return self.support != "none" and self.via is None
 
     def parameters(self):
@@ -79,7 +82,7 @@ class Row:
 
 
 class Table:
-    """The families in the table's order, and all rows in it."""
+    """The families and all rows, in the table's order."""
 
     def __init__(self, families, rows):
         self.families, self.rows = families, rows
@@ -278,7 +281,7 @@ class _Parser:
 
 
 def parse(path, text):
-    """The table in `text`; `path` is for messages. Raises TableError."""
+    """Returns the Table of `text`. `path` is for messages. Raises TableError."""
     return _Parser(path, text).parse()
 
 

@@ -10,7 +10,7 @@
 namespace detshare::images {
 namespace {
 
-// The most that one compressed byte stands for: a byte of an LZ4 match length is 255 bytes.
+// One compressed byte gives at most 255 bytes, as a byte of an LZ4 match length does.
 constexpr uint64_t kLz4LargestRatio = 255;
 constexpr size_t kZstdPiece = 1 << 20;
 
@@ -26,13 +26,13 @@ bool DecompressZstd(std::span<const std::byte> compressed, uint64_t bytes, std::
   const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(),
                                                                           &ZSTD_freeDStream);
   if (stream == nullptr) return Fail(error, "no memory to decompress");
-  // A frame cannot make the decoder keep a window much larger than what it may yield.
+  // Limits the window that a frame makes the decoder allocate.
   ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 27);
 
   out->clear();
   ZSTD_inBuffer input{compressed.data(), compressed.size(), 0};
   while (true) {
-    // One byte more than expected, so that a longer frame shows.
+    // One byte more than expected, to detect a longer frame.
     const size_t room =
         static_cast<size_t>(std::min<uint64_t>(bytes - out->size(), kZstdPiece)) + 1;
     const size_t filled = out->size();
@@ -42,7 +42,7 @@ bool DecompressZstd(std::span<const std::byte> compressed, uint64_t bytes, std::
     out->resize(filled + output.pos);
     if (ZSTD_isError(left)) return Fail(error, "the zstd data are damaged");
     if (out->size() > bytes) return Fail(error, "the zstd data are longer than announced");
-    if (left == 0) break;  // the end of the frame; what follows is padding
+    if (left == 0) break;  // the end of the frame; padding follows
     if (output.pos < room && input.pos == input.size)
       return Fail(error, "the zstd data are cut off");
   }

@@ -1,4 +1,4 @@
-// The two ways in which code is compressed in fatbins.
+// Decompresses code in fatbins, which has one of two formats.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,12 @@
 
 namespace detshare::images {
 
-// Both write exactly `bytes` bytes to *out, or return false with *error set: when the data are
-// damaged or hold another number of bytes. Memory for the output is taken only as far as the input
-// can fill it, so that a small image which claims to be huge costs nothing; the caller limits
-// `bytes`.
+// Both functions write exactly `bytes` bytes to *out. They return false and set *error when the
+// data are damaged or have another size. They allocate only as much as the input can fill, so a
+// small image that claims to be huge costs nothing. The caller limits `bytes`.
 bool DecompressZstd(std::span<const std::byte> compressed, uint64_t bytes, std::string* out,
                     std::string* error);
-// A raw block, as fatbinary's `speed` mode writes it.
+// Decompresses a raw LZ4 block, as fatbinary's `speed` mode writes it.
 bool DecompressLz4Block(std::span<const std::byte> compressed, uint64_t bytes, std::string* out,
                         std::string* error);
 

@@ -101,7 +101,7 @@ bool SplitFatbins(std::span<const std::byte> image,
     fatbins->push_back(image.first(header.header_bytes + header.entry_bytes));
     image = image.subspan(
         std::min<uint64_t>(header.header_bytes + Padded(header.entry_bytes), image.size()));
-    // Less than a header can only be the padding of whoever stored the image.
+    // A rest that is shorter than a header is padding.
   } while (image.size() >= kFatbinHeaderBytes);
   return true;
 }
@@ -146,7 +146,7 @@ std::string WritePtxFatbin(std::span<const std::string> texts, uint32_t sm) {
     header.kind = static_cast<uint16_t>(EntryKind::kPtx);
     header.version = kEntryVersion;
     header.header_bytes = sizeof(header);
-    header.payload_bytes = Padded(text.size() + 1);  // with a terminator
+    header.payload_bytes = Padded(text.size() + 1);  // the text and its terminator
     header.sm = sm;
     entries.append(reinterpret_cast<const char*>(&header), sizeof(header));
     entries.append(text);

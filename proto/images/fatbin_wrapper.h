@@ -1,14 +1,15 @@
-// Fatbin wrappers: what a program hands to cuLibraryLoadData, pointers into its own memory. For the
-// client process, which can follow them; header-only and without dependencies.
+// Fatbin wrappers: programs pass them to cuLibraryLoadData. A wrapper holds pointers into the
+// program's memory, so only the client process can read it. Header-only, without dependencies.
 //
 //   0  u32      magic 0x466243B1
 //   4  u32      version: 1, or 2 for a program that nvlink has linked (-rdc=true)
 //   8  pointer  the fatbin
 //  16  pointer  version 1: unused
-//               version 2: the fatbins that were linked, an array of pointers that a null one ends
+//               version 2: an array of pointers to the fatbins that were linked; a null pointer
+//               ends it
 //
-// The linked fatbin of version 2 holds machine code only; the PTX of its parts is in the fatbins of
-// the array.
+// The fatbin of version 2 holds only linked machine code. The array's fatbins hold the PTX of its
+// parts.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ struct FatbinWrapper {
   const void* const* linked;
 };
 
-// The bytes of a fatbin that lies at `fatbin`, from its header. Empty when it is none.
+// The bytes of the fatbin at `fatbin`, with the size from its header. Empty when there is no
+// fatbin.
 inline std::span<const std::byte> FatbinBytes(const void* fatbin) {
   if (fatbin == nullptr) return {};
   uint32_t magic;
@@ -42,9 +44,9 @@ inline std::span<const std::byte> FatbinBytes(const void* fatbin) {
   return {bytes, header_bytes + entry_bytes};
 }
 
-// The fatbins that a wrapper names, the linked one first. Sent one after the other, each padded to
-// 8 bytes, they are an image that the daemon understands (fatbin.h). Empty when it is no wrapper,
-// or an unknown one.
+// The fatbins of a wrapper, the linked one first. Concatenated, with each padded to 8 bytes, they
+// are an image that the daemon understands (fatbin.h). Empty when it is no wrapper or has an
+// unknown version.
 inline std::vector<std::span<const std::byte>> WrappedFatbins(const void* wrapper) {
   std::vector<std::span<const std::byte>> fatbins;
   FatbinWrapper header;

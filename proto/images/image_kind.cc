@@ -22,7 +22,7 @@ T ReadAt(std::span<const std::byte> bytes, size_t offset) {
   return value;
 }
 
-// What follows white space and comments; empty when there is nothing else.
+// The text after leading white space and comments.
 std::string_view FirstWord(std::string_view text) {
   while (!text.empty()) {
     if (text.front() == ' ' || (text.front() >= '\t' && text.front() <= '\r')) {
@@ -63,7 +63,8 @@ std::optional<CubinInfo> ReadCubinHeader(std::span<const std::byte> image) {
   if (ReadAt<uint16_t>(image, 18) != kMachineCuda) return std::nullopt;
 
   CubinInfo info;
-  // Since ABI version 8 the SM version lies in bits 8-15 of e_flags, before in bits 0-7.
+  // From ABI version 8 on, the SM version is in bits 8-15 of e_flags; in older versions in bits
+  // 0-7.
   const uint32_t flags = ReadAt<uint32_t>(image, 48);
   info.sm = ReadAt<uint8_t>(image, 8) >= 8 ? (flags >> 8) & 0xff : flags & 0xff;
 

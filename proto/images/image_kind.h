@@ -1,4 +1,4 @@
-// What a module image is, from its first bytes.
+// Finds the kind of a module image from its first bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,16 @@ enum class ImageKind {
   kUnknown,
   kElf,      // machine code
   kPtx,      // text
-  kFatbin,   // one fatbin or several, one after the other (fatbin.h)
-  kWrapper,  // a fatbin wrapper: pointers, so it means something in its own process only
-             // (fatbin_wrapper.h)
+  kFatbin,   // one or more concatenated fatbins (fatbin.h)
+  kWrapper,  // a fatbin wrapper, which only its own process can read (fatbin_wrapper.h)
 };
 
-// Never reads outside `image`. Text counts as PTX when its first word, after comments and white
-// space, is `.version`.
+// Never reads outside `image`. Text is PTX when its first word, after comments and white space, is
+// `.version`.
 ImageKind SniffImage(std::span<const std::byte> image);
 
-// What the header of an ELF file says about it. Nullopt when it is not a 64-bit little-endian ELF
-// of CUDA machine code.
+// Reads the header of an ELF file. Nullopt when it is not a 64-bit little-endian ELF file of CUDA
+// machine code.
 struct CubinInfo {
   int sm = 0;          // 90 for sm_90
   uint64_t bytes = 0;  // end of the last section or header that the file header names

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes one of the files that are derived from nvml.table.
+"""Writes one of the files that are generated from nvml.table.
 
 usage: generate.py TABLE KIND OUTPUT      (KIND: one of the keys of KINDS below)
 """
@@ -26,7 +26,7 @@ class Row:
 
     @property
     def kind(self):
-        """What it answers: `plain` for numbers and structs."""
+        """The kind of its result: `plain` for numbers and structs."""
         kind = self.results[0][0]
         return kind if kind in KINDS_OF_RESULT else "plain"
 
@@ -128,7 +128,7 @@ def exports_cc(families):
 
 namespace detshare::nvml {
 
-// ---- what the host's own NVML answers
+// ---- functions that the host's NVML executes
 """]
     for row in host_rows(families):
         if row.wrapped:
@@ -147,7 +147,7 @@ namespace detshare::nvml {
         }[row.kind]()
         out.append("DETSHARE_EXPORT nvmlReturn_t %s(%s) {\n  return %s;\n}\n" % (
             row.name, ", ".join(parameters(row)), call))
-    out.append("// ---- what is not supported: whatever the arguments are\n")
+    out.append("// ---- unsupported functions, with any arguments\n")
     for row in rows_of(families):
         if row.lane == "none":
             out.append('DETSHARE_EXPORT nvmlReturn_t %s() { return Unsupported("%s"); }' % (row.name, row.name))
@@ -167,23 +167,23 @@ def host_functions_h(families):
 
 namespace detshare::nvml {
 
-// A function of the host's NVML that the daemon may be asked to call.
+// A function of the host's NVML that the daemon calls for a client.
 struct HostFunction {
   std::string_view name;
-  bool device;    // it is about a device
-  bool peer;      // ... and another one
-  bool fixed;     // the answer never changes
-  int arguments;  // 32-bit numbers
+  bool device;    // takes a device
+  bool peer;      // takes a second device
+  bool fixed;     // its result never changes
+  int arguments;  // the number of its 32-bit arguments
 };
 
-// By name.
+// Sorted by name.
 inline constexpr HostFunction kHostFunctions[] = {"""]
     for row in host_rows(families):
         out.append('    {"%s", %s, %s, %s, %d},' % (row.name, str(row.device).lower(), str(row.peer).lower(),
                                                    str("fixed" in row.flags).lower(), row.number_count))
     out.append("""};
 
-// nullptr when there is none.
+// The function of this name, or nullptr.
 inline const HostFunction* FindHostFunction(std::string_view name) {
   const HostFunction* const end = std::end(kHostFunctions);
   const HostFunction* const found = std::lower_bound(
@@ -266,9 +266,12 @@ def docs_md(families):
     out = ["""<!-- Generated from proto/nvml/nvml.table: bazel run //proto/nvml:update_docs -->
 # Which NVML functions work
 
-DetShare stands in for `libnvidia-ml.so.1` of driver 580 and exports the same %d functions. A program sees the devices that the daemon
-grants it. *tenant* is answered from what the daemon knows of the tenant, *host* is what the host's own NVML says of the card (on the
-software GPU: what that has), *none* answers `NVML_ERROR_NOT_SUPPORTED`.
+DetShare's `libnvidia-ml.so.1` replaces that of driver 580 and exports the same %d functions. A program sees the devices that
+the daemon grants it. The table says where results come from:
+
+- *tenant*: from the daemon's figures about the tenant
+- *host*: from the host's NVML, about the card; on the software GPU, from the software GPU
+- *none*: the function is not supported and returns `NVML_ERROR_NOT_SUPPORTED`
 
 | Family | Functions | tenant | host | none |
 |---|--:|--:|--:|--:|""" % len(rows_of(families))]

@@ -1,7 +1,7 @@
-// Types and numbers of NVML's C interface (driver 580), as far as DetShare uses them. Both sides
-// include it: the shim offers the interface, the daemon calls it in the host's own library.
+// The types and numbers of NVML's C interface (driver 580) that DetShare uses. The shim offers the
+// interface, and the daemon calls it in the host's library.
 //
-// Names are NVML's. Enumerations of the interface are 32-bit numbers here.
+// Names are NVML's. The interface's enumerations are 32-bit numbers here.
 #pragma once
 
 #include <cstddef>
@@ -108,7 +108,7 @@ struct nvmlTemperature_t {
   int temperature;  // degrees Celsius
 };
 
-// One of many values that are known by number. `value` is what `valueType` says.
+// A value that is requested by its number. `valueType` says which member of `value` is set.
 struct nvmlFieldValue_t {
   unsigned int fieldId, scopeId;
   long long timestamp;  // microseconds since 1970
@@ -140,12 +140,12 @@ static_assert(sizeof(nvmlEventData_t) == 32);
 
 }  // extern "C"
 
-// The version word of a struct that carries one.
+// The version word of a versioned struct.
 constexpr unsigned int NvmlStructVersion(size_t bytes, unsigned int version) {
   return static_cast<unsigned int>(bytes) | version << 24;
 }
 
-// Devices, for nvmlDeviceGetBrand, nvmlDeviceGetBusType and the topology.
+// Values for nvmlDeviceGetBrand, nvmlDeviceGetBusType and the topology functions.
 inline constexpr unsigned int NVML_BRAND_NVIDIA = 14;
 inline constexpr unsigned int NVML_BUS_TYPE_PCIE = 2;
 inline constexpr unsigned int NVML_TOPOLOGY_INTERNAL = 0;

@@ -1,4 +1,4 @@
-// Every operation that crosses, for the dispatch.
+// All operations that cross from client to daemon. For the generated dispatch.
 #pragma once
 
 #include "proto/wire/array.h"

@@ -1,4 +1,5 @@
-// Arrays, textures and surfaces: ring. Enumerations and flags are CUDA's. Copies with arrays are those of copy.h.
+// Arrays, textures and surfaces. Transport: ring. Enumerations and flags are CUDA's. copy.h has the
+// copies from and to arrays.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace detshare::wire {
 
-// A mipmapped array when `levels` is not 0: cuMipmappedArrayCreate comes as this.
+// With `levels` other than 0 it makes a mipmapped array: cuMipmappedArrayCreate uses this op, too.
 struct cuArray3DCreate_v2 {
   uint64_t width;
   uint64_t height;
@@ -23,14 +24,14 @@ struct cuArray3DCreate_v2_Answer {
   uint32_t reserved;
 };
 
-// Answered when the work that was submitted before has completed and the array is gone; its memory stays for as long as a
-// texture or a surface reads it. Of mipmapped arrays, too.
+// The reply comes when all work that was submitted before has completed and the array is destroyed.
+// Its memory stays as long as a texture or a surface uses it. Also for mipmapped arrays.
 struct cuArrayDestroy {
   ArrayId array;
   uint32_t reserved;
 };
 
-// `width` 0: the view is that of the resource itself.
+// `width` 0: the view's size is that of the resource.
 struct ResourceView {
   uint64_t width;
   uint64_t height;
@@ -44,13 +45,13 @@ struct ResourceView {
 };
 
 struct cuTexObjectCreate {
-  uint32_t type;   // CUresourcetype: which of the following count
+  uint32_t type;   // CUresourcetype: says which of the following fields are used
   ArrayId array;   // arrays, mipmapped arrays
-  uint32_t level;  // arrays: which level of `array`
+  uint32_t level;  // arrays: the level of `array`
   uint32_t format;
   uint32_t channels;
   uint32_t reserved;
-  uint64_t address;  // linear, pitched: memory of the session, with format and channels
+  uint64_t address;  // linear, pitched: memory of the session; needs format and channels
   uint64_t bytes;    // linear
   uint64_t width;    // pitched
   uint64_t height;
@@ -71,10 +72,10 @@ struct cuTexObjectCreate {
   ResourceView view;
 };
 struct cuTexObjectCreate_Answer {
-  uint64_t handle;  // the device's own: what kernels get
+  uint64_t handle;  // the device's handle, which kernels use
 };
 
-// The texture ends when the work that was submitted before has completed.
+// The texture is destroyed when all work that was submitted before has completed.
 struct cuTexObjectDestroy {
   uint64_t handle;
 };

@@ -1,12 +1,15 @@
-// The argument and answer structs of the operations that cross from the shim to the daemon, one pair per op.
+// The argument and reply structs of the operations that cross from the shim to the daemon, one pair
+// for each op.
 //
-// A struct is named after the driver entry point whose row in driver_api/driver_api.table carries its op number; other entry
-// points reduce to these in the shim (cuLaunchKernel becomes cuLaunchKernelEx). Fixed-width types only, no padding that is
-// not written down, little endian. Whoever reads one in the daemon works on a private copy and believes nothing in it.
+// A struct has the name of the driver entry point whose row in driver_api/driver_api.table has the
+// op's number. The shim reduces other entry points to these: cuLaunchKernel becomes
+// cuLaunchKernelEx. Structs have only fixed-width types and explicit padding, and are little
+// endian. The daemon works on a private copy of a struct and checks every field.
 //
-// Ops of lane `ring` travel as ring records and answer through a reply slot when they have one; ops of lane `grpc` travel
-// with the same structs as bytes inside control.proto's CallRequest and CallReply. An op without an `_Answer` struct answers
-// with its CUresult alone, or not at all when it was submitted without a reply slot.
+// Ops of transport `ring` are ring records. Their reply, if they have one, comes through a reply
+// slot. Ops of transport `grpc` carry the same structs as bytes in control.proto's CallRequest and
+// CallReply. An op without a reply struct replies with its CUresult only. An op that was submitted
+// without a reply slot gets no reply.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +18,12 @@
 
 namespace detshare::wire {
 
-// Where one side of a copy lives.
+// The kind of memory at one side of a copy.
 enum Space : uint32_t {
   kAddress = 0,  // device or pinned host memory of the session; `address` is the pointer itself
   kStaging = 1,  // `address` is an offset into the session's staging area
   kInline = 2,   // source only: the bytes are the record's payload, `address` is an offset into it
-  kArray = 3,    // of PitchedLocation only, see InArray() in copy.h
+  kArray = 3,    // only in a PitchedLocation, see InArray() in copy.h
 };
 
 struct Location {
@@ -29,7 +32,8 @@ struct Location {
   uint32_t reserved;
 };
 
-// "Store `value` to fence `index` when everything that precedes on the stream is complete." kNoFence: nothing.
+// Stores `value` to fence `index` when all earlier work of the stream is complete. kNoFence: stores
+// nothing.
 struct Signal {
   uint64_t value;
   FenceIndex index;

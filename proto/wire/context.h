@@ -1,4 +1,4 @@
-// Contexts: ring.
+// Contexts. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,15 @@
 
 namespace detshare::wire {
 
-// Ends every object of context `context`: streams, events, memory, libraries, arrays and what reads them. Answered when its work has completed.
+// Destroys all objects of context `context`: streams, events, memory, libraries, arrays, textures
+// and surfaces. The reply comes when the context's work has completed.
 struct cuCtxDestroy_v2 {
   ContextId context;
   uint32_t reserved;
 };
 
-// Signals when all work that was submitted in the context so far is complete. With a reply slot: answers at that moment.
+// Signals when all work that was submitted in the context so far is complete. With a reply slot,
+// the reply comes at that moment.
 struct cuCtxSynchronize {
   ContextId context;
   uint32_t reserved;

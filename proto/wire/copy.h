@@ -1,4 +1,4 @@
-// Copies and fills: ring.
+// Copies and fills. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace detshare::wire {
 
-// A linear copy. Overlapping ranges are undefined, as in CUDA. `signal` follows the copy on its stream.
+// A linear copy. Overlapping ranges are undefined, as in CUDA. `signal` is given after the copy.
 struct cuMemcpyAsync {
   Location destination;
   Location source;
@@ -19,12 +19,13 @@ struct cuMemcpyAsync {
 };
 
 struct PitchedLocation {
-  Location location;     // of the first byte that is copied: offsets are already added
+  Location location;     // of the first byte that is copied, with offsets added
   uint64_t row_pitch;    // bytes from row to row
   uint64_t slice_pitch;  // bytes from slice to slice
 };
 
-// A place in a level of an array, which has no address and no pitches: their fields say where in it.
+// A place in a level of an array. Arrays have no address and no pitches, so the fields of a
+// PitchedLocation hold this place instead.
 struct ArrayPosition {
   ArrayId array;
   uint32_t level;
@@ -35,10 +36,12 @@ struct ArrayPosition {
 constexpr PitchedLocation InArray(const ArrayPosition& at) {
   return {{uint64_t{at.level} << 32 | at.array, kArray, 0}, at.x, uint64_t{at.z} << 32 | at.y};
 }
-// Of a location whose space is kArray.
+// The inverse of InArray(), for a location whose space is kArray.
 constexpr ArrayPosition PositionOf(const PitchedLocation& location) {
-  return {static_cast<ArrayId>(location.location.address), static_cast<uint32_t>(location.location.address >> 32),
-          location.row_pitch, static_cast<uint32_t>(location.slice_pitch), static_cast<uint32_t>(location.slice_pitch >> 32)};
+  return {static_cast<ArrayId>(location.location.address),
+          static_cast<uint32_t>(location.location.address >> 32), location.row_pitch,
+          static_cast<uint32_t>(location.slice_pitch),
+          static_cast<uint32_t>(location.slice_pitch >> 32)};
 }
 
 // A copy of `depth` slices of `height` rows of `width` bytes.
@@ -53,7 +56,8 @@ struct cuMemcpy3DAsync_v2 {
   Signal signal;
 };
 
-// Every memset: `height` rows of `width` elements of `element_bytes` (1, 2 or 4), `pitch` bytes apart.
+// Every memset. Fills `height` rows, `pitch` bytes apart, of `width` elements of `element_bytes`
+// (1, 2 or 4) bytes.
 struct cuMemsetD2D32Async {
   uint64_t address;
   uint64_t pitch;

@@ -1,4 +1,4 @@
-// Events: ring.
+// Events. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,25 @@ struct cuEventDestroy_v2 {
 struct cuEventRecordWithFlags {
   EventId event;
   StreamId stream;
-  Signal signal;  // what the client polls, where it has asked about the event before
+  Signal signal;  // the client polls its fence; set once the program has queried the event
 };
 
-// Of an event whose last recording named no fence, and of one between processes, whose fences the client does not see:
-// CUDA_ERROR_NOT_READY while the last recording, by whichever process, is not complete.
+// For an event whose last recording had no signal, and for an interprocess event, whose fences the
+// client does not see. CUDA_ERROR_NOT_READY while the last recording, of any process, is not
+// complete.
 struct cuEventQuery {
   EventId event;
   uint32_t reserved;
 };
 
-// Of events between processes only: answered when the recording that is the last one now is complete.
+// For interprocess events only. The reply comes when the recording that is the last one at the time
+// of the call is complete.
 struct cuEventSynchronize {
   EventId event;
   uint32_t reserved;
 };
 
-// CUDA_ERROR_NOT_READY while either has not completed.
+// CUDA_ERROR_NOT_READY until both events have completed.
 struct cuEventElapsedTime_v2 {
   EventId start;
   EventId end;

@@ -1,11 +1,12 @@
-// Graphs. The program's graphs live in the shim, as logical graphs; what crosses is the whole of an
-// executable graph, flattened: child graphs inlined, nodes in an order that respects the edges,
-// host functions and copies of pageable memory expressed by signals, waits and copies. The daemon
-// keeps executable graphs only, and instantiates them for the partitions on which they run.
+// Graphs. The shim keeps the program's graphs as logical graphs. It sends whole executable graphs
+// to the daemon in a flat form: child graphs are inlined, nodes are in an order that respects the
+// edges, and host functions and copies of pageable memory are signals, waits and copies. The daemon
+// keeps only executable graphs, and instantiates them for the partitions on which they run.
 //
-// A node carries what the same operation carries as a record of a stream: its argument struct, with
-// stream 0 and no signal, and the payload behind it. So whatever a launch or a copy can say, a node
-// can say.
+// A node carries the same struct as the operation's ring record, with stream 0 and no signal, and
+// the payload after it. So a node has all features of a launch or a copy.
+//
+// The comment of each op names its transport.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +17,34 @@ namespace detshare::wire {
 
 enum GraphNodeKind : uint32_t {
   kNodeEmpty = 0,
-  // cuLaunchKernelEx, then its payload. kLaunchProgrammaticSerialization counts not: edges say it.
+  // cuLaunchKernelEx, then its payload. kLaunchProgrammaticSerialization is ignored: the edges'
+  // types say it.
   kNodeKernel = 1,
-  kNodeCopy = 2,    // cuMemcpy3DAsync_v2, locations kAddress or kArray
-  kNodeFill = 3,    // cuMemsetD2D32Async
-  kNodeSignal = 4,  // GraphFence: stores the value that the launch gives for it
-  kNodeWait = 5,    // GraphFence: waits until the fence has the value that the launch gives for it
+  kNodeCopy = 2,         // cuMemcpy3DAsync_v2, locations kAddress or kArray
+  kNodeFill = 3,         // cuMemsetD2D32Async
+  kNodeSignal = 4,       // GraphFence: stores the value that the launch gives for this node
+  kNodeWait = 5,         // GraphFence: waits until the fence has the value that the launch gives
   kNodeEventRecord = 6,  // GraphEvent
   kNodeEventWait = 7,    // GraphEvent
   kNodeMemoryOps = 8,  // GraphMemoryOps, then `count` (at most kMostStreamMemoryOps) StreamMemoryOp
   kNodeConditional = 9,  // GraphConditional
 };
 
-// A payload of graphs: graph_count times (GraphHeader, node_count nodes, edge_count GraphEdge),
-// nothing after. A node: GraphNode, then `bytes` bytes of what its kind says, then zeros up to a
-// multiple of 8. The first graph is the root; the others are bodies of conditional nodes, each of
-// exactly one. Bodies hold empty, kernel, copy, fill and conditional nodes only, as CUDA says.
+// A payload of graphs is graph_count times (GraphHeader, node_count nodes, edge_count GraphEdge)
+// and nothing else. A node is a GraphNode, then `bytes` bytes as its kind demands, then zeros up to
+// a multiple of 8. The first graph is the root. Each other graph is the body of exactly one
+// conditional node. As in CUDA, bodies hold only empty, kernel, copy, fill and conditional nodes.
 struct GraphHeader {
   uint32_t node_count;
   uint32_t edge_count;
 };
 struct GraphNode {
   uint32_t kind;     // GraphNodeKind
-  uint32_t bytes;    // of what follows, without padding
+  uint32_t bytes;    // the size of the data that follows, without padding
   uint32_t enabled;  // 0 or 1; only kernels, copies and fills can be 0
   uint32_t reserved;
 };
-struct GraphEdge {  // indices of this graph's nodes, from < to; no edge twice
+struct GraphEdge {  // indices of this graph's nodes, from < to; no edge occurs twice
   uint32_t from;
   uint32_t to;
   uint8_t from_port;  // of CUgraphEdgeData
@@ -66,32 +68,32 @@ struct GraphMemoryOps {
 struct GraphConditional {
   uint64_t handle;      // of cuGraphConditionalHandleCreate
   uint32_t type;        // CUgraphConditionalNodeType
-  uint32_t first_body;  // index of the payload's graph, greater than that of the graph which the
-                        // node is in
-  uint32_t body_count;  // they follow each other
+  uint32_t first_body;  // index of the first body in the payload, greater than the index of the
+                        // node's own graph
+  uint32_t body_count;  // the bodies follow each other
   uint32_t reserved;
 };
 
-// Signals and waits of one graph: their values travel in one record.
+// The maximum number of a graph's signals and waits, because one record carries all their values.
 inline constexpr uint32_t kMaxGraphValues = 4096;
 
-// grpc. Payload: graphs. The id must be free.
+// Transport: grpc. Payload: graphs. The client chooses the id, which must be free.
 struct cuGraphInstantiateWithParams {
   GraphId graph;
   ContextId context;
-  uint32_t flags;  // CUgraphInstantiate_flags: USE_NODE_PRIORITY counts, UPLOAD and
-                   // AUTO_FREE_ON_LAUNCH are the client's
+  uint32_t flags;  // CUgraphInstantiate_flags: the daemon uses USE_NODE_PRIORITY; the client
+                   // implements UPLOAD and AUTO_FREE_ON_LAUNCH
   uint32_t graph_count;
 };
-// Sent for failures too: which node was refused; UINT32_MAX when it is no single one.
+// Also sent when the call fails: names the refused node, or UINT32_MAX when it is no single node.
 struct cuGraphInstantiateWithParams_Answer {
   uint32_t error_graph;
   uint32_t error_node;
 };
 
-// grpc. Payload: graphs. The executable graph is as this one from its next launch on. With any
-// error it is as it was; CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE when the difference is one that
-// cannot be made up for.
+// Transport: grpc. Payload: graphs. The payload replaces the executable graph from the next launch
+// on. After an error the executable graph is unchanged. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE when
+// CUDA does not allow such an update.
 struct cuGraphExecUpdate_v2 {
   GraphId graph;
   uint32_t graph_count;
@@ -103,9 +105,9 @@ struct cuGraphExecUpdate_v2_Answer {
   uint32_t reserved;
 };
 
-// ring. Payload: one node (GraphNode and what follows), which is node `node` of the payload's graph
-// `index` from the next launch on; of the same kind. Errors as those of cuGraphExecUpdate_v2. Not
-// for conditional nodes.
+// Transport: ring. Payload: one node (GraphNode and its data). It replaces node `node` of graph
+// `index` of the instantiated payload from the next launch on. Both nodes have the same kind, which
+// is not conditional. The errors are those of cuGraphExecUpdate_v2.
 struct cuGraphExecNodeSetParams {
   GraphId graph;
   uint32_t index;
@@ -113,7 +115,7 @@ struct cuGraphExecNodeSetParams {
   uint32_t reserved;
 };
 
-// ring. Kernels, copies and fills only.
+// Transport: ring. For kernels, copies and fills only.
 struct cuGraphNodeSetEnabled {
   GraphId graph;
   uint32_t index;
@@ -121,9 +123,9 @@ struct cuGraphNodeSetEnabled {
   uint32_t enabled;
 };
 
-// ring. Payload: value_count times a uint64_t, one for each kNodeSignal and kNodeWait of the root,
-// in the order of its nodes. Launches of one executable graph follow each other, whatever their
-// streams.
+// Transport: ring. Payload: value_count values of type uint64_t, one for each kNodeSignal and
+// kNodeWait of the root, in the order of its nodes. Launches of one executable graph run one after
+// the other, also on different streams.
 struct cuGraphLaunch {
   GraphId graph;
   StreamId stream;
@@ -131,27 +133,27 @@ struct cuGraphLaunch {
   uint32_t reserved;
 };
 
-// ring. Makes ready what the next launch on that stream needs.
+// Transport: ring. Prepares the next launch on that stream.
 struct cuGraphUpload {
   GraphId graph;
   StreamId stream;
 };
 
-// ring. Its launches go on; the id is free at once.
+// Transport: ring. Launches that were submitted before still run. The id is free at once.
 struct cuGraphExecDestroy {
   GraphId graph;
   uint32_t reserved;
 };
 
-// grpc. The handle is a value for kernels, which give it to cudaGraphSetConditional, and for one
-// conditional node. It lives as long as the context. All handles of an executable graph were made
-// for one graph.
+// Transport: grpc. One conditional node uses the handle. Kernels pass its value to
+// cudaGraphSetConditional. The handle lives as long as the context. All handles in an executable
+// graph were made for the same graph.
 struct cuGraphConditionalHandleCreate {
   ContextId context;
   uint32_t default_value;
   uint32_t flags;  // CU_GRAPH_COND_ASSIGN_DEFAULT or 0
   uint32_t reserved;
-  uint64_t sibling;  // id of another handle of the same graph; 0: this is its first
+  uint64_t sibling;  // the id of another handle of the same graph; 0: this is the graph's first
 };
 struct cuGraphConditionalHandleCreate_Answer {
   uint64_t id;  // unique in the session; the program's handle is its low 32 bits

@@ -1,4 +1,4 @@
-// Sharing events and memory between processes of one user: ring.
+// Sharing of events and memory between processes of one user. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace detshare::wire {
 
-// What travels between processes in the place of an object: random, given out by the daemon.
+// A random value of the daemon. Processes pass it to each other to name a shared object.
 struct IpcToken {
   uint8_t bytes[16];
 };
 
-// The event was created with CU_EVENT_INTERPROCESS. The same event gives the same token.
+// For events that were created with CU_EVENT_INTERPROCESS. One event always gives the same token.
 struct cuIpcGetEventHandle {
   EventId event;
   uint32_t reserved;
@@ -21,14 +21,15 @@ struct cuIpcGetEventHandle_Answer {
   IpcToken token;
 };
 
-// Names another process's event in this session. The id is the client's choice and must be free.
+// Gives another process's event an id in this session. The client chooses the id, which must be
+// free.
 struct cuIpcOpenEventHandle {
   IpcToken token;
   EventId event;
-  ContextId context;  // of the event's device
+  ContextId context;  // a context of the event's device
 };
 
-// `address`: in an allocation of cuMemAlloc. The same allocation gives the same token.
+// `address` is in an allocation of cuMemAlloc. One allocation always gives the same token.
 struct cuIpcGetMemHandle {
   uint64_t address;
 };
@@ -36,26 +37,26 @@ struct cuIpcGetMemHandle_Answer {
   IpcToken token;
 };
 
-// For work of the record's device; opened again, the answer is the same, and one more close is
-// needed.
+// Maps the memory for work of the record's device. Opening it again gives the same reply and needs
+// one more close.
 struct cuIpcOpenMemHandle_v2 {
   IpcToken token;
-  ContextId context;  // it is closed with this one at the latest
+  ContextId context;  // the memory is closed with this context at the latest
   uint32_t reserved;
 };
 struct cuIpcOpenMemHandle_v2_Answer {
   uint64_t address;  // of the allocation
   uint64_t bytes;
-  uint32_t device;  // of the session, to which the memory belongs
+  uint32_t device;  // the session's device that the memory is on
   uint32_t reserved;
 };
 
-// Answered when no work that was submitted before can touch the memory any more.
+// The reply comes when no earlier work can access the memory.
 struct cuIpcCloseMemHandle {
   uint64_t address;
 };
 struct cuIpcCloseMemHandle_Answer {
-  uint32_t still_open;  // 1: it was opened more often
+  uint32_t still_open;  // 1: it was opened more often than closed
   uint32_t reserved;
 };
 

@@ -1,4 +1,4 @@
-// Kernels: ring.
+// Kernels. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,13 @@ struct cuKernelSetAttribute {
 
 enum LaunchFlags : uint32_t {
   kLaunchCooperative = 1,
-  kLaunchHasCluster = 2,                 // cluster[] is given by the launch
+  kLaunchHasCluster = 2,                 // the launch sets cluster[]
   kLaunchProgrammaticSerialization = 4,  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
   kLaunchHasPriority = 8,
-  kLaunchHasHints = 16,  // LaunchHints behind the parameters
+  kLaunchHasHints = 16,  // LaunchHints follow the parameters
 };
-// Payload: the parameter buffer, laid out as the kernel's parameters are, and LaunchHints.
+// Payload: the parameter buffer, in the layout of the kernel's parameters, then LaunchHints if
+// given.
 struct cuLaunchKernelEx {
   StreamId stream;
   KernelId kernel;

@@ -1,11 +1,11 @@
-// What a launch may ask of the device beyond its meaning: results do not depend on it.
+// Hints of a launch to the device. Results do not depend on them.
 #pragma once
 
 #include <cstdint>
 
 namespace detshare::wire {
 
-// Which of LaunchHints are given.
+// Bits that say which fields of LaunchHints are set.
 enum LaunchHint : uint32_t {
   kHintClusterScheduling = 1,
   kHintPreferredCluster = 2,
@@ -16,10 +16,10 @@ enum LaunchHint : uint32_t {
   kHintNvlinkCentric = 64,
 };
 
-// Follows the parameters of a launch with kLaunchHasHints, at the next multiple of 8. Numbers are
-// CUDA's.
+// Follows the parameters of a launch with kLaunchHasHints, at the next multiple of 8. The values
+// are CUDA's.
 struct LaunchHints {
-  uint32_t given;                 // LaunchHint
+  uint32_t given;                 // bits of LaunchHint
   uint32_t cluster_scheduling;    // CUclusterSchedulingPolicy
   uint32_t preferred_cluster[3];  // multiples of the launch's cluster
   uint32_t sync_domain;           // CUlaunchMemSyncDomain

@@ -1,4 +1,4 @@
-// Code, and linking it: grpc.
+// Code and linking. Transport: grpc.
 #pragma once
 
 #include <cstdint>
@@ -7,42 +7,45 @@
 
 namespace detshare::wire {
 
-// Payload: the image (ELF, PTX text, or a whole fatbin without its wrapper). Modules are libraries that belong to a context.
+// Payload: the image, then the options. The image is ELF, PTX text, or a whole fatbin without its
+// wrapper. A module is a library that belongs to a context.
 struct cuLibraryLoadData {
-  ContextId context;  // 0: a library of the process
+  ContextId context;  // 0: the library belongs to the process
   uint32_t jit_option_count;
-  uint64_t image_bytes;        // at the start of the payload, followed by the options:
-  uint64_t info_log_bytes;     // room that the caller has for each log
-  uint64_t error_log_bytes;
-  uint32_t source;             // ImageSource
-  LibraryId sibling;           // the same library on another device: they share managed variables; 0: none
-  uint8_t hash[32];            // see ImageSource
+  uint64_t image_bytes;      // the size of the image at the start of the payload
+  uint64_t info_log_bytes;   // the size of the caller's buffer for the info log
+  uint64_t error_log_bytes;  // the size of the caller's buffer for the error log
+  uint32_t source;           // ImageSource
+  LibraryId sibling;         // the library on another device, to share managed variables; 0: none
+  uint8_t hash[32];          // see ImageSource
 };
 enum ImageSource : uint32_t {
-  // In the payload.
+  // The image is in the payload.
   kImageSent = 0,
-  // Nowhere: this only asks whether the daemon may have the image of which `hash` is the sketch (content_hash.h). Nothing is
-  // loaded, image_bytes is 0.
+  // The call only asks whether the daemon may have the image whose sketch is `hash`
+  // (content_hash.h). It loads nothing, and image_bytes is 0.
   kImageAsked = 1,
-  // With the daemon, from an earlier process of the same user: the image whose SHA-256 is `hash`. image_bytes is 0.
+  // The daemon has the image, whose SHA-256 is `hash`, from an earlier process of the same user.
+  // image_bytes is 0.
   kImageKept = 2,
 };
-// jit_option_count of these follow the image in the payload: the options with plain integer values only.
+// jit_option_count of these follow the image in the payload. Only options with plain integer values
+// are sent.
 struct JitOption {
   uint32_t option;  // CUjit_option
   uint32_t value;
 };
-// Followed by info_log_bytes, then error_log_bytes of text, then managed_count times (ManagedVariable, its name). Sent for
-// failures too.
+// Followed by info_log_bytes and then error_log_bytes of text, then managed_count times
+// (ManagedVariable, its name). Also sent when the call fails.
 struct cuLibraryLoadData_Answer {
   LibraryId library;
   uint32_t kernel_count;
   uint32_t info_log_bytes;
   uint32_t error_log_bytes;
-  uint32_t image_unknown;  // 1: the daemon does not have the image that was asked for or named
+  uint32_t image_unknown;  // 1: the daemon does not have the image of `hash`
   uint32_t managed_count;
-  // With managed variables: the file that holds them, as cuMemHostAlloc_Answer names one. The client maps it, and unmaps it
-  // before it unloads the library from its last device.
+  // With managed variables: the file that holds them, as in the reply of cuMemHostAlloc. The client
+  // maps it, and unmaps it before it unloads the library from the last device.
   uint64_t managed_address;
   uint64_t managed_file_bytes;
   uint32_t managed_file;
@@ -79,7 +82,7 @@ struct KernelParameter {
   uint32_t bytes;
 };
 
-// Answers with the kernels' names, each ended by a 0 byte, in the library's order.
+// The reply holds the kernels' names in the library's order, each followed by a 0 byte.
 struct cuLibraryEnumerateKernels {
   LibraryId library;
   uint32_t reserved;
@@ -95,7 +98,8 @@ struct cuLibraryGetGlobal_Answer {
   uint64_t bytes;
 };
 
-// Links images. Payload: input_count times (LinkInput, its name, its bytes), then jit_option_count JitOption.
+// Links images. Payload: input_count times (LinkInput, its name, its bytes), then jit_option_count
+// JitOption.
 struct cuLinkComplete {
   uint32_t input_count;
   uint32_t jit_option_count;
@@ -107,7 +111,7 @@ struct LinkInput {
   uint32_t name_bytes;
   uint64_t bytes;
 };
-// Followed by image_bytes, info_log_bytes, error_log_bytes.
+// Followed by the image, the info log and the error log, of these sizes.
 struct cuLinkComplete_Answer {
   uint64_t image_bytes;
   uint32_t info_log_bytes;

@@ -1,4 +1,4 @@
-// Device memory and pinned host memory: ring.
+// Device memory and pinned host memory. Transport: ring, unless the op says grpc.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include "proto/ring_abi.h"
 
 namespace detshare {
-using PoolId = uint32_t;  // of a memory pool of one device, which the client gives it; 0 is none
+using PoolId = uint32_t;  // a memory pool of one device; the client chooses the id; 0 is no pool
 }
 
 namespace detshare::wire {
@@ -18,12 +18,13 @@ struct cuMemAlloc_v2_Answer {
   uint64_t address;
 };
 
-// Answered when the work that was submitted before has completed and the memory is gone.
+// The reply comes when all work that was submitted before has completed and the memory is free.
 struct cuMemFree_v2 {
   uint64_t address;
 };
 
-// The address is valid for work on any stream that is ordered after `stream`; allocation is immediate.
+// The daemon allocates at once. The address is valid for work that is ordered after `stream`, on
+// any stream.
 struct cuMemAllocAsync {
   uint64_t bytes;
   StreamId stream;
@@ -39,11 +40,12 @@ struct cuMemFreeAsync {
   uint32_t reserved;
 };
 
-// Memory pools of the record's device: the default one is always there, others are made with ids of the client's choice
-// that must be free. A pool that is destroyed keeps its id until its last allocation is freed.
+// Memory pools of the record's device. The default pool always exists. The client makes other pools
+// with ids that it chooses and that must be free. A destroyed pool keeps its id until its last
+// allocation is freed.
 inline constexpr PoolId kDefaultPool = 1;
 struct cuMemPoolCreate {
-  uint64_t max_bytes;  // 0: no limit of its own
+  uint64_t max_bytes;  // 0: the pool has no limit of its own
   PoolId pool;
   uint32_t reserved;
 };
@@ -54,7 +56,7 @@ struct cuMemPoolDestroy {
 struct cuMemPoolSetAttribute {
   uint64_t value;
   PoolId pool;
-  uint32_t attribute;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, or _RESERVED_MEM_HIGH: value 0 sets it back
+  uint32_t attribute;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, or _RESERVED_MEM_HIGH (value 0: reset)
 };
 struct cuMemPoolGetAttribute {
   PoolId pool;
@@ -68,8 +70,8 @@ struct cuMemPoolTrimTo {
   PoolId pool;
   uint32_t reserved;
 };
-// Whether work of another device of the session may touch the pool's memory. Taking that away is answered when no work
-// that was submitted before can.
+// Sets whether work of another device of the session may access the pool's memory. When this
+// removes the access, the reply comes when no earlier work can access the memory.
 struct cuMemPoolSetAccess {
   PoolId pool;
   uint32_t device;
@@ -85,9 +87,10 @@ struct cuMemGetInfo_v2_Answer {
   uint64_t total;
 };
 
-// Makes the file `<session directory>/pinned.<file>` of file_bytes bytes, which the client maps shared at `address`
-// (fixed; free in its window), and lets the GPU reach it there. cuMemHostRegister uses it too, and maps it where the
-// registered range lies; the GPU's pointer is then `address`.
+// Makes the file `<session directory>/pinned.<file>` of file_bytes bytes and lets the GPU access it
+// at `address`. The client maps the file shared at `address`, which is free in its range of
+// addresses. cuMemHostRegister also uses this op, but the client maps the file over the registered
+// range; the GPU's pointer is then `address`.
 struct cuMemHostAlloc {
   uint64_t bytes;
   uint32_t flags;  // CU_MEMHOSTALLOC_*
@@ -100,9 +103,11 @@ struct cuMemHostAlloc_Answer {
   uint32_t reserved;
 };
 
-// Memory of the client's that it shares with other processes: the daemon maps the same file. It finds it as mapping
-// [mapping_begin, mapping_end) of the process, as a descriptor that the process has open, or by its name in /dev/shm (the
-// payload, without a terminator; may be empty). CUDA_ERROR_NOT_SUPPORTED when it does not, or may not. grpc.
+// Transport: grpc. Registers memory that the client shares with other processes. The daemon maps
+// the same file. It finds the file as the process's mapping [mapping_begin, mapping_end), as a
+// descriptor that the process has open, or by its name in /dev/shm. The payload is this name,
+// without a terminator; it may be empty. CUDA_ERROR_NOT_SUPPORTED when the daemon does not find the
+// file or may not open it.
 struct cuMemHostRegister_v2 {
   uint64_t mapping_begin;
   uint64_t mapping_end;
@@ -110,14 +115,14 @@ struct cuMemHostRegister_v2 {
   uint64_t bytes;        // whole pages
   uint64_t device;       // of the file
   uint64_t inode;
-  int32_t descriptor;  // of the client's, open on that file; -1: none
+  int32_t descriptor;  // the client's descriptor of that file; -1: none
   uint32_t reserved;
 };
 struct cuMemHostRegister_v2_Answer {
-  uint64_t address;  // for the GPU; cuMemFreeHost ends it
+  uint64_t address;  // for the GPU; cuMemFreeHost frees it
 };
 
-// Answered when no work that was submitted before can touch it any more.
+// The reply comes when no earlier work can access the memory.
 struct cuMemFreeHost {
   uint64_t address;
 };

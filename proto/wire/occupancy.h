@@ -1,4 +1,4 @@
-// What fits on the device: ring.
+// Occupancy queries: how many blocks or clusters fit on the device. Transport: ring.
 #pragma once
 
 #include <cstdint>

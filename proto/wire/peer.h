@@ -1,4 +1,4 @@
-// Access between devices: ring.
+// Access between devices. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace detshare::wire {
 
-// The record's context may use the memory of context `peer`, which is of the session's device
+// Lets the record's context access the memory of context `peer`, which is on the session's device
 // `peer_device`.
 struct cuCtxEnablePeerAccess {
   ContextId peer;
   uint32_t peer_device;
 };
 
-// Answered when no work that was submitted before can use it any more.
+// The reply comes when no earlier work can access the peer's memory.
 struct cuCtxDisablePeerAccess {
   ContextId peer;
   uint32_t reserved;

@@ -1,4 +1,4 @@
-// Streams and host functions: ring.
+// Streams and host functions. Transport: ring.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,10 @@
 
 namespace detshare::wire {
 
-inline constexpr uint32_t kStreamLegacyDefault = 0x80000000;  // the context's legacy default stream; one per context
-// `flags`: CU_STREAM_NON_BLOCKING or 0, and kStreamLegacyDefault. The id is the client's choice and must be free.
+// A flag of the context's legacy default stream. Each context has one.
+inline constexpr uint32_t kStreamLegacyDefault = 0x80000000;
+// `flags` is CU_STREAM_NON_BLOCKING or 0, and kStreamLegacyDefault. The client chooses the id,
+// which must be free.
 struct cuStreamCreateWithPriority {
   StreamId stream;
   ContextId context;
@@ -18,14 +20,14 @@ struct cuStreamCreateWithPriority {
 };
 
 struct cuStreamDestroy_v2 {
-  StreamId stream;  // its work goes on; the id is free at once
+  StreamId stream;  // work that was submitted before still runs; the id is free at once
   uint32_t reserved;
 };
 
 struct cuStreamSynchronize {
   StreamId stream;
   uint32_t reserved;
-  Signal signal;  // with a reply slot: answered at that moment, so that a client can sleep
+  Signal signal;  // with a reply slot, the reply comes at the same time, so the client can sleep
 };
 
 struct cuStreamWaitEvent {
@@ -33,7 +35,8 @@ struct cuStreamWaitEvent {
   EventId event;
 };
 
-// The stream signals `reached`, then stands still until the client has stored resume_value to fence resume_index.
+// The stream signals `reached`, then waits until the client stores resume_value to fence
+// resume_index.
 struct cuLaunchHostFunc {
   StreamId stream;
   FenceIndex resume_index;

@@ -1,4 +1,4 @@
-// Operations of a stream on words of memory: ring. Graph nodes carry them, too.
+// Stream operations on words of memory. Transport: ring. Graph nodes carry them, too.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace detshare::wire {
 
-// What CUstreamBatchMemOpParams says, without its union. Numbers and flags are CUDA's.
+// CUstreamBatchMemOpParams without its union. Values and flags are CUDA's.
 struct StreamMemoryOp {
   uint32_t operation;  // CUstreamBatchMemOpType
   uint32_t
       flags;  // CUstreamWaitValue_flags, CUstreamWriteValue_flags or CUstreamMemoryBarrier_flags
   uint64_t address;   // 0 where the operation has none
-  uint64_t value;     // 32-bit operations use the lower half, the upper is 0
+  uint64_t value;     // for 32-bit operations the upper half is 0
   uint64_t reserved;  // 0
 };
 static_assert(sizeof(StreamMemoryOp) == 32);

@@ -1,4 +1,5 @@
-// Tensor maps: ring. The answers are the 128 bytes of a CUtensorMap. Enumerations are CUDA's.
+// Tensor maps. Transport: ring. The replies are the 128 bytes of a CUtensorMap. Enumerations are
+// CUDA's.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace detshare::wire {
 
-inline constexpr uint32_t kTensorRank = 5;  // at most; what lies beyond `rank` is 0
+inline constexpr uint32_t kTensorRank = 5;  // the maximum rank; array entries beyond `rank` are 0
 
 struct cuTensorMapEncodeTiled {
   uint64_t address;

@@ -1,4 +1,4 @@
-// Virtual memory management: ring. Sizes and addresses of memory are whole units of kPhysicalUnit.
+// Virtual memory management. Transport: ring. Sizes and addresses are multiples of kPhysicalUnit.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,17 @@ namespace detshare::wire {
 
 inline constexpr uint64_t kPhysicalUnit = 2 << 20;
 
-// Physical memory that the session has created or imported; the daemon gives it out, 0 is none.
+// Physical memory that the session has created or imported. The daemon assigns the id; 0 is none.
 using PhysicalId = uint32_t;
 
-// What travels between processes in the place of memory: random, given out by the daemon.
+// A random value of the daemon. Processes pass it to each other to name shared memory.
 inline constexpr uint32_t kShareTokenBytes = 16;
 struct ShareToken {
   uint8_t bytes[kShareTokenBytes];
 };
 
-// A range of the window of the record's device. `address`: 0, or where it should be.
+// Reserves addresses in the session's address range of the record's device. `address` is the wanted
+// address, or 0.
 struct cuMemAddressReserve {
   uint64_t bytes;
   uint64_t alignment;  // 0, or a power of two
@@ -33,7 +34,7 @@ struct cuMemAddressFree {
   uint64_t bytes;
 };
 
-// Memory of the record's device.
+// Makes physical memory on the record's device.
 struct cuMemCreate {
   uint64_t bytes;
 };
@@ -42,7 +43,7 @@ struct cuMemCreate_Answer {
   uint32_t reserved;
 };
 
-// The name is gone; mappings stay.
+// Frees the id. Mappings stay.
 struct cuMemRelease {
   PhysicalId memory;
   uint32_t reserved;
@@ -55,14 +56,14 @@ struct cuMemMap {
   uint32_t reserved;
 };
 
-// Answered when no work that was submitted before can touch it any more.
+// The reply comes when no earlier work can access the memory.
 struct cuMemUnmap {
   uint64_t address;
   uint64_t bytes;
 };
 
-// For every device of the session whose bit is set in `devices`: two bits of `access` from bit 2 * device on, as
-// CUmemAccess_flags has them (0 none, 1 read, 3 read and write).
+// Sets the access of every device of the session whose bit is set in `devices`. The two bits of
+// `access` from bit 2 * device on are a CUmemAccess_flags (0 none, 1 read, 3 read and write).
 struct cuMemSetAccess {
   uint64_t address;
   uint64_t bytes;
@@ -78,7 +79,7 @@ struct cuMemExportToShareableHandle_Answer {
   ShareToken token;
 };
 
-// `device` of the answer is where the memory is; the record's device does not matter.
+// The reply's `device` is the device that the memory is on. The record's device does not matter.
 struct cuMemImportFromShareableHandle {
   ShareToken token;
 };
