@@ -43,7 +43,7 @@ struct Difference {
     kBytes,      // a read returned other bytes
     kMissing,    // a read of the expected run did not happen in the other run
     kMore,       // a read of the other run did not happen in the expected run
-    kProcesses  // the numbers of processes differ
+    kProcesses   // the numbers of processes differ
   };
   Kind kind = Kind::kBytes;
   std::string program;

@@ -25,7 +25,8 @@ void Rates(const policy::DeviceShape& device, const std::vector<Running>& runnin
   const size_t count = running.size();
   rates->assign(count, 0);
   const int groups = device.groups();
-  // SMs of each, from low to high: where ranges begin and end the sharers change.
+  // The share of the device's SMs that each program has. The programs that share a group of SMs
+  // divide it equally.
   const auto begin = [&](const Running& one) { return one.range.whole() ? 0 : one.range.first; };
   const auto end = [&](const Running& one) {
     return one.range.whole() ? device.sm_count : one.range.first + one.range.count;
@@ -46,7 +47,8 @@ void Rates(const policy::DeviceShape& device, const std::vector<Running>& runnin
     }
   }
 
-  // Rates without others' traffic, and the bandwidth that these want.
+  // First the rates without the traffic of other programs, and the bandwidth that each program
+  // wants at this rate.
   std::vector<double> wanted(count, 0);
   for (size_t i = 0; i < count; ++i) {
     if (share[i] <= 0) continue;

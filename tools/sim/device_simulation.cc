@@ -18,13 +18,14 @@ using policy::Nanoseconds;
 using policy::Terms;
 
 constexpr double kNever = 1e300;
+// All times are nanoseconds.
 // How far a program without a window is ahead of the hardware.
 constexpr double kLaunchAhead = 10e6;
-// What a language model's program does between two steps.
+// A language model's program takes this time on the host between two steps.
 constexpr double kHostGap = 300e3;
 constexpr double kStretch = 10e6;
 constexpr int kStretchSteps = 3;
-// What is worth stepping over.
+// A shorter stretch is not worth stepping over.
 constexpr double kWorthwhile = 20e6;
 
 struct Sequence {
@@ -33,7 +34,7 @@ struct Sequence {
   int64_t left = 0, made = 0;  // tokens
 };
 
-// Where a program was at a moment.
+// A program's progress at a moment.
 struct Mark {
   double at = -1;
   double done = 0, busy = 0;  // device_seconds, busy_seconds
@@ -46,13 +47,13 @@ struct State {
   std::deque<size_t> waiting;
   std::vector<Sequence> batch;
 
-  // The step that is being done.
+  // The step that the program is in.
   enum class Step { kNone, kGap, kPrefill, kDecode, kRequest, kTraining };
   Step step = Step::kNone;
   Work work;
-  double done = 0;     // of work.alone()
-  double gap_end = 0;  // of kGap
-  size_t current = 0;  // the request of kPrefill and kRequest
+  double done = 0;     // nanoseconds of work.alone()
+  double gap_end = 0;  // the end of a kGap
+  size_t current = 0;  // the index of the request in a kPrefill or kRequest
   double busy_since = 0;
   double burst_from = 0, idle_from = 0;
 
@@ -60,15 +61,15 @@ struct State {
   Grant grant;
   double budget = kNever;
   bool stopped = false;
-  bool disturbed = false;  // what it does began beside a long operation
+  bool disturbed = false;  // the burst began beside a long operation of another program
   double drain = 0;        // nanoseconds of work that a stopped program has in the hardware
-  double held_since = 0;   // when it is stopped
+  double held_since = 0;   // when its throttle began, if it is stopped
   double last_window = kLaunchAhead;
 
-  // Of the present stretch, from the end of one step to that of another.
+  // The present stretch, measured from the end of one step to the end of another.
   Mark first, last;
   int steps = 0;
-  double part_of_step = 0;  // what stepping over left over
+  double part_of_step = 0;  // the fraction of a step that is left after stepping over a stretch
 
   bool has_work() const { return step != Step::kNone && step != Step::kGap; }
 };
@@ -178,7 +179,7 @@ class Simulation {
     *mean = static_cast<Nanoseconds>(*mean == 0 ? value : 0.9 * *mean + 0.1 * value);
   }
 
-  // What comes after a step, or when something arrived.
+  // Begins the program's next step after the end of a step, or when a request arrived.
   void Next(State& state) {
     const Program& program = *state.program;
     if (program.kind == Program::Kind::kTraining) {
@@ -235,7 +236,7 @@ class Simulation {
     return began;
   }
 
-  // Steps that are done; whether a program began or ended to have work.
+  // Ends steps that are done. Returns whether a program's work began or ended.
   bool Ends() {
     bool changed = false;
     for (State& state : states_) {
@@ -286,7 +287,7 @@ class Simulation {
     return changed;
   }
 
-  // A token was read by its program, which now prepares the next step.
+  // The program has read a token and prepares the next step.
   void Token(State& state, uint64_t count) {
     policy::TokenView& tokens = state.view.tokens;
     if (tokens.tokens > 0) Learn(&tokens.recent_tpot, now_ - static_cast<double>(tokens.last_at));
@@ -334,7 +335,7 @@ class Simulation {
       State& state = states_[i];
       state.grant = std::move(decision.grants[i]);
       const bool alone = states_.size() == 1;
-      if (alone) state.grant.quiet.window = kForever;  // nobody can press it
+      if (alone) state.grant.quiet.window = kForever;  // no program can restrict it
       state.budget = alone || state.grant.budget == kForever
                          ? kNever
                          : static_cast<double>(state.grant.budget);
@@ -351,7 +352,7 @@ class Simulation {
     return beside ? ClosingTerms(state.grant) : state.grant.quiet;
   }
 
-  // When the burst that is running ceases to press others.
+  // The end of the contention phase of the running burst.
   static double PressingEnd(const State& state) {
     const double burst = (state.result->device_seconds - state.burst_from) * 1e9;
     const Nanoseconds end =
@@ -362,7 +363,7 @@ class Simulation {
 
   // ---- the hardware
 
-  // Who runs now, and how fast.
+  // Computes which programs run now, and how fast.
   void Flow() {
     running_.clear();
     flowing_.clear();
@@ -383,7 +384,7 @@ class Simulation {
             terms.window == kForever ? kLaunchAhead : static_cast<double>(terms.window);
       }
       if (stop && now_ - state.held_since >= static_cast<double>(terms.longest_hold) - 1) {
-        // One operation.
+        // After the longest throttle, one operation goes to the hardware.
         state.drain += static_cast<double>(state.view.typical_operation);
         state.held_since = now_;
       }
@@ -456,8 +457,8 @@ class Simulation {
     }
   }
 
-  // Trainings are measured over steps of the first language model that works, so that the pauses
-  // between its steps count as often as they come.
+  // Trainings are measured over the steps of the first working language model. So the measurement
+  // has as many pauses between the model's steps as it has steps.
   void MarkStep(State& model) {
     SetMark(model);
     for (const State& other : states_) {
@@ -473,7 +474,8 @@ class Simulation {
     return state.program->kind == Program::Kind::kLanguageModel;
   }
 
-  // Goes on to shortly before the next thing that is not like what was before.
+  // Steps over the present stretch, to shortly before its end. False if there is none or it is too
+  // short.
   bool StepOver() {
     double until = end_;
     bool models = false;
@@ -539,7 +541,7 @@ class Simulation {
   std::vector<State> states_;
   std::vector<CoroutineView> views_;
   std::vector<Running> running_;
-  std::vector<size_t> flowing_;  // whose running_ and rates_ are
+  std::vector<size_t> flowing_;  // the index in states_ for each element of running_ and rates_
   std::vector<double> rates_;
   double now_ = 0;  // nanoseconds
   double ask_at_ = kNever;

@@ -1,17 +1,17 @@
-// One device in virtual time: its programs, and a policy that decides about them.
+// Simulates the programs of one device in virtual time, under a policy.
 //
-// Decisions are carried out by the rules of policy/policy.h, with work as a flow (device_model.h)
-// rather than operation by operation: a program that is stopped goes on until what it has in the
-// hardware is done, which is its window and one operation (everything that it gave, up to
-// kLaunchAhead, if it had no window).
+// The simulator carries out decisions by the rules of policy/policy.h, with work as a flow
+// (device_model.h) instead of single operations. A stopped program goes on until the work that it
+// has in the hardware is done. That work is its window and one operation; for a program without a
+// window it is at most kLaunchAhead.
 //
-// Language models serve by continuous batching: a step is the prompt of the request that waits
-// longest, as long as there is room in the batch, or a token of each sequence of the batch. Other
-// services do one request after the other.
+// Language models serve by continuous batching. A step is the prompt of the request that waits
+// longest, if the batch has room, or a token of each sequence of the batch. Other services do one
+// request after the other.
 //
-// Long stretches are stepped over: when no request came or ended, and no prompt was read, for
-// kStretch and kStretchSteps tokens of every model that works, the mean speeds since then are taken
-// to hold until the next such event.
+// The simulator steps over long stretches. A stretch begins when, for kStretch and for
+// kStretchSteps tokens of every working model, no request came or ended and no prompt was read. The
+// simulator takes the mean speeds of that time to hold until the next such event.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ struct Program {
   enum class Kind { kLanguageModel, kService, kTraining };
   Kind kind = Kind::kTraining;
   policy::Tenant tenant;
-  LanguageModel model;            // of a language model
-  Work step;                      // of a training
-  std::vector<Request> requests;  // of the two others, by time
+  LanguageModel model;            // kLanguageModel only
+  Work step;                      // kTraining only: one step
+  std::vector<Request> requests;  // kLanguageModel and kService, by time
 };
 
 struct ProgramResult {
-  std::vector<float> latency;  // of requests that ended, seconds
-  std::vector<float> ttft, tpot;
-  uint64_t unfinished = 0;
-  double device_seconds = 0;  // done, as if alone
-  double busy_seconds = 0;    // with work
+  std::vector<float> latency;     // seconds, of each request that ended
+  std::vector<float> ttft, tpot;  // seconds, of each request that has them
+  uint64_t unfinished = 0;        // requests
+  double device_seconds = 0;      // work done, as device time alone on the whole device
+  double busy_seconds = 0;        // time with work
 };
 
 struct DeviceResult {
@@ -46,7 +46,8 @@ struct DeviceResult {
   uint64_t decisions = 0;
 };
 
-// `policy` is the device's own. Equal arguments give equal results.
+// `policy` must not be used for another device. Equal arguments, with policies in equal states,
+// give equal results.
 DeviceResult SimulateDevice(const policy::DeviceShape& device, policy::Policy& policy,
                             const std::vector<Program>& programs, double hours);
 

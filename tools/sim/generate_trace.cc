@@ -10,20 +10,20 @@
 namespace detshare::sim {
 namespace {
 
-// Medians and spreads of logarithms.
+// The shape of a trace. A spread is the standard deviation of the logarithm.
 struct Shape {
   absl::string_view format;
   bool tokens;
   double prompt, prompt_spread;
   double output, output_spread;
-  double seconds, seconds_spread;  // of device time
-  double busy;                     // times the mean rate in busy periods
-  double busy_share;               // of the time
-  double period;                   // seconds, of one busy period on average
+  double seconds, seconds_spread;  // device time; its median
+  double busy;                     // the rate in busy periods, as a multiple of the mean rate
+  double busy_share;               // the share of the time in busy periods
+  double period;                   // the mean length of a busy period, seconds
 };
 
 constexpr Shape kShapes[] = {
-    // Conversations: prompts of about a thousand tokens, answers of a few hundred.
+    // Conversations have prompts of about a thousand tokens and answers of a few hundred.
     {"azure-llm", true, 900, 0.9, 160, 0.7, 0, 0, 3, 0.2, 30},
     {"burstgpt", true, 400, 1.0, 200, 0.8, 0, 0, 8, 0.08, 20},
     {"azure-functions-2019", false, 0, 0, 0, 0, 0.2, 1.0, 4, 0.15, 60},
@@ -84,7 +84,8 @@ absl::StatusOr<Trace> GenerateTrace(const GenerateOptions& options) {
       const double rate = mean * (busy ? shape->busy : quiet);
       while (true) {
         const double next = at + random.Exponential(1 / rate);
-        // Exponential gaps have no memory: what is cut off at a change is drawn anew.
+        // Exponential gaps have no memory. So a gap that a change of the period cuts off is drawn
+        // again.
         if (next >= std::min(change, end)) break;
         at = next;
         Request request{at, service};

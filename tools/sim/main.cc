@@ -1,6 +1,6 @@
-// detshare-sim: the policies in virtual time, over many devices.
+// detshare-sim: runs the daemon's policies in virtual time, over many devices.
 //
-// Exit codes: 0, 1 for a trace or a file that cannot be used, 2 for a wrong command line.
+// Exit codes: 0; 1 if a trace or a file cannot be used; 2 for a wrong command line.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -67,7 +67,8 @@ int Run(Flags& flags) {
     flags.generate.seed = options.seed;
     flags.generate.services =
         flags.services > 0 ? flags.services : static_cast<uint32_t>(2 * options.devices);
-    // Half a million a day, as in the published traces, and not more than few devices can do.
+    // 6 requests a second are half a million a day, as in the published traces. A few devices can
+    // do only fewer.
     flags.generate.rate = flags.rate > 0 ? flags.rate : std::min(6.0, 0.5 * options.devices);
     trace = GenerateTrace(flags.generate);
   }

@@ -1,4 +1,4 @@
-// Random numbers that are the same on every machine, for every number of threads.
+// Random numbers that are the same on every machine and for every number of threads.
 #pragma once
 
 #include <cmath>
@@ -6,11 +6,12 @@
 
 namespace detshare::sim {
 
-// SplitMix64. Cheap to make: each purpose has one of its own.
+// SplitMix64. A generator is cheap to make, so each purpose has a generator of its own. Threading:
+// one thread at a time.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  // A generator for part `number` of what this seed stands for.
+  // A generator for part `number` of the purpose that `seed` stands for.
   static Random Of(uint64_t seed, uint64_t number) {
     return Random(Random(seed ^ (number * 0xD1342543DE82EF95ull)).Next());
   }
@@ -21,14 +22,14 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
   }
-  // In (0, 1).
+  // A number between 0 and 1, without both.
   double Uniform() { return (static_cast<double>(Next() >> 11) + 0.5) / 9007199254740992.0; }
   double Exponential(double mean) { return -std::log(Uniform()) * mean; }
   double Normal() {
     const double radius = std::sqrt(-2 * std::log(Uniform()));
     return radius * std::cos(6.283185307179586 * Uniform());
   }
-  // With this median; `spread` is the standard deviation of the logarithm.
+  // A number with this median. `spread` is the standard deviation of the logarithm.
   double LogNormal(double median, double spread) { return median * std::exp(spread * Normal()); }
 
  private:

@@ -53,7 +53,7 @@ absl::StatusOr<double> Seconds(const std::string& field) {
   return seconds;
 }
 
-// "2023-11-16 18:15:46.6805900", with or without a zone, or seconds.
+// Takes "2023-11-16 18:15:46.6805900", with or without a time zone, or a number of seconds.
 absl::StatusOr<double> Moment(const std::string& field) {
   absl::Time time;
   std::string error;
@@ -135,7 +135,7 @@ class Reader {
     if (!at.ok()) return at.status();
     if (!in.ok()) return in.status();
     if (!out.ok()) return out.status();
-    // Requests that failed.
+    // Requests without output have failed.
     if (*out == 0) return absl::OkStatus();
     trace_.requests.push_back({*at, Service(service), std::max(1u, *in), *out, 0});
     return absl::OkStatus();
@@ -159,7 +159,8 @@ class Reader {
   absl::Status Functions2019(const Fields& fields) {
     const uint32_t service = Service(fields[0] + "/" + fields[1] + "/" + fields[2]);
     Random random = Random::Of(seed_, service);
-    // How long is in another file: by function, some tenths of a second.
+    // The trace has durations in another file, by function. Here each function gets a duration of
+    // some tenths of a second.
     const double median = random.LogNormal(0.2, 1);
     for (int minute = 0; minute < kMinutesOfDay; ++minute) {
       uint32_t count = 0;

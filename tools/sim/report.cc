@@ -14,7 +14,7 @@ std::string Format(const char* format, double value) {
   return text;
 }
 
-// Every figure of a summary, by the name that it has in files.
+// Every figure of a summary, with its name in CSV and JSON.
 struct Figure {
   const char* name;
   double (*of)(const Summary&);

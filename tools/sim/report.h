@@ -1,4 +1,4 @@
-// What a simulation found, for people and for programs.
+// The results of a simulation as a table, as CSV and as JSON.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kCacheBytes = 32'000'000'000, kTrainingBytes = 40'000'000'000,
                    kServiceBytes = 8'000'000'000;
 
-// Those parameters that the policy has.
+// The policy's options: those of the parameters that the policy has.
 absl::StatusOr<policy::Options> OptionsFor(const std::string& name, const Options& options) {
   policy::Options result;
   const auto known = policy::ParametersOf(name);
@@ -71,7 +71,7 @@ std::vector<Program> ProgramsOf(const Options& options, const Trace& trace) {
     program.tenant.tenant_class = policy::TenantClass::kBatch;
     program.step = TrainingStep(i % 2 == 1);
   }
-  // They come in any order.
+  // Programs come in a random order.
   Random random = Random::Of(options.seed, 0x70726F6772616D73ull);
   for (size_t i = programs.size(); i > 1; --i) {
     std::swap(programs[i - 1], programs[random.Next() % i]);
@@ -99,7 +99,7 @@ policy::PlacementRequest RequestOf(const Program& program) {
   return request;
 }
 
-// The programs of each device. Those that fit nowhere are counted.
+// Divides the programs among the devices. Counts in `unplaced` those that fit on no device.
 absl::StatusOr<std::vector<std::vector<Program>>> Place(const Options& options,
                                                         const std::string& name,
                                                         const std::vector<Program>& programs,
@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<std::vector<Program>>> Place(const Options& options,
   return devices;
 }
 
-// By sorting: the same for any order in which they were collected.
+// Quantiles by sorting, so that the order in which values were collected does not matter.
 class Quantiles {
  public:
   explicit Quantiles(std::vector<float> values) : values_(std::move(values)) {
@@ -226,8 +226,8 @@ absl::StatusOr<std::vector<Summary>> Simulate(const Options& options, const Trac
         if (!policy.ok()) return policy.status();
         policies.push_back(*std::move(policy));
       }
-      // Devices have nothing to do with each other: threads take the next one, and write only its
-      // result.
+      // Devices do not depend on each other. Each thread takes the next device and writes only that
+      // device's result.
       std::vector<DeviceResult> results(options.devices);
       std::atomic<int> next{0};
       const auto work = [&] {
