@@ -1,4 +1,4 @@
-"""A daemon out of an unpacked bundle, for the benchmarks beside this file."""
+"""Runs a daemon from an unpacked bundle, for the benchmarks beside this file."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import time
 
 
 def bundle_of(path, script):
-    """The folder that holds bin/detshared: `path`, or one above the script. Exits when there is none."""
+    """The folder that holds bin/detshared: `path` or a folder above it, or a folder above the script. Exits if there is none."""
     here = os.path.dirname(os.path.abspath(script))
     while path is None or not os.path.exists(os.path.join(path, "bin", "detshared")):
         parent = here if path is None else os.path.dirname(path)
@@ -21,7 +21,7 @@ def bundle_of(path, script):
 
 
 class Daemon:
-    """One detshared on a socket of its own. Its log is detshared.log in `out`."""
+    """A detshared with a socket of its own. Its log is detshared.log in `out`."""
 
     def __init__(self, bundle, out, options):
         self.bundle = bundle
@@ -42,12 +42,12 @@ class Daemon:
         sys.exit("detshared did not start, see %s" % self.log)
 
     def prefix(self, tenant=None):
-        """The words before a command that runs it as a client of this daemon."""
+        """The words in front of a command that run it as a client of this daemon."""
         words = [os.path.join(self.bundle, "bin", "detshare"), "run", "--socket", self.socket]
         return words + (["--tenant", tenant] if tenant else []) + ["--"]
 
     def control(self, *words):
-        """detsharectl's output; exits with its message when it fails."""
+        """Runs detsharectl and returns its output. Exits with its message if it fails."""
         done = subprocess.run([os.path.join(self.bundle, "bin", "detsharectl"), "--socket", self.socket, *words],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:

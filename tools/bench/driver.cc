@@ -1,9 +1,7 @@
-// Prints what the basic driver calls cost, natively and through the shim, side by side from one
-// run.
+// Prints the costs of basic driver calls, natively and through the shim, side by side.
 //
-// The parent measures nothing itself: it starts `driver --measure LIBRARY` once natively and once
-// under `detshare run
-// --standalone`, in turn, and shows the median of the rounds.
+// The parent process measures nothing itself. In each round it starts `driver --measure` once
+// natively and once under `detshare run --standalone`. It prints the medians of the rounds.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -27,7 +25,7 @@ struct Options {
   MeasureOptions measure;
   bool measure_here = false;
   std::string detshare;  // path of the launcher
-  std::string backend;   // soft, cuda, or empty: what there is
+  std::string backend;   // soft or cuda; "": cuda if there is a native driver, otherwise soft
   int rounds = 3;
   bool json = false;
 };
@@ -38,7 +36,7 @@ std::string OwnPath() {
   return length > 0 ? std::string(path, length) : std::string();
 }
 
-// The launcher: beside this program in a bundle, under runfiles in a build tree.
+// The launcher. It is beside this program in a bundle, and in the runfiles in a build tree.
 std::string FindLauncher() {
   const std::string own = OwnPath();
   const std::string folder = own.substr(0, own.rfind('/'));
@@ -56,7 +54,8 @@ std::string Quoted(const std::string& word) {
   return out + "'";
 }
 
-// Runs a command that prints `name<TAB>value` lines.
+// Runs a command that prints lines `name<TAB>value`, and adds the values. False if the command
+// failed.
 bool Collect(const std::string& command, std::map<std::string, std::vector<double>>& into) {
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return false;

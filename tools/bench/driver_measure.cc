@@ -25,7 +25,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// One thread, no memory: what is timed is the driver, not the kernel.
+// The kernel does nothing, so the measurements are of the driver and not of the kernel.
 constexpr char kNullKernel[] = R"(
 .version 7.0
 .target sm_70
@@ -49,8 +49,8 @@ struct Driver {
   absl::Status Open(const std::string& library) {
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return absl::NotFoundError(dlerror());
-      // Spelled out after macro expansion, so that cuMemAlloc is cuMemAlloc_v2, as in a compiled
-      // program.
+      // Names become strings after macro expansion, so that cuMemAlloc is cuMemAlloc_v2, as in a
+      // compiled program.
 #define DETSHARE_STRING(name) #name
 #define DETSHARE_CALL(name)                                                      \
   name = reinterpret_cast<decltype(name)>(dlsym(handle, DETSHARE_STRING(name))); \
@@ -124,7 +124,8 @@ absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options) 
   }
   DETSHARE_TRY(cuStreamSynchronize(stream));
 
-  // Bursts that fit every queue, so that it is the call that is timed, not the wait for room.
+  // Bursts that fit into every queue, so that the time is that of the call and not of a wait for
+  // room.
   std::vector<double> samples;
   for (int burst = 0; burst < 100; ++burst) {
     const auto start = Clock::now();
@@ -203,7 +204,7 @@ absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options) 
     for (int i = 0; i < 5; ++i) {
       const auto trip = Clock::now();
       if (absl::Status status = driver.Check(copy(), name); !status.ok()) return status;
-      DETSHARE_TRY(cuCtxSynchronize());  // a copy to the device may still be on its way
+      DETSHARE_TRY(cuCtxSynchronize());  // a copy to the device may still be running
       samples.push_back(MicrosecondsSince(trip));
     }
     out.push_back({name, options.bulk_bytes / Median(samples) / 1000});

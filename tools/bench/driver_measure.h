@@ -1,4 +1,4 @@
-// Times the driver calls that every CUDA program leans on, through one libcuda.
+// Measures the driver calls that every CUDA program uses, with one libcuda.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ struct MeasureOptions {
 };
 
 struct Measurement {
-  std::string name;  // of kMetrics
+  std::string name;  // of an element of Metrics()
   double value = 0;  // in the metric's unit
 };
 
-// How a metric is shown and judged.
+// A metric, with its budget relative to the native driver.
 struct Metric {
   const char* name;
   const char* unit;
   bool smaller_is_better;
-  // The budget against native: at most native * factor + extra (smaller is better), or at least
-  // native * factor.
+  // If smaller is better, the budget is at most native * factor + extra, otherwise at least native
+  // * factor. A factor of 0: no budget.
   double budget_factor;
   double budget_extra;
 };
 
-// All metrics, in the order in which they are shown.
+// All metrics, in the order in which results show them.
 const std::vector<Metric>& Metrics();
 
-// Runs every measurement in this process. Fails with the name of the first CUDA call that failed.
+// Runs every measurement in this process. The error names the first CUDA call that failed.
 absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options);
 
 }  // namespace detshare::bench

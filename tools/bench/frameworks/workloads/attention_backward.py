@@ -1,5 +1,5 @@
-"""The backward pass of cuDNN's attention, which is not reproducible unless it is asked for: gradients of queries are sums in
-the order in which blocks come, so a process natively has some different ones among thirty."""
+"""The backward pass of cuDNN's attention. It is reproducible only if the program asks for that: gradients of queries are sums in
+the order in which blocks run. So a native process has some different gradients among thirty."""
 from harness import Report, deterministic_torch, repeat
 
 torch = deterministic_torch(strict=False)

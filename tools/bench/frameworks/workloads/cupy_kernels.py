@@ -1,4 +1,4 @@
-"""CuPy: a RawKernel, element-wise and reduction kernels, cuFFT, cuBLAS, cuSOLVER, sorting, a stream of its own."""
+"""CuPy: a RawKernel, element-wise and reduction kernels, cuFFT, cuBLAS, cuSOLVER, sorting, and a stream."""
 from harness import Report, repeat
 
 import cupy  # noqa: E402

@@ -1,11 +1,11 @@
-"""What every workload shares: fixed seeds, digests of results, times of steps, and the one line that the runner reads.
+"""The common part of all workloads: fixed seeds, digests of results, times of steps, and the line that the runner reads.
 
-A workload is a script that computes something reproducible on a GPU, calls `Report.check` with every result whose bits matter,
+A workload is a script that computes something reproducible on a GPU. It calls `Report.check` with every result whose bits matter,
 measures its steps with `Report.timed`, and ends with `Report.done()`, which prints one line of JSON as the last line of stdout:
 
     {"digests": {NAME: SHA256, ...}, "unit": UNIT, "seconds": [one for each unit], "notes": {...}}
 
-`--repeat-for SECONDS` lets `repeat` run the whole work again and again: every repetition must have the digests of the first.
+With `--repeat-for SECONDS`, `repeat` runs the whole work again and again. Every repetition must have the digests of the first.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def _bytes_of(value):
 
 
 def digest(values):
-    """SHA-256 over the bytes of arrays, in order."""
+    """SHA-256 over the sizes and bytes of arrays, in order."""
     sha = hashlib.sha256()
     for value in values if isinstance(values, (list, tuple)) else [values]:
         data = _bytes_of(value)
@@ -54,8 +54,8 @@ class Report:
             sys.exit("%s: a repetition in the same process gave other bits" % name)
 
     def check_often(self, name, work, runs):
-        """For results that are not the same each time even in one process: the commonest bits of so many runs are checked,
-        and a note says how many there were."""
+        """For results that vary even in one process: checks the most frequent bits of `runs` runs, and notes how many different
+        bits there were."""
         found = collections.Counter(digest(work()) for _ in range(runs))
         self.digests.setdefault(name, found.most_common(1)[0][0])
         self.notes["%s, different bits in %d runs" % (name, runs)] = len(found)
@@ -74,7 +74,7 @@ class Report:
 
 
 def repeat(work, report):
-    """Runs work(report) once, or for as long as the command line says."""
+    """Runs work(report) once, or again and again for as long as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeat-for", type=float, default=0, metavar="SECONDS")
     end = time.monotonic() + parser.parse_args().repeat_for
@@ -89,8 +89,8 @@ def repeat(work, report):
 
 
 def deterministic_torch(strict=True):
-    """PyTorch as its documentation says for reproducible results. Not strict: operations that have no reproducible variant
-    are allowed, and some libraries then choose others that are not."""
+    """PyTorch with the settings that its documentation gives for reproducible results. If not strict, operations without a
+    reproducible variant are allowed, and some libraries then choose variants that are not reproducible."""
     import os
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     import torch

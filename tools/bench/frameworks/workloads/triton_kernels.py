@@ -1,4 +1,4 @@
-"""Triton kernels of our own with fixed configurations: a fused softmax and a tiled matrix product."""
+"""Triton kernels with fixed configurations: a fused softmax and a tiled matrix product."""
 from harness import Report, deterministic_torch, repeat
 
 torch = deterministic_torch()

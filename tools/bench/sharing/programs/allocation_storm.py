@@ -1,4 +1,4 @@
-"""Allocates, uses and frees device memory and pinned memory of all sizes with the driver, never with a cache."""
+"""Allocates, uses and frees device memory of many sizes, and pinned memory, by driver calls and without a cache."""
 import os
 
 os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"

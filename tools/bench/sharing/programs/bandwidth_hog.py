@@ -1,4 +1,4 @@
-"""Copies 2 GiB from one place of the device to another, without a pause: all of the memory's bandwidth."""
+"""Copies 2 GiB from one place of the device to another, without a pause, and so takes all of the memory's bandwidth."""
 from tenant import serve, steps
 
 import torch
@@ -8,7 +8,7 @@ target = torch.empty_like(source)
 
 
 def step():
-    # A kernel and not a copy engine's work.
+    # An addition, so that a kernel copies and not a copy engine.
     for _ in range(8):
         torch.add(source, 1, out=target)
 

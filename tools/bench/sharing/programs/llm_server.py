@@ -1,11 +1,11 @@
-"""A server of a language model: continuous batching, chunked prefill, decoding by CUDA graphs; bursts of requests.
+"""A server of a language model, with continuous batching, chunked prefill, and decoding by CUDA graphs. Requests come in bursts.
 
 usage: llm_server.py SEED REQUESTS_PER_SECOND
 
 The model is a decoder of 1.2 billion parameters with random weights (24 layers, width 2048, 16 heads, fp16). An iteration
 prefills at most one chunk of a prompt and then decodes one token for every sequence that is ready. Requests come as a gamma
-process with a coefficient of variation of 3, whether the server keeps up or not. Reported are the time to the first token and
-the times between tokens of each request, as whoever reads the tokens sees them.
+process with a coefficient of variation of 3, whether the server keeps up or not. The program reports the time to the first token
+and the times between tokens of each request, as a reader of the tokens sees them.
 """
 import random
 import sys
@@ -46,7 +46,7 @@ def block(x, layer, attend):
 
 
 def prefill(slot, tokens, begin):
-    """A chunk of a prompt, [begin, begin + len(tokens)); the token that follows it."""
+    """Reads a chunk of a prompt, [begin, begin + len(tokens)), and returns the token that follows it."""
     count = tokens.shape[0]
     end = begin + count
     mask = columns[None, :end] <= columns[begin:end, None]
@@ -64,7 +64,7 @@ def prefill(slot, tokens, begin):
     return (F.layer_norm(x[-1], norm) @ embedding.T).argmax()
 
 
-# What a decoding step reads and writes: the graph's own.
+# The tensors that a decoding step reads and writes. The CUDA graph holds their addresses.
 latest = torch.zeros(SLOTS, dtype=torch.long, device="cuda")
 lengths = torch.zeros(SLOTS, dtype=torch.long, device="cuda")
 
@@ -89,7 +89,7 @@ class Request:
     def __init__(self, arrival, prompt, output):
         self.arrival, self.prompt, self.output = arrival, prompt, output
         self.prefilled = 0
-        self.times = []  # of its tokens
+        self.times = []  # when each token was read
 
 
 def trace(begin, deadline):

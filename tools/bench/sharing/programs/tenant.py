@@ -1,11 +1,11 @@
-"""What the programs of the sharing benchmark have in common: they obey their standard input.
+"""The common part of the programs of the sharing benchmark: they take commands from stdin.
 
-A program prepares itself, prints `ready`, and then does what each line says:
+A program prepares itself, prints `ready`, and then executes a command from each line:
 
-    run SECONDS     works for that long, and prints one line of JSON about it
+    run SECONDS     works for that long, and prints one line of JSON about the work
     (end of file)   ends
 
-So the same processes are measured alone, together, and under one policy after the other.
+So the benchmark measures the same processes alone, together, and under one policy after the other.
 """
 
 import json
@@ -15,9 +15,9 @@ import time
 
 
 def serve(work):
-    """work(deadline) does one measurement until time.perf_counter() is `deadline`; its answer is a dictionary."""
+    """work(deadline) makes one measurement until time.perf_counter() is `deadline`, and returns a dictionary."""
     out = sys.stdout
-    sys.stdout = sys.stderr  # what libraries print is no answer
+    sys.stdout = sys.stderr  # what libraries print must not be read as a result
     print("ready", file=out, flush=True)
     for line in sys.stdin:
         word, seconds = line.split()
@@ -27,7 +27,7 @@ def serve(work):
 
 
 def steps(step, synchronize):
-    """For work that is one step after the other."""
+    """The work of a program that does one step after the other."""
     def work(deadline):
         times = []
         begin = last = time.perf_counter()
@@ -42,7 +42,7 @@ def steps(step, synchronize):
 
 
 def requests(answer, mean_gap, seed=7):
-    """For somebody who asks, waits for the answer, and asks again after a pause of exponential length."""
+    """The work of a program that serves one request after the other, with pauses of exponential length between them."""
     def work(deadline):
         arrivals = random.Random(seed)
         latencies = []
