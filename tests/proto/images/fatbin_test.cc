@@ -18,7 +18,7 @@ namespace detshare::images {
 namespace {
 
 std::string ReadFile(const std::string& name) {
-  std::ifstream file("tests/server/backends/images/" + name, std::ios::binary);
+  std::ifstream file("tests/proto/images/" + name, std::ios::binary);
   REQUIRE(file.good());
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
