@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
@@ -519,9 +520,7 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       absl::Status mapped;
       if (idle_bytes_ == 0) {
         // Others that go make no room in the quota.
-        absl::StatusOr<QuotaCharge> last = Quota::Take(quota_, bytes);
-        if (!last.ok()) co_return last.status();
-        charge = *std::move(last);
+        DETSHARE_CO_ASSIGN_OR_RETURN(charge, Quota::Take(quota_, bytes));
       } else {
         charge = Quota::TryTake(quota_, bytes);
       }
@@ -551,8 +550,7 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       if (idle_bytes_ != before) continue;
       const auto idle = std::find_if(extents_.begin(), extents_.end(),
                                      [](const auto& entry) { return entry.second.idle; });
-      const absl::Status status = co_await AwaitPoints(idle->second.after);
-      if (!status.ok()) co_return status;
+      DETSHARE_CO_RETURN_IF_ERROR(co_await AwaitPoints(idle->second.after));
       continue;
     }
     Pool& owner = pools_.at(extent->second.pool);
@@ -575,8 +573,7 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       Unmap(extent);
       continue;
     }
-    const absl::Status status = co_await AwaitPoints(extent->second.after);
-    if (!status.ok()) co_return status;
+    DETSHARE_CO_RETURN_IF_ERROR(co_await AwaitPoints(extent->second.after));
   }
 }
 
@@ -599,8 +596,7 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
   for (auto extent = FirstOverlapping(address, bytes); extent != extents_.end();
        extent = FirstOverlapping(address, bytes)) {
     if (!AllReached(extent->second.after)) {
-      const absl::Status status = co_await AwaitPoints(extent->second.after);
-      if (!status.ok()) co_return status;
+      DETSHARE_CO_RETURN_IF_ERROR(co_await AwaitPoints(extent->second.after));
       continue;
     }
     Unmap(extent);
@@ -650,7 +646,7 @@ absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store,
   }
   if (pieces.empty() && !no_room.ok()) return no_room;
   if (pieces.empty()) return gone;
-  if (absl::Status copied = copy(pieces); !copied.ok()) return copied;
+  DETSHARE_RETURN_IF_ERROR(copy(pieces));
   for (auto& [extent, block] : leaving) {
     const uint64_t size = extent->second.bytes;
     space_.Unmap(extent->first, size).IgnoreError();
@@ -710,27 +706,25 @@ uint64_t DeviceMemory::smallest_out() const {
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64_t bytes,
                                                        std::optional<StreamId> stream,
                                                        PoolId pool) {
-  const absl::StatusOr<Placement> placement = Place(context, bytes, pool);
-  if (!placement.ok()) co_return placement.status();
+  DETSHARE_CO_ASSIGN_OR_RETURN(const Placement placement, Place(context, bytes, pool));
   absl::Status status;
-  if (!stream) status = co_await AwaitPoints(placement->after);
-  if (status.ok())
-    status = co_await EnsureMapped(placement->map_address, placement->map_bytes, pool);
+  if (!stream) status = co_await AwaitPoints(placement.after);
+  if (status.ok()) status = co_await EnsureMapped(placement.map_address, placement.map_bytes, pool);
   if (stream && status.ok()) {
-    for (const FencePoint& point : placement->after) {
+    for (const FencePoint& point : placement.after) {
       status.Update(coroutine_.WaitPoint(*stream, point));
     }
   }
-  const auto block = FindBlock(placement->address, placement->serial);
+  const auto block = FindBlock(placement.address, placement.serial);
   if (block == blocks_.end()) {
     co_return CudaError(kCudaErrorInvalidContext, "the context ended during the allocation");
   }
   if (!status.ok()) {
-    Release(placement->address, placement->after, /*keep=*/false);
+    Release(placement.address, placement.after, /*keep=*/false);
     co_return status;
   }
   block->second.busy = false;
-  co_return placement->address;
+  co_return placement.address;
 }
 
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Reserve(uint64_t bytes, uint64_t alignment,
@@ -778,8 +772,7 @@ Task<absl::Status> DeviceMemory::Free(DeviceAddress address) {
   }
   found->second.busy = true;
   const uint64_t serial = found->second.serial;
-  const absl::Status idle = co_await coroutine_.IdleForMemory();
-  if (!idle.ok()) co_return idle;
+  DETSHARE_CO_RETURN_IF_ERROR(co_await coroutine_.IdleForMemory());
   const auto block = FindBlock(address, serial);
   if (block != blocks_.end()) Release(address, {}, /*keep=*/block->second.pool != kNoPool);
   co_return absl::OkStatus();

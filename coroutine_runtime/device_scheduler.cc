@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "policy/partition_pool.h"
 
 namespace detshare {
@@ -54,13 +55,12 @@ DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy>
 absl::StatusOr<std::unique_ptr<DeviceScheduler>> DeviceScheduler::Create(
     Device& device, std::unique_ptr<policy::Policy> policy, std::vector<policy::Tenant> tenants,
     const Clock& clock, Options options) {
-  if (absl::Status status = policy->Check(tenants); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(policy->Check(tenants));
   std::unique_ptr<DeviceScheduler> scheduler(
       new DeviceScheduler(device, std::move(policy), std::move(tenants), clock, options));
   {
     const std::lock_guard<std::mutex> lock(scheduler->mutex_);
-    absl::Status made = scheduler->MakePartitions(*scheduler->policy_, scheduler->tenants_);
-    if (!made.ok()) return made;
+    DETSHARE_RETURN_IF_ERROR(scheduler->MakePartitions(*scheduler->policy_, scheduler->tenants_));
   }
   if (options.own_thread) {
     DeviceScheduler* const self = scheduler.get();
@@ -94,12 +94,11 @@ absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
   for (const policy::SmRange& range : wanted) {
     if (range.whole() || std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end())
       continue;
-    absl::StatusOr<std::unique_ptr<Partition>> partition =
-        device_.CreatePartition(range.first, range.count);
-    if (!partition.ok()) return partition.status();
+    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Partition> partition,
+                              device_.CreatePartition(range.first, range.count));
     auto place = std::make_unique<Place>();
     place->range = range;
-    place->owned = *std::move(partition);
+    place->owned = std::move(partition);
     place->partition = place->owned.get();
     place->name = NameOfRange(range);
     places_.push_back(std::move(place));
@@ -257,8 +256,8 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
 absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (absl::Status status = policy->Check(tenants_); !status.ok()) return status;
-    if (absl::Status status = MakePartitions(*policy, tenants_); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(policy->Check(tenants_));
+    DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants_));
     policy_ = std::move(policy);
     Decide();
   }
@@ -269,8 +268,8 @@ absl::Status DeviceScheduler::SetPolicy(std::unique_ptr<policy::Policy> policy) 
 absl::Status DeviceScheduler::SetTenants(std::vector<policy::Tenant> tenants) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (absl::Status status = policy_->Check(tenants); !status.ok()) return status;
-    if (absl::Status status = MakePartitions(*policy_, tenants); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(policy_->Check(tenants));
+    DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy_, tenants));
     tenants_ = std::move(tenants);
     for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
     for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
@@ -284,8 +283,8 @@ absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy
                                                   std::vector<policy::Tenant> tenants) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (absl::Status status = policy->Check(tenants); !status.ok()) return status;
-    if (absl::Status status = MakePartitions(*policy, tenants); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(policy->Check(tenants));
+    DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants));
     policy_ = std::move(policy);
     tenants_ = std::move(tenants);
     for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
@@ -299,24 +298,21 @@ absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy
 
 absl::Status DeviceScheduler::StartTrace() {
   auto reference = std::make_shared<TraceReference>();
-  absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(/*timed=*/true);
-  if (!marker.ok()) return marker.status();
-  reference->marker = *std::move(marker);
-  absl::StatusOr<std::unique_ptr<Queue>> queue = device_.whole().CreateQueue(/*priority=*/0);
-  if (!queue.ok()) return queue.status();
+  DETSHARE_ASSIGN_OR_RETURN(reference->marker, device_.CreateMarker(/*timed=*/true));
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
+                            device_.whole().CreateQueue(/*priority=*/0));
   // The first look at a new queue takes the driver about a millisecond, by which the device would
   // seem to be late in all that is noted: the beginning is what the second one sees.
   for (int round = 0; round < 2; ++round) {
-    if (absl::Status status = (*queue)->Record(*reference->marker); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(queue->Record(*reference->marker));
     bool reached = false;
     for (int looks = 0; !reached; ++looks) {
       if (looks == kMostLooks)
         return absl::UnavailableError("the device does not come to a trace within a second");
       if (looks >= kLooksAtOnce) std::this_thread::sleep_for(kLookPeriod);
-      const absl::StatusOr<bool> now = device_.Reached(*reference->marker);
-      if (!now.ok()) return now.status();
+      DETSHARE_ASSIGN_OR_RETURN(const bool now, device_.Reached(*reference->marker));
       reference->at = clock_.NowNanoseconds();
-      reached = *now;
+      reached = now;
     }
   }
   {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -144,10 +145,9 @@ absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, Dur
   close(fd);
   if (!failed.ok()) return failed;
   bytes.resize(have);
-  absl::StatusOr<std::vector<OperationDurations::Record>> records =
-      DecodeProfile(device, BytesOf(bytes));
-  if (!records.ok()) return records.status();
-  return table.Restore(*records);
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<OperationDurations::Record> records,
+                            DecodeProfile(device, BytesOf(bytes)));
+  return table.Restore(records);
 }
 
 }  // namespace detshare

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_attributes.h"
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
@@ -285,9 +286,7 @@ absl::Status GpuCoroutine::CreateEvent(EventId id, ContextId context, bool timed
     event->marker = std::move(spare.back());
     spare.pop_back();
   } else {
-    absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(timed);
-    if (!marker.ok()) return marker.status();
-    event->marker = *std::move(marker);
+    DETSHARE_ASSIGN_OR_RETURN(event->marker, device_.CreateMarker(timed));
   }
   events_.emplace(id, std::move(event));
   return absl::OkStatus();
@@ -315,19 +314,16 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
     if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
   }
   if (target == nullptr) {
-    absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(partition, priority);
-    if (!queue.ok()) return queue.status();
-    stream.queues.emplace_back(queues_, partition, priority, *std::move(queue));
+    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, queues_.Acquire(partition, priority));
+    stream.queues.emplace_back(queues_, partition, priority, std::move(queue));
     target = stream.queues.back().get();
   }
   if (stream.marker == nullptr) {
-    absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(/*timed=*/false);
-    if (!marker.ok()) return marker.status();
-    stream.marker = *std::move(marker);
+    DETSHARE_ASSIGN_OR_RETURN(stream.marker, device_.CreateMarker(/*timed=*/false));
   }
   if (stream.queue != nullptr && stream.queue != target) {
-    if (absl::Status status = stream.queue->Record(*stream.marker); !status.ok()) return status;
-    if (absl::Status status = target->Wait(*stream.marker); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(stream.queue->Record(*stream.marker));
+    DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
   }
   const bool moved = stream.queue != nullptr && stream.partition != &partition;
   if (moved) Count(migrations_, 1);
@@ -342,14 +338,10 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
 absl::Status GpuCoroutine::MarkLegacy(Context& context) {
   if (context.legacy_marked == context.legacy_operations) return absl::OkStatus();
   if (context.legacy_marker == nullptr) {
-    absl::StatusOr<std::unique_ptr<Marker>> marker = device_.CreateMarker(/*timed=*/false);
-    if (!marker.ok()) return marker.status();
-    context.legacy_marker = *std::move(marker);
+    DETSHARE_ASSIGN_OR_RETURN(context.legacy_marker, device_.CreateMarker(/*timed=*/false));
   }
   // It had operations, so it is there and has a queue.
-  if (absl::Status status = context.legacy->queue->Record(*context.legacy_marker); !status.ok()) {
-    return status;
-  }
+  DETSHARE_RETURN_IF_ERROR(context.legacy->queue->Record(*context.legacy_marker));
   context.legacy_marked = context.legacy_operations;
   return absl::OkStatus();
 }
@@ -359,12 +351,12 @@ absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream, Use use) {
   if (stream.legacy) {
     if (context.dirty.empty()) return absl::OkStatus();
     if (use == Use::kObserve) {
-      if (absl::Status status = MarkLegacy(context); !status.ok()) return status;
+      DETSHARE_RETURN_IF_ERROR(MarkLegacy(context));
     }
     while (!context.dirty.empty()) {
       Stream& other = *context.dirty.back();
-      if (absl::Status status = other.queue->Record(*other.marker); !status.ok()) return status;
-      if (absl::Status status = stream.queue->Wait(*other.marker); !status.ok()) return status;
+      DETSHARE_RETURN_IF_ERROR(other.queue->Record(*other.marker));
+      DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*other.marker));
       other.dirty = false;
       context.dirty.pop_back();
     }
@@ -373,20 +365,18 @@ absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream, Use use) {
   // Whoever only observes a blocking stream does not ask for the legacy stream's work.
   if (!stream.blocking || use == Use::kObserve) return absl::OkStatus();
   if (stream.seen_legacy == context.legacy_operations) return absl::OkStatus();
-  if (absl::Status status = MarkLegacy(context); !status.ok()) return status;
-  if (absl::Status status = stream.queue->Wait(*context.legacy_marker); !status.ok()) {
-    return status;
-  }
+  DETSHARE_RETURN_IF_ERROR(MarkLegacy(context));
+  DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*context.legacy_marker));
   stream.seen_legacy = context.legacy_operations;
   return absl::OkStatus();
 }
 
 absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partition, Use use) {
-  if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  DETSHARE_RETURN_IF_ERROR(space_.fault());
   if (stream.partition != &partition || stream.urgent != urgent()) {
-    if (absl::Status status = Migrate(stream, partition); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
   }
-  if (absl::Status status = OrderWithLegacy(stream, use); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
   stream.uncollected = true;
   if (use != Use::kObserve) {
     Context& context = *stream.context;
@@ -402,9 +392,8 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
 }
 
 absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  return Prepare(**stream, PlaceOf(**stream), use);
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  return Prepare(*stream, PlaceOf(*stream), use);
 }
 
 Partition& GpuCoroutine::PlaceOf(Stream& stream) {
@@ -730,9 +719,8 @@ absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCac
 
 absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape& shape,
                                   absl::Span<const std::byte> parameters) {
-  absl::StatusOr<Stream*> found = FindStream(id);
-  if (!found.ok()) return found.status();
-  Stream& stream = **found;
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
+  Stream& stream = *found;
   DurationCache::Answer known;
   Nanoseconds estimate = 0;
   if (followed()) {
@@ -778,8 +766,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
 }
 
 absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
   const uint64_t bytes = request.width * request.height * request.depth;
   const bool told = followed();
   std::string_view name;
@@ -789,59 +776,54 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
     };
     const bool to_host = !on_device(request.destination, request.destination_array);
     const bool from_host = !on_device(request.source, request.source_array);
-    AccountTransfer(**stream,
+    AccountTransfer(*stream,
                     to_host     ? TransferKind::kFromDevice
                     : from_host ? TransferKind::kToDevice
                                 : TransferKind::kInside,
                     bytes);
-    (*stream)->reads |= to_host && !from_host;
+    stream->reads |= to_host && !from_host;
     if (traced()) [[unlikely]]
       name = to_host ? "copy to host" : from_host ? "copy from host" : "copy on device";
   }
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
-  if (!queue.ok()) return queue.status();
-  absl::Status status = Timed(**stream, **queue, nullptr, *(*stream)->partition, name,
-                              [&] { return (*queue)->Copy(space_, request); });
-  if (told) FenceIfDue(**stream);
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*stream, PlaceOf(*stream), Use::kOperation));
+  absl::Status status = Timed(*stream, *queue, nullptr, *stream->partition, name,
+                              [&] { return queue->Copy(space_, request); });
+  if (told) FenceIfDue(*stream);
   if (status.ok()) CountCopy(bytes);
   return status;
 }
 
 absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
   const bool told = followed();
   if (told) {
-    AccountTransfer(**stream, TransferKind::kFill,
+    AccountTransfer(*stream, TransferKind::kFill,
                     request.width * request.height * static_cast<uint64_t>(request.element_bytes));
   }
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
-  if (!queue.ok()) return queue.status();
-  absl::Status status =
-      Timed(**stream, **queue, nullptr, *(*stream)->partition, traced() ? "fill" : "",
-            [&] { return (*queue)->Fill(space_, request); });
-  if (told) FenceIfDue(**stream);
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*stream, PlaceOf(*stream), Use::kOperation));
+  absl::Status status = Timed(*stream, *queue, nullptr, *stream->partition, traced() ? "fill" : "",
+                              [&] { return queue->Fill(space_, request); });
+  if (told) FenceIfDue(*stream);
   if (status.ok()) Count(fills_, 1);
   return status;
 }
 
 absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
-  if (!queue.ok()) return queue.status();
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
   const bool waits = std::any_of(operations.begin(), operations.end(),
                                  [](const MemoryOp& operation) { return operation.is_wait(); });
-  if (waits) BeforeWait(**stream);
-  absl::Status status = (*queue)->MemoryOps(space_, operations);
-  if (waits) NoteWait(**stream);
+  if (waits) BeforeWait(*stream);
+  absl::Status status = queue->MemoryOps(space_, operations);
+  if (waits) NoteWait(*stream);
   return status;
 }
 
 absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uint64_t value) {
-  absl::StatusOr<Stream*> found = FindStream(id);
-  if (!found.ok()) return found.status();
-  Stream& stream = **found;
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
+  Stream& stream = *found;
   if (stream.queue == nullptr && !(stream.legacy && !stream.context->dirty.empty())) {
     fence->store(value, std::memory_order_release);  // there is nothing to wait for
     return absl::OkStatus();
@@ -851,43 +833,35 @@ absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uin
   if (traced()) [[unlikely]]
     NotePoint(TraceEvent::Kind::kWait, stream);
   Partition& place = stream.partition != nullptr ? *stream.partition : partition();
-  absl::StatusOr<Queue*> queue = Prepare(stream, place, Use::kObserve);
-  if (!queue.ok()) return queue.status();
-  return (*queue)->WriteFence(space_, fence, value);
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, place, Use::kObserve));
+  return queue->WriteFence(space_, fence, value);
 }
 
 absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
                                      uint64_t value) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
-  if (!queue.ok()) return queue.status();
-  BeforeWait(**stream);
-  absl::Status status = (*queue)->WaitFence(space_, fence, value);
-  NoteWait(**stream);
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  BeforeWait(*stream);
+  absl::Status status = queue->WaitFence(space_, fence, value);
+  NoteWait(*stream);
   return status;
 }
 
 absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reached,
                                         uint64_t reached_value, const std::atomic<uint64_t>* resume,
                                         uint64_t resume_value) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
-  if (!queue.ok()) return queue.status();
-  BeforeWait(**stream);
-  if (absl::Status status = (*queue)->WriteFence(space_, reached, reached_value); !status.ok()) {
-    return status;
-  }
-  absl::Status status = (*queue)->WaitFence(space_, resume, resume_value);
-  NoteWait(**stream);
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  BeforeWait(*stream);
+  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, reached, reached_value));
+  absl::Status status = queue->WaitFence(space_, resume, resume_value);
+  NoteWait(*stream);
   return status;
 }
 
 absl::StatusOr<FencePoint> GpuCoroutine::Point(StreamId id) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  return PointOf(**stream);
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  return PointOf(*stream);
 }
 
 absl::StatusOr<FencePoint> GpuCoroutine::PointOf(Stream& stream) {
@@ -895,42 +869,33 @@ absl::StatusOr<FencePoint> GpuCoroutine::PointOf(Stream& stream) {
     return FencePoint{};
   }
   if (!stream.fence) {
-    absl::StatusOr<FenceLease> lease = fences_.Acquire();
-    if (!lease.ok()) return lease.status();
-    stream.fence = *std::move(lease);
+    DETSHARE_ASSIGN_OR_RETURN(stream.fence, fences_.Acquire());
   }
   Partition& place = stream.partition != nullptr ? *stream.partition : partition();
-  absl::StatusOr<Queue*> queue = Prepare(stream, place, Use::kObserve);
-  if (!queue.ok()) return queue.status();
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, place, Use::kObserve));
   const uint64_t value = stream.fence.Next();
-  absl::Status status = (*queue)->WriteFence(space_, stream.fence.fence(), value);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, stream.fence.fence(), value));
   return stream.fence.point();
 }
 
 absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  if (point.fence == (*stream)->fence.fence() || point.reached()) return absl::OkStatus();
-  absl::StatusOr<Queue*> queue = Prepare(**stream, PlaceOf(**stream), Use::kOther);
-  if (!queue.ok()) return queue.status();
-  return (*queue)->WaitFence(space_, point.fence, point.value);
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  if (point.fence == stream->fence.fence() || point.reached()) return absl::OkStatus();
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  return queue->WaitFence(space_, point.fence, point.value);
 }
 
 absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
                                        std::atomic<uint64_t>* fence, uint64_t value) {
   const auto event = events_.find(event_id);
   if (event == events_.end()) return UnknownHandle("no such event");
-  absl::StatusOr<Stream*> found = FindStream(stream);
-  if (!found.ok()) return found.status();
-  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOther);
-  if (!queue.ok()) return queue.status();
-  absl::Status status = (*queue)->Record(*event->second->marker);
-  if (!status.ok()) return status;
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
+  DETSHARE_RETURN_IF_ERROR(queue->Record(*event->second->marker));
   event->second->recorded = true;
   observed_ |= fence != nullptr;
-  event->second->awaited = IsParked(**found) ? (*found)->awaited : FencePoint{};
-  return fence == nullptr ? absl::OkStatus() : (*queue)->WriteFence(space_, fence, value);
+  event->second->awaited = IsParked(*found) ? found->awaited : FencePoint{};
+  return fence == nullptr ? absl::OkStatus() : queue->WriteFence(space_, fence, value);
 }
 
 absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_id,
@@ -944,25 +909,22 @@ absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_i
 absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
                                   absl::FunctionRef<absl::Status(Queue&)> submit,
                                   const DurationCache::Answer* known, bool waits) {
-  absl::StatusOr<Stream*> found = FindStream(id);
-  if (!found.ok()) return found.status();
-  Stream& stream = **found;
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
+  Stream& stream = *found;
   if (waits) known = nullptr;
   if (known != nullptr) Account(stream, known->operation->Estimate(0));
-  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kOperation);
-  if (!queue.ok()) return queue.status();
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, partition, Use::kOperation));
   if (waits) BeforeWait(stream);
-  absl::Status status = Timed(stream, **queue, known, partition, traced() ? "graph" : "",
-                              [&] { return submit(**queue); });
+  absl::Status status = Timed(stream, *queue, known, partition, traced() ? "graph" : "",
+                              [&] { return submit(*queue); });
   if (waits) NoteWait(stream);
   if (known != nullptr) FenceIfDue(stream);
   return status;
 }
 
 absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  return (*stream)->serial;
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  return stream->serial;
 }
 
 void GpuCoroutine::CountGraph(uint64_t kernels) {
@@ -985,23 +947,21 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId strea
                                        EventId event_id) {
   const auto event = owner.events_.find(event_id);
   if (event == owner.events_.end()) return UnknownHandle("no such event");
-  absl::StatusOr<Stream*> found = FindStream(stream);
-  if (!found.ok()) return found.status();
-  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOther);
-  if (!queue.ok()) return queue.status();
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
   if (!event->second->recorded) return absl::OkStatus();
   const bool parks = !event->second->awaited.reached();
-  if (parks) BeforeWait(**found);
-  absl::Status status = (*queue)->Wait(*event->second->marker);
-  if (parks && lane_ != nullptr && lane_->followed() && !IsParked(**found))
-    (*found)->awaited = event->second->awaited;
+  if (parks) BeforeWait(*found);
+  absl::Status status = queue->Wait(*event->second->marker);
+  if (parks && lane_ != nullptr && lane_->followed() && !IsParked(*found))
+    found->awaited = event->second->awaited;
   return status;
 }
 
 absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
   const auto event = events_.find(event_id);
   if (event == events_.end()) return UnknownHandle("no such event");
-  if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  DETSHARE_RETURN_IF_ERROR(space_.fault());
   if (!event->second->recorded) return absl::OkStatus();
   absl::StatusOr<bool> reached = device_.Reached(*event->second->marker);
   if (!reached.ok()) return reached.status();
@@ -1015,13 +975,11 @@ absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uin
 }
 
 absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
-  absl::StatusOr<Stream*> found = FindStream(stream);
-  if (!found.ok()) return found.status();
-  absl::StatusOr<Queue*> queue = Prepare(**found, PlaceOf(**found), Use::kOther);
-  if (!queue.ok()) return queue.status();
-  BeforeWait(**found);
-  absl::Status status = event.Wait(**queue);
-  NoteWait(**found);
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
+  BeforeWait(*found);
+  absl::Status status = event.Wait(*queue);
+  NoteWait(*found);
   return status;
 }
 
@@ -1061,35 +1019,28 @@ absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& strea
   }
   auto visit = std::make_unique<Visit>();
   visit->host = &host;
-  absl::StatusOr<std::unique_ptr<Marker>> arrived = device_.CreateMarker(/*timed=*/false);
-  if (!arrived.ok()) return arrived.status();
-  visit->arrived = *std::move(arrived);
-  absl::StatusOr<std::unique_ptr<Marker>> done = host.device_.CreateMarker(/*timed=*/false);
-  if (!done.ok()) return done.status();
-  visit->done = *std::move(done);
+  DETSHARE_ASSIGN_OR_RETURN(visit->arrived, device_.CreateMarker(/*timed=*/false));
+  DETSHARE_ASSIGN_OR_RETURN(visit->done, host.device_.CreateMarker(/*timed=*/false));
   const int priority = QueuePriority(host.device_.properties(), stream.priority, urgent());
-  absl::StatusOr<std::unique_ptr<Queue>> queue = host.queues_.Acquire(host.partition(), priority);
-  if (!queue.ok()) return queue.status();
-  visit->queue = PooledQueue(host.queues_, host.partition(), priority, *std::move(queue));
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
+                            host.queues_.Acquire(host.partition(), priority));
+  visit->queue = PooledQueue(host.queues_, host.partition(), priority, std::move(queue));
   stream.visits.push_back(std::move(visit));
   return stream.visits.back().get();
 }
 
 template <typename F>
 absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id, F work) {
-  absl::StatusOr<Stream*> stream = FindStream(id);
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<Queue*> home = Prepare(**stream, PlaceOf(**stream), Use::kOperation);
-  if (!home.ok()) return home.status();
-  absl::StatusOr<Visit*> visit = FindOrMakeVisit(**stream, host);
-  if (!visit.ok()) return visit.status();
+  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const home, Prepare(*stream, PlaceOf(*stream), Use::kOperation));
+  DETSHARE_ASSIGN_OR_RETURN(Visit* const visit, FindOrMakeVisit(*stream, host));
   host.AddUser(*this);
-  Queue& abroad = *(*visit)->queue.get();
-  absl::Status status = (*home)->Record(*(*visit)->arrived);
-  if (status.ok()) status = abroad.Wait(*(*visit)->arrived);
+  Queue& abroad = *visit->queue.get();
+  absl::Status status = home->Record(*visit->arrived);
+  if (status.ok()) status = abroad.Wait(*visit->arrived);
   if (status.ok()) status = work(abroad);
-  if (status.ok()) status = abroad.Record(*(*visit)->done);
-  return status.ok() ? (*home)->Wait(*(*visit)->done) : status;
+  if (status.ok()) status = abroad.Record(*visit->done);
+  return status.ok() ? home->Wait(*visit->done) : status;
 }
 
 absl::Status GpuCoroutine::CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request) {
@@ -1121,7 +1072,7 @@ absl::Status GpuCoroutine::SignalContext(ContextId id, std::atomic<uint64_t>* fe
 
 absl::Status GpuCoroutine::SignalContext(Context& context, std::atomic<uint64_t>* fence,
                                          uint64_t value) {
-  if (absl::Status fault = space_.fault(); !fault.ok()) return fault;
+  DETSHARE_RETURN_IF_ERROR(space_.fault());
   observed_ = true;
   if (!retired_.empty()) ReclaimRetired();
   if (context.collector.get() == nullptr) {
@@ -1137,17 +1088,16 @@ absl::Status GpuCoroutine::SignalContext(Context& context, std::atomic<uint64_t>
       return absl::OkStatus();
     }
     if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
-    absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(device_.whole(), 0);
-    if (!queue.ok()) return queue.status();
-    context.collector = PooledQueue(queues_, device_.whole(), 0, *std::move(queue));
+    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, queues_.Acquire(device_.whole(), 0));
+    context.collector = PooledQueue(queues_, device_.whole(), 0, std::move(queue));
   }
   // From the first time on every signal goes through the collector, so that the fences of one
   // context are written in order.
   Queue& collector = *context.collector.get();
   for (Stream* stream : context.streams) {
     if (!stream->uncollected) continue;
-    if (absl::Status status = stream->queue->Record(*stream->marker); !status.ok()) return status;
-    if (absl::Status status = collector.Wait(*stream->marker); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(stream->queue->Record(*stream->marker));
+    DETSHARE_RETURN_IF_ERROR(collector.Wait(*stream->marker));
     stream->uncollected = false;
   }
   return collector.WriteFence(space_, fence, value);
@@ -1157,8 +1107,7 @@ absl::StatusOr<FenceLease> GpuCoroutine::FenceOfContext(Context& context) {
   absl::StatusOr<FenceLease> lease = fences_.Acquire();
   if (!lease.ok()) return lease;
   const uint64_t value = lease->Next();
-  absl::Status status = SignalContext(context, lease->fence(), value);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(SignalContext(context, lease->fence(), value));
   return lease;
 }
 
@@ -1173,9 +1122,8 @@ Task<absl::Status> GpuCoroutine::AwaitFence(FenceLease fence) {
 Task<absl::Status> GpuCoroutine::Idle() {
   std::vector<FenceLease> fences;
   for (auto& [id, context] : contexts_) {
-    absl::StatusOr<FenceLease> fence = FenceOfContext(*context);
-    if (!fence.ok()) co_return fence.status();
-    fences.push_back(*std::move(fence));
+    DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOfContext(*context));
+    fences.push_back(std::move(fence));
   }
   absl::Status result;
   for (FenceLease& fence : fences) {
@@ -1188,9 +1136,8 @@ Task<absl::Status> GpuCoroutine::Idle() {
 Task<absl::Status> GpuCoroutine::IdleContext(ContextId id) {
   const auto context = contexts_.find(id);
   if (context == contexts_.end()) co_return absl::OkStatus();
-  absl::StatusOr<FenceLease> fence = FenceOfContext(*context->second);
-  if (!fence.ok()) co_return fence.status();
-  absl::Status result = co_await AwaitFence(*std::move(fence));
+  DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOfContext(*context->second));
+  absl::Status result = co_await AwaitFence(std::move(fence));
   co_return result;
 }
 

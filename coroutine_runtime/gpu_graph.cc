@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare {
@@ -129,10 +130,10 @@ GpuGraph::Instance* GpuGraph::Existing(const Partition& partition) {
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceOn(Partition& partition,
                                                          GraphPlace* refused) {
   if (Instance* const existing = Existing(partition)) return existing;
-  absl::StatusOr<std::unique_ptr<Graph>> graph =
-      coroutine_.device().InstantiateGraph(coroutine_.space(), partition, description_, refused);
-  if (!graph.ok()) return graph.status();
-  return &instances_.emplace_back(Instance{&partition, *std::move(graph)});
+  DETSHARE_ASSIGN_OR_RETURN(
+      std::unique_ptr<Graph> graph,
+      coroutine_.device().InstantiateGraph(coroutine_.space(), partition, description_, refused));
+  return &instances_.emplace_back(Instance{&partition, std::move(graph)});
 }
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(Partition& wanted,
@@ -193,26 +194,25 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wante
 
 absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values) {
   if (values.size() != value_count_) return Invalid("not one value for each signal and wait");
-  const absl::StatusOr<uint64_t> serial = coroutine_.SerialOf(stream);
-  if (!serial.ok()) return serial.status();
+  DETSHARE_ASSIGN_OR_RETURN(const uint64_t serial, coroutine_.SerialOf(stream));
 
   GraphPlace refused;
   absl::StatusOr<Instance*> instance = InstanceForLaunch(Choose(), &refused);
   if (!instance.ok()) return instance.status();
-  const bool same_stream = last_stream_ == *serial;
+  const bool same_stream = last_stream_ == serial;
   if (last_partition_ != nullptr && !same_stream) {
     shared_ = true;
     if (!marked_) instance = InstanceOn(*last_partition_, &refused);
     if (!instance.ok()) return instance.status();
   }
-  absl::Status status = LaunchOn(**instance, stream, *serial, values);
+  absl::Status status = LaunchOn(**instance, stream, serial, values);
   Partition& whole = coroutine_.device().whole();
   if (!status.ok() && (*instance)->partition != &whole && DoesNotFit(status) &&
       (same_stream || marked_ || last_partition_ == nullptr)) {
     instance = InstanceOn(whole, &refused);
     if (!instance.ok()) return instance.status();
     sms_ = GpuCoroutine::kAllSms;
-    status = LaunchOn(**instance, stream, *serial, values);
+    status = LaunchOn(**instance, stream, serial, values);
   }
   return status;
 }
@@ -220,20 +220,14 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
 absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t serial,
                                 absl::Span<const uint64_t> values) {
   if (shared_ && marker_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<Marker>> marker =
-        coroutine_.device().CreateMarker(/*timed=*/false);
-    if (!marker.ok()) return marker.status();
-    marker_ = *std::move(marker);
+    DETSHARE_ASSIGN_OR_RETURN(marker_, coroutine_.device().CreateMarker(/*timed=*/false));
   }
   const bool must_wait = marked_ && serial != last_stream_ && instance.partition != last_partition_;
   const auto submit = [&](Queue& queue) -> absl::Status {
     if (must_wait) {
-      if (absl::Status waited = queue.Wait(*marker_); !waited.ok()) return waited;
+      DETSHARE_RETURN_IF_ERROR(queue.Wait(*marker_));
     }
-    if (absl::Status launched = queue.LaunchGraph(coroutine_.space(), *instance.graph, values);
-        !launched.ok()) {
-      return launched;
-    }
+    DETSHARE_RETURN_IF_ERROR(queue.LaunchGraph(coroutine_.space(), *instance.graph, values));
     last_partition_ = instance.partition;
     last_stream_ = serial;
     marked_ = false;
@@ -242,9 +236,9 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
     marked_ = recorded.ok();
     return recorded;
   };
-  const absl::Status status = coroutine_.Submit(
-      stream, *instance.partition, submit, known_.operation != nullptr ? &known_ : nullptr, waits_);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(coroutine_.Submit(stream, *instance.partition, submit,
+                                             known_.operation != nullptr ? &known_ : nullptr,
+                                             waits_));
   coroutine_.CountGraph(kernels_);
   for (bool* recorded : recorded_) *recorded = true;
   return absl::OkStatus();
@@ -252,10 +246,9 @@ absl::Status GpuGraph::LaunchOn(Instance& instance, StreamId stream, uint64_t se
 
 absl::Status GpuGraph::Upload(StreamId stream) {
   GraphPlace refused;
-  absl::StatusOr<Instance*> instance = InstanceForLaunch(Choose(), &refused);
-  if (!instance.ok()) return instance.status();
-  const absl::Status status = coroutine_.Submit(stream, *(*instance)->partition, [&](Queue& queue) {
-    return queue.UploadGraph(coroutine_.space(), *(*instance)->graph);
+  DETSHARE_ASSIGN_OR_RETURN(Instance* const instance, InstanceForLaunch(Choose(), &refused));
+  const absl::Status status = coroutine_.Submit(stream, *instance->partition, [&](Queue& queue) {
+    return queue.UploadGraph(coroutine_.space(), *instance->graph);
   });
   if (status.ok()) coroutine_.CountOther();
   return status;
@@ -270,7 +263,7 @@ absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
   for (Instance& instance : instances_) {
     if (instance.partition == last_partition_) latest = &instance;
   }
-  if (absl::Status status = latest->graph->Replace(place, now); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(latest->graph->Replace(place, now));
   Partition* const kept = latest->partition;
   std::erase_if(instances_, [&](Instance& instance) {
     return instance.partition != kept && !instance.graph->Replace(place, now).ok();
@@ -284,7 +277,7 @@ absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
   if (node->step.index() != now.step.index() || !SameConditional(*node, now)) {
     return Invalid("a node of another kind");
   }
-  if (absl::Status status = Apply(place, now); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(Apply(place, now));
   bytes_ += BytesOf(now) - BytesOf(*node);
   const bool counts = node->enabled != now.enabled || std::holds_alternative<RecordStep>(now.step);
   description_.graphs[place.graph].nodes[place.node] = std::move(now);

@@ -8,6 +8,8 @@
 #include <limits>
 #include <thread>
 
+#include "policy/status_macros.h"
+
 namespace detshare {
 namespace {
 
@@ -80,9 +82,8 @@ absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
     }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (absl::Status made = MakeStaging(); !made.ok()) return made;
-  if (absl::Status reached = space.RegisterHost(staging_, staging_bytes_); !reached.ok())
-    return reached;
+  DETSHARE_RETURN_IF_ERROR(MakeStaging());
+  DETSHARE_RETURN_IF_ERROR(space.RegisterHost(staging_, staging_bytes_));
   Job job{space, direction, std::move(chunks), stop, {}, {}, {}, {}};
   std::vector<std::thread> threads;
   const int lanes = static_cast<int>(std::min<size_t>(lanes_, job.chunks.size()));
@@ -136,13 +137,13 @@ absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int lane, uint64_t t
     copy.destination = reinterpret_cast<DeviceAddress>(stage);
     copy.source = chunk.address;
   }
-  if (absl::Status status = queue.Copy(job.space, copy); !status.ok()) return status;
-  if (absl::Status status = queue.WriteFence(job.space, fence, turn); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(queue.Copy(job.space, copy));
+  DETSHARE_RETURN_IF_ERROR(queue.WriteFence(job.space, fence, turn));
   // Even a move that ends early waits for what it has begun: the lane's part is used again.
   const auto begin = std::chrono::steady_clock::now();
   while (fence->load(std::memory_order_acquire) < turn) {
-    if (absl::Status fault = job.space.fault(); !fault.ok()) return fault;
-    if (absl::Status health = device_.health(); !health.ok()) return health;
+    DETSHARE_RETURN_IF_ERROR(job.space.fault());
+    DETSHARE_RETURN_IF_ERROR(device_.health());
     if (std::chrono::steady_clock::now() - begin > kSpin) std::this_thread::sleep_for(kSleep);
   }
   if (job.direction == Direction::kToHost) std::memcpy(chunk.host, stage, chunk.bytes);

@@ -2,17 +2,18 @@
 
 #include <utility>
 
+#include "policy/status_macros.h"
+
 namespace detshare {
 
 absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvent::Create(Device& device) {
-  absl::StatusOr<std::unique_ptr<Marker>> marker = device.CreateMarker(/*timed=*/false);
-  if (!marker.ok()) return marker.status();
-  return std::shared_ptr<SharedEvent>(new SharedEvent(device, *std::move(marker)));
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Marker> marker, device.CreateMarker(/*timed=*/false));
+  return std::shared_ptr<SharedEvent>(new SharedEvent(device, std::move(marker)));
 }
 
 absl::Status SharedEvent::Record(Queue& queue, uint64_t* number) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (absl::Status status = queue.Record(*marker_); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(queue.Record(*marker_));
   *number = recorded_.load(std::memory_order_relaxed) + 1;
   recorded_.store(*number, std::memory_order_release);
   return absl::OkStatus();

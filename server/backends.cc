@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/host_nvml.h"
 #include "server/backends/soft/soft_device.h"
@@ -40,9 +41,8 @@ absl::StatusOr<OpenedBackend> OpenSoft(const BackendOptions& options) {
       }
     }
     soft.log = [](std::string_view line) { LogWarning("soft: ", std::string(line)); };
-    absl::StatusOr<std::unique_ptr<Device>> device = soft::CreateSoftDevice(soft);
-    if (!device.ok()) return device.status();
-    opened.devices.push_back(*std::move(device));
+    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, soft::CreateSoftDevice(soft));
+    opened.devices.push_back(std::move(device));
   }
   opened.telemetry = std::make_shared<soft::SoftTelemetry>(PropertiesOf(opened.devices));
   return opened;
@@ -52,9 +52,8 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   CudaOptions cuda;
   cuda.driver_path = options.cuda_driver;
   cuda.sm_group = options.cuda_sm_group;
-  absl::StatusOr<std::vector<std::unique_ptr<Device>>> devices = CreateCudaDevices(cuda);
-  if (!devices.ok()) return devices.status();
-  OpenedBackend opened{"cuda", *std::move(devices), nullptr};
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, CreateCudaDevices(cuda));
+  OpenedBackend opened{"cuda", std::move(devices), nullptr};
   absl::StatusOr<std::unique_ptr<HostTelemetry>> telemetry =
       OpenHostNvml(PropertiesOf(opened.devices));
   if (telemetry.ok()) {

@@ -15,18 +15,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/quiet_grpc.h"
+#include "server/base/grpc_limits.h"
+#include "server/base/logging.h"
 #include "server/services/admin_service.h"
 #include "server/services/control_service.h"
 #include "server/services/doors.h"
 #include "server/services/duration_profiles.h"
-#include "server/base/grpc_limits.h"
-#include "server/base/logging.h"
 #include "server/services/other_domains.h"
 #include "server/services/reflection_service.h"
-#include "server/telemetry/telemetry.h"
 #include "server/services/telemetry_service.h"
+#include "server/telemetry/telemetry.h"
 #include "server/web/observation_service.h"
 #include "server/web/observer.h"
 
@@ -135,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
     chmod(DirectoryOf(opts.socket).c_str(), 0755);
   if (mkdir(opts.server.runtime_directory.c_str(), 0755) == 0)
     chmod(opts.server.runtime_directory.c_str(), 0755);
-  if (absl::Status locked = LockSocket(opts.socket); !locked.ok()) return locked;
+  DETSHARE_RETURN_IF_ERROR(LockSocket(opts.socket));
   if (opts.backend == "cuda" && !OnTmpfs(opts.server.runtime_directory)) {
     LogWarning(opts.server.runtime_directory,
                " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. "
@@ -147,10 +148,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
   AdoptSettings(LargestSmCount(borrowed), &daemon->options_.server);
   WarnOfDevices(opts.server, borrowed.size());
-  absl::StatusOr<std::unique_ptr<SessionManager>> manager =
-      SessionManager::Create(borrowed, opts.server);
-  if (!manager.ok()) return manager.status();
-  daemon->manager_ = *std::move(manager);
+  DETSHARE_ASSIGN_OR_RETURN(daemon->manager_, SessionManager::Create(borrowed, opts.server));
   daemon->manager_->SetAdmission(opts.admission);
   if (!opts.profile_directory.empty()) {
     std::vector<DurationProfiles::Entry> tables;
@@ -177,11 +175,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
-  absl::StatusOr<std::unique_ptr<Doors>> doors =
-      Doors::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_, daemon->peers_,
-                    daemon->identity_, opts.domain.has_value());
-  if (!doors.ok()) return doors.status();
-  daemon->doors_ = *std::move(doors);
+  DETSHARE_ASSIGN_OR_RETURN(
+      daemon->doors_, Doors::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
+                                    daemon->peers_, daemon->identity_, opts.domain.has_value()));
   daemon->door_service_ = std::make_unique<DoorService>(*daemon->doors_, daemon->peers_, daemon->identity_);
   // grpc.health.v1, for which gRPC has what is needed.
   grpc::EnableDefaultHealthCheckService(true);
@@ -216,15 +212,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   if (opts.listen_fd >= 0) {
     daemon->listen_fd_ = opts.listen_fd;
   } else {
-    absl::StatusOr<int> fd = ListenOn(opts.socket, opts.socket_mode);
-    if (!fd.ok()) return fd.status();
-    daemon->listen_fd_ = *fd;
+    DETSHARE_ASSIGN_OR_RETURN(daemon->listen_fd_, ListenOn(opts.socket, opts.socket_mode));
   }
   grpc::Server* const server = daemon->grpc_.get();
   daemon->acceptor_ =
       std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
                                  [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
-  if (absl::Status served = daemon->ServeHttp(); !served.ok()) return served;
+  DETSHARE_RETURN_IF_ERROR(daemon->ServeHttp());
   Daemon* const self = daemon.get();
   DaemonEvent begun;
   begun.kind = DaemonEvent::Kind::kStarted;
@@ -278,15 +272,14 @@ void Daemon::SetServing(bool serving) {
 
 absl::Status Daemon::ServeHttp() {
   if (!options_.http.has_value()) return absl::OkStatus();
-  const absl::StatusOr<int> fd = ListenForHttp(*options_.http, options_.http_mode);
-  if (!fd.ok()) return fd.status();
+  DETSHARE_ASSIGN_OR_RETURN(const int fd, ListenForHttp(*options_.http, options_.http_mode));
   HttpServer::Options serving;
   serving.check_host = options_.http->path.empty();
-  LogInfo("metrics at ", HttpName(*fd), "/metrics",
+  LogInfo("metrics at ", HttpName(fd), "/metrics",
           options_.dashboard ? ", dashboard at its root" : "");
   Observer* const observer = observer_.get();
   http_ = std::make_unique<HttpServer>(
-      *fd, serving, [observer](const HttpRequest& request) { return observer->Answer(request); });
+      fd, serving, [observer](const HttpRequest& request) { return observer->Answer(request); });
   return absl::OkStatus();
 }
 

@@ -27,20 +27,21 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "proto/quiet_grpc.h"
-#include "proto/version.h"
-#include "server/services/admin_service.h"
-#include "server/strict/admission_channel.h"
-#include "server/backends.h"
+#include "policy/status_macros.h"
 #include "policy/config/config.h"
 #include "policy/config/config_file.h"
+#include "proto/quiet_grpc.h"
+#include "proto/version.h"
+#include "server/backends.h"
+#include "server/base/logging.h"
 #include "server/daemon.h"
 #include "server/daemon_options.h"
-#include "server/strict/domain_process.h"
-#include "server/base/logging.h"
 #include "server/reloader.h"
 #include "server/service_manager.h"
+#include "server/services/admin_service.h"
 #include "server/shared_memory/shared_region.h"
+#include "server/strict/admission_channel.h"
+#include "server/strict/domain_process.h"
 #include "server/strict/trust_domains.h"
 #include "server/watchdog.h"
 #include "server/web/domains_observer.h"
@@ -165,9 +166,7 @@ absl::Status AddTenant(const std::string& text, Config* config) {
 absl::StatusOr<Config> Configure(const Flags& flags) {
   Config config;
   if (!flags.config_file.empty()) {
-    absl::StatusOr<Config> file = LoadConfig(flags.config_file);
-    if (!file.ok()) return file.status();
-    config = *std::move(file);
+    DETSHARE_ASSIGN_OR_RETURN(config, LoadConfig(flags.config_file));
   }
   for (const auto& [setting, text] : flags.settings) {
     if (const absl::Status status = SetFromText(*setting, text, &config); !status.ok()) {
@@ -176,9 +175,9 @@ absl::StatusOr<Config> Configure(const Flags& flags) {
     }
   }
   for (const std::string& text : flags.tenants) {
-    if (absl::Status status = AddTenant(text, &config); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(AddTenant(text, &config));
   }
-  if (absl::Status status = CheckPolicy(config); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(CheckPolicy(config));
   return config;
 }
 
@@ -263,14 +262,13 @@ void WarnOfLimits(const Config& config) {
 // Metrics and the dashboard of all domains.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const Daemon::Options& daemon,
                                                       DomainsObserver& observer) {
-  const absl::StatusOr<int> fd = ListenForHttp(*daemon.http, daemon.http_mode);
-  if (!fd.ok()) return fd.status();
+  DETSHARE_ASSIGN_OR_RETURN(const int fd, ListenForHttp(*daemon.http, daemon.http_mode));
   HttpServer::Options serving;
   serving.check_host = daemon.http->path.empty();
-  LogInfo("metrics at ", HttpName(*fd), "/metrics",
+  LogInfo("metrics at ", HttpName(fd), "/metrics",
           daemon.dashboard ? ", dashboard at its root" : "");
   return std::make_unique<HttpServer>(
-      *fd, serving, [&observer](const HttpRequest& request) { return observer.Answer(request); });
+      fd, serving, [&observer](const HttpRequest& request) { return observer.Answer(request); });
 }
 
 // Strict isolation: accepts connections and leaves the rest to a process for each user.
@@ -417,7 +415,7 @@ std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
   return std::make_unique<Watchdog>(
       period,
       [&service_manager, &options, &daemon, period]() -> absl::Status {
-        if (absl::Status health = daemon.manager().DeviceHealth(); !health.ok()) return health;
+        DETSHARE_RETURN_IF_ERROR(daemon.manager().DeviceHealth());
         service_manager.Say(Summary(options, daemon));
         return AskDaemon(options.socket, period);
       },
@@ -529,11 +527,10 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   // A process of one domain is told by the one that accepts, as all the others.
   if (!flags.config_file.empty() && member == nullptr) {
     (*daemon)->admin().OnReload([&](const std::string& who) -> absl::StatusOr<proto::Reloaded> {
-      const absl::StatusOr<Reloader::Report> report = reload(who);
-      if (!report.ok()) return report.status();
+      DETSHARE_ASSIGN_OR_RETURN(const Reloader::Report report, reload(who));
       proto::Reloaded reloaded;
-      reloaded.mutable_changed()->Add(report->changed.begin(), report->changed.end());
-      reloaded.mutable_restart()->Add(report->restart.begin(), report->restart.end());
+      reloaded.mutable_changed()->Add(report.changed.begin(), report.changed.end());
+      reloaded.mutable_restart()->Add(report.restart.begin(), report.restart.end());
       return reloaded;
     });
   }

@@ -5,9 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "policy/status_macros.h"
 #include "policy/placement.h"
-#include "server/daemon_options.h"
 #include "server/base/logging.h"
+#include "server/daemon_options.h"
 #include "server/services/settings.h"
 
 namespace detshare {
@@ -48,36 +49,32 @@ Reloader::Reloader(Config started, std::function<absl::StatusOr<Config>()> read,
     : started_(std::move(started)), read_(std::move(read)), daemon_(daemon), applied_(started_) {}
 
 absl::StatusOr<Reloader::Report> Reloader::Apply() {
-  absl::StatusOr<Config> wanted = read_();
-  if (!wanted.ok()) return wanted.status();
+  DETSHARE_ASSIGN_OR_RETURN(Config wanted, read_());
   // What can fail comes first.
-  absl::StatusOr<std::unique_ptr<policy::DevicePlacement>> placement =
-      policy::CreatePlacement(wanted->placement);
-  if (!placement.ok()) return placement.status();
-  absl::StatusOr<std::vector<std::string>> settings =
-      daemon_.settings().Replace(ToSettings(*wanted));
-  if (!settings.ok()) return settings.status();
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::DevicePlacement> placement,
+                            policy::CreatePlacement(wanted.placement));
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> settings,
+                            daemon_.settings().Replace(ToSettings(wanted)));
 
   Report report;
-  report.changed = *std::move(settings);
-  for (std::string& line : Differences(applied_, *wanted, /*live=*/true))
+  report.changed = std::move(settings);
+  for (std::string& line : Differences(applied_, wanted, /*live=*/true))
     report.changed.push_back(std::move(line));
-  if (Compare(applied_, *wanted).access) report.changed.push_back("who may be which tenant");
-  report.restart = Differences(started_, *wanted, /*live=*/false);
+  if (Compare(applied_, wanted).access) report.changed.push_back("who may be which tenant");
+  report.restart = Differences(started_, wanted, /*live=*/false);
 
   LogLevel level = LogLevel::kInfo;
-  ParseLogLevel(wanted->log_level, &level);
+  ParseLogLevel(wanted.log_level, &level);
   SetLogLevel(level);
   // Always: what a name stands for may have changed.
-  daemon_.identity().SetRules(ResolveTenantRules(*wanted));
+  daemon_.identity().SetRules(ResolveTenantRules(wanted));
   SessionLimits limits = daemon_.manager().options().limits;
-  ApplyLimits(*wanted, &limits);
-  daemon_.manager().SetLimits(limits, static_cast<uint32_t>(wanted->max_sessions));
-  daemon_.manager().tenant_accounts().SetDefault(DefaultQuota(*wanted));
+  ApplyLimits(wanted, &limits);
+  daemon_.manager().SetLimits(limits, static_cast<uint32_t>(wanted.max_sessions));
+  daemon_.manager().tenant_accounts().SetDefault(DefaultQuota(wanted));
   // One that stays goes on where it is.
-  if (wanted->placement != applied_.placement)
-    daemon_.manager().SetPlacement(*std::move(placement));
-  applied_ = *std::move(wanted);
+  if (wanted.placement != applied_.placement) daemon_.manager().SetPlacement(std::move(placement));
+  applied_ = std::move(wanted);
   return report;
 }
 

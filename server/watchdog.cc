@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "proto/control.grpc.pb.h"
 #include "server/base/local_call.h"
 #include "server/base/logging.h"
@@ -12,10 +13,9 @@
 namespace detshare {
 
 absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds patience) {
-  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ConnectLocally(socket);
-  if (!channel.ok()) return channel.status();
+  DETSHARE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectLocally(socket));
   const auto request = std::make_shared<proto::CallRequest>();  // of no session: nothing is done
-  const std::shared_ptr<proto::Control::Stub> stub = proto::Control::NewStub(*channel);
+  const std::shared_ptr<proto::Control::Stub> stub = proto::Control::NewStub(channel);
   const Question<proto::CallReply> question = [request, stub](auto* context, auto* reply,
                                                               auto done) {
     stub->async()->Call(context, request.get(), reply, std::move(done));

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/status_macros.h"
 #include "policy/fair/fair.h"
 #include "policy/guest_terms.h"
 #include "policy/partition_pool.h"
@@ -139,15 +140,14 @@ class Automatic final : public Policy {
 absl::Span<const Parameter> AutomaticParameters() { return AllParameters(); }
 
 absl::StatusOr<std::unique_ptr<Policy>> CreateAutomatic(const Options& options) {
-  absl::StatusOr<ParameterValues> values = ParameterValues::Read("auto", AllParameters(), options);
-  if (!values.ok()) return values.status();
+  DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
+                            ParameterValues::Read("auto", AllParameters(), options));
   Options of_class = options;
   for (const Parameter& own : kOwnParameters) of_class.parameters.erase(std::string(own.name));
-  absl::StatusOr<std::unique_ptr<Policy>> by_class = CreateTpotFirst(of_class);
-  if (!by_class.ok()) return by_class.status();
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Policy> by_class, CreateTpotFirst(of_class));
   absl::StatusOr<std::unique_ptr<Policy>> by_weight = CreateFair({});
   if (!by_weight.ok()) return by_weight.status();
-  return std::make_unique<Automatic>(*values, *std::move(by_class), *std::move(by_weight));
+  return std::make_unique<Automatic>(values, std::move(by_class), *std::move(by_weight));
 }
 
 }  // namespace detshare::policy

@@ -30,6 +30,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "policy/status_macros.h"
 #include "policy/registry.h"
 
 namespace detshare {
@@ -384,9 +385,8 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
 }
 
 absl::StatusOr<Config> LoadConfig(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadConfigFile(path);
-  if (!text.ok()) return text.status();
-  ParsedConfig parsed = ParseConfig(*text);
+  DETSHARE_ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
+  ParsedConfig parsed = ParseConfig(text);
   if (!parsed.problems.empty()) {
     std::string problems = ProblemText(path, parsed.problems);
     problems.pop_back();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "policy/status_macros.h"
 #include "policy/parameters.h"
 #include "policy/policy.h"
 #include "policy/shared_object.h"
@@ -61,10 +62,9 @@ class ShortestFirst final : public Policy {
 };
 
 absl::StatusOr<std::unique_ptr<Policy>> Create(const Options& options) {
-  absl::StatusOr<ParameterValues> values =
-      ParameterValues::Read("shortest_first", kParameters, options);
-  if (!values.ok()) return values.status();
-  return std::make_unique<ShortestFirst>(values->Duration("window"));
+  DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
+                            ParameterValues::Read("shortest_first", kParameters, options));
+  return std::make_unique<ShortestFirst>(values.Duration("window"));
 }
 
 }  // namespace

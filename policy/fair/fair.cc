@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
 #include "policy/tenants.h"
@@ -219,10 +220,10 @@ class Fair final : public Policy {
 absl::Span<const Parameter> FairParameters() { return kParameters; }
 
 absl::StatusOr<std::unique_ptr<Policy>> CreateFair(const Options& options) {
-  absl::StatusOr<ParameterValues> values = ParameterValues::Read("fair", kParameters, options);
-  if (!values.ok()) return values.status();
-  return std::make_unique<Fair>(values->Duration("lead"), values->Duration("longest_stop"),
-                                values->Duration("window"));
+  DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
+                            ParameterValues::Read("fair", kParameters, options));
+  return std::make_unique<Fair>(values.Duration("lead"), values.Duration("longest_stop"),
+                                values.Duration("window"));
 }
 
 }  // namespace detshare::policy

@@ -1,5 +1,6 @@
 #include "policy/priority/priority.h"
 
+#include "policy/status_macros.h"
 #include "policy/guest_terms.h"
 #include "policy/priority/ranks.h"
 #include "policy/tenants.h"
@@ -46,9 +47,9 @@ class Priority final : public Policy {
 absl::Span<const Parameter> PriorityParameters() { return kParameters; }
 
 absl::StatusOr<std::unique_ptr<Policy>> CreatePriority(const Options& options) {
-  absl::StatusOr<ParameterValues> values = ParameterValues::Read("priority", kParameters, options);
-  if (!values.ok()) return values.status();
-  return std::make_unique<Priority>(GuestRules::Of(*values));
+  DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
+                            ParameterValues::Read("priority", kParameters, options));
+  return std::make_unique<Priority>(GuestRules::Of(values));
 }
 
 }  // namespace detshare::policy

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policy/status_macros.h"
 #include "policy/saturating.h"
 
 namespace detshare::policy {
@@ -81,9 +82,9 @@ class Temporal final : public Policy {
 absl::Span<const Parameter> TemporalParameters() { return kParameters; }
 
 absl::StatusOr<std::unique_ptr<Policy>> CreateTemporal(const Options& options) {
-  absl::StatusOr<ParameterValues> values = ParameterValues::Read("temporal", kParameters, options);
-  if (!values.ok()) return values.status();
-  return std::make_unique<Temporal>(values->Duration("slice"));
+  DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
+                            ParameterValues::Read("temporal", kParameters, options));
+  return std::make_unique<Temporal>(values.Duration("slice"));
 }
 
 }  // namespace detshare::policy

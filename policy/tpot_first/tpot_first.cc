@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policy/status_macros.h"
 #include "policy/guest_terms.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
@@ -163,16 +164,15 @@ bool ProducesTokens(const CoroutineView& coroutine) {
 absl::Span<const Parameter> TpotFirstParameters() { return kParameters; }
 
 absl::StatusOr<std::unique_ptr<Policy>> CreateTpotFirst(const Options& options) {
-  absl::StatusOr<ParameterValues> values =
-      ParameterValues::Read("tpot-first", kParameters, options);
-  if (!values.ok()) return values.status();
+  DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
+                            ParameterValues::Read("tpot-first", kParameters, options));
   Rules rules;
-  rules.tpot = values->Duration("tpot");
-  rules.ttft = values->Duration("ttft");
-  rules.prefill_share = values->Fraction("prefill_share");
-  rules.relaxed_window = values->Duration("relaxed_window");
-  rules.prefill_window = values->Duration("prefill_window");
-  rules.guest = GuestRules::Of(*values);
+  rules.tpot = values.Duration("tpot");
+  rules.ttft = values.Duration("ttft");
+  rules.prefill_share = values.Fraction("prefill_share");
+  rules.relaxed_window = values.Duration("relaxed_window");
+  rules.prefill_window = values.Duration("prefill_window");
+  rules.guest = GuestRules::Of(values);
   return std::make_unique<TpotFirst>(rules);
 }
 

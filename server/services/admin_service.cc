@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "policy/registry.h"
 #include "proto/version.h"
-#include "server/strict/domain_process.h"
 #include "server/base/grpc_status.h"
 #include "server/base/logging.h"
 #include "server/base/printable.h"
 #include "server/services/status_sum.h"
+#include "server/strict/domain_process.h"
 
 namespace detshare {
 namespace {
@@ -215,7 +216,7 @@ std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context)
 absl::StatusOr<Peer> AdminService::MaySteer(grpc::CallbackServerContext* context) const {
   const std::optional<Peer> peer = FindPeer(context);
   if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
-  if (absl::Status allowed = identity_.MaySteer(*peer); !allowed.ok()) return allowed;
+  DETSHARE_RETURN_IF_ERROR(identity_.MaySteer(*peer));
   return *peer;
 }
 
@@ -350,7 +351,7 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
                                             " has no session", silent));
   }
   if (here.sessions_size() != 0) {
-    if (absl::Status status = EndHere(here, peer, Who(peer)).status(); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(EndHere(here, peer, Who(peer)).status());
     ended->mutable_sessions()->MergeFrom(here.sessions());
   }
   for (auto& [domain, there] : elsewhere) {

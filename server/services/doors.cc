@@ -16,6 +16,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/config/config.h"
 #include "server/base/grpc_limits.h"
@@ -91,9 +92,8 @@ absl::StatusOr<std::unique_ptr<Doors>> Doors::Create(SessionManager& manager, Se
                                                      const Identity& identity, bool strict) {
   std::unique_ptr<Doors> doors(new Doors(manager, settings, telemetry, peers, identity, strict));
   if (strict) return doors;
-  const absl::StatusOr<int> fd = MakeDirectory(doors->directory_, 0700);
-  if (!fd.ok()) return fd.status();
-  close(*fd);
+  DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(doors->directory_, 0700));
+  close(fd);
   grpc::ServerBuilder builder;
   builder.RegisterService(&doors->control_);
   builder.RegisterService(&doors->telemetry_);
@@ -146,7 +146,7 @@ absl::StatusOr<std::string> Doors::Open(const proto::Door& wanted) {
   if (stopped_) return absl::UnavailableError("the daemon ends");
   if (doors_.size() >= kMostDoors && doors_.count(wanted.name()) == 0)
     return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostDoors, " doors already"));
-  if (absl::Status made = Make(wanted, /*in_place=*/false); !made.ok()) return made;
+  DETSHARE_RETURN_IF_ERROR(Make(wanted, /*in_place=*/false));
   Save();
   return absl::StrCat(kFolder, "/", wanted.name());
 }

@@ -15,8 +15,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "policy/registry.h"
+#include "policy/status_macros.h"
 #include "policy/config/config.h"
+#include "policy/registry.h"
 #include "server/base/logging.h"
 
 namespace detshare {
@@ -35,10 +36,9 @@ absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
   options.parameters = {setting.parameters().begin(), setting.parameters().end()};
   std::vector<std::unique_ptr<policy::Policy>> policies;
   for (size_t i = 0; i < count; ++i) {
-    absl::StatusOr<std::unique_ptr<policy::Policy>> made =
-        policy::CreatePolicy(setting.name(), options);
-    if (!made.ok()) return made.status();
-    policies.push_back(*std::move(made));
+    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::Policy> made,
+                              policy::CreatePolicy(setting.name(), options));
+    policies.push_back(std::move(made));
   }
   return policies;
 }
@@ -47,9 +47,8 @@ absl::StatusOr<std::vector<policy::Tenant>> ToTenants(const proto::Settings& set
                                                       int sm_count) {
   std::vector<policy::Tenant> tenants;
   for (const proto::TenantSetting& setting : settings.tenants()) {
-    absl::StatusOr<policy::Tenant> tenant = ToTenant(setting, sm_count);
-    if (!tenant.ok()) return tenant.status();
-    tenants.push_back(*std::move(tenant));
+    DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(setting, sm_count));
+    tenants.push_back(std::move(tenant));
   }
   return tenants;
 }
@@ -224,13 +223,12 @@ proto::Settings Settings::current() const {
 
 absl::Status Settings::SetPolicy(const proto::PolicySetting& setting) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> wanted =
-      MakePolicies(setting, schedulers_.size());
-  if (!wanted.ok()) return wanted.status();
+  DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<policy::Policy>> wanted,
+                            MakePolicies(setting, schedulers_.size()));
   absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> before =
       MakePolicies(current_.policy(), schedulers_.size());
   for (size_t i = 0; i < schedulers_.size(); ++i) {
-    absl::Status set = schedulers_[i]->SetPolicy(std::move((*wanted)[i]));
+    absl::Status set = schedulers_[i]->SetPolicy(std::move(wanted[i]));
     if (set.ok()) continue;
     for (size_t j = 0; j < i && before.ok(); ++j)
       schedulers_[j]->SetPolicy(std::move((*before)[j])).IgnoreError();
@@ -256,23 +254,22 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
     place = wanted.add_tenants();
   }
   place->MergeFrom(change);
-  absl::StatusOr<policy::Tenant> tenant = ToTenant(*place, sm_count_);
-  if (!tenant.ok()) return tenant.status();
-  const absl::StatusOr<TenantQuota> quota =
-      ToQuota(*place, MostDevices(current_, place->name(), schedulers_.size()));
-  if (!quota.ok()) return quota.status();
-  *place = ToSetting(*tenant, *quota);
+  DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(*place, sm_count_));
+  DETSHARE_ASSIGN_OR_RETURN(
+      const TenantQuota quota,
+      ToQuota(*place, MostDevices(current_, place->name(), schedulers_.size())));
+  *place = ToSetting(tenant, quota);
   const proto::TenantSetting result = *place;
-  const absl::StatusOr<std::vector<policy::Tenant>> tenants = ToTenants(wanted, sm_count_);
-  if (!tenants.ok()) return tenants.status();
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
+                            ToTenants(wanted, sm_count_));
   const absl::StatusOr<std::vector<policy::Tenant>> before = ToTenants(current_, sm_count_);
   for (size_t i = 0; i < schedulers_.size(); ++i) {
-    absl::Status set = schedulers_[i]->SetTenants(*tenants);
+    absl::Status set = schedulers_[i]->SetTenants(tenants);
     if (set.ok()) continue;
     for (size_t j = 0; j < i && before.ok(); ++j) schedulers_[j]->SetTenants(*before).IgnoreError();
     return set;
   }
-  accounts_.Set(result.name(), *quota);
+  accounts_.Set(result.name(), quota);
   current_ = std::move(wanted);
   Save();
   return result;
@@ -284,17 +281,18 @@ absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings
     return absl::InvalidArgumentError(
         absl::StrCat(wanted.tenants_size(), " tenants are too many: ", kMostTenants, " may be"));
   }
-  const absl::StatusOr<std::vector<policy::Tenant>> tenants = ToTenants(wanted, sm_count_);
-  if (!tenants.ok()) return tenants.status();
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
+                            ToTenants(wanted, sm_count_));
   proto::Settings next;
   *next.mutable_policy() = wanted.policy();
   std::map<std::string, TenantQuota> quotas;
   for (int i = 0; i < wanted.tenants_size(); ++i) {
-    const absl::StatusOr<TenantQuota> quota = ToQuota(
-        wanted.tenants(i), MostDevices(current_, wanted.tenants(i).name(), schedulers_.size()));
-    if (!quota.ok()) return quota.status();
-    *next.add_tenants() = ToSetting((*tenants)[static_cast<size_t>(i)], *quota);
-    quotas[wanted.tenants(i).name()] = *quota;
+    DETSHARE_ASSIGN_OR_RETURN(
+        const TenantQuota quota,
+        ToQuota(wanted.tenants(i),
+                MostDevices(current_, wanted.tenants(i).name(), schedulers_.size())));
+    *next.add_tenants() = ToSetting(tenants[static_cast<size_t>(i)], quota);
+    quotas[wanted.tenants(i).name()] = quota;
   }
   std::vector<std::string> changes = Differences(current_, next);
   if (changes.empty()) return changes;
@@ -305,8 +303,8 @@ absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings
   if (!policies.ok()) return policies.status();
   for (size_t i = 0; i < schedulers_.size(); ++i) {
     absl::Status set =
-        same_policy ? schedulers_[i]->SetTenants(*tenants)
-                    : schedulers_[i]->SetPolicyAndTenants(std::move((*policies)[i]), *tenants);
+        same_policy ? schedulers_[i]->SetTenants(tenants)
+                    : schedulers_[i]->SetPolicyAndTenants(std::move((*policies)[i]), tenants);
     if (set.ok()) continue;
     const auto before = ToTenants(current_, sm_count_);
     auto policies_before = MakePolicies(current_.policy(), schedulers_.size());

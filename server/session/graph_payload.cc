@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/launch.h"
@@ -121,7 +122,7 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
   *edges_left -= header.edge_count;
   graph->nodes.resize(header.node_count);
   for (ParsedNode& node : graph->nodes) {
-    if (absl::Status status = ReadNode(reader, &node); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(ReadNode(reader, &node));
   }
   graph->edges.resize(header.edge_count);
   for (wire::GraphEdge& edge : graph->edges) {
@@ -170,12 +171,11 @@ absl::StatusOr<std::vector<ParsedGraph>> ParseGraphs(std::span<const uint8_t> pa
   uint64_t nodes_left = limits.nodes, edges_left = limits.edges;
   std::vector<ParsedGraph> graphs;
   for (uint32_t i = 0; i < graph_count; ++i) {
-    absl::Status status =
-        ReadGraph(reader, limits, &nodes_left, &edges_left, &graphs.emplace_back());
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(
+        ReadGraph(reader, limits, &nodes_left, &edges_left, &graphs.emplace_back()));
   }
   if (!reader.empty()) return Invalid("bytes after the last graph");
-  if (absl::Status status = CheckBodies(graphs, limits); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(CheckBodies(graphs, limits));
   const auto values =
       std::count_if(graphs[0].nodes.begin(), graphs[0].nodes.end(), [](const ParsedNode& node) {
         return node.kind == wire::kNodeSignal || node.kind == wire::kNodeWait;
@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<ParsedGraph>> ParseGraphs(std::span<const uint8_t> pa
 absl::StatusOr<ParsedNode> ParseGraphNode(std::span<const uint8_t> payload) {
   PayloadReader reader(payload);
   ParsedNode node;
-  if (absl::Status status = ReadNode(reader, &node); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(ReadNode(reader, &node));
   if (!reader.empty()) return Invalid("bytes after the node");
   return node;
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/session/session.h"
@@ -38,12 +39,11 @@ absl::StatusOr<ShareTokenValue> IpcMemory::Show(SessionDevice& device, DeviceAdd
     return known->second.token;
   if (shown_.size() >= kLimit)
     return CudaError(kCudaErrorOutOfMemory, "too many allocations are shown");
-  absl::StatusOr<PhysicalRange> behind = device.space->Behind(allocation->address);
-  if (!behind.ok()) return behind.status();
+  DETSHARE_ASSIGN_OR_RETURN(PhysicalRange behind, device.space->Behind(allocation->address));
   std::shared_ptr<PhysicalMemory> memory =
-      WithCharge(std::move(behind->memory), device.memory->KeepInPlace(allocation->address));
+      WithCharge(std::move(behind.memory), device.memory->KeepInPlace(allocation->address));
   const absl::StatusOr<ShareTokenValue> token = objects_.Export(
-      user_, {memory, device.device, allocation->address - behind->begin, allocation->bytes});
+      user_, {memory, device.device, allocation->address - behind.begin, allocation->bytes});
   if (!token.ok()) return token;
   shown_[allocation->address] = {*token, std::move(memory)};
   return token;
@@ -55,9 +55,8 @@ absl::Status IpcMemory::Allow(SessionDevice& device, Mapping& mapping) {
       std::find(mapping.users.begin(), mapping.users.end(), &device) != mapping.users.end()) {
     return absl::OkStatus();
   }
-  absl::Status status =
-      device.space->SetAccess(mapping.begin, mapping.bytes, MemoryAccess::kReadWrite);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(
+      device.space->SetAccess(mapping.begin, mapping.bytes, MemoryAccess::kReadWrite));
   owner.coroutine->AddUser(*device.coroutine);
   mapping.users.push_back(&device);
   return absl::OkStatus();
@@ -69,13 +68,12 @@ Task<absl::StatusOr<IpcMemory::Opened>> IpcMemory::Open(SessionDevice& device, C
     if (shown.token == token)
       co_return CudaError(kCudaErrorInvalidContext, "memory of this process itself");
   }
-  const absl::StatusOr<SharedMemory> shared = objects_.Import(user_, token);
-  if (!shared.ok()) co_return shared.status();
-  if (!Reaches(device, *shared->device))
+  DETSHARE_CO_ASSIGN_OR_RETURN(const SharedMemory shared, objects_.Import(user_, token));
+  if (!Reaches(device, *shared.device))
     co_return CudaError(kPeerAccessUnsupported, "the device does not reach the memory");
   for (auto& [address, mapping] : mappings_) {
     if (mapping.token != token || mapping.closing) continue;
-    if (absl::Status allowed = Allow(device, mapping); !allowed.ok()) co_return allowed;
+    DETSHARE_CO_RETURN_IF_ERROR(Allow(device, mapping));
     ++mapping.opens;
     co_return mapping.opened;
   }
@@ -83,23 +81,23 @@ Task<absl::StatusOr<IpcMemory::Opened>> IpcMemory::Open(SessionDevice& device, C
     co_return CudaError(kCudaErrorOutOfMemory, "too many mappings are open");
 
   const auto home = std::find_if(devices_.begin(), devices_.end(), [&](const SessionDevice& other) {
-    return other.device == shared->device;
+    return other.device == shared.device;
   });
   SessionDevice& owner = home != devices_.end() ? *home : device;
   Mapping mapping;
   mapping.token = token;
   mapping.context = context;
-  mapping.bytes = shared->memory->bytes();
-  const absl::StatusOr<DeviceAddress> begin = co_await owner.memory->Reserve(mapping.bytes, 0, 0);
-  if (!begin.ok()) co_return begin.status();
-  mapping.begin = *begin;
-  mapping.opened = {*begin + shared->offset, shared->bytes, &owner};
-  absl::Status status = owner.space->MapPhysical(*begin, mapping.bytes, shared->memory);
+  mapping.bytes = shared.memory->bytes();
+  DETSHARE_CO_ASSIGN_OR_RETURN(const DeviceAddress begin,
+                               co_await owner.memory->Reserve(mapping.bytes, 0, 0));
+  mapping.begin = begin;
+  mapping.opened = {begin + shared.offset, shared.bytes, &owner};
+  absl::Status status = owner.space->MapPhysical(begin, mapping.bytes, shared.memory);
   if (!status.ok()) {
-    owner.memory->FreeReservation(*begin, mapping.bytes);
+    owner.memory->FreeReservation(begin, mapping.bytes);
     co_return status;
   }
-  status = owner.space->SetAccess(*begin, mapping.bytes, MemoryAccess::kReadWrite);
+  status = owner.space->SetAccess(begin, mapping.bytes, MemoryAccess::kReadWrite);
   if (status.ok()) status = Allow(device, mapping);
   if (!status.ok()) {
     Unmap(mapping);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/session/handlers/host_memory.h"
 
@@ -30,11 +31,10 @@ absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
       return CudaError(kCudaErrorOutOfMemory, "managed variables that are too large");
     block.variables.push_back({variable.name, begin, variable.bytes});
   }
-  const absl::StatusOr<PinnedWindow::Allocation> memory =
-      handlers::AllocatePinned(session, std::max<uint64_t>(end, 1));
-  if (!memory.ok()) return memory.status();
-  block.memory = *memory;
-  for (ManagedBlock::Variable& variable : block.variables) variable.address += memory->address;
+  DETSHARE_ASSIGN_OR_RETURN(const PinnedWindow::Allocation memory,
+                            handlers::AllocatePinned(session, std::max<uint64_t>(end, 1)));
+  block.memory = memory;
+  for (ManagedBlock::Variable& variable : block.variables) variable.address += memory.address;
   return std::shared_ptr<const ManagedBlock>(new ManagedBlock(std::move(block)),
                                              [&session](const ManagedBlock* ended) {
                                                handlers::FreePinned(session, ended->memory.address);

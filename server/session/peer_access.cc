@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/session/session.h"
 
@@ -27,7 +28,7 @@ absl::Status PeerAccess::Enable(ContextId context, SessionDevice& device, Contex
   if (known) return CudaError(kPeerAccessAlreadyEnabled, "the context has access already");
   if (!Any(device, peer_device)) {
     peer_device.coroutine->AddUser(*device.coroutine);
-    if (absl::Status shared = peer_device.memory->Share(*device.space); !shared.ok()) return shared;
+    DETSHARE_RETURN_IF_ERROR(peer_device.memory->Share(*device.space));
   }
   accesses_.push_back({context, peer, &device, &peer_device});
   return absl::OkStatus();
@@ -41,8 +42,7 @@ Task<absl::Status> PeerAccess::Disable(ContextId context, ContextId peer) {
   if (found == accesses_.end())
     co_return CudaError(kPeerAccessNotEnabled, "the context has no access");
   SessionDevice& device = *found->device;
-  const absl::Status idle = co_await device.coroutine->Idle();
-  if (!idle.ok()) co_return idle;
+  DETSHARE_CO_RETURN_IF_ERROR(co_await device.coroutine->Idle());
   // Another call, or the end of a context, may have been first.
   found = std::find_if(accesses_.begin(), accesses_.end(), is_it);
   if (found == accesses_.end())

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/driver_api/driver_api_ops.h"
 #include "proto/driver_api/server_dispatch.h"
@@ -43,7 +44,7 @@ policy::TenantClass ClassOf(const std::string& tenant, const ServerOptions& opti
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
                                                        const ServerOptions& options) {
   std::unique_ptr<Session> session(new Session(config, options));
-  if (absl::Status made = MakeSharedDirectory(config.directory); !made.ok()) return made;
+  DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(config.directory));
   session->directory_made_ = true;
 
   auto region = SharedRegion::Create(config.directory + "/session", options.region, config.owner);
@@ -70,11 +71,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config,
     auto space = on.device->CreateAddressSpace(on.memory_base, on.memory_bytes);
     if (!space.ok()) return space.status();
     device.space = *std::move(space);
-    if (absl::Status registered =
-            device.space->RegisterHost(device_part.data(), device_part.size());
-        !registered.ok()) {
-      return registered;
-    }
+    DETSHARE_RETURN_IF_ERROR(device.space->RegisterHost(device_part.data(), device_part.size()));
     auto coroutine =
         GpuCoroutine::Create(*on.device, *device.space, *on.queues, *session->executor_);
     if (!coroutine.ok()) return coroutine.status();
@@ -367,8 +364,7 @@ absl::Status Session::UseStaging(uint64_t offset, uint64_t bytes) {
   }
   const std::span<uint8_t> late = region_->late_part();
   for (SessionDevice& device : devices_) {
-    absl::Status registered = device.space->RegisterHost(late.data(), late.size());
-    if (!registered.ok()) return registered;
+    DETSHARE_RETURN_IF_ERROR(device.space->RegisterHost(late.data(), late.size()));
   }
   late_staging_registered_ = true;
   return absl::OkStatus();
@@ -467,12 +463,11 @@ absl::StatusOr<KernelId> Session::AddKernel(LoadedLibrary& library, const std::s
   if (auto known = library.kernels.find(name); known != library.kernels.end()) return known->second;
   if (kernels_.size() > limits().kernels)
     return CudaError(kCudaErrorOutOfMemory, "too many kernels");
-  absl::StatusOr<Kernel*> kernel = library.library->GetKernel(name);
-  if (!kernel.ok()) return kernel.status();
-  (*kernel)->set_code(
+  DETSHARE_ASSIGN_OR_RETURN(Kernel* const kernel, library.library->GetKernel(name));
+  kernel->set_code(
       StableHash(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(name.data()), name.size()),
                  library.code));
-  kernels_.push_back({*kernel, library.device, library.id});
+  kernels_.push_back({kernel, library.device, library.id});
   const KernelId id = static_cast<KernelId>(kernels_.size() - 1);
   library.kernels.emplace(name, id);
   return id;

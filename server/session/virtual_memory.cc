@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/status_cuda.h"
@@ -80,8 +81,7 @@ Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& dev
   if (!WholeGranules(0, bytes)) co_return Invalid("physical memory is made in granules");
   if (named_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
-  absl::StatusOr<QuotaCharge> charge = Quota::Take(device.quota, bytes);
-  if (!charge.ok()) co_return charge.status();
+  DETSHARE_CO_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(device.quota, bytes));
   std::unique_ptr<RoomTicket> ticket;
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> memory =
       device.device->CreatePhysicalMemory(bytes);
@@ -92,7 +92,7 @@ Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& dev
   }
   if (!memory.ok()) co_return memory.status();
   PhysicalMemory* const made = memory->get();
-  auto counted = std::make_shared<Counted>(*std::move(memory), made_, *std::move(charge));
+  auto counted = std::make_shared<Counted>(*std::move(memory), made_, std::move(charge));
   co_return Adopt(std::shared_ptr<PhysicalMemory>(std::move(counted), made), device);
 }
 
@@ -186,8 +186,7 @@ absl::Status VirtualMemory::SetAccess(SessionDevice& device, DeviceAddress addre
   if (!parts.ok()) return parts.status();
   const uint32_t bit = uint32_t{1} << IndexOf(device);
   for (const Mappings::iterator part : *parts) {
-    absl::Status status = device.space->SetAccess(part->first, part->second.bytes, access);
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(device.space->SetAccess(part->first, part->second.bytes, access));
     if (access == MemoryAccess::kNone) {
       part->second.accessible &= ~bit;
     } else {

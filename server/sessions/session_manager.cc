@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/registry.h"
 #include "server/base/logging.h"
@@ -97,19 +98,17 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     how.migrate_every = options.migrate_every;
     // Whoever moves at every operation goes through all partitions: two halves will do.
     how.standard_partitions = options.migrate_every == 0;
-    absl::StatusOr<std::unique_ptr<DeviceScheduler>> scheduler =
-        DeviceScheduler::Create(*device, *std::move(policy), options.tenants, kClock, how);
-    if (!scheduler.ok()) return scheduler.status();
-    schedulers.push_back(*std::move(scheduler));
+    DETSHARE_ASSIGN_OR_RETURN(
+        std::unique_ptr<DeviceScheduler> scheduler,
+        DeviceScheduler::Create(*device, *std::move(policy), options.tenants, kClock, how));
+    schedulers.push_back(std::move(scheduler));
   }
-  absl::StatusOr<std::unique_ptr<policy::DevicePlacement>> placement =
-      policy::CreatePlacement(options.placement);
-  if (!placement.ok()) return placement.status();
-  std::unique_ptr<SessionManager> manager(new SessionManager(
-      std::move(devices), std::move(schedulers), *std::move(placement), options));
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::DevicePlacement> placement,
+                            policy::CreatePlacement(options.placement));
+  std::unique_ptr<SessionManager> manager(
+      new SessionManager(std::move(devices), std::move(schedulers), std::move(placement), options));
   RemoveTree(manager->sessions_directory_);
-  if (absl::Status made = MakeSharedDirectory(manager->sessions_directory_); !made.ok())
-    return made;
+  DETSHARE_RETURN_IF_ERROR(MakeSharedDirectory(manager->sessions_directory_));
   return manager;
 }
 
@@ -354,13 +353,11 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
                      most_sessions_, ": end a program, or let an operator raise "
                      "max_sessions of [daemon] in its configuration"));
   }
-  absl::StatusOr<QuotaCharge> charge = Quota::Take(TenantAccount::Sessions(account), 1);
-  if (!charge.ok()) return charge.status();
+  DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(TenantAccount::Sessions(account), 1));
   std::optional<PlacementParty> placed_as;
-  const absl::StatusOr<std::vector<int>> granted = Grant(request, &placed_as);
-  if (!granted.ok()) return granted.status();
-  const absl::StatusOr<std::vector<int>> chosen = ChooseVisible(request.visible_ids, *granted);
-  if (!chosen.ok()) return chosen.status();
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> granted, Grant(request, &placed_as));
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> chosen,
+                            ChooseVisible(request.visible_ids, granted));
   const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
   if (sessions_.contains(id)) return absl::InternalError("a session's number was given twice");
   Session::Config config;
@@ -381,7 +378,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   // addresses do not depend on that.
   const AddressWindows& windows = options_.windows;
   const uint64_t part = DevicePart(windows, devices_.size());
-  for (const int index : *chosen) {
+  for (const int index : chosen) {
     Session::Config::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
@@ -397,7 +394,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
 
   SessionWorker::Events events;
   const std::string where =
-      placed_as.has_value() ? absl::StrCat("placed on device ", absl::StrJoin(*granted, ", ")) : "";
+      placed_as.has_value() ? absl::StrCat("placed on device ", absl::StrJoin(granted, ", ")) : "";
   events.opened = [this, id, listener, request, where](const absl::Status& status,
                                                        uint64_t file_bytes) {
     if (status.ok()) {
@@ -449,8 +446,8 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   entry.begin = std::chrono::steady_clock::now();
   entry.slot = static_cast<int>(slot - slots_.begin());
   entry.admitted = std::move(admitted);
-  entry.devices = *chosen;
-  entry.charge = *std::move(charge);
+  entry.devices = chosen;
+  entry.charge = std::move(charge);
   if (placed_as.has_value()) placement_.Opened(*placed_as);
   entry.placed_as = std::move(placed_as);
   *slot = true;
@@ -634,7 +631,7 @@ std::map<absl::StatusCode, uint64_t> SessionManager::Refusals() const {
 
 absl::Status SessionManager::DeviceHealth() {
   for (Device* device : devices_) {
-    if (absl::Status health = device->health(); !health.ok()) return health;
+    DETSHARE_RETURN_IF_ERROR(device->health());
   }
   if (!options_.lose_device_on_fault) return absl::OkStatus();
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/fresh_address.h"
 #include "server/base/futex.h"
 #include "server/base/logging.h"
@@ -299,23 +300,21 @@ absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Allocate(uint64_t bytes) 
     allocation.fresh = false;
     return allocation;
   }
-  const absl::StatusOr<uint64_t> address = FindPlace(file_bytes);
-  if (!address.ok()) return address.status();
-  absl::StatusOr<QuotaCharge> charge = Charge(file_bytes);
-  if (!charge.ok()) return charge.status();
+  DETSHARE_ASSIGN_OR_RETURN(const uint64_t address, FindPlace(file_bytes));
+  DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Charge(file_bytes));
 
   File file;
-  file.charge = *std::move(charge);
-  file.allocation = {*address, file_bytes, next_file_, true};
+  file.charge = std::move(charge);
+  file.allocation = {address, file_bytes, next_file_, true};
   auto mapping = MappedFile::Create(absl::StrCat(directory_, "/pinned.", next_file_), file_bytes,
-                                    *address, owner_);
+                                    address, owner_);
   if (!mapping.ok()) return mapping.status();
   ++next_file_;
   file.mapping = *std::move(mapping);
   file.used = true;
   in_use_ += file_bytes;
   const Allocation allocation = file.allocation;
-  files_.emplace(*address, std::move(file));
+  files_.emplace(address, std::move(file));
   return allocation;
 }
 
@@ -347,20 +346,18 @@ absl::StatusOr<uint64_t> PinnedWindow::FindPlace(uint64_t bytes) const {
 
 absl::StatusOr<PinnedWindow::Allocation> PinnedWindow::Adopt(int fd, uint64_t offset,
                                                              uint64_t bytes) {
-  const absl::StatusOr<uint64_t> address = FindPlace(bytes);
-  if (!address.ok()) return address.status();
-  absl::StatusOr<QuotaCharge> charge = Charge(bytes);
-  if (!charge.ok()) return charge.status();
-  auto mapping = MappedFile::Adopt(fd, offset, bytes, *address);
+  DETSHARE_ASSIGN_OR_RETURN(const uint64_t address, FindPlace(bytes));
+  DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Charge(bytes));
+  auto mapping = MappedFile::Adopt(fd, offset, bytes, address);
   if (!mapping.ok()) return mapping.status();
   File file;
-  file.charge = *std::move(charge);
-  file.allocation = {*address, bytes, 0, true};
+  file.charge = std::move(charge);
+  file.allocation = {address, bytes, 0, true};
   file.mapping = *std::move(mapping);
   file.used = file.adopted = true;
   in_use_ += bytes;
   const Allocation allocation = file.allocation;
-  files_.emplace(*address, std::move(file));
+  files_.emplace(address, std::move(file));
   return allocation;
 }
 

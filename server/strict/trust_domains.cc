@@ -20,9 +20,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
+#include "server/base/logging.h"
 #include "server/strict/admission_channel.h"
 #include "server/strict/domain_channel.h"
-#include "server/base/logging.h"
 
 extern char** environ;
 
@@ -200,12 +201,11 @@ void TrustDomains::Flush(uid_t user, Domain& domain) {
 }
 
 absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
-  absl::StatusOr<DomainChannel> channel = MakeDomainChannel();
-  if (!channel.ok()) return channel.status();
+  DETSHARE_ASSIGN_OR_RETURN(DomainChannel channel, MakeDomainChannel());
   absl::StatusOr<DomainChannel> admission = MakeDomainChannel();
   if (!admission.ok()) {
-    close(channel->acceptor);
-    close(channel->domain);
+    close(channel.acceptor);
+    close(channel.domain);
     return admission.status();
   }
   std::vector<std::string> command = options_.command;
@@ -216,13 +216,13 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   }
   const absl::StatusOr<pid_t> begun =
       Spawn(options_.program.empty() ? "/proc/self/exe" : options_.program, std::move(command),
-            channel->domain, admission->domain);
-  close(channel->domain);
+            channel.domain, admission->domain);
+  close(channel.domain);
   close(admission->domain);
   const pid_t pid = begun.value_or(-1);
   const int process = begun.ok() ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;
   if (process < 0) {
-    close(channel->acceptor);
+    close(channel.acceptor);
     close(admission->acceptor);
     if (!begun.ok()) return begun.status();
     const absl::Status status = absl::InternalError(absl::StrCat("pidfd: ", ErrnoText(errno)));
@@ -232,7 +232,7 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   }
   domain->pid = pid;
   domain->process = process;
-  domain->channel = channel->acceptor;
+  domain->channel = channel.acceptor;
   domain->admission = admission->acceptor;
   domain->begun = Clock::now();
   Watch(epoll_, domain->process, Source::kProcess, user);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_images.h"
@@ -62,7 +63,7 @@ class ArrayCopy {
     }
     for (uint64_t i = 0; i < count; ++i) {
       if (x != 0) part.width = std::min(step, box.width - i * step);
-      if (absl::Status status = Copy(to, from, part); !status.ok()) return status;
+      DETSHARE_RETURN_IF_ERROR(Copy(to, from, part));
       to.Move(x * step, y, z);
       from.Move(x * step, y, z);
     }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_address_space.h"
 
@@ -12,8 +13,7 @@ absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(CudaCon
                                                                          uint32_t number) {
   context.Enter();
   CUgraph graph = nullptr;
-  absl::Status status = context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate");
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate"));
   return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, caretaker, number, graph));
 }
 
@@ -29,11 +29,10 @@ absl::StatusOr<uint64_t> ConditionalHome::CreateHandle(uint32_t default_value,
                                                        bool assign_default) {
   context_.Enter();
   CUgraphConditionalHandle handle = 0;
-  absl::Status status = context_.Check(context_.api.cuGraphConditionalHandleCreate(
-                                           &handle, graph_, context_.context, default_value,
-                                           assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
-                                       "cuGraphConditionalHandleCreate");
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(context_.Check(context_.api.cuGraphConditionalHandleCreate(
+                                              &handle, graph_, context_.context, default_value,
+                                              assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
+                                          "cuGraphConditionalHandleCreate"));
   if (handle > UINT32_MAX) return absl::InternalError("a conditional handle of more than 32 bits");
   return uint64_t{number_} << 32 | handle;
 }
@@ -68,9 +67,8 @@ absl::Status ConditionalHome::Clear() {
   DestroyExecutable();
   // Last ones first: the driver then has no edges to move.
   while (!nodes_.empty()) {
-    absl::Status status =
-        context_.Check(context_.api.cuGraphDestroyNode(nodes_.back()), "cuGraphDestroyNode");
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(
+        context_.Check(context_.api.cuGraphDestroyNode(nodes_.back()), "cuGraphDestroyNode"));
     nodes_.pop_back();
   }
   return absl::OkStatus();
@@ -89,10 +87,7 @@ absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context, Ca
   std::shared_ptr<ConditionalHome> home = Find(sibling);
   if (home == nullptr) {
     if (sibling != 0) return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
-    absl::StatusOr<std::shared_ptr<ConditionalHome>> made =
-        ConditionalHome::Create(context, caretaker, homes_made_ + 1);
-    if (!made.ok()) return made.status();
-    home = *std::move(made);
+    DETSHARE_ASSIGN_OR_RETURN(home, ConditionalHome::Create(context, caretaker, homes_made_ + 1));
     ++homes_made_;
   }
   const absl::StatusOr<uint64_t> id = home->CreateHandle(default_value, assign_default);

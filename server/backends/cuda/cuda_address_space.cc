@@ -5,6 +5,7 @@
 #include <iterator>
 #include <thread>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare::cuda {
@@ -24,9 +25,8 @@ absl::StatusOr<std::unique_ptr<CudaAddressSpace>> CudaAddressSpace::Create(const
   CudaContext& context = parts.context;
   context.Enter();
   CUdeviceptr reserved = 0;
-  absl::Status status = context.Check(context.api.cuMemAddressReserve(&reserved, size, 0, base, 0),
-                                      "cuMemAddressReserve");
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(context.Check(
+      context.api.cuMemAddressReserve(&reserved, size, 0, base, 0), "cuMemAddressReserve"));
   if (reserved != base) {
     context.api.cuMemAddressFree(reserved, size);
     return CudaError(kCudaErrorOutOfMemory, "the session's range of addresses is taken");
@@ -91,10 +91,9 @@ absl::Status CudaAddressSpace::Permit(DeviceAddress address, uint64_t bytes,
 
 absl::Status CudaAddressSpace::Zero(DeviceAddress address, uint64_t bytes) {
   CudaContext& context = parts_.context;
-  absl::Status status =
+  DETSHARE_RETURN_IF_ERROR(
       context.Check(context.api.cuMemsetD32Async(address, 0, bytes / 4, parts_.zeroing_stream),
-                    "cuMemsetD32Async");
-  if (!status.ok()) return status;
+                    "cuMemsetD32Async"));
   return context.Check(context.api.cuStreamSynchronize(parts_.zeroing_stream),
                        "cuStreamSynchronize");
 }
@@ -121,13 +120,11 @@ absl::Status CudaAddressSpace::Place(DeviceAddress address, uint64_t bytes,
 absl::Status CudaAddressSpace::Map(DeviceAddress address, uint64_t bytes) {
   if (!IsFreePlace(address, bytes))
     return CudaError(kCudaErrorInvalidValue, "not a range of whole granules of the session");
-  absl::StatusOr<std::shared_ptr<CudaPhysicalMemory>> memory =
-      CudaPhysicalMemory::Create(parts_.context, bytes);
-  if (!memory.ok()) return memory.status();
-  absl::Status status = Place(address, bytes, **memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-  if (!status.ok()) return status;
+  DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<CudaPhysicalMemory> memory,
+                            CudaPhysicalMemory::Create(parts_.context, bytes));
+  DETSHARE_RETURN_IF_ERROR(Place(address, bytes, *memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   std::unique_lock<std::shared_mutex> lock(mutex_);
-  mapped_[address] = Mapping{bytes, *std::move(memory), false};
+  mapped_[address] = Mapping{bytes, std::move(memory), false};
   permitted_[address] = Range{bytes};
   return absl::OkStatus();
 }
@@ -160,8 +157,7 @@ absl::Status CudaAddressSpace::MapPhysical(DeviceAddress address, uint64_t bytes
   auto physical = std::static_pointer_cast<CudaPhysicalMemory>(std::move(memory));
   if (!IsFreePlace(address, bytes) || bytes > physical->bytes())
     return CudaError(kCudaErrorInvalidValue, "not a range of whole granules of the session");
-  absl::Status status = Place(address, bytes, *physical, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(Place(address, bytes, *physical, CU_MEM_ACCESS_FLAGS_PROT_NONE));
   std::unique_lock<std::shared_mutex> lock(mutex_);
   mapped_[address] = Mapping{bytes, std::move(physical), true};
   return absl::OkStatus();
@@ -210,9 +206,8 @@ absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue, "not a range of host memory");
   }
   parts_.context.Enter();
-  absl::Status status =
-      parts_.registry.Register(*this, parts_.context, parts_.caretaker, memory, bytes);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(
+      parts_.registry.Register(*this, parts_.context, parts_.caretaker, memory, bytes));
   std::unique_lock<std::shared_mutex> lock(mutex_);
   host_[address] = Range{bytes};
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_device.h"
 #include "server/backends/cuda/driver_api.h"
 
@@ -16,9 +17,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
   // Streams share hardware queues when there are more streams than these; sessions must not wait
   // for each other there.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-  absl::StatusOr<std::unique_ptr<cuda::DriverApi>> opened = cuda::OpenDriver(options.driver_path);
-  if (!opened.ok()) return opened.status();
-  const std::shared_ptr<const cuda::DriverApi> api = *std::move(opened);
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DriverApi> opened,
+                            cuda::OpenDriver(options.driver_path));
+  const std::shared_ptr<const cuda::DriverApi> api = std::move(opened);
   const auto absent = [&](CUresult result, const char* call) {
     const char* name = nullptr;
     api->cuGetErrorName(result, &name);
@@ -37,10 +38,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
   const auto registry = std::make_shared<cuda::HostRegistry>();
   std::vector<std::unique_ptr<Device>> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    absl::StatusOr<std::unique_ptr<cuda::CudaDevice>> device =
-        cuda::CudaDevice::Create(api, registry, ordinal, options);
-    if (!device.ok()) return device.status();
-    devices.push_back(*std::move(device));
+    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::CudaDevice> device,
+                              cuda::CudaDevice::Create(api, registry, ordinal, options));
+    devices.push_back(std::move(device));
   }
   return devices;
 }

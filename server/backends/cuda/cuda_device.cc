@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_graph.h"
@@ -44,23 +45,20 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   self->context_ = std::make_unique<CudaContext>(*self->api_, device, primary);
   self->caretaker_ = std::make_unique<Caretaker>(*self->context_);
   self->images_ = std::make_unique<CudaImages>(*self->context_, *self->caretaker_);
-  absl::StatusOr<DeviceProperties> properties = ReadProperties(*self->context_);
-  if (!properties.ok()) return properties.status();
-  self->properties_ = *std::move(properties);
+  DETSHARE_ASSIGN_OR_RETURN(self->properties_, ReadProperties(*self->context_));
   if (self->properties_.attributes[CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED] != 0)
     self->tensor_maps_ = std::make_unique<CudaTensorMaps>(*self->context_);
-  if (absl::Status status = self->Split(options.sm_group); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(self->Split(options.sm_group));
   self->whole_ = std::make_unique<CudaPartition>(*self->context_, *self->caretaker_, nullptr, 0,
                                                  self->properties_.sm_count);
 
-  absl::StatusOr<bool> keeps = self->MemoryKeepsContents();
-  if (!keeps.ok()) return keeps.status();
-  if (*keeps) {
-    absl::Status status = self->context_->Check(self->context_->api.cuStreamCreateWithPriority(
-                                                    &self->zeroing_stream_, CU_STREAM_NON_BLOCKING,
-                                                    self->properties_.least_stream_priority),
-                                                "cuStreamCreateWithPriority");
-    if (!status.ok()) return status;
+  DETSHARE_ASSIGN_OR_RETURN(bool keeps, self->MemoryKeepsContents());
+  if (keeps) {
+    DETSHARE_RETURN_IF_ERROR(self->context_->Check(
+        self->context_->api.cuStreamCreateWithPriority(&self->zeroing_stream_,
+                                                       CU_STREAM_NON_BLOCKING,
+                                                       self->properties_.least_stream_priority),
+        "cuStreamCreateWithPriority"));
   }
   return self;
 }
@@ -112,8 +110,7 @@ absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
       context_->Check(api_->cuMemAddressReserve(&base, kBytes, 0, 0, 0), "cuMemAddressReserve");
   if (!status.ok()) return status;
   api_->cuMemAddressFree(base, kBytes);
-  absl::StatusOr<std::unique_ptr<AddressSpace>> space = CreateAddressSpace(base, kBytes);
-  if (!space.ok()) return space.status();
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<AddressSpace> space, CreateAddressSpace(base, kBytes));
   absl::StatusOr<std::unique_ptr<Queue>> queue = whole_->CreateQueue(0);
   if (!queue.ok()) return queue.status();
   CUstream stream = nullptr;
@@ -121,7 +118,7 @@ absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
                            "cuStreamCreateWithPriority");
   std::vector<uint64_t> contents(kBytes / sizeof(uint64_t));
   for (int round = 0; round < 2 && status.ok(); ++round) {
-    status = (*space)->Map(base, kBytes);
+    status = space->Map(base, kBytes);
     if (!status.ok()) break;
     status = context_->Check(api_->cuMemcpyDtoHAsync(contents.data(), base, kBytes, stream),
                              "cuMemcpyDtoHAsync");
@@ -131,7 +128,7 @@ absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
     }
     status.Update(context_->Check(api_->cuStreamSynchronize(stream), "cuStreamSynchronize"));
     keeps |= std::any_of(contents.begin(), contents.end(), [](uint64_t word) { return word != 0; });
-    status.Update((*space)->Unmap(base, kBytes));
+    status.Update(space->Unmap(base, kBytes));
   }
   if (stream != nullptr) api_->cuStreamDestroy(stream);
   if (!status.ok()) return status;
@@ -171,10 +168,9 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
 absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {
   context_->Enter();
   CUevent event = nullptr;
-  absl::Status status = context_->Check(
+  DETSHARE_RETURN_IF_ERROR(context_->Check(
       api_->cuEventCreate(&event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
-      "cuEventCreate");
-  if (!status.ok()) return status;
+      "cuEventCreate"));
   return std::make_unique<CudaMarker>(*context_, event);
 }
 
@@ -182,18 +178,17 @@ absl::StatusOr<bool> CudaDevice::Reached(Marker& marker) {
   context_->Enter();
   const CUresult result = api_->cuEventQuery(static_cast<CudaMarker&>(marker).event());
   if (result == CUDA_ERROR_NOT_READY) return false;
-  if (absl::Status status = context_->Check(result, "cuEventQuery"); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(context_->Check(result, "cuEventQuery"));
   return true;
 }
 
 absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end) {
   context_->Enter();
   float milliseconds = 0;
-  absl::Status status = context_->Check(
+  DETSHARE_RETURN_IF_ERROR(context_->Check(
       api_->cuEventElapsedTime(&milliseconds, static_cast<CudaMarker&>(start).event(),
                                static_cast<CudaMarker&>(end).event()),
-      "cuEventElapsedTime");
-  if (!status.ok()) return status;
+      "cuEventElapsedTime"));
   return milliseconds;
 }
 
@@ -234,9 +229,7 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaDevice::InstantiateGraph(
   const auto& own = static_cast<CudaPartition&>(partition);
   CudaGraph::Place place{context_->context, own.green(), own.sm_count()};
   if (place.green != nullptr) {
-    const absl::StatusOr<CUcontext> context = place.green->AsContext();
-    if (!context.ok()) return context.status();
-    place.context = *context;
+    DETSHARE_ASSIGN_OR_RETURN(place.context, place.green->AsContext());
   }
   return CudaGraph::Create(*context_, *caretaker_, static_cast<CudaAddressSpace&>(space), place,
                            description, refused);

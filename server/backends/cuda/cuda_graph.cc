@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/graph_node_params.h"
 #include "server/backends/cuda/launch_attributes.h"
@@ -44,7 +45,7 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   context.Enter();
   std::unique_ptr<CudaGraph> graph(new CudaGraph(context, caretaker, space, place));
   graph->removals_seen_ = space.removals();
-  if (absl::Status status = graph->Build(description, refused); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(graph->Build(description, refused));
   if (graph->print_ != nullptr && graph->waits()) {
     // Everybody else who prints would have to wait for that, too.
     return CudaError(kCudaErrorNotSupported, "a graph that waits and has kernels that print");
@@ -53,11 +54,9 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   const auto instantiate = [&] {
     return graph->Instantiate(description.use_node_priority, refused);
   };
-  const absl::Status status =
-      graph->local_bytes_ > context.local_bytes.load(std::memory_order_relaxed)
-          ? context.idle.Run(space, instantiate)
-          : instantiate();
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(graph->local_bytes_ > context.local_bytes.load(std::memory_order_relaxed)
+                               ? context.idle.Run(space, instantiate)
+                               : instantiate());
   return graph;
 }
 
@@ -115,20 +114,17 @@ absl::StatusOr<std::shared_ptr<ConditionalHome>> CudaGraph::FindHome(
 
 absl::Status CudaGraph::Build(const GraphDescription& description, GraphPlace* refused) {
   bodies_.resize(description.graphs.size());
-  absl::StatusOr<std::shared_ptr<ConditionalHome>> home = FindHome(description);
-  if (!home.ok()) return home.status();
-  if (*home != nullptr) {
-    const absl::StatusOr<CUgraph> graph = (*home)->Enter(space_);
-    if (!graph.ok()) return graph.status();
-    home_ = *std::move(home);
-    graph_ = *graph;
+  DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<ConditionalHome> home, FindHome(description));
+  if (home != nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(const CUgraph graph, home->Enter(space_));
+    home_ = std::move(home);
+    graph_ = graph;
   } else {
-    absl::Status made = context_.Check(context_.api.cuGraphCreate(&graph_, 0), "cuGraphCreate");
-    if (!made.ok()) return made;
+    DETSHARE_RETURN_IF_ERROR(
+        context_.Check(context_.api.cuGraphCreate(&graph_, 0), "cuGraphCreate"));
   }
   context_.Enter();
-  absl::Status status = BuildBody(description, 0, graph_, refused);
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(BuildBody(description, 0, graph_, refused));
   *refused = {};
   NoteNeeds();
   return absl::OkStatus();
@@ -148,7 +144,7 @@ absl::Status CudaGraph::BuildBody(const GraphDescription& description, uint32_t 
     node.what = body.nodes[index];
     const auto* kernel = std::get_if<KernelStep>(&node.what.step);
     if (kernel != nullptr) {
-      if (absl::Status fits = CheckKernel(*kernel); !fits.ok()) return fits;
+      DETSHARE_RETURN_IF_ERROR(CheckKernel(*kernel));
     }
     GraphNodeParams params;
     absl::Status status =
@@ -199,10 +195,9 @@ absl::Status CudaGraph::SetAttributes(CUgraphNode node, const LaunchShape& shape
   for (const CUlaunchAttribute& attribute : attributes.without_hints()) {
     // What follows what is said by edges.
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) continue;
-    absl::Status status = context_.Check(
+    DETSHARE_RETURN_IF_ERROR(context_.Check(
         context_.api.cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value),
-        "cuGraphKernelNodeSetAttribute");
-    if (!status.ok()) return status;
+        "cuGraphKernelNodeSetAttribute"));
   }
   // A device may not know a hint, which is no reason not to make the node.
   for (const CUlaunchAttribute& hint : attributes.all().subspan(attributes.without_hints().size()))
@@ -268,7 +263,7 @@ absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
     if (own.print() != nullptr && print_ == nullptr && waits()) {
       return CannotChange("a kernel that prints, in a graph that waits");
     }
-    if (absl::Status status = CheckKernel(*kernel); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(CheckKernel(*kernel));
   }
   if (!(now.step == node.what.step)) {
     GraphNodeParams params;
@@ -288,10 +283,9 @@ absl::Status CudaGraph::Replace(GraphPlace place, const GraphNode& now) {
   }
   if (now.enabled != node.what.enabled) {
     for (CUgraphNode handle : node.handles) {
-      absl::Status status =
+      DETSHARE_RETURN_IF_ERROR(
           context_.Check(context_.api.cuGraphNodeSetEnabled(executable_, handle, now.enabled),
-                         "cuGraphNodeSetEnabled");
-      if (!status.ok()) return status;
+                         "cuGraphNodeSetEnabled"));
     }
   }
   const bool needs_more =
@@ -337,16 +331,15 @@ absl::Status CudaGraph::CheckMemory() {
 }
 
 absl::StatusOr<bool> CudaGraph::Prepare(absl::Span<const uint64_t> values) {
-  if (absl::Status status = CheckMemory(); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(CheckMemory());
   for (size_t i = 0; i < valued_.size(); ++i) {
     const Node& node = bodies_.front()[valued_[i]];
     GraphNodeParams params;
     params.ReadValued(node.what.step, place_.context, values[i]);
-    absl::Status status =
+    DETSHARE_RETURN_IF_ERROR(
         context_.Check(context_.api.cuGraphExecNodeSetParams(executable_, node.handles.front(),
                                                              &params.all().front()),
-                       "cuGraphExecNodeSetParams");
-    if (!status.ok()) return status;
+                       "cuGraphExecNodeSetParams"));
   }
   // Only now: what is not launched is not waited for.
   for (size_t i = 0; i < valued_.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare::cuda {
@@ -113,9 +114,8 @@ absl::Status CudaArray::FindLevels() {
   if (mipmap_ == nullptr) return absl::OkStatus();
   for (uint32_t level = 0; level < description().levels; ++level) {
     CUarray array = nullptr;
-    absl::Status status = context_.Check(
-        context_.api.cuMipmappedArrayGetLevel(&array, mipmap_, level), "cuMipmappedArrayGetLevel");
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(
+        context_.api.cuMipmappedArrayGetLevel(&array, mipmap_, level), "cuMipmappedArrayGetLevel"));
     levels_.push_back(array);
   }
   return absl::OkStatus();
@@ -192,9 +192,8 @@ absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
       copy.WidthInBytes = extent.row_bytes;
       copy.Height = std::min(rows_at_once, extent.rows - row);
       copy.Depth = std::min(slices_at_once, extent.slices - slice);
-      absl::Status status =
-          context_.Check(context_.api.cuMemcpy3DAsync(&copy, stream_), "cuMemcpy3DAsync");
-      if (!status.ok()) return status;
+      DETSHARE_RETURN_IF_ERROR(
+          context_.Check(context_.api.cuMemcpy3DAsync(&copy, stream_), "cuMemcpy3DAsync"));
     }
   }
   return absl::OkStatus();
@@ -221,11 +220,10 @@ absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateTexture(
   const CUDA_TEXTURE_DESC sampling = SamplingOf(request.sampling);
   const CUDA_RESOURCE_VIEW_DESC view = ViewOf(request.view);
   CUtexObject handle = 0;
-  absl::Status status =
+  DETSHARE_RETURN_IF_ERROR(
       context_.Check(context_.api.cuTexObjectCreate(&handle, &resource, &sampling,
                                                     request.has_view ? &view : nullptr),
-                     "cuTexObjectCreate");
-  if (!status.ok()) return status;
+                     "cuTexObjectCreate"));
   return std::make_unique<CudaImage>(context_, caretaker_, handle, context_.api.cuTexObjectDestroy);
 }
 
@@ -237,9 +235,8 @@ absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSp
   resource.resType = CU_RESOURCE_TYPE_ARRAY;
   resource.res.array.hArray = static_cast<const CudaArray&>(*array).level(level);
   CUsurfObject handle = 0;
-  absl::Status status =
-      context_.Check(context_.api.cuSurfObjectCreate(&handle, &resource), "cuSurfObjectCreate");
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(
+      context_.Check(context_.api.cuSurfObjectCreate(&handle, &resource), "cuSurfObjectCreate"));
   return std::make_unique<CudaImage>(context_, caretaker_, handle,
                                      context_.api.cuSurfObjectDestroy);
 }
@@ -247,11 +244,10 @@ absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSp
 absl::StatusOr<uint64_t> CudaImages::LinearTextureWidth(uint32_t format, uint32_t channels) {
   context_.Enter();
   size_t width = 0;
-  absl::Status status =
+  DETSHARE_RETURN_IF_ERROR(
       context_.Check(context_.api.cuDeviceGetTexture1DLinearMaxWidth(
                          &width, static_cast<CUarray_format>(format), channels, context_.device),
-                     "cuDeviceGetTexture1DLinearMaxWidth");
-  if (!status.ok()) return status;
+                     "cuDeviceGetTexture1DLinearMaxWidth"));
   return width;
 }
 

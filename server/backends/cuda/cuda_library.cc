@@ -4,13 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "server/backends/cuda/jit_options.h"
-#include "server/backends/cuda/managed_image.h"
-#include "server/backends/images/device_code.h"
 #include "proto/images/fatbin.h"
 #include "proto/images/fatbin_wrapper.h"
 #include "proto/images/image_kind.h"
+#include "server/backends/cuda/jit_options.h"
+#include "server/backends/cuda/managed_image.h"
+#include "server/backends/images/device_code.h"
 
 namespace detshare::cuda {
 namespace {
@@ -101,21 +102,19 @@ absl::Status CudaKernel::SetAttribute(int attribute, int value) {
 absl::StatusOr<int> CudaKernel::MaxActiveBlocks(const OccupancyQuery& query) {
   context_.Enter();
   int blocks = 0;
-  absl::Status status = context_.Check(
+  DETSHARE_RETURN_IF_ERROR(context_.Check(
       context_.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
           &blocks, function_, query.block_size, query.dynamic_shared_bytes, query.flags),
-      "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
-  if (!status.ok()) return status;
+      "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"));
   return blocks;
 }
 
 absl::StatusOr<uint64_t> CudaKernel::AvailableDynamicShared(int blocks, int block_size) {
   context_.Enter();
   size_t bytes = 0;
-  absl::Status status = context_.Check(
+  DETSHARE_RETURN_IF_ERROR(context_.Check(
       context_.api.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function_, blocks, block_size),
-      "cuOccupancyAvailableDynamicSMemPerBlock");
-  if (!status.ok()) return status;
+      "cuOccupancyAvailableDynamicSMemPerBlock"));
   return bytes;
 }
 
@@ -124,10 +123,9 @@ absl::StatusOr<int> CudaKernel::MaxPotentialClusterSize(const LaunchShape& shape
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int size = 0;
-  absl::Status status =
+  DETSHARE_RETURN_IF_ERROR(
       context_.Check(context_.api.cuOccupancyMaxPotentialClusterSize(&size, function_, &config),
-                     "cuOccupancyMaxPotentialClusterSize");
-  if (!status.ok()) return status;
+                     "cuOccupancyMaxPotentialClusterSize"));
   return size;
 }
 
@@ -136,10 +134,9 @@ absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
   CUlaunchAttribute cluster;
   const CUlaunchConfig config = ConfigOf(shape, &cluster);
   int clusters = 0;
-  absl::Status status =
+  DETSHARE_RETURN_IF_ERROR(
       context_.Check(context_.api.cuOccupancyMaxActiveClusters(&clusters, function_, &config),
-                     "cuOccupancyMaxActiveClusters");
-  if (!status.ok()) return status;
+                     "cuOccupancyMaxActiveClusters"));
   return clusters;
 }
 
@@ -264,10 +261,10 @@ absl::StatusOr<Kernel*> CudaLibrary::GetKernel(std::string_view name) {
   absl::Status status = context_.Check(
       context_.api.cuLibraryGetKernel(&handle, library_, terminated.c_str()), "cuLibraryGetKernel");
   if (!status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<CudaKernel>> kernel = CudaKernel::Create(
-      context_, space_, handle, terminated, printing_.Contains(name) ? &print_ : nullptr);
-  if (!kernel.ok()) return kernel.status();
-  return kernels_.emplace(terminated, *std::move(kernel)).first->second.get();
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<CudaKernel> kernel,
+                            CudaKernel::Create(context_, space_, handle, terminated,
+                                               printing_.Contains(name) ? &print_ : nullptr));
+  return kernels_.emplace(terminated, std::move(kernel)).first->second.get();
 }
 
 absl::StatusOr<Library::Global> CudaLibrary::GetGlobal(std::string_view name) {

@@ -1,5 +1,7 @@
 #include "server/backends/cuda/cuda_physical_memory.h"
 
+#include "policy/status_macros.h"
+
 namespace detshare::cuda {
 
 CUmemLocation LocationOf(const CudaContext& context) {
@@ -17,9 +19,8 @@ absl::StatusOr<std::shared_ptr<CudaPhysicalMemory>> CudaPhysicalMemory::Create(C
   properties.location = LocationOf(context);
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   CUmemGenericAllocationHandle handle = 0;
-  absl::Status status =
-      context.Check(context.api.cuMemCreate(&handle, bytes, &properties, 0), "cuMemCreate");
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(
+      context.Check(context.api.cuMemCreate(&handle, bytes, &properties, 0), "cuMemCreate"));
   return std::shared_ptr<CudaPhysicalMemory>(new CudaPhysicalMemory(context, handle, bytes));
 }
 

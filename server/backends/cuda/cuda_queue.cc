@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/array_copy.h"
+#include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/launch_attributes.h"
 #include "server/backends/cuda/memory_op_params.h"
@@ -211,7 +212,7 @@ absl::Status CudaQueue::CopyLine(const CudaAddressSpace& space, DeviceAddress de
       part = std::min(part, space.Reach(source));
       result = context_.api.cuMemcpyAsync(destination, source, part, state_->stream);
     }
-    if (absl::Status status = context_.Check(result, "cuMemcpyAsync"); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(result, "cuMemcpyAsync"));
     destination += part;
     source += part;
     bytes -= part;
@@ -301,9 +302,8 @@ absl::Status CudaQueue::CopyBetweenDevices(const CopyRequest& request) {
   for (uint64_t slice = 0; slice < request.depth; ++slice) {
     copy.srcDevice = request.source + slice * request.source_slice;
     copy.dstDevice = request.destination + slice * request.destination_slice;
-    absl::Status status = context_.Check(context_.api.cuMemcpy3DPeerAsync(&copy, state_->stream),
-                                         "cuMemcpy3DPeerAsync");
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(context_.api.cuMemcpy3DPeerAsync(&copy, state_->stream),
+                                            "cuMemcpy3DPeerAsync"));
   }
   return absl::OkStatus();
 }
@@ -337,7 +337,7 @@ absl::Status CudaQueue::Copy(AddressSpace& any_space, const CopyRequest& request
   CopyRequest slice = request;
   slice.depth = 1;
   for (uint64_t i = 0; i < request.depth; ++i) {
-    if (absl::Status status = CopyRows(space, slice); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(CopyRows(space, slice));
     slice.source += request.source_slice;
     slice.destination += request.destination_slice;
   }
@@ -359,7 +359,7 @@ absl::Status CudaQueue::FillRow(const CudaAddressSpace& space, DeviceAddress add
     } else {
       result = context_.api.cuMemsetD32Async(address, value, part, state_->stream);
     }
-    if (absl::Status status = context_.Check(result, "cuMemsetAsync"); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(context_.Check(result, "cuMemsetAsync"));
     address += part * element_bytes;
     elements -= part;
   }
@@ -395,9 +395,8 @@ absl::Status CudaQueue::Fill(AddressSpace& any_space, const FillRequest& request
     return context_.Check(result, "cuMemsetD2DAsync");
   }
   for (uint64_t row = 0; row < request.height; ++row) {
-    absl::Status status =
-        FillRow(space, request.address + row * request.pitch, request.width, request.value, bytes);
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(
+        FillRow(space, request.address + row * request.pitch, request.width, request.value, bytes));
   }
   return absl::OkStatus();
 }
@@ -470,24 +469,22 @@ GreenContext::~GreenContext() {
 
 absl::StatusOr<CUcontext> GreenContext::AsContext() const {
   CUcontext context = nullptr;
-  absl::Status status =
-      context_.Check(context_.api.cuCtxFromGreenCtx(&context, handle_), "cuCtxFromGreenCtx");
-  if (!status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(
+      context_.Check(context_.api.cuCtxFromGreenCtx(&context, handle_), "cuCtxFromGreenCtx"));
   return context;
 }
 
 absl::StatusOr<std::unique_ptr<Queue>> CudaPartition::CreateQueue(int priority) {
   context_.Enter();
   CUstream stream = nullptr;
-  absl::Status status =
+  DETSHARE_RETURN_IF_ERROR(
       green_ == nullptr
           ? context_.Check(
                 context_.api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority),
                 "cuStreamCreateWithPriority")
           : context_.Check(context_.api.cuGreenCtxStreamCreate(&stream, green_->handle(),
                                                                CU_STREAM_NON_BLOCKING, priority),
-                           "cuGreenCtxStreamCreate");
-  if (!status.ok()) return status;
+                           "cuGreenCtxStreamCreate"));
   auto state = std::make_shared<StreamState>(context_, stream);
   context_.AddStream(state);
   return std::make_unique<CudaQueue>(context_, caretaker_, std::move(state));

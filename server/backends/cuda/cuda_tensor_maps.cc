@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 
 namespace detshare::cuda {
@@ -55,7 +56,7 @@ absl::StatusOr<TensorMap> CudaTensorMaps::Encode(const TensorMapRequest& request
           static_cast<CUtensorMapIm2ColWideMode>(request.wide_mode), swizzle, promotion, fill);
       break;
   }
-  if (absl::Status status = context_.Check(result, call); !status.ok()) return status;
+  DETSHARE_RETURN_IF_ERROR(context_.Check(result, call));
   return BytesOf(map);
 }
 
@@ -64,10 +65,9 @@ absl::StatusOr<TensorMap> CudaTensorMaps::ReplaceAddress(const TensorMap& map,
   context_.Enter();
   CUtensorMap changed;
   std::memcpy(&changed, map.data(), sizeof(changed));
-  absl::Status status = context_.Check(
+  DETSHARE_RETURN_IF_ERROR(context_.Check(
       context_.api.cuTensorMapReplaceAddress(&changed, reinterpret_cast<void*>(address)),
-      "cuTensorMapReplaceAddress");
-  if (!status.ok()) return status;
+      "cuTensorMapReplaceAddress"));
   return BytesOf(changed);
 }
 

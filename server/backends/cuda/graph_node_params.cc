@@ -1,5 +1,6 @@
 #include "server/backends/cuda/graph_node_params.h"
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/cuda_queue.h"
@@ -64,17 +65,16 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
     }
     params.kernelParams = kernel_params_.data();
   } else if (const auto* copy = std::get_if<CopyRequest>(&step)) {
-    absl::StatusOr<std::vector<CUDA_MEMCPY3D>> pieces = PiecesOf(space, *copy);
-    if (!pieces.ok()) return pieces.status();
-    for (const CUDA_MEMCPY3D& piece : *pieces) {
+    DETSHARE_ASSIGN_OR_RETURN(std::vector<CUDA_MEMCPY3D> pieces, PiecesOf(space, *copy));
+    for (const CUDA_MEMCPY3D& piece : pieces) {
       CUDA_MEMCPY_NODE_PARAMS& params = Add(CU_GRAPH_NODE_TYPE_MEMCPY).memcpy;
       params.copyCtx = context;
       params.copyParams = piece;
     }
   } else if (const auto* fill = std::get_if<FillRequest>(&step)) {
-    absl::StatusOr<std::vector<CUDA_MEMSET_NODE_PARAMS_v2>> pieces = PiecesOf(space, *fill);
-    if (!pieces.ok()) return pieces.status();
-    for (const CUDA_MEMSET_NODE_PARAMS_v2& piece : *pieces) {
+    DETSHARE_ASSIGN_OR_RETURN(std::vector<CUDA_MEMSET_NODE_PARAMS_v2> pieces,
+                              PiecesOf(space, *fill));
+    for (const CUDA_MEMSET_NODE_PARAMS_v2& piece : pieces) {
       CUDA_MEMSET_NODE_PARAMS_v2& params = Add(CU_GRAPH_NODE_TYPE_MEMSET).memset;
       params = piece;
       params.ctx = context;

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "policy/status_macros.h"
 #include "proto/nvml/host_functions.h"
 #include "server/backends/cuda/host_nvml_calls.h"
 
@@ -141,10 +142,9 @@ HostAnswer Special_nvmlDeviceGetFieldValues(const HostNvml& nvml, nvmlDevice_t d
 
 absl::StatusOr<std::unique_ptr<HostTelemetry>> OpenHostNvml(
     const std::vector<DeviceProperties>& devices, const std::string& path) {
-  absl::StatusOr<cuda::HostNvml> nvml = cuda::Open(path);
-  if (!nvml.ok()) return nvml.status();
+  DETSHARE_ASSIGN_OR_RETURN(cuda::HostNvml nvml, cuda::Open(path));
   const auto by_uuid =
-      nvml->Find<nvmlReturn_t (*)(const char*, nvmlDevice_t*)>("nvmlDeviceGetHandleByUUID");
+      nvml.Find<nvmlReturn_t (*)(const char*, nvmlDevice_t*)>("nvmlDeviceGetHandleByUUID");
   std::vector<nvmlDevice_t> handles;
   for (const DeviceProperties& device : devices) {
     const std::string uuid = cuda::UuidText(device.uuid);
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<HostTelemetry>> OpenHostNvml(
       return absl::NotFoundError(absl::StrCat("NVML does not know device ", uuid));
     handles.push_back(handle);
   }
-  return std::make_unique<cuda::NvmlTelemetry>(*nvml, std::move(handles));
+  return std::make_unique<cuda::NvmlTelemetry>(nvml, std::move(handles));
 }
 
 }  // namespace detshare

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/images/managed_elf.h"
@@ -74,14 +75,13 @@ absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
   std::vector<ManagedVariable> variables;
   for (images::ManagedElfVariable& variable : found)
     variables.push_back({std::move(variable.name), variable.bytes, variable.alignment});
-  const absl::StatusOr<ManagedPlaces> places = place(variables);
-  if (!places.ok()) return places.status();
+  DETSHARE_ASSIGN_OR_RETURN(const ManagedPlaces places, place(variables));
   std::vector<std::string> contents;
-  if (!images::PlaceManagedVariables(&elf, places->addresses, &contents, &error))
+  if (!images::PlaceManagedVariables(&elf, places.addresses, &contents, &error))
     return NotSupported(error);
-  if (places->fresh) {
+  if (places.fresh) {
     for (size_t i = 0; i < contents.size(); ++i) {
-      std::memcpy(reinterpret_cast<void*>(places->addresses[i]), contents[i].data(),
+      std::memcpy(reinterpret_cast<void*>(places.addresses[i]), contents[i].data(),
                   contents[i].size());
     }
   }

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/extent.h"
@@ -158,15 +159,14 @@ absl::Status AddObject(Session& session, SessionImages::Kind kind, OwnedImage im
 }
 
 absl::Status CheckRoom(Session& session) {
-  if (absl::Status known = session.UseContext(session.context()); !known.ok()) return known;
+  DETSHARE_RETURN_IF_ERROR(session.UseContext(session.context()));
   if (session.images().object_count() >= session.limits().image_objects)
     return CudaError(kCudaErrorOutOfMemory, "too many textures and surfaces");
   return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> CreateTexture(Session& session, const wire::cuTexObjectCreate& args) {
-  const absl::StatusOr<ImageDevice*> device = ImagesOf(session);
-  if (!device.ok()) return device.status();
+  DETSHARE_ASSIGN_OR_RETURN(ImageDevice* const device, ImagesOf(session));
   absl::Status status = CheckRoom(session);
   TextureRequest request;
   if (status.ok()) status = ReadResource(session, args, &request.resource);
@@ -175,31 +175,28 @@ absl::StatusOr<uint64_t> CreateTexture(Session& session, const wire::cuTexObject
   if (status.ok() && request.has_view)
     status = ReadView(args.view, request.resource, &request.view);
   if (!status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<ImageObject>> texture =
-      (*device)->CreateTexture(*session.device().space, request);
-  if (!texture.ok()) return texture.status();
-  const uint64_t handle = (*texture)->handle();
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<ImageObject> texture,
+                            device->CreateTexture(*session.device().space, request));
+  const uint64_t handle = texture->handle();
   status = AddObject(session, SessionImages::Kind::kTexture,
-                     {std::move(request.resource.array), *std::move(texture)});
+                     {std::move(request.resource.array), std::move(texture)});
   if (!status.ok()) return status;
   return handle;
 }
 
 absl::StatusOr<uint64_t> CreateSurface(Session& session, const wire::cuSurfObjectCreate& args) {
-  const absl::StatusOr<ImageDevice*> device = ImagesOf(session);
-  if (!device.ok()) return device.status();
-  if (absl::Status status = CheckRoom(session); !status.ok()) return status;
+  DETSHARE_ASSIGN_OR_RETURN(ImageDevice* const device, ImagesOf(session));
+  DETSHARE_RETURN_IF_ERROR(CheckRoom(session));
   std::shared_ptr<Array> array = session.images().FindArray(&session.device(), args.array);
   if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
   const ArrayDescription& description = array->description();
   if (args.level >= description.level_count() || (description.flags & kArraySurface) == 0)
     return Invalid("an array that is not for surfaces, or has no such level");
-  absl::StatusOr<std::unique_ptr<ImageObject>> surface =
-      (*device)->CreateSurface(*session.device().space, array, args.level);
-  if (!surface.ok()) return surface.status();
-  const uint64_t handle = (*surface)->handle();
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<ImageObject> surface,
+                            device->CreateSurface(*session.device().space, array, args.level));
+  const uint64_t handle = surface->handle();
   absl::Status status =
-      AddObject(session, SessionImages::Kind::kSurface, {std::move(array), *std::move(surface)});
+      AddObject(session, SessionImages::Kind::kSurface, {std::move(array), std::move(surface)});
   if (!status.ok()) return status;
   return handle;
 }

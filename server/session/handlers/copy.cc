@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "server/session/handlers/extent.h"
 #include "server/session/handlers/requests.h"
@@ -41,8 +42,7 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
       if (IsHostMemory(session, location.address, bytes)) side->owner = nullptr;
       return absl::OkStatus();
     case wire::kStaging:
-      if (absl::Status usable = session.UseStaging(location.address, bytes); !usable.ok())
-        return usable;
+      DETSHARE_RETURN_IF_ERROR(session.UseStaging(location.address, bytes));
       side->address =
           reinterpret_cast<DeviceAddress>(session.region().staging()) + location.address;
       return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/shared_event.h"
 #include "server/session/handlers/common.h"
 
@@ -44,12 +45,10 @@ absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, 
     return CudaError(kCudaErrorOutOfMemory, "too many recordings between processes");
   uint64_t number = 0;
   GpuCoroutine& coroutine = *session.device().coroutine;
-  if (absl::Status status = coroutine.RecordShared(*event, stream, &number); !status.ok())
-    return status;
+  DETSHARE_RETURN_IF_ERROR(coroutine.RecordShared(*event, stream, &number));
   Recording recording(std::move(event), number);
-  const absl::StatusOr<FencePoint> point = coroutine.Point(stream);
-  if (!point.ok()) return point.status();
-  session.executor().Spawn(AwaitRecording(session, std::move(recording), *point));
+  DETSHARE_ASSIGN_OR_RETURN(const FencePoint point, coroutine.Point(stream));
+  session.executor().Spawn(AwaitRecording(session, std::move(recording), point));
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "policy/status_macros.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/graph_nodes.h"
 
@@ -27,10 +28,9 @@ void SendWith(Reply& reply, const absl::Status& status, const Answer& answer) {
 
 absl::StatusOr<GraphDescription> Describe(Session& session, Payload payload, uint32_t graph_count,
                                           GraphPlace* refused) {
-  const absl::StatusOr<std::vector<ParsedGraph>> parsed =
-      ParseGraphs(payload, graph_count, session.limits().graph);
-  if (!parsed.ok()) return parsed.status();
-  return ResolveGraphs(session, *parsed, refused);
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<ParsedGraph> parsed,
+                            ParseGraphs(payload, graph_count, session.limits().graph));
+  return ResolveGraphs(session, parsed, refused);
 }
 
 // The status with which a change of a graph was refused, as an update tells it.
@@ -48,18 +48,15 @@ void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantia
     if ((args.flags & ~(kAutoFreeOnLaunch | kUpload | kUseNodePriority)) != 0) {
       return CudaError(kCudaErrorNotSupported, "graphs that kernels launch");
     }
-    if (absl::Status known = session.UseContext(args.context); !known.ok()) return known;
-    if (absl::Status room = session.CheckRoomForGraph(args.graph, payload.size()); !room.ok()) {
-      return room;
-    }
-    absl::StatusOr<GraphDescription> description =
-        Describe(session, payload, args.graph_count, &refused);
-    if (!description.ok()) return description.status();
-    description->use_node_priority = (args.flags & kUseNodePriority) != 0;
-    absl::StatusOr<std::unique_ptr<GpuGraph>> graph =
-        GpuGraph::Create(*session.device().coroutine, *std::move(description), &refused);
-    if (!graph.ok()) return graph.status();
-    session.AddGraph(args.graph, args.context, *std::move(graph));
+    DETSHARE_RETURN_IF_ERROR(session.UseContext(args.context));
+    DETSHARE_RETURN_IF_ERROR(session.CheckRoomForGraph(args.graph, payload.size()));
+    DETSHARE_ASSIGN_OR_RETURN(GraphDescription description,
+                              Describe(session, payload, args.graph_count, &refused));
+    description.use_node_priority = (args.flags & kUseNodePriority) != 0;
+    DETSHARE_ASSIGN_OR_RETURN(
+        std::unique_ptr<GpuGraph> graph,
+        GpuGraph::Create(*session.device().coroutine, std::move(description), &refused));
+    session.AddGraph(args.graph, args.context, std::move(graph));
     return absl::OkStatus();
   };
   const absl::Status status = instantiate();
@@ -70,11 +67,10 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
                           Reply& reply) {
   GpuGraph::Update update{GpuGraph::UpdateResult::kError, {}};
   const auto become = [&](GpuGraph& graph) -> absl::Status {
-    absl::StatusOr<GraphDescription> description =
-        Describe(session, payload, args.graph_count, &update.place);
-    if (!description.ok()) return description.status();
-    description->use_node_priority = graph.description().use_node_priority;
-    update = graph.Become(*std::move(description));
+    DETSHARE_ASSIGN_OR_RETURN(GraphDescription description,
+                              Describe(session, payload, args.graph_count, &update.place));
+    description.use_node_priority = graph.description().use_node_priority;
+    update = graph.Become(std::move(description));
     return AsUpdateFailure(update);
   };
   const absl::Status status = session.ChangeGraph(args.graph, payload.size(), become);
@@ -86,14 +82,12 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
 void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetParams& args,
                               Payload payload, Reply& reply) {
   reply.Send(session.ChangeGraph(args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
-    const absl::StatusOr<ParsedNode> parsed = ParseGraphNode(payload);
-    if (!parsed.ok()) return parsed.status();
-    if (parsed->kind == wire::kNodeConditional) {
+    DETSHARE_ASSIGN_OR_RETURN(const ParsedNode parsed, ParseGraphNode(payload));
+    if (parsed.kind == wire::kNodeConditional) {
       return Invalid("a conditional node is as it was instantiated");
     }
-    absl::StatusOr<GraphNode> node = ResolveNode(session, *parsed);
-    if (!node.ok()) return node.status();
-    return graph.Replace({args.index, args.node}, *std::move(node));
+    DETSHARE_ASSIGN_OR_RETURN(GraphNode node, ResolveNode(session, parsed));
+    return graph.Replace({args.index, args.node}, std::move(node));
   }));
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/stream_memory_op.h"
@@ -18,10 +19,7 @@ absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKe
   KernelStep step;
   step.kernel = session.ShareKernel(args.kernel);
   if (step.kernel == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such kernel");
-  if (absl::Status read = ReadShape(session, args, *step.kernel, parameters, &step.shape);
-      !read.ok()) {
-    return read;
-  }
+  DETSHARE_RETURN_IF_ERROR(ReadShape(session, args, *step.kernel, parameters, &step.shape));
   const auto* bytes = reinterpret_cast<const std::byte*>(parameters.data());
   step.parameters.assign(bytes, bytes + step.kernel->info().parameter_bytes);
   return step;
@@ -47,7 +45,7 @@ absl::StatusOr<GraphStep> ResolveCopy(Session& session, const wire::cuMemcpy3DAs
 absl::StatusOr<GraphStep> ResolveFill(Session& session, const wire::cuMemsetD2D32Async& args) {
   FillRequest request;
   SessionDevice* device = nullptr;
-  if (absl::Status read = ReadFill(session, args, &request, &device); !read.ok()) return read;
+  DETSHARE_RETURN_IF_ERROR(ReadFill(session, args, &request, &device));
   if (device == nullptr) request.width = 0;
   if (device != nullptr && device != &session.device())
     return CudaError(kCudaErrorNotSupported, "a graph fills memory that its own device reaches");
@@ -84,21 +82,19 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
     case wire::kNodeWait: {
       wire::GraphFence args;
       ContentsOf(node, &args, &rest);
-      const absl::StatusOr<Fence*> fence = FindFence(session, args.fence);
-      if (!fence.ok()) return fence.status();
-      if (node.kind == wire::kNodeSignal) return SignalStep{*fence};
-      return WaitStep{*fence};
+      DETSHARE_ASSIGN_OR_RETURN(Fence* const fence, FindFence(session, args.fence));
+      if (node.kind == wire::kNodeSignal) return SignalStep{fence};
+      return WaitStep{fence};
     }
     case wire::kNodeEventRecord:
     case wire::kNodeEventWait: {
       wire::GraphEvent args;
       ContentsOf(node, &args, &rest);
       bool* recorded = nullptr;
-      absl::StatusOr<std::shared_ptr<Marker>> marker =
-          session.device().coroutine->ShareEvent(args.event, &recorded);
-      if (!marker.ok()) return marker.status();
-      if (node.kind == wire::kNodeEventRecord) return RecordStep{*std::move(marker), recorded};
-      return WaitMarkerStep{*std::move(marker)};
+      DETSHARE_ASSIGN_OR_RETURN(std::shared_ptr<Marker> marker,
+                                session.device().coroutine->ShareEvent(args.event, &recorded));
+      if (node.kind == wire::kNodeEventRecord) return RecordStep{std::move(marker), recorded};
+      return WaitMarkerStep{std::move(marker)};
     }
     case wire::kNodeMemoryOps: {
       wire::GraphMemoryOps args;
@@ -107,8 +103,7 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
         return Invalid("operations on memory that are not as many as they say");
       }
       MemoryOps operations;
-      absl::Status read = ReadMemoryOps(session, rest, args.count, &operations);
-      if (!read.ok()) return read;
+      DETSHARE_RETURN_IF_ERROR(ReadMemoryOps(session, rest, args.count, &operations));
       return MemoryOpsStep{{operations.begin(), operations.end()}};
     }
     case wire::kNodeConditional: {
@@ -137,9 +132,8 @@ std::shared_ptr<Array> ArrayOf(Session& session, const wire::PitchedLocation& si
 }  // namespace
 
 absl::StatusOr<GraphNode> ResolveNode(Session& session, const ParsedNode& node) {
-  absl::StatusOr<GraphStep> step = ResolveStep(session, node);
-  if (!step.ok()) return step.status();
-  GraphNode resolved{*std::move(step), node.enabled};
+  DETSHARE_ASSIGN_OR_RETURN(GraphStep step, ResolveStep(session, node));
+  GraphNode resolved{std::move(step), node.enabled};
   if (node.kind == wire::kNodeCopy) {
     wire::cuMemcpy3DAsync_v2 args;
     Payload rest;

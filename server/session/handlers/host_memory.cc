@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "policy/status_macros.h"
 #include "proto/wire/memory.h"
-#include "server/shared_memory/client_file.h"
-#include "server/session/handlers/common.h"
 #include "server/base/logging.h"
+#include "server/session/handlers/common.h"
+#include "server/shared_memory/client_file.h"
 
 namespace detshare::handlers {
 namespace {
@@ -95,8 +96,7 @@ absl::StatusOr<PinnedWindow::Allocation> AllocatePinned(Session& session, uint64
       AllocateWithRoom(session, [&] { return session.pinned().Allocate(bytes); });
   if (!allocation.ok()) return allocation;
   if (allocation->fresh) {
-    absl::Status status = RegisterNew(session, allocation->address, allocation->file_bytes);
-    if (!status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(RegisterNew(session, allocation->address, allocation->file_bytes));
   }
   session.UpdatePinnedCounter();
   return allocation;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "policy/status_macros.h"
 #include "server/session/handlers/common.h"
 #include "server/session/ipc_memory.h"
 #include "server/session/shared_events.h"
@@ -14,7 +15,7 @@ static_assert(sizeof(wire::IpcToken) == sizeof(SharedEvents::Token) &&
               sizeof(wire::IpcToken) == sizeof(ShareTokenValue));
 
 absl::Status OpenEvent(Session& session, const wire::cuIpcOpenEventHandle& args) {
-  if (absl::Status known = session.UseContext(args.context); !known.ok()) return known;
+  DETSHARE_RETURN_IF_ERROR(session.UseContext(args.context));
   SharedEvents::Token token;
   std::memcpy(token.data(), args.token.bytes, token.size());
   absl::StatusOr<std::shared_ptr<SharedEvent>> event =
@@ -22,7 +23,7 @@ absl::Status OpenEvent(Session& session, const wire::cuIpcOpenEventHandle& args)
   if (!event.ok()) return event.status();
   if (&(*event)->device() != session.device().device)
     return CudaError(kCudaErrorInvalidContext, "an event of another device");
-  if (absl::Status added = session.AddEvent(args.event, args.context); !added.ok()) return added;
+  DETSHARE_RETURN_IF_ERROR(session.AddEvent(args.event, args.context));
   session.shared_events().emplace(args.event, *std::move(event));
   return absl::OkStatus();
 }

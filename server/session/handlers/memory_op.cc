@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "policy/status_macros.h"
 #include "proto/wire/stream_memory_op.h"
 
 namespace detshare::handlers {
@@ -64,7 +65,7 @@ absl::Status ReadMemoryOps(Session& session, Payload payload, uint32_t count,
     wire::StreamMemoryOp named;
     std::memcpy(&named, payload.data() + i * sizeof(named), sizeof(named));
     const MemoryOp operation{named.operation, named.flags, named.address, named.value};
-    if (absl::Status status = Check(session, operation); !status.ok()) return status;
+    DETSHARE_RETURN_IF_ERROR(Check(session, operation));
     operations->push_back(operation);
   }
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/status_macros.h"
 #include "proto/wire/library.h"
 #include "server/backends/images/variable_bytes.h"
 #include "server/session/handlers/common.h"
@@ -136,9 +137,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
       [&](absl::Span<const ManagedVariable> variables) -> absl::StatusOr<ManagedPlaces> {
     managed = session.ManagedOf(args.sibling);
     if (managed != nullptr) return PlacesIn(*managed, variables);
-    absl::StatusOr<std::shared_ptr<const ManagedBlock>> made = MakeManagedBlock(session, variables);
-    if (!made.ok()) return made.status();
-    managed = *std::move(made);
+    DETSHARE_ASSIGN_OR_RETURN(managed, MakeManagedBlock(session, variables));
     absl::StatusOr<ManagedPlaces> places = PlacesIn(*managed, variables);
     if (places.ok()) places->fresh = true;
     return places;
