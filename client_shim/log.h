@@ -2,9 +2,9 @@
 // the program.
 #pragma once
 
-namespace detshare::shim {
+#include "client_shim/log_level.h"
 
-enum class LogLevel { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
+namespace detshare::shim {
 
 // Whether lines of this level are shown: DETSHARE_LOG is error (the default), warning, info or
 // debug. Any thread.

@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client_shim/log.h"
-
 namespace detshare::shim {
 namespace {
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace detshare::shim {
+#include "client_shim/log_level.h"
 
-enum class LogLevel;
+namespace detshare::shim {
 
 // Keeps the last kLines lines of level error and warning. Any thread; no allocation.
 class LogRing {
