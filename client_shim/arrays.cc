@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/session.h"
 #include "proto/wire/array.h"
 

@@ -3,9 +3,8 @@
 #include <mutex>
 #include <vector>
 
-#include "client_shim/contexts.h"
+#include "client_shim/event_work.h"
 #include "client_shim/streams.h"
-#include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim {
 namespace {
@@ -27,8 +26,8 @@ CUresult MakeHidden(Context& context, CUstream* stream) {
 
 // `second` goes on behind what `first` has got so far. With context.mutex.
 CUresult Order(Context& context, CUstream first, CUstream second) {
-  const CUresult result = api::cuEventRecord(context.ordering, first);
-  return result != CUDA_SUCCESS ? result : api::cuStreamWaitEvent(second, context.ordering, 0);
+  const CUresult result = RecordOnStream(context.ordering, first, CU_EVENT_RECORD_DEFAULT);
+  return result != CUDA_SUCCESS ? result : WaitOnStream(second, context.ordering, 0);
 }
 
 std::vector<CUstream> StreamsOf(const Context& context) {
@@ -54,8 +53,8 @@ CUresult RecordContext(Context& context, Event& event) {
     // One that another thread has destroyed meanwhile.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE) return result;
   }
-  return api::cuEventRecord(reinterpret_cast<CUevent>(event.handle.load(std::memory_order_acquire)),
-                            context.collector);
+  return RecordOnStream(reinterpret_cast<CUevent>(event.handle.load(std::memory_order_acquire)),
+                        context.collector, CU_EVENT_RECORD_DEFAULT);
 }
 
 CUresult HoldContext(Context& context, CUevent event) {
@@ -64,10 +63,10 @@ CUresult HoldContext(Context& context, CUevent event) {
   CUresult result = MakeHidden(context, &context.gate);
   if (result != CUDA_SUCCESS) return result;
   if (first) context.gated.store(true, std::memory_order_release);
-  result = api::cuStreamWaitEvent(context.gate, event, 0);
+  result = WaitOnStream(context.gate, event, 0);
   if (result != CUDA_SUCCESS) return result;
   for (const CUstream stream : StreamsOf(context)) {
-    result = api::cuStreamWaitEvent(stream, event, 0);
+    result = WaitOnStream(stream, event, 0);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE) return result;
   }
   return CUDA_SUCCESS;

@@ -1,22 +1,22 @@
 #include "client_shim/contexts.h"
 
-#include <cstdlib>
+#include <mutex>
 
+#include "client_shim/current_context.h"
 #include "client_shim/graph/graph_memory.h"
+#include "client_shim/host_memory.h"
 #include "client_shim/libraries.h"
-#include "client_shim/pointer_map.h"
-#include "client_shim/read_digest.h"
+#include "client_shim/session.h"
 #include "client_shim/streams.h"
+#include "client_shim/thread_state.h"
+#include "client_shim/waits.h"
 #include "proto/wire/context.h"
 
 namespace detshare::shim {
 namespace {
 
-Objects* g_objects = nullptr;
-
 struct Primary {
   std::mutex mutex;  // held while the context comes or goes, and guards `retained`
-  Context* context = nullptr;
   uint32_t retained = 0;
 };
 Primary g_primary[kMaxDevices];
@@ -52,7 +52,7 @@ CUresult End(Context& context) {
   const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
   ForgetGraphMemory(id);
-  pointers().RemoveContext(id);
+  ForgetMemoryOf(id);
   const CUresult result =
       session().Call(Op::cuCtxDestroy_v2, context.device, id, wire::cuCtxDestroy_v2{id, 0});
   RetireStreamsAndEvents(id);
@@ -69,42 +69,9 @@ CUresult End(Context& context) {
 
 }  // namespace
 
-Objects& objects() { return *g_objects; }
-
 ContextId NextContextId() {
   static std::atomic<ContextId> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
-}
-
-void CreateObjects() {
-  if (g_objects == nullptr) g_objects = new Objects;
-}
-
-void TinyLock::lock() {
-  while (held_.exchange(true, std::memory_order_acquire)) {
-    for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
-      if (i < 64) {
-        __builtin_ia32_pause();
-      } else {
-        const timespec nap{0, 10'000};
-        nanosleep(&nap, nullptr);
-      }
-    }
-  }
-}
-
-void CreatePrimaryContexts() {
-  for (size_t i = 0; i < session().devices().size(); ++i) {
-    uint32_t index;
-    Context* context = objects().contexts.Reserve(&index);
-    context->index = index;
-    context->device = static_cast<uint16_t>(i);
-    context->primary = true;
-    context->api_version = 3020;
-    context->handle.store(objects().contexts.Publish(HandleKind::kContext, index),
-                          std::memory_order_release);
-    g_primary[i].context = context;
-  }
 }
 
 bool ContextFlagsValid(uint32_t flags) {
@@ -112,78 +79,6 @@ bool ContextFlagsValid(uint32_t flags) {
   return (flags & ~static_cast<uint32_t>(CU_CTX_FLAGS_MASK)) == 0 &&
          (schedule == 0 || schedule == CU_CTX_SCHED_SPIN || schedule == CU_CTX_SCHED_YIELD ||
           schedule == CU_CTX_SCHED_BLOCKING_SYNC);
-}
-
-CUresult SynchronizeContext(Context& context) {
-  const ContextId id = context.id.load(std::memory_order_acquire);
-  uint64_t position = 0;
-  wire::cuCtxSynchronize args{id, 0, {0, kNoFence, 0}};
-  if (ThreadFence(&args.signal)) {
-    const CUresult result =
-        session().Submit(Op::cuCtxSynchronize, context.device, id, args, {}, &position);
-    if (result != CUDA_SUCCESS) return result;
-    const uint32_t schedule = context.flags.load(std::memory_order_relaxed) & CU_CTX_SCHED_MASK;
-    if (SpinForFence(args.signal.index, args.signal.value,
-                     schedule == CU_CTX_SCHED_BLOCKING_SYNC)) {
-      RaiseTo(context.complete, position + 1);
-      CollectReads();
-      session().DrainOutput();
-      return session().sticky_error();
-    }
-  }
-  // An own wait for the same point, in which the daemon wakes us.
-  args.signal = {0, kNoFence, 0};
-  const CUresult result = session().Call(Op::cuCtxSynchronize, context.device, id, args);
-  if (result == CUDA_SUCCESS) RaiseTo(context.complete, position + 1);
-  CollectReads();
-  session().DrainOutput();
-  const CUresult error = session().sticky_error();
-  return error != CUDA_SUCCESS ? error : result;
-}
-
-CUresult PushContext(CUcontext handle) {
-  Context* context = FindContext(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  ThreadState& thread = thread_state;
-  if (thread.depth != 0) {
-    if (thread.depth > thread.capacity) {
-      ReleaseAtThreadExit();
-      const uint32_t capacity = thread.capacity == 0 ? 16 : thread.capacity * 2;
-      void* below = realloc(thread.below, capacity * sizeof(CUcontext));
-      if (below == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-      thread.below = static_cast<CUcontext*>(below);
-      thread.capacity = capacity;
-    }
-    thread.below[thread.depth - 1] = thread.current;
-  }
-  ++thread.depth;
-  thread.current = handle;
-  thread.context = context;
-  return CUDA_SUCCESS;
-}
-
-CUresult PopContext(CUcontext* handle) {
-  ThreadState& thread = thread_state;
-  if (thread.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (handle != nullptr) *handle = thread.current;
-  --thread.depth;
-  thread.current = thread.depth == 0 ? nullptr : thread.below[thread.depth - 1];
-  thread.context = nullptr;
-  return CUDA_SUCCESS;
-}
-
-CUresult SetContext(CUcontext handle) {
-  ThreadState& thread = thread_state;
-  if (handle == nullptr) {
-    if (thread.depth != 0) PopContext(nullptr);
-    return CUDA_SUCCESS;
-  }
-  Context* context = FindContext(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (thread.depth == 0) thread.depth = 1;
-  thread.current = handle;
-  thread.context = context;
-  return CUDA_SUCCESS;
 }
 
 CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CUcontext* handle) {
@@ -256,15 +151,13 @@ CUresult DestroyAlias(Context& alias) {
   return result;
 }
 
-Context& PrimaryContext(uint16_t device) { return *g_primary[device].context; }
-
 CUresult RetainPrimary(uint16_t device, CUcontext* handle) {
   Primary& primary = g_primary[device];
   const std::lock_guard lock(primary.mutex);
-  if (primary.retained == 0 && primary.context->id.load(std::memory_order_acquire) == 0)
-    Begin(*primary.context);
+  Context& context = PrimaryContext(device);
+  if (primary.retained == 0 && context.id.load(std::memory_order_acquire) == 0) Begin(context);
   ++primary.retained;
-  *handle = HandleOf(*primary.context);
+  *handle = HandleOf(context);
   return CUDA_SUCCESS;
 }
 
@@ -276,7 +169,7 @@ CUresult ReleasePrimary(uint16_t device) {
     --primary.retained;
     return CUDA_SUCCESS;
   }
-  const CUresult result = End(*primary.context);
+  const CUresult result = End(PrimaryContext(device));
   primary.retained = 0;
   return result;
 }
@@ -284,10 +177,11 @@ CUresult ReleasePrimary(uint16_t device) {
 CUresult ResetPrimary(uint16_t device) {
   Primary& primary = g_primary[device];
   const std::lock_guard lock(primary.mutex);
-  if (primary.context->id.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
-  const CUresult result = End(*primary.context);
+  Context& context = PrimaryContext(device);
+  if (context.id.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  const CUresult result = End(context);
   primary.retained = 0;
-  primary.context->flags.store(0, std::memory_order_relaxed);
+  context.flags.store(0, std::memory_order_relaxed);
   return result;
 }
 

@@ -1,61 +1,13 @@
-// Contexts: primary ones, made ones, and each thread's stack of current ones.
+// The life of contexts: primary ones, made ones, and what goes with them.
 #pragma once
 
+#include <cstdint>
+
 #include "client_shim/objects.h"
-#include "client_shim/session.h"
-#include "client_shim/thread_state.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/ring_abi.h"
 
 namespace detshare::shim {
-
-// At initialisation, once.
-void CreateObjects();
-void CreatePrimaryContexts();
-
-// The context of a handle, or null. A primary context is found even while nobody retains it (its id
-// is 0).
-inline Context* FindContext(CUcontext handle) {
-  return objects().contexts.Find(HandleKind::kContext, reinterpret_cast<uint64_t>(handle));
-}
-inline CUcontext HandleOf(const Context& context) {
-  return reinterpret_cast<CUcontext>(context.handle.load(std::memory_order_relaxed));
-}
-
-// The thread's current context. CUDA_ERROR_INVALID_CONTEXT when there is none,
-// CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone.
-inline CUresult CurrentContext(Context** context) {
-  ThreadState& thread = thread_state;
-  if (thread.current == nullptr) [[unlikely]]
-    return CUDA_ERROR_INVALID_CONTEXT;
-  Context* found = thread.context;
-  if (found == nullptr || found->handle.load(std::memory_order_acquire) !=
-                              reinterpret_cast<uint64_t>(thread.current)) [[unlikely]] {
-    found = FindContext(thread.current);
-    if (found == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    thread.context = found;
-  }
-  if (found->id.load(std::memory_order_acquire) == 0) [[unlikely]]
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  *context = found;
-  return CUDA_SUCCESS;
-}
-
-// The same for calls that reach the device: also the session's sticky error, and
-// CUDA_ERROR_NOT_PERMITTED in a host function.
-inline CUresult ContextForWork(Context** context) {
-  if (thread_state.in_host_function) [[unlikely]]
-    return CUDA_ERROR_NOT_PERMITTED;
-  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
-    return error;
-  return CurrentContext(context);
-}
-
-// Waits for all work of the context. The sticky error, when there is one.
-CUresult SynchronizeContext(Context& context);
-
-// The thread's stack. A null handle is not for Push.
-CUresult PushContext(CUcontext handle);
-CUresult PopContext(CUcontext* handle);
-CUresult SetContext(CUcontext handle);
 
 CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CUcontext* handle);
 CUresult DestroyContext(CUcontext handle);
@@ -68,7 +20,6 @@ CUresult DestroyAlias(Context& alias);
 ContextId NextContextId();
 
 // Primary contexts. `device` is valid.
-Context& PrimaryContext(uint16_t device);
 CUresult RetainPrimary(uint16_t device, CUcontext* handle);
 CUresult ReleasePrimary(uint16_t device);
 CUresult ResetPrimary(uint16_t device);

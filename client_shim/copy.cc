@@ -10,6 +10,7 @@
 #include "client_shim/session.h"
 #include "client_shim/staging.h"
 #include "client_shim/streams.h"
+#include "client_shim/waits.h"
 #include "proto/wire/common.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/stream.h"

@@ -2,20 +2,14 @@
 // detshare::shim::api.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 
+#include "client_shim/gate.h"
 #include "client_shim/thread_state.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/driver_api/driver_api_table.h"
 
 namespace detshare::shim {
-
-// What entry points answer before they do anything: CUDA_ERROR_NOT_INITIALIZED before cuInit and in
-// the child of an initialised process, CUDA_SUCCESS while there is a session,
-// CUDA_ERROR_DEINITIALIZED once the library is torn down. The release store of CUDA_SUCCESS
-// publishes the session.
-extern std::atomic<CUresult> g_gate;
 
 // The checks that come before everything else, for row `row` of kRows.
 template <size_t row>
@@ -27,8 +21,8 @@ inline CUresult Enter() {
   }
 }
 
-// Names the call and its error in the log at DETSHARE_LOG=debug, except for CUDA_ERROR_NOT_READY, of
-// which programs that poll get many.
+// Names the call and its error in the log at DETSHARE_LOG=debug, except for CUDA_ERROR_NOT_READY,
+// of which programs that poll get many.
 void NoteFailure(size_t row, CUresult result);
 
 // What row `row` of kRows answers.

@@ -1,6 +1,7 @@
 #include "client_shim/green_contexts.h"
 
 #include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"
 

@@ -15,9 +15,10 @@
 #include <memory>
 #include <string>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/log.h"
 #include "client_shim/session.h"
+#include "client_shim/waits.h"
 #include "proto/wire/memory.h"
 
 namespace detshare::shim {
@@ -147,6 +148,23 @@ bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
   }
   return exchange(kPageBytes, bytes - 2 * kPageBytes) && exchange(0, kPageBytes) &&
          exchange(bytes - kPageBytes, kPageBytes);
+}
+
+// Ordinary memory of this process alone with the same contents, in the place of the allocation's
+// mapping.
+bool MakeMappingPrivate(const Allocation& allocation) {
+  if (allocation.mapping == 0) return true;
+  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped),
+                       allocation.mapping_bytes))
+    return false;
+  if ((allocation.protection & PROT_WRITE) == 0 && allocation.protection != 0) {
+    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes,
+             allocation.protection);
+  }
+  return true;
 }
 
 // Registers memory by name only: the GPU does not reach it, and copies are staged.
@@ -366,19 +384,14 @@ void UnmapHostMemory(const Allocation& allocation) {
   }
 }
 
-bool MakeMappingPrivate(const Allocation& allocation) {
-  if (allocation.mapping == 0) return true;
-  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return false;
-  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped),
-                       allocation.mapping_bytes))
-    return false;
-  if ((allocation.protection & PROT_WRITE) == 0 && allocation.protection != 0) {
-    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes,
-             allocation.protection);
-  }
-  return true;
+void ForgetMemoryOf(ContextId context) {
+  for (const Allocation& allocation : pointers().TakeContext(context)) UnmapHostMemory(allocation);
+}
+
+void KeepRegisteredMemoryInChild() {
+  pointers().ForEachInChild([](const Allocation& allocation) {
+    if (allocation.kind == MemoryKind::kRegistered) MakeMappingPrivate(allocation);
+  });
 }
 
 }  // namespace detshare::shim

@@ -39,8 +39,12 @@ bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes);
 // Takes the mapping of an allocation away, before the daemon is told: pinned and managed memory is
 // unmapped, registered memory becomes ordinary memory with the same contents.
 void UnmapHostMemory(const Allocation& allocation);
-// Ordinary memory of this process alone with the same contents, in the place of the allocation's
-// mapping.
-bool MakeMappingPrivate(const Allocation& allocation);
+
+// A context ends: its memory is no longer known, its host memory is unmapped.
+void ForgetMemoryOf(ContextId context);
+
+// In the child of a fork: registered memory becomes the child's own, so that it does not write into
+// its parent.
+void KeepRegisteredMemoryInChild();
 
 }  // namespace detshare::shim

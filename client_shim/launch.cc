@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
 #include "client_shim/launch_hints.h"

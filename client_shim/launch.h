@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "client_shim/libraries.h"
 #include "client_shim/objects.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/wire/launch.h"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "client_shim/code_choice.h"
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/host_memory.h"
 #include "client_shim/log.h"
 #include "client_shim/pointer_map.h"
@@ -247,14 +247,14 @@ CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
 // A kernel of that name without instances. library.mutex is held.
 Kernel* AddKernel(Library& library, std::string_view name) {
   uint32_t index;
-  Kernel* kernel = objects().kernels.Reserve(&index);
+  Kernel* kernel = code_tables().kernels.Reserve(&index);
   if (kernel == nullptr) return nullptr;
   kernel->index = index;
   kernel->library = &library;
   kernel->library_handle = library.handle;
   kernel->name = strndup(name.data(), name.size());
   for (auto& instance : kernel->instances) instance.store(nullptr, std::memory_order_relaxed);
-  kernel->handle = objects().kernels.Publish(HandleKind::kKernel, index);
+  kernel->handle = code_tables().kernels.Publish(HandleKind::kKernel, index);
   library.kernels.emplace(name, kernel);
   return kernel;
 }
@@ -286,7 +286,7 @@ void Forget(Library& library) {
   DropManaged(library);
   for (uint16_t device = 0; device < kMaxDevices; ++device) DropInstance(library, device);
   for (const auto& [name, kernel] : library.kernels) {
-    if (objects().kernels.Retire(kernel->handle)) objects().kernels.Recycle(kernel->index);
+    if (code_tables().kernels.Retire(kernel->handle)) code_tables().kernels.Recycle(kernel->index);
   }
   library.kernels.clear();
   library.names.clear();
@@ -317,14 +317,19 @@ CUresult AskForNames(Library& library) {
 
 }  // namespace
 
+CodeTables& code_tables() {
+  static auto* const tables = new CodeTables;
+  return *tables;
+}
+
 Library* FindLibrary(CUlibrary handle) {
   Library* library =
-      objects().libraries.Find(HandleKind::kLibrary, reinterpret_cast<uint64_t>(handle));
+      code_tables().libraries.Find(HandleKind::kLibrary, reinterpret_cast<uint64_t>(handle));
   return library != nullptr && !library->module ? library : nullptr;
 }
 
 Library* FindModule(CUmodule handle) {
-  return objects().libraries.Find(HandleKind::kModule, reinterpret_cast<uint64_t>(handle));
+  return code_tables().libraries.Find(HandleKind::kModule, reinterpret_cast<uint64_t>(handle));
 }
 
 CUresult LoadInstance(Kernel& kernel, uint16_t device, KernelInstance** instance) {
@@ -352,7 +357,7 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
   if (choice != CUDA_SUCCESS) return choice;
   if (!chosen.empty()) preserved = false;
   uint32_t index;
-  Library* made = objects().libraries.Reserve(&index);
+  Library* made = code_tables().libraries.Reserve(&index);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     const std::lock_guard lock(made->mutex);
@@ -364,7 +369,7 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
     made->options = options.plain();
     if (const CUresult result = Send(*made, image, device, &options); result != CUDA_SUCCESS) {
       made->options.clear();
-      objects().libraries.Recycle(index);
+      code_tables().libraries.Recycle(index);
       return result;
     }
     if (!made->module && preserved) {
@@ -380,14 +385,14 @@ CUresult LoadLibrary(const ImagePieces& named, Context* context, uint16_t device
         }
       }
     }
-    made->handle = objects().libraries.Publish(HandleKind::kLibrary, index);
+    made->handle = code_tables().libraries.Publish(HandleKind::kLibrary, index);
   }
   *library = made;
   return CUDA_SUCCESS;
 }
 
 CUresult UnloadLibrary(Library& library) {
-  if (!objects().libraries.Retire(library.handle)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!code_tables().libraries.Retire(library.handle)) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = CUDA_SUCCESS;
   {
     const std::lock_guard lock(library.mutex);
@@ -399,7 +404,7 @@ CUresult UnloadLibrary(Library& library) {
     }
     Forget(library);
   }
-  objects().libraries.Recycle(library.index);
+  code_tables().libraries.Recycle(library.index);
   session().DrainOutput();
   return result;
 }
@@ -540,13 +545,13 @@ void RetireModules(ContextId context) {
   objects().contexts.ForEach([&](Context& other) {
     if (other.id.load(std::memory_order_acquire) != 0) in_use[other.device] = true;
   });
-  objects().libraries.ForEach([&](Library& library) {
+  code_tables().libraries.ForEach([&](Library& library) {
     std::unique_lock lock(library.mutex);
     if (library.module) {
-      if (library.context_id != context || !objects().libraries.Retire(library.handle)) return;
+      if (library.context_id != context || !code_tables().libraries.Retire(library.handle)) return;
       Forget(library);
       lock.unlock();
-      objects().libraries.Recycle(library.index);
+      code_tables().libraries.Recycle(library.index);
       return;
     }
     if (!CanReload(library)) return;

@@ -10,15 +10,84 @@
 // be reading them: a few hundred bytes each.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "client_shim/handle_table.h"
 #include "client_shim/image_size.h"
 #include "client_shim/jit_options.h"
 #include "client_shim/objects.h"
 #include "client_shim/session.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/ring_abi.h"
+#include "proto/wire/library.h"
 
 namespace detshare::shim {
+
+// A kernel on one device. Never changes but for the attributes, never freed.
+struct KernelInstance {
+  KernelId id = 0;
+  uint32_t parameter_bytes = 0;
+  std::vector<wire::KernelParameter> parameters;
+  std::array<std::atomic<int32_t>, wire::kFunctionAttributes> attributes{};
+  // Answers of the daemon to occupancy questions, forgotten when an attribute changes.
+  std::mutex mutex;
+  std::map<std::array<uint64_t, 8>, int64_t> occupancy;
+};
+
+struct Library;
+
+struct Kernel {
+  uint64_t handle = 0;  // CUkernel; the CUfunction is the same with another kind
+  uint32_t index = 0;
+  Library* library = nullptr;
+  uint64_t library_handle = 0;
+  const char* name = nullptr;  // never freed: programs keep it
+  std::array<std::atomic<KernelInstance*>, kMaxDevices> instances{};
+};
+
+struct Global {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+};
+
+// A CUlibrary, or a CUmodule: a library that belongs to one context.
+struct Library {
+  uint64_t handle = 0;  // as CUlibrary; the CUmodule is the same with another kind
+  uint32_t index = 0;
+  bool module = false;
+  Context* context = nullptr;  // of a module
+  ContextId context_id = 0;
+  std::mutex mutex;  // guards the rest; held while something is asked of the daemon
+  uint16_t home_device = 0;
+  uint32_t kernel_count = 0;
+  std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded there
+  // The image, where it may be needed again: on a second device, or after the context was reset.
+  std::string image;
+  std::vector<std::span<const std::byte>> preserved;  // ... or where the program keeps it
+  std::vector<wire::JitOption> options;
+  std::map<std::string, Kernel*, std::less<>> kernels;
+  std::map<std::pair<uint16_t, std::string>, Global> globals;
+  // Its managed variables, on whatever devices it is loaded, and the memory that holds them.
+  std::map<std::string, Global, std::less<>> managed;
+  uint64_t managed_address = 0, managed_bytes = 0;
+  std::vector<std::string> names;
+};
+
+// The tables of the process. Never destroyed.
+struct CodeTables {
+  HandleTable<Library> libraries;
+  HandleTable<Kernel> kernels;
+};
+CodeTables& code_tables();
 
 // Of a CUlibrary; null for everything else.
 Library* FindLibrary(CUlibrary handle);
@@ -26,7 +95,7 @@ Library* FindLibrary(CUlibrary handle);
 Library* FindModule(CUmodule handle);
 // Of a CUkernel.
 inline Kernel* FindKernel(CUkernel handle) {
-  return objects().kernels.Find(HandleKind::kKernel, reinterpret_cast<uint64_t>(handle));
+  return code_tables().kernels.Find(HandleKind::kKernel, reinterpret_cast<uint64_t>(handle));
 }
 // Of a CUfunction, or of a CUkernel cast to one, which CUDA allows everywhere.
 inline Kernel* FindFunction(CUfunction handle) {
@@ -34,7 +103,7 @@ inline Kernel* FindFunction(CUfunction handle) {
   const auto kind = static_cast<HandleKind>(value >> 56);
   if (kind != HandleKind::kFunction && kind != HandleKind::kKernel) [[unlikely]]
     return nullptr;
-  return objects().kernels.Find(kind, value);
+  return code_tables().kernels.Find(kind, value);
 }
 inline CUlibrary LibraryHandle(const Library& library) {
   return reinterpret_cast<CUlibrary>(library.handle);

@@ -1,9 +1,15 @@
 #include "client_shim/link_request.h"
-#include "proto/wire/library.h"
 
 #include <cstring>
 
+#include "proto/wire/library.h"
+
 namespace detshare::shim {
+
+HandleTable<LinkState>& links() {
+  static auto* const table = new HandleTable<LinkState>;
+  return *table;
+}
 
 LinkRequest::LinkRequest(const LinkState& state) {
   args_.input_count = static_cast<uint32_t>(state.inputs.size());

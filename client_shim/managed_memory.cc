@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 
-#include "client_shim/contexts.h"
 #include "client_shim/host_memory.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"

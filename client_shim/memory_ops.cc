@@ -1,7 +1,7 @@
 #include "client_shim/memory_ops.h"
 
-#include "client_shim/contexts.h"
 #include "client_shim/copy.h"
+#include "client_shim/current_context.h"
 
 namespace detshare::shim {
 namespace {

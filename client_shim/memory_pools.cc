@@ -2,7 +2,6 @@
 
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
-#include "client_shim/streams.h"
 #include "proto/wire/memory.h"
 
 namespace detshare::shim {
@@ -13,7 +12,7 @@ std::atomic<MemoryPool*> g_current[kMaxDevices];
 
 MemoryPool* MakePool(uint16_t device, bool is_default) {
   uint32_t index;
-  MemoryPool* pool = objects().pools.Reserve(&index);
+  MemoryPool* pool = memory_pools().Reserve(&index);
   if (pool == nullptr) return nullptr;
   pool->index = index;
   pool->device = device;
@@ -30,11 +29,16 @@ MemoryPool* MakePool(uint16_t device, bool is_default) {
   pool->identity = {};
   pool->access.store(uint32_t{CU_MEM_ACCESS_FLAGS_PROT_READWRITE} << (2 * device),
                      std::memory_order_relaxed);
-  pool->handle = objects().pools.Publish(HandleKind::kMemoryPool, index);
+  pool->handle = memory_pools().Publish(HandleKind::kMemoryPool, index);
   return pool;
 }
 
 }  // namespace
+
+HandleTable<MemoryPool>& memory_pools() {
+  static auto* const table = new HandleTable<MemoryPool>;
+  return *table;
+}
 
 void CreateDefaultMemoryPools() {
   for (size_t i = 0; i < session().devices().size(); ++i) {
@@ -87,8 +91,8 @@ CUresult DestroyPool(CUmemoryPool handle) {
   g_current[pool->device].compare_exchange_strong(expected, g_default[pool->device]);
   const uint16_t device = pool->device;
   const PoolId id = pool->id;
-  if (!objects().pools.Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_VALUE;
-  objects().pools.Recycle(pool->index);
+  if (!memory_pools().Retire(reinterpret_cast<uint64_t>(handle))) return CUDA_ERROR_INVALID_VALUE;
+  memory_pools().Recycle(pool->index);
   if (id == 0) return CUDA_SUCCESS;
   return session().Call(Op::cuMemPoolDestroy, device, 0, wire::cuMemPoolDestroy{id, 0});
 }
@@ -125,7 +129,7 @@ void NotePoolAllocation(MemoryPool& pool, uint64_t bytes) {
 
 void NotePoolFree(uint64_t handle, uint64_t bytes) {
   if (handle == 0) return;
-  MemoryPool* pool = objects().pools.Find(HandleKind::kMemoryPool, handle);
+  MemoryPool* pool = memory_pools().Find(HandleKind::kMemoryPool, handle);
   if (pool != nullptr) pool->used.fetch_sub(bytes, std::memory_order_relaxed);
 }
 

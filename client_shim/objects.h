@@ -1,24 +1,16 @@
-// The driver's objects as the shim holds them. They live in HandleTables, so their memory stays
-// what it is for ever; what may be read while another thread destroys the object is atomic.
+// Contexts, streams and events as the shim holds them. They live in HandleTables, so their memory
+// stays what it is for ever; what may be read while another thread destroys the object is atomic.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "client_shim/handle_table.h"
-#include "client_shim/jit_options.h"
 #include "client_shim/local_storage.h"
 #include "proto/driver_api/cuda_unrenamed.h"
 #include "proto/ring_abi.h"
 #include "proto/wire/launch_hints.h"
-#include "proto/wire/library.h"
-#include "proto/wire/memory.h"
 
 namespace detshare::shim {
 
@@ -31,7 +23,6 @@ inline void RaiseTo(std::atomic<uint64_t>& value, uint64_t to) {
 }
 
 inline constexpr uint32_t kLimitCount = 10;  // CUlimit values that are known
-inline constexpr uint32_t kMaxDevices = 16;
 
 // A lock for a few instructions that two threads contend for only when they use one object at the
 // same moment.
@@ -146,102 +137,15 @@ struct Event {
   static uint64_t ValueOf(uint64_t point) { return point & ((uint64_t{1} << 40) - 1); }
 };
 
-// A kernel on one device. Never changes but for the attributes, never freed.
-struct KernelInstance {
-  KernelId id = 0;
-  uint32_t parameter_bytes = 0;
-  std::vector<wire::KernelParameter> parameters;
-  std::array<std::atomic<int32_t>, wire::kFunctionAttributes> attributes{};
-  // Answers of the daemon to occupancy questions, forgotten when an attribute changes.
-  std::mutex mutex;
-  std::map<std::array<uint64_t, 8>, int64_t> occupancy;
-};
-
-struct Library;
-
-struct Kernel {
-  uint64_t handle = 0;  // CUkernel; the CUfunction is the same with another kind
-  uint32_t index = 0;
-  Library* library = nullptr;
-  uint64_t library_handle = 0;
-  const char* name = nullptr;  // never freed: programs keep it
-  std::array<std::atomic<KernelInstance*>, kMaxDevices> instances{};
-};
-
-struct Global {
-  CUdeviceptr address = 0;
-  uint64_t bytes = 0;
-};
-
-// A CUlibrary, or a CUmodule: a library that belongs to one context.
-struct Library {
-  uint64_t handle = 0;  // as CUlibrary; the CUmodule is the same with another kind
-  uint32_t index = 0;
-  bool module = false;
-  Context* context = nullptr;  // of a module
-  ContextId context_id = 0;
-  std::mutex mutex;  // guards the rest; held while something is asked of the daemon
-  uint16_t home_device = 0;
-  uint32_t kernel_count = 0;
-  std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded there
-  // The image, where it may be needed again: on a second device, or after the context was reset.
-  std::string image;
-  std::vector<std::span<const std::byte>> preserved;  // ... or where the program keeps it
-  std::vector<wire::JitOption> options;
-  std::map<std::string, Kernel*, std::less<>> kernels;
-  std::map<std::pair<uint16_t, std::string>, Global> globals;
-  // Its managed variables, on whatever devices it is loaded, and the memory that holds them.
-  std::map<std::string, Global, std::less<>> managed;
-  uint64_t managed_address = 0, managed_bytes = 0;
-  std::vector<std::string> names;
-};
-
-struct MemoryPool {
-  uint64_t handle = 0;
-  uint32_t index = 0;
-  uint16_t device = 0;
-  PoolId id = 0;  // of the device; 0: an imported one
-  bool is_default = false;
-  bool imported = false;
-  int handle_types = 0;  // CUmemAllocationHandleType: what it can be exported as
-  // Two bits of CUmemAccess_flags a device. Relaxed: for those who ask.
-  std::atomic<uint32_t> access{0};
-  // What names it in other processes; zero as long as nobody asked. Guarded by the mutex of
-  // api/pool_sharing.cc.
-  std::array<uint8_t, 16> identity{};
-  std::atomic<uint64_t> release_threshold{0};
-  std::atomic<int> reuse_follow{1}, reuse_opportunistic{1}, reuse_internal{1};
-  std::atomic<uint64_t> used{0}, used_high{0};
-};
-
-struct LinkState {
-  struct Input {
-    uint32_t type = 0;
-    std::string name;
-    std::string bytes;
-  };
-  uint64_t handle = 0;
-  uint32_t index = 0;
-  std::mutex mutex;  // guards the rest
-  uint16_t device = 0;
-  ContextId context = 0;
-  std::vector<Input> inputs;
-  JitOptions options;
-  std::string image;  // after cuLinkComplete
-  bool complete = false;
-  CUresult failed = CUDA_SUCCESS;  // what every later step answers
-};
-
-// All tables of the process. Never destroyed.
+// The tables of the process. Never destroyed.
 struct Objects {
   HandleTable<Context> contexts;
   HandleTable<Stream> streams;
   HandleTable<Event> events;
-  HandleTable<Library> libraries;
-  HandleTable<Kernel> kernels;
-  HandleTable<MemoryPool> pools;
-  HandleTable<LinkState> links;
 };
 Objects& objects();
+
+// At initialisation, once.
+void CreateObjects();
 
 }  // namespace detshare::shim

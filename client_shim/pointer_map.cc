@@ -1,11 +1,8 @@
 #include "client_shim/pointer_map.h"
 
-#include <sys/mman.h>
-
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 #include <mutex>
-
-#include "client_shim/host_memory.h"
 
 namespace detshare::shim {
 
@@ -94,29 +91,20 @@ bool PointerMap::OverlapsHostMemory(uint64_t address, uint64_t bytes) const {
   return next != by_address_.end() && next->first - address < bytes && next->second.on_host();
 }
 
-void PointerMap::RemoveContext(ContextId context) {
+std::vector<Allocation> PointerMap::TakeContext(ContextId context) {
   std::vector<Allocation> host;
-  {
-    const std::unique_lock lock(mutex_);
-    for (auto it = by_address_.begin(); it != by_address_.end();) {
-      if (it->second.context != context) {
-        ++it;
-        continue;
-      }
-      if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered ||
-          it->second.kind == MemoryKind::kManaged)
-        host.push_back(it->second);
-      it = by_address_.erase(it);
+  const std::unique_lock lock(mutex_);
+  for (auto it = by_address_.begin(); it != by_address_.end();) {
+    if (it->second.context != context) {
+      ++it;
+      continue;
     }
+    if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered ||
+        it->second.kind == MemoryKind::kManaged)
+      host.push_back(it->second);
+    it = by_address_.erase(it);
   }
-  for (const Allocation& allocation : host) UnmapHostMemory(allocation);
-}
-
-void PointerMap::KeepRegisteredMemoryInChild() {
-  // No lock: the child has one thread, and another thread of the parent may have held it.
-  for (const auto& [address, allocation] : by_address_) {
-    if (allocation.kind == MemoryKind::kRegistered) MakeMappingPrivate(allocation);
-  }
+  return host;
 }
 
 }  // namespace detshare::shim

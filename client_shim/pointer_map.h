@@ -74,12 +74,16 @@ class PointerMap {
   // Whether some of [address, address + bytes) is registered or pinned.
   bool OverlapsHostMemory(uint64_t address, uint64_t bytes) const;
 
-  // A context ends: its memory is no longer known, its host memory is unmapped.
-  void RemoveContext(ContextId context);
+  // Takes out everything that belongs to the context, and returns what is pinned, registered or
+  // managed.
+  std::vector<Allocation> TakeContext(ContextId context);
 
-  // In the child of a fork: registered memory becomes the child's own, so that it does not write
-  // into its parent.
-  void KeepRegisteredMemoryInChild();
+  // Calls visit(const Allocation&) for everything. Takes no lock: only for the child of a fork,
+  // which has one thread, while another thread of the parent may have held it.
+  template <typename Visit>
+  void ForEachInChild(Visit visit) const {
+    for (const auto& [address, allocation] : by_address_) visit(allocation);
+  }
 
  private:
   const Allocation* Holding(uint64_t address) const;

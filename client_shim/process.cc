@@ -2,17 +2,15 @@
 
 #include <pthread.h>
 
-#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 
 #include "client_shim/connection.h"
-#include "client_shim/contexts.h"
-#include "client_shim/entry.h"
-#include "client_shim/error_names.h"
-#include "client_shim/log.h"
+#include "client_shim/current_context.h"
+#include "client_shim/gate.h"
+#include "client_shim/host_memory.h"
 #include "client_shim/memory_pools.h"
-#include "client_shim/pointer_map.h"
 #include "client_shim/read_digest.h"
 #include "client_shim/session.h"
 #include "proto/version.h"
@@ -37,7 +35,7 @@ void AfterForkInChild() {
   g_dead.store(true, std::memory_order_relaxed);
   g_gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
   g_session->CloseInChild();
-  pointers().KeepRegisteredMemoryInChild();
+  KeepRegisteredMemoryInChild();
 }
 
 // Runs after the exit handlers that the program registered since cuInit, and before those from
@@ -53,8 +51,6 @@ void TearDown() {
 }
 
 }  // namespace
-
-std::atomic<CUresult> g_gate{CUDA_ERROR_NOT_INITIALIZED};
 
 CUresult Initialise() {
   const CUresult gate = g_gate.load(std::memory_order_acquire);
@@ -75,22 +71,6 @@ CUresult Initialise() {
   CreateDefaultMemoryPools();
   g_gate.store(CUDA_SUCCESS, std::memory_order_release);
   return CUDA_SUCCESS;
-}
-
-void NoteFailure(size_t row, CUresult result) {
-  if (result == CUDA_ERROR_NOT_READY || !LogShown(LogLevel::kDebug)) return;
-  const char* const name = ErrorName(result);
-  Log(LogLevel::kDebug, "%s: %s", kRows[row].symbol, name != nullptr ? name : "an unknown error");
-}
-
-CUresult Unsupported(size_t row) {
-  static std::array<std::atomic<bool>, kRowCount> named;
-  if (!named[row].exchange(true, std::memory_order_relaxed)) {
-    const char* note = kRows[row].note;
-    Log(LogLevel::kWarning, "%s is not supported%s%s", kRows[row].symbol, *note != '\0' ? ": " : "",
-        note);
-  }
-  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace detshare::shim

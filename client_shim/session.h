@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "client_shim/connection.h"
 #include "client_shim/fence_pool.h"
-#include "client_shim/objects.h"
 #include "client_shim/reply_slots.h"
 #include "client_shim/ring_writer.h"
 #include "client_shim/thread_state.h"
@@ -25,6 +25,8 @@
 #include "proto/ring_abi.h"
 
 namespace detshare::shim {
+
+inline constexpr uint32_t kMaxDevices = 16;  // of a session
 
 // What never changes about a device.
 struct DeviceInfo {

@@ -7,8 +7,11 @@
 
 #include "client_shim/context_events.h"
 #include "client_shim/futex.h"
+#include "client_shim/gate.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/read_digest.h"
+#include "client_shim/thread_exit.h"
+#include "client_shim/waits.h"
 #include "proto/wire/common.h"
 #include "proto/wire/event.h"
 #include "proto/wire/ipc.h"
@@ -104,6 +107,22 @@ void Dispose(Stream& stream) {
   objects().streams.Recycle(stream.index);
 }
 
+// At the end of a thread: its own streams end.
+void ReleaseThreadStreams(void*) {
+  PerThreadStreams* const streams = thread_state.streams;
+  thread_state.streams = nullptr;
+  // After a fork or the library's end there is nobody to give things back to.
+  if (streams == nullptr || g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
+  for (const PerThreadStreams::Entry& entry : streams->entries) {
+    // A context that ended took its streams along.
+    if (!objects().streams.Retire(entry.handle)) continue;
+    session().Submit(Op::cuStreamDestroy_v2, entry.stream->device, entry.stream->context_id,
+                     wire::cuStreamDestroy_v2{entry.stream->id, 0});
+    Dispose(*entry.stream);
+  }
+  delete streams;
+}
+
 // The fence of the event's last recording goes to its next user, unless it is not the event's.
 void GiveEventFence(Event& event) {
   const uint64_t point = event.point.load(std::memory_order_relaxed);
@@ -116,7 +135,8 @@ CUresult PerThreadDefault(Context& context, Stream** stream) {
   const ContextId id = context.id.load(std::memory_order_acquire);
   PerThreadStreams*& mine = thread_state.streams;
   if (mine == nullptr) {
-    ReleaseAtThreadExit();
+    static ThreadExit release(ReleaseThreadStreams);
+    release.Arm();
     mine = new PerThreadStreams;
   }
   for (const PerThreadStreams::Entry& entry : mine->entries) {
@@ -198,26 +218,6 @@ bool GiveTime(Stream& stream, const StreamPoint& point) {
 }
 
 }  // namespace
-
-bool SpinForFence(FenceIndex index, uint64_t value, bool blocking) {
-  FencePool& fences = session().fences();
-  return SpinUntil([&] { return fences.Reached(index, value); },
-                   blocking ? session().spin_us() : session().wait_spin_us());
-}
-
-bool ThreadFence(wire::Signal* signal) {
-  ThreadState& thread = thread_state;
-  FencePool& fences = session().fences();
-  if (thread.fence_plus_one == 0) {
-    ReleaseAtThreadExit();
-    const FenceLease lease = fences.Take();
-    if (lease.index == kNoFence) return false;
-    thread.fence_plus_one = lease.index + 1;
-    thread.fence_value = lease.value;
-  }
-  *signal = {++thread.fence_value, thread.fence_plus_one - 1, 0};
-  return true;
-}
 
 CUresult ResolveStream(CUstream handle, Stream** stream) {
   if (reinterpret_cast<uintptr_t>(handle) > 2) {
@@ -354,17 +354,6 @@ void RetireStreamsAndEvents(ContextId context) {
     GiveEventFence(event);
     objects().events.Recycle(event.index);
   });
-}
-
-void DestroyPerThreadStreams(PerThreadStreams* streams) {
-  for (const PerThreadStreams::Entry& entry : streams->entries) {
-    // A context that ended took its streams along.
-    if (!objects().streams.Retire(entry.handle)) continue;
-    session().Submit(Op::cuStreamDestroy_v2, entry.stream->device, entry.stream->context_id,
-                     wire::cuStreamDestroy_v2{entry.stream->id, 0});
-    Dispose(*entry.stream);
-  }
-  delete streams;
 }
 
 // ---- events

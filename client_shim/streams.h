@@ -1,22 +1,13 @@
 // Streams and events as the shim holds them, and the ways to wait for them.
 #pragma once
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/objects.h"
 #include "client_shim/session.h"
 #include "proto/wire/common.h"
 #include "proto/wire/ipc.h"
 
 namespace detshare::shim {
-
-// Polls a fence for as long as the daemon's grant says, or for a moment when the program has asked
-// for waits that block. Acquire: what it stands for happened
-// before.
-bool SpinForFence(FenceIndex index, uint64_t value, bool blocking = false);
-
-// The next signal of the thread's own fence, which only this thread waits for. False when there are
-// no fences left.
-bool ThreadFence(wire::Signal* signal);
 
 // The stream that a handle means: 0 and CU_STREAM_LEGACY are the current context's default stream
 // (0 the thread's own inside a PerThreadDefaultScope), CU_STREAM_PER_THREAD is the thread's own;
@@ -93,10 +84,6 @@ CUresult SynchronizeStream(Stream& stream);
 
 // Everything of context life `context` is over.
 void RetireStreamsAndEvents(ContextId context);
-
-// The default streams of one thread.
-struct PerThreadStreams;
-void DestroyPerThreadStreams(PerThreadStreams* streams);
 
 // Events. `stream` belongs to the event's context or not: the caller has checked.
 CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle);

@@ -11,8 +11,8 @@ namespace detshare::shim {
 struct Context;
 struct PerThreadStreams;
 
-// Plain data, so that reading it costs no initialisation check; released by a pthread key's
-// destructor. It is in static TLS: keep it small.
+// Plain data, so that reading it costs no initialisation check; what owns something here releases
+// it by a ThreadExit. It is in static TLS: keep it small.
 struct ThreadState {
   // The stack of current contexts. The top is kept here, with the object it was last found to be.
   CUcontext current;
@@ -34,9 +34,5 @@ struct ThreadState {
 };
 
 extern thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
-
-// Has what the state holds released when this thread ends. To be called before something is first
-// stored in it.
-void ReleaseAtThreadExit();
 
 }  // namespace detshare::shim

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/handle_table.h"
 #include "client_shim/session.h"
 

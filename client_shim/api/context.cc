@@ -2,8 +2,10 @@
 #include "proto/wire/context.h"
 
 #include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/session.h"
+#include "client_shim/waits.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -2,7 +2,7 @@
 #include "client_shim/copy.h"
 
 #include "client_shim/arrays.h"
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
 #include "client_shim/peer_order.h"

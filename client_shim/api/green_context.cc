@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "client_shim/context_events.h"
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/green_contexts.h"
 #include "client_shim/streams.h"
 #include "proto/driver_api/shim_api.h"

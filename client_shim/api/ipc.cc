@@ -5,7 +5,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/pointer_map.h"
 #include "client_shim/session.h"
 #include "client_shim/streams.h"

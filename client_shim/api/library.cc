@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/libraries.h"
 #include "client_shim/read_file.h"
 #include "proto/driver_api/shim_api.h"

@@ -1,7 +1,7 @@
 // Device memory and pinned host memory.
 #include "proto/wire/memory.h"
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/graph_memory.h"
 #include "client_shim/host_memory.h"

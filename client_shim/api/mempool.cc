@@ -1,5 +1,4 @@
 // Stream-ordered allocation and memory pools.
-#include "client_shim/contexts.h"
 #include "client_shim/graph/capture.h"
 #include "client_shim/graph/capture_work.h"
 #include "client_shim/graph/graph_memory.h"

@@ -1,7 +1,7 @@
 // What devices may do with each other's memory.
 #include "proto/wire/peer.h"
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/session.h"
 #include "proto/driver_api/shim_api.h"
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "client_shim/compile_cache.h"
-#include "client_shim/contexts.h"
-#include "client_shim/entry.h"
+#include "client_shim/current_context.h"
+#include "client_shim/gate.h"
 #include "client_shim/handshake.h"
 #include "client_shim/libraries.h"
 #include "client_shim/log.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/session.h"
 #include "client_shim/tensor_map_cache.h"
 #include "proto/driver_api/shim_api.h"

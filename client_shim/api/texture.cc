@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "client_shim/arrays.h"
-#include "client_shim/contexts.h"
 #include "client_shim/copy.h"
+#include "client_shim/current_context.h"
 #include "client_shim/session.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/array.h"

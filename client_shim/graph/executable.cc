@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/graph/exec_resources.h"
 #include "client_shim/graph/flatten.h"
 #include "client_shim/graph/graph_memory.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client_shim/contexts.h"
+#include "client_shim/current_context.h"
 #include "client_shim/graph/graph.h"
 #include "client_shim/graph/graph_memory.h"
 #include "client_shim/launch_hints.h"

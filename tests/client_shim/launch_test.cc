@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "client_shim/contexts.h"
 #include "proto/wire/launch.h"
 
 namespace detshare::shim {

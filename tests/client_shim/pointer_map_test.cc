@@ -66,10 +66,20 @@ TEST_CASE("The end of a context takes its device memory and nobody else's") {
   PointerMap map;
   map.Add(Make(0x1000, 0x100, MemoryKind::kDevice, 1));
   map.Add(Make(0x2000, 0x100, MemoryKind::kDevice, 2));
-  map.RemoveContext(1);
+  CHECK(map.TakeContext(1).empty());
   Allocation found;
   CHECK_FALSE(map.Find(0x1000, &found));
   CHECK(map.Find(0x2000, &found));
+}
+
+TEST_CASE("The end of a context hands out its host memory, which is still mapped") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kDevice, 1));
+  map.Add(Make(0x2000, 0x100, MemoryKind::kPinned, 1));
+  map.Add(Make(0x3000, 0x100, MemoryKind::kPinned, 2));
+  const std::vector<Allocation> taken = map.TakeContext(1);
+  REQUIRE(taken.size() == 1);
+  CHECK(taken[0].address == 0x2000);
 }
 
 }  // namespace
