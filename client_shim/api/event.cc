@@ -1,11 +1,11 @@
 // Events.
 #include "proto/wire/event.h"
 
-#include "client_shim/current_context.h"
-#include "client_shim/event_work.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/session.h"
-#include "client_shim/streams.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/event_work.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,7 +1,7 @@
 // Kernels and functions. A CUfunction is a CUkernel under another kind; what is known of it is held
 // here.
-#include "client_shim/current_context.h"
-#include "client_shim/libraries.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/library.h"
 

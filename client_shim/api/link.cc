@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "client_shim/current_context.h"
-#include "client_shim/image_size.h"
-#include "client_shim/link_request.h"
-#include "client_shim/log.h"
-#include "client_shim/read_file.h"
-#include "client_shim/session.h"
+#include "client_shim/base/log.h"
+#include "client_shim/code/image_size.h"
+#include "client_shim/code/link_request.h"
+#include "client_shim/code/read_file.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/images/image_kind.h"
 

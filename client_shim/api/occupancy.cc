@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "client_shim/current_context.h"
-#include "client_shim/launch.h"
-#include "client_shim/libraries.h"
-#include "client_shim/potential_block_size.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/work/launch.h"
+#include "client_shim/work/potential_block_size.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "client_shim/current_context.h"
-#include "client_shim/memory_pools.h"
-#include "client_shim/pointer_map.h"
-#include "client_shim/session.h"
-#include "client_shim/share_descriptor.h"
+#include "client_shim/memory/memory_pools.h"
+#include "client_shim/memory/pointer_map.h"
+#include "client_shim/memory/share_descriptor.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/ipc.h"
 

@@ -177,7 +177,7 @@ def entry_point(row, base):
 def shim_exports_cc(table):
     out = [BANNER + """// What every entry point does first; a test puts its own in the place of the shim's.
 #ifndef DETSHARE_SHIM_ENTRY_H
-#define DETSHARE_SHIM_ENTRY_H "client_shim/entry.h"
+#define DETSHARE_SHIM_ENTRY_H "client_shim/entry/entry.h"
 #endif
 #include DETSHARE_SHIM_ENTRY_H
 #include "proto/driver_api/shim_api.h"

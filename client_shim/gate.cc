@@ -1,7 +1,0 @@
-#include "client_shim/gate.h"
-
-namespace detshare::shim {
-
-std::atomic<CUresult> g_gate{CUDA_ERROR_NOT_INITIALIZED};
-
-}  // namespace detshare::shim
