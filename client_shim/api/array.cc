@@ -1,6 +1,6 @@
 // Arrays and mipmapped arrays.
-#include "client_shim/arrays.h"
-#include "client_shim/session.h"
+#include "client_shim/memory/arrays.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,11 +1,11 @@
 // Copies of bytes in a row to and from arrays: what a range of them is in the array's rows.
 #include <algorithm>
 
-#include "client_shim/arrays.h"
-#include "client_shim/copy.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/streams.h"
+#include "client_shim/memory/arrays.h"
+#include "client_shim/work/copy.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/graph/capture_work.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -2,8 +2,8 @@
 // are allowed. Ordinary host memory is read before the call returns, as every source order allows.
 #include <cstdint>
 
-#include "client_shim/arrays.h"
-#include "client_shim/streams.h"
+#include "client_shim/memory/arrays.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,7 +1,7 @@
 // Stream capture.
-#include "client_shim/graph/capture.h"
+#include "client_shim/work/graph/capture.h"
 
-#include "client_shim/streams.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

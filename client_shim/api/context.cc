@@ -1,9 +1,11 @@
 // Contexts and primary contexts.
 #include "proto/wire/context.h"
 
-#include "client_shim/contexts.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/session.h"
+#include "client_shim/context/contexts.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/objects/waits.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/graph/capture.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,13 +1,13 @@
 // Copies: linear, 2D and 3D.
-#include "client_shim/copy.h"
+#include "client_shim/work/copy.h"
 
-#include "client_shim/arrays.h"
-#include "client_shim/contexts.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/peer_order.h"
-#include "client_shim/session.h"
-#include "client_shim/streams.h"
+#include "client_shim/memory/arrays.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/graph/capture_work.h"
+#include "client_shim/work/peer_order.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

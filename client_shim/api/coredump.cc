@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "client_shim/contexts.h"
+#include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

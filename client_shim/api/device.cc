@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client_shim/session.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

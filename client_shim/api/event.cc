@@ -1,11 +1,11 @@
 // Events.
 #include "proto/wire/event.h"
 
-#include "client_shim/contexts.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/session.h"
-#include "client_shim/streams.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/event_work.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {
@@ -29,21 +29,7 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  Stream* stream;
-  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  Event* event = FindEvent(hEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (Capturing(*stream)) [[unlikely]] {
-    if (flags == CU_EVENT_RECORD_EXTERNAL) return CaptureEventRecord(*stream, hEvent);
-    return flags != CU_EVENT_RECORD_DEFAULT ? CUDA_ERROR_INVALID_VALUE
-                                            : RecordInCapture(*event, *stream);
-  }
-  // CU_EVENT_RECORD_EXTERNAL only means something in a capture.
-  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  if (event->context_id != stream->context_id) return CUDA_ERROR_INVALID_HANDLE;
-  return RecordEvent(*event, *stream);
+  return RecordOnStream(hEvent, hStream, flags);
 }
 
 CUresult cuEventQuery(CUevent hEvent) {

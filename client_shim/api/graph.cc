@@ -1,10 +1,10 @@
 // Graphs: their nodes, edges and copies.
-#include "client_shim/graph/graph.h"
+#include "client_shim/work/graph/graph.h"
 
 #include <algorithm>
 
-#include "client_shim/graph/dot.h"
-#include "client_shim/graph/user_objects.h"
+#include "client_shim/work/graph/dot.h"
+#include "client_shim/work/graph/user_objects.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,8 +1,8 @@
 // Executable graphs.
-#include "client_shim/graph/executable.h"
-#include "client_shim/graph/make_node.h"
-#include "client_shim/graph/node_params.h"
-#include "client_shim/streams.h"
+#include "client_shim/work/graph/executable.h"
+#include "client_shim/work/graph/make_node.h"
+#include "client_shim/work/graph/node_params.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

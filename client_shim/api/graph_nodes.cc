@@ -1,11 +1,11 @@
 // Nodes of graphs: adding them, and what they do.
 #include <cstring>
 
-#include "client_shim/graph/graph.h"
-#include "client_shim/graph/graph_memory.h"
-#include "client_shim/graph/make_node.h"
-#include "client_shim/graph/node_params.h"
-#include "client_shim/session.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/graph/graph.h"
+#include "client_shim/work/graph/graph_memory.h"
+#include "client_shim/work/graph/make_node.h"
+#include "client_shim/work/graph/node_params.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/graph.h"
 

@@ -4,10 +4,10 @@
 #include <mutex>
 #include <vector>
 
-#include "client_shim/context_events.h"
-#include "client_shim/contexts.h"
-#include "client_shim/green_contexts.h"
-#include "client_shim/streams.h"
+#include "client_shim/context/green_contexts.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/work/context_events.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 // What a descriptor points at. There is no call that ends one.

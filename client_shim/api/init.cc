@@ -1,5 +1,5 @@
 // cuInit.
-#include "client_shim/process.h"
+#include "client_shim/entry/process.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <mutex>
 
-#include "client_shim/contexts.h"
-#include "client_shim/pointer_map.h"
-#include "client_shim/session.h"
-#include "client_shim/streams.h"
+#include "client_shim/memory/pointer_map.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,7 +1,7 @@
 // Kernels and functions. A CUfunction is a CUkernel under another kind; what is known of it is held
 // here.
-#include "client_shim/contexts.h"
-#include "client_shim/libraries.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/library.h"
 
@@ -37,7 +37,7 @@ CUresult GetParameter(Kernel& kernel, size_t index, size_t* offset, size_t* byte
 
 // A CUkernel may be launched as if it were a function, but is none to these calls.
 Kernel* FindFunctionOnly(CUfunction handle) {
-  return objects().kernels.Find(HandleKind::kFunction, reinterpret_cast<uint64_t>(handle));
+  return code_tables().kernels.Find(HandleKind::kFunction, reinterpret_cast<uint64_t>(handle));
 }
 
 bool CacheConfigValid(CUfunc_cache config) {

@@ -1,10 +1,10 @@
 // Launches and host functions.
-#include "client_shim/launch.h"
+#include "client_shim/work/launch.h"
 
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/host_functions.h"
-#include "client_shim/streams.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/graph/capture_work.h"
+#include "client_shim/work/host_functions.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/launch.h"
 

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <vector>
 
-#include "client_shim/launch.h"
-#include "client_shim/libraries.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/work/launch.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

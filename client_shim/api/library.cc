@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "client_shim/contexts.h"
-#include "client_shim/libraries.h"
-#include "client_shim/read_file.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/code/read_file.h"
+#include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "client_shim/contexts.h"
-#include "client_shim/image_size.h"
-#include "client_shim/link_request.h"
-#include "client_shim/log.h"
-#include "client_shim/read_file.h"
-#include "client_shim/session.h"
+#include "client_shim/base/log.h"
+#include "client_shim/code/image_size.h"
+#include "client_shim/code/link_request.h"
+#include "client_shim/code/read_file.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/images/image_kind.h"
 
@@ -19,7 +19,7 @@ namespace detshare::shim::api {
 namespace {
 
 LinkState* Find(CUlinkState handle) {
-  return objects().links.Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle));
+  return links().Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle));
 }
 
 // Whether the input is at all of the kind that it is said to be.
@@ -70,7 +70,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
       result != CUDA_SUCCESS)
     return result;
   uint32_t index;
-  LinkState* state = objects().links.Reserve(&index);
+  LinkState* state = links().Reserve(&index);
   if (state == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   state->index = index;
   state->device = context->device;
@@ -80,7 +80,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   state->image.clear();
   state->complete = false;
   state->failed = CUDA_SUCCESS;
-  state->handle = objects().links.Publish(HandleKind::kLink, index);
+  state->handle = links().Publish(HandleKind::kLink, index);
   *stateOut = reinterpret_cast<CUlinkState>(state->handle);
   return CUDA_SUCCESS;
 }
@@ -138,14 +138,14 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
 
 CUresult cuLinkDestroy(CUlinkState state) {
   LinkState* link = Find(state);
-  if (link == nullptr || !objects().links.Retire(reinterpret_cast<uint64_t>(state)))
+  if (link == nullptr || !links().Retire(reinterpret_cast<uint64_t>(state)))
     return CUDA_ERROR_INVALID_HANDLE;
   {
     const std::lock_guard lock(link->mutex);
     link->inputs.clear();
     link->image = std::string();
   }
-  objects().links.Recycle(link->index);
+  links().Recycle(link->index);
   return CUDA_SUCCESS;
 }
 

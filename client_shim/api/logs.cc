@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "client_shim/log.h"
-#include "client_shim/log_ring.h"
+#include "client_shim/base/log.h"
+#include "client_shim/base/log_ring.h"
 #include "proto/driver_api/shim_api.h"
 
 // What the handle of a callback points at.

@@ -1,9 +1,9 @@
 // Operations of streams on words of memory.
-#include "client_shim/memory_ops.h"
+#include "client_shim/work/memory_ops.h"
 
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/streams.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/graph/capture_work.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,10 +1,10 @@
 // Memsets. All are one operation; the synchronous ones wait only where pinned host memory is
 // written, as CUDA has it.
-#include "client_shim/copy.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/session.h"
-#include "client_shim/streams.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/copy.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/graph/capture_work.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/copy.h"
 

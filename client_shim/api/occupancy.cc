@@ -1,13 +1,14 @@
 // Occupancy. The daemon is asked once for each kernel and shape; what is searched for is searched
 // here.
+#include "proto/wire/occupancy.h"
+
 #include <algorithm>
 
-#include "client_shim/contexts.h"
-#include "client_shim/launch.h"
-#include "client_shim/libraries.h"
-#include "client_shim/potential_block_size.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/work/launch.h"
+#include "client_shim/work/potential_block_size.h"
 #include "proto/driver_api/shim_api.h"
-#include "proto/wire/occupancy.h"
 
 namespace detshare::shim::api {
 namespace {

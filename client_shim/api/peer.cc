@@ -1,8 +1,8 @@
 // What devices may do with each other's memory.
 #include "proto/wire/peer.h"
 
-#include "client_shim/contexts.h"
-#include "client_shim/session.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

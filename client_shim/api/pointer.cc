@@ -4,9 +4,9 @@
 // attribute, but a default value where several are asked for; truth values are written as 32 bits.
 #include <cstring>
 
-#include "client_shim/contexts.h"
-#include "client_shim/pointer_map.h"
-#include "client_shim/session.h"
+#include "client_shim/memory/pointer_map.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -8,11 +8,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "client_shim/contexts.h"
-#include "client_shim/memory_pools.h"
-#include "client_shim/pointer_map.h"
-#include "client_shim/session.h"
-#include "client_shim/share_descriptor.h"
+#include "client_shim/memory/memory_pools.h"
+#include "client_shim/memory/pointer_map.h"
+#include "client_shim/memory/share_descriptor.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/ipc.h"
 
@@ -101,7 +101,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
       allocation.address != ptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  MemoryPool* pool = objects().pools.Find(HandleKind::kMemoryPool, allocation.pool);
+  MemoryPool* pool = memory_pools().Find(HandleKind::kMemoryPool, allocation.pool);
   if (pool == nullptr || !Exportable(*pool)) return CUDA_ERROR_INVALID_VALUE;
   ExportedPointer exported{};
   memcpy(exported.magic, kMagic, sizeof(kMagic));

@@ -17,14 +17,14 @@
 #include <utility>
 #include <vector>
 
-#include "client_shim/compile_cache.h"
-#include "client_shim/contexts.h"
-#include "client_shim/entry.h"
-#include "client_shim/handshake.h"
-#include "client_shim/libraries.h"
-#include "client_shim/log.h"
-#include "client_shim/streams.h"
-#include "client_shim/version.h"
+#include "client_shim/base/gate.h"
+#include "client_shim/base/log.h"
+#include "client_shim/base/version.h"
+#include "client_shim/code/compile_cache.h"
+#include "client_shim/code/libraries.h"
+#include "client_shim/entry/handshake.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,5 +1,5 @@
 // cuProfilerStart, cuProfilerStop. There is no profiler in the process, so there is nothing to do.
-#include "client_shim/contexts.h"
+#include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -1,12 +1,12 @@
 // Streams.
 #include "proto/wire/stream.h"
 
-#include "client_shim/contexts.h"
-#include "client_shim/graph/capture.h"
-#include "client_shim/graph/capture_work.h"
-#include "client_shim/launch_hints.h"
-#include "client_shim/session.h"
-#include "client_shim/streams.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/event_work.h"
+#include "client_shim/work/graph/capture.h"
+#include "client_shim/work/launch_hints.h"
+#include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {
@@ -98,26 +98,7 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  Stream* stream;
-  const CUresult result = StreamForWorkOrCapture(hStream, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  Event* event = FindEvent(hEvent);
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const bool capturing = Capturing(*stream);
-  if (capturing && Flags == CU_EVENT_WAIT_EXTERNAL) return CaptureEventWait(*stream, hEvent);
-  if (event->capture.load(std::memory_order_acquire) != 0 ||
-      (capturing &&
-       (event->point.load(std::memory_order_relaxed) != 0 || event->interprocess()))) {
-    return Flags != CU_EVENT_WAIT_DEFAULT ? CUDA_ERROR_INVALID_VALUE
-                                          : WaitInCapture(*stream, *event);
-  }
-  // CU_EVENT_WAIT_EXTERNAL only means something in a capture.
-  if (Flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  if (Flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  // Never recorded: nothing to wait for. Of an event between processes the daemon knows that.
-  if (event->point.load(std::memory_order_acquire) == 0 && !event->interprocess())
-    return CUDA_SUCCESS;
-  return SubmitWork(*stream, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{stream->id, event->id});
+  return WaitOnStream(hStream, hEvent, Flags);
 }
 
 CUresult cuStreamQuery(CUstream hStream) {

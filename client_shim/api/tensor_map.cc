@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client_shim/contexts.h"
-#include "client_shim/session.h"
-#include "client_shim/tensor_map_cache.h"
+#include "client_shim/memory/tensor_map_cache.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "client_shim/arrays.h"
-#include "client_shim/contexts.h"
-#include "client_shim/copy.h"
-#include "client_shim/session.h"
+#include "client_shim/memory/arrays.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "client_shim/work/copy.h"
 #include "proto/driver_api/shim_api.h"
 #include "proto/wire/array.h"
 

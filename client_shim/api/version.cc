@@ -1,5 +1,5 @@
 // cuDriverGetVersion, and by which names and versions the entry points are found.
-#include "client_shim/version.h"
+#include "client_shim/base/version.h"
 
 #include "proto/driver_api/proc_address.h"
 #include "proto/driver_api/shim_api.h"

@@ -1,9 +1,9 @@
 // Virtual memory management.
-#include "client_shim/virtual_memory.h"
+#include "client_shim/memory/virtual_memory.h"
 
-#include "client_shim/session.h"
-#include "client_shim/share_descriptor.h"
-#include "client_shim/thread_state.h"
+#include "client_shim/base/thread_state.h"
+#include "client_shim/memory/share_descriptor.h"
+#include "client_shim/transport/session.h"
 #include "proto/driver_api/shim_api.h"
 
 namespace detshare::shim::api {

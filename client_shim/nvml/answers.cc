@@ -10,11 +10,11 @@
 #include <set>
 #include <utility>
 
-#include "client_shim/daemon_socket.h"
-#include "client_shim/device_selection.h"
-#include "client_shim/log.h"
+#include "client_shim/base/log.h"
 #include "client_shim/nvml/daemon_call.h"
 #include "client_shim/nvml/devices.h"
+#include "client_shim/transport/daemon_socket.h"
+#include "client_shim/transport/device_selection.h"
 
 namespace detshare::nvml {
 namespace {

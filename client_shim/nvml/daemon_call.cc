@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "client_shim/daemon_socket.h"
+#include "client_shim/transport/daemon_socket.h"
 
 namespace detshare::nvml {
 namespace {

@@ -183,7 +183,7 @@ def entry_point(row, base):
 def shim_exports_cc(table):
     out = [BANNER + """// Every entry point calls these functions first. A test replaces the shim's header with its own.
 #ifndef DETSHARE_SHIM_ENTRY_H
-#define DETSHARE_SHIM_ENTRY_H "client_shim/entry.h"
+#define DETSHARE_SHIM_ENTRY_H "client_shim/entry/entry.h"
 #endif
 #include DETSHARE_SHIM_ENTRY_H
 #include "proto/driver_api/shim_api.h"

@@ -1,0 +1,60 @@
+// A link as it crosses to the daemon, and its answer.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client_shim/base/handle_table.h"
+#include "client_shim/code/jit_options.h"
+#include "client_shim/transport/session.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/ring_abi.h"
+#include "proto/wire/library.h"
+
+namespace detshare::shim {
+
+// A CUlinkState.
+struct LinkState {
+  struct Input {
+    uint32_t type = 0;
+    std::string name;
+    std::string bytes;
+  };
+  uint64_t handle = 0;
+  uint32_t index = 0;
+  std::mutex mutex;  // guards the rest
+  uint16_t device = 0;
+  ContextId context = 0;
+  std::vector<Input> inputs;
+  JitOptions options;
+  std::string image;  // after cuLinkComplete
+  bool complete = false;
+  CUresult failed = CUDA_SUCCESS;  // what every later step answers
+};
+HandleTable<LinkState>& links();
+
+// Points into the state, which must stay as it is (its lock is held).
+class LinkRequest {
+ public:
+  explicit LinkRequest(const LinkState& state);
+
+  const wire::cuLinkComplete& args() const { return args_; }
+  std::span<const Piece> payload() const { return payload_; }
+
+ private:
+  wire::cuLinkComplete args_{};
+  std::vector<wire::LinkInput> headers_;
+  std::vector<Piece> payload_;
+};
+
+// What the daemon sent, within `answer`. False when that is malformed.
+struct LinkAnswer {
+  std::string_view image, info, error;
+};
+bool ParseLinkAnswer(std::string_view answer, LinkAnswer* parts);
+
+}  // namespace detshare::shim

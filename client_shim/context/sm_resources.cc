@@ -1,0 +1,106 @@
+#include "client_shim/context/sm_resources.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+namespace detshare::shim {
+namespace {
+
+constexpr uint32_t kMagic = 0x534D5331;
+static_assert(sizeof(SmSet) <= sizeof(CUdevResource::_internal_padding));
+
+// How finely SMs are divided: by the smallest partition and the step from size to size.
+struct Grain {
+  uint32_t least, step;
+};
+
+Grain GrainOf(const SmTopology& topology, unsigned int flags) {
+  const bool independent = (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0;
+  if (topology.compute_major >= 9) return independent ? Grain{2, 2} : Grain{8, 8};
+  if (topology.compute_major == 8) return {4, 2};
+  return topology.compute_major == 7 ? Grain{2, 2} : Grain{1, 1};
+}
+
+// How many sets of `step` SMs the device has, each within one GPC.
+uint32_t StepsOf(const SmTopology& topology, const SmSet& input, uint32_t step) {
+  // What was joined from a split is as good as its groups.
+  if (step <= 2 || topology.gpc_of_tpc.empty() || input.split != 0 ||
+      input.count != topology.sm_count) {
+    return input.count / step;
+  }
+  std::array<uint32_t, 256> sms{};
+  for (const char gpc : topology.gpc_of_tpc) sms[static_cast<uint8_t>(gpc)] += 2;
+  uint32_t steps = 0;
+  for (const uint32_t count : sms) steps += count / step;
+  return steps;
+}
+
+}  // namespace
+
+CUdevResource MakeResource(const SmTopology& topology, const SmSet& set) {
+  CUdevResource resource;
+  memset(&resource, 0, sizeof(resource));
+  resource.type = CU_DEV_RESOURCE_TYPE_SM;
+  memcpy(resource._internal_padding, &set, sizeof(set));
+  const Grain grain =
+      GrainOf(topology, set.group <= 2 ? CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING : 0);
+  resource.sm.smCount = set.count;
+  resource.sm.minSmPartitionSize = grain.least;
+  resource.sm.smCoscheduledAlignment = set.group;
+  return resource;
+}
+
+SmSet WholeDevice(const SmTopology& topology) {
+  return {kMagic, topology.device, 0, topology.sm_count, 0, GrainOf(topology, 0).step};
+}
+
+bool ReadResource(const CUdevResource& resource, SmSet* set) {
+  if (resource.type != CU_DEV_RESOURCE_TYPE_SM) return false;
+  memcpy(set, resource._internal_padding, sizeof(*set));
+  return set->magic == kMagic && set->count == resource.sm.smCount;
+}
+
+CUresult SplitSms(const SmTopology& topology, const SmSet& input, unsigned int flags,
+                  unsigned int least, CUdevResource* result, unsigned int* groups,
+                  CUdevResource* remaining) {
+  static std::atomic<uint32_t> next_split{1};
+  constexpr unsigned int kKnown = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
+                                  CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+  if ((flags & ~kKnown) != 0 || least > input.count) return CUDA_ERROR_INVALID_VALUE;
+  // What a split made is split again only by way of a green context.
+  if (input.split != 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+  const Grain grain = GrainOf(topology, flags);
+  uint32_t size = std::max<uint32_t>(least, grain.least);
+  // A cluster of the largest size has 16 blocks, each of which may need an SM.
+  if ((flags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE) != 0 &&
+      topology.compute_major >= 9) {
+    size = std::max<uint32_t>(size, 16);
+  }
+  size = (size + grain.step - 1) / grain.step * grain.step;
+  const uint32_t possible = StepsOf(topology, input, grain.step) / (size / grain.step);
+  if (result == nullptr) {
+    *groups = possible;
+    return CUDA_SUCCESS;
+  }
+  const uint32_t made = std::min<uint32_t>(*groups, possible);
+  const uint32_t split = next_split.fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < made; ++i) {
+    result[i] = MakeResource(
+        topology, {kMagic, input.device, input.first + i * size, size, split, grain.step});
+  }
+  *groups = made;
+  if (remaining == nullptr) return CUDA_SUCCESS;
+  const uint32_t left = input.count - made * size;
+  if (left == 0) {
+    memset(remaining, 0, sizeof(*remaining));
+    remaining->type = CU_DEV_RESOURCE_TYPE_INVALID;
+    return CUDA_SUCCESS;
+  }
+  *remaining =
+      MakeResource(topology, {kMagic, input.device, input.first + made * size, left, split, 2});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim

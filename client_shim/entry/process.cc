@@ -1,0 +1,80 @@
+#include "client_shim/entry/process.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "client_shim/base/gate.h"
+#include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/memory_pools.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/connection.h"
+#include "client_shim/transport/read_digest.h"
+#include "client_shim/transport/session.h"
+#include "proto/version.h"
+
+namespace detshare::shim {
+namespace {
+
+// Held while a session is opened. A fork waits for it, so that no child begins in the middle.
+std::mutex g_opening;
+std::atomic<bool> g_dead{false};  // a child whose parent had a session, or torn down
+
+void BeforeFork() { g_opening.lock(); }
+void AfterForkInParent() { g_opening.unlock(); }
+void AfterForkInChild() {
+  g_opening.unlock();
+  if (g_session == nullptr && Connection::started()) {
+    // The parent was refused: gRPC cannot begin a second time in its child.
+    g_dead.store(true, std::memory_order_relaxed);
+    return;
+  }
+  if (g_session == nullptr || g_dead.load(std::memory_order_relaxed)) return;
+  g_dead.store(true, std::memory_order_relaxed);
+  g_gate.store(CUDA_ERROR_NOT_INITIALIZED, std::memory_order_release);
+  g_session->CloseInChild();
+  KeepRegisteredMemoryInChild();
+}
+
+// Runs after the exit handlers that the program registered since cuInit, and before those from
+// earlier: the CUDA runtime's own among them, which would take the contexts from under threads that
+// are still in it. As with the real driver, they are told CUDA_ERROR_DEINITIALIZED. Everything else
+// is left as it is.
+void TearDown() {
+  if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
+  g_session->DrainOutput();
+  FinishReadDigest();
+  g_dead.store(true, std::memory_order_relaxed);
+  g_gate.store(CUDA_ERROR_DEINITIALIZED, std::memory_order_release);
+}
+
+}  // namespace
+
+CUresult Initialise() {
+  const CUresult gate = g_gate.load(std::memory_order_acquire);
+  if (gate == CUDA_SUCCESS || gate == CUDA_ERROR_DEINITIALIZED) return gate;
+  const std::lock_guard lock(g_opening);
+  if (g_dead.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_INITIALIZED;
+  if (g_gate.load(std::memory_order_acquire) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  static const int watched = pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  if (watched != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  static const int ended = atexit(TearDown);
+  if (ended != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  Session* session = Session::Open(&result);
+  if (session == nullptr) return result;
+  CreateObjects();
+  g_session = session;
+  CreatePrimaryContexts();
+  CreateDefaultMemoryPools();
+  g_gate.store(CUDA_SUCCESS, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim
+
+// For people who look at a file of unknown origin.
+extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] =
+    DETSHARE_VERSION;

@@ -1,0 +1,203 @@
+#include "client_shim/memory/arrays.h"
+
+#include <algorithm>
+
+#include "client_shim/objects/current_context.h"
+#include "client_shim/transport/session.h"
+#include "proto/wire/array.h"
+
+namespace detshare::shim {
+namespace {
+
+using Table = HandleTable<ArrayObject>;
+
+// Both kinds. Never destroyed.
+Table& arrays() {
+  static Table* const table = new Table;
+  return *table;
+}
+
+ArrayObject* Find(HandleKind kind, uint64_t handle) {
+  ArrayObject* const array = arrays().Find(kind, handle);
+  if (array == nullptr || array->context->id.load(std::memory_order_acquire) != array->context_id)
+    return nullptr;
+  return array;
+}
+
+// Sides that a driver can be asked for: of kinds that the daemon knows, and not absurd.
+CUresult CheckDescription(const CUDA_ARRAY3D_DESCRIPTOR& d) {
+  constexpr unsigned int kOffered = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
+                                    CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
+  constexpr unsigned int kKnown = 0x1FF;
+  if ((d.Flags & ~kKnown) != 0 || d.Width == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((d.Flags & ~kOffered) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)
+    return CUDA_ERROR_INVALID_VALUE;
+  return ChannelBytes(d.Format) != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
+                uint64_t* handle) {
+  Context* context;
+  CUresult result = ContextForWork(&context);
+  if (result != CUDA_SUCCESS) return result;
+  result = CheckDescription(description);
+  if (result != CUDA_SUCCESS) return result;
+  const ContextId id = context->id.load(std::memory_order_acquire);
+  wire::cuArray3DCreate_v2_Answer answer{};
+  result = session().Call(
+      Op::cuArray3DCreate_v2, context->device, id,
+      wire::cuArray3DCreate_v2{description.Width, description.Height, description.Depth,
+                               static_cast<uint32_t>(description.Format), description.NumChannels,
+                               description.Flags, levels},
+      &answer);
+  if (result != CUDA_SUCCESS) return result;
+  uint32_t index;
+  ArrayObject* const array = arrays().Reserve(&index);
+  if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  array->index = index;
+  array->id = answer.array;
+  array->level = 0;
+  array->levels = levels;
+  array->is_level = false;
+  array->context = context;
+  array->context_id = id;
+  array->device = context->device;
+  array->description = description;
+  array->level_handles.assign(levels, 0);
+  *handle = array->handle = arrays().Publish(kind, index);
+  return CUDA_SUCCESS;
+}
+
+CUresult Destroy(ArrayObject* array) {
+  if (array == nullptr || array->is_level) return CUDA_ERROR_INVALID_HANDLE;
+  if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  const ArrayId id = array->id;
+  const uint16_t device = array->device;
+  const ContextId context = array->context_id;
+  if (!arrays().Retire(array->handle)) return CUDA_ERROR_INVALID_HANDLE;
+  for (const uint64_t handle : array->level_handles) {
+    if (handle == 0 || !arrays().Retire(handle)) continue;
+    arrays().Recycle(Table::IndexOf(handle));
+  }
+  arrays().Recycle(array->index);
+  const CUresult result =
+      session().Call(Op::cuArrayDestroy, device, context, wire::cuArrayDestroy{id, 0});
+  // The call waits for the work before it, which may have printed.
+  session().DrainOutput();
+  return result;
+}
+
+}  // namespace
+
+uint64_t ChannelBytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+uint64_t ArrayObject::texel_bytes() const {
+  return ChannelBytes(description.Format) * description.NumChannels;
+}
+
+ArrayObject* FindArray(CUarray handle) {
+  return Find(HandleKind::kArray, reinterpret_cast<uint64_t>(handle));
+}
+
+ArrayObject* FindMipmappedArray(CUmipmappedArray handle) {
+  return Find(HandleKind::kMipmappedArray, reinterpret_cast<uint64_t>(handle));
+}
+
+CUresult CreateArray(const CUDA_ARRAY3D_DESCRIPTOR& description, CUarray* handle) {
+  uint64_t made = 0;
+  const CUresult result = Create(HandleKind::kArray, description, 0, &made);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUarray>(made);
+  return result;
+}
+
+CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
+                              CUmipmappedArray* handle) {
+  if (levels == 0) return CUDA_ERROR_INVALID_VALUE;
+  // More levels than sides can be halved are as many as can.
+  uint64_t longest = std::max<uint64_t>(description.Width, description.Height);
+  if ((description.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
+    longest = std::max<uint64_t>(longest, description.Depth);
+  uint32_t most = 1;
+  while (most < 64 && longest >> most != 0) ++most;
+  uint64_t made = 0;
+  const CUresult result =
+      Create(HandleKind::kMipmappedArray, description, std::min(levels, most), &made);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(made);
+  return result;
+}
+
+CUresult GetLevel(CUmipmappedArray handle, uint32_t level, CUarray* array) {
+  ArrayObject* const mipmap = FindMipmappedArray(handle);
+  if (mipmap == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (level >= mipmap->levels) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mipmap->mutex);
+  uint64_t& known = mipmap->level_handles[level];
+  if (known == 0) {
+    uint32_t index;
+    ArrayObject* const object = arrays().Reserve(&index);
+    if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    object->index = index;
+    object->id = mipmap->id;
+    object->level = level;
+    object->levels = 0;
+    object->is_level = true;
+    object->context = mipmap->context;
+    object->context_id = mipmap->context_id;
+    object->device = mipmap->device;
+    object->description = mipmap->description;
+    object->level_handles.clear();
+    CUDA_ARRAY3D_DESCRIPTOR& d = object->description;
+    const auto shrink = [level](size_t side) {
+      return side == 0 ? 0 : std::max<size_t>(side >> level, 1);
+    };
+    d.Width = shrink(d.Width);
+    d.Height = shrink(d.Height);
+    if (!object->layered()) d.Depth = shrink(d.Depth);
+    known = object->handle = arrays().Publish(HandleKind::kArray, index);
+  }
+  *array = reinterpret_cast<CUarray>(known);
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyArray(CUarray handle) { return Destroy(FindArray(handle)); }
+CUresult DestroyMipmappedArray(CUmipmappedArray handle) {
+  return Destroy(FindMipmappedArray(handle));
+}
+
+CUresult FindArrayPlace(CUarray handle, uint64_t x_bytes, uint64_t y, uint64_t z, uint64_t width,
+                        uint64_t height, uint64_t depth, uint16_t device,
+                        wire::ArrayPosition* position) {
+  const ArrayObject* const array = FindArray(handle);
+  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (array->device != device) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto within = [](uint64_t begin, uint64_t count, uint64_t size) {
+    return begin <= size && count <= size - begin;
+  };
+  const uint64_t texel = array->texel_bytes();
+  if (!within(x_bytes, width, array->row_bytes()) || !within(y, height, array->rows()) ||
+      !within(z, depth, array->slices()) || x_bytes % texel != 0 || width % texel != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *position = {array->id, array->level, x_bytes, static_cast<uint32_t>(y),
+               static_cast<uint32_t>(z)};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace detshare::shim

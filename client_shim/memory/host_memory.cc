@@ -1,0 +1,397 @@
+#include "client_shim/memory/host_memory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "client_shim/base/log.h"
+#include "client_shim/objects/current_context.h"
+#include "client_shim/objects/waits.h"
+#include "client_shim/transport/session.h"
+#include "proto/wire/memory.h"
+
+namespace detshare::shim {
+namespace {
+
+constexpr uint64_t kPageMask = kPageBytes - 1;
+
+// The file that the daemon made, mapped at `address` (0: anywhere). Null with errno.
+void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int protection) {
+  const int fd = session().OpenFile("pinned." + std::to_string(file.file));
+  if (fd < 0) return nullptr;
+  void* const wanted = reinterpret_cast<void*>(address);
+  void* mapped = mmap(wanted, file.file_bytes, protection,
+                      MAP_SHARED | (address != 0 ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+  const int saved = errno;
+  close(fd);
+  if (mapped != MAP_FAILED && address != 0 && mapped != wanted) {
+    munmap(mapped, file.file_bytes);  // a kernel without MAP_FIXED_NOREPLACE
+    mapped = MAP_FAILED;
+  }
+  errno = saved;
+  return mapped == MAP_FAILED ? nullptr : mapped;
+}
+
+CUresult MakeFile(Context& context, uint64_t bytes, uint32_t flags,
+                  wire::cuMemHostAlloc_Answer* file) {
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
+                                         wire::cuMemHostAlloc{bytes, flags, 0}, file);
+  if (result != CUDA_SUCCESS) return result;
+  if (file->file_bytes < bytes || file->file_bytes % kPageBytes != 0) return CUDA_ERROR_UNKNOWN;
+  return CUDA_SUCCESS;
+}
+
+CUresult GiveBack(const Context& context, uint64_t window) {
+  return session().Call(Op::cuMemFreeHost, context.device,
+                        context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
+}
+
+// A mapping that is shared with other processes.
+struct SharedMapping {
+  uint64_t begin = 0, end = 0;  // end 0: none
+  uint64_t offset = 0;          // of `begin` in the file
+  uint64_t device = 0, inode = 0;
+  std::string name;  // in /dev/shm; empty: it has none there
+};
+
+// A descriptor of the process that is open on the file: whoever maps a file often keeps one, even
+// after its name is gone. -1 when there is none.
+int FindDescriptor(const SharedMapping& shared) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
+  if (folder == nullptr) return -1;
+  while (const dirent* const entry = readdir(folder.get())) {
+    char* end;
+    const long number = strtol(entry->d_name, &end, 10);
+    struct stat file;
+    if (end == entry->d_name || *end != '\0' || fstat(static_cast<int>(number), &file) != 0)
+      continue;
+    if (file.st_dev == shared.device && file.st_ino == shared.inode)
+      return static_cast<int>(number);
+  }
+  return -1;
+}
+
+// What a line of /proc/self/maps says of a shared mapping.
+SharedMapping ReadSharedMapping(const char* line, uint64_t begin, uint64_t end) {
+  SharedMapping shared;
+  shared.begin = begin;
+  shared.end = end;
+  unsigned int major = 0, minor = 0;
+  int path = 0;
+  sscanf(line, "%*s %*s %" SCNx64 " %x:%x %" SCNu64 " %n", &shared.offset, &major, &minor,
+         &shared.inode, &path);
+  shared.device = makedev(major, minor);
+  constexpr char kFolder[] = "/dev/shm/";
+  if (path != 0 && strncmp(line + path, kFolder, sizeof(kFolder) - 1) == 0) {
+    shared.name = line + path + sizeof(kFolder) - 1;
+    while (!shared.name.empty() && shared.name.back() == '\n') shared.name.pop_back();
+  }
+  return shared;
+}
+
+// The protection of [address, address + bytes), when all of it is mapped and private. Some of it is
+// shared: CUDA_ERROR_NOT_SUPPORTED, and *shared is the mapping when one holds all of it.
+CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedMapping* shared) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), fclose);
+  if (maps == nullptr) return CUDA_ERROR_UNKNOWN;
+  uint64_t covered = address;
+  *protection = -1;
+  char line[4096 + 128];
+  while (covered < address + bytes && fgets(line, sizeof(line), maps.get()) != nullptr) {
+    uint64_t start, end;
+    char permissions[5];
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, permissions) != 3) continue;
+    if (end <= covered) continue;
+    if (start > covered) return CUDA_ERROR_INVALID_VALUE;
+    if (permissions[3] == 's') {
+      // A private copy in its place would cut the program off from those that it shares the memory
+      // with.
+      if (start <= address && end >= address + bytes) *shared = ReadSharedMapping(line, start, end);
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    const int found = (permissions[0] == 'r' ? PROT_READ : 0) |
+                      (permissions[1] == 'w' ? PROT_WRITE : 0) |
+                      (permissions[2] == 'x' ? PROT_EXEC : 0);
+    if ((found & PROT_READ) == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (*protection == -1) *protection = found;
+    if (found != *protection) *protection |= found;
+    covered = end;
+  }
+  return covered >= address + bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Copies [from, from + bytes) to `to` and moves that mapping over it. What others write meanwhile
+// into the edge pages is lost, so those come last and one by one.
+bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
+  const auto exchange = [&](uint64_t offset, uint64_t length) {
+    std::byte* const source = reinterpret_cast<std::byte*>(from + offset);
+    memcpy(to + offset, source, length);
+    return mremap(to + offset, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, source) != MAP_FAILED;
+  };
+  if (bytes <= 2 * kPageBytes) {
+    for (uint64_t offset = 0; offset < bytes; offset += kPageBytes) {
+      if (!exchange(offset, kPageBytes)) return false;
+    }
+    return true;
+  }
+  return exchange(kPageBytes, bytes - 2 * kPageBytes) && exchange(0, kPageBytes) &&
+         exchange(bytes - kPageBytes, kPageBytes);
+}
+
+// Ordinary memory of this process alone with the same contents, in the place of the allocation's
+// mapping.
+bool MakeMappingPrivate(const Allocation& allocation) {
+  if (allocation.mapping == 0) return true;
+  void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  if (!CopyAndExchange(allocation.mapping, static_cast<std::byte*>(mapped),
+                       allocation.mapping_bytes))
+    return false;
+  if ((allocation.protection & PROT_WRITE) == 0 && allocation.protection != 0) {
+    mprotect(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes,
+             allocation.protection);
+  }
+  return true;
+}
+
+// Registers memory by name only: the GPU does not reach it, and copies are staged.
+CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, uint32_t flags) {
+  Log(LogLevel::kInfo,
+      "registered memory at %#" PRIx64 " stays out of the GPU's reach: copies of it are staged",
+      start);
+  Allocation allocation;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = context.device;
+  allocation.context = context.id.load(std::memory_order_relaxed);
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.host_address = start;
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  return pointers().AddUnlessOverlapping(allocation) ? CUDA_SUCCESS
+                                                     : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+// Lets the daemon map the same file. False when it cannot, or when somebody was faster.
+bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint32_t flags,
+                          const SharedMapping& shared) {
+  const uint64_t first = start & ~kPageMask;
+  const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  const wire::cuMemHostRegister_v2 args{shared.begin,
+                                        shared.end,
+                                        shared.offset + (first - shared.begin),
+                                        end - first,
+                                        shared.device,
+                                        shared.inode,
+                                        FindDescriptor(shared),
+                                        0};
+  const Piece name{shared.name.data(), shared.name.size()};
+  std::string reply;
+  const CUresult result = session().CallRare(Op::cuMemHostRegister_v2, context.device, id, &args,
+                                             sizeof(args), {&name, 1}, &reply);
+  wire::cuMemHostRegister_v2_Answer answer;
+  if (result != CUDA_SUCCESS || reply.size() < sizeof(answer)) return false;
+  memcpy(&answer, reply.data(), sizeof(answer));
+  Allocation allocation;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = context.device;
+  allocation.context = id;
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.host_address = start;
+  allocation.gpu_address = answer.address + (start - first);
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  allocation.window = answer.address;
+  if (!pointers().AddUnlessOverlapping(allocation)) {
+    GiveBack(context, answer.address);
+    return false;
+  }
+  Allocation alias = allocation;
+  alias.kind = MemoryKind::kRegisteredAlias;
+  alias.address = allocation.gpu_address;
+  pointers().Add(alias);
+  return true;
+}
+
+}  // namespace
+
+bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes) {
+  const wire::cuMemHostAlloc_Answer named{address, file_bytes, file, 0};
+  if (address % kPageBytes == 0 && file_bytes % kPageBytes == 0 &&
+      address - session().pinned_base() < session().pinned_bytes() &&
+      MapFile(named, address, PROT_READ | PROT_WRITE) != nullptr) {
+    return true;
+  }
+  Log(LogLevel::kError, "cannot map pinned memory at %#" PRIx64 ": %s", address, strerror(errno));
+  return false;
+}
+
+CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
+                            void** address) {
+  wire::cuMemHostAlloc_Answer file{};
+  CUresult result = MakeFile(context, bytes, flags, &file);
+  if (result != CUDA_SUCCESS) return result;
+  if (!MapPinnedFile(file.file, file.address, file.file_bytes)) {
+    GiveBack(context, file.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Allocation allocation;
+  allocation.kind = kind;
+  allocation.device = context.device;
+  allocation.context = context.id.load(std::memory_order_relaxed);
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.gpu_address = allocation.host_address = file.address;
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  allocation.mapping = allocation.window = file.address;
+  allocation.mapping_bytes = file.file_bytes;
+  pointers().Add(allocation);
+  *address = reinterpret_cast<void*>(file.address);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+// Before the daemon gives the address to somebody else. Work that still uses the memory has the
+// daemon's mapping.
+bool TakeHostMemory(void* address, Allocation* allocation) {
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, allocation))
+    return false;
+  UnmapHostMemory(*allocation);
+  return true;
+}
+
+}  // namespace
+
+CUresult FreeHostMemoryLater(void* address) {
+  Allocation allocation;
+  if (!TakeHostMemory(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  return session().Submit(Op::cuMemFreeHost, allocation.device, allocation.context,
+                          wire::cuMemFreeHost{allocation.window});
+}
+
+CUresult FreeHostMemory(void* address) {
+  Allocation allocation;
+  if (!TakeHostMemory(address, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{allocation.window});
+}
+
+CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags) {
+  const uint64_t start = reinterpret_cast<uint64_t>(address);
+  const uint64_t first = start & ~kPageMask;
+  const uint64_t end = (start + bytes + kPageMask) & ~kPageMask;
+  if (start + bytes < start || end < start) return CUDA_ERROR_INVALID_VALUE;
+  if (start - session().pinned_base() < session().pinned_bytes()) return CUDA_ERROR_INVALID_VALUE;
+  if (pointers().OverlapsHostMemory(start, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  int protection;
+  SharedMapping shared;
+  CUresult result = InspectRange(first, end - first, &protection, &shared);
+  if (shared.end != 0 && RegisterSharedMemory(context, start, bytes, flags, shared))
+    return CUDA_SUCCESS;
+  // A page that a neighbour's registration has exchanged already cannot be exchanged a second time.
+  if (result == CUDA_SUCCESS && pointers().OverlapsHostMemory(first, end - first))
+    result = CUDA_ERROR_NOT_SUPPORTED;
+  if (result == CUDA_ERROR_NOT_SUPPORTED && (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) {
+    return RememberRegistration(context, start, bytes, flags);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  wire::cuMemHostAlloc_Answer file{};
+  result = MakeFile(context, end - first, 0, &file);
+  if (result != CUDA_SUCCESS) return result;
+  auto* mapped = static_cast<std::byte*>(MapFile(file, 0, PROT_READ | PROT_WRITE));
+  if (mapped == nullptr) {
+    GiveBack(context, file.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Allocation allocation;
+  allocation.kind = MemoryKind::kRegistered;
+  allocation.device = context.device;
+  allocation.context = context.id.load(std::memory_order_relaxed);
+  allocation.context_handle = context.handle.load(std::memory_order_relaxed);
+  allocation.address = allocation.host_address = start;
+  allocation.gpu_address = file.address + (start - first);
+  allocation.bytes = bytes;
+  allocation.flags = flags;
+  allocation.mapping = first;
+  allocation.mapping_bytes = end - first;
+  allocation.window = file.address;
+  allocation.protection = protection;
+  // Before the exchange, so that two threads cannot exchange the same pages.
+  if (!pointers().AddUnlessOverlapping(allocation)) {
+    munmap(mapped, file.file_bytes);
+    GiveBack(context, file.address);
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  const bool exchanged = CopyAndExchange(first, mapped, end - first);
+  if (file.file_bytes > end - first)
+    munmap(mapped + (end - first), file.file_bytes - (end - first));
+  if (!exchanged) {
+    Log(LogLevel::kError, "cannot exchange the pages of registered memory: %s", strerror(errno));
+    pointers().Take(start, MemoryKind::kRegistered, &allocation);
+    MakeMappingPrivate(allocation);
+    GiveBack(context, file.address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if ((protection & PROT_WRITE) == 0)
+    mprotect(reinterpret_cast<void*>(first), end - first, protection);
+  Allocation alias = allocation;
+  alias.kind = MemoryKind::kRegisteredAlias;
+  alias.address = allocation.gpu_address;
+  pointers().Add(alias);
+  return CUDA_SUCCESS;
+}
+
+CUresult UnregisterHostMemory(void* address) {
+  Allocation allocation, alias;
+  if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kRegistered, &allocation)) {
+    // A place inside of such memory is no name for it; anything else is not known at all.
+    return pointers().Find(reinterpret_cast<uint64_t>(address), &allocation)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  if (allocation.window == 0) return CUDA_SUCCESS;
+  pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
+  // The program keeps what the work before has written, and the daemon may use the file for others
+  // as soon as it is told.
+  objects().contexts.ForEach([](Context& context) {
+    if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
+  });
+  UnmapHostMemory(allocation);
+  return session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                        wire::cuMemFreeHost{allocation.window});
+}
+
+void UnmapHostMemory(const Allocation& allocation) {
+  if (allocation.mapping == 0) return;
+  if (allocation.kind != MemoryKind::kRegistered) {
+    munmap(reinterpret_cast<void*>(allocation.mapping), allocation.mapping_bytes);
+  } else if (!MakeMappingPrivate(allocation)) {
+    Log(LogLevel::kError, "cannot make registered memory ordinary again: it stays shared");
+  }
+}
+
+void ForgetMemoryOf(ContextId context) {
+  for (const Allocation& allocation : pointers().TakeContext(context)) UnmapHostMemory(allocation);
+}
+
+void KeepRegisteredMemoryInChild() {
+  pointers().ForEachInChild([](const Allocation& allocation) {
+    if (allocation.kind == MemoryKind::kRegistered) MakeMappingPrivate(allocation);
+  });
+}
+
+}  // namespace detshare::shim

@@ -1,0 +1,141 @@
+#include "client_shim/memory/managed_memory.h"
+
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "client_shim/memory/host_memory.h"
+#include "client_shim/memory/pointer_map.h"
+#include "client_shim/transport/session.h"
+#include "proto/wire/memory.h"
+
+namespace detshare::shim {
+namespace {
+
+bool Same(const CUmemLocation& a, const CUmemLocation& b) {
+  return a.type == b.type && a.id == b.id;
+}
+
+// Advice by address: an entry holds up to the next one. Memory about which nothing was said has the
+// default.
+struct AdviceMap {
+  std::mutex mutex;  // guards the rest
+  std::map<uint64_t, MemoryAdvice> from{{0, MemoryAdvice()}};
+
+  using Iterator = std::map<uint64_t, MemoryAdvice>::iterator;
+
+  // The entry that begins at `address`, made if need be.
+  Iterator Cut(uint64_t address) {
+    const auto next = from.upper_bound(address);
+    const auto before = std::prev(next);
+    if (before->first == address) return before;
+    return from.emplace_hint(next, address, before->second);
+  }
+  template <typename Change>
+  void ForRange(uint64_t address, uint64_t bytes, Change change) {
+    const Iterator end = Cut(address + bytes);
+    for (Iterator entry = Cut(address); entry != end; ++entry) change(entry->second);
+  }
+  void Forget(uint64_t address, uint64_t bytes) {
+    const Iterator end = Cut(address + bytes);
+    const Iterator begin = Cut(address);
+    begin->second = MemoryAdvice();
+    from.erase(std::next(begin), end);
+  }
+};
+
+AdviceMap& advice() {
+  static AdviceMap* const map = new AdviceMap;
+  return *map;
+}
+
+}  // namespace
+
+CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* address) {
+  void* memory;
+  const CUresult result =
+      AllocateHostMemory(context, MemoryKind::kManaged, bytes, /*flags=*/0, &memory);
+  if (result != CUDA_SUCCESS) return result;
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  const std::lock_guard lock(advice().mutex);
+  advice().Forget(*address, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult FreeManagedMemory(CUdeviceptr address) {
+  Allocation allocation;
+  // A variable of a library has no memory of its own to be freed.
+  if (!pointers().Find(address, &allocation) || allocation.window == 0 ||
+      !pointers().Take(address, MemoryKind::kManaged, &allocation)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  UnmapHostMemory(allocation);
+  const CUresult result = session().Call(Op::cuMemFreeHost, allocation.device, allocation.context,
+                                         wire::cuMemFreeHost{allocation.window});
+  session().DrainOutput();
+  return result;
+}
+
+bool IsManagedMemory(uint64_t address, uint64_t bytes) {
+  Allocation allocation;
+  return bytes != 0 && pointers().Find(address, &allocation) &&
+         allocation.kind == MemoryKind::kManaged &&
+         bytes <= allocation.bytes - (address - allocation.address);
+}
+
+void NotePrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& location) {
+  const std::lock_guard lock(advice().mutex);
+  advice().ForRange(address, bytes, [&](MemoryAdvice& one) { one.prefetched = location; });
+}
+
+CUresult NoteAdvice(uint64_t address, uint64_t bytes, CUmem_advise what,
+                    const CUmemLocation& location) {
+  const bool host = location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+  const uint32_t device = host ? 0 : uint32_t{1} << location.id;
+  const std::lock_guard lock(advice().mutex);
+  const auto change = [&](auto apply) { advice().ForRange(address, bytes, apply); };
+  switch (what) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+      change([](MemoryAdvice& one) { one.read_mostly = true; });
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      change([](MemoryAdvice& one) { one.read_mostly = false; });
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      change([&](MemoryAdvice& one) { one.preferred = location; });
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      change([](MemoryAdvice& one) { one.preferred = MemoryAdvice::kNowhere; });
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+      change([&](MemoryAdvice& one) {
+        one.accessed_by |= device;
+        one.accessed_by_host |= host;
+      });
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      change([&](MemoryAdvice& one) {
+        one.accessed_by &= ~device;
+        if (host) one.accessed_by_host = false;
+      });
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+MemoryAdvice AdviceOf(uint64_t address, uint64_t bytes) {
+  const std::lock_guard lock(advice().mutex);
+  auto entry = std::prev(advice().from.upper_bound(address));
+  MemoryAdvice all = entry->second;
+  for (++entry; entry != advice().from.end() && entry->first - address < bytes; ++entry) {
+    const MemoryAdvice& one = entry->second;
+    all.read_mostly &= one.read_mostly;
+    all.accessed_by_host &= one.accessed_by_host;
+    all.accessed_by &= one.accessed_by;
+    if (!Same(all.preferred, one.preferred)) all.preferred = MemoryAdvice::kNowhere;
+    if (!Same(all.prefetched, one.prefetched)) all.prefetched = MemoryAdvice::kNowhere;
+  }
+  return all;
+}
+
+}  // namespace detshare::shim

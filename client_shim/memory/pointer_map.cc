@@ -1,0 +1,110 @@
+#include "client_shim/memory/pointer_map.h"
+
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+
+namespace detshare::shim {
+
+PointerMap& pointers() {
+  static PointerMap* const map = new PointerMap;
+  return *map;
+}
+
+const Allocation* PointerMap::Holding(uint64_t address) const {
+  auto after = by_address_.upper_bound(address);
+  if (after == by_address_.begin()) return nullptr;
+  const Allocation& candidate = std::prev(after)->second;
+  return address - candidate.address < std::max<uint64_t>(candidate.bytes, 1) ? &candidate
+                                                                              : nullptr;
+}
+
+void PointerMap::Add(Allocation allocation) {
+  const std::unique_lock lock(mutex_);
+  allocation.buffer_id = next_buffer_id_++;
+  by_address_[allocation.address] = allocation;
+}
+
+bool PointerMap::AddUnlessOverlapping(Allocation allocation) {
+  const std::unique_lock lock(mutex_);
+  if (Holding(allocation.address) != nullptr) return false;
+  const auto next = by_address_.lower_bound(allocation.address);
+  if (next != by_address_.end() && next->first - allocation.address < allocation.bytes)
+    return false;
+  allocation.buffer_id = next_buffer_id_++;
+  by_address_[allocation.address] = allocation;
+  return true;
+}
+
+bool PointerMap::Find(uint64_t address, Allocation* found) const {
+  const std::shared_lock lock(mutex_);
+  const Allocation* holding = Holding(address);
+  if (holding == nullptr) return false;
+  *found = *holding;
+  return true;
+}
+
+bool PointerMap::Take(uint64_t address, MemoryKind kind, Allocation* taken) {
+  const std::unique_lock lock(mutex_);
+  const auto it = by_address_.find(address);
+  if (it == by_address_.end() || it->second.kind != kind) return false;
+  *taken = it->second;
+  by_address_.erase(it);
+  return true;
+}
+
+bool PointerMap::SetSyncMemops(uint64_t address, bool value) {
+  const std::unique_lock lock(mutex_);
+  const Allocation* holding = Holding(address);
+  if (holding == nullptr) return false;
+  const_cast<Allocation*>(holding)->sync_memops = value;
+  return true;
+}
+
+void PointerMap::SetAccess(uint64_t address, uint32_t mask, uint32_t access) {
+  const std::unique_lock lock(mutex_);
+  const auto it = by_address_.find(address);
+  if (it == by_address_.end() || it->second.kind != MemoryKind::kVirtual) return;
+  it->second.access = (it->second.access & ~mask) | (access & mask);
+}
+
+uint64_t PointerMap::AccessibleFrom(uint64_t address, uint16_t device, uint32_t flags) const {
+  const std::shared_lock lock(mutex_);
+  auto next = by_address_.upper_bound(address);
+  if (next == by_address_.begin()) return 0;
+  uint64_t end = address;
+  for (--next; next != by_address_.end() && next->first <= end; ++next) {
+    const Allocation& mapping = next->second;
+    if (mapping.kind != MemoryKind::kVirtual || (mapping.AccessOf(device) & flags) != flags ||
+        end - mapping.address >= mapping.bytes) {
+      break;
+    }
+    end = mapping.address + mapping.bytes;
+  }
+  return end - address;
+}
+
+bool PointerMap::OverlapsHostMemory(uint64_t address, uint64_t bytes) const {
+  const std::shared_lock lock(mutex_);
+  if (const Allocation* holding = Holding(address); holding != nullptr) return holding->on_host();
+  const auto next = by_address_.lower_bound(address);
+  return next != by_address_.end() && next->first - address < bytes && next->second.on_host();
+}
+
+std::vector<Allocation> PointerMap::TakeContext(ContextId context) {
+  std::vector<Allocation> host;
+  const std::unique_lock lock(mutex_);
+  for (auto it = by_address_.begin(); it != by_address_.end();) {
+    if (it->second.context != context) {
+      ++it;
+      continue;
+    }
+    if (it->second.kind == MemoryKind::kPinned || it->second.kind == MemoryKind::kRegistered ||
+        it->second.kind == MemoryKind::kManaged)
+      host.push_back(it->second);
+    it = by_address_.erase(it);
+  }
+  return host;
+}
+
+}  // namespace detshare::shim

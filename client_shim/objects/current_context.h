@@ -1,0 +1,61 @@
+// Which contexts there are, and each thread's stack of current ones.
+#pragma once
+
+#include <cstdint>
+
+#include "client_shim/base/thread_state.h"
+#include "client_shim/objects/objects.h"
+#include "client_shim/transport/session.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+
+namespace detshare::shim {
+
+// The context of a handle, or null. A primary context is found even while nobody retains it (its id
+// is 0).
+inline Context* FindContext(CUcontext handle) {
+  return objects().contexts.Find(HandleKind::kContext, reinterpret_cast<uint64_t>(handle));
+}
+inline CUcontext HandleOf(const Context& context) {
+  return reinterpret_cast<CUcontext>(context.handle.load(std::memory_order_relaxed));
+}
+
+// The thread's current context. CUDA_ERROR_INVALID_CONTEXT when there is none,
+// CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone.
+inline CUresult CurrentContext(Context** context) {
+  ThreadState& thread = thread_state;
+  if (thread.current == nullptr) [[unlikely]]
+    return CUDA_ERROR_INVALID_CONTEXT;
+  Context* found = thread.context;
+  if (found == nullptr || found->handle.load(std::memory_order_acquire) !=
+                              reinterpret_cast<uint64_t>(thread.current)) [[unlikely]] {
+    found = FindContext(thread.current);
+    if (found == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    thread.context = found;
+  }
+  if (found->id.load(std::memory_order_acquire) == 0) [[unlikely]]
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *context = found;
+  return CUDA_SUCCESS;
+}
+
+// The same for calls that reach the device: also the session's sticky error, and
+// CUDA_ERROR_NOT_PERMITTED in a host function.
+inline CUresult ContextForWork(Context** context) {
+  if (thread_state.in_host_function) [[unlikely]]
+    return CUDA_ERROR_NOT_PERMITTED;
+  if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) [[unlikely]]
+    return error;
+  return CurrentContext(context);
+}
+
+// The thread's stack. A null handle is not for Push.
+CUresult PushContext(CUcontext handle);
+CUresult PopContext(CUcontext* handle);
+CUresult SetContext(CUcontext handle);
+
+// At initialisation, once.
+void CreatePrimaryContexts();
+// The primary context of a valid device.
+Context& PrimaryContext(uint16_t device);
+
+}  // namespace detshare::shim

@@ -1,0 +1,244 @@
+#include "client_shim/transport/connection.h"
+
+#include <grpcpp/create_channel_posix.h>
+#include <grpcpp/grpcpp.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "client_shim/base/log.h"
+#include "client_shim/base/signal_mask.h"
+#include "client_shim/transport/daemon_socket.h"
+#include "client_shim/transport/start_limits.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/quiet_grpc.h"
+#include "proto/ring_abi.h"
+
+namespace detshare::shim {
+namespace {
+
+constexpr auto kGrantTimeout = std::chrono::seconds(30);
+// A daemon that lost its device is replaced by one that begins anew; who came too early for that
+// one asks again for so long.
+constexpr auto kReplacementPatience = std::chrono::seconds(5);
+constexpr auto kRedialPause = std::chrono::milliseconds(100);
+
+std::atomic<bool> g_started{false};
+
+// Prints why there is no session, once a process: programs try cuInit again and again.
+void Explain(const std::string& text) {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) Log(LogLevel::kError, "%s", text.c_str());
+}
+
+CUresult ResultOfRefusal(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return CUDA_ERROR_NOT_PERMITTED;
+    case grpc::StatusCode::NOT_FOUND:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return CUDA_ERROR_NO_DEVICE;
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+}
+
+class GrpcConnection final : public Connection {
+ public:
+  GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd)
+      : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
+  // Only after a failure: then the session's stream has ended.
+  ~GrpcConnection() override {
+    if (thread_started_) pthread_join(thread_, nullptr);
+  }
+
+  // Begins to open the session, on a thread of its own.
+  void Start(const proto::OpenSessionRequest& request) {
+    request_ = request;
+    thread_started_ = pthread_create(&thread_, nullptr, Main, this) == 0;
+    if (thread_started_) pthread_setname_np(thread_, "detshare-events");
+  }
+
+  // After Start(): the grant, or why there is none.
+  grpc::Status AwaitGrant() {
+    if (!thread_started_)
+      return {grpc::StatusCode::RESOURCE_EXHAUSTED, "this process may not have more threads"};
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, kGrantTimeout, [this] { return granted_ || done_; })) {
+      lock.unlock();
+      context_.TryCancel();
+      lock.lock();
+      changed_.wait(lock, [this] { return done_; });
+      return {grpc::StatusCode::DEADLINE_EXCEEDED,
+              "detshared accepted the connection but does not answer"};
+    }
+    if (granted_) return grpc::Status::OK;
+    return status_.ok()
+               ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "detshared ended the session at once")
+               : status_;
+  }
+
+  const proto::Grant& grant() const override { return grant_; }
+
+  void Watch(std::atomic<uint32_t>* closed) override {
+    const std::lock_guard lock(mutex_);
+    closed_ = closed;
+    if (done_) closed_->store(1, std::memory_order_release);
+  }
+
+  CUresult result() const override { return result_.load(std::memory_order_acquire); }
+
+  CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) override {
+    grpc::ClientContext context;
+    const grpc::Status status = stub_->Call(&context, request, reply);
+    if (status.ok()) return static_cast<CUresult>(reply->result());
+    Log(LogLevel::kInfo, "a call failed: %s", status.error_message().c_str());
+    switch (status.error_code()) {
+      case grpc::StatusCode::UNIMPLEMENTED:
+        return CUDA_ERROR_NOT_SUPPORTED;
+      case grpc::StatusCode::RESOURCE_EXHAUSTED:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      default:
+        return result();
+    }
+  }
+
+  void CloseInChild() override { close(fd_); }
+
+ private:
+  static void* Main(void* self) {
+    static_cast<GrpcConnection*>(self)->Listen();
+    return nullptr;
+  }
+
+  // Reads what the daemon says about the session until the session ends. (gRPC's callbacks would
+  // have threads that look for work every second.)
+  void Listen() {
+    const auto stream = stub_->OpenSession(&context_, request_);
+    proto::SessionEvent event;
+    bool announced = false;
+    while (stream->Read(&event)) {
+      if (event.has_grant()) {
+        const std::lock_guard lock(mutex_);
+        if (!granted_) grant_ = event.grant();
+        granted_ = true;
+        changed_.notify_all();
+      } else if (event.has_ended()) {
+        if (event.ended().result() != 0) {
+          result_.store(static_cast<CUresult>(event.ended().result()), std::memory_order_release);
+        }
+        Log(LogLevel::kError, "detshared ended the session: %s", event.ended().reason().c_str());
+        announced = true;
+      }
+    }
+    const grpc::Status status = stream->Finish();
+    const std::lock_guard lock(mutex_);
+    status_ = status;
+    done_ = true;
+    if (closed_ != nullptr) {
+      if (!announced) Log(LogLevel::kError, "the connection to detshared is lost");
+      closed_->store(1, std::memory_order_release);
+    }
+    changed_.notify_all();
+  }
+
+  const int fd_;
+  const std::unique_ptr<proto::Control::Stub> stub_;
+  grpc::ClientContext context_;
+  proto::OpenSessionRequest request_;
+  pthread_t thread_{};
+  bool thread_started_ = false;
+  std::atomic<CUresult> result_{CUDA_ERROR_SYSTEM_NOT_READY};
+  std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  proto::Grant grant_;
+  grpc::Status status_;
+  bool granted_ = false;
+  bool done_ = false;
+  std::atomic<uint32_t>* closed_ = nullptr;
+};
+
+// A session that the daemon granted, or null, and why in `status`. `fd`: of a connected socket,
+// which the session takes over.
+std::unique_ptr<Connection> AskForSession(int fd, const proto::OpenSessionRequest& request,
+                                          grpc::Status* status) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetMaxReceiveMessageSize(-1);
+  // The descriptor is the session: gRPC must not believe that it could dial again.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // It measures with timers, which are off.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
+  std::unique_ptr<GrpcConnection> connection;
+  {
+    const SignalsBlocked for_grpcs_threads;
+    g_started.store(true, std::memory_order_relaxed);
+    StartQuietGrpc();
+    connection = std::make_unique<GrpcConnection>(
+        grpc::CreateCustomInsecureChannelFromFd("detshared", fd, arguments), fd);
+    connection->Start(request);
+  }
+  *status = connection->AwaitGrant();
+  if (!status->ok()) return nullptr;
+  return connection;
+}
+
+}  // namespace
+
+bool Connection::started() { return g_started.load(std::memory_order_relaxed); }
+
+std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
+                                             const proto::OpenSessionRequest& request,
+                                             CUresult* result) {
+  const char* lacking = "";
+  *result = CheckStartLimits(&lacking);
+  if (*result != CUDA_SUCCESS) {
+    Explain(std::string("this process may not have enough ") + lacking + " to use CUDA");
+    return nullptr;
+  }
+  const auto give_up = std::chrono::steady_clock::now() + kReplacementPatience;
+  for (;;) {
+    const int fd = ConnectToDaemon(socket_path);
+    if (fd < 0) {
+      *result = CUDA_ERROR_SYSTEM_NOT_READY;
+      if (errno == EACCES || errno == EPERM) {
+        Explain("no permission to connect to detshared at " + socket_path);
+        *result = CUDA_ERROR_NOT_PERMITTED;
+      } else {
+        Explain("detshared is not running at " + socket_path +
+                ": start it (systemctl start detshared, or detshare run --standalone -- PROGRAM)");
+      }
+      return nullptr;
+    }
+    grpc::Status status;
+    std::unique_ptr<Connection> connection = AskForSession(fd, request, &status);
+    if (connection) return connection;
+    *result = ResultOfRefusal(status);
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) return nullptr;
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+        std::chrono::steady_clock::now() < give_up) {
+      Log(LogLevel::kInfo, "no answer (%s), trying again", status.error_message().c_str());
+      std::this_thread::sleep_for(kRedialPause);
+      continue;
+    }
+    Explain(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION
+                ? "this libcuda.so.1 is version " + request.version() + " (ABI " +
+                      std::to_string(request.abi_version()) + "), detshared at " + socket_path +
+                      " refuses it: " + status.error_message()
+                : "detshared at " + socket_path + " refuses a session: " + status.error_message());
+    return nullptr;
+  }
+}
+
+}  // namespace detshare::shim

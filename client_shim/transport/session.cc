@@ -1,0 +1,324 @@
+#include "client_shim/transport/session.h"
+
+#include <fcntl.h>
+#include <stdio_ext.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "client_shim/base/log.h"
+#include "client_shim/transport/device_selection.h"
+#include "client_shim/transport/read_digest.h"
+#include "proto/version.h"
+
+namespace detshare::shim {
+namespace {
+
+// Whether [offset, offset + bytes) lies in a file of file_bytes, aligned.
+bool Inside(uint64_t offset, uint64_t bytes, uint64_t file_bytes, uint64_t alignment) {
+  return offset % alignment == 0 && offset <= file_bytes && bytes <= file_bytes - offset;
+}
+
+std::string ProgramName() {
+  char buffer[512];
+  const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t bytes = read(fd, buffer, sizeof(buffer));
+  close(fd);
+  std::string text(buffer, bytes > 0 ? bytes : 0);
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  // A proto3 string is UTF-8.
+  for (char& c : text) {
+    if (c == '\0') c = ' ';
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7E) c = '?';
+  }
+  return text;
+}
+
+// Attributes that promise functions which the shim does not have. The daemon answers for the
+// device, this for its interface.
+constexpr CUdevice_attribute kNotOffered[] = {
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK,
+    CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+};
+
+// Attributes of what the shim itself offers on every device.
+constexpr CUdevice_attribute kOffered[] = {
+    CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+    CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+};
+
+}  // namespace
+
+Session* g_session = nullptr;
+
+Session* Session::Open(CUresult* result) {
+  proto::OpenSessionRequest request;
+  request.set_abi_version(kAbiVersion);
+  request.set_version(kVersion);
+  if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
+  request.set_program(ProgramName());
+  request.set_pid(getpid());
+  const VisibleDevices visible = ReadVisibleDevices(getenv("CUDA_VISIBLE_DEVICES"));
+  if (visible.none) {
+    *result = CUDA_ERROR_NO_DEVICE;
+    return nullptr;
+  }
+  for (const std::string& id : visible.ids) request.add_visible_ids(id);
+  const Machine machine = MachineOfEnvironment();
+  for (const std::string& id : machine.ids) request.add_device_ids(id);
+  request.set_device_count(machine.count);
+  request.set_run(machine.run);
+
+  const std::string socket_path = SocketPath();
+  std::unique_ptr<Session> session(new Session);
+  session->connection_ = Connection::Open(socket_path, request, result);
+  if (session->connection_ == nullptr) return nullptr;
+  const proto::Grant& grant = session->connection_->grant();
+  *result = session->Map(grant, socket_path);
+  if (*result != CUDA_SUCCESS) {
+    // Its thread still knows the connection.
+    [[maybe_unused]] Connection* leaked = session->connection_.release();
+    return nullptr;
+  }
+  session->AdoptDevices(grant);
+  const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
+  session->launch_blocking_ = blocking != nullptr && atoi(blocking) != 0;
+  session->connection_->Watch(&session->header_->closed);
+  Log(LogLevel::kInfo, "session %llu with detshared %s, %zu device(s)",
+      static_cast<unsigned long long>(session->id_), grant.version().c_str(),
+      session->devices_.size());
+  if (session->devices_.empty()) {
+    *result = CUDA_ERROR_NO_DEVICE;
+    [[maybe_unused]] Connection* leaked = session->connection_.release();
+    return nullptr;
+  }
+  StartReadDigest(*session->fences_);
+  session->launches_watched_ = session->launch_blocking_ || g_read_digest != nullptr;
+  return session.release();
+}
+
+CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path) {
+  id_ = grant.session();
+  wait_spin_us_ = std::min<uint32_t>(grant.client_spin_us(), 10'000);
+  spin_us_ = std::min<uint32_t>(wait_spin_us_, 50);
+  pinned_base_ = grant.pinned_base();
+  pinned_bytes_ = grant.pinned_bytes();
+  const size_t slash = socket_path.rfind('/');
+  const std::string directory =
+      (slash == std::string::npos ? "." : socket_path.substr(0, slash)) + "/" + grant.directory();
+  directory_fd_ = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const int fd = directory_fd_ >= 0 ? OpenFile("session") : -1;
+  if (fd < 0) {
+    Log(LogLevel::kError, "cannot open the session's shared memory %s/session: %s",
+        directory.c_str(), strerror(errno));
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  struct stat status;
+  void* memory = MAP_FAILED;
+  const uint64_t bytes = grant.file_bytes();
+  if (fstat(fd, &status) == 0 && bytes >= kPageBytes &&
+      static_cast<uint64_t>(status.st_size) >= bytes) {
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  close(fd);
+  if (memory == MAP_FAILED) {
+    Log(LogLevel::kError, "cannot map the session's shared memory %s/session", directory.c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  // A child of fork has no use for it, and must not change it.
+  madvise(memory, bytes, MADV_DONTFORK);
+  auto* base = static_cast<std::byte*>(memory);
+  auto* header = reinterpret_cast<SessionHeader*>(base);
+  SessionHeader layout{};
+  layout.magic = header->magic;
+  layout.abi_version = header->abi_version;
+  layout.ring_offset = header->ring_offset;
+  layout.ring_bytes = header->ring_bytes;
+  layout.reply_offset = header->reply_offset;
+  layout.reply_count = header->reply_count;
+  layout.output_offset = header->output_offset;
+  layout.output_bytes = header->output_bytes;
+  layout.fence_offset = header->fence_offset;
+  layout.fence_count = header->fence_count;
+  layout.staging_offset = header->staging_offset;
+  layout.staging_bytes = header->staging_bytes;
+  if (layout.magic != kSessionMagic || layout.abi_version != kAbiVersion) {
+    Log(LogLevel::kError, "this libcuda.so.1 speaks ABI %u, detshared %s speaks ABI %u",
+        kAbiVersion, grant.version().c_str(), layout.abi_version);
+    munmap(memory, bytes);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  const bool sound =
+      layout.ring_bytes >= 2 * kMaxRecordBytes &&
+      (layout.ring_bytes & (layout.ring_bytes - 1)) == 0 &&
+      Inside(layout.ring_offset, layout.ring_bytes, bytes, kRingLine) && layout.reply_count != 0 &&
+      Inside(layout.reply_offset, uint64_t{layout.reply_count} * sizeof(ReplySlot), bytes, 64) &&
+      layout.output_bytes != 0 && Inside(layout.output_offset, layout.output_bytes, bytes, 1) &&
+      Inside(layout.fence_offset, uint64_t{layout.fence_count} * sizeof(Fence), bytes, 8) &&
+      Inside(layout.staging_offset, layout.staging_bytes, bytes, 64);
+  if (!sound) {
+    Log(LogLevel::kError, "the session's shared memory has an unsound layout");
+    munmap(memory, bytes);
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  header_ = header;
+  ring_ = std::make_unique<RingWriter>(*header, base + layout.ring_offset, layout.ring_bytes);
+  replies_ = std::make_unique<ReplySlots>(reinterpret_cast<ReplySlot*>(base + layout.reply_offset),
+                                          layout.reply_count, header->closed);
+  fences_ = std::make_unique<FencePool>(reinterpret_cast<Fence*>(base + layout.fence_offset),
+                                        layout.fence_count);
+  staging_ = base + layout.staging_offset;
+  staging_bytes_ = layout.staging_bytes;
+  output_ = reinterpret_cast<const char*>(base + layout.output_offset);
+  output_bytes_ = layout.output_bytes;
+  return CUDA_SUCCESS;
+}
+
+int Session::OpenFile(const std::string& name) const {
+  return openat(directory_fd_, name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+}
+
+void Session::AdoptDevices(const proto::Grant& grant) {
+  for (const proto::Device& from : grant.devices()) {
+    if (devices_.size() == kMaxDevices) break;
+    DeviceInfo to;
+    to.name = from.name();
+    memcpy(to.uuid.bytes, from.uuid().data(),
+           std::min<size_t>(from.uuid().size(), sizeof(to.uuid.bytes)));
+    to.total_memory = from.total_memory();
+    for (const auto& [attribute, value] : from.attributes()) {
+      if (attribute < 0 || attribute >= DeviceInfo::kAttributes) continue;
+      to.attributes[attribute] = value;
+      to.has_attribute[attribute] = true;
+    }
+    for (const CUdevice_attribute attribute : kNotOffered) {
+      to.attributes[attribute] = 0;
+      to.has_attribute[attribute] = true;
+    }
+    for (const CUdevice_attribute attribute : kOffered) {
+      to.attributes[attribute] = 1;
+      to.has_attribute[attribute] = true;
+    }
+    to.memory_base = from.memory_base();
+    to.memory_bytes = from.memory_bytes();
+    to.limits.assign(from.limits().begin(), from.limits().end());
+    to.least_priority = from.least_stream_priority();
+    to.greatest_priority = from.greatest_stream_priority();
+    to.tpc_gpc = from.tpc_gpc();
+    to.tpc_index = from.tpc_index();
+    to.peers.resize(std::min<size_t>(grant.devices_size(), kMaxDevices));
+    for (size_t i = 0; i < to.peers.size() && i < static_cast<size_t>(from.peers_size()); ++i) {
+      for (const auto& [attribute, value] : from.peers(static_cast<int>(i)).attributes()) {
+        if (attribute >= 0 && attribute < DeviceInfo::kPeerAttributes)
+          to.peers[i][attribute] = value;
+      }
+    }
+    devices_.push_back(std::move(to));
+  }
+}
+
+CUresult Session::Lost() const {
+  const CUresult error = sticky_error();
+  return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_VALUE;  // a record that is too long
+}
+
+CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
+                           uint32_t args_bytes, Piece payload, void* answer,
+                           uint32_t answer_bytes) {
+  const uint32_t slot = replies_->Acquire(&thread_state.reply_hint);
+  if (slot == kNoReply) [[unlikely]]
+    return Lost();
+  const RingWriter::Record record =
+      ring_->Reserve({static_cast<uint16_t>(op), device, context, slot}, args_bytes,
+                     static_cast<uint32_t>(payload.bytes));
+  if (!record) [[unlikely]] {
+    replies_->Release(slot);
+    return Lost();
+  }
+  memcpy(record.args, args, args_bytes);
+  if (payload.bytes != 0) memcpy(record.payload, payload.data, payload.bytes);
+  ring_->Commit(record);
+  if (!replies_->Wait(slot, spin_us_)) [[unlikely]]
+    return Lost();
+  const ReplySlot& reply = (*replies_)[slot];
+  CUresult result = static_cast<CUresult>(reply.result);
+  if (result == CUDA_SUCCESS && answer_bytes != 0) {
+    if (reply.bytes < answer_bytes) {
+      Log(LogLevel::kError, "detshared answered %s with %u bytes instead of %u",
+          OpName(static_cast<uint16_t>(op)), reply.bytes, answer_bytes);
+      result = CUDA_ERROR_UNKNOWN;
+    } else {
+      memcpy(answer, reply.data, answer_bytes);
+    }
+  }
+  replies_->Release(slot);
+  return result;
+}
+
+CUresult Session::CallRare(Op op, uint16_t device, ContextId context, const void* args,
+                           size_t args_bytes, std::span<const Piece> payload, std::string* answer) {
+  proto::CallRequest request;
+  request.set_session(id_);
+  request.set_op(static_cast<uint32_t>(op));
+  request.set_device(device);
+  request.set_context(context);
+  request.set_args(args, args_bytes);
+  std::string* bytes = request.mutable_payload();
+  size_t total = 0;
+  for (const Piece& piece : payload) total += piece.bytes;
+  bytes->reserve(total);
+  for (const Piece& piece : payload)
+    bytes->append(static_cast<const char*>(piece.data), piece.bytes);
+  request.set_after(ring_->tail());
+  proto::CallReply reply;
+  const CUresult result = connection_->Call(request, &reply);
+  *answer = std::move(*reply.mutable_answer());
+  return result;
+}
+
+void Session::DrainOutputSlowly() {
+  const std::lock_guard lock(output_mutex_);
+  uint64_t head = header_->output_head.load(std::memory_order_relaxed);
+  // Acquire: the text below is complete.
+  const uint64_t tail = header_->output_tail.load(std::memory_order_acquire);
+  while (head < tail) {
+    const uint64_t offset = head % output_bytes_;
+    const uint64_t bytes = std::min(tail - head, output_bytes_ - offset);
+    fwrite(output_ + offset, 1, bytes, stdout);
+    head += bytes;
+  }
+  // Release: the daemon may overwrite it.
+  header_->output_head.store(head, std::memory_order_release);
+}
+
+}  // namespace detshare::shim

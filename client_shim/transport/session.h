@@ -1,0 +1,179 @@
+// The client's side of a session: its grant, its shared memory, and the ways to the daemon.
+//
+// There is at most one in a process; it is made by cuInit (entry/process.h) and never destroyed.
+// Everything here may be used by any thread. What the daemon wrote into the session file's header
+// is read once, checked, and kept in private copies.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client_shim/base/thread_state.h"
+#include "client_shim/transport/connection.h"
+#include "client_shim/transport/fence_pool.h"
+#include "client_shim/transport/reply_slots.h"
+#include "client_shim/transport/ring_writer.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/driver_api/driver_api_ops.h"
+#include "proto/ring_abi.h"
+
+namespace detshare::shim {
+
+inline constexpr uint32_t kMaxDevices = 16;  // of a session
+
+// What never changes about a device.
+struct DeviceInfo {
+  static constexpr int kAttributes = 256;
+  static constexpr int kPeerAttributes = 8;
+
+  std::string name;
+  CUuuid uuid{};
+  uint64_t total_memory = 0;
+  std::array<int32_t, kAttributes> attributes{};
+  std::array<bool, kAttributes> has_attribute{};
+  uint64_t memory_base = 0;
+  uint64_t memory_bytes = 0;
+  std::vector<uint64_t> limits;
+  int least_priority = 0;
+  int greatest_priority = 0;
+  std::string tpc_gpc, tpc_index;
+  // By the other device's index, then by CUdevice_P2PAttribute.
+  std::vector<std::array<int32_t, kPeerAttributes>> peers;
+
+  int attribute(CUdevice_attribute which) const { return attributes[which]; }
+  bool Holds(uint64_t address) const { return address - memory_base < memory_bytes; }
+};
+
+struct Piece {
+  const void* data = nullptr;
+  size_t bytes = 0;
+};
+
+class Session {
+ public:
+  // Opens the session and maps its file. Null: *result says what cuInit answers.
+  static Session* Open(CUresult* result);
+
+  const std::vector<DeviceInfo>& devices() const { return devices_; }
+  const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
+  // How long a thread polls for an answer of the daemon, and for the GPU, before it sleeps.
+  uint32_t spin_us() const { return spin_us_; }
+  uint32_t wait_spin_us() const { return wait_spin_us_; }
+  uint64_t pinned_base() const { return pinned_base_; }
+  uint64_t pinned_bytes() const { return pinned_bytes_; }
+  // Opens a file of the session's directory for reading and writing, wherever the process's root
+  // and working directory are by now. -1 with errno.
+  int OpenFile(const std::string& name) const;
+  // Whether something comes after each launch: rarely.
+  bool launches_watched() const { return launches_watched_; }
+  // Whether CUDA_LAUNCH_BLOCKING asks that launches wait for their kernels.
+  bool launch_blocking() const { return launch_blocking_; }
+
+  RingWriter& ring() { return *ring_; }
+  FencePool& fences() { return *fences_; }
+  std::byte* staging() { return staging_; }
+  uint64_t staging_bytes() const { return staging_bytes_; }
+
+  const std::atomic<uint32_t>& closed_word() const { return header_->closed; }
+  bool closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
+  // CUDA_SUCCESS, or the error that every later call answers: of the session's work, or that the
+  // session is over.
+  CUresult sticky_error() const {
+    // Acquire: pairs with the daemon's release, before it forces fences.
+    const uint32_t error = header_->sticky_error.load(std::memory_order_acquire);
+    if (error != 0) [[unlikely]]
+      return static_cast<CUresult>(error);
+    if (closed()) [[unlikely]]
+      return connection_->result();
+    return CUDA_SUCCESS;
+  }
+
+  // Submits a record without an answer. The session's error when it is over. `*position` is the
+  // record's place in the order of the ring.
+  template <typename Args>
+  CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args, Piece payload = {},
+                  uint64_t* position = nullptr) {
+    const RingWriter::Record record =
+        ring_->Reserve({static_cast<uint16_t>(op), device, context, kNoReply}, sizeof(Args),
+                       static_cast<uint32_t>(payload.bytes));
+    if (!record) [[unlikely]]
+      return Lost();
+    memcpy(record.args, &args, sizeof(Args));
+    if (payload.bytes != 0) memcpy(record.payload, payload.data, payload.bytes);
+    ring_->Commit(record);
+    if (position != nullptr) *position = record.position;
+    return CUDA_SUCCESS;
+  }
+
+  // Submits a record and waits for its CUresult.
+  template <typename Args>
+  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args) {
+    return CallRing(op, device, context, &args, sizeof(Args), {}, nullptr, 0);
+  }
+  template <typename Args>
+  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Piece payload) {
+    return CallRing(op, device, context, &args, sizeof(Args), payload, nullptr, 0);
+  }
+  // ... and, with CUDA_SUCCESS, its answer.
+  template <typename Args, typename Answer>
+  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Answer* answer) {
+    return CallRing(op, device, context, &args, sizeof(Args), {}, answer, sizeof(Answer));
+  }
+
+  // A rare call over gRPC, ordered after what was submitted so far. `answer` is what came back,
+  // also with an error.
+  CUresult CallRare(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
+                    std::span<const Piece> payload, std::string* answer);
+
+  // Writes what kernels have printed to stdout. Cheap when there is nothing.
+  void DrainOutput() {
+    if (header_->output_tail.load(std::memory_order_acquire) !=
+        header_->output_head.load(std::memory_order_relaxed)) {
+      DrainOutputSlowly();
+    }
+  }
+
+  // What calls answer when the session is over.
+  CUresult Lost() const;
+
+  void CloseInChild() { connection_->CloseInChild(); }
+
+ private:
+  Session() = default;
+  CUresult Map(const proto::Grant& grant, const std::string& socket_path);
+  void AdoptDevices(const proto::Grant& grant);
+  CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args,
+                    uint32_t args_bytes, Piece payload, void* answer, uint32_t answer_bytes);
+  void DrainOutputSlowly();
+
+  std::unique_ptr<Connection> connection_;
+  uint64_t id_ = 0;
+  int directory_fd_ = -1;
+  SessionHeader* header_ = nullptr;
+  std::unique_ptr<RingWriter> ring_;
+  bool launches_watched_ = false;  // beside ring_, which every launch loads
+  bool launch_blocking_ = false;
+  std::unique_ptr<ReplySlots> replies_;
+  std::unique_ptr<FencePool> fences_;
+  std::byte* staging_ = nullptr;
+  uint64_t staging_bytes_ = 0;
+  const char* output_ = nullptr;
+  uint64_t output_bytes_ = 0;
+  std::mutex output_mutex_;  // held by whoever reads the text ring
+  uint32_t spin_us_ = 0, wait_spin_us_ = 0;
+  uint64_t pinned_base_ = 0, pinned_bytes_ = 0;
+  std::vector<DeviceInfo> devices_;
+};
+
+// The session. Only once g_gate says CUDA_SUCCESS.
+extern Session* g_session;
+inline Session& session() { return *g_session; }
+
+}  // namespace detshare::shim

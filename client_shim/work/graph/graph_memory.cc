@@ -1,0 +1,136 @@
+#include "client_shim/work/graph/graph_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "client_shim/memory/pointer_map.h"
+#include "client_shim/transport/session.h"
+#include "proto/wire/memory.h"
+
+namespace detshare::shim {
+namespace {
+
+struct Registry {
+  std::mutex mutex;  // guards the rest; a GraphMemory takes it when it ends
+  std::map<uint64_t, std::weak_ptr<GraphMemory>> by_address;
+  std::map<uint64_t, std::shared_ptr<GraphMemory>> allocated;
+  std::array<GraphMemoryUse, kMaxDevices> use;
+};
+Registry& registry() {
+  static Registry* const all = new Registry;
+  return *all;
+}
+// How much there is, so that programs without any pay one load when they free memory.
+std::atomic<uint64_t> g_count{0};
+
+}  // namespace
+
+GraphMemory::~GraphMemory() {
+  if (address == 0) return;
+  {
+    const std::lock_guard lock(registry().mutex);
+    registry().by_address.erase(address);
+    GraphMemoryUse& use = registry().use[context.device];
+    use.reserved -= bytes;
+    if (used) use.used -= bytes;
+  }
+  g_count.fetch_sub(1, std::memory_order_relaxed);
+  Allocation allocation;
+  // A context that ended took its memory along, and another may have the address now.
+  if (!pointers().Find(address, &allocation) || allocation.context != context.id ||
+      !pointers().Take(address, MemoryKind::kDevice, &allocation)) {
+    return;
+  }
+  session().Submit(Op::cuMemFree_v2, context.device, context.id, wire::cuMemFree_v2{address});
+}
+
+CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
+                             std::shared_ptr<GraphMemory>* memory) {
+  wire::cuMemAlloc_v2_Answer answer{};
+  const CUresult result = session().Call(Op::cuMemAlloc_v2, context.device, context.id,
+                                         wire::cuMemAlloc_v2{bytes}, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  Allocation allocation;
+  allocation.kind = MemoryKind::kDevice;
+  allocation.device = context.device;
+  allocation.context = context.id;
+  allocation.context_handle = reinterpret_cast<uint64_t>(context.handle);
+  allocation.address = allocation.gpu_address = answer.address;
+  allocation.bytes = bytes;
+  pointers().Add(allocation);
+  auto made = std::make_shared<GraphMemory>();
+  made->address = answer.address;
+  made->bytes = bytes;
+  made->context = context;
+  const std::lock_guard lock(registry().mutex);
+  registry().by_address[made->address] = made;
+  GraphMemoryUse& use = registry().use[context.device];
+  use.reserved += bytes;
+  use.reserved_high = std::max(use.reserved_high, use.reserved);
+  g_count.fetch_add(1, std::memory_order_relaxed);
+  *memory = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<GraphMemory> FindGraphMemory(uint64_t address) {
+  const std::lock_guard lock(registry().mutex);
+  const auto found = registry().by_address.find(address);
+  return found == registry().by_address.end() ? nullptr : found->second.lock();
+}
+
+bool IsAllocated(const GraphMemory& memory) {
+  const std::lock_guard lock(registry().mutex);
+  return registry().allocated.contains(memory.address);
+}
+
+// The caller has a reference, so that none ends here, under the lock.
+void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated) {
+  const std::lock_guard lock(registry().mutex);
+  if (allocated) {
+    registry().allocated[memory->address] = memory;
+    if (memory->used) return;
+    memory->used = true;
+    GraphMemoryUse& use = registry().use[memory->context.device];
+    use.used += memory->bytes;
+    use.used_high = std::max(use.used_high, use.used);
+  } else {
+    registry().allocated.erase(memory->address);
+  }
+}
+
+bool FreeIfGraphMemory(uint64_t address, CUresult* result) {
+  if (g_count.load(std::memory_order_relaxed) == 0) return false;
+  const std::shared_ptr<GraphMemory> memory = FindGraphMemory(address);
+  if (memory == nullptr) return false;
+  *result = IsAllocated(*memory) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  SetAllocated(memory, false);
+  return true;
+}
+
+GraphMemoryUse UseOfGraphMemory(uint16_t device) {
+  const std::lock_guard lock(registry().mutex);
+  return registry().use[device];
+}
+
+void ResetGraphMemoryHigh(uint16_t device) {
+  const std::lock_guard lock(registry().mutex);
+  GraphMemoryUse& use = registry().use[device];
+  use.reserved_high = use.reserved;
+  use.used_high = use.used;
+}
+
+void ForgetGraphMemory(ContextId context) {
+  std::vector<std::shared_ptr<GraphMemory>> ended;  // outlives the lock
+  const std::lock_guard lock(registry().mutex);
+  std::erase_if(registry().allocated, [&](const auto& entry) {
+    if (entry.second->context.id != context) return false;
+    ended.push_back(entry.second);
+    return true;
+  });
+}
+
+}  // namespace detshare::shim

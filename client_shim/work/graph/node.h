@@ -1,0 +1,123 @@
+// What a node of a graph does: one struct a type. Plain data, as the program gave it, and resolved
+// to what crosses to the daemon.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "client_shim/objects/objects.h"
+#include "client_shim/work/copy.h"
+#include "client_shim/work/launch.h"
+#include "proto/driver_api/cuda_unrenamed.h"
+#include "proto/ring_abi.h"
+#include "proto/wire/launch_hints.h"
+
+namespace detshare::shim {
+
+struct Graph;
+struct GraphMemory;
+
+// Where the work of a node runs. Nodes that only order others have none.
+struct NodeContext {
+  CUcontext handle = nullptr;
+  ContextId id = 0;
+  uint16_t device = 0;
+};
+
+struct EmptyNode {};
+
+struct KernelNode {
+  NodeContext context;
+  CUfunction function = nullptr;  // as the program named the kernel: one of the two
+  CUkernel kernel = nullptr;
+  KernelId id = 0;  // on context.device
+  LaunchRequest launch;
+  wire::LaunchHints hints{};
+  std::vector<std::byte> parameters;  // packed as the kernel has them
+  std::vector<uint32_t> offsets;      // of each parameter
+  // What was set by attribute, for those who ask; what matters is in the fields above, too.
+  std::map<uint32_t, CUlaunchAttributeValue> attributes;
+  std::vector<void*> pointers;  // to each parameter, for those who ask
+};
+
+struct CopyNode {
+  NodeContext context;
+  CUDA_MEMCPY3D description{};
+  PitchedPlace to;
+  PitchedPlace from;
+  uint64_t width = 0;
+  uint64_t height = 1;
+  uint64_t depth = 1;
+
+  uint64_t bytes() const { return width * height * depth; }
+};
+
+struct FillNode {
+  NodeContext context;
+  CUDA_MEMSET_NODE_PARAMS description{};
+  uint64_t address = 0;  // for the GPU
+  bool known = true;     // whether the memory was there when the node was made
+};
+
+struct HostNode {
+  CUhostFn function = nullptr;
+  void* data = nullptr;
+};
+
+struct ChildNode {
+  std::unique_ptr<Graph> graph;
+  bool moved = false;  // CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE
+};
+
+// An event of a node. The event may be destroyed while the node lives: then its place holds another
+// handle.
+struct NodeEvent {
+  CUevent handle = nullptr;
+  Event* event = nullptr;
+  EventId id = 0;
+};
+struct EventRecordNode {
+  NodeEvent event;
+};
+struct EventWaitNode {
+  NodeEvent event;
+};
+
+struct AllocNode {
+  std::shared_ptr<GraphMemory> memory;
+  CUDA_MEM_ALLOC_NODE_PARAMS description{};
+  std::vector<CUmemAccessDesc> access;
+};
+struct FreeNode {
+  std::shared_ptr<GraphMemory> memory;
+};
+
+struct MemoryOpsNode {
+  NodeContext context;
+  std::vector<CUstreamBatchMemOpParams> operations;
+  uint32_t flags = 0;
+  std::string wire;  // the operations as they cross
+};
+
+struct ConditionalNode {
+  NodeContext context;
+  uint64_t condition = 0;  // id of its handle (Graph::conditionals)
+  CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
+  std::vector<std::unique_ptr<Graph>> bodies;
+  std::vector<CUgraph> handles;  // of the bodies: the array that programs are given
+};
+
+using NodeBody =
+    std::variant<EmptyNode, KernelNode, CopyNode, FillNode, HostNode, ChildNode, EventRecordNode,
+                 EventWaitNode, AllocNode, FreeNode, MemoryOpsNode, ConditionalNode>;
+
+CUgraphNodeType TypeOf(const NodeBody& body);
+// Null for nodes that run nowhere.
+const NodeContext* ContextOf(const NodeBody& body);
+
+}  // namespace detshare::shim

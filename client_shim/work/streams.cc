@@ -1,0 +1,608 @@
+#include "client_shim/work/streams.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "client_shim/base/futex.h"
+#include "client_shim/base/gate.h"
+#include "client_shim/base/thread_exit.h"
+#include "client_shim/objects/waits.h"
+#include "client_shim/transport/read_digest.h"
+#include "client_shim/work/context_events.h"
+#include "client_shim/work/graph/capture.h"
+#include "proto/wire/common.h"
+#include "proto/wire/event.h"
+#include "proto/wire/ipc.h"
+#include "proto/wire/stream.h"
+
+namespace detshare::shim {
+
+struct PerThreadStreams {
+  struct Entry {
+    ContextId context = 0;
+    uint64_t handle = 0;
+    Stream* stream = nullptr;
+  };
+  std::vector<Entry> entries;
+};
+
+namespace {
+
+uint64_t NextStreamUniqueId() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Makes a stream of any kind. The handle is valid for all, though only those of CreateStream are
+// given to programs.
+CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy, bool per_thread,
+                    Stream** made) {
+  const FenceLease lease = session().fences().Take();
+  if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint32_t index;
+  Stream* stream = objects().streams.Reserve(&index);
+  if (stream == nullptr) {
+    session().fences().Give(lease.index, lease.value);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  stream->unique_id = NextStreamUniqueId();
+  stream->id = index + 1;
+  stream->index = index;
+  stream->context = &context;
+  stream->context_id = context.id.load(std::memory_order_acquire);
+  stream->device = context.device;
+  stream->flags = flags;
+  stream->priority.store(priority, std::memory_order_relaxed);
+  stream->priority_changed.store(false, std::memory_order_relaxed);
+  stream->has_attributes.store(false, std::memory_order_relaxed);
+  stream->hints = {};
+  stream->legacy = legacy;
+  stream->per_thread = per_thread;
+  stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);
+  stream->capture.store(0, std::memory_order_relaxed);
+  stream->complete.store(0, std::memory_order_relaxed);
+  stream->fence = lease.index;
+  stream->signalled = lease.value;
+  stream->signalled_position = 0;
+  stream->host_reached = stream->host_resume = kNoFence;
+  uint64_t position = 0;
+  const CUresult result = session().Submit(
+      Op::cuStreamCreateWithPriority, stream->device, stream->context_id,
+      wire::cuStreamCreateWithPriority{stream->id, stream->context_id,
+                                       flags | (legacy ? wire::kStreamLegacyDefault : 0), priority},
+      {}, &position);
+  // The default stream may have blocking streams to wait for.
+  stream->work.store(legacy ? position + 1 : 0, std::memory_order_relaxed);
+  if (result != CUDA_SUCCESS) {
+    session().fences().Give(lease.index, lease.value);
+    objects().streams.Recycle(index);
+    return result;
+  }
+  stream->handle.store(objects().streams.Publish(HandleKind::kStream, index),
+                       std::memory_order_release);
+  *made = stream;
+  return CUDA_SUCCESS;
+}
+
+// ... and lets it wait for what the context's new work has to wait for.
+CUresult MakeHeldStream(Context& context, uint32_t flags, int priority, bool legacy,
+                        bool per_thread, Stream** made) {
+  const CUresult result = MakeStream(context, flags, priority, legacy, per_thread, made);
+  // Acquire: the gate is there.
+  if (result == CUDA_SUCCESS && context.gated.load(std::memory_order_acquire)) [[unlikely]]
+    return HoldNewStream(context, **made);
+  return result;
+}
+
+// Gives back what the stream held, after its handle was retired.
+void Dispose(Stream& stream) {
+  LeaveCapture(stream);
+  stream.handle.store(0, std::memory_order_release);
+  FencePool& fences = session().fences();
+  fences.Give(stream.fence, stream.signalled);
+  fences.Give(stream.host_reached, stream.host_reached_value);
+  fences.Give(stream.host_resume, stream.host_resume_value);
+  objects().streams.Recycle(stream.index);
+}
+
+// At the end of a thread: its own streams end.
+void ReleaseThreadStreams(void*) {
+  PerThreadStreams* const streams = thread_state.streams;
+  thread_state.streams = nullptr;
+  // After a fork or the library's end there is nobody to give things back to.
+  if (streams == nullptr || g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
+  for (const PerThreadStreams::Entry& entry : streams->entries) {
+    // A context that ended took its streams along.
+    if (!objects().streams.Retire(entry.handle)) continue;
+    session().Submit(Op::cuStreamDestroy_v2, entry.stream->device, entry.stream->context_id,
+                     wire::cuStreamDestroy_v2{entry.stream->id, 0});
+    Dispose(*entry.stream);
+  }
+  delete streams;
+}
+
+// The fence of the event's last recording goes to its next user, unless it is not the event's.
+void GiveEventFence(Event& event) {
+  const uint64_t point = event.point.load(std::memory_order_relaxed);
+  if (Event::Signalled(point) && !event.foreign_fence)
+    session().fences().Give(Event::FenceOf(point), Event::ValueOf(point));
+  event.foreign_fence = false;
+}
+
+CUresult PerThreadDefault(Context& context, Stream** stream) {
+  const ContextId id = context.id.load(std::memory_order_acquire);
+  PerThreadStreams*& mine = thread_state.streams;
+  if (mine == nullptr) {
+    static ThreadExit release(ReleaseThreadStreams);
+    release.Arm();
+    mine = new PerThreadStreams;
+  }
+  for (const PerThreadStreams::Entry& entry : mine->entries) {
+    if (entry.context == id && entry.stream->context == &context) {
+      *stream = entry.stream;
+      return CUDA_SUCCESS;
+    }
+  }
+  PerThreadStreams::Entry entry;
+  entry.context = id;
+  const CUresult result = MakeHeldStream(context, 0, 0, false, true, &entry.stream);
+  if (result != CUDA_SUCCESS) return result;
+  entry.handle = entry.stream->handle.load(std::memory_order_relaxed);
+  mine->entries.push_back(entry);
+  *stream = entry.stream;
+  return CUDA_SUCCESS;
+}
+
+// How far the stream is known to be complete, with no look at its fence.
+uint64_t KnownComplete(const Stream& stream) {
+  uint64_t known = std::max(stream.complete.load(std::memory_order_acquire),
+                            stream.context->complete.load(std::memory_order_acquire));
+  if (stream.flags == 0)
+    known = std::max(known, stream.context->blocking_complete.load(std::memory_order_acquire));
+  return known;
+}
+
+struct StreamPoint {
+  uint64_t value = 0;     // of the stream's fence
+  uint64_t position = 0;  // + 1: what it covers
+  bool fresh = false;     // was asked for just now
+};
+
+// A point of the stream behind everything that was submitted to it so far.
+CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
+  const std::lock_guard lock(stream.lock);
+  if (stream.signalled_position < work) {
+    uint64_t position = 0;
+    const CUresult result = session().Submit(
+        Op::cuStreamSynchronize, stream.device, stream.context_id,
+        wire::cuStreamSynchronize{stream.id, 0, {stream.signalled + 1, stream.fence, 0}}, {},
+        &position);
+    if (result != CUDA_SUCCESS) return result;
+    ++stream.signalled;
+    stream.signalled_position = position + 1;
+    point->fresh = true;
+  }
+  point->value = stream.signalled;
+  point->position = stream.signalled_position;
+  return CUDA_SUCCESS;
+}
+
+bool WaitsBlock(const Stream& stream) {
+  const uint32_t flags = stream.context->flags.load(std::memory_order_relaxed);
+  return (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC ||
+         stream.sync_policy.load(std::memory_order_relaxed) == CU_SYNC_POLICY_BLOCKING_SYNC;
+}
+
+// Waits until the daemon has read the signal, and a little longer for the GPU to give it.
+bool GiveTime(Stream& stream, const StreamPoint& point) {
+  constexpr uint32_t kReadMicroseconds = 5'000;
+  // A daemon that spins answers within microseconds; one that shares few cores with its clients may
+  // be kept from running.
+  const uint32_t signal_us = session().spin_us() != 0 ? 200 : 2'000;
+  RingWriter& ring = session().ring();
+  const auto reached = [&] { return session().fences().Reached(stream.fence, point.value); };
+  const auto yielding = [](auto done, uint32_t limit_us) {
+    const uint64_t end = NowMicroseconds() + limit_us;
+    while (!done()) {
+      if (NowMicroseconds() >= end) return done();
+      sched_yield();
+    }
+    return true;
+  };
+  if (SpinUntil(reached, session().spin_us())) return true;
+  yielding([&] { return ring.head() >= point.position || ring.closed() || reached(); },
+           kReadMicroseconds);
+  return yielding(reached, signal_us);
+}
+
+}  // namespace
+
+CUresult ResolveStream(CUstream handle, Stream** stream) {
+  if (reinterpret_cast<uintptr_t>(handle) > 2) {
+    *stream = objects().streams.Find(HandleKind::kStream, reinterpret_cast<uint64_t>(handle));
+    return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  }
+  Context* context;
+  const CUresult result = CurrentContext(&context);
+  if (result != CUDA_SUCCESS) return result;
+  const bool own =
+      handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread_state.per_thread_default);
+  return own ? PerThreadDefault(*context, stream) : LegacyStream(*context, stream);
+}
+
+CUresult LegacyStream(Context& context, Stream** stream) {
+  Stream* found = context.legacy.load(std::memory_order_acquire);
+  bool made = false;
+  if (found == nullptr) [[unlikely]] {
+    const std::lock_guard lock(context.mutex);
+    found = context.legacy.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      // The daemon knows one default stream of a primary context; that of a green context is
+      // ordered with no other.
+      const bool green = context.green.load(std::memory_order_acquire) != 0;
+      const CUresult result =
+          MakeStream(context, green ? CU_STREAM_NON_BLOCKING : 0, 0, !green, green, &found);
+      if (result != CUDA_SUCCESS) return result;
+      context.legacy.store(found, std::memory_order_release);
+      if (!green) NoteDefaultStream(*found);
+      made = true;
+    }
+  }
+  if (made && context.gated.load(std::memory_order_acquire)) [[unlikely]] {
+    if (const CUresult held = HoldNewStream(context, *found); held != CUDA_SUCCESS) return held;
+  }
+  *stream = found;
+  return CUDA_SUCCESS;
+}
+
+CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle) {
+  Stream* stream;
+  // The context's own streams are made under its lock: nothing holds them.
+  const bool own = handle == &context.collector || handle == &context.gate;
+  const CUresult result = own ? MakeStream(context, flags, priority, false, false, &stream)
+                              : MakeHeldStream(context, flags, priority, false, false, &stream);
+  if (result == CUDA_SUCCESS)
+    *handle = reinterpret_cast<CUstream>(stream->handle.load(std::memory_order_relaxed));
+  return result;
+}
+
+CUresult DestroyStream(CUstream handle) {
+  Stream* stream = objects().streams.Find(HandleKind::kStream, reinterpret_cast<uint64_t>(handle));
+  if (stream == nullptr || stream->legacy || stream->per_thread) return CUDA_ERROR_INVALID_HANDLE;
+  if (!objects().streams.Retire(reinterpret_cast<uint64_t>(handle)))
+    return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result =
+      session().Submit(Op::cuStreamDestroy_v2, stream->device, stream->context_id,
+                       wire::cuStreamDestroy_v2{stream->id, 0});
+  Dispose(*stream);
+  return result;
+}
+
+CUresult DestroyStreamsOf(Context& context) {
+  CUresult result = CUDA_SUCCESS;
+  objects().streams.ForEach([&](Stream& stream) {
+    if (stream.context != &context) return;
+    if (!objects().streams.Retire(stream.handle.load(std::memory_order_acquire))) return;
+    const CUresult destroyed =
+        session().Submit(Op::cuStreamDestroy_v2, stream.device, stream.context_id,
+                         wire::cuStreamDestroy_v2{stream.id, 0});
+    if (result == CUDA_SUCCESS) result = destroyed;
+    Dispose(stream);
+  });
+  return result;
+}
+
+int PriorityInRange(uint16_t device_index, int priority) {
+  const DeviceInfo& device = session().device(device_index);
+  return std::clamp(priority, std::min(device.greatest_priority, device.least_priority),
+                    std::max(device.greatest_priority, device.least_priority));
+}
+
+CUresult QueryStream(Stream& stream) {
+  const uint64_t work = stream.work.load(std::memory_order_acquire);
+  if (KnownComplete(stream) < work) {
+    StreamPoint point;
+    const CUresult result = SignalStream(stream, work, &point);
+    if (result != CUDA_SUCCESS) return result;
+    // Whoever knows by other means that the stream is idle expects to be told so: the daemon gets a
+    // moment to answer a question that is new. Asked again without new work, the answer is a plain
+    // load.
+    const bool reached = point.fresh ? GiveTime(stream, point)
+                                     : session().fences().Reached(stream.fence, point.value);
+    if (!reached) {
+      const CUresult error = session().sticky_error();
+      return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
+    }
+    MarkComplete(stream, point.position - 1);
+  }
+  CollectReads();
+  session().DrainOutput();
+  return session().sticky_error();
+}
+
+CUresult SynchronizeStream(Stream& stream) {
+  const uint64_t work = stream.work.load(std::memory_order_acquire);
+  CUresult result = CUDA_SUCCESS;
+  if (KnownComplete(stream) < work) {
+    StreamPoint point;
+    result = SignalStream(stream, work, &point);
+    if (result != CUDA_SUCCESS) return result;
+    if (!SpinForFence(stream.fence, point.value, WaitsBlock(stream))) {
+      result = session().Call(Op::cuStreamSynchronize, stream.device, stream.context_id,
+                              wire::cuStreamSynchronize{stream.id, 0, {0, kNoFence, 0}});
+    }
+    if (result == CUDA_SUCCESS) MarkComplete(stream, point.position - 1);
+  }
+  CollectReads();
+  session().DrainOutput();
+  const CUresult error = session().sticky_error();
+  return error != CUDA_SUCCESS ? error : result;
+}
+
+void RetireStreamsAndEvents(ContextId context) {
+  objects().streams.ForEach([&](Stream& stream) {
+    if (stream.context_id != context) return;
+    if (objects().streams.Retire(stream.handle.load(std::memory_order_acquire))) Dispose(stream);
+  });
+  objects().events.ForEach([&](Event& event) {
+    if (event.context_id != context) return;
+    const uint64_t handle = event.handle.load(std::memory_order_acquire);
+    if (!objects().events.Retire(handle)) return;
+    event.handle.store(0, std::memory_order_release);
+    GiveEventFence(event);
+    objects().events.Recycle(event.index);
+  });
+}
+
+// ---- events
+
+namespace {
+
+// Makes an event with what `submit` asks of the daemon for it.
+template <typename Submit>
+CUresult MakeEvent(Context& context, uint32_t flags, CUevent* handle, Submit submit) {
+  uint32_t index;
+  Event* event = objects().events.Reserve(&index);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->id = index + 1;
+  event->index = index;
+  event->context = &context;
+  event->context_id = context.id.load(std::memory_order_acquire);
+  event->device = context.device;
+  event->flags = flags;
+  event->point.store(0, std::memory_order_relaxed);
+  event->capture.store(0, std::memory_order_relaxed);
+  event->foreign_fence = false;
+  event->asked.store(false, std::memory_order_relaxed);
+  event->stream.store(nullptr, std::memory_order_relaxed);
+  event->recorded_stream = 0;
+  const CUresult result = submit(*event);
+  if (result != CUDA_SUCCESS) {
+    objects().events.Recycle(index);
+    return result;
+  }
+  const uint64_t value = objects().events.Publish(HandleKind::kEvent, index);
+  event->handle.store(value, std::memory_order_release);
+  *handle = reinterpret_cast<CUevent>(value);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle) {
+  return MakeEvent(context, flags, handle, [flags](const Event& event) {
+    return session().Submit(Op::cuEventCreate, event.device, event.context_id,
+                            wire::cuEventCreate{event.id, event.context_id, flags, 0});
+  });
+}
+
+CUresult OpenEvent(Context& context, const wire::IpcToken& token, CUevent* handle) {
+  constexpr uint32_t kFlags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  return MakeEvent(context, kFlags, handle, [&token](const Event& event) {
+    return session().Call(Op::cuIpcOpenEventHandle, event.device, event.context_id,
+                          wire::cuIpcOpenEventHandle{token, event.id, event.context_id});
+  });
+}
+
+CUresult DestroyEvent(CUevent handle) {
+  Event* event = FindEvent(handle);
+  if (event == nullptr || !objects().events.Retire(reinterpret_cast<uint64_t>(handle)))
+    return CUDA_ERROR_INVALID_HANDLE;
+  event->handle.store(0, std::memory_order_release);
+  const CUresult result = session().Submit(Op::cuEventDestroy_v2, event->device, event->context_id,
+                                           wire::cuEventDestroy_v2{event->id, 0});
+  GiveEventFence(*event);
+  objects().events.Recycle(event->index);
+  return result;
+}
+
+void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
+  const std::lock_guard lock(event.lock);
+  GiveEventFence(event);
+  event.foreign_fence = true;
+  event.capture.store(0, std::memory_order_relaxed);
+  // The end of this recording says nothing of a stream.
+  event.recorded_stream = 0;
+  event.stream.store(nullptr, std::memory_order_relaxed);
+  event.point.store(Event::Pack(fence, value), std::memory_order_release);
+}
+
+namespace {
+
+// A signal for the event's next recording on the stream. With its lock. False: there are no fences.
+bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, FenceLease* lease) {
+  FencePool& fences = session().fences();
+  const bool has = Event::Signalled(point) && !event.foreign_fence;
+  // Signals of one stream arrive in order. Another stream's could overtake one that is still under
+  // way, so it gets a fence of its own.
+  if (has && (event.recorded_stream == stream.unique_id ||
+              fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
+    *lease = {Event::FenceOf(point), Event::ValueOf(point)};
+  } else {
+    *lease = fences.Take();
+    if (lease->index == kNoFence) return false;
+    GiveEventFence(event);
+  }
+  ++lease->value;
+  return true;
+}
+
+}  // namespace
+
+CUresult RecordEvent(Event& event, Stream& stream) {
+  if (event.interprocess()) {
+    return SubmitWork(stream, Op::cuEventRecordWithFlags,
+                      wire::cuEventRecordWithFlags{event.id, stream.id, {0, kNoFence, 0}});
+  }
+  const std::lock_guard lock(event.lock);
+  const uint64_t point = event.point.load(std::memory_order_relaxed);
+  wire::Signal signal{0, kNoFence, 0};
+  if (event.asked.load(std::memory_order_relaxed)) {
+    FenceLease lease;
+    if (!LeaseSignal(event, stream, point, &lease)) return CUDA_ERROR_OUT_OF_MEMORY;
+    signal = {lease.value, lease.index, 0};
+    // Release: whoever sees the point may poll the fence for it.
+    event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);
+  } else {
+    GiveEventFence(event);
+    event.point.store(Event::Pack(Event::kUnsignalled, Event::ValueOf(point + 1)),
+                      std::memory_order_release);
+  }
+  event.capture.store(0, std::memory_order_relaxed);
+  event.recorded_stream = stream.unique_id;
+  uint64_t position = 0;
+  const CUresult result =
+      SubmitWork(stream, Op::cuEventRecordWithFlags,
+                 wire::cuEventRecordWithFlags{event.id, stream.id, signal}, {}, &position);
+  event.stream.store(&stream, std::memory_order_relaxed);
+  event.recorded_position.store(position + 1, std::memory_order_release);
+  return result;
+}
+
+CUresult OrderStreams(Stream& before, Stream& after) {
+  CUevent handle;
+  CUresult result = CreateEvent(*before.context, CU_EVENT_DISABLE_TIMING, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  Event& event = *FindEvent(handle);
+  result = RecordEvent(event, before);
+  if (result == CUDA_SUCCESS) {
+    result = SubmitWork(after, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{after.id, event.id});
+  }
+  const CUresult destroyed = DestroyEvent(handle);
+  return result != CUDA_SUCCESS ? result : destroyed;
+}
+
+namespace {
+
+// The recording `point` of the event was found complete: so is its stream, up to there. (A stream
+// that was made later in the same place only has records behind it.)
+void MarkEventComplete(Event& event, uint64_t point) {
+  CollectReads();
+  Stream* stream = event.stream.load(std::memory_order_acquire);
+  if (stream == nullptr || stream->complete.load(std::memory_order_relaxed) >=
+                               event.recorded_position.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const std::lock_guard lock(event.lock);
+  if (event.point.load(std::memory_order_relaxed) != point) return;  // recorded again meanwhile
+  RaiseTo(event.stream.load(std::memory_order_relaxed)->complete,
+          event.recorded_position.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+namespace {
+
+// Whether the recording `point`, which nobody signals, is complete: as QueryEvent.
+CUresult QueryUnsignalled(Event& event, uint64_t point) {
+  event.asked.store(true, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(event.lock);
+    // What is known of the stream tells without asking, unless another stream lies in its place by
+    // now.
+    const Stream* stream = event.stream.load(std::memory_order_relaxed);
+    if (event.point.load(std::memory_order_relaxed) == point && stream != nullptr &&
+        stream->unique_id == event.recorded_stream &&
+        stream->complete.load(std::memory_order_acquire) >=
+            event.recorded_position.load(std::memory_order_relaxed)) {
+      return session().sticky_error();
+    }
+  }
+  const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
+                                         wire::cuEventQuery{event.id, 0});
+  if (result == CUDA_SUCCESS) {
+    MarkEventComplete(event, point);
+    session().DrainOutput();
+  }
+  return result;
+}
+
+}  // namespace
+
+CUresult QueryEvent(Event& event) {
+  if (event.interprocess()) {
+    const CUresult result = session().Call(Op::cuEventQuery, event.device, event.context_id,
+                                           wire::cuEventQuery{event.id, 0});
+    CollectReads();
+    return result;
+  }
+  const uint64_t point = event.point.load(std::memory_order_acquire);
+  if (point != 0 && !Event::Signalled(point)) return QueryUnsignalled(event, point);
+  if (point != 0 && !session().fences().Reached(Event::FenceOf(point), Event::ValueOf(point))) {
+    const CUresult error = session().sticky_error();
+    return error != CUDA_SUCCESS ? error : CUDA_ERROR_NOT_READY;
+  }
+  if (point != 0) MarkEventComplete(event, point);
+  return session().sticky_error();
+}
+
+CUresult SynchronizeEvent(Event& event) {
+  if (event.interprocess()) {
+    const CUresult result = session().Call(Op::cuEventSynchronize, event.device, event.context_id,
+                                           wire::cuEventSynchronize{event.id, 0});
+    CollectReads();
+    session().DrainOutput();
+    return result;
+  }
+  const uint64_t point = event.point.load(std::memory_order_acquire);
+  if (point != 0 && !Event::Signalled(point)) {
+    // Nobody signals it, so the daemon is asked again and again: at once for as long as others
+    // spin.
+    const bool blocking = (event.flags & CU_EVENT_BLOCKING_SYNC) != 0;
+    const uint64_t spin_end =
+        NowMicroseconds() + (blocking ? session().spin_us() : session().wait_spin_us());
+    CUresult result = QueryUnsignalled(event, point);
+    for (uint32_t nap_us = 5; result == CUDA_ERROR_NOT_READY;) {
+      if (NowMicroseconds() >= spin_end) {
+        const timespec nap{0, nap_us * 1000L};
+        nanosleep(&nap, nullptr);
+        nap_us = std::min<uint32_t>(nap_us + 5, 50);
+      }
+      // Recorded again meanwhile: this waits for what was recorded when it was called, or for more.
+      result = event.point.load(std::memory_order_acquire) == point ? QueryUnsignalled(event, point)
+                                                                    : QueryEvent(event);
+    }
+    return result;
+  }
+  if (point != 0) {
+    const FenceIndex fence = Event::FenceOf(point);
+    const uint64_t value = Event::ValueOf(point);
+    if (!SpinForFence(fence, value, (event.flags & CU_EVENT_BLOCKING_SYNC) != 0)) {
+      // The GPU wakes nobody: sleep in steps that grow to 50 us.
+      uint32_t nap_us = 5;
+      while (!session().fences().Reached(fence, value)) {
+        if (session().closed()) return session().Lost();
+        const timespec nap{0, nap_us * 1000L};
+        nanosleep(&nap, nullptr);
+        if (nap_us < 50) nap_us += 5;
+      }
+    }
+    MarkEventComplete(event, point);
+    session().DrainOutput();
+  }
+  return session().sticky_error();
+}
+
+}  // namespace detshare::shim

@@ -1,0 +1,95 @@
+#include "client_shim/transport/staging.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "proto/wire/common.h"
+#include "tests/client_shim/transport/fake_region.h"
+
+namespace detshare::shim {
+namespace {
+
+TEST_CASE("A fence is used again when its last value has arrived, and its values go on") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 2);
+  FencePool fences(region.fences(), region.fence_count());
+  const FenceLease first = fences.Take();
+  const FenceLease second = fences.Take();
+  CHECK(first.index != second.index);
+  CHECK(fences.Take().index == kNoFence);
+  fences.Give(first.index, 5);
+  CHECK(fences.Take().index == kNoFence);
+  region.fences()[first.index].store(5);
+  const FenceLease again = fences.Take();
+  CHECK(again.index == first.index);
+  CHECK(again.value == 5);
+}
+
+TEST_CASE("Staging chunks lie apart and inside the area") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 << 20);
+  FencePool fences(region.fences(), region.fence_count());
+  Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
+  std::set<uint64_t> seen;
+  uint64_t total = 0;
+  for (const bool large : {false, true}) {
+    while (StagingChunk* chunk = staging.TryAcquire(large)) {
+      CHECK(chunk->offset + chunk->bytes <= region.staging_bytes());
+      CHECK(chunk->memory == region.staging() + chunk->offset);
+      for (uint64_t page = chunk->offset; page < chunk->offset + chunk->bytes; page += kPageBytes) {
+        CHECK(seen.insert(page).second);
+      }
+      total += chunk->bytes;
+    }
+  }
+  CHECK(total >= region.staging_bytes() / 2);
+}
+
+TEST_CASE("A chunk comes back when the GPU is done with it, not when it is released") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
+  FencePool fences(region.fences(), region.fence_count());
+  Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
+  StagingChunk* chunk = staging.Acquire(false);
+  REQUIRE(chunk != nullptr);
+  const wire::Signal signal = chunk->NextSignal();
+  staging.Release(chunk);
+  CHECK(staging.TryAcquire(false) == nullptr);
+  region.fences()[signal.index].store(signal.value);
+  CHECK(staging.TryAcquire(false) == chunk);
+}
+
+TEST_CASE(
+    "An area without large chunks serves large copies with small ones, and a closed session with "
+    "none") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
+  FencePool fences(region.fences(), region.fence_count());
+  Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
+  CHECK(staging.Acquire(true) != nullptr);
+  region.header().closed.store(1);
+  CHECK(staging.Acquire(true) == nullptr);
+}
+
+TEST_CASE("Threads that share few chunks never hold the same one") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 * Staging::kSmallBytes);
+  FencePool fences(region.fences(), region.fence_count());
+  Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 2000; ++i) {
+        StagingChunk* chunk = staging.Acquire(false);
+        memset(chunk->memory, t, 64);
+        for (int k = 0; k < 64; ++k) wrong += chunk->memory[k] != static_cast<std::byte>(t);
+        const wire::Signal signal = chunk->NextSignal();
+        region.fences()[signal.index].store(signal.value, std::memory_order_release);
+        staging.Release(chunk);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+}  // namespace detshare::shim

@@ -1,0 +1,117 @@
+#include "client_shim/work/graph/update.h"
+
+#include <catch2/catch.hpp>
+
+#include "proto/wire/launch.h"
+#include "tests/client_shim/work/graph/graph_maker.h"
+
+namespace detshare::shim {
+namespace {
+
+struct Checked {
+  CUresult answer;
+  CUgraphExecUpdateResultInfo info;
+};
+
+Checked Check(const Graph& before, const Graph& after, bool priorities = false) {
+  Checked checked{};
+  checked.answer = CheckUpdate(before, after, priorities, &checked.info);
+  return checked;
+}
+
+TEST_CASE("Parameters of nodes may change") {
+  auto before = MakeGraph(false), after = MakeGraph(false);
+  Put(*before, KernelOf(1, 10), {Put(*before, EmptyNode{})});
+  Put(*after, KernelOf(2, 20), {Put(*after, EmptyNode{})});
+  CHECK(Check(*before, *after).answer == CUDA_SUCCESS);
+}
+
+TEST_CASE("Another number of nodes or edges is another topology") {
+  const std::lock_guard lock(GraphMutex());
+  auto before = MakeGraph(true), more = MakeGraph(true), edges = MakeGraph(true);
+  GraphNode* a = Put(*before, EmptyNode{});
+  Put(*before, EmptyNode{}, {a});
+  Put(*more, EmptyNode{});
+  Put(*edges, EmptyNode{});
+  GraphNode* loose = Put(*edges, EmptyNode{});
+  Checked checked = Check(*before, *more);
+  CHECK(checked.answer == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  CHECK(checked.info.errorNode == nullptr);
+  checked = Check(*before, *edges);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  CHECK(checked.info.errorNode == HandleOf(*loose));
+}
+
+TEST_CASE("An edge from another node names both ends") {
+  const std::lock_guard lock(GraphMutex());
+  auto before = MakeGraph(true), after = MakeGraph(true);
+  GraphNode* a = Put(*before, EmptyNode{});
+  Put(*before, EmptyNode{});
+  Put(*before, EmptyNode{}, {a});
+  Put(*after, EmptyNode{});
+  GraphNode* b = Put(*after, EmptyNode{});
+  GraphNode* end = Put(*after, EmptyNode{}, {b});
+  const Checked checked = Check(*before, *after);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  CHECK(checked.info.errorNode == HandleOf(*end));
+  CHECK(checked.info.errorFromNode == HandleOf(*b));
+}
+
+TEST_CASE("A node of another type is named, in a child, too") {
+  const std::lock_guard lock(GraphMutex());
+  auto before_child = MakeGraph(true), after_child = MakeGraph(true);
+  Put(*before_child, EmptyNode{});
+  GraphNode* changed = Put(*after_child, KernelOf(1));
+  auto before = MakeGraph(true), after = MakeGraph(true);
+  Put(*before, Child(std::move(before_child)));
+  Put(*after, Child(std::move(after_child)));
+  const Checked checked = Check(*before, *after);
+  CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+  CHECK(checked.info.errorNode == HandleOf(*changed));
+}
+
+TEST_CASE(
+    "Kernels stay in their context, cooperative or not, and at their priority where it counts") {
+  KernelNode kernel = KernelOf(1);
+  KernelNode elsewhere = kernel, cooperative = kernel, urgent = kernel;
+  elsewhere.context.id = 2;
+  cooperative.launch.flags |= wire::kLaunchCooperative;
+  urgent.launch.priority = -1;
+  CHECK(CheckNodeUpdate(kernel, elsewhere, false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE);
+  CHECK(CheckNodeUpdate(kernel, cooperative, false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED);
+  CHECK(CheckNodeUpdate(kernel, urgent, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(kernel, urgent, true) == CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED);
+}
+
+TEST_CASE("Copies keep their kind of memory, and their shape unless they are linear") {
+  char host[16];
+  const CopyNode linear = CopyOf(OnDevice(1), OnDevice(2), 16);
+  CHECK(CheckNodeUpdate(linear, CopyOf(OnDevice(3), OnDevice(4), 8), false) ==
+        CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(linear, CopyOf(Pageable(host), OnDevice(4), 16), false) ==
+        CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+  CopyNode rows = linear;
+  rows.height = 2;
+  CopyNode wider = rows;
+  wider.width = 8;
+  CHECK(CheckNodeUpdate(rows, rows, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(rows, wider, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+}
+
+TEST_CASE("Only address and value of a memset of several rows may change") {
+  FillNode rows;
+  rows.description = {0x1000, 64, 1, 4, 8, 2};
+  FillNode moved = rows;
+  moved.description.dst = 0x2000;
+  moved.description.value = 2;
+  FillNode narrower = rows;
+  narrower.description.width = 4;
+  CHECK(CheckNodeUpdate(rows, moved, false) == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  CHECK(CheckNodeUpdate(rows, narrower, false) == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+}
+
+}  // namespace
+}  // namespace detshare::shim
