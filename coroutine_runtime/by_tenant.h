@@ -12,7 +12,7 @@ namespace detshare {
 
 // No tenant can have this name.
 inline constexpr char kOtherTenants[] = "(other)";
-inline constexpr size_t kMostTenantsApart = 128;
+inline constexpr size_t kMaxTenantsApart = 128;
 
 template <typename Figures>
 class ByTenant {
@@ -21,7 +21,7 @@ class ByTenant {
   void Reserve(const std::string& name) { figures_[name]; }
   // The name under which a tenant is counted, from its first mention on.
   std::string NameFor(const std::string& name) const {
-    if (figures_.contains(name) || figures_.size() < kMostTenantsApart) return name;
+    if (figures_.contains(name) || figures_.size() < kMaxTenantsApart) return name;
     return kOtherTenants;
   }
   Figures& At(const std::string& name) { return figures_[NameFor(name)]; }

@@ -247,7 +247,7 @@ struct FillRequest {
   friend bool operator==(const FillRequest&, const FillRequest&) = default;
 };
 
-// A first-in first-out lane of work on one partition (a physical stream). Work is done in the name
+// A first-in first-out queue of work on one partition (a physical stream). Work is done in the name
 // of an address space, which receives its faults and outside of which it must not reach; queues are
 // shared by sessions one after the other. Errors of a call are errors of that call only (nothing
 // was queued); errors of the work go to the address space.
@@ -342,7 +342,7 @@ class Device {
       GraphPlace* refused);
 
   // A value for conditional nodes of the session's graphs; `assign_default`: each launch of a graph
-  // with its node begins with the default. The answer is its id; kernels set it by the low 32 bits,
+  // with its node begins with the default. The reply is its id; kernels set it by the low 32 bits,
   // which graphs of one session may have in common, as CUDA numbers handles in each graph.
   // `sibling`: another id for the same graph, or 0. Ids for one graph may be used by one executable
   // graph at a time, which has no others. Lives as long as the space.
@@ -359,7 +359,7 @@ class Device {
   // changes.
   virtual std::map<int, int> PeerAttributes(const Device& other) const { return {}; }
   // A limit of a context (CUlimit). Devices that share one limit among sessions keep the largest;
-  // the answer is what this session asked for, as the device rounds it, whatever the others did.
+  // the reply is what this session asked for, as the device rounds it, whatever the others did.
   virtual absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;
 
   // Lines of the cache that launches wanted to persist are like all others again. Devices without

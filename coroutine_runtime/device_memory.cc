@@ -15,7 +15,7 @@ namespace {
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // How often one allocation asks for room: others may be quicker to take it.
-constexpr uint64_t kMostRequests = 8;
+constexpr uint64_t kMaxRequests = 8;
 // By which part of the card it asks for more each time: a card cannot use all that is free.
 constexpr uint64_t kRequestSlack = 256;
 
@@ -347,7 +347,7 @@ void DeviceMemory::ForgetPoolIfOver(PoolId pool) {
 }
 
 absl::Status DeviceMemory::CreatePool(PoolId pool, uint64_t max_bytes) {
-  if (pools_.size() >= kMostPools) return OutOfMemory("too many memory pools");
+  if (pools_.size() >= kMaxPools) return OutOfMemory("too many memory pools");
   const auto [made, fresh] = pools_.try_emplace(pool);
   if (!fresh) return CudaError(kCudaErrorInvalidValue, "the id of a new pool is in use");
   made->second.max_bytes = max_bytes;
@@ -584,12 +584,12 @@ Task<bool> DeviceMemory::MakeRoom(uint64_t bytes, uint64_t attempt,
   if (mapped() != before) co_return true;
   ticket->reset();
   const uint64_t card = coroutine_.device().properties().total_memory;
-  if (room_ == nullptr || attempt >= kMostRequests || bytes > card) co_return false;
+  if (room_ == nullptr || attempt >= kMaxRequests || bytes > card) co_return false;
   *ticket = room_->Ask(bytes + card / kRequestSlack * attempt);
   if (*ticket == nullptr) co_return false;
-  const std::atomic<uint64_t>& answer = (*ticket)->answer();
-  const bool answered = co_await coroutine_.executor().Reached(&answer, RoomTicket::kGranted);
-  co_return answered&& answer.load() == RoomTicket::kGranted;
+  const std::atomic<uint64_t>& state = (*ticket)->state();
+  const bool reached = co_await coroutine_.executor().Reached(&state, RoomTicket::kGranted);
+  co_return reached&& state.load() == RoomTicket::kGranted;
 }
 
 Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t bytes) {

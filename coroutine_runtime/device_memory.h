@@ -4,7 +4,7 @@
 // Addresses are deterministic: the sequence of a session's calls alone decides them, never time. A
 // range is free for reuse by the call that frees it; when that was ordered on a stream, the range
 // remembers the point of that stream, and whoever gets the range next waits for it (on its own
-// stream, or before the answer).
+// stream, or before the reply).
 //
 //     range free  --Allocate: lowest address that fits-->  allocated  --Free: after the session is
 //     idle-----------> range free
@@ -136,7 +136,7 @@ class DeviceMemory {
 
   // Pools. The default pool is always there; kNoPool is for what cuMemAlloc gives.
   static constexpr PoolId kNoPool = 0, kDefaultPool = 1;
-  static constexpr size_t kMostPools = 1024;
+  static constexpr size_t kMaxPools = 1024;
   // `max_bytes`: that may be allocated at a time; 0: no such limit.
   absl::Status CreatePool(PoolId pool, uint64_t max_bytes);
   // Its allocations stay; nothing more is allocated from it, and nothing free is kept.

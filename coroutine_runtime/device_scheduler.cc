@@ -13,10 +13,10 @@ namespace detshare {
 namespace {
 
 // Sessions that may end between two fetches of a trace without being lost to it.
-constexpr size_t kMostEnded = 256;
+constexpr size_t kMaxEnded = 256;
 // How often a trace looks whether the device has come to its beginning, and how many times.
 constexpr std::chrono::microseconds kLookPeriod(5);
-constexpr int kMostLooks = 20'000;
+constexpr int kMaxLooks = 20'000;
 // ... of which so many are one after the other.
 constexpr int kLooksAtOnce = 100;
 
@@ -29,7 +29,7 @@ std::string NameOfRange(const policy::SmRange& range) {
   return "sm" + std::to_string(range.first) + "-" + std::to_string(range.first + range.count - 1);
 }
 
-CoroutineLane::Orders::Promise PromiseOf(const policy::Tenant& tenant) {
+SchedEntity::Assignment::Promise PromiseOf(const policy::Tenant& tenant) {
   return {tenant.slo_latency, tenant.slo_ttft, tenant.slo_tpot};
 }
 
@@ -116,47 +116,47 @@ const DeviceScheduler::Place& DeviceScheduler::PlaceAt(int index) const {
 }
 
 void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool followed) {
-  const auto terms = [&](const policy::Terms& from) {
-    CoroutineLane::Terms to;
+  const auto limits = [&](const policy::Limits& from) {
+    SchedEntity::BoundLimits to;
     to.partition = PlaceAt(from.partition).partition;
     to.long_partition = PlaceAt(from.long_partition).partition;
     to.yielding_partition = PlaceAt(from.yielding_partition).partition;
     to.long_operation = from.long_operation;
     to.yielding_block = from.yielding_block;
     to.window = from.window;
-    to.longest_hold = from.longest_hold;
+    to.max_throttle = from.max_throttle;
     return to;
   };
-  CoroutineLane::Orders orders;
-  orders.followed = followed;
-  orders.rank = std::clamp(grant.rank, 0, policy::kRanks - 1);
-  orders.urgent = grant.urgent;
-  orders.quiet = terms(grant.quiet);
-  orders.pressed = terms(grant.pressed);
-  orders.closing = terms(ClosingTerms(grant));
-  orders.pressing = grant.pressing;
-  orders.budget = grant.budget;
-  for (const int index : grant.prepare) orders.prepare.push_back(PlaceAt(index).partition);
-  for (const auto& place : places_) orders.partitions.push_back(place->partition);
+  SchedEntity::Assignment assignment;
+  assignment.followed = followed;
+  assignment.rank = std::clamp(grant.rank, 0, policy::kRanks - 1);
+  assignment.urgent = grant.urgent;
+  assignment.idle = limits(grant.idle);
+  assignment.contended = limits(grant.contended);
+  assignment.tail = limits(TailLimits(grant));
+  assignment.contention_phase = grant.contention_phase;
+  assignment.budget = grant.budget;
+  for (const int index : grant.prepare) assignment.prepare.push_back(PlaceAt(index).partition);
+  for (const auto& place : places_) assignment.partitions.push_back(place->partition);
   std::stable_sort(
-      orders.partitions.begin(), orders.partitions.end(),
+      assignment.partitions.begin(), assignment.partitions.end(),
       [](const Partition* a, const Partition* b) { return a->sm_count() < b->sm_count(); });
-  orders.migrate_every = options_.migrate_every;
-  orders.awaited = entry.tenant.tenant_class == policy::TenantClass::kLatency;
-  orders.trace = trace_;
-  orders.promise = PromiseOf(entry.tenant);
-  if (PlaceAt(grant.quiet.partition).partition != PlaceAt(entry.grant.quiet.partition).partition)
+  assignment.migrate_every = options_.migrate_every;
+  assignment.awaited = entry.tenant.tenant_class == policy::TenantClass::kLatency;
+  assignment.trace = trace_;
+  assignment.promise = PromiseOf(entry.tenant);
+  if (PlaceAt(grant.idle.partition).partition != PlaceAt(entry.grant.idle.partition).partition)
     ++entry.resizes;
   if (trace_ != nullptr && !followed) {
     // To be seen, and held by nothing.
-    orders.followed = true;
-    for (CoroutineLane::Terms* terms : {&orders.quiet, &orders.pressed, &orders.closing})
-      terms->window = policy::kForever;
-    orders.budget = policy::kForever;
+    assignment.followed = true;
+    for (SchedEntity::BoundLimits* limits : {&assignment.idle, &assignment.contended, &assignment.tail})
+      limits->window = policy::kForever;
+    assignment.budget = policy::kForever;
   }
   entry.trace = trace_;
-  entry.promise = orders.promise;
-  entry.lane->Publish(std::move(orders));
+  entry.promise = assignment.promise;
+  entry.entity->Publish(std::move(assignment));
   entry.grant = grant;
   entry.followed = followed;
 }
@@ -164,9 +164,9 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
 void DeviceScheduler::Decide() {
   std::vector<policy::CoroutineView> views;
   int working = 0;
-  bool held = false;
+  bool throttled = false;
   for (const auto& entry : entries_) {
-    const CoroutineLane::Report report = entry->lane->report();
+    const SchedEntity::Report report = entry->entity->report();
     policy::CoroutineView& view = views.emplace_back();
     view.id = entry->id;
     view.tenant = &entry->tenant;
@@ -174,7 +174,7 @@ void DeviceScheduler::Decide() {
     view.has_work = report.has_work;
     view.changed_at = report.changed_at;
     view.in_flight = report.in_flight;
-    view.held_since = report.held_since;
+    view.throttled_since = report.throttled_since;
     view.device_time = report.device_time;
     view.longest_operation = report.longest_operation;
     view.typical_operation = report.typical_operation;
@@ -183,7 +183,7 @@ void DeviceScheduler::Decide() {
     view.memory_bound = report.memory_bound;
     view.tokens = report.tokens;
     working += report.has_work;
-    held |= report.held_since != 0;
+    throttled |= report.throttled_since != 0;
   }
   policy::Snapshot snapshot;
   snapshot.now = clock_.NowNanoseconds();
@@ -204,7 +204,7 @@ void DeviceScheduler::Decide() {
     }
     Publish(entry, grant, followed);
   }
-  ask_at_ = followed && (working > 0 || held) ? decision.ask_again_at : policy::kForever;
+  ask_at_ = followed && (working > 0 || throttled) ? decision.ask_again_at : policy::kForever;
 }
 
 policy::Tenant DeviceScheduler::TenantOf(const std::string& name) const {
@@ -224,15 +224,15 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     entry->id = session;
     entry->opened_at = clock_.NowNanoseconds();
     entry->tenant = TenantOf(tenant);
-    entry->lane = std::make_unique<CoroutineLane>(load_, durations_, clock_, [this] { Wake(); });
-    if (trace_ != nullptr) entry->lane->trace().Start();
+    entry->entity = std::make_unique<SchedEntity>(board_, durations_, clock_, [this] { Wake(); });
+    if (trace_ != nullptr) entry->entity->trace().Start();
     Publish(*entry, {}, false);
-    CoroutineLane& lane = *entry->lane;
+    SchedEntity& entity = *entry->entity;
     gone_.At(tenant);
     entries_.push_back(std::move(entry));
     Decide();
     entries_.back()->resizes = 0;  // the first partition is none
-    coroutine.Attach(lane);
+    coroutine.Attach(entity);
   }
   Wake();  // the thread sleeps until a time that may be another one now
 }
@@ -243,8 +243,8 @@ void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutin
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& entry : entries_) {
       if (entry->id != session) continue;
-      if (trace_ != nullptr && ended_.size() < kMostEnded)
-        ended_.push_back({session, entry->lane->trace().Fetch()});
+      if (trace_ != nullptr && ended_.size() < kMaxEnded)
+        ended_.push_back({session, entry->entity->trace().Fetch()});
       gone_.At(entry->tenant.name) += TotalsOf(*entry);
     }
     std::erase_if(entries_, [session](const auto& entry) { return entry->id == session; });
@@ -307,7 +307,7 @@ absl::Status DeviceScheduler::StartTrace() {
     DETSHARE_RETURN_IF_ERROR(queue->Record(*reference->marker));
     bool reached = false;
     for (int looks = 0; !reached; ++looks) {
-      if (looks == kMostLooks)
+      if (looks == kMaxLooks)
         return absl::UnavailableError("the device does not come to a trace within a second");
       if (looks >= kLooksAtOnce) std::this_thread::sleep_for(kLookPeriod);
       DETSHARE_ASSIGN_OR_RETURN(const bool now, device_.Reached(*reference->marker));
@@ -319,7 +319,7 @@ absl::Status DeviceScheduler::StartTrace() {
     const std::lock_guard<std::mutex> lock(mutex_);
     trace_ = std::move(reference);
     ended_.clear();
-    for (const auto& entry : entries_) entry->lane->trace().Start();
+    for (const auto& entry : entries_) entry->entity->trace().Start();
     Decide();
   }
   Wake();
@@ -330,7 +330,7 @@ void DeviceScheduler::StopTrace() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     trace_ = nullptr;
-    for (const auto& entry : entries_) entry->lane->trace().Stop();
+    for (const auto& entry : entries_) entry->entity->trace().Stop();
     Decide();
   }
   Wake();
@@ -339,7 +339,7 @@ void DeviceScheduler::StopTrace() {
 std::vector<DeviceScheduler::Traced> DeviceScheduler::FetchTrace() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<Traced> traced = std::exchange(ended_, {});
-  for (const auto& entry : entries_) traced.push_back({entry->id, entry->lane->trace().Fetch()});
+  for (const auto& entry : entries_) traced.push_back({entry->id, entry->entity->trace().Fetch()});
   return traced;
 }
 
@@ -407,7 +407,7 @@ std::vector<DeviceScheduler::PartitionView> DeviceScheduler::Partitions() const 
     view.sm_count = place->partition->sm_count();
     view.sessions =
         static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-          return &PlaceAt(entry->grant.quiet.partition) == place.get();
+          return &PlaceAt(entry->grant.idle.partition) == place.get();
         }));
     views.push_back(std::move(view));
   }
@@ -415,7 +415,7 @@ std::vector<DeviceScheduler::PartitionView> DeviceScheduler::Partitions() const 
 }
 
 WorkTotals DeviceScheduler::TotalsOf(const Entry& entry) {
-  WorkTotals totals = entry.lane->totals();
+  WorkTotals totals = entry.entity->totals();
   totals.resizes = entry.resizes;
   return totals;
 }
@@ -440,11 +440,11 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     if (entry->id != session) continue;
     state->tenant = entry->tenant;
     state->followed = entry->followed;
-    state->figures = entry->lane->report();
-    state->bursts = entry->lane->bursts().counts();
-    // What runs now goes by the terms; a session that has not run yet has its quiet ones.
+    state->figures = entry->entity->report();
+    state->bursts = entry->entity->bursts().counts();
+    // What runs now goes by the limits; a session that has not run yet has its idle ones.
     const Place* place = entry->followed ? PlaceOf(state->figures.partition) : nullptr;
-    if (place == nullptr) place = &PlaceAt(entry->grant.quiet.partition);
+    if (place == nullptr) place = &PlaceAt(entry->grant.idle.partition);
     state->partition = place->name;
     state->first_sm = place->partition->first_sm();
     state->sm_count = place->partition->sm_count();

@@ -1,5 +1,5 @@
 // Carries out what a policy decides on one device: keeps the partitions, asks the policy, and tells
-// the coroutines' lanes (lane.h), where each session's worker follows it operation by operation.
+// the coroutines' entities (sched_entity.h), where each session's worker follows it operation by operation.
 //
 //     the policy is asked             by
 //     a coroutine comes or goes       its worker, in Add() and Remove()
@@ -8,7 +8,7 @@
 //     of its budget
 //     the policy's own time           the scheduler's thread
 //
-// The thread sleeps without limit while nobody has work or is held, and otherwise until the policy's
+// The thread sleeps without limit while nobody has work or is throttled, and otherwise until the policy's
 // own time.
 #pragma once
 
@@ -28,7 +28,7 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/gpu_coroutine.h"
-#include "coroutine_runtime/lane.h"
+#include "coroutine_runtime/sched_entity.h"
 #include "policy/policy.h"
 
 namespace detshare {
@@ -57,7 +57,7 @@ class DeviceScheduler {
     std::string partition;
     int first_sm = 0, sm_count = 0;  // of the partition
     bool followed = false;  // else the figures say nothing
-    CoroutineLane::Report figures;
+    SchedEntity::Report figures;
     LatencyHistogram::Counts bursts{};
   };
 
@@ -132,11 +132,11 @@ class DeviceScheduler {
     policy::CoroutineId id = 0;
     policy::Nanoseconds opened_at = 0;
     policy::Tenant tenant;
-    std::unique_ptr<CoroutineLane> lane;
+    std::unique_ptr<SchedEntity> entity;
     policy::Grant grant;  // what was published last
     bool followed = false;
     std::shared_ptr<const TraceReference> trace;  // as published
-    CoroutineLane::Orders::Promise promise;       // as published
+    SchedEntity::Assignment::Promise promise;       // as published
     uint64_t resizes = 0;
   };
 
@@ -159,7 +159,7 @@ class DeviceScheduler {
   Device& device_;
   const Clock& clock_;
   const Options options_;
-  DeviceLoad load_;
+  SchedBoard board_;
   DurationTable durations_;
 
   mutable std::mutex mutex_;  // guards what follows

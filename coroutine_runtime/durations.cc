@@ -190,7 +190,7 @@ OperationDurations* DurationTable::FindOrAdd(const OperationKey& key,
     found->second->age_ = 0;
     return found->second.get();
   }
-  if (operations_.size() >= kMostOperations) return overflow_.get();
+  if (operations_.size() >= kMaxOperations) return overflow_.get();
   std::unique_ptr<OperationDurations>& made = operations_[key];
   made.reset(new OperationDurations(*this, key, traits));
   return made.get();
@@ -225,7 +225,7 @@ size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> recor
   const std::lock_guard<std::mutex> lock(mutex_);
   size_t taken = 0;
   for (const OperationDurations::Record& record : records) {
-    if (operations_.size() >= kMostOperations) break;
+    if (operations_.size() >= kMaxOperations) break;
     bool sound = false, broken = false;
     for (const float time : record.times) {
       if (time != 0) sound = true;
@@ -259,7 +259,7 @@ bool DurationCache::Fill(Slot& slot, const OperationKey& key, const OperationTra
   return true;
 }
 
-DurationCache::Answer DurationCache::Look(const OperationKey& key, const OperationTraits& traits,
+DurationCache::Lookup DurationCache::Look(const OperationKey& key, const OperationTraits& traits,
                                           int size_class) {
   // Both words are mixed well already, except those of transfers, which are small and few.
   const size_t index = IndexOf(key);
@@ -280,20 +280,20 @@ DurationCache::Answer DurationCache::Look(const OperationKey& key, const Operati
       ++base.old_contents;
     }
   }
-  Answer answer;
-  answer.operation = slot->operation;
-  answer.estimate = slot->operation->Estimate(size_class);
-  answer.known = slot->operation->known();
+  Lookup lookup;
+  lookup.operation = slot->operation;
+  lookup.estimate = slot->operation->Estimate(size_class);
+  lookup.known = slot->operation->known();
   if (slot->operation->Wanted(size_class) && slot->asked[size_class] < kEnoughSamples)
       [[unlikely]] {
     ++slot->asked[size_class];
-    answer.sample = true;
+    lookup.sample = true;
   } else if (--slot->until_sample == 0) [[unlikely]] {
     slot->until_sample = kRarely;
     slot->asked[size_class] = 0;
-    answer.sample = true;
+    lookup.sample = true;
   }
-  return answer;
+  return lookup;
 }
 
 }  // namespace detshare

@@ -130,7 +130,7 @@ class OperationDurations {
 class DurationTable {
  public:
   // Further ones share one record, which answers with guesses.
-  static constexpr size_t kMostOperations = 65'536;
+  static constexpr size_t kMaxOperations = 65'536;
 
   explicit DurationTable(int sm_count);
   ~DurationTable();
@@ -171,14 +171,14 @@ class DurationCache {
 
   explicit DurationCache(DurationTable& table);
 
-  struct Answer {
+  struct Lookup {
     OperationDurations* operation = nullptr;  // never null
     Nanoseconds estimate = 0;
     bool known = false;   // it rests on measurements
     bool sample = false;  // time this occurrence
   };
   // One occurrence of an operation, on a partition of that size.
-  Answer Look(const OperationKey& key, const OperationTraits& traits, int size_class);
+  Lookup Look(const OperationKey& key, const OperationTraits& traits, int size_class);
 
  private:
   static constexpr size_t kSlots = 4096;

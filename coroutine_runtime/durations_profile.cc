@@ -19,7 +19,7 @@ constexpr char kMagic[8] = {'D', 'S', 'p', 'r', 'o', 'f', 0, 0};
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 32;
 constexpr size_t kRecordBytes = 48;
-constexpr size_t kMostBytes = kHeaderBytes + kRecordBytes * DurationTable::kMostOperations;
+constexpr size_t kMaxBytes = kHeaderBytes + kRecordBytes * DurationTable::kMaxOperations;
 
 template <typename Word>
 void Append(std::string& bytes, Word value) {
@@ -67,8 +67,8 @@ std::string EncodeProfile(uint64_t device, std::vector<OperationDurations::Recor
   std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.age, a.key.code, a.key.shape) < std::tie(b.age, b.key.code, b.key.shape);
   });
-  if (records.size() > DurationTable::kMostOperations)
-    records.resize(DurationTable::kMostOperations);
+  if (records.size() > DurationTable::kMaxOperations)
+    records.resize(DurationTable::kMaxOperations);
   std::string body;
   body.reserve(records.size() * kRecordBytes);
   for (const OperationDurations::Record& record : records) {
@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<OperationDurations::Record>> DecodeProfile(
   if (Take<uint64_t>(bytes) != device)
     return absl::InvalidArgumentError("it is of another model of device");
   const uint64_t hash = Take<uint64_t>(bytes);
-  if (count > DurationTable::kMostOperations || bytes.size() != count * kRecordBytes ||
+  if (count > DurationTable::kMaxOperations || bytes.size() != count * kRecordBytes ||
       StableHash(bytes) != hash) {
     return absl::InvalidArgumentError("it is damaged");
   }
@@ -134,7 +134,7 @@ absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, Dur
     return Failure("read", path);
   }
   // One byte more than allowed shows that there is more.
-  std::string bytes(kMostBytes + 1, '\0');
+  std::string bytes(kMaxBytes + 1, '\0');
   size_t have = 0;
   ssize_t got = 0;
   do {

@@ -24,7 +24,7 @@ namespace detshare {
 // Of a model of device, not of one card.
 uint64_t DurationsDevice(const DeviceProperties& properties);
 
-// The file's bytes. Of more than kMostOperations records the ones that were used last.
+// The file's bytes. Of more than kMaxOperations records the ones that were used last.
 std::string EncodeProfile(uint64_t device, std::vector<OperationDurations::Record> records);
 // InvalidArgument with the reason when the bytes are not a whole profile of this version and
 // device.

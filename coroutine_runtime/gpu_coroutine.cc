@@ -20,9 +20,9 @@ constexpr size_t kMaxStreams = 65536;
 constexpr size_t kMaxEvents = 1 << 20;
 
 // Operations that are timed at a time.
-constexpr size_t kMostSamples = 32;
+constexpr size_t kMaxSamples = 32;
 // ... while a trace is taken.
-constexpr size_t kMostTraced = 2048;
+constexpr size_t kMaxTraced = 2048;
 
 absl::Status UnknownHandle(const char* what) { return CudaError(kCudaErrorInvalidHandle, what); }
 
@@ -43,7 +43,7 @@ uint64_t CodeOf(const Kernel& kernel) {
 
 // Bytes a nanosecond by TransferKind. What the card's memory can do follows from its clock and its
 // width, of which three quarters are reached; a copy inside of it reads and writes. The bus is
-// taken for one of PCI Express 5 and the link between cards for four lanes of NVLink, since no
+// taken for one of PCI Express 5 and the link between cards for four links of NVLink, since no
 // attribute tells.
 std::array<double, 5> TransferRates(const DeviceProperties& properties) {
   constexpr int kMemoryClockKhz = 36, kBusWidthBits = 37;  // CUdevice_attribute
@@ -397,9 +397,9 @@ absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
 }
 
 Partition& GpuCoroutine::PlaceOf(Stream& stream) {
-  if (lane_ == nullptr) return *partition_;
-  if (Partition* const next = lane_->ChooseForOther(); next != nullptr) return *next;
-  return stream.partition != nullptr ? *stream.partition : lane_->partition();
+  if (entity_ == nullptr) return *partition_;
+  if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return *next;
+  return stream.partition != nullptr ? *stream.partition : entity_->partition();
 }
 
 int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
@@ -419,10 +419,10 @@ int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
   return static_cast<int>(std::min<uint64_t>(sms, kAllSms));
 }
 
-CoroutineLane::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape& shape,
+SchedEntity::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape& shape,
                                          Nanoseconds duration) const {
-  using Kind = CoroutineLane::Kind;
-  if (!lane_->MayBeLong(duration)) [[likely]]
+  using Kind = SchedEntity::Kind;
+  if (!entity_->MayBeLong(duration)) [[likely]]
     return Kind::kShort;
   const DeviceProperties& properties = device_.properties();
   const uint64_t waves = WavesOf(properties, kernel.info(), shape);
@@ -430,14 +430,14 @@ CoroutineLane::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape
   const Nanoseconds block =
       duration / static_cast<Nanoseconds>(std::min<uint64_t>(waves, INT32_MAX));
   const Nanoseconds delay = block * static_cast<Nanoseconds>(kUrgentKernels);
-  const CoroutineLane::Terms& terms = lane_->Current();
-  if (delay < terms.long_operation) return Kind::kShort;
-  return block < terms.yielding_block ? Kind::kYielding : Kind::kLong;
+  const SchedEntity::BoundLimits& limits = entity_->Current();
+  if (delay < limits.long_operation) return Kind::kShort;
+  return block < limits.yielding_block ? Kind::kYielding : Kind::kLong;
 }
 
 Partition& GpuCoroutine::Holding(Partition& wanted, int sms) {
-  if (lane_ == nullptr || sms <= wanted.sm_count()) return wanted;
-  for (Partition* const partition : lane_->orders().partitions) {
+  if (entity_ == nullptr || sms <= wanted.sm_count()) return wanted;
+  for (Partition* const partition : entity_->assignment().partitions) {
     if (sms <= partition->sm_count()) return *partition;
   }
   return device_.whole();
@@ -459,18 +459,18 @@ bool GpuCoroutine::MakeReady() {
 
 // ---- what the scheduler is told
 
-void GpuCoroutine::Attach(CoroutineLane& lane) {
-  samples_.reserve(kMostSamples);
-  timed_markers_.reserve(2 * kMostSamples);
-  lane_ = &lane;
-  lane_->Update();
+void GpuCoroutine::Attach(SchedEntity& entity) {
+  samples_.reserve(kMaxSamples);
+  timed_markers_.reserve(2 * kMaxSamples);
+  entity_ = &entity;
+  entity_->Update();
 }
 
 void GpuCoroutine::Detach() {
-  if (lane_ == nullptr) return;
+  if (entity_ == nullptr) return;
   ForgetWork();
-  partition_ = &lane_->partition();
-  lane_ = nullptr;
+  partition_ = &entity_->partition();
+  entity_ = nullptr;
 }
 
 bool GpuCoroutine::IsParked(Stream& stream) {
@@ -489,12 +489,12 @@ void GpuCoroutine::Account(Stream& stream, Nanoseconds estimate) {
   if (IsParked(stream)) [[unlikely]] {
     if (stream.parked == 0) parked_.push_back(&stream);
     stream.parked += estimate;
-    lane_->Started(estimate, /*counts=*/false);
+    entity_->Started(estimate, /*counts=*/false);
     return;
   }
   if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
   stream.unfenced += estimate;
-  lane_->Started(estimate, /*counts=*/true);
+  entity_->Started(estimate, /*counts=*/true);
 }
 
 void GpuCoroutine::AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes) {
@@ -505,7 +505,7 @@ void GpuCoroutine::AccountTransfer(Stream& stream, TransferKind kind, uint64_t b
 }
 
 void GpuCoroutine::FenceIfDue(Stream& stream) {
-  if (stream.unfenced >= lane_->fence_every()) {
+  if (stream.unfenced >= entity_->fence_every()) {
     PutFence(stream);
     std::erase(unfenced_, &stream);
   }
@@ -536,14 +536,14 @@ void GpuCoroutine::FenceAll() {
 }
 
 void GpuCoroutine::BeforeWait(Stream& stream) {
-  if (lane_ == nullptr || stream.unfenced_operations == 0) return;
+  if (entity_ == nullptr || stream.unfenced_operations == 0) return;
   // A fence behind the wait would say too late that this is complete.
   PutFence(stream);
   std::erase(unfenced_, &stream);
 }
 
 void GpuCoroutine::NoteWait(Stream& stream) {
-  if (lane_ == nullptr || !lane_->followed()) return;
+  if (entity_ == nullptr || !entity_->followed()) return;
   const absl::StatusOr<FencePoint> point = PointOf(stream);
   if (point.ok()) stream.awaited = *point;
 }
@@ -552,14 +552,14 @@ void GpuCoroutine::GiveUpParked(Stream& stream) {
   if (stream.parked == 0) return;
   std::erase(parked_, &stream);
   // Perhaps it never begins.
-  lane_->Resumed(stream.parked);
-  lane_->Completed(std::exchange(stream.parked, 0));
+  entity_->Resumed(stream.parked);
+  entity_->Completed(std::exchange(stream.parked, 0));
 }
 
 void GpuCoroutine::TakeRead() {
   if (read_.fence == nullptr || !read_awaited_ || !read_.reached()) return;
   read_ = {};
-  lane_->ResultRead();
+  entity_->ResultRead();
 }
 
 void GpuCoroutine::ResumeParked() {
@@ -569,7 +569,7 @@ void GpuCoroutine::ResumeParked() {
       ++i;
       continue;
     }
-    lane_->Resumed(stream.parked);
+    entity_->Resumed(stream.parked);
     if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
     stream.unfenced += std::exchange(stream.parked, 0);
     parked_[i] = parked_.back();
@@ -579,7 +579,7 @@ void GpuCoroutine::ResumeParked() {
 
 void GpuCoroutine::TakeProgress() {
   if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
-    lane_->Completed(complete);
+    entity_->Completed(complete);
   }
   TakeRead();
   for (size_t i = 0; i < samples_.size();) {
@@ -591,11 +591,11 @@ void GpuCoroutine::TakeProgress() {
     const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
     if (elapsed.ok() && sample.event.name != 0)
       NoteOperation(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
-    if (elapsed.ok()) lane_->NoteTime(static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
+    if (elapsed.ok()) entity_->NoteTime(static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
     if (elapsed.ok() && sample.operation != nullptr) {
       sample.operation->Add(sample.size_class,
                             static_cast<Nanoseconds>(*elapsed * policy::kMillisecond),
-                            sample.contended || lane_->contended());
+                            sample.contended || entity_->contended());
     }
     timed_markers_.push_back(std::move(sample.begin));
     timed_markers_.push_back(std::move(sample.end));
@@ -605,7 +605,7 @@ void GpuCoroutine::TakeProgress() {
 }
 
 void GpuCoroutine::NoteOperation(const Sample& sample, Nanoseconds time) {
-  const std::shared_ptr<const TraceReference>& reference = lane_->orders().trace;
+  const std::shared_ptr<const TraceReference>& reference = entity_->assignment().trace;
   if (reference == nullptr) return;
   const absl::StatusOr<float> since =
       device_.ElapsedMilliseconds(*reference->marker, *sample.begin);
@@ -614,7 +614,7 @@ void GpuCoroutine::NoteOperation(const Sample& sample, Nanoseconds time) {
   event.kind = TraceEvent::Kind::kOperation;
   event.at = reference->at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
   event.duration = time;
-  lane_->trace().Add(event);
+  entity_->trace().Add(event);
 }
 
 void GpuCoroutine::NotePoint(TraceEvent::Kind kind, const Stream& stream) {
@@ -625,30 +625,30 @@ void GpuCoroutine::NotePoint(TraceEvent::Kind kind, const Stream& stream) {
     event.first_sm = static_cast<uint16_t>(stream.partition->first_sm());
     event.sm_count = static_cast<uint16_t>(stream.partition->sm_count());
   }
-  event.at = lane_->Now();
-  lane_->trace().Add(event);
+  event.at = entity_->Now();
+  entity_->trace().Add(event);
 }
 
 bool GpuCoroutine::MakeRoom() {
   ResumeParked();
   FenceAll();
   TakeProgress();
-  return lane_->MayRun();
+  return entity_->MayRun();
 }
 
 void GpuCoroutine::WatchWork(bool pause) {
-  if (lane_ == nullptr) return;
-  lane_->Update();
-  if (lane_->followed() && space_.fault().ok()) {
+  if (entity_ == nullptr) return;
+  entity_->Update();
+  if (entity_->followed() && space_.fault().ok()) {
     ResumeParked();
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty()) lane_->Idle();
+    if (in_flight_.empty() && unfenced_.empty()) entity_->Idle();
   } else if (watching_work() || !unfenced_.empty() || !parked_.empty()) {
     ForgetWork();
   }
-  lane_->TellNews();
+  entity_->NotifyScheduler();
 }
 
 void GpuCoroutine::ForgetWork() {
@@ -667,31 +667,31 @@ void GpuCoroutine::ForgetWork() {
   samples_.clear();
   in_flight_.Clear();
   read_ = {};
-  lane_->Forget();
+  entity_->Forget();
 }
 
-absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
+absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
                                  const Partition& partition, std::string_view name,
                                  absl::FunctionRef<absl::Status()> submit) {
   const bool sampled =
-      known != nullptr && known->sample && samples_.size() < kMostSamples && !IsParked(stream);
+      known != nullptr && known->sample && samples_.size() < kMaxSamples && !IsParked(stream);
   if (!sampled && name.empty()) [[likely]]
     return submit();
-  if (samples_.size() >= kMostTraced) {
-    lane_->trace().Lose();
+  if (samples_.size() >= kMaxTraced) {
+    entity_->trace().Lose();
     return submit();
   }
   Sample sample;
   sample.stream = &stream;
   if (sampled) sample.operation = known->operation;
-  sample.size_class = lane_->SizeClass(partition);
-  sample.contended = lane_->contended();
+  sample.size_class = entity_->SizeClass(partition);
+  sample.contended = entity_->contended();
   if (!name.empty()) {
-    sample.event.name = lane_->trace().Name(name);
+    sample.event.name = entity_->trace().Name(name);
     sample.event.stream = stream.serial;
     sample.event.first_sm = static_cast<uint16_t>(partition.first_sm());
     sample.event.sm_count = static_cast<uint16_t>(partition.sm_count());
-    sample.event.submitted = lane_->Now();
+    sample.event.submitted = entity_->Now();
   }
   for (std::unique_ptr<Marker>* marker : {&sample.begin, &sample.end}) {
     if (!timed_markers_.empty()) {
@@ -721,19 +721,19 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
                                   absl::Span<const std::byte> parameters) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
   Stream& stream = *found;
-  DurationCache::Answer known;
+  DurationCache::Lookup known;
   Nanoseconds estimate = 0;
   if (followed()) {
     const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
-    known = lane_->Look({CodeOf(kernel), ShapeOf(shape)},
+    known = entity_->Look({CodeOf(kernel), ShapeOf(shape)},
                         {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
                          ContentOf(parameters, space_.base(), space_.size())});
     estimate = known.operation->Estimate(0);
     Account(stream, estimate);
-    lane_->NoteBound(estimate, known.operation->memory_bound());
+    entity_->NoteBound(estimate, known.operation->memory_bound());
   }
   Partition* partition =
-      lane_ != nullptr ? &lane_->Choose(KindOf(kernel, shape, estimate)) : partition_;
+      entity_ != nullptr ? &entity_->Choose(KindOf(kernel, shape, estimate)) : partition_;
   const bool sized = shape.cooperative || shape.cluster.x != 0;
   if (sized && partition != &device_.whole()) [[unlikely]]
     partition = &Holding(*partition, SmsFor(kernel, shape));
@@ -908,7 +908,7 @@ absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_i
 
 absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
                                   absl::FunctionRef<absl::Status(Queue&)> submit,
-                                  const DurationCache::Answer* known, bool waits) {
+                                  const DurationCache::Lookup* known, bool waits) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
   Stream& stream = *found;
   if (waits) known = nullptr;
@@ -953,7 +953,7 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId strea
   const bool parks = !event->second->awaited.reached();
   if (parks) BeforeWait(*found);
   absl::Status status = queue->Wait(*event->second->marker);
-  if (parks && lane_ != nullptr && lane_->followed() && !IsParked(*found))
+  if (parks && entity_ != nullptr && entity_->followed() && !IsParked(*found))
     found->awaited = event->second->awaited;
   return status;
 }

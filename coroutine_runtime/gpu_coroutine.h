@@ -18,7 +18,7 @@
 //     clean operation on a blocking stream:  waits for the legacy stream if that had an operation
 //     since; becomes dirty
 //
-// Where a kernel or graph runs is up to the scheduler's lane (lane.h), to which the session's work
+// Where a kernel or graph runs is up to the scheduler's entity (sched_entity.h), to which the session's work
 // is told when it is followed: each operation with the time that it is likely to take
 // (durations.h), and fences behind the streams' work now and then, which say how much of it is
 // complete (in_flight.h). What waits for its client, or for another session, cannot make progress
@@ -54,7 +54,7 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/in_flight.h"
-#include "coroutine_runtime/lane.h"
+#include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/task.h"
 
@@ -96,7 +96,7 @@ class GpuCoroutine {
   AddressSpace& space() { return space_; }
   Executor& executor() { return executor_; }
   // Where short kernels run at this moment.
-  Partition& partition() { return lane_ != nullptr ? lane_->partition() : *partition_; }
+  Partition& partition() { return entity_ != nullptr ? entity_->partition() : *partition_; }
 
   // The context begins with its first object. Ids must be free and not 0
   // (CUDA_ERROR_INVALID_VALUE).
@@ -151,11 +151,11 @@ class GpuCoroutine {
   absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded);
 
   // For operations of other kinds: one operation of the stream on `partition`, ordered as any.
-  // `submit` gets the queue. `known`: what the lane knows about it, null for what takes no time
+  // `submit` gets the queue. `known`: what the entity knows about it, null for what takes no time
   // worth counting; `waits`: it may wait for the client or another session.
   absl::Status Submit(StreamId stream, Partition& partition,
                       absl::FunctionRef<absl::Status(Queue&)> submit,
-                      const DurationCache::Answer* known = nullptr, bool waits = false);
+                      const DurationCache::Lookup* known = nullptr, bool waits = false);
   // Tells streams apart that had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
   // A graph with so many kernels was launched.
@@ -167,8 +167,8 @@ class GpuCoroutine {
   static constexpr int kAllSms = INT32_MAX;
   static int SmsFor(Kernel& kernel, const LaunchShape& shape);
   // How a launch of that duration delays work that goes first in the hardware and begins meanwhile.
-  // Only with a lane.
-  CoroutineLane::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
+  // Only with an entity.
+  SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
                              Nanoseconds duration) const;
   // `wanted`, or where that has fewer SMs than `sms` the smallest partition of the device that has
   // them.
@@ -193,20 +193,20 @@ class GpuCoroutine {
 
   // ---- for the scheduler, and the session's worker in its name
 
-  // Without a lane: work from now on runs on `partition` of the same device, ordered after the work
+  // Without an entity: work from now on runs on `partition` of the same device, ordered after the work
   // before it.
   void Bind(Partition& partition) { partition_ = &partition; }
-  // From now on the lane decides; it outlives the coroutine or is detached.
-  void Attach(CoroutineLane& lane);
+  // From now on the entity decides; it outlives the coroutine or is detached.
+  void Attach(SchedEntity& entity);
   void Detach();
-  CoroutineLane* lane() { return lane_; }
-  // Whether operations are told to the lane.
-  bool followed() const { return lane_ != nullptr && lane_->followed(); }
+  SchedEntity* entity() { return entity_; }
+  // Whether operations are told to the entity.
+  bool followed() const { return entity_ != nullptr && entity_->followed(); }
 
   // Whether the session's next record may be read.
-  bool MayRun() { return lane_ == nullptr || lane_->MayRun() || MakeRoom(); }
-  // A record is there that may not be read. True when it was held for so long that it may.
-  bool Hold() { return lane_ == nullptr || lane_->Hold(); }
+  bool MayRun() { return entity_ == nullptr || entity_->MayRun() || MakeRoom(); }
+  // A record is there that may not be read. True when it was throttled for so long that it may.
+  bool Throttle() { return entity_ == nullptr || entity_->Throttle(); }
   // Sees how far the work is and tells the scheduler. `pause`: no record has come for some time, so
   // that the end of all work is to be seen.
   void WatchWork(bool pause);
@@ -275,12 +275,12 @@ class GpuCoroutine {
   void TakeRead();
   void ForgetWork();
   // Times what `submit` puts on the queue where that is wanted. `known` may be null.
-  // Notes in the lane's trace: an operation that was timed, and something that happens now.
+  // Notes in the entity's trace: an operation that was timed, and something that happens now.
   void NoteOperation(const Sample& sample, Nanoseconds time);
   void NotePoint(TraceEvent::Kind kind, const Stream& stream);
-  bool traced() const { return lane_ != nullptr && lane_->traced(); }
-  bool urgent() const { return lane_ != nullptr && lane_->urgent(); }
-  absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Answer* known,
+  bool traced() const { return entity_ != nullptr && entity_->traced(); }
+  bool urgent() const { return entity_ != nullptr && entity_->urgent(); }
+  absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
                      const Partition& partition, std::string_view name,
                      absl::FunctionRef<absl::Status()> submit);
   absl::StatusOr<Visit*> FindOrMakeVisit(Stream& stream, GpuCoroutine& host);
@@ -293,10 +293,10 @@ class GpuCoroutine {
   AddressSpace& space_;
   QueuePool& queues_;
   Executor& executor_;
-  Partition* partition_;  // without a lane
+  Partition* partition_;  // without an entity
   FencePool fences_;
   const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes a nanosecond
-  CoroutineLane* lane_ = nullptr;
+  SchedEntity* entity_ = nullptr;
   InFlight in_flight_;
   // Streams with work behind which there is no fence, and with work that is parked. Room for all
   // streams, so that operations do not allocate.

@@ -10,7 +10,7 @@ namespace detshare {
 namespace {
 
 // Launches without the instantiation that they want, until it is made all the same.
-constexpr int kMostMissed = 256;
+constexpr int kMaxMissed = 256;
 // What a kernel of a graph is taken to last before the graph was timed.
 constexpr Nanoseconds kGuess = 10 * policy::kMicrosecond;
 
@@ -65,8 +65,8 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& corouti
   Partition& wanted = coroutine.Holding(coroutine.partition(), graph->sms_);
   absl::StatusOr<Instance*> instance = graph->FittingInstance(wanted, refused);
   if (!instance.ok()) return instance.status();
-  if (coroutine.lane() != nullptr) {
-    for (Partition* const partition : coroutine.lane()->orders().prepare) graph->Want(*partition);
+  if (coroutine.entity() != nullptr) {
+    for (Partition* const partition : coroutine.entity()->assignment().prepare) graph->Want(*partition);
   }
   return graph;
 }
@@ -168,22 +168,22 @@ bool GpuGraph::MakeOneReady() {
 }
 
 Partition& GpuGraph::Choose() {
-  CoroutineLane* const lane = coroutine_.lane();
-  if (lane == nullptr) return coroutine_.partition();
+  SchedEntity* const entity = coroutine_.entity();
+  if (entity == nullptr) return coroutine_.partition();
   known_ = {};
   Nanoseconds estimate = 0;
-  if (lane->followed()) {
-    known_ = lane->Look({code_, 0}, {blocks_, static_cast<Nanoseconds>(kernels_) * kGuess});
+  if (entity->followed()) {
+    known_ = entity->Look({code_, 0}, {blocks_, static_cast<Nanoseconds>(kernels_) * kGuess});
     estimate = known_.operation->Estimate(0);
   }
-  using Kind = CoroutineLane::Kind;
-  return coroutine_.Holding(lane->Choose(lane->MayBeLong(estimate) ? Kind::kLong : Kind::kShort),
+  using Kind = SchedEntity::Kind;
+  return coroutine_.Holding(entity->Choose(entity->MayBeLong(estimate) ? Kind::kLong : Kind::kShort),
                             sms_);
 }
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,
                                                                 GraphPlace* refused) {
-  if (coroutine_.lane() == nullptr || Existing(wanted) != nullptr || ++missed_ > kMostMissed) {
+  if (coroutine_.entity() == nullptr || Existing(wanted) != nullptr || ++missed_ > kMaxMissed) {
     missed_ = 0;
     return FittingInstance(wanted, refused);
   }

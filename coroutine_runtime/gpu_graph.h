@@ -111,7 +111,7 @@ class GpuGraph {
   std::vector<Partition*> wanted_;  // instantiations that are to be made
   uint64_t code_ = 0;               // stands for what its kernels execute
   uint32_t blocks_ = 0;             // of its largest kernel
-  DurationCache::Answer known_;     // about the launch that is being made
+  DurationCache::Lookup known_;     // about the launch that is being made
   int missed_ = 0;                  // launches that would have liked to have one of them
   std::vector<Instance> instances_;
 

@@ -18,7 +18,7 @@ struct HostQuestion {
   absl::Span<const uint32_t> arguments;  // as many as the row says
 };
 
-struct HostAnswer {
+struct HostResult {
   int result = 0;    // nvmlReturn_t
   std::string data;  // what the function wrote, one after the other; a text without its end
 };
@@ -27,15 +27,15 @@ struct HostAnswer {
 class HostTelemetry {
  public:
   virtual ~HostTelemetry() = default;
-  virtual HostAnswer Ask(const HostQuestion& question) = 0;
+  virtual HostResult Ask(const HostQuestion& question) = 0;
 };
 
-// An answer of these values.
+// A reply of these values.
 template <typename... Values>
-HostAnswer Packed(int result, const Values&... values) {
-  HostAnswer answer{result, {}};
-  (answer.data.append(reinterpret_cast<const char*>(&values), sizeof(values)), ...);
-  return answer;
+HostResult Packed(int result, const Values&... values) {
+  HostResult reply{result, {}};
+  (reply.data.append(reinterpret_cast<const char*>(&values), sizeof(values)), ...);
+  return reply;
 }
 
 }  // namespace detshare

@@ -12,9 +12,9 @@ using policy::Nanoseconds;
 
 constexpr Nanoseconds kLookInterval = kMillisecond;
 // Whoever does not begin to go by then is busy with something that takes long.
-constexpr Nanoseconds kBeginPatience = 2 * kSecond;
+constexpr Nanoseconds kBeginTimeout = 2 * kSecond;
 // New memory that has not come by then does not come.
-constexpr Nanoseconds kAskPatience = 30 * kSecond;
+constexpr Nanoseconds kAskTimeout = 30 * kSecond;
 
 }  // namespace
 
@@ -28,16 +28,16 @@ class MemoryBroker::Ticket final : public RoomTicket {
   ~Ticket() override {
     MemoryBroker& broker = account.broker_;
     const std::lock_guard<std::mutex> lock(broker.mutex_);
-    if (answer_.load(std::memory_order_relaxed) == kWaiting) {
+    if (state_.load(std::memory_order_relaxed) == kWaiting) {
       std::erase(broker.line_, this);
       account.waiting_.fetch_sub(1, std::memory_order_relaxed);
     }
     if (broker.granted_ == this) broker.granted_ = nullptr;
     broker.Advance();
   }
-  void Set(Answer answer) {
+  void Set(State state) {
     account.waiting_.fetch_sub(1, std::memory_order_relaxed);
-    answer_.store(answer, std::memory_order_release);
+    state_.store(state, std::memory_order_release);
   }
 
   Account& account;
@@ -61,18 +61,18 @@ std::unique_ptr<MemoryBroker::Account> MemoryBroker::Open(uint64_t session,
   return account;
 }
 
-void MemoryBroker::Answer(Ticket& ticket, RoomTicket::Answer answer) {
+void MemoryBroker::Resolve(Ticket& ticket, RoomTicket::State state) {
   std::erase(line_, &ticket);
-  if (answer == RoomTicket::kGranted) {
+  if (state == RoomTicket::kGranted) {
     granted_ = &ticket;
     if (ticket.others_went) ticket.account.placed_at_ = clock_.NowNanoseconds();
   }
-  ticket.Set(answer);
+  ticket.Set(state);
 }
 
 void MemoryBroker::WithdrawOldOrders(Nanoseconds now) {
   for (Account* account : accounts_) {
-    if (!account->ordered() || account->moving_ || now - account->ordered_at_ < kBeginPatience)
+    if (!account->ordered() || account->moving_ || now - account->ordered_at_ < kBeginTimeout)
       continue;
     account->ordered_.store(0, std::memory_order_relaxed);
     account->could_not_go_ = now;
@@ -96,7 +96,7 @@ void MemoryBroker::Advance() {
     resident.session = account->session_;
     resident.tenant_class = account->tenant_class_;
     resident.movable = account->memory_.movable();
-    resident.held = account->held_.load(std::memory_order_relaxed);
+    resident.blocked = account->blocked_.load(std::memory_order_relaxed);
     const Nanoseconds idle_since = account->idle_since_.load(std::memory_order_relaxed);
     resident.working_until = idle_since == 0 || account->memory_.space().Busy() ? now : idle_since;
     resident.placed_at = account->placed_at_;
@@ -117,16 +117,16 @@ void MemoryBroker::Advance() {
     if (!line_[index]->comes_back() && !more_comes) refused.push_back(line_[index]);
   }
   for (Ticket* ticket : line_) {
-    const bool late = !ticket->comes_back() && now - ticket->asked_at >= kAskPatience;
+    const bool late = !ticket->comes_back() && now - ticket->asked_at >= kAskTimeout;
     if (late && std::find(refused.begin(), refused.end(), ticket) == refused.end())
       refused.push_back(ticket);
   }
   Ticket* const served = decision.request >= 0 ? line_[decision.request] : nullptr;
   for (Ticket* ticket : refused) {
-    if (ticket != served) Answer(*ticket, RoomTicket::kRefused);
+    if (ticket != served) Resolve(*ticket, RoomTicket::kRefused);
   }
   if (served == nullptr) return;
-  if (decision.victims.empty()) return Answer(*served, RoomTicket::kGranted);
+  if (decision.victims.empty()) return Resolve(*served, RoomTicket::kGranted);
   served->others_went = true;
   for (const auto& victim : decision.victims) {
     Account* const account = resident_accounts[victim.resident];
@@ -157,7 +157,7 @@ std::unique_ptr<RoomTicket> MemoryBroker::Account::Ask(uint64_t bytes, uint64_t 
   waiting_.fetch_add(1, std::memory_order_relaxed);
   broker_.line_.push_back(ticket.get());
   broker_.Advance();
-  if (ticket->answer().load(std::memory_order_relaxed) == RoomTicket::kWaiting) attend_();
+  if (ticket->state().load(std::memory_order_relaxed) == RoomTicket::kWaiting) attend_();
   return ticket;
 }
 

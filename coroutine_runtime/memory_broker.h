@@ -53,7 +53,7 @@ class MemoryBroker {
 
   // With mutex_ held.
   void Advance();
-  void Answer(Ticket& ticket, RoomTicket::Answer answer);
+  void Resolve(Ticket& ticket, RoomTicket::State state);
   void WithdrawOldOrders(policy::Nanoseconds now);
 
   Device& device_;
@@ -64,7 +64,7 @@ class MemoryBroker {
 
   std::mutex mutex_;  // guards what follows
   std::vector<Account*> accounts_;
-  std::vector<Ticket*> line_;  // those without an answer, in the order in which they came
+  std::vector<Ticket*> line_;  // those without a reply, in the order in which they came
   Ticket* granted_ = nullptr;
   policy::Nanoseconds looked_at_ = 0;
 };
@@ -90,13 +90,13 @@ class MemoryBroker::Account final : public RoomSource {
   std::unique_ptr<RoomTicket> AskToReturn(uint64_t more);
   // Time has passed. Cheap when it was not much.
   void Look();
-  // Tickets without an answer.
+  // Tickets without a reply.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
   // What the session does, for the policy.
   void SetWorking() { idle_since_.store(0, std::memory_order_relaxed); }
   void SetIdle(policy::Nanoseconds since) { idle_since_.store(since, std::memory_order_relaxed); }
-  void SetHeld(bool held) { held_.store(held, std::memory_order_relaxed); }
+  void SetBlocked(bool blocked) { blocked_.store(blocked, std::memory_order_relaxed); }
 
   // Whether it must let go of memory.
   bool ordered() const { return ordered_.load(std::memory_order_relaxed) != 0; }
@@ -133,7 +133,7 @@ class MemoryBroker::Account final : public RoomSource {
   const std::function<void()> attend_;
   // Relaxed, all of them: the broker goes by them, and whoever moves memory looks for itself.
   std::atomic<policy::Nanoseconds> idle_since_{0};  // 0: it works
-  std::atomic<bool> held_{false};
+  std::atomic<bool> blocked_{false};
   std::atomic<int> waiting_{0};       // changed with the broker's lock
   std::atomic<uint64_t> ordered_{0};  // bytes; changed with the broker's lock
   std::atomic<uint64_t> bytes_out_{0}, bytes_in_{0}, moves_{0};

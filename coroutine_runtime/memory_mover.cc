@@ -13,7 +13,7 @@
 namespace detshare {
 namespace {
 
-constexpr uint64_t kFenceBytes = 64 << 10;  // a whole page everywhere, for the lanes' fences
+constexpr uint64_t kFenceBytes = 64 << 10;  // a whole page everywhere, for the copy channels' fences
 constexpr uint64_t kFenceStride = 64;
 constexpr uint64_t kKeeperBytes = 32 << 20;  // of addresses that are not used
 constexpr int kKeeperTries = 4;
@@ -38,10 +38,10 @@ struct MemoryMover::Job {
   }
 };
 
-MemoryMover::MemoryMover(Device& device, QueuePool& queues, int lanes)
+MemoryMover::MemoryMover(Device& device, QueuePool& queues, int channels)
     : device_(device),
       queues_(queues),
-      lanes_(std::clamp<int>(lanes, 1, static_cast<int>(kFenceBytes / kFenceStride))) {}
+      channels_(std::clamp<int>(channels, 1, static_cast<int>(kFenceBytes / kFenceStride))) {}
 
 MemoryMover::~MemoryMover() {
   keeper_.reset();
@@ -50,7 +50,7 @@ MemoryMover::~MemoryMover() {
 
 absl::Status MemoryMover::MakeStaging() {
   if (staging_ != nullptr) return absl::OkStatus();
-  const uint64_t bytes = static_cast<uint64_t>(lanes_) * kChunkBytes + kFenceBytes;
+  const uint64_t bytes = static_cast<uint64_t>(channels_) * kChunkBytes + kFenceBytes;
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return absl::ResourceExhaustedError("no memory for a staging area");
@@ -86,23 +86,23 @@ absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
   DETSHARE_RETURN_IF_ERROR(space.RegisterHost(staging_, staging_bytes_));
   Job job{space, direction, std::move(chunks), stop, {}, {}, {}, {}};
   std::vector<std::thread> threads;
-  const int lanes = static_cast<int>(std::min<size_t>(lanes_, job.chunks.size()));
-  for (int lane = 1; lane < lanes; ++lane)
-    threads.emplace_back([this, &job, lane] { RunLane(job, lane); });
-  RunLane(job, 0);
+  const int channels = static_cast<int>(std::min<size_t>(channels_, job.chunks.size()));
+  for (int channel = 1; channel < channels; ++channel)
+    threads.emplace_back([this, &job, channel] { RunChannel(job, channel); });
+  RunChannel(job, 0);
   for (std::thread& thread : threads) thread.join();
   job.status.Update(space.UnregisterHost(staging_));
   return job.status;
 }
 
-void MemoryMover::RunLane(Job& job, int lane) {
+void MemoryMover::RunChannel(Job& job, int channel) {
   Partition& whole = device_.whole();
   constexpr int kLeast = std::numeric_limits<int>::max();  // as the device has it
   absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(whole, kLeast);
   if (!queue.ok()) return job.Fail(queue.status());
   // Fences of earlier moves may hold any value: those of this one begin with 1.
   auto* const fence = reinterpret_cast<std::atomic<uint64_t>*>(
-      staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(lane) * kFenceStride);
+      staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(channel) * kFenceStride);
   fence->store(0, std::memory_order_relaxed);
   absl::Status status;
   for (uint64_t turn = 1; status.ok() && !job.failed.load(std::memory_order_relaxed); ++turn) {
@@ -112,7 +112,7 @@ void MemoryMover::RunLane(Job& job, int lane) {
       status = absl::CancelledError("the session ends");
       break;
     }
-    status = MoveChunk(job, **queue, lane, turn, job.chunks[index]);
+    status = MoveChunk(job, **queue, channel, turn, job.chunks[index]);
   }
   if (status.ok() || absl::IsCancelled(status)) {
     queues_.Release(whole, kLeast, *std::move(queue));
@@ -122,11 +122,11 @@ void MemoryMover::RunLane(Job& job, int lane) {
   if (!status.ok()) job.Fail(status);
 }
 
-absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int lane, uint64_t turn,
+absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn,
                                     const MovePiece& chunk) {
-  std::byte* const stage = staging_ + static_cast<uint64_t>(lane) * kChunkBytes;
+  std::byte* const stage = staging_ + static_cast<uint64_t>(channel) * kChunkBytes;
   auto* const fence = reinterpret_cast<std::atomic<uint64_t>*>(
-      staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(lane) * kFenceStride);
+      staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(channel) * kFenceStride);
   CopyRequest copy;
   copy.width = chunk.bytes;
   if (job.direction == Direction::kToDevice) {
@@ -139,7 +139,7 @@ absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int lane, uint64_t t
   }
   DETSHARE_RETURN_IF_ERROR(queue.Copy(job.space, copy));
   DETSHARE_RETURN_IF_ERROR(queue.WriteFence(job.space, fence, turn));
-  // Even a move that ends early waits for what it has begun: the lane's part is used again.
+  // Even a move that ends early waits for what it has begun: the copy channel's part is used again.
   const auto begin = std::chrono::steady_clock::now();
   while (fence->load(std::memory_order_acquire) < turn) {
     DETSHARE_RETURN_IF_ERROR(job.space.fault());

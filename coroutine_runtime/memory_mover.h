@@ -1,9 +1,9 @@
 // Copies memory between a card and the host, much at a time.
 //
-//     card  <-- queue of a lane -->  the lane's part of the staging area  <-- CPU -->  host memory
+//     card  <-- queue of a copy channel -->  the copy channel's part of the staging area  <-- CPU -->  host memory
 //
 // The host memory is ordinary: registering that much would hold the context's lock for seconds. A
-// lane is a thread for the time of a move, and takes the next chunk when it is done with one, so
+// copy channel is a thread for the time of a move, and takes the next chunk when it is done with one, so
 // that some copy on the bus and some in memory.
 #pragma once
 
@@ -32,7 +32,7 @@ class MemoryMover {
  public:
   enum class Direction { kToHost, kToDevice };
 
-  MemoryMover(Device& device, QueuePool& queues, int lanes);
+  MemoryMover(Device& device, QueuePool& queues, int channels);
   ~MemoryMover();
   MemoryMover(const MemoryMover&) = delete;
   MemoryMover& operator=(const MemoryMover&) = delete;
@@ -47,14 +47,14 @@ class MemoryMover {
   struct Job;
 
   absl::Status MakeStaging();
-  void RunLane(Job& job, int lane);
-  absl::Status MoveChunk(Job& job, Queue& queue, int lane, uint64_t turn, const MovePiece& chunk);
+  void RunChannel(Job& job, int channel);
+  absl::Status MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn, const MovePiece& chunk);
 
   Device& device_;
   QueuePool& queues_;
-  const int lanes_;
+  const int channels_;
   std::mutex mutex_;  // a move; guards what follows
-  // The staging area, a fence of each lane behind it.
+  // The staging area, a fence of each copy channel behind it.
   std::byte* staging_ = nullptr;
   uint64_t staging_bytes_ = 0;
   // Keeps the staging area registered with the device between moves: taking a registration back

@@ -11,14 +11,14 @@ namespace detshare {
 // the ticket, or another one is not served.
 class RoomTicket {
  public:
-  enum Answer : uint64_t { kWaiting = 0, kGranted = 1, kRefused = 2 };
+  enum State : uint64_t { kWaiting = 0, kGranted = 1, kRefused = 2 };
 
   virtual ~RoomTicket() = default;
   // Release: the room is there. An executor can wait for it to reach kGranted.
-  const std::atomic<uint64_t>& answer() const { return answer_; }
+  const std::atomic<uint64_t>& state() const { return state_; }
 
  protected:
-  std::atomic<uint64_t> answer_{kWaiting};
+  std::atomic<uint64_t> state_{kWaiting};
 };
 
 // The owner's thread.

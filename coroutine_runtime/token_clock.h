@@ -7,7 +7,7 @@
 //
 //     step < 1/4 of the usual       part of the next step: a small result was read on the way
 //     up to 3 times the usual       a token
-//     more                          a prefill, whose end is the first token of an answer
+//     more                          a prefill, whose end is the first token of a reply
 //
 // Programs look alike that are not: steps shorter than `shortest_step` are not those of a model,
 // longer ones than `longest_step` are those of training that reads its loss every time. Training of

@@ -50,7 +50,7 @@ uint32_t TraceRing::Name(std::string_view name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = names_.find(std::string(name));
   if (found != names_.end()) return found->second;
-  if (names_.size() >= kMostNames) return 0;
+  if (names_.size() >= kMaxNames) return 0;
   const uint32_t number = static_cast<uint32_t>(names_.size()) + 1;
   names_.emplace(name, number);
   fresh_.emplace_back(number, std::string(name));

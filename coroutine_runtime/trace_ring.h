@@ -26,11 +26,11 @@ struct TraceEvent {
   enum class Kind : uint8_t {
     kOperation,  // ran on the device from `at` on
     kMigration,  // a stream moved to another partition, at `at`
-    kHeld,       // nothing was given to the hardware from `at` on, because of `cause`
+    kThrottled,       // nothing was given to the hardware from `at` on, because of `cause`
     kWait,       // the client asked to be told of a completion, at `at`
   };
   Kind kind = Kind::kOperation;
-  uint8_t cause = 0;      // of kHeld: as CoroutineLane::Cause
+  uint8_t cause = 0;      // of kThrottled: as SchedEntity::Cause
   uint16_t first_sm = 0;  // of the partition
   uint16_t sm_count = 0;
   uint32_t name = 0;      // of kOperation, see TraceRing::Fetched
@@ -72,7 +72,7 @@ class TraceRing {
   }
 
  private:
-  static constexpr size_t kMostNames = 1 << 16;
+  static constexpr size_t kMaxNames = 1 << 16;
 
   std::atomic<bool> on_{false};  // relaxed: a few events more or less do not matter
   // Written by the worker only; release: the events up to here are in their places.

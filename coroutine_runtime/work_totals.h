@@ -53,14 +53,14 @@ struct DurationCounts {
 struct WorkTotals {
   int64_t device_time = 0;   // of what was given to the hardware, as if alone on the whole device
   int64_t memory_bound = 0;  // of that, in operations that wait for memory and not for SMs
-  int64_t held_by_window = 0, held_by_budget = 0;
-  uint64_t passes = 0;   // operations that went because they had been held for long enough
+  int64_t throttled_by_window = 0, throttled_by_budget = 0;
+  uint64_t passes = 0;   // operations that went because they had been throttled for long enough
   uint64_t tokens = 0;   // of the patterns that were recognised
   uint64_t resizes = 0;  // decisions that gave another partition
   // More than what the tenant was promised.
   uint64_t late_bursts = 0, late_first_tokens = 0, late_tokens = 0;
   DurationCounts bursts;      // from the first operation of a burst of work until all was complete
-  DurationCounts holds;       // how long nothing was given to the hardware, each time
+  DurationCounts throttles;       // how long nothing was given to the hardware, each time
   DurationCounts operations;  // those that were timed on the device
   DurationCounts first_tokens;  // from the first operation of a prefill until its result was read
   DurationCounts tokens_apart;  // between two tokens of one answer
@@ -68,8 +68,8 @@ struct WorkTotals {
   WorkTotals& operator+=(const WorkTotals& other) {
     device_time += other.device_time;
     memory_bound += other.memory_bound;
-    held_by_window += other.held_by_window;
-    held_by_budget += other.held_by_budget;
+    throttled_by_window += other.throttled_by_window;
+    throttled_by_budget += other.throttled_by_budget;
     passes += other.passes;
     tokens += other.tokens;
     resizes += other.resizes;
@@ -77,7 +77,7 @@ struct WorkTotals {
     late_first_tokens += other.late_first_tokens;
     late_tokens += other.late_tokens;
     bursts += other.bursts;
-    holds += other.holds;
+    throttles += other.throttles;
     operations += other.operations;
     first_tokens += other.first_tokens;
     tokens_apart += other.tokens_apart;

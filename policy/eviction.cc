@@ -13,14 +13,14 @@ bool Within(Nanoseconds since, Nanoseconds period, Nanoseconds now) {
 }
 
 // The order in which sessions are evicted: smaller numbers first.
-enum Standing { kHeld, kIdle, kIdleNewcomer, kWorking, kLater, kNotForThis };
+enum Standing { kBlocked, kIdle, kIdleNewcomer, kWorking, kLater, kNotForThis };
 
 Standing StandingOf(const ResidentMemory& resident, const RoomRequest& request, Nanoseconds now,
                     const EvictionParameters& parameters) {
   if (resident.session == request.session || resident.movable == 0) return kNotForThis;
   if (Within(resident.could_not_go, parameters.refusal, now)) return kNotForThis;
   const bool newcomer = Within(resident.placed_at, parameters.residence, now);
-  if (resident.held) return newcomer ? kLater : kHeld;
+  if (resident.blocked) return newcomer ? kLater : kBlocked;
   if (!Within(resident.working_until, parameters.idle_after, now))
     return newcomer ? kIdleNewcomer : kIdle;
   if (resident.tenant_class == TenantClass::kLatency &&

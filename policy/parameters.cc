@@ -62,11 +62,11 @@ absl::StatusOr<ParameterValues> ParameterValues::Read(absl::string_view policy,
                                                      name, "\"; it has ", Names(parameters)));
     }
     const std::optional<double> value = Parse(parameter->kind, text);
-    if (!value || *value < *Parse(parameter->kind, parameter->least) ||
-        *value > *Parse(parameter->kind, parameter->most)) {
+    if (!value || *value < *Parse(parameter->kind, parameter->min) ||
+        *value > *Parse(parameter->kind, parameter->max)) {
       return absl::InvalidArgumentError(
           absl::StrCat("policy ", policy, ": ", name, " is ", Example(parameter->kind), ", from ",
-                       parameter->least, " to ", parameter->most, ", not \"", text, "\""));
+                       parameter->min, " to ", parameter->max, ", not \"", text, "\""));
     }
     read.values_[name] = *value;
   }

@@ -22,7 +22,7 @@ struct Parameter {
   absl::string_view name;
   ParameterKind kind;
   absl::string_view default_value;
-  absl::string_view least, most;  // inclusive bounds, written as values are
+  absl::string_view min, max;  // inclusive bounds, written as values are
   absl::string_view help;         // one line
 };
 

@@ -7,12 +7,12 @@
 
 namespace detshare::policy {
 
-std::vector<SmRange> StandardPartitions(const DeviceShape& device, int at_most) {
+std::vector<SmRange> StandardPartitions(const DeviceShape& device, int max_count) {
   const int groups = device.groups();
   std::vector<SmRange> pool;
   const auto add = [&](int begin, int end) {
     if (begin >= end || (begin == 0 && end == groups)) return;
-    if (static_cast<int>(pool.size()) >= at_most) return;
+    if (static_cast<int>(pool.size()) >= max_count) return;
     const SmRange range = device.Groups(begin, end);
     if (std::find(pool.begin(), pool.end(), range) == pool.end()) pool.push_back(range);
   };
@@ -85,18 +85,18 @@ std::optional<int> LargestDisjoint(const DeviceShape& device, absl::Span<const S
 
 int NearestWithin(const DeviceShape& device, absl::Span<const SmRange> partitions,
                   const Tenant& tenant, double sms) {
-  const int most = tenant.max_sms > 0 ? tenant.max_sms : device.sm_count;
-  sms = std::min<double>(std::max<double>(sms, tenant.min_sms), most);
+  const int max = tenant.max_sms > 0 ? tenant.max_sms : device.sm_count;
+  sms = std::min<double>(std::max<double>(sms, tenant.min_sms), max);
   const int nearest = NearestPartition(device, partitions, sms);
   const auto size = [&](int partition) { return SmsOf(device, partitions[partition]); };
   int best = nearest;
   if (size(best) < tenant.min_sms) best = SmallestPartition(device, partitions, tenant.min_sms);
-  if (size(best) <= most) return best;
+  if (size(best) <= max) return best;
   // The largest partition that is not too large, or else the smallest of all.
   for (size_t i = 0; i < partitions.size(); ++i) {
     const int other = size(static_cast<int>(i));
     const bool better =
-        size(best) > most ? other < size(best) : other <= most && other > size(best);
+        size(best) > max ? other < size(best) : other <= max && other > size(best);
     if (better) best = static_cast<int>(i);
   }
   return best;
@@ -105,7 +105,7 @@ int NearestWithin(const DeviceShape& device, absl::Span<const SmRange> partition
 std::optional<std::vector<int>> Divide(const DeviceShape& device,
                                        absl::Span<const SmRange> partitions,
                                        absl::Span<const Part> parts) {
-  if (parts.empty() || parts.size() > kMostParts || partitions.empty()) return std::nullopt;
+  if (parts.empty() || parts.size() > kMaxParts || partitions.empty()) return std::nullopt;
   if (parts.size() == 1) return std::vector<int>{0};
 
   // Ranges from low to high, and parts from large to small: the pool's ranges lie in this order.

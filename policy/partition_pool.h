@@ -20,10 +20,10 @@ namespace detshare::policy {
 
 inline constexpr int kStandardPartitions = 24;
 
-// The standard pool: at most `at_most` partitions, the most useful first, without the whole device
+// The standard pool: at most `max_count` partitions, the most useful first, without the whole device
 // and without duplicates. A device of few groups has few or none.
 std::vector<SmRange> StandardPartitions(const DeviceShape& device,
-                                        int at_most = kStandardPartitions);
+                                        int max_count = kStandardPartitions);
 
 // The number of SMs of a range; for {0, 0}, the number of all SMs of the device.
 int SmsOf(const DeviceShape& device, const SmRange& range);
@@ -48,11 +48,11 @@ struct Part {
   double share = 0;              // of the device; above 0
   int min_sms = 0, max_sms = 0;  // bounds; 0: none
 };
-inline constexpr size_t kMostParts = 8;
+inline constexpr size_t kMaxParts = 8;
 
 // Disjoint partitions, one for each part, chosen so that the part with the least SMs for its share
 // has as many as possible. None if the partitions do not allow a division, and for no parts or more
-// than kMostParts. A single part gets the whole device.
+// than kMaxParts. A single part gets the whole device.
 std::optional<std::vector<int>> Divide(const DeviceShape& device,
                                        absl::Span<const SmRange> partitions,
                                        absl::Span<const Part> parts);

@@ -18,13 +18,13 @@ bool Holds(const DeviceLoad& device, const PlacementRequest& request) {
 }
 
 absl::Status NoRoom(const PlacementRequest& request, absl::Span<const DeviceLoad> devices) {
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (const DeviceLoad& device : devices) {
-    if (device.open) most = std::max(most, Free(device));
+    if (device.open) max = std::max(max, Free(device));
   }
   return absl::ResourceExhaustedError(
       absl::StrCat("tenant ", request.tenant.name, " needs ", request.memory,
-                   " bytes of device memory; no device has more than ", most, " free"));
+                   " bytes of device memory; no device has more than ", max, " free"));
 }
 
 class RoundRobin final : public DevicePlacement {

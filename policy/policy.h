@@ -7,12 +7,12 @@
 //
 //   - A coroutine may give an operation to the hardware while its work in flight is less than the
 //     window of its limits. So at most one operation beyond the window is in flight.
-//   - A coroutine has its idle limits (`quiet`) while no coroutine of a lower rank has work. It has
-//     its contended limits (`pressed`) while such a coroutine is in its contention phase
-//     (Grant::pressing). It has its tail limits (`closing`) while such coroutines have work and all
+//   - A coroutine has its idle limits (`idle`) while no coroutine of a lower rank has work. It has
+//     its contended limits (`contended`) while such a coroutine is in its contention phase
+//     (Grant::contention_phase). It has its tail limits (`tail`) while such coroutines have work and all
 //     of them are past that phase. The limits are looked up for every operation, without asking the
 //     policy.
-//   - A coroutine that was throttled for longer than `longest_hold` may give one operation to the
+//   - A coroutine that was throttled for longer than `max_throttle` may give one operation to the
 //     hardware in any case. So no policy can starve a program, or stop two programs for ever when
 //     one waits for the other.
 //   - An operation runs on the partition that its limits name. An operation that does not fit there
@@ -110,7 +110,7 @@ struct CoroutineView {
   Nanoseconds changed_at = 0;  // when has_work last changed
   Nanoseconds in_flight = 0;   // device time of its work in the hardware
   // When its present throttle began; 0: it is not throttled.
-  Nanoseconds held_since = 0;
+  Nanoseconds throttled_since = 0;
 
   // ---- what it has done
   Nanoseconds device_time = 0;  // of all work that it has given to the hardware since it was opened
@@ -142,7 +142,7 @@ inline int IndexOf(absl::Span<const SmRange> partitions, const SmRange& range) {
 }
 
 // The limits of a coroutine. Partitions are indices into the snapshot's.
-struct Terms {
+struct Limits {
   int partition = 0;       // for short operations and those of unknown length
   int long_partition = 0;  // for long operations
   // For long operations whose blocks take less than `yielding_block`: urgent work (Grant::urgent)
@@ -154,8 +154,8 @@ struct Terms {
   // urgent work begin between them.
   Nanoseconds long_operation = kForever;
   Nanoseconds window = kForever;  // 0: no operation goes to the hardware
-  Nanoseconds longest_hold = 100 * kMillisecond;
-  friend bool operator==(const Terms&, const Terms&) = default;
+  Nanoseconds max_throttle = 100 * kMillisecond;
+  friend bool operator==(const Limits&, const Limits&) = default;
 };
 
 inline constexpr int kRanks = 8;
@@ -166,15 +166,15 @@ struct Grant {
   // True: blocks of its kernels begin before waiting blocks of other coroutines, where the hardware
   // can do that. It stops no block that runs.
   bool urgent = false;
-  Terms quiet, pressed;          // idle limits, contended limits
-  std::optional<Terms> closing;  // tail limits; none: the contended limits
+  Limits idle, contended;          // idle limits, contended limits
+  std::optional<Limits> tail;  // tail limits; none: the contended limits
   // The contention phase of its bursts: the part of a burst, from its first operation on, in which
   // coroutines of higher ranks have their contended limits. 0 to 1, of the typical length of a
   // burst; 1: the whole burst, however long it takes. After that they have their tail limits,
   // because a burst that is nearly done loses little. A burst that begins beside a long operation
   // is slower already, so its contention phase lasts to its end. So does that of a burst that is
   // longer than usual.
-  double pressing = 1;
+  double contention_phase = 1;
   // The device time of work that the coroutine may give to the hardware. When it is used up, the
   // policy is asked, and the coroutine gives nothing more until the policy has decided.
   Nanoseconds budget = kForever;
@@ -184,20 +184,20 @@ struct Grant {
   friend bool operator==(const Grant&, const Grant&) = default;
 };
 
-// The tail limits that hold: `closing`, or `pressed` if the grant has none.
-inline const Terms& ClosingTerms(const Grant& grant) {
-  return grant.closing.has_value() ? *grant.closing : grant.pressed;
+// The tail limits that hold: `tail`, or `contended` if the grant has none.
+inline const Limits& TailLimits(const Grant& grant) {
+  return grant.tail.has_value() ? *grant.tail : grant.contended;
 }
 
 // The end of the contention phase of a burst that began at `began`; kForever: it lasts to the
-// burst's end. `pressing` is Grant::pressing. `burst` is the device time that the burst has given
+// burst's end. `contention_phase` is Grant::contention_phase. `burst` is the device time that the burst has given
 // to the hardware so far. A burst that is longer than usual, or the coroutine's first, has no known
 // end. `disturbed`: a long operation of another coroutine was in the hardware when the burst began.
-inline Nanoseconds PressingUntil(double pressing, Nanoseconds began, Nanoseconds typical_burst,
+inline Nanoseconds ContentionPhaseEnd(double contention_phase, Nanoseconds began, Nanoseconds typical_burst,
                                  Nanoseconds burst, bool disturbed) {
   const bool usual = typical_burst > 0 && burst <= typical_burst + typical_burst / 4;
-  if (pressing >= 1 || !usual || disturbed) return kForever;
-  return began + static_cast<Nanoseconds>(static_cast<double>(typical_burst) * pressing);
+  if (contention_phase >= 1 || !usual || disturbed) return kForever;
+  return began + static_cast<Nanoseconds>(static_cast<double>(typical_burst) * contention_phase);
 }
 
 struct Decision {

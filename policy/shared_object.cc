@@ -24,17 +24,17 @@ void Correct(const Snapshot& snapshot, Decision* decision) {
   decision->grants.resize(snapshot.coroutines.size());
   for (Grant& grant : decision->grants) {
     grant.rank = std::clamp(grant.rank, 0, kRanks - 1);
-    Terms* const closing = grant.closing.has_value() ? &*grant.closing : &grant.pressed;
-    for (Terms* terms : {&grant.quiet, &grant.pressed, closing}) {
-      terms->partition = Within(terms->partition, partitions);
-      terms->long_partition = Within(terms->long_partition, partitions);
-      terms->yielding_partition = Within(terms->yielding_partition, partitions);
-      terms->window = std::max<Nanoseconds>(0, terms->window);
-      terms->longest_hold =
-          std::clamp<Nanoseconds>(terms->longest_hold, kMicrosecond, 10 * kSecond);
+    Limits* const tail = grant.tail.has_value() ? &*grant.tail : &grant.contended;
+    for (Limits* limits : {&grant.idle, &grant.contended, tail}) {
+      limits->partition = Within(limits->partition, partitions);
+      limits->long_partition = Within(limits->long_partition, partitions);
+      limits->yielding_partition = Within(limits->yielding_partition, partitions);
+      limits->window = std::max<Nanoseconds>(0, limits->window);
+      limits->max_throttle =
+          std::clamp<Nanoseconds>(limits->max_throttle, kMicrosecond, 10 * kSecond);
     }
     // The comparison also catches NaN.
-    if (!(grant.pressing >= 0 && grant.pressing <= 1)) grant.pressing = 1;
+    if (!(grant.contention_phase >= 0 && grant.contention_phase <= 1)) grant.contention_phase = 1;
     grant.budget = std::max<Nanoseconds>(kMicrosecond, grant.budget);
     for (int& partition : grant.prepare) partition = Within(partition, partitions);
   }

@@ -22,7 +22,7 @@
 #include "server/base/logging.h"
 #include "server/services/admin_service.h"
 #include "server/services/control_service.h"
-#include "server/services/doors.h"
+#include "server/services/tenant_endpoints.h"
 #include "server/services/duration_profiles.h"
 #include "server/services/other_domains.h"
 #include "server/services/reflection_service.h"
@@ -37,11 +37,11 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHealthPeriod(20);
-constexpr milliseconds kOthersPatience(2000);  // for answers of other domains
+constexpr milliseconds kOthersTimeout(2000);  // for replies of other domains
 // A card may be missing now.
 constexpr size_t kAnyNumberOfDevices = std::numeric_limits<size_t>::max();
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
-                                     "detshare.proto.Doors", "detshare.proto.Telemetry"};
+                                     "detshare.proto.TenantEndpoints", "detshare.proto.Telemetry"};
 
 std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -162,12 +162,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->control_ =
       std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_,
                                        opts.directory_for_clients);
-  daemon->settings_ = std::make_unique<Settings>(
+  daemon->settings_ = std::make_unique<SettingsStore>(
       daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
       FlagsAsSettings(opts.server), SettingsFile(opts.server));
   if (opts.domain.has_value()) {
     daemon->others_ =
-        std::make_unique<OtherDomains>(opts.server.runtime_directory, kOthersPatience);
+        std::make_unique<OtherDomains>(opts.server.runtime_directory, kOthersTimeout);
   }
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
                                                   daemon->identity_, daemon->peers_, opts.backend,
@@ -176,16 +176,16 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
   DETSHARE_ASSIGN_OR_RETURN(
-      daemon->doors_, Doors::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
+      daemon->endpoints_, TenantEndpoints::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
                                     daemon->peers_, daemon->identity_, opts.domain.has_value()));
-  daemon->door_service_ = std::make_unique<DoorService>(*daemon->doors_, daemon->peers_, daemon->identity_);
+  daemon->endpoint_service_ = std::make_unique<TenantEndpointService>(*daemon->endpoints_, daemon->peers_, daemon->identity_);
   // grpc.health.v1, for which gRPC has what is needed.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.RegisterService(daemon->control_.get());
   builder.RegisterService(daemon->admin_.get());
   builder.RegisterService(daemon->telemetry_service_.get());
-  builder.RegisterService(daemon->door_service_.get());
+  builder.RegisterService(daemon->endpoint_service_.get());
   std::vector<std::string> services(std::begin(kServices), std::end(kServices));
   services.emplace_back("grpc.health.v1.Health");
   services.emplace_back("grpc.reflection.v1alpha.ServerReflection");
@@ -232,18 +232,18 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
 
 Daemon::~Daemon() { Stop(std::chrono::hours(24)); }
 
-bool Daemon::Stop(milliseconds patience) {
+bool Daemon::Stop(milliseconds timeout) {
   if (grpc_ != nullptr) SetServing(false);
   if (manager_ != nullptr) manager_->activity().Stop();
   if (monitor_.joinable()) monitor_.join();
   acceptor_.reset();
-  if (doors_ != nullptr) doors_->StopAccepting();
+  if (endpoints_ != nullptr) endpoints_->StopAccepting();
   if (http_ != nullptr && !options_.http->path.empty()) unlink(options_.http->path.c_str());
   http_.reset();
   bool empty = true;
   if (manager_ != nullptr) {
     manager_->EndAll(kCudaErrorSystemNotReady, "the daemon ends", milliseconds(1000));
-    empty = manager_->WaitUntilEmpty(patience);
+    empty = manager_->WaitUntilEmpty(timeout);
   }
   if (grpc_ != nullptr) {
     grpc_->Shutdown(std::chrono::system_clock::now() + milliseconds(500));
@@ -252,7 +252,7 @@ bool Daemon::Stop(milliseconds patience) {
   }
   others_.reset();
   observer_.reset();
-  if (doors_ != nullptr) doors_->Shutdown();
+  if (endpoints_ != nullptr) endpoints_->Shutdown();
   if (listen_fd_ >= 0) {
     if (!options_.keep_socket) unlink(options_.socket.c_str());
     close(listen_fd_);
@@ -279,7 +279,7 @@ absl::Status Daemon::ServeHttp() {
           options_.dashboard ? ", dashboard at its root" : "");
   Observer* const observer = observer_.get();
   http_ = std::make_unique<HttpServer>(
-      fd, serving, [observer](const HttpRequest& request) { return observer->Answer(request); });
+      fd, serving, [observer](const HttpRequest& request) { return observer->Respond(request); });
   return absl::OkStatus();
 }
 

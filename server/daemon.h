@@ -20,7 +20,7 @@
 #include "server/access/identity.h"
 #include "server/session/server_options.h"
 #include "server/sessions/session_manager.h"
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 #include "server/web/http_server.h"
 
 namespace grpc {
@@ -31,8 +31,8 @@ namespace detshare {
 
 class AdminService;
 class ControlService;
-class DoorService;
-class Doors;
+class TenantEndpointService;
+class TenantEndpoints;
 class DurationProfiles;
 class ObservationService;
 class Observer;
@@ -63,7 +63,7 @@ class Daemon {
     // Who decides about sessions where there are several processes; null: this one alone. It
     // outlives the daemon.
     SessionAdmission* admission = nullptr;
-    bool observe = false;        // by who may steer, over gRPC (proto/observation.proto)
+    bool observe = false;        // by who may administer, over gRPC (proto/observation.proto)
     uint64_t device_losses = 0;  // of daemons that this one replaces
     // A device is lost: every session has been told. Once, on a thread of the daemon's.
     std::function<void()> device_lost;
@@ -78,8 +78,8 @@ class Daemon {
   Daemon& operator=(const Daemon&) = delete;
 
   // Tells the clients and takes their sessions down. False when some are still there after
-  // `patience` (kernels that run on).
-  bool Stop(std::chrono::milliseconds patience);
+  // `timeout` (kernels that run on).
+  bool Stop(std::chrono::milliseconds timeout);
 
   // A connection that another process accepted.
   void Take(int connection) { acceptor_->Take(connection); }
@@ -89,7 +89,7 @@ class Daemon {
 
   SessionManager& manager() { return *manager_; }
   Identity& identity() { return identity_; }
-  Settings& settings() { return *settings_; }
+  SettingsStore& settings() { return *settings_; }
   AdminService& admin() { return *admin_; }
   int listen_fd() const { return listen_fd_; }
 
@@ -106,14 +106,14 @@ class Daemon {
   int listen_fd_ = -1;
   std::unique_ptr<SessionManager> manager_;
   std::unique_ptr<DurationProfiles> profiles_;
-  std::unique_ptr<Settings> settings_;
+  std::unique_ptr<SettingsStore> settings_;
   std::unique_ptr<ControlService> control_;
   std::unique_ptr<OtherDomains> others_;  // null: this is the only process
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<TelemetryService> telemetry_service_;
-  std::unique_ptr<Doors> doors_;
-  std::unique_ptr<DoorService> door_service_;
+  std::unique_ptr<TenantEndpoints> endpoints_;
+  std::unique_ptr<TenantEndpointService> endpoint_service_;
   std::unique_ptr<ReflectionService> reflection_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<ObservationService> observation_;

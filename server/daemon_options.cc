@@ -16,7 +16,7 @@
 namespace detshare {
 namespace {
 
-constexpr int kMostCoresWithoutSpinning = 4;
+constexpr int kMaxCoresWithoutSpinning = 4;
 constexpr int kSpinUs = 50;
 constexpr int kClientSpinUsOnGpu = 5000;
 constexpr int kSlots = 256;
@@ -73,7 +73,7 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
     server.tenant_quotas[tenant.tenant.name] = tenant.quota;
   }
   server.default_quota = DefaultQuota(config);
-  server.most_sessions = static_cast<uint32_t>(config.max_sessions);
+  server.max_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
   // Each domain has its own room, and makes none for the others.
   const uint64_t usual_swap = config.isolation == "strict" ? 0 : HostMemoryBytes() / 2;
@@ -123,7 +123,7 @@ void ApplyLimits(const Config& config, SessionLimits* limits) {
 
 void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server) {
   const bool real = backend == "cuda";
-  const bool spin = std::thread::hardware_concurrency() > kMostCoresWithoutSpinning;
+  const bool spin = std::thread::hardware_concurrency() > kMaxCoresWithoutSpinning;
   const int client_spin = real ? kClientSpinUsOnGpu : kSpinUs;
   server->spin_us = config.spin_us >= 0 ? static_cast<int>(config.spin_us) : spin ? kSpinUs : 0;
   server->client_spin_us = config.client_spin_us >= 0 ? static_cast<int>(config.client_spin_us)

@@ -52,15 +52,15 @@ extern char** environ;
 namespace detshare {
 namespace {
 
-constexpr std::chrono::milliseconds kEndPatience(4000);
-// For the answer of the process that accepts, which does nothing that takes long.
-constexpr std::chrono::milliseconds kAdmissionPatience(5000);
+constexpr std::chrono::milliseconds kEndTimeout(4000);
+// For the reply of the process that accepts, which does nothing that takes long.
+constexpr std::chrono::milliseconds kAdmissionTimeout(5000);
 
 struct Flags {
   Daemon::Options daemon;
   std::string config_file;
   // In the order of the command line; they override the file.
-  std::vector<std::pair<const Setting*, std::string>> settings;
+  std::vector<std::pair<const ConfigSetting*, std::string>> settings;
   std::vector<std::string> tenants;
   int ready_fd = -1;
   int64_t domain = -1;  // the user whose programs this process serves
@@ -72,7 +72,7 @@ struct Flags {
 
 // A flag for each setting that has one.
 void AddSettings(CLI::App& app, Flags& flags) {
-  for (const Setting& setting : AllSettings()) {
+  for (const ConfigSetting& setting : AllConfigSettings()) {
     if (setting.flag.empty()) continue;
     std::string help(setting.help);
     if (!setting.computed.empty()) absl::StrAppend(&help, " [", setting.computed, "]");
@@ -268,7 +268,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const Daemon::Options& dae
   LogInfo("metrics at ", HttpName(fd), "/metrics",
           daemon.dashboard ? ", dashboard at its root" : "");
   return std::make_unique<HttpServer>(
-      fd, serving, [&observer](const HttpRequest& request) { return observer.Answer(request); });
+      fd, serving, [&observer](const HttpRequest& request) { return observer.Respond(request); });
 }
 
 // Strict isolation: accepts connections and leaves the rest to a process for each user.
@@ -301,7 +301,7 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags, const 
     watched.dashboard = daemon.dashboard;
     for (const policy::Tenant& tenant : daemon.server.tenants)
       watched.tenants.push_back(tenant.name);
-    watched.most_sessions = daemon.server.most_sessions;
+    watched.max_sessions = daemon.server.max_sessions;
     observer = std::make_unique<DomainsObserver>(watched);
     options.begun = [&](uid_t user, pid_t process) { observer->Begun(user, process); };
     options.ended = [&](uid_t user, pid_t process, DomainEnd how) {
@@ -346,7 +346,7 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags, const 
       LogLevel level = LogLevel::kInfo;
       ParseLogLevel(wanted->log_level, &level);
       SetLogLevel(level);
-      if (observer != nullptr) observer->SetMostSessions(static_cast<size_t>(wanted->max_sessions));
+      if (observer != nullptr) observer->SetMaxSessions(static_cast<size_t>(wanted->max_sessions));
       domains.SetLimits(LimitsOfSessions(*wanted));
       WarnOfLimits(*wanted);
       domains.Signal(SIGHUP);
@@ -360,7 +360,7 @@ int ServeDomains(const std::vector<std::string>& arguments, Flags& flags, const 
   service_manager.Stopping();
   if (http != nullptr && !daemon.http->path.empty()) unlink(daemon.http->path.c_str());
   http.reset();
-  if (!domains.End(kEndPatience + std::chrono::milliseconds(1000)))
+  if (!domains.End(kEndTimeout + std::chrono::milliseconds(1000)))
     LogWarning("processes of ", domains.size(), " users are ended by force");
   if (!daemon.keep_socket) unlink(daemon.socket.c_str());
   RemoveTree(directory);
@@ -408,7 +408,7 @@ std::string Summary(const Daemon::Options& options, Daemon& daemon) {
 std::unique_ptr<Watchdog> StartWatchdog(const ServiceManager& service_manager,
                                         const Daemon::Options& options, Daemon& daemon) {
   if (service_manager.watchdog().count() == 0) return nullptr;
-  // Two checks fit into the time allowed, each with its patience.
+  // Two checks fit into the time allowed, each with its timeout.
   const auto period =
       std::chrono::duration_cast<std::chrono::milliseconds>(service_manager.watchdog() / 4) +
       std::chrono::milliseconds(1);
@@ -481,7 +481,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
     EnterDomain(flags);
     if (flags.admission_fd >= 0) {
       fcntl(flags.admission_fd, F_SETFD, FD_CLOEXEC);
-      admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionPatience);
+      admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionTimeout);
       flags.daemon.admission = admission.get();
     }
   } else if (started.isolation == "strict") {
@@ -563,7 +563,7 @@ int Serve(const std::vector<std::string>& arguments, Flags& flags) {
   LogInfo("detshared ends");
   service_manager.Stopping();
   watchdog.reset();
-  const bool empty = (*daemon)->Stop(kEndPatience);
+  const bool empty = (*daemon)->Stop(kEndTimeout);
   std::error_code ignored;
   if (!empty) {
     LogWarning("kernels are still running; ending anyway");

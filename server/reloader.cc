@@ -9,12 +9,12 @@
 #include "policy/placement.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 
 namespace detshare {
 namespace {
 
-std::string Shown(const Setting& setting, const Config& config) {
+std::string Shown(const ConfigSetting& setting, const Config& config) {
   if (!setting.computed.empty() && IsDefault(setting, config))
     return absl::StrCat("(", setting.computed, ")");
   return ValueText(setting, config);
@@ -23,9 +23,9 @@ std::string Shown(const Setting& setting, const Config& config) {
 // Settings that a reload changes, or those that it does not.
 std::vector<std::string> Differences(const Config& before, const Config& after, bool live) {
   std::vector<std::string> lines;
-  for (const Setting& setting : AllSettings()) {
+  for (const ConfigSetting& setting : AllConfigSettings()) {
     // The policy is said by Settings.
-    if (setting.live != live || &setting == FindSetting("policy", "name")) continue;
+    if (setting.live != live || &setting == FindConfigSetting("policy", "name")) continue;
     if (ValueText(setting, before) == ValueText(setting, after)) continue;
     lines.push_back(absl::StrCat("[", setting.section, "] ", setting.key, ": ",
                                  Shown(setting, before), " -> ", Shown(setting, after)));

@@ -12,7 +12,7 @@
 
 namespace detshare {
 
-absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds patience) {
+absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds timeout) {
   DETSHARE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectLocally(socket));
   const auto request = std::make_shared<proto::CallRequest>();  // of no session: nothing is done
   const std::shared_ptr<proto::Control::Stub> stub = proto::Control::NewStub(channel);
@@ -20,15 +20,15 @@ absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds pati
                                                               auto done) {
     stub->async()->Call(context, request.get(), reply, std::move(done));
   };
-  const absl::Status answer = AskAll<proto::CallReply>({question}, patience)[0].status();
-  // That there is no such session is the answer.
-  if (absl::IsNotFound(answer)) return absl::OkStatus();
-  if (absl::IsDeadlineExceeded(answer)) {
+  const absl::Status body = AskAll<proto::CallReply>({question}, timeout)[0].status();
+  // That there is no such session is the reply.
+  if (absl::IsNotFound(body)) return absl::OkStatus();
+  if (absl::IsDeadlineExceeded(body)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("no answer from ", socket, " for ", patience.count(), " ms"));
+        absl::StrCat("no reply from ", socket, " for ", timeout.count(), " ms"));
   }
   return absl::UnavailableError(
-      absl::StrCat("an unexpected answer from ", socket, ": ", std::string(answer.message())));
+      absl::StrCat("an unexpected answer from ", socket, ": ", std::string(body.message())));
 }
 
 Watchdog::Watchdog(std::chrono::milliseconds period, std::function<absl::Status()> check,

@@ -12,12 +12,12 @@
 
 namespace detshare {
 
-// Asks the daemon, through its socket, as any client may. An answer shows that connections are
+// Asks the daemon, through its socket, as any client may. A reply shows that connections are
 // accepted, that gRPC serves, and that the service of clients is not locked up. It says nothing of
 // the driver on purpose: a kernel that runs for minutes may hold the driver's lock for that long,
-// and to end the daemon would end everybody's work. DeadlineExceeded without an answer, Unavailable
+// and to end the daemon would end everybody's work. DeadlineExceeded without a reply, Unavailable
 // without a connection.
-absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds patience);
+absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds timeout);
 
 // Calls `feed` every `period` as long as `check` is content, on a thread of its own. A check that
 // fails is logged, and made again after the next period.

@@ -37,11 +37,11 @@ while read -r file; do
   [ -z "$needed" ] || fail "$file needs" $needed
   newest=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
   case $file in
-    ./bin/detshare-noise) most=GLIBC_2.36 ;; # a CUDA program, built as others are
-    ./bin/* | ./lib/*) most=GLIBC_2.35 ;; # Ubuntu 22.04's, which many images have
-    *) most=GLIBC_2.36 ;;
+    ./bin/detshare-noise) max=GLIBC_2.36 ;; # a CUDA program, built as others are
+    ./bin/* | ./lib/*) max=GLIBC_2.35 ;; # Ubuntu 22.04's, which many images have
+    *) max=GLIBC_2.36 ;;
   esac
-  [ "$(printf '%s\n%s\n' "$newest" $most | sort -V | tail -1)" = $most ] || fail "$file needs $newest"
+  [ "$(printf '%s\n%s\n' "$newest" $max | sort -V | tail -1)" = $max ] || fail "$file needs $newest"
 done < <(find . -type f)
 
 exit $failed

@@ -243,11 +243,11 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (const CUresult known = CheckLimit(*context, limit); known != CUDA_SUCCESS) return known;
   if (limit == CU_LIMIT_SHMEM_SIZE || limit == CU_LIMIT_CIG_ENABLED)
     return CUDA_ERROR_NOT_PERMITTED;
-  wire::cuCtxSetLimit_Answer answer{};
+  wire::cuCtxSetLimit_Reply reply{};
   const CUresult set = session().Call(
       Op::cuCtxSetLimit, context->device, context->id.load(std::memory_order_acquire),
-      wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &answer);
-  if (set == CUDA_SUCCESS) context->limits[limit].store(answer.value, std::memory_order_relaxed);
+      wire::cuCtxSetLimit{value, static_cast<uint32_t>(limit), 0}, &reply);
+  if (set == CUDA_SUCCESS) context->limits[limit].store(reply.value, std::memory_order_relaxed);
   return set;
 }
 

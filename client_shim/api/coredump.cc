@@ -14,18 +14,18 @@ namespace {
 
 constexpr size_t kLongestName = 1024;  // with its terminator
 
-struct Settings {
+struct CoredumpSettings {
   std::map<int, uint32_t> numbers;   // switches, and flags
   std::map<int, std::string> names;  // of files
 };
 
-struct AllSettings {
+struct AllCoredumpSettings {
   std::mutex mutex;  // guards the rest
-  Settings global;
-  std::map<ContextId, Settings> of_context;
+  CoredumpSettings global;
+  std::map<ContextId, CoredumpSettings> of_context;
 };
-AllSettings& settings() {
-  static auto* const all = new AllSettings;
+AllCoredumpSettings& settings() {
+  static auto* const all = new AllCoredumpSettings;
   return *all;
 }
 
@@ -55,8 +55,8 @@ CUresult Get(CUcoredumpSettings which, void* value, size_t* size, ContextId cont
     return CUDA_SUCCESS;
   }
   const std::lock_guard lock(settings().mutex);
-  const Settings& own = context != 0 ? settings().of_context[context] : settings().global;
-  const Settings& global = settings().global;
+  const CoredumpSettings& own = context != 0 ? settings().of_context[context] : settings().global;
+  const CoredumpSettings& global = settings().global;
   if (IsName(which)) {
     std::string fallback =
         which == CU_COREDUMP_FILE ? "core_%t_%h_%p.nvcudmp" : "corepipe.cuda.%h.%p";
@@ -80,7 +80,7 @@ CUresult Get(CUcoredumpSettings which, void* value, size_t* size, ContextId cont
 CUresult Set(CUcoredumpSettings which, const void* value, const size_t* size, ContextId context) {
   if (!IsKnown(which)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(settings().mutex);
-  Settings& own = context != 0 ? settings().of_context[context] : settings().global;
+  CoredumpSettings& own = context != 0 ? settings().of_context[context] : settings().global;
   if (IsName(which)) {
     const size_t length = strnlen(static_cast<const char*>(value), *size);
     if (length >= kLongestName) return CUDA_ERROR_INVALID_VALUE;

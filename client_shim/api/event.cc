@@ -66,11 +66,11 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
     if (event->capture.load(std::memory_order_relaxed) != 0) return RefuseCapturedEvent(*event);
   }
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
-  wire::cuEventElapsedTime_v2_Answer answer{};
+  wire::cuEventElapsedTime_v2_Reply reply{};
   const CUresult result =
       session().Call(Op::cuEventElapsedTime_v2, start->device, start->context_id,
-                     wire::cuEventElapsedTime_v2{start->id, end->id}, &answer);
-  if (result == CUDA_SUCCESS) *pMilliseconds = answer.milliseconds;
+                     wire::cuEventElapsedTime_v2{start->id, end->id}, &reply);
+  if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;
   return result;
 }
 

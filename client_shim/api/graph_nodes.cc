@@ -561,17 +561,17 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
     args.sibling = AnyConditional(RootOf(*graph));
   }
   std::string bytes;
-  result = session().CallRare(Op::cuGraphConditionalHandleCreate, context.device, context.id, &args,
+  result = session().CallControl(Op::cuGraphConditionalHandleCreate, context.device, context.id, &args,
                               sizeof(args), {}, &bytes);
   if (result != CUDA_SUCCESS) return result;
-  wire::cuGraphConditionalHandleCreate_Answer answer;
-  if (bytes.size() != sizeof(answer)) return CUDA_ERROR_UNKNOWN;
-  std::memcpy(&answer, bytes.data(), sizeof(answer));
+  wire::cuGraphConditionalHandleCreate_Reply reply;
+  if (bytes.size() != sizeof(reply)) return CUDA_ERROR_UNKNOWN;
+  std::memcpy(&reply, bytes.data(), sizeof(reply));
   const std::lock_guard lock(GraphMutex());
   Graph* graph = FindGraph(hGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  graph->conditionals.push_back(answer.id);
-  *pHandle_out = static_cast<uint32_t>(answer.id);
+  graph->conditionals.push_back(reply.id);
+  *pHandle_out = static_cast<uint32_t>(reply.id);
   return CUDA_SUCCESS;
 }
 

@@ -41,10 +41,10 @@ bool ReadHandle(uint64_t magic, const Handle& handle, wire::IpcToken* token) {
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   const Event* found = FindEvent(event);
   if (found == nullptr || !found->interprocess()) return CUDA_ERROR_INVALID_HANDLE;
-  wire::cuIpcGetEventHandle_Answer answer{};
+  wire::cuIpcGetEventHandle_Reply reply{};
   const CUresult result = session().Call(Op::cuIpcGetEventHandle, found->device, found->context_id,
-                                         wire::cuIpcGetEventHandle{found->id, 0}, &answer);
-  if (result == CUDA_SUCCESS) WriteHandle(kEventMagic, answer.token, pHandle);
+                                         wire::cuIpcGetEventHandle{found->id, 0}, &reply);
+  if (result == CUDA_SUCCESS) WriteHandle(kEventMagic, reply.token, pHandle);
   return result;
 }
 
@@ -67,10 +67,10 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
       allocation.pool != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  wire::cuIpcGetMemHandle_Answer answer{};
+  wire::cuIpcGetMemHandle_Reply reply{};
   result = session().Call(Op::cuIpcGetMemHandle, allocation.device, allocation.context,
-                          wire::cuIpcGetMemHandle{allocation.address}, &answer);
-  if (result == CUDA_SUCCESS) WriteHandle(kMemoryMagic, answer.token, pHandle);
+                          wire::cuIpcGetMemHandle{allocation.address}, &reply);
+  if (result == CUDA_SUCCESS) WriteHandle(kMemoryMagic, reply.token, pHandle);
   return result;
 }
 
@@ -85,20 +85,20 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   }
   args.context = context->id.load(std::memory_order_acquire);
   const std::lock_guard lock(g_opening);
-  wire::cuIpcOpenMemHandle_v2_Answer answer{};
-  result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &answer);
+  wire::cuIpcOpenMemHandle_v2_Reply reply{};
+  result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &reply);
   if (result != CUDA_SUCCESS) return result;
-  if (answer.device >= session().devices().size()) return CUDA_ERROR_UNKNOWN;
+  if (reply.device >= session().devices().size()) return CUDA_ERROR_UNKNOWN;
   Allocation allocation;
   allocation.kind = MemoryKind::kOpened;
-  allocation.device = static_cast<uint16_t>(answer.device);
+  allocation.device = static_cast<uint16_t>(reply.device);
   allocation.context = args.context;
   allocation.context_handle = context->handle.load(std::memory_order_relaxed);
-  allocation.address = allocation.gpu_address = answer.address;
-  allocation.bytes = answer.bytes;
+  allocation.address = allocation.gpu_address = reply.address;
+  allocation.bytes = reply.bytes;
   // Opened again, it is there already.
   pointers().AddUnlessOverlapping(allocation);
-  *pdptr = answer.address;
+  *pdptr = reply.address;
   return CUDA_SUCCESS;
 }
 
@@ -112,10 +112,10 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
       allocation.pool != 0 || allocation.address != dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  wire::cuIpcCloseMemHandle_Answer answer{};
+  wire::cuIpcCloseMemHandle_Reply reply{};
   result = session().Call(Op::cuIpcCloseMemHandle, allocation.device, allocation.context,
-                          wire::cuIpcCloseMemHandle{dptr}, &answer);
-  if (result == CUDA_SUCCESS && answer.still_open == 0)
+                          wire::cuIpcCloseMemHandle{dptr}, &reply);
+  if (result == CUDA_SUCCESS && reply.still_open == 0)
     pointers().Take(dptr, MemoryKind::kOpened, &allocation);
   session().DrainOutput();
   return result;

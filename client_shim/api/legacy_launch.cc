@@ -11,13 +11,13 @@
 namespace detshare::shim::api {
 namespace {
 
-constexpr uint32_t kMostParameterBytes = 4096;
+constexpr uint32_t kMaxParameterBytes = 4096;
 
 struct LaunchState {
   uint32_t block[3] = {1, 1, 1};
   uint32_t shared_bytes = 0;
   uint32_t parameter_bytes = 0;  // cuParamSetSize
-  std::vector<std::byte> parameters = std::vector<std::byte>(kMostParameterBytes);
+  std::vector<std::byte> parameters = std::vector<std::byte>(kMaxParameterBytes);
 };
 
 struct LaunchStates {
@@ -39,8 +39,8 @@ CUresult With(CUfunction function, Set set) {
 
 CUresult SetParameter(CUfunction function, int offset, const void* value, uint32_t bytes) {
   return With(function, [&](LaunchState& state) {
-    if (offset < 0 || static_cast<uint32_t>(offset) > kMostParameterBytes ||
-        bytes > kMostParameterBytes - static_cast<uint32_t>(offset)) {
+    if (offset < 0 || static_cast<uint32_t>(offset) > kMaxParameterBytes ||
+        bytes > kMaxParameterBytes - static_cast<uint32_t>(offset)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(state.parameters.data() + offset, value, bytes);
@@ -88,7 +88,7 @@ CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
   return With(hfunc, [&](LaunchState& state) {
-    if (numbytes > kMostParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+    if (numbytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
     state.parameter_bytes = numbytes;
     return CUDA_SUCCESS;
   });

@@ -110,12 +110,12 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (!link->complete) {
     const auto begin = std::chrono::steady_clock::now();
     const LinkRequest request(*link);
-    std::string answer;
+    std::string reply;
     const CUresult result =
-        session().CallRare(Op::cuLinkComplete, link->device, link->context, &request.args(),
-                           sizeof(request.args()), request.payload(), &answer);
-    LinkAnswer parts;
-    const bool sound = ParseLinkAnswer(answer, &parts);
+        session().CallControl(Op::cuLinkComplete, link->device, link->context, &request.args(),
+                           sizeof(request.args()), request.payload(), &reply);
+    LinkReply parts;
+    const bool sound = ParseLinkReply(reply, &parts);
     if (sound) {
       link->options.WriteBack(
           parts.info, parts.error,

@@ -38,7 +38,7 @@ Callbacks& callbacks() {
 // A callback that makes calls which fail would hear of itself for ever.
 thread_local bool in_callback = false;
 
-void TellCallbacks(LogLevel level, const char* line, size_t length) {
+void NotifyCallbacks(LogLevel level, const char* line, size_t length) {
   if (in_callback) return;
   std::vector<CUlogsCallbackEntry_st> listening;
   {
@@ -92,7 +92,7 @@ CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
   if (callback_out != nullptr) *callback_out = entry.get();
   const std::lock_guard lock(callbacks().mutex);
   callbacks().entries.push_back(std::move(entry));
-  log_ring().SetListener(&TellCallbacks);
+  log_ring().SetListener(&NotifyCallbacks);
   return CUDA_SUCCESS;
 }
 

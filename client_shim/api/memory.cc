@@ -26,19 +26,19 @@ CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   if (result != CUDA_SUCCESS) return result;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const ContextId id = context->id.load(std::memory_order_acquire);
-  wire::cuMemAlloc_v2_Answer answer{};
+  wire::cuMemAlloc_v2_Reply reply{};
   result =
-      session().Call(Op::cuMemAlloc_v2, context->device, id, wire::cuMemAlloc_v2{bytes}, &answer);
+      session().Call(Op::cuMemAlloc_v2, context->device, id, wire::cuMemAlloc_v2{bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kDevice;
   allocation.device = context->device;
   allocation.context = id;
   allocation.context_handle = context->handle.load(std::memory_order_relaxed);
-  allocation.address = allocation.gpu_address = answer.address;
+  allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = bytes;
   pointers().Add(allocation);
-  *address = answer.address;
+  *address = reply.address;
   return CUDA_SUCCESS;
 }
 
@@ -58,13 +58,13 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   Context* context;
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
-  wire::cuMemGetInfo_v2_Answer answer{};
+  wire::cuMemGetInfo_v2_Reply reply{};
   result = session().Call(Op::cuMemGetInfo_v2, context->device,
                           context->id.load(std::memory_order_acquire), wire::cuMemGetInfo_v2{0},
-                          &answer);
+                          &reply);
   if (result != CUDA_SUCCESS) return result;
-  if (free != nullptr) *free = answer.free;
-  if (total != nullptr) *total = answer.total;
+  if (free != nullptr) *free = reply.free;
+  if (total != nullptr) *total = reply.total;
   return CUDA_SUCCESS;
 }
 
@@ -96,10 +96,10 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   Allocation allocation;
   if (TakeImported(dptr, &allocation)) {
     NotePoolFree(allocation.pool, allocation.bytes);
-    wire::cuIpcCloseMemHandle_Answer answer{};
+    wire::cuIpcCloseMemHandle_Reply reply{};
     const CUresult closed =
         session().Call(Op::cuIpcCloseMemHandle, allocation.device, allocation.context,
-                       wire::cuIpcCloseMemHandle{dptr}, &answer);
+                       wire::cuIpcCloseMemHandle{dptr}, &reply);
     session().DrainOutput();
     return closed;
   }

@@ -11,14 +11,14 @@ namespace {
 
 CUresult Submit(CUstream handle, const CUstreamBatchMemOpParams* parameters, unsigned int count,
                 MemoryOpVersion version) {
-  if (count > wire::kMostStreamMemoryOps || (count != 0 && parameters == nullptr))
+  if (count > wire::kMaxStreamMemoryOps || (count != 0 && parameters == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream;
   CUresult result = StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (Capturing(*stream)) [[unlikely]]
     return count == 0 ? CUDA_SUCCESS : CaptureMemoryOps(*stream, parameters, count, 0);
-  wire::StreamMemoryOp operations[wire::kMostStreamMemoryOps];
+  wire::StreamMemoryOp operations[wire::kMaxStreamMemoryOps];
   result = TranslateMemoryOps(stream->device, parameters, count, version, operations);
   if (result != CUDA_SUCCESS || count == 0) return result;
   return SubmitWork(*stream, Op::cuStreamBatchMemOp_v2,

@@ -175,11 +175,11 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: {
       // What an imported pool has reserved its owner knows.
       if (found->imported) return CUDA_ERROR_INVALID_VALUE;
-      wire::cuMemPoolGetAttribute_Answer answer{};
+      wire::cuMemPoolGetAttribute_Reply reply{};
       const CUresult result = session().Call(
           Op::cuMemPoolGetAttribute, found->device, 0,
-          wire::cuMemPoolGetAttribute{found->id, static_cast<uint32_t>(attr)}, &answer);
-      if (result == CUDA_SUCCESS) *static_cast<cuuint64_t*>(value) = answer.value;
+          wire::cuMemPoolGetAttribute{found->id, static_cast<uint32_t>(attr)}, &reply);
+      if (result == CUDA_SUCCESS) *static_cast<cuuint64_t*>(value) = reply.value;
       return result;
     }
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:

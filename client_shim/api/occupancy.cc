@@ -41,19 +41,19 @@ constexpr uint64_t kAvailableSharedMemory = 2, kPotentialClusterSize = 3, kActiv
 
 constexpr uint64_t Pack(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
-template <typename Args, typename Answer>
+template <typename Args, typename Reply>
 CUresult Ask(const Target& target, const Key& key, Op op, const Args& args,
-             int64_t (*value)(const Answer&), int64_t* answer) {
+             int64_t (*value)(const Reply&), int64_t* reply) {
   KernelInstance& instance = *target.instance;
   const std::lock_guard lock(instance.mutex);
   if (const auto known = instance.occupancy.find(key); known != instance.occupancy.end()) {
-    *answer = known->second;
+    *reply = known->second;
     return CUDA_SUCCESS;
   }
-  Answer fresh{};
+  Reply fresh{};
   const CUresult result = session().Call(op, target.device, target.context, args, &fresh);
   if (result != CUDA_SUCCESS) return result;
-  *answer = instance.occupancy[key] = value(fresh);
+  *reply = instance.occupancy[key] = value(fresh);
   return CUDA_SUCCESS;
 }
 
@@ -145,15 +145,15 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
   if (numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
-  using Answer = wire::cuOccupancyAvailableDynamicSMemPerBlock_Answer;
+  using Reply = wire::cuOccupancyAvailableDynamicSMemPerBlock_Reply;
   const Key key{kAvailableSharedMemory, static_cast<uint64_t>(numBlocks),
                 static_cast<uint64_t>(blockSize)};
   const wire::cuOccupancyAvailableDynamicSMemPerBlock args{target.instance->id, numBlocks,
                                                            blockSize, 0};
   int64_t bytes;
-  const CUresult result = Ask<decltype(args), Answer>(
+  const CUresult result = Ask<decltype(args), Reply>(
       target, key, Op::cuOccupancyAvailableDynamicSMemPerBlock, args,
-      [](const Answer& answer) { return static_cast<int64_t>(answer.bytes); }, &bytes);
+      [](const Reply& reply) { return static_cast<int64_t>(reply.bytes); }, &bytes);
   if (result == CUDA_SUCCESS) *dynamicSmemSize = static_cast<size_t>(bytes);
   return result;
 }
@@ -163,7 +163,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
   Target target;
   if (const CUresult result = Find(func, &target); result != CUDA_SUCCESS) return result;
   if (config == nullptr || !ShapeValid(*config)) return CUDA_ERROR_INVALID_VALUE;
-  using Answer = wire::cuOccupancyMaxPotentialClusterSize_Answer;
+  using Reply = wire::cuOccupancyMaxPotentialClusterSize_Reply;
   const Key key{kPotentialClusterSize, Pack(config->gridDimX, config->gridDimY),
                 Pack(config->gridDimZ, config->blockDimX),
                 Pack(config->blockDimY, config->blockDimZ), config->sharedMemBytes};
@@ -173,9 +173,9 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
       {config->blockDimX, config->blockDimY, config->blockDimZ},
       config->sharedMemBytes};
   int64_t size;
-  const CUresult result = Ask<decltype(args), Answer>(
+  const CUresult result = Ask<decltype(args), Reply>(
       target, key, Op::cuOccupancyMaxPotentialClusterSize, args,
-      [](const Answer& answer) { return int64_t{answer.cluster_size}; }, &size);
+      [](const Reply& reply) { return int64_t{reply.cluster_size}; }, &size);
   if (result == CUDA_SUCCESS) *clusterSize = static_cast<int>(size);
   return result;
 }
@@ -192,7 +192,7 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
     *numClusters = 0;
     return CUDA_SUCCESS;
   }
-  using Answer = wire::cuOccupancyMaxActiveClusters_Answer;
+  using Reply = wire::cuOccupancyMaxActiveClusters_Reply;
   const Key key{kActiveClusters,
                 Pack(config->gridDimX, config->gridDimY),
                 Pack(config->gridDimZ, config->blockDimX),
@@ -207,9 +207,9 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
       config->sharedMemBytes,
       0};
   int64_t clusters;
-  const CUresult result = Ask<decltype(args), Answer>(
+  const CUresult result = Ask<decltype(args), Reply>(
       target, key, Op::cuOccupancyMaxActiveClusters, args,
-      [](const Answer& answer) { return int64_t{answer.clusters}; }, &clusters);
+      [](const Reply& reply) { return int64_t{reply.clusters}; }, &clusters);
   if (result == CUDA_SUCCESS) *numClusters = static_cast<int>(clusters);
   return result;
 }

@@ -107,11 +107,11 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   memcpy(exported.magic, kMagic, sizeof(kMagic));
   CUresult result = IdentityOf(*pool, &exported.pool);
   if (result != CUDA_SUCCESS) return result;
-  wire::cuIpcGetMemHandle_Answer answer{};
+  wire::cuIpcGetMemHandle_Reply reply{};
   result = session().Call(Op::cuIpcGetMemHandle, allocation.device, allocation.context,
-                          wire::cuIpcGetMemHandle{ptr}, &answer);
+                          wire::cuIpcGetMemHandle{ptr}, &reply);
   if (result != CUDA_SUCCESS) return result;
-  exported.memory = answer.token;
+  exported.memory = reply.token;
   memcpy(shareData_out, &exported, sizeof(exported));
   return CUDA_SUCCESS;
 }
@@ -130,27 +130,27 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
   wire::cuIpcOpenMemHandle_v2 args{};
   args.token = exported.memory;
   args.context = context->id.load(std::memory_order_acquire);
-  wire::cuIpcOpenMemHandle_v2_Answer answer{};
-  result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &answer);
+  wire::cuIpcOpenMemHandle_v2_Reply reply{};
+  result = session().Call(Op::cuIpcOpenMemHandle_v2, context->device, args.context, args, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kOpened;
-  allocation.device = static_cast<uint16_t>(answer.device);
+  allocation.device = static_cast<uint16_t>(reply.device);
   allocation.context = args.context;
   allocation.context_handle = context->handle.load(std::memory_order_relaxed);
-  allocation.address = allocation.gpu_address = answer.address;
-  allocation.bytes = answer.bytes;
+  allocation.address = allocation.gpu_address = reply.address;
+  allocation.bytes = reply.bytes;
   allocation.pool = found->handle;
   // Imported once already, it has one end only.
-  if (answer.device >= session().devices().size() || answer.device != found->device ||
+  if (reply.device >= session().devices().size() || reply.device != found->device ||
       !pointers().AddUnlessOverlapping(allocation)) {
-    wire::cuIpcCloseMemHandle_Answer closed{};
+    wire::cuIpcCloseMemHandle_Reply closed{};
     session().Call(Op::cuIpcCloseMemHandle, context->device, args.context,
-                   wire::cuIpcCloseMemHandle{answer.address}, &closed);
+                   wire::cuIpcCloseMemHandle{reply.address}, &closed);
     return CUDA_ERROR_INVALID_VALUE;
   }
-  NotePoolAllocation(*found, answer.bytes);
-  *ptr_out = answer.address;
+  NotePoolAllocation(*found, reply.bytes);
+  *ptr_out = reply.address;
   return CUDA_SUCCESS;
 }
 

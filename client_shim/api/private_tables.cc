@@ -194,7 +194,7 @@ const Table<15>& ContextChecks() {
 
 const Table<3>& HandshakeTable();
 
-CUresult AnswerRuntime(uint32_t version, uint64_t unix_seconds, uint64_t* result) {
+CUresult RespondToRuntime(uint32_t version, uint64_t unix_seconds, uint64_t* result) {
   if (result == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<HandshakeDevice> devices;
   if (Gate() == CUDA_SUCCESS) {
@@ -211,18 +211,18 @@ CUresult AnswerRuntime(uint32_t version, uint64_t unix_seconds, uint64_t* result
   handshake.thread = static_cast<uint32_t>(pthread_self());
   handshake.runtime_table = &RuntimeInterface();
   handshake.handshake_table = &HandshakeTable();
-  handshake.handshake_function = Entry(&AnswerRuntime);
+  handshake.handshake_function = Entry(&RespondToRuntime);
   handshake.unix_seconds = unix_seconds;
   handshake.devices = devices;
-  const std::array<uint64_t, 2> answer = AnswerHandshake(handshake);
-  memcpy(result, answer.data(), sizeof(answer));
+  const std::array<uint64_t, 2> reply = RespondToHandshake(handshake);
+  memcpy(result, reply.data(), sizeof(reply));
   return CUDA_SUCCESS;
 }
 
 const Table<3>& HandshakeTable() {
   static const Table<3> table = [] {
     auto made = UnfilledTable<kHandshake, 3>();
-    made[1] = Entry(&AnswerRuntime);
+    made[1] = Entry(&RespondToRuntime);
     return made;
   }();
   return table;

@@ -27,7 +27,7 @@ uint16_t EncodingDevice() {
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : 0;
 }
 
-template <typename Answer, typename Args>
+template <typename Reply, typename Args>
 CUresult Encode(Op op, const Args& args, CUtensorMap* map) {
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   static_assert(sizeof(CUtensorMap) == sizeof(TensorMapWords));
@@ -35,10 +35,10 @@ CUresult Encode(Op op, const Args& args, CUtensorMap* map) {
   const TensorMapKey key(device, static_cast<uint16_t>(op), args);
   TensorMapWords words;
   if (!cache().Find(key, &words)) {
-    Answer answer{};
-    const CUresult result = session().Call(op, device, 0, args, &answer);
+    Reply reply{};
+    const CUresult result = session().Call(op, device, 0, args, &reply);
     if (result != CUDA_SUCCESS) return result;
-    std::copy(std::begin(answer.map), std::end(answer.map), words.begin());
+    std::copy(std::begin(reply.map), std::end(reply.map), words.begin());
     cache().Store(key, words);
   }
   memcpy(map, words.data(), sizeof(*map));
@@ -82,7 +82,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
   Describe(tensorDataType, tensorRank, globalAddress, globalDim, globalStrides, elementStrides,
            interleave, swizzle, l2Promotion, oobFill, &args);
   std::copy_n(boxDim, tensorRank, args.box);
-  return Encode<wire::cuTensorMapEncodeTiled_Answer>(Op::cuTensorMapEncodeTiled, args, tensorMap);
+  return Encode<wire::cuTensorMapEncodeTiled_Reply>(Op::cuTensorMapEncodeTiled, args, tensorMap);
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -102,7 +102,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
   std::copy_n(pixelBoxUpperCorner, tensorRank - 2, args.upper_corner);
   args.channels_per_pixel = channelsPerPixel;
   args.pixels_per_column = pixelsPerColumn;
-  return Encode<wire::cuTensorMapEncodeIm2col_Answer>(Op::cuTensorMapEncodeIm2col, args, tensorMap);
+  return Encode<wire::cuTensorMapEncodeIm2col_Reply>(Op::cuTensorMapEncodeIm2col, args, tensorMap);
 }
 
 CUresult cuTensorMapEncodeIm2colWide(
@@ -122,7 +122,7 @@ CUresult cuTensorMapEncodeIm2colWide(
   args.channels_per_pixel = channelsPerPixel;
   args.pixels_per_column = pixelsPerColumn;
   args.mode = mode;
-  return Encode<wire::cuTensorMapEncodeIm2colWide_Answer>(Op::cuTensorMapEncodeIm2colWide, args,
+  return Encode<wire::cuTensorMapEncodeIm2colWide_Reply>(Op::cuTensorMapEncodeIm2colWide, args,
                                                           tensorMap);
 }
 
@@ -131,7 +131,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
   wire::cuTensorMapReplaceAddress args{};
   memcpy(args.map, tensorMap, sizeof(args.map));
   args.address = reinterpret_cast<uint64_t>(globalAddress);
-  return Encode<wire::cuTensorMapReplaceAddress_Answer>(Op::cuTensorMapReplaceAddress, args,
+  return Encode<wire::cuTensorMapReplaceAddress_Reply>(Op::cuTensorMapReplaceAddress, args,
                                                         tensorMap);
 }
 

@@ -197,11 +197,11 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   ImageObject object = ObjectOf(*context, *pResDesc);
   object.sampling = *pTexDesc;
   if (pResViewDesc != nullptr) object.view = *pResViewDesc;
-  wire::cuTexObjectCreate_Answer answer{};
-  result = session().Call(Op::cuTexObjectCreate, object.device, object.context_id, args, &answer);
+  wire::cuTexObjectCreate_Reply reply{};
+  result = session().Call(Op::cuTexObjectCreate, object.device, object.context_id, args, &reply);
   if (result != CUDA_SUCCESS) return result;
-  textures().Add(answer.handle, std::move(object));
-  *pTexObject = answer.handle;
+  textures().Add(reply.handle, std::move(object));
+  *pTexObject = reply.handle;
   return CUDA_SUCCESS;
 }
 
@@ -242,12 +242,12 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
   const ArrayObject* const array = FindArray(pResDesc->res.array.hArray);
   if (array == nullptr || array->device != context->device) return CUDA_ERROR_INVALID_HANDLE;
   ImageObject object = ObjectOf(*context, *pResDesc);
-  wire::cuSurfObjectCreate_Answer answer{};
+  wire::cuSurfObjectCreate_Reply reply{};
   result = session().Call(Op::cuSurfObjectCreate, object.device, object.context_id,
-                          wire::cuSurfObjectCreate{array->id, array->level}, &answer);
+                          wire::cuSurfObjectCreate{array->id, array->level}, &reply);
   if (result != CUDA_SUCCESS) return result;
-  surfaces().Add(answer.handle, std::move(object));
-  *pSurfObject = answer.handle;
+  surfaces().Add(reply.handle, std::move(object));
+  *pSurfObject = reply.handle;
   return CUDA_SUCCESS;
 }
 
@@ -266,12 +266,12 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_
                                             unsigned numChannels, CUdevice dev) {
   if (dev < 0 || static_cast<size_t>(dev) >= session().devices().size())
     return CUDA_ERROR_INVALID_DEVICE;
-  wire::cuDeviceGetTexture1DLinearMaxWidth_Answer answer{};
+  wire::cuDeviceGetTexture1DLinearMaxWidth_Reply reply{};
   const CUresult result = session().Call(
       Op::cuDeviceGetTexture1DLinearMaxWidth, static_cast<uint16_t>(dev), 0,
       wire::cuDeviceGetTexture1DLinearMaxWidth{static_cast<uint32_t>(format), numChannels},
-      &answer);
-  if (result == CUDA_SUCCESS) *maxWidthInElements = answer.width;
+      &reply);
+  if (result == CUDA_SUCCESS) *maxWidthInElements = reply.width;
   return result;
 }
 

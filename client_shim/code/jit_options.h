@@ -26,7 +26,7 @@ class JitOptions {
   uint64_t info_log_bytes() const { return info_.wanted(); }
   uint64_t error_log_bytes() const { return error_.wanted(); }
 
-  // Hands the answers to the caller: logs (cut to the room), their lengths (of a cut one: the
+  // Hands the replies to the caller: logs (cut to the room), their lengths (of a cut one: the
   // buffer's), the time.
   void WriteBack(std::string_view info, std::string_view error, float milliseconds);
 

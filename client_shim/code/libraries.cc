@@ -26,10 +26,10 @@ namespace {
 // reset.
 constexpr size_t kKeptImageBytes = 4 << 20;
 
-// Takes structs and texts off the front of an answer.
-class AnswerReader {
+// Takes structs and texts off the front of a reply.
+class ReplyReader {
  public:
-  explicit AnswerReader(std::string_view answer) : rest_(answer) {}
+  explicit ReplyReader(std::string_view reply) : rest_(reply) {}
 
   template <typename T>
   bool Struct(T* value) {
@@ -59,7 +59,7 @@ float MillisecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void AppendPieces(const ImagePieces& image, std::vector<Piece>* payload, uint64_t* bytes) {
+void AppendPieces(const ImagePieces& image, std::vector<ConstBuffer>* payload, uint64_t* bytes) {
   static constexpr char kZeros[kImagePieceAlignment] = {};
   for (const std::span<const std::byte> piece : image) {
     if (const size_t over = *bytes % kImagePieceAlignment; over != 0) {
@@ -77,7 +77,7 @@ constexpr uint64_t kAskedImageBytes = 64 << 10;
 // Maps the managed variables of a library that was loaded just now, unless another device has them
 // already. library.mutex is held.
 CUresult AdoptManaged(Library& library, uint16_t device,
-                      const wire::cuLibraryLoadData_Answer& fixed, AnswerReader& reader) {
+                      const wire::cuLibraryLoadData_Reply& fixed, ReplyReader& reader) {
   if (fixed.managed_count == 0 || library.managed_address != 0) return CUDA_SUCCESS;
   std::vector<Allocation> variables;
   for (uint32_t i = 0; i < fixed.managed_count; ++i) {
@@ -123,15 +123,15 @@ CUresult UnloadOn(Library& library, uint16_t device) {
       std::count_if(library.ids.begin(), library.ids.end(), [](LibraryId id) { return id != 0; });
   if (loaded == 1) DropManaged(library);
   const wire::cuLibraryUnload args{library.ids[device], 0};
-  std::string answer;
-  return session().CallRare(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args),
-                            {}, &answer);
+  std::string reply;
+  return session().CallControl(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args),
+                            {}, &reply);
 }
 
 // One cuLibraryLoadData. The logs, when somebody wants them, go to *jit. *unknown: the daemon does
 // not have the image. library.mutex is held.
 CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args,
-                 std::vector<Piece> payload, JitOptions* jit, bool* unknown) {
+                 std::vector<ConstBuffer> payload, JitOptions* jit, bool* unknown) {
   const auto begin = std::chrono::steady_clock::now();
   payload.push_back({library.options.data(), library.options.size() * sizeof(wire::JitOption)});
   args.context = library.context_id;
@@ -143,12 +143,12 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
     args.info_log_bytes = jit->info_log_bytes();
     args.error_log_bytes = jit->error_log_bytes();
   }
-  std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryLoadData, device, library.context_id,
-                                             &args, sizeof(args), payload, &answer);
-  wire::cuLibraryLoadData_Answer fixed{};
+  std::string reply;
+  const CUresult result = session().CallControl(Op::cuLibraryLoadData, device, library.context_id,
+                                             &args, sizeof(args), payload, &reply);
+  wire::cuLibraryLoadData_Reply fixed{};
   std::string_view info, error;
-  AnswerReader reader(answer);
+  ReplyReader reader(reply);
   const bool sound = reader.Struct(&fixed) && reader.Bytes(fixed.info_log_bytes, &info) &&
                      reader.Bytes(fixed.error_log_bytes, &error);
   *unknown = sound && fixed.image_unknown != 0;
@@ -171,14 +171,14 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
 // earlier process. library.mutex is held.
 CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOptions* jit) {
   wire::cuLibraryLoadData args{};
-  std::vector<Piece> payload;
+  std::vector<ConstBuffer> payload;
   uint64_t bytes = 0;
   AppendPieces(image, &payload, &bytes);
   if (bytes >= kMaxImageBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   bool unknown = bytes < kAskedImageBytes;
   if (!unknown) {
     std::vector<std::span<const std::byte>> whole;
-    for (const Piece& piece : payload)
+    for (const ConstBuffer& piece : payload)
       whole.push_back({static_cast<const std::byte*>(piece.data), piece.bytes});
     const auto name = [&](uint32_t source, const ContentHash& hash) {
       args.source = source;
@@ -218,13 +218,13 @@ CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
                       KernelInstance** instance) {
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
   const wire::cuLibraryGetKernel args{library.ids[device], 0};
-  const Piece payload{name.data(), name.size()};
-  std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryGetKernel, device, library.context_id,
-                                             &args, sizeof(args), {&payload, 1}, &answer);
+  const ConstBuffer payload{name.data(), name.size()};
+  std::string reply;
+  const CUresult result = session().CallControl(Op::cuLibraryGetKernel, device, library.context_id,
+                                             &args, sizeof(args), {&payload, 1}, &reply);
   if (result != CUDA_SUCCESS) return result;
-  AnswerReader reader(answer);
-  wire::cuLibraryGetKernel_Answer fixed;
+  ReplyReader reader(reply);
+  wire::cuLibraryGetKernel_Reply fixed;
   if (!reader.Struct(&fixed)) return Malformed(Op::cuLibraryGetKernel);
   auto made = std::make_unique<KernelInstance>();
   made->id = fixed.kernel;
@@ -301,11 +301,11 @@ CUresult AskForNames(Library& library) {
   const uint16_t device = library.home_device;
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
   const wire::cuLibraryEnumerateKernels args{library.ids[device], 0};
-  std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryEnumerateKernels, device,
-                                             library.context_id, &args, sizeof(args), {}, &answer);
+  std::string reply;
+  const CUresult result = session().CallControl(Op::cuLibraryEnumerateKernels, device,
+                                             library.context_id, &args, sizeof(args), {}, &reply);
   if (result != CUDA_SUCCESS) return result;
-  std::string_view rest = answer;
+  std::string_view rest = reply;
   while (!rest.empty()) {
     const size_t end = rest.find('\0');
     if (end == std::string_view::npos) return Malformed(Op::cuLibraryEnumerateKernels);
@@ -460,13 +460,13 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
     return CUDA_SUCCESS;
   }
   const wire::cuLibraryGetGlobal args{library.ids[device], 0};
-  const Piece payload{name.data(), name.size()};
-  std::string answer;
-  const CUresult result = session().CallRare(Op::cuLibraryGetGlobal, device, library.context_id,
-                                             &args, sizeof(args), {&payload, 1}, &answer);
+  const ConstBuffer payload{name.data(), name.size()};
+  std::string reply;
+  const CUresult result = session().CallControl(Op::cuLibraryGetGlobal, device, library.context_id,
+                                             &args, sizeof(args), {&payload, 1}, &reply);
   if (result != CUDA_SUCCESS) return result;
-  wire::cuLibraryGetGlobal_Answer found;
-  if (!AnswerReader(answer).Struct(&found)) return Malformed(Op::cuLibraryGetGlobal);
+  wire::cuLibraryGetGlobal_Reply found;
+  if (!ReplyReader(reply).Struct(&found)) return Malformed(Op::cuLibraryGetGlobal);
   *global = {found.address, found.bytes};
   library.globals.emplace(key, *global);
   // Belongs to the library, not to the context's allocations.
@@ -504,9 +504,9 @@ CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribut
   };
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      const int most =
+      const int max =
           session().device(device).attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-      if (value < 0 || value > most - current(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES))
+      if (value < 0 || value > max - current(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES))
         return CUDA_ERROR_INVALID_VALUE;
       break;
     }

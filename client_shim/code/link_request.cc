@@ -28,15 +28,15 @@ LinkRequest::LinkRequest(const LinkState& state) {
       {state.options.plain().data(), state.options.plain().size() * sizeof(wire::JitOption)});
 }
 
-bool ParseLinkAnswer(std::string_view answer, LinkAnswer* parts) {
-  wire::cuLinkComplete_Answer fixed;
-  if (answer.size() < sizeof(fixed)) return false;
-  memcpy(&fixed, answer.data(), sizeof(fixed));
-  answer.remove_prefix(sizeof(fixed));
+bool ParseLinkReply(std::string_view reply, LinkReply* parts) {
+  wire::cuLinkComplete_Reply fixed;
+  if (reply.size() < sizeof(fixed)) return false;
+  memcpy(&fixed, reply.data(), sizeof(fixed));
+  reply.remove_prefix(sizeof(fixed));
   const auto take = [&](uint64_t bytes, std::string_view* part) {
-    if (bytes > answer.size()) return false;
-    *part = answer.substr(0, bytes);
-    answer.remove_prefix(bytes);
+    if (bytes > reply.size()) return false;
+    *part = reply.substr(0, bytes);
+    reply.remove_prefix(bytes);
     return true;
   };
   return take(fixed.image_bytes, &parts->image) && take(fixed.info_log_bytes, &parts->info) &&

@@ -1,4 +1,4 @@
-// A link as it crosses to the daemon, and its answer.
+// A link as it crosses to the daemon, and its reply.
 #pragma once
 
 #include <cstdint>
@@ -43,18 +43,18 @@ class LinkRequest {
   explicit LinkRequest(const LinkState& state);
 
   const wire::cuLinkComplete& args() const { return args_; }
-  std::span<const Piece> payload() const { return payload_; }
+  std::span<const ConstBuffer> payload() const { return payload_; }
 
  private:
   wire::cuLinkComplete args_{};
   std::vector<wire::LinkInput> headers_;
-  std::vector<Piece> payload_;
+  std::vector<ConstBuffer> payload_;
 };
 
 // What the daemon sent, within `answer`. False when that is malformed.
-struct LinkAnswer {
+struct LinkReply {
   std::string_view image, info, error;
 };
-bool ParseLinkAnswer(std::string_view answer, LinkAnswer* parts);
+bool ParseLinkReply(std::string_view reply, LinkReply* parts);
 
 }  // namespace detshare::shim

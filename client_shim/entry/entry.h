@@ -33,7 +33,7 @@ inline CUresult Leave(CUresult result) {
   return result;
 }
 
-// The answer of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Named in the log at
+// The reply of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Named in the log at
 // its first call.
 CUresult Unsupported(size_t row);
 

@@ -13,8 +13,8 @@ constexpr uint8_t kKey[16] = {0x14, 0x6A, 0xDD, 0xAE, 0x53, 0xA9, 0xA7, 0x52,
 
 }  // namespace
 
-std::array<uint64_t, 2> AnswerHandshake(const Handshake& handshake) {
-  // Two versions have fixed answers.
+std::array<uint64_t, 2> RespondToHandshake(const Handshake& handshake) {
+  // Two versions have fixed replies.
   if (handshake.version % 10 == 0) return {0x3341181C03CB675C, 0x8ED383AA1F4CD1E8};
   if (handshake.version % 10 == 1) return {0x1841181C03CB675C, 0x8ED383AA1F4CD1E8};
   std::vector<uint8_t> message;
@@ -38,10 +38,10 @@ std::array<uint64_t, 2> AnswerHandshake(const Handshake& handshake) {
     append(device.pci_device);
   }
   const Md2Digest digest = HmacMd2(kKey, message);
-  std::array<uint64_t, 2> answer;
-  static_assert(sizeof(answer) == sizeof(digest));
-  memcpy(answer.data(), digest.data(), sizeof(answer));
-  return answer;
+  std::array<uint64_t, 2> reply;
+  static_assert(sizeof(reply) == sizeof(digest));
+  memcpy(reply.data(), digest.data(), sizeof(reply));
+  return reply;
 }
 
 }  // namespace detshare::shim

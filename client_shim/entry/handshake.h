@@ -27,6 +27,6 @@ struct Handshake {
   std::span<const HandshakeDevice> devices;
 };
 
-std::array<uint64_t, 2> AnswerHandshake(const Handshake& handshake);
+std::array<uint64_t, 2> RespondToHandshake(const Handshake& handshake);
 
 }  // namespace detshare::shim

@@ -44,19 +44,19 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
   result = CheckDescription(description);
   if (result != CUDA_SUCCESS) return result;
   const ContextId id = context->id.load(std::memory_order_acquire);
-  wire::cuArray3DCreate_v2_Answer answer{};
+  wire::cuArray3DCreate_v2_Reply reply{};
   result = session().Call(
       Op::cuArray3DCreate_v2, context->device, id,
       wire::cuArray3DCreate_v2{description.Width, description.Height, description.Depth,
                                static_cast<uint32_t>(description.Format), description.NumChannels,
                                description.Flags, levels},
-      &answer);
+      &reply);
   if (result != CUDA_SUCCESS) return result;
   uint32_t index;
   ArrayObject* const array = arrays().Reserve(&index);
   if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   array->index = index;
-  array->id = answer.array;
+  array->id = reply.array;
   array->level = 0;
   array->levels = levels;
   array->is_level = false;
@@ -134,11 +134,11 @@ CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& description, uint32
   uint64_t longest = std::max<uint64_t>(description.Width, description.Height);
   if ((description.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
     longest = std::max<uint64_t>(longest, description.Depth);
-  uint32_t most = 1;
-  while (most < 64 && longest >> most != 0) ++most;
+  uint32_t max = 1;
+  while (max < 64 && longest >> max != 0) ++max;
   uint64_t made = 0;
   const CUresult result =
-      Create(HandleKind::kMipmappedArray, description, std::min(levels, most), &made);
+      Create(HandleKind::kMipmappedArray, description, std::min(levels, max), &made);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(made);
   return result;
 }

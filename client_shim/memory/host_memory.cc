@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t kPageMask = kPageBytes - 1;
 
 // The file that the daemon made, mapped at `address` (0: anywhere). Null with errno.
-void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int protection) {
+void* MapFile(const wire::cuMemHostAlloc_Reply& file, uint64_t address, int protection) {
   const int fd = session().OpenFile("pinned." + std::to_string(file.file));
   if (fd < 0) return nullptr;
   void* const wanted = reinterpret_cast<void*>(address);
@@ -44,7 +44,7 @@ void* MapFile(const wire::cuMemHostAlloc_Answer& file, uint64_t address, int pro
 }
 
 CUresult MakeFile(Context& context, uint64_t bytes, uint32_t flags,
-                  wire::cuMemHostAlloc_Answer* file) {
+                  wire::cuMemHostAlloc_Reply* file) {
   const ContextId id = context.id.load(std::memory_order_acquire);
   const CUresult result = session().Call(Op::cuMemHostAlloc, context.device, id,
                                          wire::cuMemHostAlloc{bytes, flags, 0}, file);
@@ -198,25 +198,25 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
                                         shared.inode,
                                         FindDescriptor(shared),
                                         0};
-  const Piece name{shared.name.data(), shared.name.size()};
+  const ConstBuffer name{shared.name.data(), shared.name.size()};
   std::string reply;
-  const CUresult result = session().CallRare(Op::cuMemHostRegister_v2, context.device, id, &args,
+  const CUresult result = session().CallControl(Op::cuMemHostRegister_v2, context.device, id, &args,
                                              sizeof(args), {&name, 1}, &reply);
-  wire::cuMemHostRegister_v2_Answer answer;
-  if (result != CUDA_SUCCESS || reply.size() < sizeof(answer)) return false;
-  memcpy(&answer, reply.data(), sizeof(answer));
+  wire::cuMemHostRegister_v2_Reply body;
+  if (result != CUDA_SUCCESS || reply.size() < sizeof(body)) return false;
+  memcpy(&body, reply.data(), sizeof(body));
   Allocation allocation;
   allocation.kind = MemoryKind::kRegistered;
   allocation.device = context.device;
   allocation.context = id;
   allocation.context_handle = context.handle.load(std::memory_order_relaxed);
   allocation.address = allocation.host_address = start;
-  allocation.gpu_address = answer.address + (start - first);
+  allocation.gpu_address = body.address + (start - first);
   allocation.bytes = bytes;
   allocation.flags = flags;
-  allocation.window = answer.address;
+  allocation.window = body.address;
   if (!pointers().AddUnlessOverlapping(allocation)) {
-    GiveBack(context, answer.address);
+    GiveBack(context, body.address);
     return false;
   }
   Allocation alias = allocation;
@@ -229,7 +229,7 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
 }  // namespace
 
 bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes) {
-  const wire::cuMemHostAlloc_Answer named{address, file_bytes, file, 0};
+  const wire::cuMemHostAlloc_Reply named{address, file_bytes, file, 0};
   if (address % kPageBytes == 0 && file_bytes % kPageBytes == 0 &&
       address - session().pinned_base() < session().pinned_bytes() &&
       MapFile(named, address, PROT_READ | PROT_WRITE) != nullptr) {
@@ -241,7 +241,7 @@ bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes) {
 
 CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
                             void** address) {
-  wire::cuMemHostAlloc_Answer file{};
+  wire::cuMemHostAlloc_Reply file{};
   CUresult result = MakeFile(context, bytes, flags, &file);
   if (result != CUDA_SUCCESS) return result;
   if (!MapPinnedFile(file.file, file.address, file.file_bytes)) {
@@ -309,7 +309,7 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
     return RememberRegistration(context, start, bytes, flags);
   }
   if (result != CUDA_SUCCESS) return result;
-  wire::cuMemHostAlloc_Answer file{};
+  wire::cuMemHostAlloc_Reply file{};
   result = MakeFile(context, end - first, 0, &file);
   if (result != CUDA_SUCCESS) return result;
   auto* mapped = static_cast<std::byte*>(MapFile(file, 0, PROT_READ | PROT_WRITE));

@@ -10,7 +10,7 @@
 // Memory that the program shares with other processes stays where it is: the daemon maps the same
 // file (wire::cuMemHostRegister_v2 says which it can find). Where it cannot, or where the memory
 // has a page in common with memory that is registered already, it is registered by name only: the
-// GPU does not reach it (cuMemHostGetDevicePointer answers CUDA_ERROR_NOT_SUPPORTED), and copies
+// GPU does not reach it (cuMemHostGetDevicePointer returns CUDA_ERROR_NOT_SUPPORTED), and copies
 // are staged as those of ordinary memory are.
 #pragma once
 

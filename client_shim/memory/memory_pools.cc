@@ -104,22 +104,22 @@ CUresult AllocateFromPool(MemoryPool& pool, uint64_t bytes, Stream& stream, CUde
     return CUDA_SUCCESS;
   }
   if (pool.device != stream.device) return CUDA_ERROR_NOT_SUPPORTED;  // access between devices
-  wire::cuMemAllocAsync_Answer answer{};
+  wire::cuMemAllocAsync_Reply reply{};
   const CUresult result = session().Call(Op::cuMemAllocAsync, stream.device, stream.context_id,
-                                         wire::cuMemAllocAsync{bytes, stream.id, pool.id}, &answer);
+                                         wire::cuMemAllocAsync{bytes, stream.id, pool.id}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kDevice;
   allocation.device = stream.device;
   allocation.context = stream.context_id;
   allocation.context_handle = stream.context->handle.load(std::memory_order_relaxed);
-  allocation.address = allocation.gpu_address = answer.address;
+  allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = bytes;
   allocation.pool = pool.handle;
   allocation.handle_types = pool.handle_types;
   pointers().Add(allocation);
   NotePoolAllocation(pool, bytes);
-  *address = answer.address;
+  *address = reply.address;
   return CUDA_SUCCESS;
 }
 

@@ -93,18 +93,18 @@ uint16_t DeviceForRange(uint64_t wanted) {
 CUresult CreatePhysicalMemory(uint16_t device, uint64_t bytes,
                               const CUmemAllocationProp& properties,
                               CUmemGenericAllocationHandle* handle) {
-  wire::cuMemCreate_Answer answer{};
-  CUresult result = session().Call(Op::cuMemCreate, device, 0, wire::cuMemCreate{bytes}, &answer);
+  wire::cuMemCreate_Reply reply{};
+  CUresult result = session().Call(Op::cuMemCreate, device, 0, wire::cuMemCreate{bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Physical made;
   made.device = device;
-  made.id = answer.memory;
+  made.id = reply.memory;
   made.bytes = bytes;
   made.properties = properties;
   const std::lock_guard lock(state().mutex);
   result = Publish(made, handle);
   if (result != CUDA_SUCCESS)
-    session().Call(Op::cuMemRelease, device, 0, wire::cuMemRelease{answer.memory, 0});
+    session().Call(Op::cuMemRelease, device, 0, wire::cuMemRelease{reply.memory, 0});
   return result;
 }
 
@@ -145,43 +145,43 @@ CUresult ExportPhysicalMemory(CUmemGenericAllocationHandle handle, wire::ShareTo
       (memory->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  wire::cuMemExportToShareableHandle_Answer answer{};
+  wire::cuMemExportToShareableHandle_Reply reply{};
   const CUresult result =
       session().Call(Op::cuMemExportToShareableHandle, memory->device, 0,
-                     wire::cuMemExportToShareableHandle{memory->id, 0}, &answer);
-  if (result == CUDA_SUCCESS) *token = answer.token;
+                     wire::cuMemExportToShareableHandle{memory->id, 0}, &reply);
+  if (result == CUDA_SUCCESS) *token = reply.token;
   return result;
 }
 
 CUresult ImportPhysicalMemory(const wire::ShareToken& token, CUmemGenericAllocationHandle* handle) {
-  wire::cuMemImportFromShareableHandle_Answer answer{};
+  wire::cuMemImportFromShareableHandle_Reply reply{};
   CUresult result = session().Call(Op::cuMemImportFromShareableHandle, 0, 0,
-                                   wire::cuMemImportFromShareableHandle{token}, &answer);
+                                   wire::cuMemImportFromShareableHandle{token}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Physical made;
-  made.device = static_cast<uint16_t>(answer.device);
-  made.id = answer.memory;
-  made.bytes = answer.bytes;
+  made.device = static_cast<uint16_t>(reply.device);
+  made.id = reply.memory;
+  made.bytes = reply.bytes;
   made.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   made.properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   made.properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  made.properties.location.id = static_cast<int>(answer.device);
+  made.properties.location.id = static_cast<int>(reply.device);
   const std::lock_guard lock(state().mutex);
   result = Publish(made, handle);
   if (result != CUDA_SUCCESS)
-    session().Call(Op::cuMemRelease, made.device, 0, wire::cuMemRelease{answer.memory, 0});
+    session().Call(Op::cuMemRelease, made.device, 0, wire::cuMemRelease{reply.memory, 0});
   return result;
 }
 
 CUresult ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address) {
-  wire::cuMemAddressReserve_Answer answer{};
+  wire::cuMemAddressReserve_Reply reply{};
   const CUresult result =
       session().Call(Op::cuMemAddressReserve, DeviceForRange(wanted), 0,
-                     wire::cuMemAddressReserve{bytes, alignment, wanted}, &answer);
+                     wire::cuMemAddressReserve{bytes, alignment, wanted}, &reply);
   if (result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(state().mutex);
-  state().reserved[answer.address] = bytes;
-  *address = answer.address;
+  state().reserved[reply.address] = bytes;
+  *address = reply.address;
   return CUDA_SUCCESS;
 }
 

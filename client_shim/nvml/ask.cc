@@ -85,11 +85,11 @@ nvmlReturn_t AskVersioned(const char* function, Age age, Subject subject, void* 
   if (data == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   uint32_t version;
   memcpy(&version, data, sizeof(version));
-  std::string answer;
-  const nvmlReturn_t result = AskOne(function, age, subject, {version}, &answer);
+  std::string reply;
+  const nvmlReturn_t result = AskOne(function, age, subject, {version}, &reply);
   if (result != NVML_SUCCESS) return result;
-  if (answer.size() != (version & 0xFFFFFF)) return NVML_ERROR_UNKNOWN;
-  memcpy(data, answer.data(), answer.size());
+  if (reply.size() != (version & 0xFFFFFF)) return NVML_ERROR_UNKNOWN;
+  memcpy(data, reply.data(), reply.size());
   return NVML_SUCCESS;
 }
 

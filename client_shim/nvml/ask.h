@@ -1,8 +1,8 @@
 // How the generated functions of `host` rows answer: each asks the daemon and writes what comes
-// back through the caller's pointers, if its size is right. Nothing is written when the answer is
+// back through the caller's pointers, if its size is right. Nothing is written when the reply is
 // an error.
 //
-// All of them answer NVML_ERROR_UNINITIALIZED first, NVML_ERROR_INVALID_ARGUMENT for a null pointer
+// All of them return NVML_ERROR_UNINITIALIZED first, NVML_ERROR_INVALID_ARGUMENT for a null pointer
 // or what is no device, the function's own result, or as AskHost.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "client_shim/nvml/answers.h"
+#include "client_shim/nvml/reply_cache.h"
 #include "proto/nvml/nvml_types.h"
 
 namespace detshare::nvml {

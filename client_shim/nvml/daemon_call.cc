@@ -146,9 +146,9 @@ class Wire {
   const Clock::time_point deadline_;
 };
 
-// Reads frames until the stream ends. The answer of a call that went well is one message; one that
+// Reads frames until the stream ends. The reply of a call that went well is one message; one that
 // failed has none, and says so in headers that need not be understood.
-CallResult ReadAnswer(Wire& wire, std::string* reply) {
+CallResult ReadReply(Wire& wire, std::string* reply) {
   std::string header, payload, message;
   for (;;) {
     if (const CallResult result = wire.Receive(kFrameHeader, &header); result != CallResult::kOk)
@@ -198,17 +198,17 @@ CallResult ReadAnswer(Wire& wire, std::string* reply) {
 }  // namespace
 
 CallResult CallDaemon(const std::string& socket_path, const std::string& method,
-                      const std::string& request, std::chrono::milliseconds patience,
+                      const std::string& request, std::chrono::milliseconds timeout,
                       std::string* reply) {
   if (request.size() > kMaxRequest) return CallResult::kBroken;
-  const Clock::time_point deadline = Clock::now() + patience;
+  const Clock::time_point deadline = Clock::now() + timeout;
   const int fd = shim::ConnectToDaemon(socket_path);
   if (fd < 0)
     return errno == EACCES || errno == EPERM ? CallResult::kNoPermission : CallResult::kNoDaemon;
   Wire wire(fd, deadline);
   if (const CallResult result = wire.Send(WholeRequest(method, request)); result != CallResult::kOk)
     return result;
-  return ReadAnswer(wire, reply);
+  return ReadReply(wire, reply);
 }
 
 }  // namespace detshare::nvml

@@ -16,13 +16,13 @@ enum class CallResult {
   kNoDaemon,      // nobody listens there
   kNoPermission,  // to connect
   kTimeout,
-  kBroken,  // refused, or no answer that can be understood
+  kBroken,  // refused, or no reply that can be understood
 };
 
 // Calls `method` ("/package.Service/Method") with a serialized request of at most 16,000 bytes. Any
 // thread.
 CallResult CallDaemon(const std::string& socket_path, const std::string& method,
-                      const std::string& request, std::chrono::milliseconds patience,
+                      const std::string& request, std::chrono::milliseconds timeout,
                       std::string* reply);
 
 }  // namespace detshare::nvml

@@ -1,7 +1,7 @@
 // Handles of devices: a position in the daemon's answer, the same in every process and for ever.
 #pragma once
 
-#include "client_shim/nvml/answers.h"
+#include "client_shim/nvml/reply_cache.h"
 
 namespace detshare::nvml {
 

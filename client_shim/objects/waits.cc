@@ -23,21 +23,21 @@ void GiveThreadFence(void*) {
 }  // namespace
 
 bool SpinForFence(FenceIndex index, uint64_t value, bool blocking) {
-  FencePool& fences = session().fences();
+  FenceAllocator& fences = session().fences();
   return SpinUntil([&] { return fences.Reached(index, value); },
                    blocking ? session().spin_us() : session().wait_spin_us());
 }
 
 bool ThreadFence(wire::Signal* signal) {
   ThreadState& thread = thread_state;
-  FencePool& fences = session().fences();
+  FenceAllocator& fences = session().fences();
   if (thread.fence_plus_one == 0) {
     static ThreadExit release(GiveThreadFence);
     release.Arm();
-    const FenceLease lease = fences.Take();
-    if (lease.index == kNoFence) return false;
-    thread.fence_plus_one = lease.index + 1;
-    thread.fence_value = lease.value;
+    const OwnedFence fence = fences.Take();
+    if (fence.index == kNoFence) return false;
+    thread.fence_plus_one = fence.index + 1;
+    thread.fence_value = fence.value;
   }
   *signal = {++thread.fence_value, thread.fence_plus_one - 1, 0};
   return true;

@@ -25,7 +25,7 @@ namespace {
 constexpr auto kGrantTimeout = std::chrono::seconds(30);
 // A daemon that lost its device is replaced by one that begins anew; who came too early for that
 // one asks again for so long.
-constexpr auto kReplacementPatience = std::chrono::seconds(5);
+constexpr auto kReplacementTimeout = std::chrono::seconds(5);
 constexpr auto kRedialPause = std::chrono::milliseconds(100);
 
 std::atomic<bool> g_started{false};
@@ -207,7 +207,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
     Explain(std::string("this process may not have enough ") + lacking + " to use CUDA");
     return nullptr;
   }
-  const auto give_up = std::chrono::steady_clock::now() + kReplacementPatience;
+  const auto give_up = std::chrono::steady_clock::now() + kReplacementTimeout;
   for (;;) {
     const int fd = ConnectToDaemon(socket_path);
     if (fd < 0) {
@@ -228,7 +228,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& socket_path,
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return nullptr;
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
         std::chrono::steady_clock::now() < give_up) {
-      Log(LogLevel::kInfo, "no answer (%s), trying again", status.error_message().c_str());
+      Log(LogLevel::kInfo, "no reply (%s), trying again", status.error_message().c_str());
       std::this_thread::sleep_for(kRedialPause);
       continue;
     }

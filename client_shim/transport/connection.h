@@ -1,4 +1,4 @@
-// The gRPC connection to the daemon: opens the session, carries rare calls, and notices when the
+// The gRPC connection to the daemon: opens the session, carries control calls, and notices when the
 // daemon is gone.
 #pragma once
 
@@ -36,7 +36,7 @@ class Connection {
   // The CUresult that calls answer after the session has ended.
   virtual CUresult result() const = 0;
 
-  // One rare call. CUDA_SUCCESS or the daemon's CUresult; the reply is valid in both cases. Waits.
+  // One control call. CUDA_SUCCESS or the daemon's CUresult; the reply is valid in both cases. Waits.
   // Any thread.
   virtual CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) = 0;
 

@@ -18,7 +18,7 @@
 namespace detshare::shim {
 namespace {
 
-constexpr uint32_t kPatienceMs = 10'000;
+constexpr uint32_t kTimeoutMs = 10'000;
 constexpr size_t kLogBytes = 64 * 1024;
 constexpr size_t kLongestName = 1000;
 
@@ -67,7 +67,7 @@ int OpenForLines(const char* variable) {
 
 ReadDigest* g_read_digest = nullptr;
 
-ReadDigest::ReadDigest(FencePool& fences, int log_fd, std::string program)
+ReadDigest::ReadDigest(FenceAllocator& fences, int log_fd, std::string program)
     : fences_(fences), log_fd_(log_fd), program_(std::move(program)) {
   if (log_fd_ >= 0) log_ = "#process\t" + std::to_string(getpid()) + "\t" + program_ + "\n";
 }
@@ -175,8 +175,8 @@ void ReadDigest::FlushLog() {
   log_.clear();
 }
 
-ReadDigest::Summary ReadDigest::Finish(uint32_t patience_ms) {
-  for (uint32_t waited = 0; waited < patience_ms; ++waited) {
+ReadDigest::Summary ReadDigest::Finish(uint32_t timeout_ms) {
+  for (uint32_t waited = 0; waited < timeout_ms; ++waited) {
     Collect();
     if (expected_.load(std::memory_order_relaxed) == 0) break;
     const timespec nap{0, 1'000'000};
@@ -211,7 +211,7 @@ ReadDigest::Summary ReadDigest::Finish(uint32_t patience_ms) {
   return summary;
 }
 
-void StartReadDigest(FencePool& fences) {
+void StartReadDigest(FenceAllocator& fences) {
   const char* digest = getenv("DETSHARE_DIGEST");
   const int log_fd = OpenForLines("DETSHARE_DIGEST_LOG");
   if (log_fd < 0 && (digest == nullptr || *digest == '\0')) return;
@@ -220,7 +220,7 @@ void StartReadDigest(FencePool& fences) {
 
 void FinishReadDigest() {
   if (g_read_digest == nullptr) return;
-  const ReadDigest::Summary summary = g_read_digest->Finish(kPatienceMs);
+  const ReadDigest::Summary summary = g_read_digest->Finish(kTimeoutMs);
   if (summary.lost != 0) {
     Log(LogLevel::kError, "%" PRIu64 " reads are not part of the digest", summary.lost);
   }

@@ -25,7 +25,7 @@
 #include <mutex>
 #include <string>
 
-#include "client_shim/transport/fence_pool.h"
+#include "client_shim/transport/fence_allocator.h"
 #include "proto/content_hash.h"
 #include "proto/wire/common.h"
 
@@ -49,7 +49,7 @@ class ReadDigest {
   }
 
   // `log_fd`: a line for each read goes there, or -1. `fences` outlives this.
-  ReadDigest(FencePool& fences, int log_fd, std::string program);
+  ReadDigest(FenceAllocator& fences, int log_fd, std::string program);
 
   // A kernel of that name (never freed), or something like it, was given to the stream.
   void NoteLaunch(Place place, const char* kernel);
@@ -78,7 +78,7 @@ class ReadDigest {
     uint64_t lost = 0;  // reads that have not arrived, or for which there was no fence
   };
   // Waits for what has not arrived, at most that long.
-  Summary Finish(uint32_t patience_ms);
+  Summary Finish(uint32_t timeout_ms);
 
   const std::string& program() const { return program_; }
 
@@ -94,7 +94,7 @@ class ReadDigest {
     ContentHasher hasher;
     uint64_t reads = 0, bytes = 0;
     std::deque<Entry> entries;  // from the first one that has not arrived
-    FenceLease fence;           // while one is expected
+    OwnedFence fence;           // while one is expected
     const char* kernel = nullptr;
   };
 
@@ -107,7 +107,7 @@ class ReadDigest {
   const char* KernelBefore(const Sequence& sequence) const;
   void FlushLog();
 
-  FencePool& fences_;
+  FenceAllocator& fences_;
   const int log_fd_;
   const std::string program_;
   std::mutex submitting_;              // before mutex_
@@ -128,7 +128,7 @@ inline void CollectReads() {
 }
 
 // What DETSHARE_DIGEST and DETSHARE_DIGEST_LOG ask for: makes g_read_digest, or nothing.
-void StartReadDigest(FencePool& fences);
+void StartReadDigest(FenceAllocator& fences);
 // Writes the digest where DETSHARE_DIGEST says: to a file, a line a process, or to stderr for "-".
 void FinishReadDigest();
 

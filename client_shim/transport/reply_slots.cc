@@ -63,7 +63,7 @@ uint32_t ReplySlots::Acquire(uint32_t* hint) {
 
 bool ReplySlots::Wait(uint32_t index, uint32_t spin_us) {
   ReplySlot& slot = slots_[index];
-  // Acquire: the answer lies in the slot.
+  // Acquire: the reply lies in the slot.
   const auto done = [&] { return slot.state.load(std::memory_order_acquire) == kReplyDone; };
   if (SpinUntil(done, spin_us)) return true;
   // The daemon stores the state and then looks at `waiting`; we store `waiting` and then look at

@@ -1,5 +1,5 @@
 // The slots in which the daemon answers ring records (proto/ring_abi.h). A thread takes one for
-// each call that has an answer.
+// each call that has a reply.
 #pragma once
 
 #include <atomic>

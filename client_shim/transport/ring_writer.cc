@@ -77,8 +77,8 @@ bool RingWriter::WaitForRoom(uint64_t bytes, uint32_t* rounds) {
   WakeReader();
   // A full ring keeps the reader busy for long. Whoever polls for each line that it frees slows it
   // down: wait for a good part of the ring, and after a while for what is needed.
-  constexpr uint32_t kPatience = 100;
-  const uint64_t wanted = ++*rounds < kPatience ? std::max(bytes, ring_bytes_ / 8) : bytes;
+  constexpr uint32_t kMaxRounds = 100;
+  const uint64_t wanted = ++*rounds < kMaxRounds ? std::max(bytes, ring_bytes_ / 8) : bytes;
   const auto room = [&] {
     const uint64_t head = header_.head.load(std::memory_order_relaxed);
     return header_.tail.load(std::memory_order_relaxed) + wanted - head <= ring_bytes_ || closed();
@@ -86,7 +86,7 @@ bool RingWriter::WaitForRoom(uint64_t bytes, uint32_t* rounds) {
   while (!room()) {
     const timespec nap{0, 20'000};
     nanosleep(&nap, nullptr);
-    if (++*rounds >= kPatience) break;
+    if (++*rounds >= kMaxRounds) break;
   }
   return !closed();
 }

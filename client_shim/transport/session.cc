@@ -195,7 +195,7 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   ring_ = std::make_unique<RingWriter>(*header, base + layout.ring_offset, layout.ring_bytes);
   replies_ = std::make_unique<ReplySlots>(reinterpret_cast<ReplySlot*>(base + layout.reply_offset),
                                           layout.reply_count, header->closed);
-  fences_ = std::make_unique<FencePool>(reinterpret_cast<Fence*>(base + layout.fence_offset),
+  fences_ = std::make_unique<FenceAllocator>(reinterpret_cast<Fence*>(base + layout.fence_offset),
                                         layout.fence_count);
   staging_ = base + layout.staging_offset;
   staging_bytes_ = layout.staging_bytes;
@@ -253,8 +253,8 @@ CUresult Session::Lost() const {
 }
 
 CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
-                           uint32_t args_bytes, Piece payload, void* answer,
-                           uint32_t answer_bytes) {
+                           uint32_t args_bytes, ConstBuffer payload, void* body,
+                           uint32_t body_bytes) {
   const uint32_t slot = replies_->Acquire(&thread_state.reply_hint);
   if (slot == kNoReply) [[unlikely]]
     return Lost();
@@ -272,21 +272,21 @@ CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void
     return Lost();
   const ReplySlot& reply = (*replies_)[slot];
   CUresult result = static_cast<CUresult>(reply.result);
-  if (result == CUDA_SUCCESS && answer_bytes != 0) {
-    if (reply.bytes < answer_bytes) {
+  if (result == CUDA_SUCCESS && body_bytes != 0) {
+    if (reply.bytes < body_bytes) {
       Log(LogLevel::kError, "detshared answered %s with %u bytes instead of %u",
-          OpName(static_cast<uint16_t>(op)), reply.bytes, answer_bytes);
+          OpName(static_cast<uint16_t>(op)), reply.bytes, body_bytes);
       result = CUDA_ERROR_UNKNOWN;
     } else {
-      memcpy(answer, reply.data, answer_bytes);
+      memcpy(body, reply.data, body_bytes);
     }
   }
   replies_->Release(slot);
   return result;
 }
 
-CUresult Session::CallRare(Op op, uint16_t device, ContextId context, const void* args,
-                           size_t args_bytes, std::span<const Piece> payload, std::string* answer) {
+CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const void* args,
+                           size_t args_bytes, std::span<const ConstBuffer> payload, std::string* body) {
   proto::CallRequest request;
   request.set_session(id_);
   request.set_op(static_cast<uint32_t>(op));
@@ -295,14 +295,14 @@ CUresult Session::CallRare(Op op, uint16_t device, ContextId context, const void
   request.set_args(args, args_bytes);
   std::string* bytes = request.mutable_payload();
   size_t total = 0;
-  for (const Piece& piece : payload) total += piece.bytes;
+  for (const ConstBuffer& piece : payload) total += piece.bytes;
   bytes->reserve(total);
-  for (const Piece& piece : payload)
+  for (const ConstBuffer& piece : payload)
     bytes->append(static_cast<const char*>(piece.data), piece.bytes);
   request.set_after(ring_->tail());
   proto::CallReply reply;
   const CUresult result = connection_->Call(request, &reply);
-  *answer = std::move(*reply.mutable_answer());
+  *body = std::move(*reply.mutable_body());
   return result;
 }
 

@@ -17,7 +17,7 @@
 
 #include "client_shim/base/thread_state.h"
 #include "client_shim/transport/connection.h"
-#include "client_shim/transport/fence_pool.h"
+#include "client_shim/transport/fence_allocator.h"
 #include "client_shim/transport/reply_slots.h"
 #include "client_shim/transport/ring_writer.h"
 #include "proto/driver_api/cuda_unrenamed.h"
@@ -51,7 +51,7 @@ struct DeviceInfo {
   bool Holds(uint64_t address) const { return address - memory_base < memory_bytes; }
 };
 
-struct Piece {
+struct ConstBuffer {
   const void* data = nullptr;
   size_t bytes = 0;
 };
@@ -63,7 +63,7 @@ class Session {
 
   const std::vector<DeviceInfo>& devices() const { return devices_; }
   const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
-  // How long a thread polls for an answer of the daemon, and for the GPU, before it sleeps.
+  // How long a thread polls for a reply of the daemon, and for the GPU, before it sleeps.
   uint32_t spin_us() const { return spin_us_; }
   uint32_t wait_spin_us() const { return wait_spin_us_; }
   uint64_t pinned_base() const { return pinned_base_; }
@@ -77,7 +77,7 @@ class Session {
   bool launch_blocking() const { return launch_blocking_; }
 
   RingWriter& ring() { return *ring_; }
-  FencePool& fences() { return *fences_; }
+  FenceAllocator& fences() { return *fences_; }
   std::byte* staging() { return staging_; }
   uint64_t staging_bytes() const { return staging_bytes_; }
 
@@ -95,10 +95,10 @@ class Session {
     return CUDA_SUCCESS;
   }
 
-  // Submits a record without an answer. The session's error when it is over. `*position` is the
+  // Submits a record without a reply. The session's error when it is over. `*position` is the
   // record's place in the order of the ring.
   template <typename Args>
-  CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args, Piece payload = {},
+  CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args, ConstBuffer payload = {},
                   uint64_t* position = nullptr) {
     const RingWriter::Record record =
         ring_->Reserve({static_cast<uint16_t>(op), device, context, kNoReply}, sizeof(Args),
@@ -118,19 +118,19 @@ class Session {
     return CallRing(op, device, context, &args, sizeof(Args), {}, nullptr, 0);
   }
   template <typename Args>
-  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Piece payload) {
+  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, ConstBuffer payload) {
     return CallRing(op, device, context, &args, sizeof(Args), payload, nullptr, 0);
   }
-  // ... and, with CUDA_SUCCESS, its answer.
-  template <typename Args, typename Answer>
-  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Answer* answer) {
-    return CallRing(op, device, context, &args, sizeof(Args), {}, answer, sizeof(Answer));
+  // ... and, with CUDA_SUCCESS, its reply.
+  template <typename Args, typename Body>
+  CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Body* body) {
+    return CallRing(op, device, context, &args, sizeof(Args), {}, body, sizeof(Body));
   }
 
-  // A rare call over gRPC, ordered after what was submitted so far. `answer` is what came back,
+  // A control call over gRPC, ordered after what was submitted so far. `body` is what came back,
   // also with an error.
-  CUresult CallRare(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
-                    std::span<const Piece> payload, std::string* answer);
+  CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
+                    std::span<const ConstBuffer> payload, std::string* body);
 
   // Writes what kernels have printed to stdout. Cheap when there is nothing.
   void DrainOutput() {
@@ -150,7 +150,7 @@ class Session {
   CUresult Map(const proto::Grant& grant, const std::string& socket_path);
   void AdoptDevices(const proto::Grant& grant);
   CUresult CallRing(Op op, uint16_t device, ContextId context, const void* args,
-                    uint32_t args_bytes, Piece payload, void* answer, uint32_t answer_bytes);
+                    uint32_t args_bytes, ConstBuffer payload, void* body, uint32_t body_bytes);
   void DrainOutputSlowly();
 
   std::unique_ptr<Connection> connection_;
@@ -161,7 +161,7 @@ class Session {
   bool launches_watched_ = false;  // beside ring_, which every launch loads
   bool launch_blocking_ = false;
   std::unique_ptr<ReplySlots> replies_;
-  std::unique_ptr<FencePool> fences_;
+  std::unique_ptr<FenceAllocator> fences_;
   std::byte* staging_ = nullptr;
   uint64_t staging_bytes_ = 0;
   const char* output_ = nullptr;

@@ -6,7 +6,7 @@
 
 namespace detshare::shim {
 
-Staging::Staging(std::byte* memory, uint64_t bytes, FencePool& fences,
+Staging::Staging(std::byte* memory, uint64_t bytes, FenceAllocator& fences,
                  const std::atomic<uint32_t>& closed)
     : fences_(fences), closed_(closed) {
   const uint32_t small_count = std::clamp<uint64_t>(bytes / 4 / kSmallBytes, 1, 64);
@@ -22,10 +22,10 @@ Staging::Staging(std::byte* memory, uint64_t bytes, FencePool& fences,
 void Staging::Divide(Class& chunks, uint64_t offset, uint64_t bytes, uint32_t count,
                      std::byte* memory) {
   for (uint32_t i = 0; i < count; ++i) {
-    const FenceLease lease = fences_.Take();
-    if (lease.index == kNoFence) break;
-    chunks.chunks[i] = {offset + i * bytes, bytes, memory + offset + i * bytes, lease.index,
-                        lease.value};
+    const OwnedFence fence = fences_.Take();
+    if (fence.index == kNoFence) break;
+    chunks.chunks[i] = {offset + i * bytes, bytes, memory + offset + i * bytes, fence.index,
+                        fence.value};
     chunks.count = i + 1;
   }
   chunks.available.store(chunks.count == 64 ? ~uint64_t{0} : (uint64_t{1} << chunks.count) - 1,

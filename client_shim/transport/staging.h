@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "client_shim/transport/fence_pool.h"
+#include "client_shim/transport/fence_allocator.h"
 #include "proto/ring_abi.h"
 #include "proto/wire/common.h"
 
@@ -32,7 +32,7 @@ class Staging {
   static constexpr uint32_t kSmallBytes = 64 * 1024;
 
   // `memory` is the whole area.
-  Staging(std::byte* memory, uint64_t bytes, FencePool& fences,
+  Staging(std::byte* memory, uint64_t bytes, FenceAllocator& fences,
           const std::atomic<uint32_t>& closed);
 
   // A chunk that nobody uses, of kSmallBytes or large_bytes(). Waits; null when the session is
@@ -56,7 +56,7 @@ class Staging {
   void Divide(Class& chunks, uint64_t offset, uint64_t bytes, uint32_t count, std::byte* memory);
   StagingChunk* Try(Class& chunks);
 
-  FencePool& fences_;
+  FenceAllocator& fences_;
   const std::atomic<uint32_t>& closed_;
   uint64_t large_bytes_ = 0;
   Class small_, large_;

@@ -54,12 +54,12 @@ class StagedCopy {
     pieces_ = (width + piece_ - 1) / piece_;
     rows_ = pieces_ > 1 ? 1 : std::min(height, room / width);
     groups_ = (height + rows_ - 1) / rows_;
-    tasks_ = pieces_ * groups_ * depth;
+    tiles_ = pieces_ * groups_ * depth;
   }
 
   CUresult Run() {
     const auto work = [](void* self) { static_cast<StagedCopy*>(self)->Work(); };
-    if (tasks_ > 1 && width_ * height_ * depth_ > kParallelBytes) {
+    if (tiles_ > 1 && width_ * height_ * depth_ > kParallelBytes) {
       RunWithHelpers(work, this);
     } else {
       Work();
@@ -68,25 +68,25 @@ class StagedCopy {
   }
 
  private:
-  struct Task {
+  struct Tile {
     uint64_t slice, row, rows, offset, bytes;
   };
 
-  Task TaskAt(uint64_t index) const {
+  Tile TileAt(uint64_t index) const {
     const uint64_t piece = index % pieces_;
     const uint64_t group = index / pieces_ % groups_;
-    Task task;
-    task.slice = index / pieces_ / groups_;
-    task.row = group * rows_;
-    task.rows = std::min(rows_, height_ - task.row);
-    task.offset = piece * piece_;
-    task.bytes = std::min(piece_, width_ - task.offset);
-    return task;
+    Tile tile;
+    tile.slice = index / pieces_ / groups_;
+    tile.row = group * rows_;
+    tile.rows = std::min(rows_, height_ - tile.row);
+    tile.offset = piece * piece_;
+    tile.bytes = std::min(piece_, width_ - tile.offset);
+    return tile;
   }
 
-  std::byte* HostRow(const Task& task, uint64_t row) const {
-    return host_ + task.slice * host_slice_pitch_ + (task.row + row) * host_row_pitch_ +
-           task.offset;
+  std::byte* HostRow(const Tile& tile, uint64_t row) const {
+    return host_ + tile.slice * host_slice_pitch_ + (tile.row + row) * host_row_pitch_ +
+           tile.offset;
   }
 
   void Fail(CUresult error) {
@@ -94,18 +94,18 @@ class StagedCopy {
     error_.compare_exchange_strong(none, error, std::memory_order_relaxed);
   }
 
-  CUresult Submit(const Task& task, StagingChunk& chunk) {
-    const wire::PitchedLocation at = device_.Location(task.offset, task.row, task.slice);
+  CUresult Submit(const Tile& tile, StagingChunk& chunk) {
+    const wire::PitchedLocation at = device_.Location(tile.offset, tile.row, tile.slice);
     const wire::Signal signal = chunk.NextSignal();
     CUresult result;
-    if (task.rows == 1 && !device_.in_array()) {
-      wire::cuMemcpyAsync args{at.location, InChunk(chunk), task.bytes, stream_.id, 0, signal};
+    if (tile.rows == 1 && !device_.in_array()) {
+      wire::cuMemcpyAsync args{at.location, InChunk(chunk), tile.bytes, stream_.id, 0, signal};
       if (!to_device_) std::swap(args.destination, args.source);
       result = SubmitWork(stream_, Op::cuMemcpyAsync, args);
     } else {
       wire::cuMemcpy3DAsync_v2 args{
-          at,         {InChunk(chunk), task.bytes, task.bytes * task.rows},
-          task.bytes, task.rows,
+          at,         {InChunk(chunk), tile.bytes, tile.bytes * tile.rows},
+          tile.bytes, tile.rows,
           1,          stream_.id,
           0,          signal};
       if (!to_device_) std::swap(args.destination, args.source);
@@ -122,20 +122,20 @@ class StagedCopy {
   void Work() { to_device_ ? Send() : Receive(); }
 
   void Send() {
-    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_ && !failed();) {
+    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tiles_ && !failed();) {
       StagingChunk* chunk = staging().Acquire(large_);
       if (chunk == nullptr) return Fail(session().Lost());
-      const Task task = TaskAt(i);
-      for (uint64_t row = 0; row < task.rows; ++row)
-        memcpy(chunk->memory + row * task.bytes, HostRow(task, row), task.bytes);
-      Submit(task, *chunk);
+      const Tile tile = TileAt(i);
+      for (uint64_t row = 0; row < tile.rows; ++row)
+        memcpy(chunk->memory + row * tile.bytes, HostRow(tile, row), tile.bytes);
+      Submit(tile, *chunk);
       staging().Release(chunk);
     }
   }
 
   // Copies one chunk out while the GPU fills the next.
   void Receive() {
-    Task pending_task{};
+    Tile pending_tile{};
     StagingChunk* pending = nullptr;
     const auto finish = [&] {
       if (pending == nullptr) return;
@@ -143,29 +143,29 @@ class StagedCopy {
       if (result != CUDA_SUCCESS) {
         Fail(result);
       } else {
-        for (uint64_t row = 0; row < pending_task.rows; ++row) {
-          memcpy(HostRow(pending_task, row), pending->memory + row * pending_task.bytes,
-                 pending_task.bytes);
+        for (uint64_t row = 0; row < pending_tile.rows; ++row) {
+          memcpy(HostRow(pending_tile, row), pending->memory + row * pending_tile.bytes,
+                 pending_tile.bytes);
         }
       }
       staging().Release(pending);
       pending = nullptr;
     };
-    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_ && !failed();) {
+    for (uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tiles_ && !failed();) {
       StagingChunk* chunk = staging().TryAcquire(large_);
       if (chunk == nullptr) {
         finish();
         chunk = staging().Acquire(large_);
         if (chunk == nullptr) return Fail(session().Lost());
       }
-      const Task task = TaskAt(i);
-      if (Submit(task, *chunk) != CUDA_SUCCESS) {
+      const Tile tile = TileAt(i);
+      if (Submit(tile, *chunk) != CUDA_SUCCESS) {
         staging().Release(chunk);
         break;
       }
       finish();
       pending = chunk;
-      pending_task = task;
+      pending_tile = tile;
     }
     finish();
   }
@@ -181,7 +181,7 @@ class StagedCopy {
   const bool large_;
   uint64_t piece_, pieces_;  // bytes of a row in one task, and how many make a row
   uint64_t rows_, groups_;   // rows in one task, and how many make a slice
-  uint64_t tasks_;
+  uint64_t tiles_;
   std::atomic<uint64_t> next_{0};
   std::atomic<int> error_{CUDA_SUCCESS};
 };

@@ -32,10 +32,10 @@ class Runner {
 
   CUresult Enqueue(Stream& stream, const HostFunction& function) {
     const std::lock_guard stream_lock(stream.lock);
-    FencePool& fences = session().fences();
+    FenceAllocator& fences = session().fences();
     if (stream.host_reached == kNoFence) {
-      const FenceLease reached = fences.Take();
-      const FenceLease resume = fences.Take();
+      const OwnedFence reached = fences.Take();
+      const OwnedFence resume = fences.Take();
       if (reached.index == kNoFence || resume.index == kNoFence) {
         fences.Give(reached.index, reached.value);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -90,7 +90,7 @@ class Runner {
   // The first function whose stream has arrived, taken out. (Streams wait for each other, so the
   // first to come need not be the first to run.)
   bool TakeReady(HostTask* ready) {
-    FencePool& fences = session().fences();
+    FenceAllocator& fences = session().fences();
     for (auto it = pending_.begin(); it != pending_.end(); ++it) {
       if (it->reached != kNoFence && !fences.Reached(it->reached, it->reached_value)) continue;
       *ready = std::move(*it);

@@ -329,15 +329,15 @@ CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId cont
     *blocks = static_cast<int>(known->second);
     return CUDA_SUCCESS;
   }
-  wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer answer{};
+  wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Reply reply{};
   const CUresult result =
       session().Call(Op::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, device, context,
                      wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags{
                          shared_bytes, kernel.id, block_size, flags, 0},
-                     &answer);
+                     &reply);
   if (result != CUDA_SUCCESS) return result;
-  *blocks = answer.blocks;
-  kernel.occupancy[key] = answer.blocks;
+  *blocks = reply.blocks;
+  kernel.occupancy[key] = reply.blocks;
   return CUDA_SUCCESS;
 }
 

@@ -12,7 +12,7 @@ namespace detshare::shim {
 // The two generations of these functions differ in what they allow.
 enum class MemoryOpVersion { kFirst, kSecond };
 
-// Checks `count` operations (at most wire::kMostStreamMemoryOps) for `device` as the driver does
+// Checks `count` operations (at most wire::kMaxStreamMemoryOps) for `device` as the driver does
 // and writes them to `operations`. CUDA_ERROR_NOT_SUPPORTED for what the device's attributes do not
 // claim.
 CUresult TranslateMemoryOps(uint16_t device, const CUstreamBatchMemOpParams* parameters,

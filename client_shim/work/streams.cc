@@ -39,12 +39,12 @@ uint64_t NextStreamUniqueId() {
 // given to programs.
 CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy, bool per_thread,
                     Stream** made) {
-  const FenceLease lease = session().fences().Take();
-  if (lease.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
+  const OwnedFence fence = session().fences().Take();
+  if (fence.index == kNoFence) return CUDA_ERROR_OUT_OF_MEMORY;
   uint32_t index;
   Stream* stream = objects().streams.Reserve(&index);
   if (stream == nullptr) {
-    session().fences().Give(lease.index, lease.value);
+    session().fences().Give(fence.index, fence.value);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   stream->unique_id = NextStreamUniqueId();
@@ -63,8 +63,8 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   stream->sync_policy.store(CU_SYNC_POLICY_AUTO, std::memory_order_relaxed);
   stream->capture.store(0, std::memory_order_relaxed);
   stream->complete.store(0, std::memory_order_relaxed);
-  stream->fence = lease.index;
-  stream->signalled = lease.value;
+  stream->fence = fence.index;
+  stream->signalled = fence.value;
   stream->signalled_position = 0;
   stream->host_reached = stream->host_resume = kNoFence;
   uint64_t position = 0;
@@ -76,7 +76,7 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   // The default stream may have blocking streams to wait for.
   stream->work.store(legacy ? position + 1 : 0, std::memory_order_relaxed);
   if (result != CUDA_SUCCESS) {
-    session().fences().Give(lease.index, lease.value);
+    session().fences().Give(fence.index, fence.value);
     objects().streams.Recycle(index);
     return result;
   }
@@ -100,7 +100,7 @@ CUresult MakeHeldStream(Context& context, uint32_t flags, int priority, bool leg
 void Dispose(Stream& stream) {
   LeaveCapture(stream);
   stream.handle.store(0, std::memory_order_release);
-  FencePool& fences = session().fences();
+  FenceAllocator& fences = session().fences();
   fences.Give(stream.fence, stream.signalled);
   fences.Give(stream.host_reached, stream.host_reached_value);
   fences.Give(stream.host_resume, stream.host_resume_value);
@@ -307,7 +307,7 @@ CUresult QueryStream(Stream& stream) {
     const CUresult result = SignalStream(stream, work, &point);
     if (result != CUDA_SUCCESS) return result;
     // Whoever knows by other means that the stream is idle expects to be told so: the daemon gets a
-    // moment to answer a question that is new. Asked again without new work, the answer is a plain
+    // moment to answer a question that is new. Asked again without new work, the reply is a plain
     // load.
     const bool reached = point.fresh ? GiveTime(stream, point)
                                      : session().fences().Reached(stream.fence, point.value);
@@ -432,20 +432,20 @@ void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
 namespace {
 
 // A signal for the event's next recording on the stream. With its lock. False: there are no fences.
-bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, FenceLease* lease) {
-  FencePool& fences = session().fences();
+bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, OwnedFence* fence) {
+  FenceAllocator& fences = session().fences();
   const bool has = Event::Signalled(point) && !event.foreign_fence;
   // Signals of one stream arrive in order. Another stream's could overtake one that is still under
   // way, so it gets a fence of its own.
   if (has && (event.recorded_stream == stream.unique_id ||
               fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
-    *lease = {Event::FenceOf(point), Event::ValueOf(point)};
+    *fence = {Event::FenceOf(point), Event::ValueOf(point)};
   } else {
-    *lease = fences.Take();
-    if (lease->index == kNoFence) return false;
+    *fence = fences.Take();
+    if (fence->index == kNoFence) return false;
     GiveEventFence(event);
   }
-  ++lease->value;
+  ++fence->value;
   return true;
 }
 
@@ -460,11 +460,11 @@ CUresult RecordEvent(Event& event, Stream& stream) {
   const uint64_t point = event.point.load(std::memory_order_relaxed);
   wire::Signal signal{0, kNoFence, 0};
   if (event.asked.load(std::memory_order_relaxed)) {
-    FenceLease lease;
-    if (!LeaseSignal(event, stream, point, &lease)) return CUDA_ERROR_OUT_OF_MEMORY;
-    signal = {lease.value, lease.index, 0};
+    OwnedFence fence;
+    if (!LeaseSignal(event, stream, point, &fence)) return CUDA_ERROR_OUT_OF_MEMORY;
+    signal = {fence.value, fence.index, 0};
     // Release: whoever sees the point may poll the fence for it.
-    event.point.store(Event::Pack(lease.index, lease.value), std::memory_order_release);
+    event.point.store(Event::Pack(fence.index, fence.value), std::memory_order_release);
   } else {
     GiveEventFence(event);
     event.point.store(Event::Pack(Event::kUnsignalled, Event::ValueOf(point + 1)),

@@ -65,7 +65,7 @@ inline void MarkComplete(Stream& stream, uint64_t position) {
 
 // Submits a record of the stream and marks it. `*where` is its ring position.
 template <typename Args>
-CUresult SubmitWork(Stream& stream, Op op, const Args& args, Piece payload = {},
+CUresult SubmitWork(Stream& stream, Op op, const Args& args, ConstBuffer payload = {},
                     uint64_t* where = nullptr) {
   uint64_t position = 0;
   const CUresult result =

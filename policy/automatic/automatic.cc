@@ -7,7 +7,7 @@
 
 #include "policy/status_macros.h"
 #include "policy/fair/fair.h"
-#include "policy/guest_terms.h"
+#include "policy/best_effort_limits.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
 #include "policy/tenants.h"
@@ -21,11 +21,11 @@ constexpr Parameter kOwnParameters[] = {
      "device time of a program before its class is judged"},
     {"longest_burst", ParameterKind::kDuration, "50ms", "10us", "10s",
      "longest burst of a program that somebody waits for"},
-    {"least_gap", ParameterKind::kDuration, "500us", "1us", "10s",
+    {"min_gap", ParameterKind::kDuration, "500us", "1us", "10s",
      "shortest pause of a program that somebody waits for"},
 };
 
-constexpr double kLeastGapToBurst = 0.5;
+constexpr double kMinGapToBurst = 0.5;
 // The policy keeps the verdict "latency" until pauses are shorter, or bursts longer, by this
 // factor.
 constexpr double kKeep = 0.5;
@@ -47,7 +47,7 @@ class Automatic final : public Policy {
             std::unique_ptr<Policy> by_weight)
       : learn_after_(values.Duration("learn_after")),
         longest_burst_(values.Duration("longest_burst")),
-        least_gap_(values.Duration("least_gap")),
+        min_gap_(values.Duration("min_gap")),
         by_class_(std::move(by_class)),
         by_weight_(std::move(by_weight)) {}
 
@@ -102,8 +102,8 @@ class Automatic final : public Policy {
     const double slack = keep ? kKeep : 1;
     const bool short_bursts =
         view.typical_burst > 0 && view.typical_burst <= Times(longest_burst_, 1 / slack);
-    const bool pauses = view.typical_gap >= Times(least_gap_, slack) &&
-                        view.typical_gap >= Times(view.typical_burst, kLeastGapToBurst * slack);
+    const bool pauses = view.typical_gap >= Times(min_gap_, slack) &&
+                        view.typical_gap >= Times(view.typical_burst, kMinGapToBurst * slack);
     return short_bursts && pauses ? TenantClass::kLatency : TenantClass::kBatch;
   }
 
@@ -123,14 +123,14 @@ class Automatic final : public Policy {
     const auto size = [&](int partition) {
       return SmsOf(snapshot.device, snapshot.partitions[partition]);
     };
-    for (int* partition : {&grant->quiet.partition, &grant->quiet.long_partition,
-                           &grant->quiet.yielding_partition}) {
+    for (int* partition : {&grant->idle.partition, &grant->idle.long_partition,
+                           &grant->idle.yielding_partition}) {
       if (size(*partition) > size(half)) *partition = half;
     }
-    PrepareTerms(grant);
+    PreparePartitions(grant);
   }
 
-  const Nanoseconds learn_after_, longest_burst_, least_gap_;
+  const Nanoseconds learn_after_, longest_burst_, min_gap_;
   const std::unique_ptr<Policy> by_class_, by_weight_;
   std::map<CoroutineId, TenantClass> classes_;  // those of the last decision
 };

@@ -5,7 +5,7 @@
 // `learn_after` of device time:
 //
 //   - latency: bursts take at most `longest_burst`, and pauses between them last at least half a
-//     burst and at least `least_gap`. The verdict holds until bursts are twice as long as that or
+//     burst and at least `min_gap`. The verdict holds until bursts are twice as long as that or
 //     pauses half as long;
 //   - batch: all other work.
 //

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMaxCount = 1 << 30;
 
-constexpr Setting kSettings[] = {
+constexpr ConfigSetting kSettings[] = {
     {"daemon", "socket", "socket", &Config::socket, "PATH", "", 0, 0, kDefaultSocket, false,
      "Where programs connect"},
     {"daemon", "socket_mode", "socket-mode", &Config::socket_mode, "OCTAL", "", 0, 0, "", false,
@@ -155,11 +155,11 @@ bool ParseNumber(absl::string_view text, double* number, absl::string_view* unit
   return end > 0 && end <= 24 && absl::SimpleAtod(text.substr(0, end), number);
 }
 
-std::vector<absl::string_view> Choices(const Setting& setting) {
+std::vector<absl::string_view> Choices(const ConfigSetting& setting) {
   return absl::StrSplit(setting.choices, '|');
 }
 
-absl::Status NotAllowed(const Setting& setting, absl::string_view text) {
+absl::Status NotAllowed(const ConfigSetting& setting, absl::string_view text) {
   return absl::InvalidArgumentError(
       absl::StrCat(setting.key, " is ", Allowed(setting), ", not ", text.substr(0, 100)));
 }
@@ -196,17 +196,17 @@ bool SameAccess(const Config& a, const Config& b) {
 
 }  // namespace
 
-absl::Span<const Setting> AllSettings() { return kSettings; }
+absl::Span<const ConfigSetting> AllConfigSettings() { return kSettings; }
 absl::Span<const TenantKey> TenantKeys() { return kTenantKeys; }
 
-const Setting* FindSetting(absl::string_view section, absl::string_view key) {
-  for (const Setting& setting : kSettings) {
+const ConfigSetting* FindConfigSetting(absl::string_view section, absl::string_view key) {
+  for (const ConfigSetting& setting : kSettings) {
     if (setting.section == section && setting.key == key) return &setting;
   }
   return nullptr;
 }
 
-std::string Allowed(const Setting& setting) {
+std::string Allowed(const ConfigSetting& setting) {
   if (!setting.choices.empty()) {
     const std::vector<absl::string_view> choices = Choices(setting);
     std::string text;
@@ -222,12 +222,12 @@ std::string Allowed(const Setting& setting) {
     return "a text";
   }
   return absl::StrCat(setting.type == "SIZE" ? "a size (\"4GiB\", or bytes) of " : "",
-                      setting.least, " to ", setting.most);
+                      setting.min, " to ", setting.max);
 }
 
-absl::Status SetNumber(const Setting& setting, int64_t value, Config* config) {
+absl::Status SetNumber(const ConfigSetting& setting, int64_t value, Config* config) {
   const bool chosen =
-      setting.choices.empty() ? value >= setting.least && value <= setting.most : [&] {
+      setting.choices.empty() ? value >= setting.min && value <= setting.max : [&] {
         const auto choices = Choices(setting);
         return std::find(choices.begin(), choices.end(), absl::StrCat(value)) != choices.end();
       }();
@@ -236,7 +236,7 @@ absl::Status SetNumber(const Setting& setting, int64_t value, Config* config) {
   return absl::OkStatus();
 }
 
-absl::Status SetFromText(const Setting& setting, absl::string_view text, Config* config) {
+absl::Status SetFromText(const ConfigSetting& setting, absl::string_view text, Config* config) {
   if (std::holds_alternative<int64_t Config::*>(setting.field)) {
     int64_t value = 0;
     const bool number =
@@ -262,13 +262,13 @@ absl::Status SetFromText(const Setting& setting, absl::string_view text, Config*
   return absl::OkStatus();
 }
 
-std::string ValueText(const Setting& setting, const Config& config) {
+std::string ValueText(const ConfigSetting& setting, const Config& config) {
   if (const auto* text = std::get_if<std::string Config::*>(&setting.field))
     return Quoted(config.*(*text));
   return absl::StrCat(config.*std::get<int64_t Config::*>(setting.field));
 }
 
-bool IsDefault(const Setting& setting, const Config& config) {
+bool IsDefault(const ConfigSetting& setting, const Config& config) {
   static const Config* const defaults = new Config;
   return ValueText(setting, config) == ValueText(setting, *defaults);
 }
@@ -326,7 +326,7 @@ bool IsTenantName(absl::string_view name) {
 
 ConfigChange Compare(const Config& before, const Config& after) {
   ConfigChange change;
-  for (const Setting& setting : kSettings) {
+  for (const ConfigSetting& setting : kSettings) {
     if (ValueText(setting, before) == ValueText(setting, after)) continue;
     (setting.live ? change.live : change.restart)
         .push_back(absl::StrCat("[", setting.section, "] ", setting.key));

@@ -86,23 +86,23 @@ struct Config {
 };
 
 // One setting. It has a place in the file, or a flag, or both.
-struct Setting {
+struct ConfigSetting {
   absl::string_view section, key;  // in the file
   absl::string_view flag;          // without the dashes; "": the setting has no flag
   std::variant<std::string Config::*, int64_t Config::*> field;
   // What help texts call the value: PATH, MIB, ... A SIZE is bytes; as a text it may have a unit.
   absl::string_view type;
   absl::string_view choices;    // the allowed values, separated by |; "": see `least` and `most`
-  int64_t least = 0, most = 0;  // inclusive bounds of a number
+  int64_t min = 0, max = 0;  // inclusive bounds of a number
   absl::string_view computed;   // the default in words, if it is not a constant
   bool live = false;            // a reload of the configuration changes the setting
   absl::string_view help;
 };
 
 // All settings, those of a section in a row.
-absl::Span<const Setting> AllSettings();
+absl::Span<const ConfigSetting> AllConfigSettings();
 // Null if there is no such setting.
-const Setting* FindSetting(absl::string_view section, absl::string_view key);
+const ConfigSetting* FindConfigSetting(absl::string_view section, absl::string_view key);
 
 // One key of a [[tenant]].
 struct TenantKey {
@@ -120,15 +120,15 @@ struct TenantKey {
 absl::Span<const TenantKey> TenantKeys();
 
 // Sets a setting from its text, as a flag has it. InvalidArgument with the allowed values.
-absl::Status SetFromText(const Setting& setting, absl::string_view text, Config* config);
+absl::Status SetFromText(const ConfigSetting& setting, absl::string_view text, Config* config);
 // The same for a setting that is a number.
-absl::Status SetNumber(const Setting& setting, int64_t value, Config* config);
+absl::Status SetNumber(const ConfigSetting& setting, int64_t value, Config* config);
 // The allowed values as messages name them: "auto, cuda or soft"; "1 to 1024".
-std::string Allowed(const Setting& setting);
+std::string Allowed(const ConfigSetting& setting);
 // The setting's value in TOML's notation.
-std::string ValueText(const Setting& setting, const Config& config);
+std::string ValueText(const ConfigSetting& setting, const Config& config);
 // Whether the setting has its default value.
-bool IsDefault(const Setting& setting, const Config& config);
+bool IsDefault(const ConfigSetting& setting, const Config& config);
 
 // Takes "5ms", "30us", "1s", "250ns". False for other texts, and for more than about 290 years.
 bool ParseDuration(absl::string_view text, policy::Nanoseconds* duration);

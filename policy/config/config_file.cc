@@ -115,13 +115,13 @@ class Reader {
     return shown + (text.size() > 64 ? "...\"" : "\"");
   }
   static bool IsSection(absl::string_view name) {
-    const absl::Span<const Setting> settings = AllSettings();
+    const absl::Span<const ConfigSetting> settings = AllConfigSettings();
     return std::any_of(settings.begin(), settings.end(),
-                       [&](const Setting& setting) { return setting.section == name; });
+                       [&](const ConfigSetting& setting) { return setting.section == name; });
   }
   static std::string Sections() {
     std::vector<std::string> sections;
-    for (const Setting& setting : AllSettings()) {
+    for (const ConfigSetting& setting : AllConfigSettings()) {
       const std::string section = absl::StrCat("[", setting.section, "]");
       if (sections.empty() || sections.back() != section) sections.push_back(section);
     }
@@ -134,10 +134,10 @@ class Reader {
         ReadParameters(node);
         continue;
       }
-      const Setting* setting = FindSetting(section, Name(key));
+      const ConfigSetting* setting = FindConfigSetting(section, Name(key));
       if (setting == nullptr) {
         std::vector<std::string> known;
-        for (const Setting& one : AllSettings()) {
+        for (const ConfigSetting& one : AllConfigSettings()) {
           if (one.section == section) known.emplace_back(std::string(one.key));
         }
         if (section == "policy") known.push_back("parameters");
@@ -153,7 +153,7 @@ class Reader {
     }
   }
 
-  void ReadSetting(const Setting& setting, const toml::node& node) {
+  void ReadSetting(const ConfigSetting& setting, const toml::node& node) {
     absl::Status status;
     const bool text = std::holds_alternative<std::string Config::*>(setting.field);
     if (const auto number = node.value_exact<int64_t>(); number.has_value() && !text) {

@@ -1,4 +1,4 @@
-// Reads the configuration file: TOML with the sections and keys of AllSettings() and TenantKeys(),
+// Reads the configuration file: TOML with the sections and keys of AllConfigSettings() and TenantKeys(),
 // and no others.
 #pragma once
 

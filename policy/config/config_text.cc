@@ -17,7 +17,7 @@ const Config& Defaults() {
 }
 
 // A default as a value in TOML's notation ("64", "\"auto\""), or in words.
-std::string DefaultText(const Setting& setting) {
+std::string DefaultText(const ConfigSetting& setting) {
   if (!setting.computed.empty()) return std::string(setting.computed);
   return ValueText(setting, Defaults());
 }
@@ -41,7 +41,7 @@ std::string SectionHelp(absl::string_view section) {
 
 std::vector<absl::string_view> Sections() {
   std::vector<absl::string_view> sections;
-  for (const Setting& setting : AllSettings()) {
+  for (const ConfigSetting& setting : AllConfigSettings()) {
     if (sections.empty() || sections.back() != setting.section) sections.push_back(setting.section);
   }
   return sections;
@@ -77,7 +77,7 @@ std::string Comment(absl::string_view text) {
   return out + line + "\n";
 }
 
-std::string LiveText(const Setting& setting) { return setting.live ? "reload" : "restart"; }
+std::string LiveText(const ConfigSetting& setting) { return setting.live ? "reload" : "restart"; }
 
 void AppendTenant(const TenantConfig& config, std::string* out) {
   const policy::Tenant& tenant = config.tenant;
@@ -138,7 +138,7 @@ std::string ExampleText() {
       "# `systemctl reload detshared` applies what can change while the daemon runs.\n";
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, "\n", Comment(SectionHelp(section)), "[", section, "]\n");
-    for (const Setting& setting : AllSettings()) {
+    for (const ConfigSetting& setting : AllConfigSettings()) {
       if (setting.section != section) continue;
       std::string help = absl::StrCat(setting.help, ": ", Allowed(setting), ".");
       if (!setting.computed.empty()) absl::StrAppend(&help, " Default: ", setting.computed, ".");
@@ -154,7 +154,7 @@ std::string ConfigText(const Config& config) {
   std::string out;
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, out.empty() ? "" : "\n", "[", section, "]\n");
-    for (const Setting& setting : AllSettings()) {
+    for (const ConfigSetting& setting : AllConfigSettings()) {
       if (setting.section != section) continue;
       if (!IsDefault(setting, config)) {
         absl::StrAppend(&out, setting.key, " = ", ValueText(setting, config), "\n");
@@ -194,7 +194,7 @@ root, and nobody else may be able to write to it.
     absl::StrAppend(&out, "\n## [", section, "]\n\n", SectionHelp(section), "\n\n",
                     "| key | what it is | allowed | default | flag | changes at "
                     "|\n|---|---|---|---|---|---|\n");
-    for (const Setting& setting : AllSettings()) {
+    for (const ConfigSetting& setting : AllConfigSettings()) {
       if (setting.section != section) continue;
       const std::string flag =
           setting.flag.empty() ? std::string() : absl::StrCat("`--", setting.flag, "`");
@@ -248,7 +248,7 @@ A size is a number of bytes, or a text with a unit, as "24GiB" (powers of 1024).
 )");
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, ".SH [", section, "]\n", ManText(SectionHelp(section)), "\n");
-    for (const Setting& setting : AllSettings()) {
+    for (const ConfigSetting& setting : AllConfigSettings()) {
       if (setting.section != section) continue;
       absl::StrAppend(
           &out, ".TP\n.B ", ManText(setting.key), "\n", ManText(setting.help), ".\n",

@@ -50,9 +50,9 @@ class ShortestFirst final : public Policy {
                                          });
       Grant& grant = decision.grants.emplace_back();
       grant.rank = static_cast<int>(std::min<int64_t>(shorter, kRanks - 1));
-      if (shorter > 0) grant.quiet.window = window_;
-      grant.pressed = grant.quiet;
-      if (shorter > 0) grant.pressed.window = 0;
+      if (shorter > 0) grant.idle.window = window_;
+      grant.contended = grant.idle;
+      if (shorter > 0) grant.contended.window = 0;
     }
     return decision;
   }

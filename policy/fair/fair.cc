@@ -49,20 +49,20 @@ class Fair final : public Policy {
       const Account& account = accounts_[coroutine.tenant->name];
       Grant& grant = decision.grants[i];
       const bool shares = active.size() > 1 && account.workers > 0;
-      grant.quiet.partition = shares ? account.partition
+      grant.idle.partition = shares ? account.partition
                                      : NearestWithin(snapshot.device, snapshot.partitions,
                                                      *coroutine.tenant, snapshot.device.sm_count);
-      grant.quiet.long_partition = grant.quiet.partition;
+      grant.idle.long_partition = grant.idle.partition;
       if (shares && account.stopped_until > snapshot.now) {
-        grant.quiet.window = 0;
-        grant.quiet.longest_hold = std::max(grant.quiet.longest_hold, 2 * longest_stop_);
+        grant.idle.window = 0;
+        grant.idle.max_throttle = std::max(grant.idle.max_throttle, 2 * longest_stop_);
       } else if (shares) {
         // A small window keeps the device time that was given close to the device time that was
         // used, because work in flight cannot be taken back.
-        grant.quiet.window = window_;
+        grant.idle.window = window_;
         grant.budget = std::max<Nanoseconds>(account.budget / account.workers, kMicrosecond);
       }
-      grant.pressed = grant.quiet;
+      grant.contended = grant.idle;
     }
     return decision;
   }

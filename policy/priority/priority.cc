@@ -1,7 +1,7 @@
 #include "policy/priority/priority.h"
 
 #include "policy/status_macros.h"
-#include "policy/guest_terms.h"
+#include "policy/best_effort_limits.h"
 #include "policy/priority/ranks.h"
 #include "policy/tenants.h"
 
@@ -9,15 +9,15 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    kGuestWindow,        kGuestLeastWindow,   kGuestLongOperation, kGuestLongShare,
-    kGuestYieldingShare, kGuestYieldingBlock, kGuestPressedShare,  kGuestPressedWindow,
-    kGuestClosing,       kGuestClosingShare,  kGuestClosingWindow, kGuestLongestHold,
-    kGuestAbsentAfter,
+    kBestEffortWindow,        kBestEffortMinWindow,   kBestEffortLongOperation, kBestEffortLongShare,
+    kBestEffortYieldingShare, kBestEffortYieldingBlock, kBestEffortContendedShare,  kBestEffortContendedWindow,
+    kBestEffortTail,       kBestEffortTailShare,  kBestEffortTailWindow, kBestEffortMaxThrottle,
+    kBestEffortAbsentAfter,
 };
 
 class Priority final : public Policy {
  public:
-  explicit Priority(const GuestRules& rules) : rules_(rules) {}
+  explicit Priority(const BestEffortRules& rules) : rules_(rules) {}
 
   absl::Status Check(absl::Span<const Tenant> tenants) const override {
     return CheckTenants(tenants);
@@ -25,7 +25,7 @@ class Priority final : public Policy {
 
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant>) const override {
-    return GuestPartitions(device, rules_);
+    return BestEffortPartitions(device, rules_);
   }
 
   Decision Decide(const Snapshot& snapshot) override {
@@ -39,7 +39,7 @@ class Priority final : public Policy {
   }
 
  private:
-  const GuestRules rules_;
+  const BestEffortRules rules_;
 };
 
 }  // namespace
@@ -49,7 +49,7 @@ absl::Span<const Parameter> PriorityParameters() { return kParameters; }
 absl::StatusOr<std::unique_ptr<Policy>> CreatePriority(const Options& options) {
   DETSHARE_ASSIGN_OR_RETURN(ParameterValues values,
                             ParameterValues::Read("priority", kParameters, options));
-  return std::make_unique<Priority>(GuestRules::Of(values));
+  return std::make_unique<Priority>(BestEffortRules::Of(values));
 }
 
 }  // namespace detshare::policy

@@ -40,20 +40,20 @@ std::vector<int> RanksByClass(const Snapshot& snapshot) {
 }
 
 Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
-                   const GuestRules& rules, Nanoseconds* ask_again_at) {
+                   const BestEffortRules& rules, Nanoseconds* ask_again_at) {
   const CoroutineView& coroutine = snapshot.coroutines[index];
   const bool others_first = OthersFirst(snapshot, ranks, index, rules.absent_after, ask_again_at);
   Grant grant;
   if (coroutine.tenant->tenant_class == TenantClass::kLatency) {
     grant.urgent = true;
-    grant.quiet.partition = grant.quiet.long_partition = NearestWithin(
+    grant.idle.partition = grant.idle.long_partition = NearestWithin(
         snapshot.device, snapshot.partitions, *coroutine.tenant, snapshot.device.sm_count);
-    grant.quiet.longest_hold = rules.longest_hold;
-    grant.pressed = grant.quiet;
-    if (others_first) grant.pressed.window = rules.least_window;
-    PressGuests(coroutine, rules, &grant);
+    grant.idle.max_throttle = rules.max_throttle;
+    grant.contended = grant.idle;
+    if (others_first) grant.contended.window = rules.min_window;
+    SetContentionPhase(coroutine, rules, &grant);
   } else {
-    grant = GuestGrant(snapshot, coroutine, rules, others_first);
+    grant = BestEffortGrant(snapshot, coroutine, rules, others_first);
   }
   grant.rank = ranks[index];
   return grant;

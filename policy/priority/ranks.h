@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "policy/guest_terms.h"
+#include "policy/best_effort_limits.h"
 #include "policy/policy.h"
 
 namespace detshare::policy {
@@ -18,6 +18,6 @@ std::vector<int> RanksByClass(const Snapshot& snapshot);
 // The grant of coroutine `index`, with its rank. `ranks` is the result of RanksByClass(). Lowers
 // `ask_again_at` to the time when the grant changes if nothing else happens.
 Grant GrantByClass(const Snapshot& snapshot, size_t index, const std::vector<int>& ranks,
-                   const GuestRules& rules, Nanoseconds* ask_again_at);
+                   const BestEffortRules& rules, Nanoseconds* ask_again_at);
 
 }  // namespace detshare::policy

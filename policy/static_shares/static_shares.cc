@@ -52,8 +52,8 @@ class StaticShares final : public Policy {
       const auto declared = shares.declared.find(coroutine.tenant->name);
       const SmRange range = declared == shares.declared.end() ? shares.others : declared->second;
       Grant& grant = decision.grants.emplace_back();
-      grant.quiet.partition = grant.quiet.long_partition = IndexOf(snapshot.partitions, range);
-      grant.pressed = grant.quiet;
+      grant.idle.partition = grant.idle.long_partition = IndexOf(snapshot.partitions, range);
+      grant.contended = grant.idle;
     }
     return decision;
   }

@@ -34,14 +34,14 @@ class Temporal final : public Policy {
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       Grant& grant = decision.grants[i];
       // Work in flight runs on into the next turn, so it must be little.
-      grant.quiet.window = slice_ / 4;
-      if (active > 1 && &snapshot.coroutines[i] != holder) grant.quiet.window = 0;
+      grant.idle.window = slice_ / 4;
+      if (active > 1 && &snapshot.coroutines[i] != holder) grant.idle.window = 0;
       if (active > 1 && &snapshot.coroutines[i] == holder) {
         grant.budget = Minus(slice_, Minus(holder->device_time, device_time_));
       }
       // A coroutine is throttled during the turns of all others; its own turn must come first.
-      grant.quiet.longest_hold = std::max<Nanoseconds>(100 * kMillisecond, 2 * active * slice_);
-      grant.pressed = grant.quiet;
+      grant.idle.max_throttle = std::max<Nanoseconds>(100 * kMillisecond, 2 * active * slice_);
+      grant.contended = grant.idle;
     }
     if (active > 1) decision.ask_again_at = Plus(began_, slice_);
     return decision;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "policy/status_macros.h"
-#include "policy/guest_terms.h"
+#include "policy/best_effort_limits.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
 #include "policy/tenants.h"
@@ -22,19 +22,19 @@ constexpr Parameter kParameters[] = {
      "device time in flight of decoding with slack, beside who is nearer to its objective"},
     {"prefill_window", ParameterKind::kDuration, "1ms", "1us", "1s",
      "device time in flight of a prefill beside decoding"},
-    kGuestWindow,
-    kGuestLeastWindow,
-    kGuestLongOperation,
-    kGuestLongShare,
-    kGuestYieldingShare,
-    kGuestYieldingBlock,
-    kGuestPressedShare,
-    kGuestPressedWindow,
-    kGuestClosing,
-    kGuestClosingShare,
-    kGuestClosingWindow,
-    kGuestLongestHold,
-    kGuestAbsentAfter,
+    kBestEffortWindow,
+    kBestEffortMinWindow,
+    kBestEffortLongOperation,
+    kBestEffortLongShare,
+    kBestEffortYieldingShare,
+    kBestEffortYieldingBlock,
+    kBestEffortContendedShare,
+    kBestEffortContendedWindow,
+    kBestEffortTail,
+    kBestEffortTailShare,
+    kBestEffortTailWindow,
+    kBestEffortMaxThrottle,
+    kBestEffortAbsentAfter,
 };
 
 constexpr int kUrgent = 0, kNear = 1, kRelaxed = 2, kPrefill = 3, kUnset = 4, kBatch = 5;
@@ -47,7 +47,7 @@ struct Rules {
   Nanoseconds tpot, ttft;
   double prefill_share;
   Nanoseconds relaxed_window, prefill_window;
-  GuestRules guest;
+  BestEffortRules best_effort;
 };
 
 class TpotFirst final : public Policy {
@@ -60,7 +60,7 @@ class TpotFirst final : public Policy {
 
   std::vector<SmRange> Partitions(const DeviceShape& device,
                                   absl::Span<const Tenant>) const override {
-    return GuestPartitions(device, rules_.guest);
+    return BestEffortPartitions(device, rules_.best_effort);
   }
 
   Decision Decide(const Snapshot& snapshot) override {
@@ -74,7 +74,7 @@ class TpotFirst final : public Policy {
     }
     for (size_t i = 0; i < snapshot.coroutines.size(); ++i) {
       const bool others_first =
-          OthersFirst(snapshot, ranks, i, rules_.guest.absent_after, &decision.ask_again_at);
+          OthersFirst(snapshot, ranks, i, rules_.best_effort.absent_after, &decision.ask_again_at);
       decision.grants.push_back(
           GrantOf(snapshot, snapshot.coroutines[i], ranks[i], others_first, urgent));
       decision.grants.back().rank = ranks[i];
@@ -125,7 +125,7 @@ class TpotFirst final : public Policy {
                 bool others_first, bool urgent) const {
     const bool tokens = ProducesTokens(coroutine);
     if (!tokens && coroutine.tenant->tenant_class != TenantClass::kLatency) {
-      return GuestGrant(snapshot, coroutine, rules_.guest, others_first);
+      return BestEffortGrant(snapshot, coroutine, rules_.best_effort, others_first);
     }
     Grant grant;
     grant.urgent = rank < kRelaxed || !tokens;
@@ -133,20 +133,20 @@ class TpotFirst final : public Policy {
       return NearestWithin(snapshot.device, snapshot.partitions, *coroutine.tenant,
                            share * snapshot.device.sm_count);
     };
-    grant.quiet.partition = grant.quiet.long_partition = partition(1);
-    grant.quiet.longest_hold = rules_.guest.longest_hold;
-    grant.pressed = grant.quiet;
+    grant.idle.partition = grant.idle.long_partition = partition(1);
+    grant.idle.max_throttle = rules_.best_effort.max_throttle;
+    grant.contended = grant.idle;
     if (rank == kPrefill && others_first) {
-      grant.quiet.window = rules_.prefill_window;
-      grant.pressed.partition = grant.pressed.long_partition = partition(rules_.prefill_share);
-      grant.pressed.window = urgent ? 0 : rules_.prefill_window;
-      PrepareTerms(&grant);
+      grant.idle.window = rules_.prefill_window;
+      grant.contended.partition = grant.contended.long_partition = partition(rules_.prefill_share);
+      grant.contended.window = urgent ? 0 : rules_.prefill_window;
+      PreparePartitions(&grant);
     } else if (tokens && rank == kRelaxed && others_first) {
-      grant.pressed.window = rules_.relaxed_window;
+      grant.contended.window = rules_.relaxed_window;
     }
     // A program that makes tokens gets no shorter contention phase, because its steps differ in
     // length: a prefill takes many times as long as a token.
-    if (!tokens) PressGuests(coroutine, rules_.guest, &grant);
+    if (!tokens) SetContentionPhase(coroutine, rules_.best_effort, &grant);
     return grant;
   }
 
@@ -172,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Policy>> CreateTpotFirst(const Options& options) 
   rules.prefill_share = values.Fraction("prefill_share");
   rules.relaxed_window = values.Duration("relaxed_window");
   rules.prefill_window = values.Duration("prefill_window");
-  rules.guest = GuestRules::Of(values);
+  rules.best_effort = BestEffortRules::Of(values);
   return std::make_unique<TpotFirst>(rules);
 }
 

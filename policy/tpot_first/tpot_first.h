@@ -12,7 +12,7 @@
 // device, at four fifths to rank 0. So there is a bound on what decoding takes from a prefill.
 //
 // Latency tenants without tokens have rank 1. Tenants without a class (rank 4) and batch (rank 5)
-// have the limits of guest_terms.h beside all of these.
+// have the limits of best_effort_limits.h beside all of these.
 //
 // A tenant without objectives has those of the parameters.
 #pragma once

@@ -45,7 +45,7 @@ namespace detshare {
 // The operations that cross from client to daemon. Numbers never change and are never reused. 0 is
 // no operation.
 enum class Op : uint16_t {"""]
-    out += ["  %s = %d,  // %s" % (r.symbol, r.op, r.lane) for r in rows]
+    out += ["  %s = %d,  // %s" % (r.symbol, r.op, r.transport) for r in rows]
     out.append("""};
 
 // The entry point's name, or nullptr for a number that is no operation.
@@ -81,9 +81,9 @@ namespace detshare {
 // All rows in the table's order: by family, with the variants of a function side by side.
 inline constexpr Row kRows[] = {"""]
     for r in table.rows:
-        out.append("    {%s, %s, %s, %s, %s, %d, %d, Lane::k%s, Support::k%s, %s, %s, %s}," % (
+        out.append("    {%s, %s, %s, %s, %s, %d, %d, Transport::k%s, Support::k%s, %s, %s, %s}," % (
             c_string(r.symbol), c_string(r.api), c_string(r.family.name), c_string(r.family.title), c_string(r.note),
-            r.op, r.version, r.lane.capitalize(), r.support.capitalize(), bool_text(r.variant),
+            r.op, r.version, r.transport.capitalize(), r.support.capitalize(), bool_text(r.variant),
             bool_text(r.before_init), bool_text(not r.hidden)))
     by_api = sorted(table.rows, key=lambda r: (r.api.encode(), bool(r.variant), r.version))
     out.append("""};
@@ -242,13 +242,13 @@ using Payload = std::span<const uint8_t>;
 enum class Dispatched : uint8_t {
   kHandled,
   kUnknownOp,    // no operation has this number
-  kWrongLane,    // an operation of the other transport
+  kWrongTransport,    // an operation of the other transport
   kWrongLength,  // `args` is not as long as the operation's struct
 };
 
 // Checks the op, its transport and the length of `args`, copies the struct and calls the handler.
 // Any result but kHandled means that the client broke the protocol and no handler was called.
-Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
+Dispatched Dispatch(Transport transport, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
                     Reply& reply);
 
 """]
@@ -298,13 +298,13 @@ Dispatched Call(void (*handler)(Session&, const Args&, Payload, Reply&), std::sp
 
 }  // namespace
 
-Dispatched Dispatch(Lane lane, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
+Dispatched Dispatch(Transport transport, uint16_t op, std::span<const uint8_t> args, Payload payload, Session& session,
                     Reply& reply) {
   switch (op) {"""]
     for r in crossing(table):
         out.append("""    case %d:
-      if (lane != Lane::k%s) return Dispatched::kWrongLane;
-      return Call(&handlers::%s, args, payload, session, reply);""" % (r.op, r.lane.capitalize(), r.symbol))
+      if (transport != Transport::k%s) return Dispatched::kWrongTransport;
+      return Call(&handlers::%s, args, payload, session, reply);""" % (r.op, r.transport.capitalize(), r.symbol))
     out.append("""  }
   return Dispatched::kUnknownOp;
 }
@@ -418,7 +418,7 @@ DetShare's `libcuda.so.1` replaces that of CUDA 13.0 and exports the same %d fun
 `CUDA_ERROR_NOT_SUPPORTED`, and the library logs its name once. `detsharectl api` prints this table. `detsharectl api
 --unsupported` prints the functions that are not supported.
 
-*Since* is the CUDA version that introduced this form of the function, as `cuGetProcAddress` counts versions. *Lane* says
+*Since* is the CUDA version that introduced this form of the function, as `cuGetProcAddress` counts versions. *Transport* says
 where a call is executed: in the client itself (`local`), or in the daemon, which gets it through shared memory (`ring`) or as
 a remote call (`grpc`).
 """ % len(rows)]
@@ -430,13 +430,13 @@ a remote call (`grpc`).
     out.append("| **All** | **%d** | %s |" % (len(rows), counts(rows)))
     for family in table.families:
         out.append("\n## %s\n" % family.title)
-        out.append("| Function | Since | Lane | Support | Note |")
+        out.append("| Function | Since | Transport | Support | Note |")
         out.append("|---|---|---|---|---|")
         for r in rows:
             if r.family is family:
                 note = " ".join(x for x in (r.note, "As `%s`." % r.via if r.via else "") if x)
                 out.append("| `%s` | %s | %s | %s |%s |" %
-                           (r.symbol, cuda_version(r.version), "" if r.lane == "none" else r.lane, r.support,
+                           (r.symbol, cuda_version(r.version), "" if r.transport == "none" else r.transport, r.support,
                             " " + note if note else ""))
     out.append(WHAT_WAS_RUN)
     only = sorted({r.api for r in table.rows if r.hidden})

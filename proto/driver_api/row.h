@@ -7,7 +7,7 @@
 namespace detshare {
 
 // How a call is transported, and which side executes it.
-enum class Lane : uint8_t {
+enum class Transport : uint8_t {
   kRing,   // to the daemon, through the submission ring
   kGrpc,   // to the daemon, as a control call (gRPC)
   kLocal,  // the client executes it from its own state, or reduces it to other rows
@@ -24,22 +24,22 @@ struct Row {
   const char* note;    // "", or why support is not full
   uint16_t op;         // detshare::Op, unique; on the wire for kRing and kGrpc
   uint16_t version;    // CUDA version in which this ABI appeared, 12040 for 12.4
-  Lane lane;
+  Transport transport;
   Support support;
   bool per_thread;   // the variant that uses the calling thread's own default stream
   bool before_init;  // may be called before cuInit
   bool exported;     // false: only cuGetProcAddress knows it
 };
 
-constexpr const char* LaneName(Lane lane) {
-  switch (lane) {
-    case Lane::kRing:
+constexpr const char* TransportName(Transport transport) {
+  switch (transport) {
+    case Transport::kRing:
       return "ring";
-    case Lane::kGrpc:
+    case Transport::kGrpc:
       return "grpc";
-    case Lane::kLocal:
+    case Transport::kLocal:
       return "local";
-    case Lane::kNone:
+    case Transport::kNone:
       break;
   }
   return "none";

@@ -3,7 +3,7 @@
 import collections
 import re
 
-LANES = ("ring", "grpc", "local", "none")
+TRANSPORTS = ("ring", "grpc", "local", "none")
 SUPPORT = ("full", "partial", "none")
 FLAGS = ("before_init", "hidden")
 DIRECTIONS = ("in", "out", "inout")
@@ -54,9 +54,9 @@ class Arg:
 class Row:
     """One entry point."""
 
-    def __init__(self, line, family, op, symbol, api, version, variant, lane, support):
+    def __init__(self, line, family, op, symbol, api, version, variant, transport, support):
         self.line, self.family, self.op, self.symbol, self.api = line, family, op, symbol, api
-        self.version, self.variant, self.lane, self.support = version, variant, lane, support
+        self.version, self.variant, self.transport, self.support = version, variant, transport, support
         self.flags, self.via, self.args, self.note = set(), None, [], ""
         self.index = -1  # among all rows, in the table's order
 
@@ -70,7 +70,7 @@ class Row:
 
     @property
     def crosses(self):
-        return self.lane in ("ring", "grpc")
+        return self.transport in ("ring", "grpc")
 
     @property
     def implemented(self):
@@ -147,9 +147,9 @@ class _Parser:
         match = _ROW.match(text)
         if not match:
             self.fail(number, "a row reads: OP SYMBOL | API VERSION [ptsz|ptds] | LANE SUPPORT [FLAG...] [via=SYMBOL]")
-        op, symbol, api, version, variant, lane, support, rest = match.groups()
+        op, symbol, api, version, variant, transport, support, rest = match.groups()
         family = self.families[-1]
-        row = Row(number, family, int(op), symbol, api, int(version), variant or "", lane, support)
+        row = Row(number, family, int(op), symbol, api, int(version), variant or "", transport, support)
         if not family.first <= row.op <= family.last:
             self.fail(number, "op %d is outside the range %d-%d of family %s" %
                       (row.op, family.first, family.last, family.name))
@@ -166,8 +166,8 @@ class _Parser:
             self.fail(number, "the variant must be that of the symbol, ptsz or ptds")
         if row.version < 2000 or row.version % 10:
             self.fail(number, "%d is no CUDA version (12.4 is 12040)" % row.version)
-        if lane not in LANES:
-            self.fail(number, "lane %s is not one of %s" % (lane, ", ".join(LANES)))
+        if transport not in TRANSPORTS:
+            self.fail(number, "transport %s is not one of %s" % (transport, ", ".join(TRANSPORTS)))
         if support not in SUPPORT:
             self.fail(number, "support %s is not one of %s" % (support, ", ".join(SUPPORT)))
         for word in rest.split():
@@ -234,8 +234,8 @@ class _Parser:
                 self.fail(number, "unknown annotation %s" % word)
 
     def check_row(self, table, row):
-        if (row.lane == "none") != (row.support == "none"):
-            self.fail(row.line, "lane none and support none go together")
+        if (row.transport == "none") != (row.support == "none"):
+            self.fail(row.line, "transport none and support none go together")
         if row.support != "full" and not row.note:
             self.fail(row.line, "support %s needs a note with the reason" % row.support)
         if row.hidden and row.support != "none":
@@ -258,8 +258,8 @@ class _Parser:
             self.fail(row.line, "via=%s: no such row" % row.via)
         if base.via is not None or base.support == "none":
             self.fail(row.line, "via=%s: that row has no implementation of its own" % row.via)
-        if row.lane != "local":
-            self.fail(row.line, "a row with via= is of lane local")
+        if row.transport != "local":
+            self.fail(row.line, "a row with via= is of transport local")
         if [a.type for a in row.args] != [a.type for a in base.args]:
             self.fail(row.line, "via=%s: the arguments' types differ" % row.via)
         if row.before_init != base.before_init:

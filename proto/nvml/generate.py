@@ -13,8 +13,8 @@ KINDS_OF_RESULT = ("text", "text80", "list", "versioned", "words")
 
 
 class Row:
-    def __init__(self, family, name, lane, flags=(), arguments=(), results=()):
-        self.family, self.name, self.lane, self.flags = family, name, lane, flags
+    def __init__(self, family, name, source, flags=(), arguments=(), results=()):
+        self.family, self.name, self.source, self.flags = family, name, source, flags
         self.device = "device" in arguments
         self.peer = "peer" in arguments
         self.numbers = [a for a in arguments if a not in ("device", "peer")]
@@ -44,8 +44,8 @@ def fail(path, line, message):
     sys.exit("%s:%d: %s" % (path, line, message))
 
 
-def parse_host(path, line, family, name, lane, signature):
-    flags = lane.split()[1:]
+def parse_host(path, line, family, name, source, signature):
+    flags = source.split()[1:]
     if not set(flags) <= {"fixed", "wrapped", "special"} or "->" not in signature:
         fail(path, line, "not a host row")
     left, right = (part.strip() for part in signature.split("->"))
@@ -93,7 +93,7 @@ def rows_of(families):
 
 
 def host_rows(families):
-    return sorted((r for r in rows_of(families) if r.lane == "host"), key=lambda r: r.name)
+    return sorted((r for r in rows_of(families) if r.source == "host"), key=lambda r: r.name)
 
 
 def pointer(c_type, name):
@@ -149,7 +149,7 @@ namespace detshare::nvml {
             row.name, ", ".join(parameters(row)), call))
     out.append("// ---- unsupported functions, with any arguments\n")
     for row in rows_of(families):
-        if row.lane == "none":
+        if row.source == "none":
             out.append('DETSHARE_EXPORT nvmlReturn_t %s() { return Unsupported("%s"); }' % (row.name, row.name))
     out.append("\n}  // namespace detshare::nvml\n")
     return "\n".join(out)
@@ -211,7 +211,7 @@ namespace {
         types = [p.rsplit(" ", 1)[0] for p in parameters(row)]
         given = ["device"] * row.device + ["peer"] * row.peer
         given += ["arguments[%d]" % i for i in range(len(row.numbers))]
-        out.append("HostAnswer Call_%s([[maybe_unused]] const HostNvml& nvml, [[maybe_unused]] nvmlDevice_t device,\n"
+        out.append("HostResult Call_%s([[maybe_unused]] const HostNvml& nvml, [[maybe_unused]] nvmlDevice_t device,\n"
                    "    [[maybe_unused]] nvmlDevice_t peer, [[maybe_unused]] const uint32_t* arguments) {" % row.name)
         out.append('  const auto function = nvml.Find<nvmlReturn_t (*)(%s)>("%s");' % (", ".join(types), row.name))
         out.append("  if (function == nullptr) return {NVML_ERROR_FUNCTION_NOT_FOUND, {}};")
@@ -247,14 +247,14 @@ def table_h(families):
 
 namespace detshare::nvml {
 
-enum class Lane { kTenant, kHost, kNone };
+enum class Source { kTenant, kHost, kNone };
 struct Row {
   const char* name;
-  Lane lane;
+  Source source;
 };
 
 inline constexpr Row kRows[] = {"""]
-    out += ['    {"%s", Lane::k%s},' % (r.name, r.lane.capitalize()) for r in rows_of(families)]
+    out += ['    {"%s", Source::k%s},' % (r.name, r.source.capitalize()) for r in rows_of(families)]
     out.append("};\n\n}  // namespace detshare::nvml\n")
     return "\n".join(out)
 
@@ -276,17 +276,17 @@ the daemon grants it. The table says where results come from:
 | Family | Functions | tenant | host | none |
 |---|--:|--:|--:|--:|""" % len(rows_of(families))]
     for family in families:
-        count = lambda lane: sum(r.lane == lane for r in family.rows)
+        count = lambda source: sum(r.source == source for r in family.rows)
         out.append("| %s | %d | %d | %d | %d |" % (family.title, len(family.rows), count("tenant"), count("host"),
                                                  count("none")))
     for family in families:
         out.append("\n## %s\n" % family.title)
         if family.note:
             out.append(family.note + "\n")
-        for lane in ("tenant", "host", "none"):
-            names = ["`%s`" % r.name for r in family.rows if r.lane == lane]
+        for source in ("tenant", "host", "none"):
+            names = ["`%s`" % r.name for r in family.rows if r.source == source]
             if names:
-                out.append("*%s*: %s\n" % (lane, ", ".join(names)))
+                out.append("*%s*: %s\n" % (source, ", ".join(names)))
     return "\n".join(out).rstrip() + "\n"
 
 

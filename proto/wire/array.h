@@ -19,7 +19,7 @@ struct cuArray3DCreate_v2 {
   uint32_t flags;  // CUDA_ARRAY3D_*
   uint32_t levels;
 };
-struct cuArray3DCreate_v2_Answer {
+struct cuArray3DCreate_v2_Reply {
   ArrayId array;
   uint32_t reserved;
 };
@@ -71,7 +71,7 @@ struct cuTexObjectCreate {
   uint32_t reserved2;
   ResourceView view;
 };
-struct cuTexObjectCreate_Answer {
+struct cuTexObjectCreate_Reply {
   uint64_t handle;  // the device's handle, which kernels use
 };
 
@@ -84,7 +84,7 @@ struct cuSurfObjectCreate {
   ArrayId array;
   uint32_t level;
 };
-struct cuSurfObjectCreate_Answer {
+struct cuSurfObjectCreate_Reply {
   uint64_t handle;
 };
 
@@ -96,7 +96,7 @@ struct cuDeviceGetTexture1DLinearMaxWidth {
   uint32_t format;
   uint32_t channels;
 };
-struct cuDeviceGetTexture1DLinearMaxWidth_Answer {
+struct cuDeviceGetTexture1DLinearMaxWidth_Reply {
   uint64_t width;  // texels
 };
 

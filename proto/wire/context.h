@@ -32,7 +32,7 @@ struct cuCtxSetLimit {
   uint32_t limit;  // CUlimit
   uint32_t reserved;
 };
-struct cuCtxSetLimit_Answer {
+struct cuCtxSetLimit_Reply {
   uint64_t value;  // as rounded by the device
 };
 

@@ -46,7 +46,7 @@ struct cuEventElapsedTime_v2 {
   EventId start;
   EventId end;
 };
-struct cuEventElapsedTime_v2_Answer {
+struct cuEventElapsedTime_v2_Reply {
   float milliseconds;
   uint32_t reserved;
 };

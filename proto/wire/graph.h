@@ -26,7 +26,7 @@ enum GraphNodeKind : uint32_t {
   kNodeWait = 5,         // GraphFence: waits until the fence has the value that the launch gives
   kNodeEventRecord = 6,  // GraphEvent
   kNodeEventWait = 7,    // GraphEvent
-  kNodeMemoryOps = 8,  // GraphMemoryOps, then `count` (at most kMostStreamMemoryOps) StreamMemoryOp
+  kNodeMemoryOps = 8,  // GraphMemoryOps, then `count` (at most kMaxStreamMemoryOps) StreamMemoryOp
   kNodeConditional = 9,  // GraphConditional
 };
 
@@ -86,7 +86,7 @@ struct cuGraphInstantiateWithParams {
   uint32_t graph_count;
 };
 // Also sent when the call fails: names the refused node, or UINT32_MAX when it is no single node.
-struct cuGraphInstantiateWithParams_Answer {
+struct cuGraphInstantiateWithParams_Reply {
   uint32_t error_graph;
   uint32_t error_node;
 };
@@ -98,7 +98,7 @@ struct cuGraphExecUpdate_v2 {
   GraphId graph;
   uint32_t graph_count;
 };
-struct cuGraphExecUpdate_v2_Answer {
+struct cuGraphExecUpdate_v2_Reply {
   uint32_t result;  // CUgraphExecUpdateResult
   uint32_t error_graph;
   uint32_t error_node;
@@ -155,7 +155,7 @@ struct cuGraphConditionalHandleCreate {
   uint32_t reserved;
   uint64_t sibling;  // the id of another handle of the same graph; 0: this is the graph's first
 };
-struct cuGraphConditionalHandleCreate_Answer {
+struct cuGraphConditionalHandleCreate_Reply {
   uint64_t id;  // unique in the session; the program's handle is its low 32 bits
 };
 

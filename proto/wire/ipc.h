@@ -17,7 +17,7 @@ struct cuIpcGetEventHandle {
   EventId event;
   uint32_t reserved;
 };
-struct cuIpcGetEventHandle_Answer {
+struct cuIpcGetEventHandle_Reply {
   IpcToken token;
 };
 
@@ -33,7 +33,7 @@ struct cuIpcOpenEventHandle {
 struct cuIpcGetMemHandle {
   uint64_t address;
 };
-struct cuIpcGetMemHandle_Answer {
+struct cuIpcGetMemHandle_Reply {
   IpcToken token;
 };
 
@@ -44,7 +44,7 @@ struct cuIpcOpenMemHandle_v2 {
   ContextId context;  // the memory is closed with this context at the latest
   uint32_t reserved;
 };
-struct cuIpcOpenMemHandle_v2_Answer {
+struct cuIpcOpenMemHandle_v2_Reply {
   uint64_t address;  // of the allocation
   uint64_t bytes;
   uint32_t device;  // the session's device that the memory is on
@@ -55,7 +55,7 @@ struct cuIpcOpenMemHandle_v2_Answer {
 struct cuIpcCloseMemHandle {
   uint64_t address;
 };
-struct cuIpcCloseMemHandle_Answer {
+struct cuIpcCloseMemHandle_Reply {
   uint32_t still_open;  // 1: it was opened more often than closed
   uint32_t reserved;
 };

@@ -37,7 +37,7 @@ struct JitOption {
 };
 // Followed by info_log_bytes and then error_log_bytes of text, then managed_count times
 // (ManagedVariable, its name). Also sent when the call fails.
-struct cuLibraryLoadData_Answer {
+struct cuLibraryLoadData_Reply {
   LibraryId library;
   uint32_t kernel_count;
   uint32_t info_log_bytes;
@@ -70,7 +70,7 @@ struct cuLibraryGetKernel {
 };
 inline constexpr uint32_t kFunctionAttributes = 24;
 // Followed by param_count KernelParameter, then name_bytes of the kernel's name.
-struct cuLibraryGetKernel_Answer {
+struct cuLibraryGetKernel_Reply {
   KernelId kernel;
   uint32_t param_count;
   uint32_t param_bytes;
@@ -93,7 +93,7 @@ struct cuLibraryGetGlobal {
   LibraryId library;
   uint32_t reserved;
 };
-struct cuLibraryGetGlobal_Answer {
+struct cuLibraryGetGlobal_Reply {
   uint64_t address;
   uint64_t bytes;
 };
@@ -112,7 +112,7 @@ struct LinkInput {
   uint64_t bytes;
 };
 // Followed by the image, the info log and the error log, of these sizes.
-struct cuLinkComplete_Answer {
+struct cuLinkComplete_Reply {
   uint64_t image_bytes;
   uint32_t info_log_bytes;
   uint32_t error_log_bytes;

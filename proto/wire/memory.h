@@ -14,7 +14,7 @@ namespace detshare::wire {
 struct cuMemAlloc_v2 {
   uint64_t bytes;
 };
-struct cuMemAlloc_v2_Answer {
+struct cuMemAlloc_v2_Reply {
   uint64_t address;
 };
 
@@ -30,7 +30,7 @@ struct cuMemAllocAsync {
   StreamId stream;
   PoolId pool;
 };
-struct cuMemAllocAsync_Answer {
+struct cuMemAllocAsync_Reply {
   uint64_t address;
 };
 
@@ -62,7 +62,7 @@ struct cuMemPoolGetAttribute {
   PoolId pool;
   uint32_t attribute;  // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, _RESERVED_MEM_HIGH
 };
-struct cuMemPoolGetAttribute_Answer {
+struct cuMemPoolGetAttribute_Reply {
   uint64_t value;
 };
 struct cuMemPoolTrimTo {
@@ -82,7 +82,7 @@ struct cuMemPoolSetAccess {
 struct cuMemGetInfo_v2 {
   uint64_t reserved;
 };
-struct cuMemGetInfo_v2_Answer {
+struct cuMemGetInfo_v2_Reply {
   uint64_t free;
   uint64_t total;
 };
@@ -96,7 +96,7 @@ struct cuMemHostAlloc {
   uint32_t flags;  // CU_MEMHOSTALLOC_*
   uint32_t reserved;
 };
-struct cuMemHostAlloc_Answer {
+struct cuMemHostAlloc_Reply {
   uint64_t address;
   uint64_t file_bytes;
   uint32_t file;
@@ -118,7 +118,7 @@ struct cuMemHostRegister_v2 {
   int32_t descriptor;  // the client's descriptor of that file; -1: none
   uint32_t reserved;
 };
-struct cuMemHostRegister_v2_Answer {
+struct cuMemHostRegister_v2_Reply {
   uint64_t address;  // for the GPU; cuMemFreeHost frees it
 };
 

@@ -14,7 +14,7 @@ struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags {
   uint32_t flags;
   uint32_t reserved;
 };
-struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer {
+struct cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Reply {
   int32_t blocks;
   uint32_t reserved;
 };
@@ -25,7 +25,7 @@ struct cuOccupancyAvailableDynamicSMemPerBlock {
   int32_t block_size;
   uint32_t reserved;
 };
-struct cuOccupancyAvailableDynamicSMemPerBlock_Answer {
+struct cuOccupancyAvailableDynamicSMemPerBlock_Reply {
   uint64_t bytes;
 };
 
@@ -35,7 +35,7 @@ struct cuOccupancyMaxPotentialClusterSize {
   uint32_t block[3];
   uint32_t dynamic_shared_bytes;
 };
-struct cuOccupancyMaxPotentialClusterSize_Answer {
+struct cuOccupancyMaxPotentialClusterSize_Reply {
   int32_t cluster_size;
   uint32_t reserved;
 };
@@ -48,7 +48,7 @@ struct cuOccupancyMaxActiveClusters {
   uint32_t dynamic_shared_bytes;
   uint32_t reserved;
 };
-struct cuOccupancyMaxActiveClusters_Answer {
+struct cuOccupancyMaxActiveClusters_Reply {
   int32_t clusters;
   uint32_t reserved;
 };

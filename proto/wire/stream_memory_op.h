@@ -23,6 +23,6 @@ struct cuStreamBatchMemOp_v2 {
   StreamId stream;
   uint32_t count;
 };
-inline constexpr uint32_t kMostStreamMemoryOps = 255;
+inline constexpr uint32_t kMaxStreamMemoryOps = 255;
 
 }  // namespace detshare::wire

@@ -23,7 +23,7 @@ struct cuTensorMapEncodeTiled {
   uint32_t l2_promotion;
   uint32_t out_of_bounds_fill;
 };
-struct cuTensorMapEncodeTiled_Answer {
+struct cuTensorMapEncodeTiled_Reply {
   uint64_t map[16];
 };
 
@@ -44,7 +44,7 @@ struct cuTensorMapEncodeIm2col {
   uint32_t out_of_bounds_fill;
   uint32_t reserved;
 };
-struct cuTensorMapEncodeIm2col_Answer {
+struct cuTensorMapEncodeIm2col_Reply {
   uint64_t map[16];
 };
 
@@ -65,7 +65,7 @@ struct cuTensorMapEncodeIm2colWide {
   uint32_t l2_promotion;
   uint32_t out_of_bounds_fill;
 };
-struct cuTensorMapEncodeIm2colWide_Answer {
+struct cuTensorMapEncodeIm2colWide_Reply {
   uint64_t map[16];
 };
 
@@ -73,7 +73,7 @@ struct cuTensorMapReplaceAddress {
   uint64_t map[16];
   uint64_t address;
 };
-struct cuTensorMapReplaceAddress_Answer {
+struct cuTensorMapReplaceAddress_Reply {
   uint64_t map[16];
 };
 

@@ -25,7 +25,7 @@ struct cuMemAddressReserve {
   uint64_t alignment;  // 0, or a power of two
   uint64_t address;
 };
-struct cuMemAddressReserve_Answer {
+struct cuMemAddressReserve_Reply {
   uint64_t address;
 };
 
@@ -38,7 +38,7 @@ struct cuMemAddressFree {
 struct cuMemCreate {
   uint64_t bytes;
 };
-struct cuMemCreate_Answer {
+struct cuMemCreate_Reply {
   PhysicalId memory;
   uint32_t reserved;
 };
@@ -75,7 +75,7 @@ struct cuMemExportToShareableHandle {
   PhysicalId memory;
   uint32_t reserved;
 };
-struct cuMemExportToShareableHandle_Answer {
+struct cuMemExportToShareableHandle_Reply {
   ShareToken token;
 };
 
@@ -83,7 +83,7 @@ struct cuMemExportToShareableHandle_Answer {
 struct cuMemImportFromShareableHandle {
   ShareToken token;
 };
-struct cuMemImportFromShareableHandle_Answer {
+struct cuMemImportFromShareableHandle_Reply {
   uint64_t bytes;
   PhysicalId memory;
   uint32_t device;

@@ -120,12 +120,12 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
 }
 
 Acceptor::Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted,
-                   std::shared_ptr<const Door> door)
+                   std::shared_ptr<const TenantEndpoint> endpoint)
     : listen_fd_(listen_fd),
       peers_(peers),
       accepted_(std::move(accepted)),
       stop_fd_(eventfd(0, EFD_CLOEXEC)),
-      door_(std::move(door)) {
+      endpoint_(std::move(endpoint)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -163,7 +163,7 @@ void Acceptor::Take(int fd, bool passed) {
     return;
   }
   peers_.Add(fd,
-             {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), door_, passed});
+             {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), endpoint_, passed});
   accepted_(fd);
 }
 

@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/access/door.h"
+#include "server/access/tenant_endpoint.h"
 
 namespace detshare {
 
@@ -28,7 +28,7 @@ struct Peer {
   gid_t gid = 0;
   pid_t pid = 0;                     // 0 when it has none in the daemon's pid namespace
   std::vector<gid_t> groups;         // supplementary ones
-  std::shared_ptr<const Door> door;  // null: it came by the daemon's own socket
+  std::shared_ptr<const TenantEndpoint> endpoint;  // null: it came by the daemon's own socket
   bool passed = false;  // with strict isolation: another process accepted it, at the main socket
 };
 
@@ -63,9 +63,9 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
 class Acceptor {
  public:
   // `accepted` gets each connection, its credentials are in `peers` by then. Takes nothing of
-  // `listen_fd` but its use. `door`: whose socket it is; null: the daemon's own.
+  // `listen_fd` but its use. `endpoint`: whose socket it is; null: the daemon's own.
   Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted,
-           std::shared_ptr<const Door> door = nullptr);
+           std::shared_ptr<const TenantEndpoint> endpoint = nullptr);
   ~Acceptor();  // accepts no more
   // A connection that was accepted by another process, at the main socket. Any thread.
   void Take(int fd) { Take(fd, /*passed=*/true); }
@@ -80,7 +80,7 @@ class Acceptor {
   PeerTable& peers_;
   const std::function<void(int fd)> accepted_;
   int stop_fd_ = -1;
-  const std::shared_ptr<const Door> door_;
+  const std::shared_ptr<const TenantEndpoint> endpoint_;
   std::thread thread_;
 };
 

@@ -65,9 +65,9 @@ std::shared_ptr<const TenantRules> Identity::rules() const {
 }
 
 absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const Peer& peer) const {
-  if (peer.door != nullptr) {
-    if (wish.empty() || wish == peer.door->tenant) return peer.door->tenant;
-    return absl::PermissionDeniedError(absl::StrCat("this container is tenant ", peer.door->tenant,
+  if (peer.endpoint != nullptr) {
+    if (wish.empty() || wish == peer.endpoint->tenant) return peer.endpoint->tenant;
+    return absl::PermissionDeniedError(absl::StrCat("this container is tenant ", peer.endpoint->tenant,
                                                     "; DETSHARE_TENANT names another"));
   }
   static const TenantRules* const none = new TenantRules;
@@ -92,10 +92,10 @@ absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const 
                                                   ": the daemon's configuration names others"));
 }
 
-absl::Status Identity::MaySteer(const Peer& peer) const {
-  if (peer.door != nullptr) {
+absl::Status Identity::MayAdminister(const Peer& peer) const {
+  if (peer.endpoint != nullptr) {
     return absl::PermissionDeniedError(
-        absl::StrCat("nothing is set through door ", peer.door->name));
+        absl::StrCat("nothing is set through endpoint ", peer.endpoint->name));
   }
   if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
   const std::shared_ptr<const TenantRules> held = rules();

@@ -40,12 +40,12 @@ class Identity {
   // that names one of its groups, else the name of its user. InvalidArgument when that is no name:
   // 1 to 64 letters, digits and signs that can stand in a table, a log and a path. PermissionDenied
   // when it may not be that tenant; the daemon's own user and root may be any. Whoever came through
-  // a door is the door's.
+  // an endpoint is the endpoint's.
   absl::StatusOr<std::string> TenantName(const std::string& wish, const Peer& peer) const;
 
   // PermissionDenied unless the peer may change what is in force for all: root, the daemon's user,
-  // and members of the groups of admins, but nobody through a door.
-  absl::Status MaySteer(const Peer& peer) const;
+  // and members of the groups of admins, but nobody through an endpoint.
+  absl::Status MayAdminister(const Peer& peer) const;
 
  private:
   std::shared_ptr<const TenantRules> rules() const;

@@ -50,31 +50,31 @@ std::string_view NameOf(DaemonEvent::Kind kind) {
 EventLog::EventLog() : id_(static_cast<uint64_t>(UnixNanoseconds())) {}
 
 void EventLog::Add(DaemonEvent event) {
-  event.text = Printable(event.text, kMostText);
+  event.text = Printable(event.text, kMaxText);
   event.unix_ns = UnixNanoseconds();
   const std::lock_guard<std::mutex> lock(mutex_);
   event.number = next_++;
-  if (events_.size() == kMost) events_.pop_front();
+  if (events_.size() == kMax) events_.pop_front();
   events_.push_back(std::move(event));
 }
 
-EventLog::Page EventLog::From(uint64_t first, size_t most) const {
+EventLog::Page EventLog::From(uint64_t first, size_t max) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return FromLocked(first, most);
+  return FromLocked(first, max);
 }
 
-EventLog::Page EventLog::Latest(size_t most) const {
+EventLog::Page EventLog::Latest(size_t max) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const uint64_t held = std::min<uint64_t>(most, events_.size());
-  return FromLocked(next_ - held, most);
+  const uint64_t held = std::min<uint64_t>(max, events_.size());
+  return FromLocked(next_ - held, max);
 }
 
-EventLog::Page EventLog::FromLocked(uint64_t first, size_t most) const {
+EventLog::Page EventLog::FromLocked(uint64_t first, size_t max) const {
   Page page;
   const uint64_t oldest = next_ - events_.size();
   const uint64_t from = std::clamp(std::max<uint64_t>(first, 1), oldest, next_);
   page.lost = first >= 1 && first < oldest ? oldest - first : 0;
-  const uint64_t count = std::min<uint64_t>(most, next_ - from);
+  const uint64_t count = std::min<uint64_t>(max, next_ - from);
   const auto begin = events_.begin() + static_cast<ptrdiff_t>(from - oldest);
   page.events.assign(begin, begin + static_cast<ptrdiff_t>(count));
   page.next = from + count;

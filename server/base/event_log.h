@@ -43,8 +43,8 @@ std::string_view NameOf(DaemonEvent::Kind kind);
 // Any thread.
 class EventLog {
  public:
-  static constexpr size_t kMost = 4096;
-  static constexpr size_t kMostText = 1024;  // of one event
+  static constexpr size_t kMax = 4096;
+  static constexpr size_t kMaxText = 1024;  // of one event
 
   EventLog();
 
@@ -56,14 +56,14 @@ class EventLog {
     uint64_t lost = 0;                // events that were asked for and are forgotten
   };
   // Events from number `first` on, at most `most`.
-  Page From(uint64_t first, size_t most) const;
+  Page From(uint64_t first, size_t max) const;
   // The latest `most`.
-  Page Latest(size_t most) const;
+  Page Latest(size_t max) const;
   // Names this list: another daemon's numbers begin again.
   uint64_t id() const { return id_; }
 
  private:
-  Page FromLocked(uint64_t first, size_t most) const;
+  Page FromLocked(uint64_t first, size_t max) const;
 
   const uint64_t id_;
   mutable std::mutex mutex_;

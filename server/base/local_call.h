@@ -31,11 +31,11 @@ template <typename Reply>
 using Question = std::function<void(grpc::ClientContext* context, Reply* reply,
                                     std::function<void(grpc::Status)> done)>;
 
-// Asks all at once, and waits until each has answered or `patience` is over: then it is
+// Asks all at once, and waits until each has answered or `timeout` is over: then it is
 // DeadlineExceeded. The answers in the order of the questions. Any thread.
 template <typename Reply>
 std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions,
-                                          std::chrono::milliseconds patience) {
+                                          std::chrono::milliseconds timeout) {
   struct Call {
     Question<Reply> question;
     grpc::ClientContext context;
@@ -62,25 +62,25 @@ std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions
       if (--round->left == 0) round->changed.notify_all();
     });
   }
-  std::vector<absl::StatusOr<Reply>> answers;
+  std::vector<absl::StatusOr<Reply>> replies;
   std::unique_lock<std::mutex> lock(round->mutex);
-  round->changed.wait_for(lock, patience, [&] { return round->left == 0; });
+  round->changed.wait_for(lock, timeout, [&] { return round->left == 0; });
   std::vector<Call*> silent;
   for (const std::unique_ptr<Call>& call : round->calls) {
     if (!call->status.has_value()) {
       silent.push_back(call.get());
-      answers.emplace_back(absl::DeadlineExceededError("no answer in time"));
+      replies.emplace_back(absl::DeadlineExceededError("no reply in time"));
     } else if (call->status->ok()) {
-      answers.emplace_back(std::move(call->reply));
+      replies.emplace_back(std::move(call->reply));
     } else {
       // The codes have the same numbers.
-      answers.emplace_back(absl::Status(static_cast<absl::StatusCode>(call->status->error_code()),
+      replies.emplace_back(absl::Status(static_cast<absl::StatusCode>(call->status->error_code()),
                                         call->status->error_message()));
     }
   }
   lock.unlock();
   for (Call* const call : silent) call->context.TryCancel();
-  return answers;
+  return replies;
 }
 
 }  // namespace detshare

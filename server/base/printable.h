@@ -9,6 +9,6 @@ namespace detshare {
 
 // The first `most` bytes of it, with '?' for what is not printable ASCII: no control sequence of a
 // client's reaches a terminal, no newline a log.
-std::string Printable(std::string_view text, size_t most);
+std::string Printable(std::string_view text, size_t max);
 
 }  // namespace detshare

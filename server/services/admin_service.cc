@@ -20,7 +20,7 @@
 namespace detshare {
 namespace {
 
-constexpr size_t kMostOfAName = 64;  // of what a client says, in answers and events
+constexpr size_t kMaxOfAName = 64;  // of what a client says, in answers and events
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -39,17 +39,17 @@ std::string TextOf(const proto::PolicySetting& policy) {
 
 void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now,
               proto::Schedule* schedule) {
-  const CoroutineLane::Report& figures = state.figures;
+  const SchedEntity::Report& figures = state.figures;
   schedule->set_tenant_class(NameOf(state.tenant.tenant_class));
   schedule->set_followed(state.followed);
   if (!state.followed) return;
   schedule->set_rank(figures.rank);
   schedule->set_has_work(figures.has_work);
   schedule->set_in_flight_ns(figures.in_flight);
-  schedule->set_held_ns(
-      figures.held_since == 0 ? 0 : std::max<policy::Nanoseconds>(1, now - figures.held_since));
-  schedule->set_held_by_window_ns(figures.held_by_window);
-  schedule->set_held_by_budget_ns(figures.held_by_budget);
+  schedule->set_throttled_ns(
+      figures.throttled_since == 0 ? 0 : std::max<policy::Nanoseconds>(1, now - figures.throttled_since));
+  schedule->set_throttled_by_window_ns(figures.throttled_by_window);
+  schedule->set_throttled_by_budget_ns(figures.throttled_by_budget);
   schedule->set_device_time_ns(figures.device_time);
   schedule->set_operations(figures.operations);
   schedule->set_passes(figures.passes);
@@ -65,12 +65,12 @@ void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds 
   schedule->mutable_bursts()->Add(state.bursts.begin(), state.bursts.begin() + used);
 }
 
-constexpr std::chrono::seconds kTracePatience(3);
+constexpr std::chrono::seconds kTraceTimeout(3);
 constexpr char kBusy[] = "too many such questions are waiting";
 
 void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
-      proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::HELD,
+      proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::THROTTLED,
       proto::TracedEvent::WAIT};
   trace->set_lost(fetched.lost);
   for (const auto& [number, name] : fetched.names) (*trace->mutable_names())[number] = name;
@@ -84,8 +84,8 @@ void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
     one->set_name(event.name);
     one->set_first_sm(event.first_sm);
     one->set_sm_count(event.sm_count);
-    if (event.kind == TraceEvent::Kind::kHeld) {
-      one->set_cause(event.cause == static_cast<uint8_t>(CoroutineLane::Cause::kBudget) ? "budget"
+    if (event.kind == TraceEvent::Kind::kThrottled) {
+      one->set_cause(event.cause == static_cast<uint8_t>(SchedEntity::Cause::kBudget) ? "budget"
                                                                                         : "window");
     }
   }
@@ -168,7 +168,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
 }
 
 bool AdminService::MeansAll(const std::optional<Peer>& peer) const {
-  return others_ != nullptr && peer.has_value() && peer->passed && identity_.MaySteer(*peer).ok();
+  return others_ != nullptr && peer.has_value() && peer->passed && identity_.MayAdminister(*peer).ok();
 }
 
 void AdminService::DescribeAll(proto::Status* status) {
@@ -177,7 +177,7 @@ void AdminService::DescribeAll(proto::Status* status) {
   own->set_user(status->domain());
   own->set_sessions(static_cast<uint32_t>(status->sessions_size()));
   own->set_socket(DomainSocket(manager_.options().runtime_directory));
-  for (const OtherDomains::Answer& other : others_->Ask()) {
+  for (const OtherDomains::Reply& other : others_->Ask()) {
     proto::DomainStatus* const one = status->add_domains();
     one->set_uid(other.domain.user);
     one->set_user(UserName(other.domain.user));
@@ -213,10 +213,10 @@ std::optional<Peer> AdminService::FindPeer(grpc::CallbackServerContext* context)
   return peers_.Find(context->peer());
 }
 
-absl::StatusOr<Peer> AdminService::MaySteer(grpc::CallbackServerContext* context) const {
+absl::StatusOr<Peer> AdminService::MayAdminister(grpc::CallbackServerContext* context) const {
   const std::optional<Peer> peer = FindPeer(context);
   if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
-  DETSHARE_RETURN_IF_ERROR(identity_.MaySteer(*peer));
+  DETSHARE_RETURN_IF_ERROR(identity_.MayAdminister(*peer));
   return *peer;
 }
 
@@ -244,8 +244,8 @@ grpc::ServerUnaryReactor* AdminService::GetPolicies(grpc::CallbackServerContext*
       proto::ParameterInfo* const one = policy->add_parameters();
       one->set_name(std::string(parameter.name));
       one->set_default_value(std::string(parameter.default_value));
-      one->set_least(std::string(parameter.least));
-      one->set_most(std::string(parameter.most));
+      one->set_min(std::string(parameter.min));
+      one->set_max(std::string(parameter.max));
       one->set_help(std::string(parameter.help));
     }
   }
@@ -262,9 +262,9 @@ grpc::ServerUnaryReactor* AdminService::GetTenants(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* context,
                                                   const proto::PolicySetting* setting,
                                                   proto::PolicySetting* in_force) {
-  const absl::StatusOr<Peer> peer = MaySteer(context);
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return Finish(context, peer.status());
-  // Loading code into the daemon is not steering it.
+  // Loading code into the daemon is not administering it.
   if (setting->name().find('/') != std::string::npos && peer->uid != 0 && peer->uid != geteuid()) {
     return Finish(context,
                   absl::PermissionDeniedError("only root may load a policy from a shared object"));
@@ -279,7 +279,7 @@ grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* context,
                                                   const proto::TenantSetting* setting,
                                                   proto::TenantSetting* in_force) {
-  const absl::StatusOr<Peer> peer = MaySteer(context);
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return Finish(context, peer.status());
   absl::StatusOr<proto::TenantSetting> result = settings_.SetTenant(*setting);
   if (!result.ok()) return Finish(context, result.status());
@@ -291,7 +291,7 @@ grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* c
 
 absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
     const proto::EndSessionsRequest& request, const Peer& peer, const std::string& who) {
-  const bool any = identity_.MaySteer(peer).ok();
+  const bool any = identity_.MayAdminister(peer).ok();
   const std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
   // All or none.
   for (const uint64_t id : wanted) {
@@ -304,12 +304,12 @@ absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
       },
       [&](const SessionRequest& session) {
         // Users of containers are not those of the host.
-        return any || (session.owner.uid == peer.uid && session.door == peer.door);
+        return any || (session.owner.uid == peer.uid && session.endpoint == peer.endpoint);
       },
       who);
   if (absl::IsNotFound(done.status()) && wanted.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("tenant ", Printable(request.tenant(), kMostOfAName), " has no session"));
+        absl::StrCat("tenant ", Printable(request.tenant(), kMaxOfAName), " has no session"));
   }
   return done;
 }
@@ -327,7 +327,7 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
   }
   std::vector<std::pair<DomainInfo, proto::EndSessionsRequest>> elsewhere;
   std::string silent;
-  for (const OtherDomains::Answer& other : others_->Ask()) {
+  for (const OtherDomains::Reply& other : others_->Ask()) {
     if (!other.status.ok()) {
       absl::StrAppend(&silent, "; the process of user ", other.domain.user,
                       " does not answer: ", std::string(other.status.status().message()));
@@ -347,7 +347,7 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
       return absl::NotFoundError(absl::StrCat("there is no session ", id, silent));
   }
   if (found.empty()) {
-    return absl::NotFoundError(absl::StrCat("tenant ", Printable(request.tenant(), kMostOfAName),
+    return absl::NotFoundError(absl::StrCat("tenant ", Printable(request.tenant(), kMaxOfAName),
                                             " has no session", silent));
   }
   if (here.sessions_size() != 0) {
@@ -389,7 +389,7 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
   const bool trusted = others_ != nullptr && !peer->passed;
   const absl::StatusOr<std::vector<uint64_t>> done = EndHere(
       *request, *peer,
-      trusted && !request->by().empty() ? Printable(request->by(), kMostOfAName) : Who(*peer));
+      trusted && !request->by().empty() ? Printable(request->by(), kMaxOfAName) : Who(*peer));
   if (done.ok()) ended->mutable_sessions()->Add(done->begin(), done->end());
   return Finish(context, done.status());
 }
@@ -398,9 +398,9 @@ grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* c
                                                   const proto::GetEventsRequest* request,
                                                   proto::Events* events) {
   const EventLog& log = manager_.events();
-  const size_t most = request->most() == 0 ? EventLog::kMost : request->most();
+  const size_t max = request->max() == 0 ? EventLog::kMax : request->max();
   const bool following = request->log() == log.id() && request->first() != 0;
-  const EventLog::Page page = following ? log.From(request->first(), most) : log.Latest(most);
+  const EventLog::Page page = following ? log.From(request->first(), max) : log.Latest(max);
   events->set_log(log.id());
   events->set_next(page.next);
   events->set_lost(page.lost);
@@ -427,7 +427,7 @@ void AdminService::OnReload(Reloading reloading) {
 grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* context,
                                                const proto::ReloadRequest*,
                                                proto::Reloaded* reloaded) {
-  const absl::StatusOr<Peer> peer = MaySteer(context);
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return Finish(context, peer.status());
   Reloading reloading;
   {
@@ -453,7 +453,7 @@ absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
   const std::lock_guard<std::mutex> lock(trace_mutex_);
   const auto now = std::chrono::steady_clock::now();
   // Somebody who does not fetch is taken to be gone.
-  if (tracing_ && now - trace_fetched_ < kTracePatience)
+  if (tracing_ && now - trace_fetched_ < kTraceTimeout)
     return absl::FailedPreconditionError("somebody else takes a trace at the moment");
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
   for (DeviceScheduler* scheduler : schedulers) {
@@ -473,7 +473,7 @@ absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
 grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* context,
                                                    const proto::StartTraceRequest*,
                                                    proto::TraceStarted* started) {
-  const absl::StatusOr<Peer> peer = MaySteer(context);
+  const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return Finish(context, peer.status());
   if (absl::Status begun = BeginTrace(started); !begun.ok()) return Finish(context, begun);
   LogInfo("a trace is taken (", Who(*peer), ")");
@@ -484,7 +484,7 @@ grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* context,
                                                    const proto::FetchTraceRequest* request,
                                                    proto::TraceChunk* chunk) {
-  if (absl::Status allowed = MaySteer(context).status(); !allowed.ok())
+  if (absl::Status allowed = MayAdminister(context).status(); !allowed.ok())
     return Finish(context, allowed);
   std::map<uint64_t, SessionRequest> sessions;
   for (const SessionManager::SessionInfo& info : manager_.Sessions())

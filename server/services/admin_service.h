@@ -16,7 +16,7 @@
 #include "server/access/identity.h"
 #include "server/services/other_domains.h"
 #include "server/sessions/session_manager.h"
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 
 namespace detshare {
 
@@ -25,7 +25,7 @@ class AdminService final : public proto::Admin::CallbackService {
   // Reads the configuration again and puts it in force; `who` asked for it.
   using Reloading = std::function<absl::StatusOr<proto::Reloaded>(const std::string& who)>;
 
-  AdminService(SessionManager& manager, Settings& settings, const Identity& identity,
+  AdminService(SessionManager& manager, SettingsStore& settings, const Identity& identity,
                const PeerTable& peers, std::string backend,
                std::optional<uid_t> domain = std::nullopt, OtherDomains* others = nullptr)
       : manager_(manager),
@@ -76,7 +76,7 @@ class AdminService final : public proto::Admin::CallbackService {
   std::optional<Peer> FindPeer(grpc::CallbackServerContext* context) const;
   // Of this process.
   void DescribeSelf(proto::Status* status);
-  // Whether the caller means all domains: who may steer and came to the main socket does.
+  // Whether the caller means all domains: who may administer and came to the main socket does.
   bool MeansAll(const std::optional<Peer>& peer) const;
   // On the thread for that: adds what the other domains say.
   void DescribeAll(proto::Status* status);
@@ -88,10 +88,10 @@ class AdminService final : public proto::Admin::CallbackService {
   void Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant, std::string text);
   absl::Status BeginTrace(proto::TraceStarted* started);
   // Whether the caller may change settings, and who it is.
-  absl::StatusOr<Peer> MaySteer(grpc::CallbackServerContext* context) const;
+  absl::StatusOr<Peer> MayAdminister(grpc::CallbackServerContext* context) const;
 
   SessionManager& manager_;
-  Settings& settings_;
+  SettingsStore& settings_;
   const Identity& identity_;
   const PeerTable& peers_;
   const std::string backend_;

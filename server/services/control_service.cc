@@ -212,7 +212,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     wanted->device_count = request.device_count();
     wanted->run = request.run();
     wanted->visible_ids.assign(request.visible_ids().begin(), request.visible_ids().end());
-    wanted->door = peer->door;
+    wanted->endpoint = peer->endpoint;
     wanted->owner = {peer->uid, peer->gid};
     wanted->pid = peer->pid;
     wanted->program = Printable(request.program(), kMaxProgram);
@@ -266,7 +266,7 @@ grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* cont
     reactor->Finish({grpc::StatusCode::INVALID_ARGUMENT, "no such operation"});
     return reactor;
   }
-  RareCall call;
+  ControlCall call;
   call.op = static_cast<uint16_t>(request->op());
   call.device = request->device();
   call.context = request->context();
@@ -276,9 +276,9 @@ grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* cont
   // It was made for this call and nobody else reads it: its payload may be kept.
   call.payload = std::make_shared<const std::string>(
       std::move(*const_cast<proto::CallRequest*>(request)->mutable_payload()));
-  call.done = [reactor, reply](int result, std::string answer) {
+  call.done = [reactor, reply](int result, std::string body) {
     reply->set_result(result);
-    reply->set_answer(std::move(answer));
+    reply->set_body(std::move(body));
     reactor->Finish(grpc::Status::OK);
   };
   worker->Call(std::move(call));

@@ -7,8 +7,8 @@
 
 namespace detshare {
 
-OtherDomains::OtherDomains(std::string own_directory, std::chrono::milliseconds patience)
-    : own_directory_(std::move(own_directory)), patience_(patience) {
+OtherDomains::OtherDomains(std::string own_directory, std::chrono::milliseconds timeout)
+    : own_directory_(std::move(own_directory)), timeout_(timeout) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -24,7 +24,7 @@ OtherDomains::~OtherDomains() {
 bool OtherDomains::Do(std::function<void()> job) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (jobs_.size() >= kMostWaiting) return false;
+    if (jobs_.size() >= kMaxWaiting) return false;
     jobs_.push_back(std::move(job));
   }
   changed_.notify_all();
@@ -43,26 +43,26 @@ void OtherDomains::Run() {
   }
 }
 
-std::vector<OtherDomains::Answer> OtherDomains::Ask() {
+std::vector<OtherDomains::Reply> OtherDomains::Ask() {
   const auto request = std::make_shared<proto::GetStatusRequest>();
-  std::vector<Answer> answers;
+  std::vector<Reply> replies;
   std::vector<size_t> asked;
   std::vector<Question<proto::Status>> questions;
   for (DomainInfo& domain : DomainsBeside(own_directory_)) {
     if (domain.socket == DomainSocket(own_directory_)) continue;
     const auto channel = ConnectLocally(domain.socket);
-    answers.push_back({std::move(domain),
+    replies.push_back({std::move(domain),
                        channel.ok() ? absl::UnavailableError("not asked yet") : channel.status()});
     if (!channel.ok()) continue;
-    asked.push_back(answers.size() - 1);
+    asked.push_back(replies.size() - 1);
     const std::shared_ptr<proto::Admin::Stub> stub = proto::Admin::NewStub(*channel);
     questions.push_back([request, stub](auto* context, auto* reply, auto done) {
       stub->async()->GetStatus(context, request.get(), reply, std::move(done));
     });
   }
-  std::vector<absl::StatusOr<proto::Status>> statuses = AskAll(std::move(questions), patience_);
-  for (size_t i = 0; i < asked.size(); ++i) answers[asked[i]].status = std::move(statuses[i]);
-  return answers;
+  std::vector<absl::StatusOr<proto::Status>> statuses = AskAll(std::move(questions), timeout_);
+  for (size_t i = 0; i < asked.size(); ++i) replies[asked[i]].status = std::move(statuses[i]);
+  return replies;
 }
 
 absl::Status OtherDomains::End(const DomainInfo& domain, const proto::EndSessionsRequest& request) {
@@ -74,7 +74,7 @@ absl::Status OtherDomains::End(const DomainInfo& domain, const proto::EndSession
                                                                auto done) {
     stub->async()->EndSessions(context, kept.get(), reply, std::move(done));
   };
-  return AskAll<proto::EndedSessions>({question}, patience_)[0].status();
+  return AskAll<proto::EndedSessions>({question}, timeout_)[0].status();
 }
 
 }  // namespace detshare

@@ -1,4 +1,4 @@
-// The other processes of this daemon, with strict isolation: whoever may steer and asks one of them
+// The other processes of this daemon, with strict isolation: whoever may administer and asks one of them
 // who is there, or ends sessions, means all of them.
 #pragma once
 
@@ -19,14 +19,14 @@ namespace detshare {
 
 class OtherDomains {
  public:
-  static constexpr size_t kMostWaiting = 64;
-  struct Answer {
+  static constexpr size_t kMaxWaiting = 64;
+  struct Reply {
     DomainInfo domain;
     absl::StatusOr<proto::Status> status;
   };
 
-  // `own_directory`: of this process. `patience`: for each round of questions.
-  OtherDomains(std::string own_directory, std::chrono::milliseconds patience);
+  // `own_directory`: of this process. `timeout`: for each round of questions.
+  OtherDomains(std::string own_directory, std::chrono::milliseconds timeout);
   ~OtherDomains();  // when all that was begun is done
   OtherDomains(const OtherDomains&) = delete;
   OtherDomains& operator=(const OtherDomains&) = delete;
@@ -37,7 +37,7 @@ class OtherDomains {
 
   // ---- In such a job.
   // The status of each, at its own socket, with those that do not answer; not of this process.
-  std::vector<Answer> Ask();
+  std::vector<Reply> Ask();
   // Ends sessions of that one, all or none.
   absl::Status End(const DomainInfo& domain, const proto::EndSessionsRequest& request);
 
@@ -45,7 +45,7 @@ class OtherDomains {
   void Run();
 
   const std::string own_directory_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -15,8 +15,8 @@ using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
 // Of one stream: whoever asks more begins another.
-constexpr int kMostQuestions = 10'000;
-constexpr size_t kMostName = 512;
+constexpr int kMaxQuestions = 10'000;
+constexpr size_t kMaxName = 512;
 
 void Fail(grpc::StatusCode code, const std::string& why, ServerReflectionResponse* response) {
   response->mutable_error_response()->set_error_code(code);
@@ -42,11 +42,11 @@ class Reactor final
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok || ++questions_ > kMostQuestions) {
+    if (!ok || ++questions_ > kMaxQuestions) {
       return Finish(ok ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many questions")
                        : grpc::Status::OK);
     }
-    Answer();
+    Reply();
     StartWrite(&response_);
   }
   void OnWriteDone(bool ok) override {
@@ -56,9 +56,9 @@ class Reactor final
   void OnDone() override { delete this; }
 
  private:
-  void Answer() {
+  void Reply() {
     response_.Clear();
-    response_.set_valid_host(request_.host().substr(0, kMostName));
+    response_.set_valid_host(request_.host().substr(0, kMaxName));
     *response_.mutable_original_request() = request_;
     const DescriptorPool& pool = *DescriptorPool::generated_pool();
     switch (request_.message_request_case()) {
@@ -67,15 +67,15 @@ class Reactor final
           response_.mutable_list_services_response()->add_service()->set_name(service);
         return;
       case ServerReflectionRequest::kFileByFilename:
-        return AnswerFile(pool.FindFileByName(request_.file_by_filename()));
+        return ReplyWithFile(pool.FindFileByName(request_.file_by_filename()));
       case ServerReflectionRequest::kFileContainingSymbol:
-        return AnswerFile(pool.FindFileContainingSymbol(request_.file_containing_symbol()));
+        return ReplyWithFile(pool.FindFileContainingSymbol(request_.file_containing_symbol()));
       default:
         // The services use no extensions.
         return Fail(grpc::StatusCode::UNIMPLEMENTED, "not known here", &response_);
     }
   }
-  void AnswerFile(const FileDescriptor* file) {
+  void ReplyWithFile(const FileDescriptor* file) {
     if (file == nullptr) return Fail(grpc::StatusCode::NOT_FOUND, "there is none", &response_);
     std::set<std::string> added;
     AddFile(*file, &added, &response_);

@@ -14,8 +14,8 @@ grpc::ServerUnaryReactor* TelemetryService::Read(grpc::CallbackServerContext* co
     reactor->Finish({grpc::StatusCode::PERMISSION_DENIED, "not a local connection"});
     return reactor;
   }
-  telemetry_.Answer(*peer, *request, [reactor, reply](proto::TelemetryReply answer) {
-    *reply = std::move(answer);
+  telemetry_.Reply(*peer, *request, [reactor, reply](proto::TelemetryReply body) {
+    *reply = std::move(body);
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;

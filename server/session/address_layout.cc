@@ -9,7 +9,7 @@ constexpr uint64_t kUnit = uint64_t{2} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 // Programs reserve more addresses than they use.
 constexpr uint64_t kTimesTheMemory = 3;
-constexpr uint64_t kMostPinned = 256 * kGiB;
+constexpr uint64_t kMaxPinned = 256 * kGiB;
 constexpr uint64_t kPinnedShare = 4;  // one part of so many
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
@@ -33,7 +33,7 @@ AddressWindows LayOut(const AddressWindows& wanted, const std::vector<uint64_t>&
       kProgramsBegin > wanted.device_base ? kProgramsBegin - wanted.device_base : 0;
   const uint64_t one = all / static_cast<uint64_t>(std::max(wanted.slots, 1)) / kGiB * kGiB;
   if (windows.pinned_bytes == 0) {
-    windows.pinned_bytes = std::clamp(one / kPinnedShare / kGiB * kGiB, kGiB, kMostPinned);
+    windows.pinned_bytes = std::clamp(one / kPinnedShare / kGiB * kGiB, kGiB, kMaxPinned);
   }
   if (windows.device_bytes == 0) {
     windows.device_bytes = std::max(one > windows.pinned_bytes ? one - windows.pinned_bytes : kGiB,

@@ -10,7 +10,7 @@
 namespace detshare {
 namespace {
 
-constexpr uint64_t kMostAlignment = 4096;
+constexpr uint64_t kMaxAlignment = 4096;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
   ManagedBlock block;
   uint64_t end = 0;
   for (const ManagedVariable& variable : variables) {
-    const uint64_t unit = std::min(std::max<uint64_t>(variable.alignment, 1), kMostAlignment);
+    const uint64_t unit = std::min(std::max<uint64_t>(variable.alignment, 1), kMaxAlignment);
     const uint64_t begin = (end + unit - 1) / unit * unit;
     if (__builtin_add_overflow(begin, variable.bytes, &end) || end > INT64_MAX)
       return CudaError(kCudaErrorOutOfMemory, "managed variables that are too large");

@@ -9,7 +9,7 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
   if (session_ == nullptr) return;
   Session& session = *std::exchange(session_, nullptr);
   if (slot_ == kNoReply && call_ == nullptr) {
-    if (!status.ok()) session.OnUnansweredError(op_, status);
+    if (!status.ok()) session.OnAsynchronousError(op_, status);
     return;
   }
   int result = CudaResultOf(status);
@@ -19,7 +19,7 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
     const std::unique_ptr<CallDone> call = std::move(call_);
     (*call)(result, std::string(reinterpret_cast<const char*>(data.data()), data.size()));
   } else {
-    session.region().Answer(slot_, result, data);
+    session.region().Reply(slot_, result, data);
   }
 }
 

@@ -1,4 +1,4 @@
-// The answer to one operation: who waits for it, and how it gets there.
+// The reply to one operation: who waits for it, and how it gets there.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace detshare {
 class Session;
 
 // One shot: the first Send() counts. A handler that cannot answer yet moves the reply away (into a
-// coroutine) and answers later; whoever destroys an unsent reply answers CUDA_ERROR_UNKNOWN. Nobody
+// coroutine) and answers later; whoever destroys an unsent reply returns CUDA_ERROR_UNKNOWN. Nobody
 // may wait for it at all: then an error becomes the session's, and success nothing.
 //
 // Used on the session's worker thread; the session outlives it.
 class Reply {
  public:
   // `result` is a CUresult. Any thread's code may be behind it; called once.
-  using CallDone = std::function<void(int result, std::string answer)>;
+  using CallDone = std::function<void(int result, std::string body)>;
 
   Reply() = default;
   // An operation of the ring; `slot` may be kNoReply.
   Reply(Session* session, uint16_t op, uint32_t slot) : session_(session), slot_(slot), op_(op) {}
-  // A rare call.
+  // A control call.
   Reply(Session* session, uint16_t op, CallDone done)
       : session_(session), call_(std::make_unique<CallDone>(std::move(done))), op_(op) {}
   Reply(Reply&& other) noexcept
@@ -56,17 +56,17 @@ class Reply {
     }
     SendBytes(status, {});
   }
-  // An answer struct of wire.h.
-  template <typename Answer, typename = std::enable_if_t<std::is_trivially_copyable_v<Answer>>>
-  void Send(const Answer& answer) {
-    SendBytes(absl::OkStatus(), {reinterpret_cast<const uint8_t*>(&answer), sizeof(answer)});
+  // A reply struct of wire.h.
+  template <typename Body, typename = std::enable_if_t<std::is_trivially_copyable_v<Body>>>
+  void Send(const Body& body) {
+    SendBytes(absl::OkStatus(), {reinterpret_cast<const uint8_t*>(&body), sizeof(body)});
   }
-  template <typename Answer>
-  void Send(const absl::StatusOr<Answer>& answer) {
-    if (answer.ok()) {
-      Send(*answer);
+  template <typename Body>
+  void Send(const absl::StatusOr<Body>& body) {
+    if (body.ok()) {
+      Send(*body);
     } else {
-      Send(answer.status());
+      Send(body.status());
     }
   }
   // Data goes along with errors, too.

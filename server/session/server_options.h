@@ -25,7 +25,7 @@ struct SessionLimits {
   uint32_t kernels = 1 << 20;
   uint32_t arrays = 1 << 16;
   uint32_t image_objects = 1 << 18;  // textures and surfaces
-  uint32_t calls = 1024;                     // rare calls that wait at a time
+  uint32_t calls = 1024;                     // control calls that wait at a time
   uint64_t image_bytes = uint64_t{8} << 30;  // of all loaded images together
   uint64_t log_bytes = 1 << 20;              // of a compiler's log
   uint32_t graphs = 65536;                   // executable ones
@@ -44,7 +44,7 @@ struct ServerOptions {
   // By tenant; and of those that are not there.
   std::map<std::string, TenantQuota> tenant_quotas;
   TenantQuota default_quota;
-  uint32_t most_sessions = 0;           // at a time; 0: as many as there are address windows
+  uint32_t max_sessions = 0;           // at a time; 0: as many as there are address windows
   uint32_t migrate_every = 0;           // as DeviceScheduler::Options
   int spin_us = 0;         // how long a session's worker looks for work before it sleeps
   int client_spin_us = 0;  // ... and a client for the GPU

@@ -136,12 +136,12 @@ void Session::WatchIdle() {
   executor_->Spawn(AwaitIdle(&idle_watch_));
 }
 
-bool Session::Hold() {
+bool Session::Throttle() {
   // An error is answered without any device.
   if (sticky_error_ != 0) return true;
-  if (devices_.size() == 1) return devices_[0].coroutine->Hold();
+  if (devices_.size() == 1) return devices_[0].coroutine->Throttle();
   const size_t next = reader_->NextDevice();
-  return next >= devices_.size() || devices_[next].coroutine->Hold();
+  return next >= devices_.size() || devices_[next].coroutine->Throttle();
 }
 
 void Session::WatchWork(bool pause) {
@@ -153,15 +153,15 @@ bool Session::watching_work() const {
                      [](const SessionDevice& device) { return device.coroutine->watching_work(); });
 }
 
-bool Session::others_held() const {
+bool Session::others_throttled() const {
   return std::any_of(devices_.begin(), devices_.end(), [](const SessionDevice& device) {
-    return device.coroutine->lane() != nullptr && device.coroutine->lane()->others_held();
+    return device.coroutine->entity() != nullptr && device.coroutine->entity()->others_throttled();
   });
 }
 
 bool Session::awaited() const {
   return std::any_of(devices_.begin(), devices_.end(), [](const SessionDevice& device) {
-    return device.coroutine->lane() != nullptr && device.coroutine->lane()->orders().awaited;
+    return device.coroutine->entity() != nullptr && device.coroutine->entity()->assignment().awaited;
   });
 }
 
@@ -173,7 +173,7 @@ bool Session::MakeReady() {
 }
 
 void Session::WaitForDevices() {
-  constexpr auto kPatience = std::chrono::seconds(10);
+  constexpr auto kTimeout = std::chrono::seconds(10);
   int busy = 1;
   executor_->Spawn(AwaitIdle(&busy));
   const auto begin = std::chrono::steady_clock::now();
@@ -189,7 +189,7 @@ void Session::WaitForDevices() {
     }
     if (all_faulted) executor_->AbortWaits();
     if (busy == 0) break;
-    if (!warned && std::chrono::steady_clock::now() - begin > kPatience) {
+    if (!warned && std::chrono::steady_clock::now() - begin > kTimeout) {
       warned = true;
       LogWarning(label(), ": its kernels are still running; its memory stays until they end");
     }
@@ -232,7 +232,7 @@ std::vector<Session::DeviceUse> Session::device_use() const {
 
 void Session::HandleRecord(const RingRecord& record) {
   Reply reply(this, record.op, record.reply_slot);
-  Execute(Lane::kRing, record.op, record.device, record.context, record.args, record.payload,
+  Execute(Transport::kRing, record.op, record.device, record.context, record.args, record.payload,
           reply);
 }
 
@@ -241,13 +241,13 @@ void Session::HandleCall(uint16_t op, uint32_t device, ContextId context,
                          Reply::CallDone done) {
   Reply reply(this, op, std::move(done));
   current_payload_ = std::move(payload);
-  Execute(Lane::kGrpc, op, device, context, args,
+  Execute(Transport::kGrpc, op, device, context, args,
           {reinterpret_cast<const uint8_t*>(current_payload_->data()), current_payload_->size()},
           reply);
   current_payload_.reset();
 }
 
-void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context,
+void Session::Execute(Transport transport, uint16_t op, uint32_t device, ContextId context,
                       std::span<const uint8_t> args, std::span<const uint8_t> payload,
                       Reply& reply) {
   if (sticky_error_ != 0) [[unlikely]] {
@@ -261,12 +261,12 @@ void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context
   }
   current_device_ = &devices_[device];
   current_context_ = context;
-  switch (Dispatch(lane, op, args, payload, *this, reply)) {
+  switch (Dispatch(transport, op, args, payload, *this, reply)) {
     [[likely]] case Dispatched::kHandled : return;
     case Dispatched::kUnknownOp:
       Violate(absl::StrCat("operation ", op, " does not exist"));
       break;
-    case Dispatched::kWrongLane:
+    case Dispatched::kWrongTransport:
       Violate(absl::StrCat(NameOf(op), " came by the wrong way"));
       break;
     case Dispatched::kWrongLength:
@@ -276,7 +276,7 @@ void Session::Execute(Lane lane, uint16_t op, uint32_t device, ContextId context
   reply.Send(CudaError(kCudaErrorInvalidValue, "malformed"));
 }
 
-void Session::OnUnansweredError(uint16_t op, const absl::Status& status) {
+void Session::OnAsynchronousError(uint16_t op, const absl::Status& status) {
   if (!violation_.empty()) return;  // which ends the session
   const int result = CudaResultOf(status);
   // Everything that a client could know is checked there, before it submits: what arrives here is
@@ -329,7 +329,7 @@ void Session::Close(int result) {
   }
   // Host functions that nobody will run any more are over, too.
   region_->ForceFences();
-  region_->AnswerAll(sticky_error_);
+  region_->ReplyAll(sticky_error_);
 }
 
 void Session::Interrupt(int result) {

@@ -125,18 +125,18 @@ class Session {
     const size_t next = reader_->NextDevice();
     return next >= devices_.size() || devices_[next].coroutine->MayRun();
   }
-  // A record is there that may not be read. True when it was held for so long that it may.
-  bool Hold();
+  // A record is there that may not be read. True when it was throttled for so long that it may.
+  bool Throttle();
   // Sees how far the work is. `pause`: no record has come for some time.
   void WatchWork(bool pause);
   // Whether work is under way whose end WatchWork() is to see, and whether others wait for that.
   bool watching_work() const;
-  bool others_held() const;
+  bool others_throttled() const;
   // Somebody waits for each result of the session.
   bool awaited() const;
   // Prepares one thing that would hold up a launch later. False: there is none.
   bool MakeReady();
-  // Executes one record of the ring, or one rare call. What breaks the protocol ends up in
+  // Executes one record of the ring, or one control call. What breaks the protocol ends up in
   // violation().
   void HandleRecord(const RingRecord& record);
   void HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
@@ -249,7 +249,7 @@ class Session {
   };
   // Code that clients of the same user have sent; null when nothing is kept.
   ImageStore* image_store() { return config_.image_store; }
-  // The payload of the rare call that is being handled.
+  // The payload of the control call that is being handled.
   const std::shared_ptr<const std::string>& kept_payload() const { return current_payload_; }
   void CountCode(uint64_t bytes) { code_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   absl::Status CheckRoomForImage(uint64_t bytes) const;
@@ -314,12 +314,12 @@ class Session {
   // ---- for Reply
 
   // An error that nobody waits for.
-  void OnUnansweredError(uint16_t op, const absl::Status& status);
+  void OnAsynchronousError(uint16_t op, const absl::Status& status);
 
  private:
   Session(const Config& config, const ServerOptions& options)
       : config_(config), options_(options) {}
-  void Execute(Lane lane, uint16_t op, uint32_t device, ContextId context,
+  void Execute(Transport transport, uint16_t op, uint32_t device, ContextId context,
                std::span<const uint8_t> args, std::span<const uint8_t> payload, Reply& reply);
   void WaitForDevices();
   Task<void> AwaitIdle(int* busy);

@@ -18,12 +18,12 @@ using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
 // How long a session is held so that its work ends. What waits for its client may never end.
-constexpr milliseconds kQuietPatience(1000);
+constexpr milliseconds kQuietTimeout(1000);
 constexpr microseconds kPause(100);
 // After that it is said that a session waits.
-constexpr std::chrono::seconds kTellAfter(10);
+constexpr std::chrono::seconds kNotifyAfter(10);
 // How long room is waited for that is more than what is missing.
-constexpr milliseconds kSlackPatience(200);
+constexpr milliseconds kSlackTimeout(200);
 // As in device_memory.cc: what is free is not all that a card can use.
 constexpr uint64_t kRequestSlack = 256;
 
@@ -130,17 +130,17 @@ bool SessionSwap::AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& sto
     if (session_.sticky_error() != 0) return false;
     if (*quiet_) {
       size_t for_room = 0;
-      const bool waits = own != nullptr && own->answer().load() == RoomTicket::kWaiting;
+      const bool waits = own != nullptr && own->state().load() == RoomTicket::kWaiting;
       for (const Part& part : parts_) for_room += static_cast<size_t>(part.account->waiting());
       if (session_.executor().waiting() + (waits ? 1 : 0) <= for_room) return true;
     }
-    if (SteadyClock::now() - begin >= kQuietPatience) return false;
+    if (SteadyClock::now() - begin >= kQuietTimeout) return false;
     std::this_thread::sleep_for(kPause);
   }
 }
 
 void SessionSwap::TakeBack(const std::atomic<bool>& stop) {
-  for (Part& part : parts_) part.account->SetHeld(true);
+  for (Part& part : parts_) part.account->SetBlocked(true);
   // In the order of the devices, so that two sessions that need several do not wait for each other.
   // Others may go again while the next one is waited for.
   bool progress = true;
@@ -151,7 +151,7 @@ void SessionSwap::TakeBack(const std::atomic<bool>& stop) {
       break;
     }
   }
-  for (Part& part : parts_) part.account->SetHeld(false);
+  for (Part& part : parts_) part.account->SetBlocked(false);
   SetWorking();
 }
 
@@ -162,7 +162,7 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
   for (;;) {
     const std::unique_ptr<RoomTicket> ticket = part.account->AskToReturn(more);
     const SteadyClock::time_point asked = SteadyClock::now();
-    while (ticket->answer().load(std::memory_order_acquire) == RoomTicket::kWaiting) {
+    while (ticket->state().load(std::memory_order_acquire) == RoomTicket::kWaiting) {
       if (stop.load(std::memory_order_acquire)) return false;
       session_.CheckFault();
       if (session_.sticky_error() != 0) return false;
@@ -171,16 +171,16 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
       session_.WatchWork(/*pause=*/true);
       part.account->Look();
       std::this_thread::sleep_for(kPause);
-      if (!told && SteadyClock::now() - begin >= kTellAfter) {
+      if (!told && SteadyClock::now() - begin >= kNotifyAfter) {
         LogWarning(session_.label(), ": waits for ", part.device->memory->out() >> 20,
                    " MiB of its device memory to come back: nobody can go, or swap_memory is too "
                    "small for those who would have to");
         told = true;
       }
       // There may be no such room, however long it waits.
-      if (more != 0 && SteadyClock::now() - asked >= kSlackPatience) break;
+      if (more != 0 && SteadyClock::now() - asked >= kSlackTimeout) break;
     }
-    if (ticket->answer().load(std::memory_order_acquire) == RoomTicket::kWaiting) {
+    if (ticket->state().load(std::memory_order_acquire) == RoomTicket::kWaiting) {
       more = 0;
       continue;
     }

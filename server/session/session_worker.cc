@@ -30,10 +30,10 @@ constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
 // After so long without a record the client is taken to have submitted what it wanted to.
 constexpr microseconds kPause(20);
-// While the session is held nobody announces that it may go on. Work that gives way has a few
+// While the session is throttled nobody announces that it may go on. Work that gives way has a few
 // operations in the hardware: whoever sees late that one is complete lets the device run dry.
-constexpr microseconds kHeldSpin(5000);
-constexpr microseconds kHeldSleep(20);
+constexpr microseconds kThrottledSpin(5000);
+constexpr microseconds kThrottledSleep(20);
 // A fault is not announced either: it is looked for often while there was work lately, and now and
 // then until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
@@ -73,7 +73,7 @@ void SessionWorker::End(int result, const std::string& reason, bool violation) {
   session_->reader().Wake();
 }
 
-void SessionWorker::Call(RareCall call) {
+void SessionWorker::Call(ControlCall call) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!rejecting_ && calls_.size() < options_.limits.calls) {
@@ -208,16 +208,16 @@ void SessionWorker::Loop(Session& session) {
     const SteadyClock::duration idle = now - idle_since;
     const microseconds spin =
         usual_spin.count() > 0 && session.awaited() ? kAwaitedSpin : usual_spin;
-    if (done.held) {
-      if (spin.count() > 0 && idle < kHeldSpin) {
+    if (done.throttled) {
+      if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
       } else {
-        std::this_thread::sleep_for(kHeldSleep);
+        std::this_thread::sleep_for(kThrottledSleep);
       }
       continue;
     }
     if (idle >= kPause || idle >= spin) session.WatchWork(/*pause=*/true);
-    if (idle < spin || (spin.count() > 0 && session.watching_work() && session.others_held())) {
+    if (idle < spin || (spin.count() > 0 && session.watching_work() && session.others_throttled())) {
       CpuRelax();
       continue;
     }
@@ -264,8 +264,8 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
   for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
     if (!session.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
-      done.held = !session.Hold();
-      if (done.held) break;
+      done.throttled = !session.Throttle();
+      if (done.throttled) break;
     }
     const RingReader::Result result = reader.Read(&record);
     if (result == RingReader::Result::kEmpty) break;
@@ -302,13 +302,13 @@ bool SessionWorker::AttendToSwap(Session& session) {
 }
 
 bool SessionWorker::RunDueCalls(Session& session) {
-  std::vector<RareCall> due;
+  std::vector<ControlCall> due;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     new_calls_.store(false, std::memory_order_relaxed);
     const uint64_t position = session.reader().position();
-    std::vector<RareCall> later;
-    for (RareCall& call : calls_) {
+    std::vector<ControlCall> later;
+    for (ControlCall& call : calls_) {
       // Nobody can have reserved more than the ring holds.
       if (call.after > position && call.after - position > session.reader().ring_bytes()) {
         session.Violate(
@@ -319,7 +319,7 @@ bool SessionWorker::RunDueCalls(Session& session) {
     calls_ = std::move(later);
     has_calls_.store(!calls_.empty(), std::memory_order_release);
   }
-  for (RareCall& call : due) {
+  for (ControlCall& call : due) {
     session.HandleCall(call.op, call.device, call.context, call.args, std::move(call.payload),
                        std::move(call.done));
   }
@@ -327,14 +327,14 @@ bool SessionWorker::RunDueCalls(Session& session) {
 }
 
 void SessionWorker::RejectCalls(int result) {
-  std::vector<RareCall> rejected;
+  std::vector<ControlCall> rejected;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     rejecting_ = true;
     rejected.swap(calls_);
     has_calls_.store(false, std::memory_order_release);
   }
-  for (RareCall& call : rejected) call.done(result, "");
+  for (ControlCall& call : rejected) call.done(result, "");
 }
 
 }  // namespace detshare

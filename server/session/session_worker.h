@@ -1,4 +1,4 @@
-// The thread of one session: reads its ring, runs its rare calls and its coroutines, and takes it
+// The thread of one session: reads its ring, runs its control calls and its coroutines, and takes it
 // down in the end.
 //
 //     opening --> running --> ending --> finished
@@ -24,8 +24,8 @@
 
 namespace detshare {
 
-// One rare call. `args` stays valid until `done` is called, exactly once.
-struct RareCall {
+// One control call. `args` stays valid until `done` is called, exactly once.
+struct ControlCall {
   uint16_t op = 0;
   uint32_t device = 0;
   ContextId context = 0;
@@ -63,7 +63,7 @@ class SessionWorker {
   // log.
   void End(int result, const std::string& reason, bool violation = false);
   // Any thread.
-  void Call(RareCall call);
+  void Call(ControlCall call);
 
   const Session::Config& config() const { return config_; }
   // Any thread.
@@ -86,7 +86,7 @@ class SessionWorker {
   struct Done {
     bool client = false;  // records or calls
     bool tasks = false;
-    bool held = false;  // there is a record that may not be read yet
+    bool throttled = false;  // there is a record that may not be read yet
   };
   Done Round(Session& session);
   void SetCalm(bool calm);
@@ -117,7 +117,7 @@ class SessionWorker {
   std::string end_reason_;       // guarded by mutex_
   bool end_violation_ = false;   // guarded by mutex_
   bool rejecting_ = false;       // guarded by mutex_: calls are answered at once
-  std::vector<RareCall> calls_;  // guarded by mutex_
+  std::vector<ControlCall> calls_;  // guarded by mutex_
   // Set and cleared under mutex_ by the worker, which alone uses it without.
   std::unique_ptr<Session> session_;
   Session::Counters last_counters_;  // guarded by mutex_: of the session that is gone

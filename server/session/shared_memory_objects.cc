@@ -9,7 +9,7 @@
 namespace detshare {
 namespace {
 
-constexpr size_t kMostEntries = 1 << 20;
+constexpr size_t kMaxEntries = 1 << 20;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ absl::StatusOr<ShareTokenValue> SharedMemoryObjects::Export(uid_t owner,
                                                             const SharedMemory& memory) {
   const std::lock_guard lock(mutex_);
   if (entries_.size() >= drop_at_) DropEnded();
-  if (entries_.size() >= kMostEntries)
+  if (entries_.size() >= kMaxEntries)
     return CudaError(kCudaErrorOutOfMemory, "too much memory is shared");
   ShareTokenValue token;
   if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))

@@ -23,7 +23,7 @@ namespace {
 const RealClock kClock;
 
 // Threads that copy between a card and the host: one copies some 9 GB/s in memory, the bus 55.
-int MoverLanes() {
+int CopyChannels() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
 }
 
@@ -126,7 +126,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       placement_(std::move(placement), kClock),
       slots_(static_cast<size_t>(options_.windows.slots), false),
       next_session_(options.first_session),
-      most_sessions_(options.most_sessions),
+      max_sessions_(options.max_sessions),
       limits_(options_.limits) {
   tenant_accounts_.SetDefault(options.default_quota);
   for (const auto& [tenant, quota] : options.tenant_quotas) tenant_accounts_.Set(tenant, quota);
@@ -134,7 +134,7 @@ SessionManager::SessionManager(std::vector<Device*> devices,
   for (Device* device : devices_) {
     queues_.push_back(std::make_unique<QueuePool>(*device));
     if (options.swap_bytes == 0) continue;
-    movers_.push_back(std::make_unique<MemoryMover>(*device, *queues_.back(), MoverLanes()));
+    movers_.push_back(std::make_unique<MemoryMover>(*device, *queues_.back(), CopyChannels()));
     brokers_.push_back(std::make_unique<MemoryBroker>(*device, host_store_, *movers_.back(), kClock,
                                                       options.eviction));
   }
@@ -166,13 +166,13 @@ int SessionManager::FindByUuid(const std::string& id, const std::vector<int>& am
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids,
-                                                               const Door* door) const {
+                                                               const TenantEndpoint* endpoint) const {
   std::vector<int> all(devices_.size()), shown;
   std::iota(all.begin(), all.end(), 0);
-  if (door == nullptr) {
+  if (endpoint == nullptr) {
     shown = all;
   } else {
-    for (const std::string& id : door->device_ids) shown.push_back(FindByUuid(id, all));
+    for (const std::string& id : endpoint->device_ids) shown.push_back(FindByUuid(id, all));
   }
   if (ids.empty()) return shown;
   std::vector<int> chosen;
@@ -267,41 +267,41 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
-                                                       std::optional<PlacementParty>* placed_as) {
-  absl::StatusOr<std::vector<int>> shown = ChooseDevices(request.device_ids, request.door.get());
+                                                       std::optional<PlacementGroup>* placed_as) {
+  absl::StatusOr<std::vector<int>> shown = ChooseDevices(request.device_ids, request.endpoint.get());
   if (!shown.ok()) return shown;
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
-  const uint64_t most = account->devices();
+  const uint64_t max = account->devices();
   if (request.device_count > shown->size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.device_count, " devices were asked for; there are ", shown->size()));
   }
-  if (most != 0 && request.device_count > most) {
+  if (max != 0 && request.device_count > max) {
     return absl::PermissionDeniedError(
         absl::StrCat(request.device_count, " devices were asked for; programs of tenant ",
-                     request.tenant, " may have ", most,
+                     request.tenant, " may have ", max,
                      ": ask for less, or let an operator allow more: detsharectl tenant set ",
                      request.tenant, " --devices N"));
   }
   const uint64_t count = request.device_count != 0 ? request.device_count
-                         : most != 0               ? std::min<uint64_t>(most, shown->size())
+                         : max != 0               ? std::min<uint64_t>(max, shown->size())
                                                    : shown->size();
   if (count == shown->size()) return shown;
 
-  PlacementParty party;
-  party.tenant = request.tenant;
-  party.uid = request.owner.uid;
-  if (request.door != nullptr) party.door = request.door->name;
-  party.run = request.run;
-  if (party.door.empty() && party.run.empty()) party.pid = request.pid;
-  party.among = *std::move(shown);
-  party.count = count;
-  *placed_as = party;
-  if (const std::vector<int>* const known = placement_.Find(party)) return *known;
+  PlacementGroup group;
+  group.tenant = request.tenant;
+  group.uid = request.owner.uid;
+  if (request.endpoint != nullptr) group.endpoint = request.endpoint->name;
+  group.run = request.run;
+  if (group.endpoint.empty() && group.run.empty()) group.pid = request.pid;
+  group.among = *std::move(shown);
+  group.count = count;
+  *placed_as = group;
+  if (const std::vector<int>* const known = placement_.Find(group)) return *known;
 
   policy::PlacementRequest wanted = PlacementRequestOf(request.tenant);
   uint64_t largest = 0;
-  for (const int index : party.among)
+  for (const int index : group.among)
     largest = std::max(largest, devices_[index]->properties().total_memory);
   // A limit that no device reaches says nothing about what will be used.
   const uint64_t limit = account->limits().memory;
@@ -309,12 +309,12 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
   const uint64_t may_leave =
       brokers_.empty() ? 0
                        : host_store_.limit() - std::min(host_store_.used(), host_store_.limit());
-  return placement_.Place(party, wanted, Loads(request.tenant), may_leave);
+  return placement_.Place(group, wanted, Loads(request.tenant), may_leave);
 }
 
 absl::StatusOr<std::vector<int>> SessionManager::DevicesOf(const SessionRequest& request) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::optional<PlacementParty> ignored;
+  std::optional<PlacementGroup> ignored;
   return Grant(request, &ignored);
 }
 
@@ -326,7 +326,7 @@ void SessionManager::SetPlacement(std::unique_ptr<policy::DevicePlacement> place
 absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const SessionRequest& request,
                                                                     Listener listener) {
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
-  // Asked without the lock, since the answer comes from another process.
+  // Asked without the lock, since the reply comes from another process.
   SessionAdmission::Decision decision;
   AdmittedSession admitted;
   if (admission_ != nullptr) {
@@ -339,22 +339,22 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
   // EndThrough() does not see a session that would begin after it.
-  if (request.door != nullptr && request.door->closed.load(std::memory_order_seq_cst))
-    return absl::UnavailableError("the door was closed");
+  if (request.endpoint != nullptr && request.endpoint->closed.load(std::memory_order_seq_cst))
+    return absl::UnavailableError("the endpoint was closed");
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
   if (slot == slots_.end()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use "
                                             "(session_slots in its configuration): end a program"));
   }
-  if (most_sessions_ != 0 && sessions_.size() >= most_sessions_) {
+  if (max_sessions_ != 0 && sessions_.size() >= max_sessions_) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ",
-                     most_sessions_, ": end a program, or let an operator raise "
+                     max_sessions_, ": end a program, or let an operator raise "
                      "max_sessions of [daemon] in its configuration"));
   }
   DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(TenantAccount::Sessions(account), 1));
-  std::optional<PlacementParty> placed_as;
+  std::optional<PlacementGroup> placed_as;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> granted, Grant(request, &placed_as));
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> chosen,
                             ChooseVisible(request.visible_ids, granted));
@@ -371,7 +371,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.pinned_quota = TenantAccount::Pinned(account);
   config.image_store = image_store_.get();
   config.directory = absl::StrCat(
-      request.door != nullptr ? request.door->sessions_directory : sessions_directory_, "/", id);
+      request.endpoint != nullptr ? request.endpoint->sessions_directory : sessions_directory_, "/", id);
   config.shared_memory_objects = &shared_memory_objects_;
   config.shared_event_tokens = &shared_events_;
   // Every device of the daemon has its part of the slot, whether the session uses it or not:
@@ -508,34 +508,34 @@ absl::StatusOr<std::vector<uint64_t>> SessionManager::EndSome(
   return chosen;
 }
 
-void SessionManager::SetLimits(const SessionLimits& limits, uint32_t most_sessions) {
+void SessionManager::SetLimits(const SessionLimits& limits, uint32_t max_sessions) {
   const std::lock_guard<std::mutex> lock(mutex_);
   limits_ = limits;
   limits_.pinned.files = options_.limits.pinned.files;
-  most_sessions_ = most_sessions;
+  max_sessions_ = max_sessions;
 }
 
 void SessionManager::EndAll(int result, const std::string& reason,
-                            std::chrono::milliseconds patience) {
+                            std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (refusing_.empty()) refusing_ = reason;
   for (auto& [id, entry] : sessions_) entry.worker->End(result, reason);
-  changed_.wait_for(lock, patience, [this] {
+  changed_.wait_for(lock, timeout, [this] {
     return std::all_of(sessions_.begin(), sessions_.end(),
                        [](const auto& item) { return item.second.told; });
   });
 }
 
-void SessionManager::EndThrough(const Door& door, int result, const std::string& reason) {
+void SessionManager::EndThrough(const TenantEndpoint& endpoint, int result, const std::string& reason) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [id, entry] : sessions_) {
-    if (entry.request.door.get() == &door) entry.worker->End(result, reason);
+    if (entry.request.endpoint.get() == &endpoint) entry.worker->End(result, reason);
   }
 }
 
-bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds patience) {
+bool SessionManager::WaitUntilEmpty(std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return changed_.wait_for(lock, patience, [this] { return sessions_.empty(); });
+  return changed_.wait_for(lock, timeout, [this] { return sessions_.empty(); });
 }
 
 void SessionManager::Reap() {
@@ -550,7 +550,7 @@ void SessionManager::Reap() {
     }
     std::shared_ptr<SessionWorker> worker = finished->second.worker;
     // Until the session's files are gone.
-    const std::shared_ptr<const Door> door = finished->second.request.door;
+    const std::shared_ptr<const TenantEndpoint> endpoint = finished->second.request.endpoint;
     slots_[finished->second.slot] = false;
     TenantUse& use = use_.At(worker->config().tenant);
     Session::Counters counters = worker->counters();

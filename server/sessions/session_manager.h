@@ -26,7 +26,7 @@
 #include "coroutine_runtime/queue_pool.h"
 #include "policy/placement.h"
 #include "server/base/activity.h"
-#include "server/access/door.h"
+#include "server/access/tenant_endpoint.h"
 #include "server/base/event_log.h"
 #include "server/session/image_store.h"
 #include "server/session/server_options.h"
@@ -46,10 +46,10 @@ struct SessionRequest {
   std::string tenant, program;
   std::vector<std::string> device_ids;  // empty: all; else indices or UUIDs
   uint32_t device_count = 0;            // how many of them; 0: as many as the tenant may have
-  std::string run;                      // as PlacementParty::run
+  std::string run;                      // as PlacementGroup::run
   // Which of those that are granted, as CUDA_VISIBLE_DEVICES says it; empty: all.
   std::vector<std::string> visible_ids;
-  std::shared_ptr<const Door> door;  // through which it came; null: the daemon's own socket
+  std::shared_ptr<const TenantEndpoint> endpoint;  // through which it came; null: the daemon's own socket
 };
 
 // Any thread.
@@ -88,9 +88,9 @@ class SessionManager {
                                                       Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
   // Positions in devices() of those that `ids` (indices or UUIDs; none: all) name, in their order.
-  // Through a door: of those that it shows, which `ids` count from 0. InvalidArgument.
+  // Through an endpoint: of those that it shows, which `ids` count from 0. InvalidArgument.
   absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids,
-                                                 const Door* door = nullptr) const;
+                                                 const TenantEndpoint* endpoint = nullptr) const;
 
   // Positions in devices() of what such a client may use, before visible_ids: placed, where it may
   // have some of those that it may see and not all. The same client gets the same ones again
@@ -109,15 +109,15 @@ class SessionManager {
   // outlives this. Without it the manager decides alone.
   void SetAdmission(SessionAdmission* admission) { admission_ = admission; }
   // What sessions may have that are opened from now on, and how many there may be; 0: as many as fit.
-  void SetLimits(const SessionLimits& limits, uint32_t most_sessions);
+  void SetLimits(const SessionLimits& limits, uint32_t max_sessions);
 
   // No session is opened any more, and those that are there end; `result` is what their calls
-  // answer. Waits at most `patience` until all of them have told their clients.
-  void EndAll(int result, const std::string& reason, std::chrono::milliseconds patience);
+  // answer. Waits at most `timeout` until all of them have told their clients.
+  void EndAll(int result, const std::string& reason, std::chrono::milliseconds timeout);
   // ... until all of them are gone. False when some are not.
-  bool WaitUntilEmpty(std::chrono::milliseconds patience);
-  // Ends the sessions that came through the door, which is closed. Does not wait.
-  void EndThrough(const Door& door, int result, const std::string& reason);
+  bool WaitUntilEmpty(std::chrono::milliseconds timeout);
+  // Ends the sessions that came through the endpoint, which is closed. Does not wait.
+  void EndThrough(const TenantEndpoint& endpoint, int result, const std::string& reason);
 
   std::vector<SessionInfo> Sessions();
   // The sessions that are open, with what was asked for each. Held for a moment only: who ends the
@@ -148,9 +148,9 @@ class SessionManager {
   EventLog& events() { return events_; }
   uint64_t next_session() const;
   // At a time.
-  size_t most_sessions() const {
+  size_t max_sessions() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return most_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), most_sessions_);
+    return max_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), max_sessions_);
   }
 
  private:
@@ -161,7 +161,7 @@ class SessionManager {
     int slot = 0;
     AdmittedSession admitted;
     std::vector<int> devices;                 // positions in devices_
-    std::optional<PlacementParty> placed_as;  // nothing: it has all that it may see
+    std::optional<PlacementGroup> placed_as;  // nothing: it has all that it may see
     QuotaCharge charge;     // one of the tenant's sessions
     bool killed = false;    // EndSome() chose it
     bool told = false;      // its client knows that it has ended
@@ -179,7 +179,7 @@ class SessionManager {
                                                  const std::vector<int>& granted) const;
   // With mutex_ held. `placed_as` is left alone when all that may be seen is granted.
   absl::StatusOr<std::vector<int>> Grant(const SessionRequest& request,
-                                         std::optional<PlacementParty>* placed_as);
+                                         std::optional<PlacementGroup>* placed_as);
   policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const;
   std::vector<policy::DeviceLoad> Loads(const std::string& tenant);
   // Notes down how a session ended. On its worker's thread, before it gives anything back.
@@ -211,7 +211,7 @@ class SessionManager {
   TenantHabits habits_;                 // guarded by mutex_
   std::vector<bool> slots_;             // guarded by mutex_, but for its size: taken
   uint64_t next_session_;               // guarded by mutex_
-  uint32_t most_sessions_;              // guarded by mutex_
+  uint32_t max_sessions_;              // guarded by mutex_
   SessionLimits limits_;                // guarded by mutex_: of sessions that are opened next
   std::string refusing_;                // guarded by mutex_: why no session is opened any more
   bool stopping_ = false;               // guarded by mutex_

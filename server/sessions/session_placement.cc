@@ -9,25 +9,25 @@
 namespace detshare {
 
 bool IsRunName(const std::string& run) {
-  constexpr size_t kMost = 64;
-  return run.size() <= kMost && std::all_of(run.begin(), run.end(),
+  constexpr size_t kMax = 64;
+  return run.size() <= kMax && std::all_of(run.begin(), run.end(),
                                             [](unsigned char c) { return absl::ascii_isalnum(c); });
 }
 
-const std::vector<int>* SessionPlacement::Find(const PlacementParty& party) {
-  const auto found = parties_.find(party);
-  if (found == parties_.end()) return nullptr;
+const std::vector<int>* SessionPlacement::Find(const PlacementGroup& group) {
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return nullptr;
   found->second.asked_at = clock_.NowNanoseconds();
   return &found->second.devices;
 }
 
-absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementParty& party,
+absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& group,
                                                          const policy::PlacementRequest& request,
                                                          std::vector<policy::DeviceLoad> devices,
                                                          uint64_t more_memory) {
   const int64_t now = clock_.NowNanoseconds();
-  Forget(party, now);
-  for (const auto& [other, placed] : parties_) {
+  Forget(group, now);
+  for (const auto& [other, placed] : groups_) {
     if (placed.came || now - placed.placed_at >= kComing) continue;
     for (const int index : placed.devices) {
       policy::DeviceLoad& device = devices[static_cast<size_t>(index)];
@@ -35,21 +35,21 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementParty& p
           std::any_of(device.sessions.begin(), device.sessions.end(),
                       [&](const auto& there) { return there.tenant.name == other.tenant; });
       // A tenant's limit is that of all of its sessions together, and its own is not in its way.
-      if (!counted && other.tenant != party.tenant) device.memory_used += placed.request.memory;
+      if (!counted && other.tenant != group.tenant) device.memory_used += placed.request.memory;
       device.sessions.push_back(placed.request);
     }
   }
-  absl::StatusOr<std::vector<int>> chosen = Choose(party, request, devices);
+  absl::StatusOr<std::vector<int>> chosen = Choose(group, request, devices);
   if (absl::IsResourceExhausted(chosen.status()) && more_memory != 0) {
     // No card holds more than it has, whatever leaves it.
     for (policy::DeviceLoad& device : devices)
       device.memory_used -= std::min(device.memory_used, more_memory);
-    if (absl::StatusOr<std::vector<int>> again = Choose(party, request, std::move(devices));
+    if (absl::StatusOr<std::vector<int>> again = Choose(group, request, std::move(devices));
         again.ok())
       chosen = std::move(again);
   }
   if (!chosen.ok()) return chosen;
-  Placed& placed = parties_[party];
+  Placed& placed = groups_[group];
   placed = {};
   placed.devices = *chosen;
   placed.request = request;
@@ -57,17 +57,17 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementParty& p
   return chosen;
 }
 
-absl::StatusOr<std::vector<int>> SessionPlacement::Choose(const PlacementParty& party,
+absl::StatusOr<std::vector<int>> SessionPlacement::Choose(const PlacementGroup& group,
                                                           const policy::PlacementRequest& request,
                                                           std::vector<policy::DeviceLoad> devices) {
   for (policy::DeviceLoad& device : devices) device.open = false;
-  for (const int index : party.among) devices[static_cast<size_t>(index)].open = true;
+  for (const int index : group.among) devices[static_cast<size_t>(index)].open = true;
   std::vector<bool> chosen(devices.size(), false);
-  for (size_t i = 0; i < party.count; ++i) {
+  for (size_t i = 0; i < group.count; ++i) {
     const absl::StatusOr<int> index = placement_->Place(request, devices);
     if (!index.ok()) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          "no place for ", party.count == 1 ? "a device" : absl::StrCat(party.count, " devices"),
+          "no place for ", group.count == 1 ? "a device" : absl::StrCat(group.count, " devices"),
           ": ", std::string(index.status().message()), i == 0 ? "" : " of those that are left",
           ". Wait for a program to end, or ask for less"));
     }
@@ -75,42 +75,42 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Choose(const PlacementParty& 
     devices[static_cast<size_t>(*index)].open = false;
   }
   std::vector<int> ordered;
-  for (const int index : party.among) {
+  for (const int index : group.among) {
     if (chosen[static_cast<size_t>(index)]) ordered.push_back(index);
   }
   return ordered;
 }
 
-void SessionPlacement::Opened(const PlacementParty& party) {
-  const auto found = parties_.find(party);
-  if (found == parties_.end()) return;
+void SessionPlacement::Opened(const PlacementGroup& group) {
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return;
   ++found->second.sessions;
   found->second.came = true;
 }
 
-void SessionPlacement::Closed(const PlacementParty& party) {
-  const auto found = parties_.find(party);
-  if (found == parties_.end() || found->second.sessions == 0) return;
+void SessionPlacement::Closed(const PlacementGroup& group) {
+  const auto found = groups_.find(group);
+  if (found == groups_.end() || found->second.sessions == 0) return;
   --found->second.sessions;
   found->second.asked_at = clock_.NowNanoseconds();
 }
 
-void SessionPlacement::Forget(const PlacementParty& next, int64_t now) {
-  std::erase_if(parties_, [now](const auto& entry) {
+void SessionPlacement::Forget(const PlacementGroup& next, int64_t now) {
+  std::erase_if(groups_, [now](const auto& entry) {
     return entry.second.sessions == 0 && now - entry.second.asked_at >= kRemembered;
   });
-  // Nobody fills the daemon's memory with parties, or drives out those of others.
+  // Nobody fills the daemon's memory with placement groups, or drives out those of others.
   size_t without = 0;
-  auto oldest = parties_.end();
-  for (auto entry = parties_.begin(); entry != parties_.end(); ++entry) {
+  auto oldest = groups_.end();
+  for (auto entry = groups_.begin(); entry != groups_.end(); ++entry) {
     if (entry->second.sessions != 0 || entry->first.uid != next.uid ||
-        entry->first.door != next.door)
+        entry->first.endpoint != next.endpoint)
       continue;
     ++without;
-    if (oldest == parties_.end() || entry->second.asked_at < oldest->second.asked_at)
+    if (oldest == groups_.end() || entry->second.asked_at < oldest->second.asked_at)
       oldest = entry;
   }
-  if (without >= kMostWithoutSession) parties_.erase(oldest);
+  if (without >= kMaxWithoutSession) groups_.erase(oldest);
 }
 
 }  // namespace detshare

@@ -1,7 +1,7 @@
 // Which of the daemon's devices a client gets, when it may have some of them and not all.
 //
 // A DevicePlacement (policy/placement.h) decides. What it decided holds for all who belong
-// together: the processes of one `detshare run`, whoever comes through one door, and otherwise one
+// together: the processes of one `detshare run`, whoever comes through one endpoint, and otherwise one
 // process. So NVML, which needs no session, shows the devices that CUDA will have, and processes
 // that work together find each other on the same ones.
 //
@@ -31,16 +31,16 @@
 namespace detshare {
 
 // Those who get the same devices. `run` is the client's own word: it tells its processes apart from
-// others of the same tenant, user and door, and nobody else's.
-struct PlacementParty {
+// others of the same tenant, user and endpoint, and nobody else's.
+struct PlacementGroup {
   std::string tenant;
   uid_t uid = 0;
-  std::string door;  // "": the daemon's own socket
-  std::string run;   // "": `pid` says who belongs together, if there is no door
+  std::string endpoint;  // "": the daemon's own socket
+  std::string run;   // "": `pid` says who belongs together, if there is no endpoint
   int pid = 0;
   std::vector<int> among;  // positions of the devices that it may see, in its order
   size_t count = 0;        // how many of them it gets
-  auto operator<=>(const PlacementParty&) const = default;
+  auto operator<=>(const PlacementGroup&) const = default;
 };
 
 // What a client may say of itself there: "" or at most 64 letters and digits.
@@ -50,8 +50,8 @@ class SessionPlacement {
  public:
   static constexpr int64_t kComing = 30'000'000'000;       // ns, from being placed to a session
   static constexpr int64_t kRemembered = 600'000'000'000;  // ns, since somebody asked
-  // Of one user, or one door, without a session.
-  static constexpr size_t kMostWithoutSession = 64;
+  // Of one user, or one endpoint, without a session.
+  static constexpr size_t kMaxWithoutSession = 64;
 
   // The clock outlives it.
   SessionPlacement(std::unique_ptr<policy::DevicePlacement> placement, const Clock& clock)
@@ -62,20 +62,20 @@ class SessionPlacement {
     placement_ = std::move(placement);
   }
 
-  // The party's devices, in the order of `among`; null when it has none yet.
-  const std::vector<int>* Find(const PlacementParty& party);
+  // The placement group's devices, in the order of `among`; null when it has none yet.
+  const std::vector<int>* Find(const PlacementGroup& group);
   // Gives it some. `devices`: all of the daemon's, with the sessions that are there. `more_memory`:
   // bytes that may leave a device to make room, which is used only where there is no other way.
   // ResourceExhausted, with the reason, when fewer than `count` devices have the memory.
-  absl::StatusOr<std::vector<int>> Place(const PlacementParty& party,
+  absl::StatusOr<std::vector<int>> Place(const PlacementGroup& group,
                                          const policy::PlacementRequest& request,
                                          std::vector<policy::DeviceLoad> devices,
                                          uint64_t more_memory);
-  // A session of the party begins and ends.
-  void Opened(const PlacementParty& party);
-  void Closed(const PlacementParty& party);
+  // A session of the placement group begins and ends.
+  void Opened(const PlacementGroup& group);
+  void Closed(const PlacementGroup& group);
 
-  size_t size() const { return parties_.size(); }
+  size_t size() const { return groups_.size(); }
 
  private:
   struct Placed {
@@ -86,14 +86,14 @@ class SessionPlacement {
     bool came = false;  // it has had a session
   };
 
-  absl::StatusOr<std::vector<int>> Choose(const PlacementParty& party,
+  absl::StatusOr<std::vector<int>> Choose(const PlacementGroup& group,
                                           const policy::PlacementRequest& request,
                                           std::vector<policy::DeviceLoad> devices);
-  void Forget(const PlacementParty& next, int64_t now);
+  void Forget(const PlacementGroup& next, int64_t now);
 
   std::unique_ptr<policy::DevicePlacement> placement_;
   const Clock& clock_;
-  std::map<PlacementParty, Placed> parties_;
+  std::map<PlacementGroup, Placed> groups_;
 };
 
 }  // namespace detshare

@@ -21,7 +21,7 @@ struct TenantHabit {
 // Of a session on one device. A scheduler follows a session's work only while others share its
 // device.
 inline TenantHabit HabitOf(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now) {
-  const CoroutineLane::Report& seen = state.figures;
+  const SchedEntity::Report& seen = state.figures;
   TenantHabit habit;
   habit.memory_bound = seen.memory_bound;
   if (!state.followed || seen.changed_at == 0) return habit;

@@ -230,7 +230,7 @@ absl::Status SharedRegion::AllocateSlice() {
   return allocated;
 }
 
-void SharedRegion::Answer(uint32_t slot, int result, std::span<const uint8_t> data) {
+void SharedRegion::Reply(uint32_t slot, int result, std::span<const uint8_t> data) {
   ReplySlot& reply = replies()[slot];
   const uint32_t bytes = static_cast<uint32_t>(std::min<size_t>(data.size(), kReplyDataBytes));
   if (bytes != 0) std::memcpy(reply.data, data.data(), bytes);
@@ -243,10 +243,10 @@ void SharedRegion::Answer(uint32_t slot, int result, std::span<const uint8_t> da
   if (reply.waiting.exchange(0, std::memory_order_relaxed) != 0) FutexWake(&reply.state);
 }
 
-void SharedRegion::AnswerAll(int result) {
+void SharedRegion::ReplyAll(int result) {
   for (uint32_t slot = 0; slot < sizes_.reply_count; ++slot) {
     if (replies()[slot].state.load(std::memory_order_acquire) == kReplyPending)
-      Answer(slot, result, {});
+      Reply(slot, result, {});
   }
 }
 

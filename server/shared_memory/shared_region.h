@@ -103,11 +103,11 @@ class SharedRegion {
   // Whether the client took pages of the file away.
   bool damaged() const { return guard_->tripped(); }
 
-  // Writes an answer into a reply slot (below sizes().reply_count) and wakes its waiter. At most
+  // Writes a reply into a reply slot (below sizes().reply_count) and wakes its waiter. At most
   // kReplyDataBytes of data.
-  void Answer(uint32_t slot, int result, std::span<const uint8_t> data);
+  void Reply(uint32_t slot, int result, std::span<const uint8_t> data);
   // Answers every slot that waits, and every later waiter sees `closed`. For the end of a session.
-  void AnswerAll(int result);
+  void ReplyAll(int result);
   // Lets every waiter on a fence go on.
   void ForceFences();
   // Appends what a kernel printed. False when there is no room: the text is lost, as CUDA loses

@@ -14,38 +14,38 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostName = 64;
+constexpr size_t kMaxName = 64;
 
 struct RequestMessage {
   uint64_t question = 0;
   uint64_t session = 0;
-  char tenant[kMostName] = {};  // ends with its first zero, or is full
+  char tenant[kMaxName] = {};  // ends with its first zero, or is full
 };
 
 struct ReplyMessage {
   uint64_t question = 0;
   uint64_t session = 0;
   uint64_t used = 0, limit = 0;
-  uint32_t answer = 0;
+  uint32_t outcome = 0;
   uint32_t zero = 0;
 };
 
 absl::Status WhyNot(const ReplyMessage& reply, const std::string& tenant) {
-  switch (static_cast<SessionBook::Answer>(reply.answer)) {
-    case SessionBook::Answer::kEnter:
+  switch (static_cast<SessionBook::Outcome>(reply.outcome)) {
+    case SessionBook::Outcome::kEnter:
       return absl::OkStatus();
-    case SessionBook::Answer::kTenantIsFull:
+    case SessionBook::Outcome::kTenantIsFull:
       return absl::ResourceExhaustedError(absl::StrCat(
           "tenant ", tenant, " has ", reply.used, " sessions, of all users together, and may have ",
           reply.limit,
           ": end one of its programs, or let an operator allow more: sessions of the tenant in "
           "the daemon's configuration"));
-    case SessionBook::Answer::kDaemonIsFull:
+    case SessionBook::Outcome::kDaemonIsFull:
       return absl::ResourceExhaustedError(
           absl::StrCat("the daemon has ", reply.used, " sessions and may have ", reply.limit,
                        ": end a program, or let an operator raise max_sessions of [daemon] in its "
                        "configuration"));
-    case SessionBook::Answer::kProcessIsFull:
+    case SessionBook::Outcome::kProcessIsFull:
       break;
   }
   return absl::ResourceExhaustedError(
@@ -64,23 +64,23 @@ std::optional<AdmissionRequest> TakeAdmissionRequest(int channel) {
   AdmissionRequest request;
   request.question = message.question;
   request.session = message.session;
-  request.tenant.assign(message.tenant, strnlen(message.tenant, kMostName));
+  request.tenant.assign(message.tenant, strnlen(message.tenant, kMaxName));
   return request;
 }
 
-void AnswerAdmission(int channel, uint64_t question, const SessionBook::Decision& decision) {
+void SendAdmissionReply(int channel, uint64_t question, const SessionBook::Decision& decision) {
   ReplyMessage message;
   message.question = question;
   message.session = decision.session;
   message.used = decision.used;
   message.limit = decision.limit;
-  message.answer = static_cast<uint32_t>(decision.answer);
+  message.outcome = static_cast<uint32_t>(decision.outcome);
   [[maybe_unused]] const ssize_t sent =
       send(channel, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-AdmissionChannel::AdmissionChannel(int channel, std::chrono::milliseconds patience)
-    : channel_(channel), patience_(patience) {}
+AdmissionChannel::AdmissionChannel(int channel, std::chrono::milliseconds timeout)
+    : channel_(channel), timeout_(timeout) {}
 
 AdmissionChannel::~AdmissionChannel() { close(channel_); }
 
@@ -88,20 +88,20 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RequestMessage request;
   request.question = ++question_;
-  std::memcpy(request.tenant, tenant.data(), std::min(tenant.size(), kMostName));
+  std::memcpy(request.tenant, tenant.data(), std::min(tenant.size(), kMaxName));
   if (send(channel_, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(request))
     return {absl::UnavailableError("the daemon ends, or is overloaded"), 0, false};
-  const Clock::time_point until = Clock::now() + patience_;
+  const Clock::time_point until = Clock::now() + timeout_;
   for (;;) {
     ReplyMessage reply;
     const ssize_t bytes = recv(channel_, &reply, sizeof(reply), MSG_DONTWAIT);
     if (bytes == 0) return {absl::UnavailableError("the daemon ends"), 0, false};
     if (bytes == sizeof(reply)) {
-      const auto answer = static_cast<SessionBook::Answer>(reply.answer);
+      const auto outcome = static_cast<SessionBook::Outcome>(reply.outcome);
       if (reply.question == request.question)
-        return {WhyNot(reply, tenant), reply.session, answer == SessionBook::Answer::kTenantIsFull};
+        return {WhyNot(reply, tenant), reply.session, outcome == SessionBook::Outcome::kTenantIsFull};
       // To one that did not wait for it.
-      if (answer == SessionBook::Answer::kEnter) Leave(reply.session);
+      if (outcome == SessionBook::Outcome::kEnter) Leave(reply.session);
       continue;
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());

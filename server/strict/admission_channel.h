@@ -26,13 +26,13 @@ struct AdmissionRequest {
 // Nothing when there is none; does not block. What is malformed is passed over.
 std::optional<AdmissionRequest> TakeAdmissionRequest(int channel);
 // Dropped when the domain does not read.
-void AnswerAdmission(int channel, uint64_t question, const SessionBook::Decision& decision);
+void SendAdmissionReply(int channel, uint64_t question, const SessionBook::Decision& decision);
 
 // ---- the domain's end. Any thread.
 class AdmissionChannel final : public SessionAdmission {
  public:
-  // Takes the descriptor. `patience`: how long a session waits for the answer.
-  AdmissionChannel(int channel, std::chrono::milliseconds patience);
+  // Takes the descriptor. `timeout`: how long a session waits for the reply.
+  AdmissionChannel(int channel, std::chrono::milliseconds timeout);
   ~AdmissionChannel() override;
   AdmissionChannel(const AdmissionChannel&) = delete;
   AdmissionChannel& operator=(const AdmissionChannel&) = delete;
@@ -42,7 +42,7 @@ class AdmissionChannel final : public SessionAdmission {
 
  private:
   const int channel_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   std::mutex mutex_;       // one question at a time; guards what follows
   uint64_t question_ = 0;  // number of the latest
 };

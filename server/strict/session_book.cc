@@ -4,18 +4,18 @@ namespace detshare {
 
 SessionBook::Decision SessionBook::Enter(pid_t process, const std::string& tenant) {
   std::map<uint64_t, std::string>& sessions = sessions_[process];
-  if (sessions.size() >= kMostOfProcess)
-    return {Answer::kProcessIsFull, 0, sessions.size(), kMostOfProcess};
-  if (limits_.all != 0 && all_ >= limits_.all) return {Answer::kDaemonIsFull, 0, all_, limits_.all};
+  if (sessions.size() >= kMaxOfProcess)
+    return {Outcome::kProcessIsFull, 0, sessions.size(), kMaxOfProcess};
+  if (limits_.all != 0 && all_ >= limits_.all) return {Outcome::kDaemonIsFull, 0, all_, limits_.all};
   const auto named = limits_.tenants.find(tenant);
   const uint64_t limit = named != limits_.tenants.end() ? named->second : limits_.other_tenants;
   const auto known = tenants_.find(tenant);
   const uint64_t used = known != tenants_.end() ? known->second : 0;
-  if (limit != 0 && used >= limit) return {Answer::kTenantIsFull, 0, used, limit};
+  if (limit != 0 && used >= limit) return {Outcome::kTenantIsFull, 0, used, limit};
   ++all_;
   ++tenants_[tenant];
   sessions[next_] = tenant;
-  return {Answer::kEnter, next_++, 0, 0};
+  return {Outcome::kEnter, next_++, 0, 0};
 }
 
 void SessionBook::Give(const std::string& tenant) {

@@ -21,14 +21,14 @@ class SessionBook {
     std::map<std::string, uint64_t> tenants;
     uint64_t other_tenants = 0;  // each of those that are not named
   };
-  enum class Answer : uint32_t { kEnter, kTenantIsFull, kDaemonIsFull, kProcessIsFull };
+  enum class Outcome : uint32_t { kEnter, kTenantIsFull, kDaemonIsFull, kProcessIsFull };
   struct Decision {
-    Answer answer = Answer::kEnter;
+    Outcome outcome = Outcome::kEnter;
     uint64_t session = 0;          // of kEnter
     uint64_t used = 0, limit = 0;  // of the others
   };
   // Of one process: more than it can have.
-  static constexpr size_t kMostOfProcess = 4096;
+  static constexpr size_t kMaxOfProcess = 4096;
 
   // Holds at once; what is above a lower limit stays.
   void SetLimits(Limits limits) { limits_ = std::move(limits); }

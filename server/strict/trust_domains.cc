@@ -35,8 +35,8 @@ enum class Source : uint64_t { kSocket = 0, kChannel = 1, kProcess = 2, kAdmissi
 
 // Whoever ends sooner after its beginning has failed, and is not begun again for as long.
 constexpr std::chrono::seconds kSoon(2);
-constexpr size_t kMostWaiting = 512;
-constexpr size_t kMostFailed = 1024;
+constexpr size_t kMaxWaiting = 512;
+constexpr size_t kMaxFailed = 1024;
 
 std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
@@ -51,7 +51,7 @@ void Watch(int epoll, int fd, Source source, uid_t user, uint32_t events = EPOLL
 // The descriptors of ours that a domain's process has, beside the standard ones.
 constexpr int kDomainFd = 3, kAdmissionFd = 4;
 // Requests about sessions that are answered in one go, so that nobody keeps the others out.
-constexpr int kMostAtOnce = 64;
+constexpr int kMaxAtOnce = 64;
 
 // A process of `program`. No code of ours runs in it before that: other threads may hold any lock.
 absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
@@ -113,7 +113,7 @@ TrustDomains::TrustDomains(Options options)
 
 TrustDomains::~TrustDomains() {
   for (auto& [user, domain] : domains_) {
-    Tell(domain);
+    Notify(domain);
     kill(domain.pid, SIGKILL);
     waitpid(domain.pid, nullptr, 0);
     close(domain.process);
@@ -134,8 +134,8 @@ void TrustDomains::Proceed() {
     }
     const auto domain = domains_.find(static_cast<uid_t>(events[i].data.u64 & UINT32_MAX));
     if (domain == domains_.end()) continue;
-    if (source == Source::kProcess) Bury(domain);
-    if (source == Source::kChannel) Hear(domain->first, domain->second);
+    if (source == Source::kProcess) Reap(domain);
+    if (source == Source::kChannel) HandleMessage(domain->first, domain->second);
     if (source == Source::kAdmission) Decide(domain->second);
   }
 }
@@ -178,7 +178,7 @@ void TrustDomains::Pass(uid_t user, int connection) {
     }
     domain = domains_.emplace(user, std::move(fresh)).first;
   }
-  if (domain->second.waiting.size() >= kMostWaiting) {
+  if (domain->second.waiting.size() >= kMaxWaiting) {
     close(connection);
     return;
   }
@@ -243,29 +243,29 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
   return absl::OkStatus();
 }
 
-void TrustDomains::Tell(Domain& domain) {
+void TrustDomains::Notify(Domain& domain) {
   if (domain.channel < 0) return;
   close(domain.channel);  // which takes it out of the epoll, too
   domain.channel = -1;
 }
 
-void TrustDomains::Hear(uid_t user, Domain& domain) {
+void TrustDomains::HandleMessage(uid_t user, Domain& domain) {
   if (domain.channel < 0) return;
   Flush(user, domain);
   char byte;
-  if (recv(domain.channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return Tell(domain);
+  if (recv(domain.channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) return Notify(domain);
   const std::optional<uint64_t> received = TakeOffer(domain.channel);
-  if (received.has_value() && *received == domain.sent && domain.waiting.empty()) Tell(domain);
+  if (received.has_value() && *received == domain.sent && domain.waiting.empty()) Notify(domain);
 }
 
 void TrustDomains::Decide(Domain& domain) {
-  for (int i = 0; i < kMostAtOnce; ++i) {
+  for (int i = 0; i < kMaxAtOnce; ++i) {
     const std::optional<AdmissionRequest> request = TakeAdmissionRequest(domain.admission);
     if (!request.has_value()) break;
     if (request->question == 0) {
       book_.Leave(domain.pid, request->session);
     } else {
-      AnswerAdmission(domain.admission, request->question,
+      SendAdmissionReply(domain.admission, request->question,
                       book_.Enter(domain.pid, request->tenant));
     }
   }
@@ -275,7 +275,7 @@ void TrustDomains::Decide(Domain& domain) {
     epoll_ctl(epoll_, EPOLL_CTL_DEL, domain.admission, nullptr);
 }
 
-void TrustDomains::Bury(Domains::iterator domain) {
+void TrustDomains::Reap(Domains::iterator domain) {
   int status = 0;
   if (waitpid(domain->second.pid, &status, WNOHANG) != domain->second.pid) return;
   const uid_t user = domain->first;
@@ -287,12 +287,12 @@ void TrustDomains::Bury(Domains::iterator domain) {
   } else {
     LogError("the process of user ", user, " ", Ending(status), "; other users are not concerned");
   }
-  Tell(domain->second);
+  Notify(domain->second);
   book_.Forget(domain->second.pid);
   close(domain->second.process);
   close(domain->second.admission);
   if (!clean && Clock::now() - domain->second.begun < kSoon) {
-    if (failed_.size() >= kMostFailed) failed_.clear();
+    if (failed_.size() >= kMaxFailed) failed_.clear();
     failed_[user] = Clock::now();
   }
   const std::deque<int> waiting = std::move(domain->second.waiting);
@@ -314,11 +314,11 @@ void TrustDomains::Signal(int signal) {
   for (const auto& [user, domain] : domains_) kill(domain.pid, signal);
 }
 
-bool TrustDomains::End(std::chrono::milliseconds patience) {
+bool TrustDomains::End(std::chrono::milliseconds timeout) {
   ending_ = true;
   epoll_ctl(epoll_, EPOLL_CTL_DEL, options_.listen_fd, nullptr);
-  for (auto& [user, domain] : domains_) Tell(domain);
-  const Clock::time_point until = Clock::now() + patience;
+  for (auto& [user, domain] : domains_) Notify(domain);
+  const Clock::time_point until = Clock::now() + timeout;
   while (!domains_.empty()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     if (left.count() <= 0) return false;

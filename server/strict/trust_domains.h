@@ -57,8 +57,8 @@ class TrustDomains {
   // To every domain.
   void Signal(int signal);
   // No connection is accepted any more, and domains end. False when some are still there after
-  // `patience`.
-  bool End(std::chrono::milliseconds patience);
+  // `timeout`.
+  bool End(std::chrono::milliseconds timeout);
 
   size_t size() const { return domains_.size(); }
 
@@ -82,12 +82,12 @@ class TrustDomains {
   void Pass(uid_t user, int connection);
   // Passes on what waits, as far as the domain reads.
   void Flush(uid_t user, Domain& domain);
-  void Hear(uid_t user, Domain& domain);
+  void HandleMessage(uid_t user, Domain& domain);
   // About sessions.
   void Decide(Domain& domain);
   // Its process has ended.
-  void Bury(Domains::iterator domain);
-  void Tell(Domain& domain);
+  void Reap(Domains::iterator domain);
+  void Notify(Domain& domain);
 
   const Options options_;
   int epoll_ = -1;

@@ -74,7 +74,7 @@ Telemetry::~Telemetry() {
   for (Question& question : questions_) question.done(Refused(NVML_ERROR_UNKNOWN));
 }
 
-void Telemetry::Answer(const Peer& peer, const proto::TelemetryRequest& request, Done done) {
+void Telemetry::Reply(const Peer& peer, const proto::TelemetryRequest& request, Done done) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!stop_ && questions_.size() < kMaxQuestions) {
@@ -164,7 +164,7 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
   session.device_ids = {request.device_ids().begin(), request.device_ids().end()};
   session.device_count = request.device_count();
   session.run = request.run();
-  session.door = peer.door;
+  session.endpoint = peer.endpoint;
   const std::vector<int> shown = manager_.DevicesOf(session).value_or(std::vector<int>());
   const std::shared_ptr<TenantAccount> account = manager_.tenant_accounts().Of(*tenant);
   for (const int index : shown) {
@@ -203,12 +203,12 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
                                                                   : -2;
   };
   for (const proto::HostQuery& query : request.queries()) {
-    HostAnswer answer =
+    HostResult result =
         host_.Ask(query.function(), position(query.device()), position(query.peer()),
                   {query.arguments().begin(), query.arguments().end()}, Clock::now());
-    proto::HostReply* const out = reply.add_answers();
-    out->set_result(answer.result);
-    out->set_data(std::move(answer.data));
+    proto::HostReply* const out = reply.add_replies();
+    out->set_result(result.result);
+    out->set_data(std::move(result.data));
   }
   return reply;
 }

@@ -19,7 +19,7 @@
 #include "proto/telemetry.pb.h"
 #include "server/access/acceptor.h"
 #include "server/telemetry/busy_sampler.h"
-#include "server/telemetry/host_answers.h"
+#include "server/telemetry/host_query_cache.h"
 #include "server/access/identity.h"
 #include "server/sessions/session_manager.h"
 
@@ -36,7 +36,7 @@ class Telemetry {
 
   // Any thread. `request` stays valid until `done` is called, once, on some thread.
   using Done = std::function<void(proto::TelemetryReply)>;
-  void Answer(const Peer& peer, const proto::TelemetryRequest& request, Done done);
+  void Reply(const Peer& peer, const proto::TelemetryRequest& request, Done done);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -48,12 +48,12 @@ class Telemetry {
 
   void Run();
   void Sample();
-  // The rest of a second's samples come later: an answer must not be the accident of one moment.
+  // The rest of a second's samples come later: a reply must not be the accident of one moment.
   bool EnoughSamples() const;
   proto::TelemetryReply Reply(const Peer& peer, const proto::TelemetryRequest& request);
 
   SessionManager& manager_;
-  HostAnswers host_;
+  HostQueryCache host_;
   const Identity& identity_;
 
   // Of the thread.

@@ -76,36 +76,36 @@ void DomainSum::Ended(pid_t process, DomainEnd how) {
 void DomainSum::Missed(pid_t process) {
   const auto found = processes_.find(process);
   if (found == processes_.end()) return;
-  found->second.answers = false;
-  ++users_.At(found->second.user).unanswered;
+  found->second.responds = false;
+  ++users_.At(found->second.user).timeouts;
 }
 
-void DomainSum::Heard(std::map<pid_t, Observation> answers, double seconds) {
-  std::erase_if(answers, [&](const auto& item) { return !processes_.contains(item.first); });
-  AddSamples(answers, seconds);
+void DomainSum::Update(std::map<pid_t, Observation> replies, double seconds) {
+  std::erase_if(replies, [&](const auto& item) { return !processes_.contains(item.first); });
+  AddSamples(replies, seconds);
   for (auto& [process, one] : processes_) {
-    const auto answer = answers.find(process);
-    if (answer == answers.end()) {
+    const auto reply = replies.find(process);
+    if (reply == replies.end()) {
       one.silent_s += seconds;
       continue;
     }
-    backend_ = answer->second.backend;
-    policy_ = answer->second.policy;
-    one.heard = one.answers = true;
+    backend_ = reply->second.backend;
+    policy_ = reply->second.policy;
+    one.received = one.responds = true;
     one.silent_s = 0;
-    one.last = std::move(answer->second);
+    one.last = std::move(reply->second);
   }
 }
 
-void DomainSum::AddSamples(const std::map<pid_t, Observation>& answers, double seconds) {
+void DomainSum::AddSamples(const std::map<pid_t, Observation>& replies, double seconds) {
   size_t devices = devices_.size();
-  for (const auto& [process, seen] : answers) devices = std::max(devices, seen.devices.size());
+  for (const auto& [process, seen] : replies) devices = std::max(devices, seen.devices.size());
   devices_.resize(devices);
   std::vector<double> busy(devices, 0);
   std::map<std::string, double> sm_seconds;
   double longest = 0, sum = 0;
   int sms = 0;
-  for (const auto& [process, seen] : answers) {
+  for (const auto& [process, seen] : replies) {
     const Process& known = processes_.at(process);
     const Observation& last = known.last;
     longest = std::max(longest, known.silent_s + seconds);
@@ -131,8 +131,8 @@ void DomainSum::AddSamples(const std::map<pid_t, Observation>& answers, double s
     }
   }
   for (size_t i = 0; i < devices; ++i) devices_[i].busy_seconds += std::min(busy[i], longest);
-  const double most = longest * sms;
-  const double part = answers.size() > 1 && sum > most ? most / sum : 1;
+  const double max = longest * sms;
+  const double part = replies.size() > 1 && sum > max ? max / sum : 1;
   for (const auto& [name, grown] : sm_seconds) samples_.At(name).sm_seconds += grown * part;
 }
 
@@ -154,14 +154,14 @@ Observation DomainSum::Sum() const {
   for (const auto& [process, one] : processes_) {
     DomainObservation& user = users.At(one.user);
     user.runs = true;
-    user.answers = one.answers;
+    user.responds = one.responds;
     user.cpu_seconds += one.last.process.cpu_seconds;
     for (const auto& [code, count] : one.last.refusals) all.refusals[code] += count;
     for (const auto& [name, tenant] : one.last.tenants)
-      Add(one.answers ? tenant : Counts(tenant), &tenants.At(name));
-    if (!one.answers) continue;
+      Add(one.responds ? tenant : Counts(tenant), &tenants.At(name));
+    if (!one.responds) continue;
     user.resident_bytes += one.last.process.resident_bytes;
-    all.most_sessions += one.last.most_sessions;
+    all.max_sessions += one.last.max_sessions;
     all.swap_limit += one.last.swap_limit;
     all.swap_used += one.last.swap_used;
     for (SessionObservation session : one.last.sessions) {

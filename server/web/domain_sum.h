@@ -27,7 +27,7 @@ class DomainSum {
   void Ended(pid_t process, DomainEnd how);
   // All that answered in one round; `seconds` since the round before. Who is not known any more is
   // left out.
-  void Heard(std::map<pid_t, Observation> answers, double seconds);
+  void Update(std::map<pid_t, Observation> replies, double seconds);
   // It was asked and did not answer in time.
   void Missed(pid_t process);
 
@@ -37,14 +37,14 @@ class DomainSum {
  private:
   struct Process {
     std::string user;
-    bool heard = false, answers = false;
+    bool received = false, responds = false;
     Observation last;     // of its latest answer
     double silent_s = 0;  // since then, while others answered
   };
 
   // What was sampled since the last answer of each. Users take turns on a device: what they see of
   // it together is not more than there is.
-  void AddSamples(const std::map<pid_t, Observation>& answers, double seconds);
+  void AddSamples(const std::map<pid_t, Observation>& replies, double seconds);
 
   std::map<pid_t, Process> processes_;
   // Of processes that have ended; and by user, of all.

@@ -16,7 +16,7 @@ namespace detshare {
 
 DomainsObserver::DomainsObserver(Options options)
     : options_(std::move(options)),
-      most_sessions_(options_.most_sessions),
+      max_sessions_(options_.max_sessions),
       pages_([this] { return Observe(); }, [] { return absl::OkStatus(); }, options_.dashboard) {
   for (const std::string& tenant : options_.tenants) sum_.Reserve(tenant);
   thread_ = std::thread([this] { Run(); });
@@ -41,9 +41,9 @@ void DomainsObserver::Ended(uid_t user, pid_t process, DomainEnd how) {
   changes_.push_back({user, process, how});
 }
 
-void DomainsObserver::SetMostSessions(size_t most) {
+void DomainsObserver::SetMaxSessions(size_t max) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  most_sessions_ = most;
+  max_sessions_ = max;
 }
 
 void DomainsObserver::Run() {
@@ -93,7 +93,7 @@ void DomainsObserver::Ask(double seconds) {
       const auto channel = ConnectLocally(one.socket);
       if (!channel.ok()) {
         // A process that begins has no socket yet.
-        if (one.heard || begin - one.begun > options_.beginning) missed.push_back(process);
+        if (one.received || begin - one.begun > options_.beginning) missed.push_back(process);
         continue;
       }
       one.stub = proto::Observing::NewStub(*channel);
@@ -103,19 +103,19 @@ void DomainsObserver::Ask(double seconds) {
       stub->async()->Observe(context, request.get(), reply, std::move(done));
     });
   }
-  const std::vector<absl::StatusOr<proto::Observation>> answers =
-      AskAll(std::move(questions), options_.patience);
-  std::map<pid_t, Observation> heard;
+  const std::vector<absl::StatusOr<proto::Observation>> replies =
+      AskAll(std::move(questions), options_.timeout);
+  std::map<pid_t, Observation> received;
   for (size_t i = 0; i < asked.size(); ++i) {
     Process& one = processes_.at(asked[i]);
     // Another one may listen where the one before did.
-    if (answers[i].ok() && answers[i]->pid() == asked[i]) {
-      one.heard = true;
-      heard[asked[i]] = FromMessage(*answers[i]);
+    if (replies[i].ok() && replies[i]->pid() == asked[i]) {
+      one.received = true;
+      received[asked[i]] = FromMessage(*replies[i]);
       continue;
     }
     one.stub.reset();
-    if (one.heard || begin - one.begun > options_.beginning) missed.push_back(asked[i]);
+    if (one.received || begin - one.begun > options_.beginning) missed.push_back(asked[i]);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const pid_t process : missed) {
@@ -126,7 +126,7 @@ void DomainsObserver::Ask(double seconds) {
     processes_.at(process).ask_at = begin + options_.silence;
     sum_.Missed(process);
   }
-  sum_.Heard(std::move(heard), seconds);
+  sum_.Update(std::move(received), seconds);
 }
 
 Observation DomainsObserver::Observe() {
@@ -138,7 +138,7 @@ Observation DomainsObserver::Observe() {
                     .count();
   all.uptime_seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   all.process = ReadProcessFigures();
-  if (most_sessions_ != 0) all.most_sessions = most_sessions_;
+  if (max_sessions_ != 0) all.max_sessions = max_sessions_;
   return all;
 }
 

@@ -35,9 +35,9 @@ class DomainsObserver {
     bool dashboard = true;             // and the JSON that it shows
     std::vector<std::string> tenants;  // that are configured
     // Sessions at a time in all processes; 0: as many as they have room for.
-    size_t most_sessions = 0;
+    size_t max_sessions = 0;
     std::chrono::milliseconds period{1000};
-    std::chrono::milliseconds patience{3000};     // for an answer
+    std::chrono::milliseconds timeout{3000};     // for a reply
     std::chrono::milliseconds silence{10'000};    // before one that did not answer is asked again
     std::chrono::milliseconds beginning{30'000};  // in which it need not answer yet
   };
@@ -49,17 +49,17 @@ class DomainsObserver {
   // These are quick.
   void Begun(uid_t user, pid_t process);
   void Ended(uid_t user, pid_t process, DomainEnd how);
-  void SetMostSessions(size_t most);
+  void SetMaxSessions(size_t max);
 
   Observation Observe();
-  HttpResponse Answer(const HttpRequest& request) { return pages_.Answer(request); }
+  HttpResponse Respond(const HttpRequest& request) { return pages_.Respond(request); }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Process {
     std::string socket;
     std::shared_ptr<proto::Observing::Stub> stub;  // null: it is not connected
-    bool heard = false;
+    bool received = false;
     Clock::time_point begun, ask_at;
   };
   struct Change {
@@ -80,7 +80,7 @@ class DomainsObserver {
   std::mutex mutex_;  // guards what follows
   std::vector<Change> changes_;
   DomainSum sum_;
-  size_t most_sessions_;
+  size_t max_sessions_;
 
   Pages pages_;
 

@@ -7,7 +7,7 @@ namespace detshare {
 namespace {
 
 constexpr int64_t kMarkPeriod = 10'000'000'000;
-constexpr size_t kMostMarks = 7;
+constexpr size_t kMaxMarks = 7;
 
 int TotalSms(const Observation& observation) {
   int sms = 0;
@@ -24,9 +24,9 @@ TenantPoint PointOf(const TenantObservation& now, const TenantObservation& then,
   TenantPoint point;
   point.sm_share =
       std::clamp((now.samples.sm_seconds - then.samples.sm_seconds) / seconds / sms, 0.0, 1.0);
-  const int64_t held = now.work.held_by_window + now.work.held_by_budget -
-                       then.work.held_by_window - then.work.held_by_budget;
-  point.held_share = std::max(0.0, static_cast<double>(held) / 1e9 / seconds);
+  const int64_t throttled = now.work.throttled_by_window + now.work.throttled_by_budget -
+                       then.work.throttled_by_window - then.work.throttled_by_budget;
+  point.throttled_share = std::max(0.0, static_cast<double>(throttled) / 1e9 / seconds);
   point.operations = Rate(now.use.counters.operations, then.use.counters.operations, seconds);
   point.tokens = Rate(now.work.tokens, then.work.tokens, seconds);
   point.device_memory = now.use.counters.device_memory;
@@ -53,7 +53,7 @@ void History::Add(const Observation& now) {
     totals.device_busy.push_back(device.busy_seconds);
   if (marks_.empty() || now.at_ns - marks_.back().at_ns >= kMarkPeriod) {
     marks_.push_back(totals);
-    if (marks_.size() > kMostMarks) marks_.pop_front();
+    if (marks_.size() > kMaxMarks) marks_.pop_front();
   }
   const Totals then = std::exchange(last_, std::move(totals));
   if (then.at_ns == 0 || now.at_ns <= then.at_ns) return;
@@ -75,13 +75,13 @@ void History::Add(const Observation& now) {
     const TenantPoint one = PointOf(tenant, Of(then.tenants, name), point.seconds, TotalSms(now));
     if (tenant.use.open != 0 || one.operations > 0) tenants.emplace_back(name, one);
   }
-  if (tenants.size() > kMostTenants) {
-    std::nth_element(tenants.begin(), tenants.begin() + kMostTenants, tenants.end(),
+  if (tenants.size() > kMaxTenants) {
+    std::nth_element(tenants.begin(), tenants.begin() + kMaxTenants, tenants.end(),
                      [](const auto& a, const auto& b) {
                        return std::pair(a.second.sm_share, a.second.operations) >
                               std::pair(b.second.sm_share, b.second.operations);
                      });
-    tenants.resize(kMostTenants);
+    tenants.resize(kMaxTenants);
   }
   point.tenants.insert(tenants.begin(), tenants.end());
   for (const SessionObservation& session : now.sessions) {
@@ -90,13 +90,13 @@ void History::Add(const Observation& now) {
     auto& ranges = tenant->second.ranges;
     for (const PlaceObservation& place : session.places) {
       const SmRange range{place.device, place.first_sm, place.sm_count};
-      if (range.sm_count != 0 && ranges.size() < kMostRanges &&
+      if (range.sm_count != 0 && ranges.size() < kMaxRanges &&
           std::find(ranges.begin(), ranges.end(), range) == ranges.end())
         ranges.push_back(range);
     }
   }
   points_.push_back(std::move(point));
-  if (points_.size() > kMostPoints) points_.pop_front();
+  if (points_.size() > kMaxPoints) points_.pop_front();
 }
 
 std::map<std::string, RecentTenant> History::Recent(const Observation& now) const {
@@ -109,14 +109,14 @@ std::map<std::string, RecentTenant> History::Recent(const Observation& now) cons
     one.seconds = marks_.empty() ? 0 : static_cast<double>(now.at_ns - then.at_ns) / 1e9;
     WorkTotals& work = one.work;
     work = tenant.work;
-    work.held_by_window -= before.work.held_by_window;
-    work.held_by_budget -= before.work.held_by_budget;
+    work.throttled_by_window -= before.work.throttled_by_window;
+    work.throttled_by_budget -= before.work.throttled_by_budget;
     work.tokens -= before.work.tokens;
     work.late_bursts -= before.work.late_bursts;
     work.late_first_tokens -= before.work.late_first_tokens;
     work.late_tokens -= before.work.late_tokens;
     work.bursts = work.bursts.Since(before.work.bursts);
-    work.holds = work.holds.Since(before.work.holds);
+    work.throttles = work.throttles.Since(before.work.throttles);
     work.operations = work.operations.Since(before.work.operations);
     work.first_tokens = work.first_tokens.Since(before.work.first_tokens);
     work.tokens_apart = work.tokens_apart.Since(before.work.tokens_apart);

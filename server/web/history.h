@@ -21,7 +21,7 @@ struct SmRange {
 // Rates are over the time since the point before.
 struct TenantPoint {
   double sm_share = 0;    // of the SMs of all devices, while busy there
-  double held_share = 0;  // of the time of its sessions together: above 1 with several
+  double throttled_share = 0;  // of the time of its sessions together: above 1 with several
   double operations = 0;  // a second
   double tokens = 0;      // a second
   uint64_t device_memory = 0;
@@ -52,9 +52,9 @@ struct RecentTenant {
 
 class History {
  public:
-  static constexpr size_t kMostPoints = 600;
-  static constexpr size_t kMostRanges = 16;   // of a tenant in a point
-  static constexpr size_t kMostTenants = 32;  // of a point, those that use most
+  static constexpr size_t kMaxPoints = 600;
+  static constexpr size_t kMaxRanges = 16;   // of a tenant in a point
+  static constexpr size_t kMaxTenants = 32;  // of a point, those that use most
 
   // Needs a Observation of before to say something, so that the first one makes no point.
   void Add(const Observation& now);

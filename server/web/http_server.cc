@@ -33,8 +33,8 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using boost::system::error_code;
 
-constexpr uint32_t kMostHeaderBytes = 8192;
-constexpr size_t kMostBufferBytes = 16384;
+constexpr uint32_t kMaxHeaderBytes = 8192;
+constexpr size_t kMaxBufferBytes = 16384;
 constexpr std::chrono::milliseconds kAcceptPause(100);
 
 // A page may load from here only what is here, send nothing, and be in no other page.
@@ -158,16 +158,16 @@ struct HttpServer::Impl {
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Impl& server, asio::generic::stream_protocol::socket socket)
-      : server_(server), stream_(std::move(socket)), buffer_(kMostBufferBytes) {
+      : server_(server), stream_(std::move(socket)), buffer_(kMaxBufferBytes) {
     ++server_.connections;
   }
   ~Connection() { --server_.connections; }
 
   void Read() {
     parser_.emplace();
-    parser_->header_limit(kMostHeaderBytes);
+    parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(0);
-    stream_.expires_after(server_.options.patience);
+    stream_.expires_after(server_.options.timeout);
     http::async_read(
         stream_, buffer_, *parser_,
         [self = shared_from_this()](error_code error, size_t) { self->OnRead(error); });
@@ -185,10 +185,10 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
         error != http::error::end_of_stream && error != http::error::partial_message)
       return Write({400, "text/plain; charset=utf-8", "malformed\n"}, false);
     if (error) return;
-    Write(Answer(parser_->get()), parser_->get().keep_alive());
+    Write(Respond(parser_->get()), parser_->get().keep_alive());
   }
 
-  HttpResponse Answer(const http::request<http::empty_body>& request) {
+  HttpResponse Respond(const http::request<http::empty_body>& request) {
     const auto view = [](beast::string_view text) {
       return std::string_view(text.data(), text.size());
     };
@@ -205,22 +205,22 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     return server_.handler(asked);
   }
 
-  void Write(HttpResponse answer, bool keep_alive) {
+  void Write(HttpResponse response, bool keep_alive) {
     const bool head = parser_->is_header_done() && parser_->get().method() == http::verb::head;
     response_ = {};
     response_.version(11);
-    response_.result(static_cast<unsigned>(answer.status));
-    response_.set(http::field::content_type, answer.type);
-    response_.set(http::field::cache_control, answer.cacheable ? "no-cache" : "no-store");
+    response_.result(static_cast<unsigned>(response.status));
+    response_.set(http::field::content_type, response.type);
+    response_.set(http::field::cache_control, response.cacheable ? "no-cache" : "no-store");
     response_.set("Content-Security-Policy", kPolicy);
     response_.set("X-Content-Type-Options", "nosniff");
     response_.set("Referrer-Policy", "no-referrer");
     response_.set("Cross-Origin-Resource-Policy", "same-origin");
-    if (answer.status == 405) response_.set(http::field::allow, "GET, HEAD");
+    if (response.status == 405) response_.set(http::field::allow, "GET, HEAD");
     response_.keep_alive(keep_alive);
-    response_.content_length(answer.body.size());
-    if (!head) response_.body() = std::move(answer.body);
-    stream_.expires_after(server_.options.patience);
+    response_.content_length(response.body.size());
+    if (!head) response_.body() = std::move(response.body);
+    stream_.expires_after(server_.options.timeout);
     serializer_.emplace(response_);
     const auto written = [self = shared_from_this(), keep_alive](error_code error, size_t) {
       if (!error && keep_alive) return self->Read();

@@ -41,8 +41,8 @@ class HttpServer {
  public:
   struct Options {
     size_t connections = 64;  // further ones are closed at once
-    // From the first moment in which a request may come to its last byte; and for an answer.
-    std::chrono::milliseconds patience{30'000};
+    // From the first moment in which a request may come to its last byte; and for a reply.
+    std::chrono::milliseconds timeout{30'000};
     bool check_host = true;  // a unix socket has none
   };
   // On the server's one thread.

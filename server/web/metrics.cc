@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 
 namespace detshare {
 namespace {
@@ -84,7 +84,7 @@ std::function<void(const Observation&, Out&)> OfUsers(Which which, Value value) 
 
 bool Known(const DomainObservation&) { return true; }
 bool Runs(const DomainObservation& domain) { return domain.runs; }
-bool Answers(const DomainObservation& domain) { return domain.runs && domain.answers; }
+bool Responds(const DomainObservation& domain) { return domain.runs && domain.responds; }
 
 struct Entry {
   Metric metric;
@@ -139,7 +139,7 @@ const std::vector<Entry>& Entries() {
         "Time in which some session had work on the device (sampled)"},
        OfDevices([](const D& device) { return device.busy_seconds; })},
       {{"detshare_partition_sessions", kGauge, "device,partition",
-        "Sessions whose work goes to the partition when nobody presses"},
+        "Sessions whose work goes to the partition when the device is not contended"},
        [](const O& seen, Out& out) {
          for (size_t i = 0; i < seen.devices.size(); ++i) {
            for (const auto& partition : seen.devices[i].partitions) {
@@ -167,7 +167,7 @@ const std::vector<Entry>& Entries() {
        OfTenants([](const T& tenant) { return tenant.use.open; })},
       {{"detshare_sessions_limit", kGauge, "",
         "Sessions that can be open at a time, all tenants together"},
-       Single([](const O& seen) { return uint64_t{seen.most_sessions}; })},
+       Single([](const O& seen) { return uint64_t{seen.max_sessions}; })},
       {{"detshare_sessions_opened_total", kCounter, "tenant", "Sessions that were opened"},
        OfTenants([](const T& tenant) { return tenant.use.opened; })},
       {{"detshare_sessions_refused_total", kCounter, "reason",
@@ -263,12 +263,12 @@ const std::vector<Entry>& Entries() {
         "budget (used up) (followed)"},
        [](const O& seen, Out& out) {
          for (const auto& [name, tenant] : seen.tenants) {
-           out.Add({{"tenant", name}, {"cause", "window"}}, Seconds(tenant.work.held_by_window));
-           out.Add({{"tenant", name}, {"cause", "budget"}}, Seconds(tenant.work.held_by_budget));
+           out.Add({{"tenant", name}, {"cause", "window"}}, Seconds(tenant.work.throttled_by_window));
+           out.Add({{"tenant", name}, {"cause", "budget"}}, Seconds(tenant.work.throttled_by_budget));
          }
        }},
-      {{"detshare_holds_overruled_total", kCounter, "tenant",
-        "Operations that went because they had been held for the longest time allowed (followed)"},
+      {{"detshare_throttles_overruled_total", kCounter, "tenant",
+        "Operations that went because they had been throttled for the longest time allowed (followed)"},
        OfTenants([](const T& tenant) { return tenant.work.passes; })},
       {{"detshare_migrations_total", kCounter, "tenant",
         "Moves of a stream from one partition to another"},
@@ -301,9 +301,9 @@ const std::vector<Entry>& Entries() {
            out.Add({{"tenant", name}, {"slo", "tpot"}}, tenant.work.late_tokens);
          }
        }},
-      {{"detshare_hold_duration_seconds", kHistogram, "tenant",
+      {{"detshare_throttle_duration_seconds", kHistogram, "tenant",
         "How long work waited in the daemon, each time that it did (followed)"},
-       OfTenants([](const T& tenant) -> const DurationCounts& { return tenant.work.holds; })},
+       OfTenants([](const T& tenant) -> const DurationCounts& { return tenant.work.throttles; })},
       {{"detshare_operation_duration_seconds", kHistogram, "tenant",
         "On the device, of those operations that were timed (followed)"},
        OfTenants([](const T& tenant) -> const DurationCounts& { return tenant.work.operations; })},
@@ -322,25 +322,25 @@ const std::vector<Entry>& Entries() {
       {{"detshare_user_process_up", kGauge, "user",
         "1 while the user's process answers, 0 while it runs and does not; no sample while there "
         "is none (strict isolation)"},
-       OfUsers(Runs, [](const U& user) { return uint64_t{user.answers}; })},
+       OfUsers(Runs, [](const U& user) { return uint64_t{user.responds}; })},
       {{"detshare_user_process_starts_total", kCounter, "user",
         "Processes that were begun for the user (strict isolation)"},
        OfUsers(Known, [](const U& user) { return user.starts; })},
       {{"detshare_user_process_failures_total", kCounter, "user",
         "... of these, those that ended without being asked to (strict isolation)"},
        OfUsers(Known, [](const U& user) { return user.failures; })},
-      {{"detshare_user_process_unanswered_total", kCounter, "user",
+      {{"detshare_user_process_timeouts_total", kCounter, "user",
         "Questions for figures that the user's process did not answer in time (strict isolation)"},
-       OfUsers(Known, [](const U& user) { return user.unanswered; })},
+       OfUsers(Known, [](const U& user) { return user.timeouts; })},
       {{"detshare_user_sessions", kGauge, "user",
         "Sessions of the user that are open (strict isolation)"},
-       OfUsers(Answers, [](const U& user) { return user.sessions; })},
+       OfUsers(Responds, [](const U& user) { return user.sessions; })},
       {{"detshare_user_process_cpu_seconds_total", kCounter, "user",
         "CPU time of the user's processes (strict isolation)"},
        OfUsers(Known, [](const U& user) { return user.cpu_seconds; })},
       {{"detshare_user_process_resident_memory_bytes", kGauge, "user",
         "Resident memory of the user's process (strict isolation)"},
-       OfUsers(Answers, [](const U& user) { return user.resident_bytes; })},
+       OfUsers(Responds, [](const U& user) { return user.resident_bytes; })},
       // ---- the daemon's process, under the names that all have
       {{"process_cpu_seconds_total", kCounter, "", "CPU time of the daemon"},
        Single([](const O& seen) { return seen.process.cpu_seconds; })},
@@ -351,7 +351,7 @@ const std::vector<Entry>& Entries() {
       {{"process_open_fds", kGauge, "", "Open files of the daemon"},
        Single([](const O& seen) { return seen.process.open_files; })},
       {{"process_max_fds", kGauge, "", "Files that it may open"},
-       Single([](const O& seen) { return seen.process.most_files; })},
+       Single([](const O& seen) { return seen.process.max_files; })},
       {{"process_threads", kGauge, "", "Threads of the daemon"},
        Single([](const O& seen) { return seen.process.threads; })},
       {{"process_start_time_seconds", kGauge, "",

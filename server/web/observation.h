@@ -17,7 +17,7 @@
 
 namespace detshare {
 
-// How long a tenant was held while others had work, by their names. Its own: until its own work was
+// How long a tenant was throttled while others had work, by their names. Its own: until its own work was
 // far enough.
 using WaitsFor = std::map<std::string, double>;  // seconds
 
@@ -54,7 +54,7 @@ struct PlaceObservation {
   std::string partition;
   int first_sm = 0, sm_count = 0;  // of the partition; 0 SMs: it has none yet
   bool followed = false;           // else nothing is known of what follows
-  bool held = false;               // nothing of it is given to the hardware
+  bool throttled = false;               // nothing of it is given to the hardware
   int rank = 0;
 };
 
@@ -71,10 +71,10 @@ struct SessionObservation {
 
 // With strict isolation: one user's processes of the daemon, the one that runs and those before.
 struct DomainObservation {
-  bool runs = false, answers = false;
+  bool runs = false, responds = false;
   uint64_t starts = 0;
   uint64_t failures = 0;    // of these, those that ended by themselves
-  uint64_t unanswered = 0;  // questions for figures
+  uint64_t timeouts = 0;  // questions for figures
   uint64_t sessions = 0;    // open ones of the process that runs
   double cpu_seconds = 0;   // of all
   uint64_t resident_bytes = 0;
@@ -88,7 +88,7 @@ struct Observation {
   uint64_t device_losses = 0;
   std::vector<DeviceObservation> devices;
   std::vector<SessionObservation> sessions;
-  size_t most_sessions = 0;
+  size_t max_sessions = 0;
   uint64_t swap_limit = 0, swap_used = 0;  // bytes of host memory for what is not on the cards
   std::map<absl::StatusCode, uint64_t> refusals;
   std::map<std::string, TenantObservation> tenants;

@@ -81,7 +81,7 @@ void ToMessage(const SessionObservation& session, proto::ObservedSession* messag
     one->set_first_sm(place.first_sm);
     one->set_sm_count(place.sm_count);
     one->set_followed(place.followed);
-    one->set_held(place.held);
+    one->set_throttled(place.throttled);
     one->set_rank(place.rank);
   }
 }
@@ -101,7 +101,7 @@ SessionObservation FromMessage(const proto::ObservedSession& message, int device
   for (const proto::ObservedPlace& one : message.places()) {
     if (one.device() < 0 || one.device() >= devices) continue;
     session.places.push_back({one.device(), one.partition(), std::max(one.first_sm(), 0),
-                              std::max(one.sm_count(), 0), one.followed(), one.held(), one.rank()});
+                              std::max(one.sm_count(), 0), one.followed(), one.throttled(), one.rank()});
   }
   return session;
 }
@@ -141,8 +141,8 @@ void ToMessage(const TenantObservation& tenant, proto::ObservedTenant* message) 
   const WorkTotals& work = tenant.work;
   message->set_device_time_ns(work.device_time);
   message->set_memory_bound_ns(work.memory_bound);
-  message->set_held_by_window_ns(work.held_by_window);
-  message->set_held_by_budget_ns(work.held_by_budget);
+  message->set_throttled_by_window_ns(work.throttled_by_window);
+  message->set_throttled_by_budget_ns(work.throttled_by_budget);
   message->set_passes(work.passes);
   message->set_tokens(work.tokens);
   message->set_resizes(work.resizes);
@@ -150,7 +150,7 @@ void ToMessage(const TenantObservation& tenant, proto::ObservedTenant* message) 
   message->set_late_first_tokens(work.late_first_tokens);
   message->set_late_tokens(work.late_tokens);
   ToMessage(work.bursts, message->mutable_bursts());
-  ToMessage(work.holds, message->mutable_holds());
+  ToMessage(work.throttles, message->mutable_throttles());
   ToMessage(work.operations, message->mutable_timed_operations());
   ToMessage(work.first_tokens, message->mutable_first_tokens());
   ToMessage(work.tokens_apart, message->mutable_tokens_apart());
@@ -198,8 +198,8 @@ TenantObservation FromMessage(const proto::ObservedTenant& message) {
   WorkTotals& work = tenant.work;
   work.device_time = message.device_time_ns();
   work.memory_bound = message.memory_bound_ns();
-  work.held_by_window = message.held_by_window_ns();
-  work.held_by_budget = message.held_by_budget_ns();
+  work.throttled_by_window = message.throttled_by_window_ns();
+  work.throttled_by_budget = message.throttled_by_budget_ns();
   work.passes = message.passes();
   work.tokens = message.tokens();
   work.resizes = message.resizes();
@@ -207,7 +207,7 @@ TenantObservation FromMessage(const proto::ObservedTenant& message) {
   work.late_first_tokens = message.late_first_tokens();
   work.late_tokens = message.late_tokens();
   work.bursts = FromMessage(message.bursts());
-  work.holds = FromMessage(message.holds());
+  work.throttles = FromMessage(message.throttles());
   work.operations = FromMessage(message.timed_operations());
   work.first_tokens = FromMessage(message.first_tokens());
   work.tokens_apart = FromMessage(message.tokens_apart());
@@ -230,7 +230,7 @@ void ToMessage(const Observation& seen, proto::Observation* message) {
   for (const DeviceObservation& device : seen.devices) ToMessage(device, message->add_devices());
   for (const SessionObservation& session : seen.sessions)
     ToMessage(session, message->add_sessions());
-  message->set_most_sessions(seen.most_sessions);
+  message->set_max_sessions(seen.max_sessions);
   message->set_swap_limit(seen.swap_limit);
   message->set_swap_used(seen.swap_used);
   for (const auto& [code, count] : seen.refusals)
@@ -249,7 +249,7 @@ Observation FromMessage(const proto::Observation& message) {
     seen.devices.push_back(FromMessage(device));
   for (const proto::ObservedSession& session : message.sessions())
     seen.sessions.push_back(FromMessage(session, message.devices_size()));
-  seen.most_sessions = message.most_sessions();
+  seen.max_sessions = message.max_sessions();
   seen.swap_limit = message.swap_limit();
   seen.swap_used = message.swap_used();
   for (const auto& [code, count] : message.refusals())

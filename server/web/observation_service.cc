@@ -13,7 +13,7 @@ grpc::ServerUnaryReactor* ObservationService::Observe(grpc::CallbackServerContex
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const std::optional<Peer> peer = peers_.Find(context->peer());
   const absl::Status allowed = peer.has_value()
-                                   ? identity_.MaySteer(*peer)
+                                   ? identity_.MayAdminister(*peer)
                                    : absl::PermissionDeniedError("not a local connection");
   if (!allowed.ok()) {
     reactor->Finish(

@@ -55,7 +55,7 @@ SessionObservation Describe(const SessionManager::SessionInfo& info) {
     place.first_sm = state.first_sm;
     place.sm_count = state.sm_count;
     place.followed = state.followed;
-    place.held = state.followed && state.figures.held_since != 0;
+    place.throttled = state.followed && state.figures.throttled_since != 0;
     place.rank = state.followed ? state.figures.rank : 0;
   }
   return session;
@@ -63,7 +63,7 @@ SessionObservation Describe(const SessionManager::SessionInfo& info) {
 
 }  // namespace
 
-Observer::Observer(SessionManager& manager, const Settings& settings, Options options)
+Observer::Observer(SessionManager& manager, const SettingsStore& settings, Options options)
     : manager_(manager),
       settings_(settings),
       options_(std::move(options)),
@@ -125,7 +125,7 @@ Observation Observer::Observe() {
   seen.process = ReadProcessFigures();
   for (const SessionManager::SessionInfo& session : manager_.Sessions())
     seen.sessions.push_back(Describe(session));
-  seen.most_sessions = manager_.most_sessions();
+  seen.max_sessions = manager_.max_sessions();
   seen.swap_limit = manager_.host_store().limit();
   seen.swap_used = manager_.host_store().used();
   seen.refusals = manager_.Refusals();

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "server/sessions/session_manager.h"
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 #include "server/web/http_server.h"
 #include "server/web/observation.h"
 #include "server/web/pages.h"
@@ -28,13 +28,13 @@ class Observer {
     bool dashboard = true;       // and the JSON that it shows
     bool own_thread = true;      // without one whoever has the observer calls Look()
   };
-  Observer(SessionManager& manager, const Settings& settings, Options options);
+  Observer(SessionManager& manager, const SettingsStore& settings, Options options);
   ~Observer();
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
 
   Observation Observe();
-  HttpResponse Answer(const HttpRequest& request) { return pages_.Answer(request); }
+  HttpResponse Respond(const HttpRequest& request) { return pages_.Respond(request); }
   // `seconds` since the last time. `point`: notes the history, too.
   void Look(double seconds, bool point);
 
@@ -42,7 +42,7 @@ class Observer {
   void Run();
 
   SessionManager& manager_;
-  const Settings& settings_;
+  const SettingsStore& settings_;
   const Options options_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 

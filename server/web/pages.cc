@@ -29,7 +29,7 @@ void Pages::Note() {
   history_.Add(observe_());
 }
 
-HttpResponse Pages::Answer(const HttpRequest& request) {
+HttpResponse Pages::Respond(const HttpRequest& request) {
   if (request.path == "/metrics") return {200, kMetricsType, MetricsText(observe_())};
   if (request.path == "/healthz") {
     const absl::Status health = health_();

@@ -22,7 +22,7 @@ class Pages {
 
   // A point of the history is due.
   void Note();
-  HttpResponse Answer(const HttpRequest& request);
+  HttpResponse Respond(const HttpRequest& request);
 
  private:
   const std::function<Observation()> observe_;

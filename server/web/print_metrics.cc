@@ -8,7 +8,7 @@ int main() {
 
 With `[metrics] listen` in the configuration (or `--metrics ADDRESS`) the daemon serves metrics for Prometheus at `/metrics`. It is off
 unless an address is given, and takes loopback addresses and unix sockets only: whoever is to look from elsewhere comes through a proxy
-that knows who may. This page is generated from the table that also makes the answers (`server/web/metrics.cc`) by
+that knows who may. This page is generated from the table that also makes the replies (`server/web/metrics.cc`) by
 `bazel run //server/web:update_docs`.
 
 ```toml
@@ -48,7 +48,7 @@ shown is at most a second old, or four while some process does not answer.
 
 - Counts never fall: what a process counted stays when it has ended. A process that ends by itself takes what it counted in its last second with it.
 - A process that does not answer for three seconds shows no sessions, no memory and `detshare_user_process_up` 0, and is asked again every ten seconds;
-  its counts stand still. The others' figures are not concerned. `detshare_user_process_unanswered_total` counts it.
+  its counts stand still. The others' figures are not concerned. `detshare_user_process_timeouts_total` counts it.
 - `user` is a label of the processes' own metrics only (at most 128 users, further ones are `(other)`). `process_*` are those of the process that listens.
 - Users take turns on a device: SM time and busy time that several had at once are divided so that the sum is not more than there was.
 - `detshare_device_memory_used_bytes` is what the processes see on the device, and 0 while no user's process runs; `detshare_policy_info` is the policy of

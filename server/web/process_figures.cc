@@ -53,7 +53,7 @@ ProcessFigures ReadProcessFigures() {
   }
   figures.open_files = CountFiles();
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) figures.most_files = limit.rlim_cur;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) figures.max_files = limit.rlim_cur;
   return figures;
 }
 

@@ -8,7 +8,7 @@ namespace detshare {
 struct ProcessFigures {
   double cpu_seconds = 0;
   uint64_t resident_bytes = 0, virtual_bytes = 0;
-  uint64_t open_files = 0, most_files = 0;
+  uint64_t open_files = 0, max_files = 0;
   uint64_t threads = 0;
   double start_time = 0;  // seconds since 1970
 };

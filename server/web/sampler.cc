@@ -23,11 +23,11 @@ void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, dou
       tenants_.At(one.tenant).sm_seconds += sms * seconds;
       busy_tenants.insert(one.tenant);
     }
-    if (!one.held) continue;
+    if (!one.throttled) continue;
     // For those who go first; else for those who share the device with it; else for itself.
     std::set<std::string> first, others;
     for (const detshare::Look& other : looks) {
-      if (&other == &one || !(other.has_work || other.busy) || other.held) continue;
+      if (&other == &one || !(other.has_work || other.busy) || other.throttled) continue;
       if (other.rank < one.rank) first.insert(tenants_.NameFor(other.tenant));
       others.insert(tenants_.NameFor(other.tenant));
     }
@@ -55,7 +55,7 @@ void Sampler::Look(SessionManager& manager, double seconds) {
       look.first_sm = state.first_sm;
       look.sm_count = state.sm_count;
       look.busy = uses[i].busy;
-      look.held = state.followed && state.figures.held_since != 0;
+      look.throttled = state.followed && state.figures.throttled_since != 0;
       look.has_work = state.followed && state.figures.has_work;
       look.rank = state.followed ? state.figures.rank : 0;
       looks[found - manager.devices().begin()].push_back(std::move(look));

@@ -1,4 +1,4 @@
-// What can only be seen by looking often: who has work where, and who is held while who has work.
+// What can only be seen by looking often: who has work where, and who is throttled while who has work.
 //
 // One thread at a time.
 #pragma once
@@ -18,7 +18,7 @@ struct Look {
   std::string tenant;
   int first_sm = 0, sm_count = 0;  // of the partition where its work goes
   bool busy = false;               // queued or running on the device
-  bool held = false;               // by the scheduler
+  bool throttled = false;               // by the scheduler
   bool has_work = false;           // as the scheduler knows it
   int rank = 0;
 };

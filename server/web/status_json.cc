@@ -5,7 +5,7 @@
 
 #include "proto/ring_abi.h"
 #include "proto/version.h"
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 
 namespace detshare {
 namespace {
@@ -77,7 +77,7 @@ ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& rec
       {"recent",
        {{"seconds", recent.seconds},
         {"bursts", Tail(recent.work.bursts)},
-        {"holds", Tail(recent.work.holds)},
+        {"throttles", Tail(recent.work.throttles)},
         {"operations", Tail(recent.work.operations)},
         {"first_tokens", Tail(recent.work.first_tokens)},
         {"tokens", Tail(recent.work.tokens_apart)},
@@ -88,15 +88,15 @@ ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& rec
 
 ordered_json SessionJson(const SessionObservation& session) {
   ordered_json places = ordered_json::array();
-  bool held = false;
+  bool throttled = false;
   for (const PlaceObservation& place : session.places) {
-    held = held || place.held;
+    throttled = throttled || place.throttled;
     places.push_back({{"device", place.device},
                       {"partition", place.partition},
                       {"first_sm", place.first_sm},
                       {"sm_count", place.sm_count},
                       {"followed", place.followed},
-                      {"held", place.held},
+                      {"throttled", place.throttled},
                       {"rank", place.followed ? ordered_json(place.rank) : ordered_json()}});
   }
   // Those of the first device are what there was before a session had several.
@@ -114,7 +114,7 @@ ordered_json SessionJson(const SessionObservation& session) {
           {"first_sm", first.first_sm},
           {"sm_count", first.sm_count},
           {"followed", first.followed},
-          {"held", held},
+          {"throttled", throttled},
           {"rank", first.followed ? ordered_json(first.rank) : ordered_json()},
           {"devices", std::move(places)},
           {"device_memory", session.device_memory},
@@ -125,11 +125,11 @@ ordered_json SessionJson(const SessionObservation& session) {
 ordered_json UserJson(const std::string& name, const DomainObservation& domain) {
   return {{"name", name},
           {"runs", domain.runs},
-          {"answers", domain.answers},
+          {"responds", domain.responds},
           {"sessions", domain.sessions},
           {"starts", domain.starts},
           {"failures", domain.failures},
-          {"unanswered", domain.unanswered}};
+          {"timeouts", domain.timeouts}};
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ std::string StatusJson(const Observation& seen, const std::map<std::string, Rece
                {"unix_ms", seen.unix_ms},
                {"uptime_seconds", seen.uptime_seconds},
                {"device_losses", seen.device_losses},
-               {"most_sessions", seen.most_sessions},
+               {"max_sessions", seen.max_sessions},
                {"refused", refused},
                {"swap", {{"limit", seen.swap_limit}, {"used", seen.swap_used}}},
                {"devices", std::move(devices)},
@@ -177,7 +177,7 @@ std::string HistoryJson(const History& history, uint64_t after) {
       const auto time = [](int64_t ns) {
         return ns == 0 ? ordered_json() : ordered_json(Milliseconds(ns));
       };
-      tenants[name] = {{"sms", tenant.sm_share},           {"held", tenant.held_share},
+      tenants[name] = {{"sms", tenant.sm_share},           {"throttled", tenant.throttled_share},
                        {"operations", tenant.operations},  {"tokens", tenant.tokens},
                        {"memory", tenant.device_memory},   {"bursts", tenant.bursts},
                        {"ranges", std::move(ranges)},      {"p50_ms", time(tenant.burst_p50)},

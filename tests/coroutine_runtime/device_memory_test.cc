@@ -354,7 +354,7 @@ TEST_CASE("Pools have limits, and there are not too many of them") {
   PoolId next = 100;
   while (session.memory->CreatePool(next, 0).ok()) ++next;
   CHECK(CudaResultOf(session.memory->CreatePool(next, 0)) == kCudaErrorOutOfMemory);
-  CHECK(next < 100 + DeviceMemory::kMostPools);
+  CHECK(next < 100 + DeviceMemory::kMaxPools);
 }
 
 TEST_CASE("Memory that pools hold back counts for the session's limit") {
@@ -607,7 +607,7 @@ struct Room final : RoomSource {
   struct Ticket final : RoomTicket {
     explicit Ticket(Room& room) : room(room) { room.tickets.push_back(this); }
     ~Ticket() override { std::erase(room.tickets, this); }
-    void Set(Answer answer) { answer_.store(answer); }
+    void Set(State state) { state_.store(state); }
     Room& room;
   };
   std::unique_ptr<RoomTicket> Ask(uint64_t bytes) override {

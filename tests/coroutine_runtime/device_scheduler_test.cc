@@ -31,20 +31,20 @@ struct Fixture {
     scheduler = *DeviceScheduler::Create(device, std::move(owned), {}, clock, options);
     pool = std::make_unique<QueuePool>(device);
   }
-  // The first session goes first; the second one has these terms.
-  void GiveSecond(policy::Terms quiet, policy::Terms pressed, Nanoseconds budget = kForever) {
+  // The first session goes first; the second one has these limits.
+  void GiveSecond(policy::Limits idle, policy::Limits contended, Nanoseconds budget = kForever) {
     policy->decide = [=](const policy::Snapshot&, policy::Decision* decision) {
       if (decision->grants.size() < 2) return;
       decision->grants[1].rank = 1;
-      decision->grants[1].quiet = quiet;
-      decision->grants[1].pressed = pressed;
+      decision->grants[1].idle = idle;
+      decision->grants[1].contended = contended;
       decision->grants[1].budget = budget;
     };
   }
-  static policy::Terms Window(Nanoseconds window) {
-    policy::Terms terms;
-    terms.window = window;
-    return terms;
+  static policy::Limits Window(Nanoseconds window) {
+    policy::Limits limits;
+    limits.window = window;
+    return limits;
   }
 };
 
@@ -55,8 +55,8 @@ TEST_CASE_METHOD(Fixture,
   Make({{0, 8}, {8, 8}});
   policy->watches = false;
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
-    for (policy::Grant& grant : decision->grants) grant.quiet.partition = 2;
-    if (!decision->grants.empty()) decision->grants.back().quiet.partition = 1;
+    for (policy::Grant& grant : decision->grants) grant.idle.partition = 2;
+    if (!decision->grants.empty()) decision->grants.back().idle.partition = 1;
   };
   ScheduledSession one(device, *pool, *scheduler, 1);
   CHECK(one.Launch() == 0);
@@ -103,7 +103,7 @@ TEST_CASE("Policy static is carried out on the partitions that it announced") {
 
 TEST_CASE_METHOD(
     Fixture,
-    "Nobody is followed or held while there is one coroutine, or the policy does not care") {
+    "Nobody is followed or throttled while there is one coroutine, or the policy does not care") {
   Make({});
   GiveSecond(Window(0), Window(0));
   ScheduledSession one(device, *pool, *scheduler, 1);
@@ -132,10 +132,10 @@ TEST_CASE_METHOD(Fixture, "A window bounds the work in flight to one operation m
 
 TEST_CASE_METHOD(
     Fixture,
-    "A window of 0 lets nothing through until it was held for the longest hold, then one") {
+    "A window of 0 lets nothing through until it was throttled for the maximum throttle, then one") {
   Make({});
-  policy::Terms none = Window(0);
-  none.longest_hold = 5 * kMillisecond;
+  policy::Limits none = Window(0);
+  none.max_throttle = 5 * kMillisecond;
   GiveSecond(none, none);
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
   CHECK(two.LaunchAll(100) == 0);
@@ -148,7 +148,7 @@ TEST_CASE_METHOD(
   DeviceScheduler::CoroutineState state;
   REQUIRE(scheduler->StateOf(2, &state));
   CHECK(state.figures.passes == 2);
-  CHECK(state.figures.held_by_window == 10 * kMillisecond);
+  CHECK(state.figures.throttled_by_window == 10 * kMillisecond);
 }
 
 TEST_CASE_METHOD(
@@ -159,7 +159,7 @@ TEST_CASE_METHOD(
   CHECK(two.LaunchAll(20) == 20);
   one.Launch();
   CHECK(two.LaunchAll(20) == 0);
-  CHECK(one.LaunchAll(20) == 20);  // who goes first is never pressed
+  CHECK(one.LaunchAll(20) == 20);  // who goes first is never contended
   // The end of its work is seen without the policy or any other thread.
   const int asked = policy->asked;
   one.Pause();
@@ -171,18 +171,18 @@ TEST_CASE_METHOD(
   CHECK(policy->asked == asked);
 }
 
-struct ClosingFixture : Fixture {
-  // The first session presses the second one for half of a burst. Long is what takes four launches.
-  ClosingFixture() {
+struct TailFixture : Fixture {
+  // The first session restricts the second one for half of a burst. Long is what takes four launches.
+  TailFixture() {
     Make({});
     policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
       if (decision->grants.size() < 2) return;
-      decision->grants[0].pressing = 0.5;
+      decision->grants[0].contention_phase = 0.5;
       decision->grants[1].rank = 1;
-      decision->grants[1].quiet.long_operation = 4 * kDuration;
-      decision->grants[1].pressed.window = 0;
-      decision->grants[1].closing = decision->grants[1].quiet;
-      decision->grants[1].closing->window = 2 * kDuration;
+      decision->grants[1].idle.long_operation = 4 * kDuration;
+      decision->grants[1].contended.window = 0;
+      decision->grants[1].tail = decision->grants[1].idle;
+      decision->grants[1].tail->window = 2 * kDuration;
     };
     one = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 1);
     two = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 2);
@@ -195,8 +195,8 @@ struct ClosingFixture : Fixture {
   std::unique_ptr<ScheduledSession> one, two;  // end before the scheduler
 };
 
-TEST_CASE_METHOD(ClosingFixture,
-                 "A burst presses others for a part of its typical length, then less") {
+TEST_CASE_METHOD(TailFixture,
+                 "A burst restricts others for a part of its typical length, then less") {
   one->LaunchAll(4);
   clock.Advance(kMillisecond);
   CHECK(two->LaunchAll(20) == 0);  // nobody knows yet how long a burst is
@@ -220,7 +220,7 @@ TEST_CASE_METHOD(ClosingFixture,
   CHECK(two->LaunchAll(20) == 0);
 }
 
-TEST_CASE_METHOD(ClosingFixture, "A burst that begins beside a long operation presses to its end") {
+TEST_CASE_METHOD(TailFixture, "A burst that begins beside a long operation restricts others to its end") {
   one->LaunchAll(4);
   End(*one);
   const auto begins_beside = [&](int launches) {
@@ -235,7 +235,7 @@ TEST_CASE_METHOD(ClosingFixture, "A burst that begins beside a long operation pr
   SECTION("short ones") { CHECK(begins_beside(3) == 2); }
 }
 
-TEST_CASE_METHOD(Fixture, "A session that ends or faults presses nobody") {
+TEST_CASE_METHOD(Fixture, "A session that ends or faults restricts nobody") {
   Make({});
   GiveSecond(Window(kForever), Window(0));
   auto one = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 1);
@@ -253,14 +253,14 @@ TEST_CASE_METHOD(Fixture, "A session that ends or faults presses nobody") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "A rank that changes while there is work presses others by the new one") {
+TEST_CASE_METHOD(Fixture, "A rank that changes while there is work restricts others by the new one") {
   Make({});
   int first_rank = 0;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
     if (decision->grants.size() < 2) return;
     decision->grants[0].rank = first_rank;
     decision->grants[1].rank = 1;
-    decision->grants[1].pressed.window = 0;
+    decision->grants[1].contended.window = 0;
   };
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
   one.Launch();
@@ -275,8 +275,8 @@ TEST_CASE_METHOD(Fixture, "A rank that changes while there is work presses other
 TEST_CASE_METHOD(Fixture,
                  "What coroutines did is counted by tenant, and stays when they are gone") {
   Make({});
-  policy::Terms none = Window(0);
-  none.longest_hold = 5 * kMillisecond;
+  policy::Limits none = Window(0);
+  none.max_throttle = 5 * kMillisecond;
   GiveSecond(none, none);
   ScheduledSession one(device, *pool, *scheduler, 1, "first");
   {
@@ -295,13 +295,13 @@ TEST_CASE_METHOD(Fixture,
     CHECK(totals.at("first").work.bursts.total() == 1);
     CHECK(totals.at("second").work.device_time == kDuration);
     CHECK(totals.at("second").work.passes == 1);
-    CHECK(totals.at("second").work.holds.total() == 1);
-    CHECK(totals.at("second").work.holds.sum == 5 * kMillisecond);
-    CHECK(totals.at("second").work.held_by_window == 5 * kMillisecond);
+    CHECK(totals.at("second").work.throttles.total() == 1);
+    CHECK(totals.at("second").work.throttles.sum == 5 * kMillisecond);
+    CHECK(totals.at("second").work.throttled_by_window == 5 * kMillisecond);
   }
   const auto totals = scheduler->Totals();
   CHECK(totals.at("second").work.device_time == kDuration);
-  CHECK(totals.at("second").work.holds.sum >= 5 * kMillisecond);
+  CHECK(totals.at("second").work.throttles.sum >= 5 * kMillisecond);
   CHECK(totals.at("first").work.device_time == 3 * kDuration);
 }
 
@@ -335,7 +335,7 @@ TEST_CASE_METHOD(Fixture, "A decision that gives another partition is a resize")
   Make({{0, 8}});
   int partition = 0;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
-    for (policy::Grant& grant : decision->grants) grant.quiet.partition = partition;
+    for (policy::Grant& grant : decision->grants) grant.idle.partition = partition;
   };
   ScheduledSession one(device, *pool, *scheduler, 1, "a");
   CHECK(scheduler->Totals().at("a").work.resizes == 0);
@@ -353,7 +353,7 @@ TEST_CASE_METHOD(
   CHECK(two.LaunchAll(100) == 5);
   two.coroutine->WatchWork(false);
   CHECK(scheduler->AskIfDue());
-  CHECK(policy->seen[1].held_since != 0);
+  CHECK(policy->seen[1].throttled_since != 0);
   CHECK(policy->seen[1].has_work);
   CHECK(two.LaunchAll(100) == 5);
   DeviceScheduler::CoroutineState state;
@@ -366,9 +366,9 @@ TEST_CASE_METHOD(Fixture,
   Make({{8, 8}});
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
     if (decision->grants.size() < 2) return;
-    decision->grants[1].quiet.long_partition = 1;
-    decision->grants[1].quiet.long_operation = kMillisecond;
-    decision->grants[1].pressed = decision->grants[1].quiet;
+    decision->grants[1].idle.long_partition = 1;
+    decision->grants[1].idle.long_operation = kMillisecond;
+    decision->grants[1].contended = decision->grants[1].idle;
   };
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
   LaunchShape shape;
@@ -408,7 +408,7 @@ TEST_CASE_METHOD(Fixture,
   Make({{0, 2}, {2, 6}, {8, 8}});
   policy->watches = false;
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
-    for (policy::Grant& grant : decision->grants) grant.quiet.partition = 1;
+    for (policy::Grant& grant : decision->grants) grant.idle.partition = 1;
   };
   ScheduledSession one(device, *pool, *scheduler, 1);
   device.cooperative_limit = 1;
@@ -438,7 +438,7 @@ TEST_CASE_METHOD(Fixture,
 
 TEST_CASE_METHOD(
     Fixture,
-    "Work behind a wait for the client neither counts nor presses until the wait is over") {
+    "Work behind a wait for the client neither counts nor restricts until the wait is over") {
   Make({});
   GiveSecond(Window(5 * kDuration), Window(0));
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
@@ -522,8 +522,8 @@ TEST_CASE_METHOD(Fixture,
   Make({});
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
     for (policy::Grant& grant : decision->grants) {
-      grant.quiet.partition = 99;
-      grant.pressed.partition = -1;
+      grant.idle.partition = 99;
+      grant.contended.partition = -1;
       grant.rank = 1000;
       grant.prepare = {7};
     }
@@ -567,10 +567,10 @@ TEST_CASE_METHOD(Fixture,
 TEST_CASE_METHOD(Fixture,
                  "An operation of short blocks is not long where urgent ones come in between") {
   Make({{8, 8}});
-  policy::Terms terms;
-  terms.long_partition = 1;
-  terms.long_operation = 100 * kMicrosecond;
-  GiveSecond(terms, terms);
+  policy::Limits limits;
+  limits.long_partition = 1;
+  limits.long_operation = 100 * kMicrosecond;
+  GiveSecond(limits, limits);
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
   LaunchShape one_wave, many_waves;
   one_wave.block.x = many_waves.block.x = 1024;
@@ -594,12 +594,12 @@ TEST_CASE_METHOD(Fixture,
 
 TEST_CASE_METHOD(Fixture, "Long operations whose blocks are short may have more SMs") {
   Make({{8, 8}, {4, 12}});
-  policy::Terms terms;
-  terms.long_partition = 1;
-  terms.long_operation = 100 * kMicrosecond;
-  terms.yielding_partition = 2;
-  terms.yielding_block = 6 * kMicrosecond;
-  GiveSecond(terms, terms);
+  policy::Limits limits;
+  limits.long_partition = 1;
+  limits.long_operation = 100 * kMicrosecond;
+  limits.yielding_partition = 2;
+  limits.yielding_block = 6 * kMicrosecond;
+  GiveSecond(limits, limits);
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
   device.changeable().attributes[39] = 2048;  // threads of an SM
   device.changeable().blocks_by_priority = true;

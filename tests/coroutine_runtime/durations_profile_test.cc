@@ -126,12 +126,12 @@ TEST_CASE("Random bytes are no profile, and leave the table empty") {
 }
 
 TEST_CASE("Of too many operations those are kept that were used last") {
-  std::vector<OperationDurations::Record> records(DurationTable::kMostOperations + 100);
+  std::vector<OperationDurations::Record> records(DurationTable::kMaxOperations + 100);
   for (size_t i = 0; i < records.size(); ++i)
     records[i] = {{i, 0}, 1, static_cast<uint32_t>(i % 2 == 0 ? 9 : 0), {50.F}};
   const auto decoded = DecodeProfile(kDevice, BytesOf(EncodeProfile(kDevice, records)));
   REQUIRE(decoded.ok());
-  CHECK(decoded->size() == DurationTable::kMostOperations);
+  CHECK(decoded->size() == DurationTable::kMaxOperations);
   size_t recent = 0;
   for (const auto& record : *decoded) recent += record.age == 0 ? 1 : 0;
   CHECK(recent == records.size() / 2);

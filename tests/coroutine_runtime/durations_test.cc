@@ -32,10 +32,10 @@ const OperationTraits kWide{4096, 0};
 TEST_CASE("Nothing is known of an operation that never ran, and there is a guess") {
   DurationTable table(kSms);
   DurationCache cache(table);
-  const DurationCache::Answer answer = cache.Look(kGemm, kWide, 0);
-  CHECK_FALSE(answer.known);
-  CHECK(answer.estimate == 30 * kMicrosecond);
-  CHECK(answer.sample);
+  const DurationCache::Lookup lookup = cache.Look(kGemm, kWide, 0);
+  CHECK_FALSE(lookup.known);
+  CHECK(lookup.estimate == 30 * kMicrosecond);
+  CHECK(lookup.sample);
   CHECK(cache.Look({12, 1}, {4096, 7000}, 0).estimate == 7000);
   // Work for all SMs takes longer on few; work for few does not.
   CHECK(cache.Look(kGemm, kWide, 1).estimate == 60 * kMicrosecond);
@@ -48,10 +48,10 @@ TEST_CASE("The first occurrences are sampled, later ones rarely") {
   DurationCache cache(table);
   int sampled = 0;
   for (int i = 0; i < 10'000; ++i) {
-    const DurationCache::Answer answer = cache.Look(kGemm, kWide, 0);
-    if (answer.sample) {
+    const DurationCache::Lookup lookup = cache.Look(kGemm, kWide, 0);
+    if (lookup.sample) {
       ++sampled;
-      answer.operation->Add(0, 50 * kMicrosecond, false);
+      lookup.operation->Add(0, 50 * kMicrosecond, false);
     }
     if (i == 4) CHECK(sampled == 4);
   }
@@ -187,12 +187,12 @@ TEST_CASE("Shapes and kernels that differ in anything have different keys") {
 
 TEST_CASE("A full table answers with guesses") {
   DurationTable table(kSms);
-  for (uint64_t i = 0; i < DurationTable::kMostOperations; ++i) table.FindOrAdd({i, 0}, {});
+  for (uint64_t i = 0; i < DurationTable::kMaxOperations; ++i) table.FindOrAdd({i, 0}, {});
   OperationDurations* const one = table.FindOrAdd({1, 1}, {});
   CHECK(one == table.FindOrAdd({1, 2}, {}));
   one->Add(0, 1000, false);
   CHECK_FALSE(one->known());
-  CHECK(table.size() == DurationTable::kMostOperations);
+  CHECK(table.size() == DurationTable::kMaxOperations);
 }
 
 TEST_CASE("Several threads may learn about one operation") {
@@ -202,9 +202,9 @@ TEST_CASE("Several threads may learn about one operation") {
     threads.emplace_back([&table, t] {
       DurationCache cache(table);
       for (int i = 0; i < 2000; ++i) {
-        const DurationCache::Answer answer =
+        const DurationCache::Lookup lookup =
             cache.Look({static_cast<uint64_t>(i % 7), 3}, kWide, t);
-        answer.operation->Add(t, 1000 * (t + 1), false);
+        lookup.operation->Add(t, 1000 * (t + 1), false);
       }
     });
   }
@@ -231,9 +231,9 @@ TEST_CASE("A kernel that is given something else every time is known by its shap
     cache.Look(kGemm, {132, 0, i}, 0).operation->Add(0, 50 * kMicrosecond, false);
   }
   CHECK(table.size() < 100);
-  const DurationCache::Answer answer = cache.Look(kGemm, {132, 0, 12345}, 0);
-  CHECK(answer.known);
-  CHECK(answer.estimate == 50 * kMicrosecond);
+  const DurationCache::Lookup lookup = cache.Look(kGemm, {132, 0, 12345}, 0);
+  CHECK(lookup.known);
+  CHECK(lookup.estimate == 50 * kMicrosecond);
 }
 
 TEST_CASE("What a launch is given does not depend on where its memory lies") {

@@ -75,19 +75,19 @@ TEST_CASE("Operations of a session that is followed allocate nothing either") {
   Executor executor;
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
-  DeviceLoad load;
+  SchedBoard board;
   DurationTable durations(16);
   ManualClock clock;
-  CoroutineLane lane(load, durations, clock, [] {});
-  CoroutineLane::Orders orders;
-  orders.followed = true;
-  orders.rank = 1;
-  orders.quiet = {&low, &high, &high, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
-  orders.pressed = {&high, &low, &low, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
-  orders.closing = orders.pressed;
-  orders.partitions = {&low, &high};
-  lane.Publish(orders);
-  coroutine->Attach(lane);
+  SchedEntity entity(board, durations, clock, [] {});
+  SchedEntity::Assignment assignment;
+  assignment.followed = true;
+  assignment.rank = 1;
+  assignment.idle = {&low, &high, &high, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
+  assignment.contended = {&high, &low, &low, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
+  assignment.tail = assignment.contended;
+  assignment.partitions = {&low, &high};
+  entity.Publish(assignment);
+  coroutine->Attach(entity);
   for (StreamId id = 1; id <= 4; ++id) {
     REQUIRE(coroutine->CreateStream(id, 1, {.legacy_default = id == 1}).ok());
   }
@@ -95,7 +95,7 @@ TEST_CASE("Operations of a session that is followed allocate nothing either") {
   bool ok = true;
   const auto round = [&](unsigned number) {
     // Now and then somebody who goes first has work.
-    load.busy.fetch_xor(number % 2);
+    board.busy.fetch_xor(number % 2);
     for (StreamId id = 1; id <= 4; ++id) {
       for (uint32_t blocks = 1; blocks <= 3; ++blocks) {
         ok = ok && coroutine->MayRun();

@@ -73,8 +73,8 @@ struct Session {
   int attended = 0;
 };
 
-RoomTicket::Answer AnswerOf(const std::unique_ptr<RoomTicket>& ticket) {
-  return static_cast<RoomTicket::Answer>(ticket->answer().load());
+RoomTicket::State StateOf(const std::unique_ptr<RoomTicket>& ticket) {
+  return static_cast<RoomTicket::State>(ticket->state().load());
 }
 
 TEST_CASE("Room that is there is granted at once, to one at a time") {
@@ -82,11 +82,11 @@ TEST_CASE("Room that is there is granted at once, to one at a time") {
   Session a(card, 1), b(card, 2);
   auto first = a.account->Ask(40 * kMiB);
   auto second = b.account->Ask(40 * kMiB);
-  CHECK(AnswerOf(first) == RoomTicket::kGranted);
-  CHECK(AnswerOf(second) == RoomTicket::kWaiting);
+  CHECK(StateOf(first) == RoomTicket::kGranted);
+  CHECK(StateOf(second) == RoomTicket::kWaiting);
   CHECK(b.account->waiting() == 1);
   first.reset();
-  CHECK(AnswerOf(second) == RoomTicket::kGranted);
+  CHECK(StateOf(second) == RoomTicket::kGranted);
   CHECK(b.account->waiting() == 0);
 }
 
@@ -97,18 +97,18 @@ TEST_CASE("An idle session is told to go, and the room is granted when it went")
   card.Pass(10 * kSecond);
   a.account->SetIdle(kSecond);
   auto ticket = b.account->Ask(30 * kMiB);
-  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   CHECK(a.attended == 1);
   REQUIRE(a.account->ordered());
   a.Obey();
   CHECK(!a.account->ordered());
-  CHECK(AnswerOf(ticket) == RoomTicket::kGranted);
+  CHECK(StateOf(ticket) == RoomTicket::kGranted);
   CHECK(a.account->counters().out == 40 * kMiB);
   CHECK(card.store.used() == 40 * kMiB);
   ticket.reset();
 
   auto back = a.account->AskToReturn(0);
-  REQUIRE(AnswerOf(back) == RoomTicket::kGranted);
+  REQUIRE(StateOf(back) == RoomTicket::kGranted);
   CHECK(a.account->MoveIn(card.stop).ok());
   CHECK(a.account->counters().bytes_in == 40 * kMiB);
   CHECK(a.account->counters().moves == 2);
@@ -120,11 +120,11 @@ TEST_CASE("What nobody can give is refused at once, but not to who comes back") 
   Session a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
   a.memory->KeepInPlace(uint64_t{1} << 40);
-  CHECK(AnswerOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
+  CHECK(StateOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
   const auto back = b.account->AskToReturn(30 * kMiB);
-  CHECK(AnswerOf(back) == RoomTicket::kWaiting);
+  CHECK(StateOf(back) == RoomTicket::kWaiting);
   // Others do not wait behind it.
-  CHECK(AnswerOf(b.account->Ask(10 * kMiB)) == RoomTicket::kGranted);
+  CHECK(StateOf(b.account->Ask(10 * kMiB)) == RoomTicket::kGranted);
 }
 
 TEST_CASE("An order that is not begun is withdrawn, and the session left alone for a while") {
@@ -136,22 +136,22 @@ TEST_CASE("An order that is not begun is withdrawn, and the session left alone f
   REQUIRE(a.account->ordered());
   card.Pass(kSecond);
   b.account->Look();
-  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   card.Pass(2 * kSecond);
   b.account->Look();
-  CHECK(AnswerOf(ticket) == RoomTicket::kRefused);
+  CHECK(StateOf(ticket) == RoomTicket::kRefused);
   CHECK(!a.account->ordered());
   CHECK(a.account->Begin() == 0);
-  CHECK(AnswerOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
+  CHECK(StateOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
   card.Pass(20 * kSecond);
   ticket = b.account->Ask(30 * kMiB);
-  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   a.account->Begin();
   card.Pass(20 * kSecond);  // it has begun: it is waited for
   b.account->Look();
-  CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+  CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   a.account->End(false);
-  CHECK(AnswerOf(ticket) == RoomTicket::kRefused);
+  CHECK(StateOf(ticket) == RoomTicket::kRefused);
 }
 
 TEST_CASE("A session that ends is waited for no more") {
@@ -164,9 +164,9 @@ TEST_CASE("A session that ends is waited for no more") {
     card.Pass(10 * kSecond);
     ticket = b.account->Ask(30 * kMiB);
     REQUIRE(a.account->ordered());
-    CHECK(AnswerOf(ticket) == RoomTicket::kWaiting);
+    CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   }
-  CHECK(AnswerOf(ticket) == RoomTicket::kGranted);
+  CHECK(StateOf(ticket) == RoomTicket::kGranted);
 }
 
 TEST_CASE("Whoever got room keeps it for a while, though others wait") {
@@ -176,13 +176,13 @@ TEST_CASE("Whoever got room keeps it for a while, though others wait") {
   card.Pass(10 * kSecond);
   auto ticket = b.account->Ask(40 * kMiB);
   a.Obey();
-  REQUIRE(AnswerOf(ticket) == RoomTicket::kGranted);
+  REQUIRE(StateOf(ticket) == RoomTicket::kGranted);
   ticket.reset();
   REQUIRE(b.Allocate(40 * kMiB));
 
-  a.account->SetHeld(true);
+  a.account->SetBlocked(true);
   auto back = a.account->AskToReturn(0);
-  CHECK(AnswerOf(back) == RoomTicket::kWaiting);
+  CHECK(StateOf(back) == RoomTicket::kWaiting);
   CHECK(!b.account->ordered());
   card.Pass(500 * kMillisecond);
   a.account->Look();
@@ -191,7 +191,7 @@ TEST_CASE("Whoever got room keeps it for a while, though others wait") {
   a.account->Look();
   CHECK(b.account->ordered());
   b.Obey();
-  CHECK(AnswerOf(back) == RoomTicket::kGranted);
+  CHECK(StateOf(back) == RoomTicket::kGranted);
   CHECK(a.account->MoveIn(card.stop).ok());
 }
 
@@ -200,13 +200,13 @@ TEST_CASE("Sessions are exchanged by parts where the host has no room for one of
   Session a(card, 1), b(card, 2);
   for (const uint64_t bytes : {10, 10, 10, 8}) REQUIRE(a.Allocate(bytes * kMiB));
   const auto make_room = [&](Session& goes, const std::unique_ptr<RoomTicket>& ticket) {
-    for (int turn = 0; turn < 100 && AnswerOf(ticket) == RoomTicket::kWaiting; ++turn) {
+    for (int turn = 0; turn < 100 && StateOf(ticket) == RoomTicket::kWaiting; ++turn) {
       card.Pass(kSecond);
       goes.account->SetIdle(card.clock.NowNanoseconds() - kSecond / 2);
       goes.Obey();
       goes.account->Look();
     }
-    REQUIRE(AnswerOf(ticket) == RoomTicket::kGranted);
+    REQUIRE(StateOf(ticket) == RoomTicket::kGranted);
   };
   card.Pass(10 * kSecond);
   a.account->SetIdle(kSecond);
@@ -215,8 +215,8 @@ TEST_CASE("Sessions are exchanged by parts where the host has no room for one of
   REQUIRE(a.memory->out() >= 14 * kMiB);
   for (int round = 0; round < 3; ++round) {
     for (auto [back, goes] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-      goes->account->SetHeld(false);
-      back->account->SetHeld(true);
+      goes->account->SetBlocked(false);
+      back->account->SetBlocked(true);
       for (int turn = 0; turn < 100 && back->memory->out() != 0; ++turn) {
         const auto ticket = back->account->AskToReturn(0);
         make_room(*goes, ticket);

@@ -178,7 +178,7 @@ class Session {
   void* Words(int buffer) { return reinterpret_cast<void*>(Address(buffer)); }
 
   void WaitForRoom() {
-    while (!coroutine_->MayRun() && !coroutine_->Hold()) {
+    while (!coroutine_->MayRun() && !coroutine_->Throttle()) {
       coroutine_->WatchWork(false);
       std::this_thread::yield();
     }

@@ -80,16 +80,16 @@ struct ScheduledSession {
     const uint64_t content = ContentOf({}, space->base(), space->size());
     return cache.Look({kernel.code(), ShapeOf(shape)}, {shape.grid.x, 0, content}, 0).operation;
   }
-  // One record: false when it is held.
+  // One record: false when it is throttled.
   bool TryLaunch(StreamId stream = 1) {
-    if (!coroutine->MayRun() && !coroutine->Hold()) return false;
+    if (!coroutine->MayRun() && !coroutine->Throttle()) return false;
     Launch(stream);
     return true;
   }
   // As many as go, at most `most`.
-  int LaunchAll(int most) {
+  int LaunchAll(int max) {
     int launched = 0;
-    while (launched < most && TryLaunch()) ++launched;
+    while (launched < max && TryLaunch()) ++launched;
     return launched;
   }
   void Pause() { coroutine->WatchWork(/*pause=*/true); }

@@ -84,10 +84,10 @@ TEST_CASE("Small results that are read on the way do not count") {
 
 TEST_CASE("A replayed graph is one operation a token, and a long step before it a prefill") {
   Program program;
-  for (int answer = 0; answer < 5; ++answer) {
+  for (int reply = 0; reply < 5; ++reply) {
     program.Think(300 * kMillisecond);
     program.Work(40 * kMillisecond, 200);
-    const bool known = answer > 0;
+    const bool known = reply > 0;
     CHECK(program.view().prefill == known);
     if (known) CHECK(program.view().prefill_since == program.now - 40 * kMillisecond);
     program.Read();
@@ -108,12 +108,12 @@ TEST_CASE("A replayed graph is one operation a token, and a long step before it 
 TEST_CASE("Each read says which tokens it ended, and how long they took") {
   Program program;
   uint64_t counted = 0;
-  for (int answer = 0; answer < 3; ++answer) {
+  for (int reply = 0; reply < 3; ++reply) {
     program.Think(300 * kMillisecond);
     program.Work(40 * kMillisecond, 200);
     const TokenClock::Token first = program.Read();
     counted += first.counted;
-    CHECK(first.prefill == (answer == 0 ? 0 : 40 * kMillisecond));
+    CHECK(first.prefill == (reply == 0 ? 0 : 40 * kMillisecond));
     CHECK(first.apart == 0);
     CHECK(program.Read().counted == 0);  // nothing new
     for (int i = 1; i < 32; ++i) {
@@ -121,7 +121,7 @@ TEST_CASE("Each read says which tokens it ended, and how long they took") {
       const TokenClock::Token token = program.Read();
       counted += token.counted;
       CHECK(token.prefill == 0);
-      CHECK((token.apart == 5 * kMillisecond || (answer == 0 && i <= 4 && token.apart == 0)));
+      CHECK((token.apart == 5 * kMillisecond || (reply == 0 && i <= 4 && token.apart == 0)));
     }
   }
   CHECK(counted == program.view().tokens);

@@ -86,13 +86,13 @@ FIELDS = [1, 82, 83, 90, 91, 92, 138, 139, 160, 193, 197]
 class Asker:
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
-        self.answers = []
+        self.results = []
 
     def call(self, name, *arguments):
         return getattr(self.library, name)(*arguments)
 
-    def note(self, kind, label, result, answer=None):
-        self.answers.append((kind, label, result, answer if result == SUCCESS else None))
+    def note(self, kind, label, result, value=None):
+        self.results.append((kind, label, result, value if result == SUCCESS else None))
 
     def numbers(self, kind, prefix, device, function, arguments, results):
         outs = [result() for result in results]
@@ -181,14 +181,14 @@ class Asker:
 
 def ask(path):
     output = subprocess.run([sys.executable, __file__, "--ask", path], stdout=subprocess.PIPE, check=True).stdout
-    return {label: (kind, result, answer) for kind, label, result, answer in json.loads(output)}
+    return {label: (kind, result, value) for kind, label, result, value in json.loads(output)}
 
 
 def verdict(ours, real):
-    kind, result, answer = ours
+    kind, result, value = ours
     if real is None:
         return "-"
-    if result == real[1] and answer == real[2]:
+    if result == real[1] and value == real[2]:
         return "same"
     if result == real[1] and kind != "fixed":
         return "own" if kind == "own" else "close"
@@ -198,8 +198,8 @@ def verdict(ours, real):
 def shown(entry):
     if entry is None:
         return "-"
-    _, result, answer = entry
-    text = "error %d" % result if result != SUCCESS else "ok" if answer is None else json.dumps(answer)
+    _, result, value = entry
+    text = "error %d" % result if result != SUCCESS else "ok" if value is None else json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -212,7 +212,7 @@ def main():
     if options.ask:
         asker = Asker(options.ask)
         asker.machine()
-        print(json.dumps(asker.answers))
+        print(json.dumps(asker.results))
         return 0
     ours = ask(options.ours)
     real = ask(options.real) if options.real else {}

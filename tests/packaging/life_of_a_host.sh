@@ -43,10 +43,10 @@ tenant() {
   rm "$1.in" "$1.out"
 }
 ask() {
-  local answer=
+  local reply=
   echo >&"${to[$1]}" || true
-  read -r -t 60 answer <&"${from[$1]}" || answer="nothing"
-  echo "$answer"
+  read -r -t 60 reply <&"${from[$1]}" || reply="nothing"
+  echo "$reply"
 }
 expect() { # TEXT COMMAND...: what it prints
   local text=$1 said
@@ -130,10 +130,10 @@ dpkg -i "$@" >upgrade 2>&1 || fail "they cannot be upgraded: $(cat upgrade)"
 expect 1 bash -c "echo | runuser -u alice -- detshare run -- $program"
 grep -q '^name = "interactive"' /etc/detshare/detshare.toml || fail "the upgrade forgot what the operator has written"
 
-# ---- a container's door, and Kubernetes' plugin
-door=$(detsharectl door open web --class latency)
-expect web detsharectl door list
-expect 1 bash -c "echo | DETSHARE_SOCKET=$door/detshared.sock detshare run -- $program"
+# ---- a container's endpoint, and Kubernetes' plugin
+endpoint=$(detsharectl endpoint open web --class latency)
+expect web detsharectl endpoint list
+expect 1 bash -c "echo | DETSHARE_SOCKET=$endpoint/detshared.sock detshare run -- $program"
 mkdir -p /var/lib/kubelet/device-plugins
 detshare-device-plugin --resource gpu-share,shares=3 --cdi-dir /run/cdi --poll-ms 100 2>plugin.log &
 plugin=$!
@@ -151,7 +151,7 @@ kill "$daemon"
 wait "$daemon" || fail "the daemon ends with $?"
 [[ $(ask alice) == error* ]] || fail "alice's program is not told that the daemon is gone"
 start
-expect web detsharectl door list
+expect web detsharectl endpoint list
 expect 1 bash -c "echo | runuser -u bob -- detshare run -- $program"
 kill "$daemon"
 wait "$daemon" || fail "the daemon ends with $?"

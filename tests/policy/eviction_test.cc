@@ -126,7 +126,7 @@ TEST_CASE("Whose turn it is gets what it asks for before the others") {
   RoomRequest turn{2, TenantClass::kUnset, 2 * kGiB};
   turn.placed_at = kNow - kSecond / 2;
   card.residents = {Idle(1, 8 * kGiB, kNow), Idle(2, 8 * kGiB, kNow)};
-  card.residents[0].held = true;
+  card.residents[0].blocked = true;
   card.residents[1].placed_at = turn.placed_at;
   card.requests = {{1, TenantClass::kUnset, 4 * kGiB, true}, turn};
   const EvictionDecision decision = card.At(kNow);
@@ -225,7 +225,7 @@ TEST_CASE("Sessions that together exceed the card take turns, each as often and 
     uint64_t used = 0, out = 0;
     for (const auto& [session, program] : programs) {
       ResidentMemory memory = Idle(session, program.in, now);
-      memory.held = program.in < kEach;
+      memory.blocked = program.in < kEach;
       memory.placed_at = program.placed_at;
       card.residents.push_back(memory);
       used += program.in;

@@ -18,9 +18,9 @@ TEST_CASE("The standard pool divides any device into whole groups, within its bo
   for (const DeviceShape device :
        {kH200, DeviceShape{132, 2}, DeviceShape{1, 1}, DeviceShape{2, 1}, DeviceShape{3, 1},
         DeviceShape{7, 2}, DeviceShape{16, 8}, DeviceShape{4, 8}, DeviceShape{100000, 1}}) {
-    for (const int at_most : {0, 1, 5, kStandardPartitions}) {
-      const std::vector<SmRange> pool = StandardPartitions(device, at_most);
-      CHECK(static_cast<int>(pool.size()) <= at_most);
+    for (const int max_count : {0, 1, 5, kStandardPartitions}) {
+      const std::vector<SmRange> pool = StandardPartitions(device, max_count);
+      CHECK(static_cast<int>(pool.size()) <= max_count);
       for (size_t i = 0; i < pool.size(); ++i) {
         CHECK(pool[i].first >= 0);
         CHECK(pool[i].count > 0);

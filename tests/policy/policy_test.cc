@@ -35,7 +35,7 @@ std::vector<SmRange> RangesOf(Policy& policy, const std::vector<Tenant>& tenants
   snapshot.coroutines = coroutines;
   std::vector<SmRange> ranges;
   for (const Grant& grant : policy.Decide(snapshot).grants) {
-    ranges.push_back(partitions.at(grant.quiet.partition));
+    ranges.push_back(partitions.at(grant.idle.partition));
   }
   return ranges;
 }
@@ -87,15 +87,15 @@ TEST_CASE("Policy static refuses shares that make no sense") {
   CHECK_FALSE(refused({Share("a", 10), Share("b", 90)}));
 }
 
-TEST_CASE("A burst presses others for a part of its usual length, else to its end") {
+TEST_CASE("A burst restricts others for a part of its usual length, else to its end") {
   constexpr Nanoseconds kBegan = 1000, kTypical = 400;
-  CHECK(PressingUntil(0.25, kBegan, kTypical, 0, false) == 1100);
-  CHECK(PressingUntil(0, kBegan, kTypical, kTypical, false) == kBegan);
-  CHECK(PressingUntil(0.25, kBegan, kTypical, 500, false) == 1100);  // a quarter longer
-  CHECK(PressingUntil(0.25, kBegan, kTypical, 501, false) == kForever);
-  CHECK(PressingUntil(1, kBegan, kTypical, 0, false) == kForever);
-  CHECK(PressingUntil(0.25, kBegan, 0, 0, false) == kForever);  // the first one
-  CHECK(PressingUntil(0.25, kBegan, kTypical, 0, true) == kForever);
+  CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 0, false) == 1100);
+  CHECK(ContentionPhaseEnd(0, kBegan, kTypical, kTypical, false) == kBegan);
+  CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 500, false) == 1100);  // a quarter longer
+  CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 501, false) == kForever);
+  CHECK(ContentionPhaseEnd(1, kBegan, kTypical, 0, false) == kForever);
+  CHECK(ContentionPhaseEnd(0.25, kBegan, 0, 0, false) == kForever);  // the first one
+  CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 0, true) == kForever);
 }
 
 }  // namespace

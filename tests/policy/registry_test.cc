@@ -19,7 +19,7 @@ TEST_CASE("Every parameter's default is within its bounds and can be asked for")
       INFO(name << " " << parameter.name);
       CHECK_FALSE(parameter.help.empty());
       for (const absl::string_view value :
-           {parameter.default_value, parameter.least, parameter.most}) {
+           {parameter.default_value, parameter.min, parameter.max}) {
         CHECK(CreatePolicy(name, {{{std::string(parameter.name), std::string(value)}}}).ok());
       }
       for (const char* bad : {"", "nan", "inf", "-1", "-1ms", "many", "1e300", "2 ms"}) {
@@ -104,7 +104,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
       view.has_work = noise.Below(2) == 0;
       view.changed_at = noise.Time();
       view.in_flight = noise.Time();
-      view.held_since = noise.Time();
+      view.throttled_since = noise.Time();
       view.device_time = noise.Time();
       view.longest_operation = noise.Time();
       view.typical_operation = noise.Time();
@@ -132,13 +132,13 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
       CHECK((grant.rank >= 0 && grant.rank < kRanks));
       CHECK(grant.budget > 0);
       std::vector<int> named(grant.prepare.begin(), grant.prepare.end());
-      for (const Terms& terms : {grant.quiet, grant.pressed, ClosingTerms(grant)}) {
-        named.push_back(terms.partition);
-        named.push_back(terms.long_partition);
-        named.push_back(terms.yielding_partition);
-        CHECK(terms.window >= 0);
+      for (const Limits& limits : {grant.idle, grant.contended, TailLimits(grant)}) {
+        named.push_back(limits.partition);
+        named.push_back(limits.long_partition);
+        named.push_back(limits.yielding_partition);
+        CHECK(limits.window >= 0);
         // Nobody can be starved.
-        CHECK((terms.longest_hold > 0 && terms.longest_hold < 100 * kSecond));
+        CHECK((limits.max_throttle > 0 && limits.max_throttle < 100 * kSecond));
       }
       for (const int partition : named) {
         CHECK((partition >= 0 && partition < static_cast<int>(partitions.size())));

@@ -83,7 +83,7 @@ void VirtualDevice::Arrive() {
   for (State& state : coroutines_) {
     if (state.view.has_work || state.burst.operations.empty() || state.burst.at > now_) continue;
     state.disturbed = std::any_of(coroutines_.begin(), coroutines_.end(), [&](const State& other) {
-      return &other != &state && other.view.in_flight >= other.grant.quiet.long_operation;
+      return &other != &state && other.view.in_flight >= other.grant.idle.long_operation;
     });
     state.view.has_work = true;
     state.view.changed_at = now_;
@@ -99,7 +99,7 @@ void VirtualDevice::Decide() {
   for (const State& state : coroutines_) {
     views.push_back(state.view);
     views.back().tenant = &state.tenant;
-    views.back().held_since = std::max<Nanoseconds>(0, state.held_since);
+    views.back().throttled_since = std::max<Nanoseconds>(0, state.throttled_since);
   }
   Snapshot snapshot;
   snapshot.now = now_;
@@ -112,8 +112,8 @@ void VirtualDevice::Decide() {
   if (decision.grants.size() != coroutines_.size()) throw std::logic_error("a grant is missing");
   for (size_t i = 0; i < coroutines_.size(); ++i) {
     const Grant& grant = decision.grants[i];
-    for (const Terms& terms : {grant.quiet, grant.pressed, ClosingTerms(grant)}) {
-      for (const int partition : {terms.partition, terms.long_partition}) {
+    for (const Limits& limits : {grant.idle, grant.contended, TailLimits(grant)}) {
+      for (const int partition : {limits.partition, limits.long_partition}) {
         if (partition < 0 || partition >= static_cast<int>(partitions_.size())) {
           throw std::logic_error("a grant names no partition");
         }
@@ -122,27 +122,27 @@ void VirtualDevice::Decide() {
     if (grant.rank < 0 || grant.rank >= kRanks) throw std::logic_error("there is no such rank");
     State& state = coroutines_[i];
     state.grant = grant;
-    // Nobody can press it.
-    if (coroutines_.size() == 1) state.grant.budget = state.grant.quiet.window = kForever;
+    // Nobody can restrict it.
+    if (coroutines_.size() == 1) state.grant.budget = state.grant.idle.window = kForever;
     state.budget = state.grant.budget;
   }
   ask_again_at_ = decision.ask_again_at;
   if (ask_again_at_ <= now_) throw std::logic_error("the policy wants to be asked in the past");
 }
 
-const Terms& VirtualDevice::TermsOf(const State& state) const {
+const Limits& VirtualDevice::LimitsOf(const State& state) const {
   bool beside = false;
   for (const State& other : coroutines_) {
     if (!other.view.has_work || other.grant.rank >= state.grant.rank) continue;
-    if (now_ < PressingEnd(other)) return state.grant.pressed;
+    if (now_ < ContentionEnd(other)) return state.grant.contended;
     beside = true;
   }
-  return beside ? ClosingTerms(state.grant) : state.grant.quiet;
+  return beside ? TailLimits(state.grant) : state.grant.idle;
 }
 
-Nanoseconds VirtualDevice::PressingEnd(const State& state) {
+Nanoseconds VirtualDevice::ContentionEnd(const State& state) {
   const auto given = state.burst.operations.begin() + static_cast<ptrdiff_t>(state.given);
-  return PressingUntil(state.grant.pressing, state.view.changed_at, state.view.typical_burst,
+  return ContentionPhaseEnd(state.grant.contention_phase, state.view.changed_at, state.view.typical_burst,
                        std::accumulate(state.burst.operations.begin(), given, Nanoseconds{0}),
                        state.disturbed);
 }
@@ -151,22 +151,22 @@ bool VirtualDevice::Give() {
   for (State& state : coroutines_) {
     if (!state.view.has_work) continue;
     while (state.given < state.burst.operations.size()) {
-      const Terms& terms = TermsOf(state);
-      const bool free = state.view.in_flight < terms.window && state.budget > 0;
-      const bool released = state.held_since >= 0 && now_ - state.held_since >= terms.longest_hold;
+      const Limits& limits = LimitsOf(state);
+      const bool free = state.view.in_flight < limits.window && state.budget > 0;
+      const bool released = state.throttled_since >= 0 && now_ - state.throttled_since >= limits.max_throttle;
       if (!free && !released) {
-        if (state.held_since < 0) state.held_since = now_;
+        if (state.throttled_since < 0) state.throttled_since = now_;
         break;
       }
-      if (state.held_since >= 0) {
-        state.result.longest_held = std::max(state.result.longest_held, now_ - state.held_since);
-        state.held_since = -1;
+      if (state.throttled_since >= 0) {
+        state.result.longest_throttle = std::max(state.result.longest_throttle, now_ - state.throttled_since);
+        state.throttled_since = -1;
       }
       Operation operation;
       operation.work = state.burst.operations[state.given++];
       operation.left = static_cast<double>(operation.work);
-      operation.range = partitions_[operation.work >= terms.long_operation ? terms.long_partition
-                                                                           : terms.partition];
+      operation.range = partitions_[operation.work >= limits.long_operation ? limits.long_partition
+                                                                           : limits.partition];
       operation.number = given_++;
       state.result.begun.push_back({operation.work, operation.range});
       state.view.in_flight += operation.work;
@@ -209,7 +209,7 @@ bool VirtualDevice::Complete() {
     state.result.latencies.push_back(now_ - state.burst.at);
     state.view.has_work = false;
     state.view.changed_at = now_;
-    state.held_since = -1;
+    state.throttled_since = -1;
     state.idle_since = now_;
     state.burst = state.program(now_);
     changed = true;
@@ -247,10 +247,10 @@ Nanoseconds VirtualDevice::NextEvent() const {
     if (!state.view.has_work && !state.burst.operations.empty()) {
       next = std::min(next, std::max(state.burst.at, now_));
     }
-    if (state.held_since >= 0) {
-      next = std::min(next, std::max(now_ + 1, state.held_since + TermsOf(state).longest_hold));
+    if (state.throttled_since >= 0) {
+      next = std::min(next, std::max(now_ + 1, state.throttled_since + LimitsOf(state).max_throttle));
     }
-    if (state.view.has_work && PressingEnd(state) > now_) next = std::min(next, PressingEnd(state));
+    if (state.view.has_work && ContentionEnd(state) > now_) next = std::min(next, ContentionEnd(state));
   }
   for (const size_t index : started_) {
     const Operation& operation = coroutines_[index].hardware.front();

@@ -40,7 +40,7 @@ class VirtualDevice {
   struct Coroutine {
     std::vector<Nanoseconds> latencies;  // of bursts that ended, from their time `at` on
     Nanoseconds device_time = 0;         // of operations that ended
-    Nanoseconds longest_held = 0;
+    Nanoseconds longest_throttle = 0;
     std::vector<std::pair<Nanoseconds, SmRange>> begun;  // operations, by their device time
   };
   const Coroutine& operator[](size_t index) const { return coroutines_[index].result; }
@@ -65,7 +65,7 @@ class VirtualDevice {
     size_t given = 0;  // operations of the burst
     std::deque<Operation> hardware;
     Nanoseconds budget = 0;
-    Nanoseconds held_since = -1;
+    Nanoseconds throttled_since = -1;
     bool disturbed = false;  // the burst began beside a long operation
     Nanoseconds total = 0, operations = 0, bursts = 0, gaps = 0, gap_total = 0;
     Nanoseconds idle_since = 0;
@@ -79,9 +79,9 @@ class VirtualDevice {
   bool Complete();
   void Occupy();
   Nanoseconds NextEvent() const;
-  const Terms& TermsOf(const State& state) const;
-  // When the burst that is running ceases to press others.
-  static Nanoseconds PressingEnd(const State& state);
+  const Limits& LimitsOf(const State& state) const;
+  // When the burst that is running ceases to restrict others.
+  static Nanoseconds ContentionEnd(const State& state);
 
   const DeviceShape device_;
   const std::vector<SmRange> partitions_;

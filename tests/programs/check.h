@@ -168,9 +168,9 @@ std::vector<T> Download(const T* device, std::size_t count) {
 // Asks until `stream` is ready. For streams whose work is known to be complete by what other
 // streams saw of it: their own report may come a moment later.
 inline void WaitUntilReady(cudaStream_t stream) {
-  cudaError_t answer = cudaErrorNotReady;
-  while (answer == cudaErrorNotReady) answer = cudaStreamQuery(stream);
-  CHECK(answer);
+  cudaError_t result = cudaErrorNotReady;
+  while (result == cudaErrorNotReady) result = cudaStreamQuery(stream);
+  CHECK(result);
   cudaGetLastError();
 }
 

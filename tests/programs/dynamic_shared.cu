@@ -65,11 +65,11 @@ int main() {
   CHECK(cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 * 1024));
   TestReverse(2, 256, 64);
   TestReverse(1, 1000, 16);
-  int most = 0;
-  CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
-  REQUIRE(most >= 64 * 1024);
+  int max = 0;
+  CHECK(cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+  REQUIRE(max >= 64 * 1024);
   EXPECT_ERROR(
-      cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, most + 1));
+      cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, max + 1));
 
   constexpr int kThreads = 200;
   double* out = check::Zeroed<double>(kThreads);

@@ -41,9 +41,9 @@ int main() {
     EXPECT(cudaStreamQuery(other), cudaErrorNotReady);
     gate.Open();
     while (true) {
-      cudaError_t answer = cudaEventQuery(after);
-      if (answer == cudaSuccess) break;
-      REQUIRE(answer == cudaErrorNotReady);
+      cudaError_t result = cudaEventQuery(after);
+      if (result == cudaSuccess) break;
+      REQUIRE(result == cudaErrorNotReady);
     }
     cudaGetLastError();
     CHECK(cudaStreamSynchronize(stream));

@@ -10,7 +10,7 @@ __global__ void Step(unsigned* x, int count) {
   if (i < count) x[i] = x[i] * 69069u + 5;
 }
 
-struct Answers {
+struct Results {
   cudaError_t allocate, synchronize, copy;
   CUresult driver_allocate, driver_synchronize;
 };
@@ -29,34 +29,34 @@ int main() {
   pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    Answers answers;
+    Results results;
     void* memory = nullptr;
     unsigned value = 0;
     CUdeviceptr pointer = 0;
-    answers.allocate = cudaMalloc(&memory, 256);
-    answers.synchronize = cudaDeviceSynchronize();
-    answers.copy = cudaMemcpy(&value, device, sizeof value, cudaMemcpyDeviceToHost);
-    answers.driver_allocate = cuMemAlloc(&pointer, 256);
-    answers.driver_synchronize = cuCtxSynchronize();
-    bool written = write(ends[1], &answers, sizeof answers) == static_cast<ssize_t>(sizeof answers);
+    results.allocate = cudaMalloc(&memory, 256);
+    results.synchronize = cudaDeviceSynchronize();
+    results.copy = cudaMemcpy(&value, device, sizeof value, cudaMemcpyDeviceToHost);
+    results.driver_allocate = cuMemAlloc(&pointer, 256);
+    results.driver_synchronize = cuCtxSynchronize();
+    bool written = write(ends[1], &results, sizeof results) == static_cast<ssize_t>(sizeof results);
     _exit(written ? 0 : 1);
   }
   close(ends[1]);
   // The parent works while the child tries.
   Step<<<kCount / 128, 128>>>(device, kCount);
   CHECK(cudaGetLastError());
-  Answers answers;
-  REQUIRE(read(ends[0], &answers, sizeof answers) == static_cast<ssize_t>(sizeof answers));
+  Results results;
+  REQUIRE(read(ends[0], &results, sizeof results) == static_cast<ssize_t>(sizeof results));
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  std::printf("child: cudaMalloc: %s\n", cudaGetErrorName(answers.allocate));
-  std::printf("child: cudaDeviceSynchronize: %s\n", cudaGetErrorName(answers.synchronize));
-  std::printf("child: cudaMemcpy: %s\n", cudaGetErrorName(answers.copy));
-  std::printf("child: cuMemAlloc: %s\n", check::Name(answers.driver_allocate));
-  std::printf("child: cuCtxSynchronize: %s\n", check::Name(answers.driver_synchronize));
-  REQUIRE(answers.allocate == cudaErrorInitializationError);
-  REQUIRE(answers.driver_allocate == CUDA_ERROR_NOT_INITIALIZED);
+  std::printf("child: cudaMalloc: %s\n", cudaGetErrorName(results.allocate));
+  std::printf("child: cudaDeviceSynchronize: %s\n", cudaGetErrorName(results.synchronize));
+  std::printf("child: cudaMemcpy: %s\n", cudaGetErrorName(results.copy));
+  std::printf("child: cuMemAlloc: %s\n", check::Name(results.driver_allocate));
+  std::printf("child: cuCtxSynchronize: %s\n", check::Name(results.driver_synchronize));
+  REQUIRE(results.allocate == cudaErrorInitializationError);
+  REQUIRE(results.driver_allocate == CUDA_ERROR_NOT_INITIALIZED);
 
   // The parent still has its memory, its code and its stream.
   Step<<<kCount / 128, 128>>>(device, kCount);

@@ -17,8 +17,8 @@ void Begin(cudaStream_t stream, cudaStreamCaptureMode mode = cudaStreamCaptureMo
 }
 
 // What the call answered.
-void Show(const char* what, cudaError_t answer) {
-  std::printf("  %s: %s\n", what, cudaGetErrorName(answer));
+void Show(const char* what, cudaError_t result) {
+  std::printf("  %s: %s\n", what, cudaGetErrorName(result));
   std::fflush(stdout);
   cudaGetLastError();
 }
@@ -26,11 +26,11 @@ void Show(const char* what, cudaError_t answer) {
 // Ends the capture of `stream`.
 void End(cudaStream_t stream, const char* what, bool another_captures = false) {
   cudaGraph_t graph = nullptr;
-  const cudaError_t answer = cudaStreamEndCapture(stream, &graph);
-  std::printf("%s: %s\n", what, cudaGetErrorName(answer));
+  const cudaError_t result = cudaStreamEndCapture(stream, &graph);
+  std::printf("%s: %s\n", what, cudaGetErrorName(result));
   std::fflush(stdout);
   cudaGetLastError();
-  REQUIRE((graph != nullptr) == (answer == cudaSuccess));
+  REQUIRE((graph != nullptr) == (result == cudaSuccess));
   if (graph != nullptr) CHECK(cudaGraphDestroy(graph));
   cudaStreamCaptureStatus status;
   CHECK(cudaStreamIsCapturing(stream, &status));

@@ -178,10 +178,10 @@ class TestClient {
     ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{stream, 1, 0, 0});
   }
   uint64_t Allocate(uint64_t bytes, int* result = nullptr) {
-    wire::cuMemAlloc_v2_Answer answer{};
-    const int status = ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{bytes}, &answer);
+    wire::cuMemAlloc_v2_Reply body{};
+    const int status = ring->Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{bytes}, &body);
     if (result != nullptr) *result = status;
-    return answer.address;
+    return body.address;
   }
   wire::cuMemcpyAsync CopyOf(wire::Location destination, wire::Location source, uint64_t bytes,
                              StreamId stream, FenceIndex fence = kNoFence, uint64_t value = 0) {
@@ -192,17 +192,17 @@ class TestClient {
     args.context = 1;
     args.image_bytes = image.size();
     auto [status, reply] = Call(Op::cuLibraryLoadData, args, image);
-    wire::cuLibraryLoadData_Answer answer{};
-    if (reply.answer().size() >= sizeof(answer))
-      std::memcpy(&answer, reply.answer().data(), sizeof(answer));
-    return answer.library;
+    wire::cuLibraryLoadData_Reply body{};
+    if (reply.body().size() >= sizeof(body))
+      std::memcpy(&body, reply.body().data(), sizeof(body));
+    return body.library;
   }
   KernelId GetKernel(LibraryId library, const std::string& name) {
     auto [status, reply] = Call(Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library, 0}, name);
-    wire::cuLibraryGetKernel_Answer answer{};
-    if (reply.answer().size() >= sizeof(answer))
-      std::memcpy(&answer, reply.answer().data(), sizeof(answer));
-    return answer.kernel;
+    wire::cuLibraryGetKernel_Reply body{};
+    if (reply.body().size() >= sizeof(body))
+      std::memcpy(&body, reply.body().data(), sizeof(body));
+    return body.kernel;
   }
   wire::cuLaunchKernelEx LaunchOf(KernelId kernel, StreamId stream) {
     wire::cuLaunchKernelEx launch{};

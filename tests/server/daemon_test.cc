@@ -99,7 +99,7 @@ TEST_CASE("A pitched copy moves its rows and slices only") {
   CHECK(memory[1024 + 512 + 3] == 24);
 }
 
-TEST_CASE("A kernel is loaded by a rare call, launched through the ring, and unloaded") {
+TEST_CASE("A kernel is loaded by a control call, launched through the ring, and unloaded") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   REQUIRE(client.Open());
@@ -114,12 +114,12 @@ TEST_CASE("A kernel is loaded by a rare call, launched through the ring, and unl
   CHECK(client.GetKernel(library, "missing") == 0);
   auto [status, names] =
       client.Call(Op::cuLibraryEnumerateKernels, wire::cuLibraryEnumerateKernels{library, 0});
-  CHECK(names.answer() == std::string("add\0fault\0", 10));
+  CHECK(names.body() == std::string("add\0fault\0", 10));
   auto [ok, global] =
       client.Call(Op::cuLibraryGetGlobal, wire::cuLibraryGetGlobal{library, 0}, "counter");
-  wire::cuLibraryGetGlobal_Answer where{};
-  REQUIRE(global.answer().size() == sizeof(where));
-  std::memcpy(&where, global.answer().data(), sizeof(where));
+  wire::cuLibraryGetGlobal_Reply where{};
+  REQUIRE(global.body().size() == sizeof(where));
+  std::memcpy(&where, global.body().data(), sizeof(where));
   CHECK(where.bytes == 8);
 
   const uint64_t parameters[2] = {where.address, 20};
@@ -153,7 +153,7 @@ TEST_CASE("Code that does not compile is answered with its log") {
   auto [status, reply] = client.Call(Op::cuLibraryLoadData, args, "wrong");
   CHECK(status.ok());
   CHECK(reply.result() == kCudaErrorInvalidPtx);
-  CHECK(reply.answer().substr(sizeof(wire::cuLibraryLoadData_Answer)) == "this is");
+  CHECK(reply.body().substr(sizeof(wire::cuLibraryLoadData_Reply)) == "this is");
 }
 
 TEST_CASE("Pinned memory is a file that both sides map at the same address") {
@@ -162,7 +162,7 @@ TEST_CASE("Pinned memory is a file that both sides map at the same address") {
   REQUIRE(client.Open());
   RingTestClient& ring = *client.ring;
   client.CreateStream(1);
-  wire::cuMemHostAlloc_Answer pinned{};
+  wire::cuMemHostAlloc_Reply pinned{};
   REQUIRE(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{10000, 0, 0}, &pinned) == 0);
   CHECK(pinned.address == client.grant.pinned_base());
   CHECK(pinned.file_bytes == 12288);
@@ -194,7 +194,7 @@ TEST_CASE("Events are recorded, signalled and timed") {
   ring.Send(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{2, 1});
   ring.Send(Op::cuEventRecordWithFlags, wire::cuEventRecordWithFlags{2, 2, {1, 21, 0}});
   REQUIRE(Eventually([&] { return ring.fence(21).load() == 1; }));
-  wire::cuEventElapsedTime_v2_Answer elapsed{};
+  wire::cuEventElapsedTime_v2_Reply elapsed{};
   CHECK(ring.Call(Op::cuEventElapsedTime_v2, wire::cuEventElapsedTime_v2{1, 2}, &elapsed) == 0);
   CHECK(elapsed.milliseconds == 1.5f);
   ring.Send(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{1, 0});
@@ -210,7 +210,7 @@ TEST_CASE("Destroying a context ends all of its objects") {
   client.CreateStream(1);
   const uint64_t a = client.Allocate(4096);
   const LibraryId library = client.Load();
-  wire::cuMemHostAlloc_Answer pinned{};
+  wire::cuMemHostAlloc_Reply pinned{};
   REQUIRE(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{4096, 0, 0}, &pinned) == 0);
   CHECK(ring.Call(Op::cuCtxSynchronize, wire::cuCtxSynchronize{1, 0, {1, 3, 0}}) == 0);
   CHECK(ring.fence(3).load() == 1);
@@ -234,7 +234,7 @@ TEST_CASE("A session that ends leaves nothing behind") {
     client.CreateStream(1);
     client.Allocate(64 << 20);
     client.Load();
-    wire::cuMemHostAlloc_Answer pinned{};
+    wire::cuMemHostAlloc_Reply pinned{};
     REQUIRE(client.ring->Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{1 << 20, 0, 0}, &pinned) ==
             0);
     CHECK(daemon.session_directories() == 1);

@@ -15,16 +15,16 @@ inline std::string HttpGet(const std::string& socket, const std::string& target)
   REQUIRE(fd >= 0);
   const std::string request = "GET " + target + " HTTP/1.1\r\nConnection: close\r\n\r\n";
   REQUIRE(write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size()));
-  std::string answer;
+  std::string response;
   char buffer[65536];
   for (ssize_t got; (got = read(fd, buffer, sizeof(buffer))) > 0;)
-    answer.append(buffer, static_cast<size_t>(got));
+    response.append(buffer, static_cast<size_t>(got));
   close(fd);
-  return answer;
+  return response;
 }
 
-inline std::string BodyOf(const std::string& answer) {
-  return answer.substr(answer.find("\r\n\r\n") + 4);
+inline std::string BodyOf(const std::string& response) {
+  return response.substr(response.find("\r\n\r\n") + 4);
 }
 
 }  // namespace detshare

@@ -170,7 +170,7 @@ TEST_CASE("Limits hold for sessions that begin later, and running ones go on wit
   f.Reload("[limits]\nstreams = 3\n");
   TestClient after(f.daemon.socket());
   REQUIRE(after.Open());
-  const auto most = [](TestClient& client) {
+  const auto max = [](TestClient& client) {
     StreamId stream = 1;
     wire::cuStreamCreateWithPriority args{};
     args.context = 1;
@@ -181,8 +181,8 @@ TEST_CASE("Limits hold for sessions that begin later, and running ones go on wit
     }
     return stream - 1;
   };
-  CHECK(most(before) == 10);
-  CHECK(most(after) <= 3);
+  CHECK(max(before) == 10);
+  CHECK(max(after) <= 3);
 }
 
 }  // namespace

@@ -30,15 +30,15 @@ class FakeManager {
   ~FakeManager() { close(fd_); }
   std::string path() const { return directory.path + "/notify"; }
   // The next message; "" when none comes.
-  std::string Next(int patience_ms = 20'000) {
+  std::string Next(int timeout_ms = 20'000) {
     pollfd wait{fd_, POLLIN, 0};
-    if (poll(&wait, 1, patience_ms) != 1) return "";
+    if (poll(&wait, 1, timeout_ms) != 1) return "";
     char buffer[4096];
     const ssize_t bytes = recv(fd_, buffer, sizeof(buffer), 0);
     return bytes > 0 ? std::string(buffer, bytes) : "";
   }
   // Whether such a message comes, before any number of others.
-  bool Hears(const std::string& begin) {
+  bool Receives(const std::string& begin) {
     for (;;) {
       const std::string message = Next();
       if (message.empty()) return false;
@@ -220,14 +220,14 @@ TEST_CASE(
   const int early = ConnectTo(path);
   REQUIRE(early >= 0);
   Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, listening, {});
-  CHECK(fake.Hears("READY=1"));
-  CHECK(fake.Hears("STATUS=serving 1 device (soft), sessions: "));
-  CHECK(fake.Hears("WATCHDOG=1"));
-  CHECK(fake.Hears("WATCHDOG=1"));
+  CHECK(fake.Receives("READY=1"));
+  CHECK(fake.Receives("STATUS=serving 1 device (soft), sessions: "));
+  CHECK(fake.Receives("WATCHDOG=1"));
+  CHECK(fake.Receives("WATCHDOG=1"));
   TestClient client(path);
   CHECK(client.Open());
   kill(service.pid, SIGTERM);
-  CHECK(fake.Hears("STOPPING=1"));
+  CHECK(fake.Receives("STOPPING=1"));
   CHECK(service.ExitCode() == 0);
   CHECK(std::filesystem::exists(path));
   CHECK_FALSE(std::filesystem::exists(fake.directory.path + "/sessions"));
@@ -241,7 +241,7 @@ TEST_CASE("A service that lost its device is the same service, with the same soc
   const int listening = ManagersSocket(path);
   Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, listening,
                   {"--soft-lose-device-on-fault"});
-  REQUIRE(fake.Hears("READY=1"));
+  REQUIRE(fake.Receives("READY=1"));
   {
     TestClient guilty(path);
     REQUIRE(guilty.Open());
@@ -251,9 +251,9 @@ TEST_CASE("A service that lost its device is the same service, with the same soc
     guilty.ring->Send(Op::cuLaunchKernelEx, guilty.LaunchOf(kernel, 1));
     guilty.AwaitEnd();
   }
-  CHECK(fake.Hears("STATUS=a device was lost"));
-  CHECK(fake.Hears("READY=1"));
-  CHECK(fake.Hears("WATCHDOG=1"));
+  CHECK(fake.Receives("STATUS=a device was lost"));
+  CHECK(fake.Receives("READY=1"));
+  CHECK(fake.Receives("WATCHDOG=1"));
   TestClient next(path);
   CHECK(next.Open());
   kill(service.pid, SIGTERM);
@@ -271,11 +271,11 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   };
   write_file("log_level = \"error\"\n");
   Service service({{"NOTIFY_SOCKET", fake.path()}}, -1, {"--config", file});
-  REQUIRE(fake.Hears("READY=1"));
+  REQUIRE(fake.Receives("READY=1"));
   const auto reload = [&] {
     kill(service.pid, SIGHUP);
-    CHECK(fake.Hears("RELOADING=1"));
-    CHECK(fake.Hears("READY=1"));
+    CHECK(fake.Receives("RELOADING=1"));
+    CHECK(fake.Receives("READY=1"));
     return service.Log();
   };
   CHECK(service.Log().empty());
@@ -295,7 +295,7 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   CHECK_THAT(reload().substr(log.size()), Catch::Contains("the configuration is as it was"));
   TestClient client(socket);
   CHECK(client.Open());
-  // Asked through the socket, the answer says what the log says.
+  // Asked through the socket, the reply says what the log says.
   const auto ask = [&](proto::Reloaded* reloaded) {
     grpc::ClientContext context;
     return client.admin->Reload(&context, {}, reloaded);
@@ -303,8 +303,8 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   write_file("[policy]\nname = \"fair\"\n");
   proto::Reloaded reloaded;
   REQUIRE(ask(&reloaded).ok());
-  CHECK(fake.Hears("RELOADING=1"));
-  CHECK(fake.Hears("READY=1"));
+  CHECK(fake.Receives("RELOADING=1"));
+  CHECK(fake.Receives("READY=1"));
   REQUIRE(reloaded.changed_size() == 1);
   CHECK(reloaded.changed(0) == "[policy]: auto -> fair");
   write_file("[policy]\nname = \"magic\"\n");

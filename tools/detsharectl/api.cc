@@ -43,7 +43,7 @@ std::string ApiText(const ApiOptions& options) {
               .first;
     }
     ++totals[row->support];
-    family->second.Add({row->symbol, Version(row->version), LaneName(row->lane),
+    family->second.Add({row->symbol, Version(row->version), TransportName(row->transport),
                         SupportName(row->support), row->note});
   }
   std::string out;
@@ -64,7 +64,7 @@ std::string ApiJson(const ApiOptions& options) {
                     {"per_thread", row->per_thread},
                     {"family", row->family},
                     {"op", row->op},
-                    {"lane", LaneName(row->lane)},
+                    {"transport", TransportName(row->transport)},
                     {"support", SupportName(row->support)},
                     {"note", row->note}});
   }

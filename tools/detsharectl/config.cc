@@ -19,7 +19,7 @@ std::string Dump(const ordered_json& json) {
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-ordered_json SettingJson(const Setting& setting, const Config& config) {
+ordered_json SettingJson(const ConfigSetting& setting, const Config& config) {
   if (!setting.computed.empty() && IsDefault(setting, config)) return nullptr;
   if (const auto* text = std::get_if<std::string Config::*>(&setting.field)) return config.*(*text);
   return config.*std::get<int64_t Config::*>(setting.field);
@@ -55,7 +55,7 @@ ordered_json TenantJson(const TenantConfig& config) {
 
 std::string ConfigJson(const Config& config) {
   ordered_json json;
-  for (const Setting& setting : AllSettings())
+  for (const ConfigSetting& setting : AllConfigSettings())
     json[std::string(setting.section)][std::string(setting.key)] = SettingJson(setting, config);
   json["policy"]["parameters"] = config.policy_parameters;
   json["tenant"] = ordered_json::array();

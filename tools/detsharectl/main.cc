@@ -21,7 +21,7 @@
 #include "tools/detsharectl/config.h"
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/doctor.h"
-#include "tools/detsharectl/door.h"
+#include "tools/detsharectl/endpoint.h"
 #include "tools/detsharectl/events.h"
 #include "tools/detsharectl/sessions.h"
 #include "tools/detsharectl/settings.h"
@@ -46,7 +46,7 @@ struct Options {
   TenantFlags tenant;
   TopOptions top;
   TraceOptions trace;
-  DoorOptions door;
+  EndpointOptions endpoint;
   EventsOptions events;
   std::vector<std::string> to_end;  // numbers of sessions, or the name of a tenant
   std::string tenant_to_end;
@@ -294,31 +294,31 @@ void AddTenant(CLI::App& app, Options& options, Action& action) {
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
 }
 
-void AddDoor(CLI::App& app, Options& options, Action& action) {
-  CLI::App* const door =
-      app.add_subcommand("door", "sockets of their own that lead to one tenant, for containers");
-  door->require_subcommand(1);
-  const auto decide = [&](CLI::App* command, int (*act)(const DoorOptions&)) {
+void AddEndpoint(CLI::App& app, Options& options, Action& action) {
+  CLI::App* const endpoint =
+      app.add_subcommand("endpoint", "sockets of their own that lead to one tenant, for containers");
+  endpoint->require_subcommand(1);
+  const auto decide = [&](CLI::App* command, int (*act)(const EndpointOptions&)) {
     command->final_callback([&options, &action, act] {
       action = [&options, act] {
-        options.door.socket = options.socket;
-        options.door.json = options.json;
-        return act(options.door);
+        options.endpoint.socket = options.socket;
+        options.endpoint.json = options.json;
+        return act(options.endpoint);
       };
     });
   };
-  decide(door->add_subcommand("list", "those that are open"), PrintDoors);
-  CLI::App* const open = door->add_subcommand(
+  decide(endpoint->add_subcommand("list", "those that are open"), PrintEndpoints);
+  CLI::App* const open = endpoint->add_subcommand(
       "open",
       "opens one and prints its directory, to be mounted as /run/detshare; one of the same "
       "name is closed first");
-  CLI::App* const close = door->add_subcommand("close", "closes one; its sessions end");
+  CLI::App* const close = endpoint->add_subcommand("close", "closes one; its sessions end");
   for (CLI::App* command : {open, close})
-    command->add_option("NAME", options.door.name)->required();
-  TenantFlags& flags = options.door.tenant;
-  open->add_option("--tenant", flags.name, "who comes through it [the door's name]")
+    command->add_option("NAME", options.endpoint.name)->required();
+  TenantFlags& flags = options.endpoint.tenant;
+  open->add_option("--tenant", flags.name, "who comes through it [the endpoint's name]")
       ->type_name("NAME");
-  open->add_option("--device", options.door.devices,
+  open->add_option("--device", options.endpoint.devices,
                    "only this device (index or UUID) is seen through it; may be repeated")
       ->type_name("N")
       ->allow_extra_args(false);
@@ -338,8 +338,8 @@ void AddDoor(CLI::App& app, Options& options, Action& action) {
   open->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
   open->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
   open->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");
-  decide(open, OpenDoor);
-  decide(close, CloseDoor);
+  decide(open, OpenEndpoint);
+  decide(close, CloseEndpoint);
 }
 
 void AddSessions(CLI::App& app, Options& options, Action& action) {
@@ -360,7 +360,7 @@ void AddSessions(CLI::App& app, Options& options, Action& action) {
   kill->add_option("WHO", options.to_end, "numbers of sessions, or the name of a tenant");
   kill->add_option("--tenant", options.tenant_to_end, "all sessions of a tenant")
       ->type_name("NAME");
-  kill->footer("The programs' calls answer CUDA_ERROR_NOT_PERMITTED from then on.");
+  kill->footer("The programs' calls return CUDA_ERROR_NOT_PERMITTED from then on.");
   kill->final_callback([&] { action = [&] { return EndSessions(options); }; });
 
   app.add_subcommand("tenants", "what each tenant uses")->final_callback([&] {
@@ -441,7 +441,7 @@ int Main(int argc, char** argv) {
   Action action;
   AddPolicy(app, options, action);
   AddTenant(app, options, action);
-  AddDoor(app, options, action);
+  AddEndpoint(app, options, action);
   AddTop(app, options, action);
   AddTrace(app, options, action);
   AddSessions(app, options, action);

@@ -74,8 +74,8 @@ ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& po
   for (const proto::ParameterInfo& parameter : policy.parameters()) {
     ordered_json one = {{"name", parameter.name()},
                         {"default", parameter.default_value()},
-                        {"least", parameter.least()},
-                        {"most", parameter.most()},
+                        {"min", parameter.min()},
+                        {"max", parameter.max()},
                         {"help", parameter.help()}};
     const std::string value = ValueOf(policies, policy, parameter);
     if (!value.empty()) one["value"] = value;
@@ -118,7 +118,7 @@ absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const st
   text::Table table({"PARAMETER", "VALUE", "DEFAULT", "FROM", "TO", "MEANING"});
   for (const proto::ParameterInfo& parameter : policy->parameters()) {
     table.Add({parameter.name(), ValueOf(policies, *policy, parameter), parameter.default_value(),
-               parameter.least(), parameter.most(), parameter.help()});
+               parameter.min(), parameter.max(), parameter.help()});
   }
   return out + table.ToString();
 }
@@ -247,11 +247,11 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
   if (!flags.sms.empty()) {
     // Takes "32..132", "32..", "..64" and "64".
     const size_t dots = flags.sms.find("..");
-    const std::string least = flags.sms.substr(0, dots);
-    const std::string most = dots == std::string::npos ? least : flags.sms.substr(dots + 2);
+    const std::string min_text = flags.sms.substr(0, dots);
+    const std::string max_text = dots == std::string::npos ? min_text : flags.sms.substr(dots + 2);
     int min = 0, max = 0;
-    if ((!least.empty() && !absl::SimpleAtoi(least, &min)) ||
-        (!most.empty() && !absl::SimpleAtoi(most, &max)) || (least.empty() && most.empty())) {
+    if ((!min_text.empty() && !absl::SimpleAtoi(min_text, &min)) ||
+        (!max_text.empty() && !absl::SimpleAtoi(max_text, &max)) || (min_text.empty() && max_text.empty())) {
       return Wrong("--sms", "MIN..MAX, MIN.., ..MAX or one number; 0 is no bound", flags.sms);
     }
     setting.set_min_sms(min);

@@ -65,7 +65,7 @@ std::string StatusText(const proto::Status& status) {
         "them; "
         "policy and settings are " +
         status.domain() + "'s.\n";
-    text::Table domains({"USER", "SESSIONS", "STEER ALONE WITH --socket", "ANSWER"});
+    text::Table domains({"USER", "SESSIONS", "ADMINISTER ALONE WITH --socket", "REPLY"});
     for (const proto::DomainStatus& domain : status.domains())
       domains.Add({domain.user(), Count(domain.sessions()), domain.socket(),
                    domain.problem().empty() ? "ok" : domain.problem()});

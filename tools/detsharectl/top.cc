@@ -23,7 +23,7 @@ struct Line {
   const proto::SessionStatus* session = nullptr;
   double operations = 0;                 // for each second
   double device_share = 0;               // device time, of the interval; below 0: not known
-  double held_share = 0;                 // time throttled, of the interval; below 0: not known
+  double throttled_share = 0;                 // time throttled, of the interval; below 0: not known
   uint64_t bursts = 0;                   // bursts that ended in the interval
   int64_t burst_p50 = 0, burst_p99 = 0;  // their durations; 0: none ended
 };
@@ -69,17 +69,17 @@ std::vector<Line> LinesOf(const proto::Status& before, const proto::Status& afte
     line.session = &session;
     line.operations = static_cast<double>(session.operations() - was.operations()) / interval * 1e9;
     if (!now.followed()) {
-      line.device_share = line.held_share = -1;
+      line.device_share = line.throttled_share = -1;
     } else {
-      // A throttle that still lasts is not in the sums yet, so held_ns() is added.
-      const auto held = [](const proto::Schedule& schedule) {
-        return schedule.held_by_window_ns() + schedule.held_by_budget_ns() + schedule.held_ns();
+      // A throttle that still lasts is not in the sums yet, so throttled_ns() is added.
+      const auto throttled = [](const proto::Schedule& schedule) {
+        return schedule.throttled_by_window_ns() + schedule.throttled_by_budget_ns() + schedule.throttled_ns();
       };
       const auto share = [interval](int64_t part) {
         return std::clamp(static_cast<double>(part) / interval, 0.0, 1.0);
       };
       line.device_share = share(now.device_time_ns() - then.device_time_ns());
-      line.held_share = share(held(now) - held(then));
+      line.throttled_share = share(throttled(now) - throttled(then));
       CountBursts(then, now, &line);
     }
     lines.push_back(line);
@@ -129,7 +129,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
   out += "\n";
   if (after.sessions_size() == 0) return out + "No sessions.\n";
   text::Table table({"SESSION", "TENANT", "PID", "PROGRAM", "CLASS", "RANK", "PARTITION",
-                     "GPU TIME", "HELD", "OPS/S", "BURSTS", "P50", "P99", "TOKENS", "TPOT",
+                     "GPU TIME", "THROTTLED", "OPS/S", "BURSTS", "P50", "P99", "TOKENS", "TPOT",
                      "MEMORY"});
   for (const Line& line : LinesOf(before, after, interval_ns)) {
     const proto::SessionStatus& session = *line.session;
@@ -139,7 +139,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
                text::Program(session.program()),
                schedule.tenant_class().empty() ? "-" : schedule.tenant_class(),
                schedule.followed() ? std::to_string(schedule.rank()) : "-", session.partition(),
-               Percent(line.device_share), Percent(line.held_share),
+               Percent(line.device_share), Percent(line.throttled_share),
                text::Count(static_cast<uint64_t>(line.operations + 0.5)),
                line.bursts == 0 ? "-" : text::Count(line.bursts), Time(line.burst_p50),
                Time(line.burst_p99), schedule.tokens() == 0 ? "-" : text::Count(schedule.tokens()),
@@ -162,7 +162,7 @@ std::string TopJson(const proto::Status& before, const proto::Status& after, int
                         {"rank", schedule.rank()},
                         {"partition", session.partition()},
                         {"device_share", known(line.device_share)},
-                        {"held_share", known(line.held_share)},
+                        {"throttled_share", known(line.throttled_share)},
                         {"operations_per_second", line.operations},
                         {"bursts", line.bursts},
                         {"burst_p50_ns", line.burst_p50},

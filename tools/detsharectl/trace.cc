@@ -21,7 +21,7 @@ using nlohmann::ordered_json;
 
 // Numbers of the tracks that are not streams. Streams are numbered from 1 on.
 constexpr uint64_t kPartitionTrack = 1'000'000;
-constexpr uint64_t kHeldTrack = 1'000'001;
+constexpr uint64_t kThrottledTrack = 1'000'001;
 constexpr std::chrono::milliseconds kFetchPeriod(50);
 
 std::atomic<bool> g_interrupted{false};
@@ -57,7 +57,7 @@ int TraceWriter::PidOf(const Track& track, const proto::SessionTrace& session) {
   name += ", device " + std::to_string(session.device());
   Append(Dump(NameEvent("process_name", pid, 0, name)));
   Append(Dump(NameEvent("thread_name", pid, kPartitionTrack, "partition")));
-  Append(Dump(NameEvent("thread_name", pid, kHeldTrack, "held")));
+  Append(Dump(NameEvent("thread_name", pid, kThrottledTrack, "throttled")));
   return pid;
 }
 
@@ -110,11 +110,11 @@ void TraceWriter::Add(const proto::TraceChunk& chunk) {
         case proto::TracedEvent::OPERATION:
           AddOperation(track, pid, event);
           break;
-        case proto::TracedEvent::HELD:
+        case proto::TracedEvent::THROTTLED:
           Append(Dump({{"ph", "X"},
-                       {"name", "held by the " + event.cause()},
+                       {"name", "throttled by the " + event.cause()},
                        {"pid", pid},
-                       {"tid", kHeldTrack},
+                       {"tid", kThrottledTrack},
                        {"ts", at},
                        {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
           break;

@@ -30,7 +30,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr const char* kNoises[] = {"arithmetic", "bandwidth", "allocation", "modules"};
 constexpr int kNoiseDiffers = 3;  // exit code of a neighbour that saw another result
-constexpr std::chrono::seconds kNoisePatience(60);
+constexpr std::chrono::seconds kNoiseTimeout(60);
 
 std::string OwnDirectory() {
   std::error_code error;
@@ -110,7 +110,7 @@ class Neighbours {
       if (one.pid < 0) return false;
       running_.push_back(one);
     }
-    const auto end = SteadyClock::now() + kNoisePatience;
+    const auto end = SteadyClock::now() + kNoiseTimeout;
     for (const Neighbour& one : running_) {
       while (Contents(one.output).find("ready") == std::string::npos) {
         if (!Alive() || SteadyClock::now() > end) {
@@ -307,8 +307,8 @@ class Verification {
   }
 
   static std::string Tail(const std::string& text) {
-    constexpr size_t kMost = 2000;
-    return text.size() <= kMost ? text : "..." + text.substr(text.size() - kMost);
+    constexpr size_t kMax = 2000;
+    return text.size() <= kMax ? text : "..." + text.substr(text.size() - kMax);
   }
 
   void Progress(const Ran& ran) const {

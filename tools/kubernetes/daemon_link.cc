@@ -6,7 +6,7 @@ namespace detshare::kubernetes {
 namespace {
 
 // Opening a tenant endpoint may make a partition, which waits for running work.
-constexpr std::chrono::seconds kStatusPatience(2), kDoorPatience(20);
+constexpr std::chrono::seconds kStatusTimeout(2), kEndpointTimeout(20);
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
   grpc::ChannelArguments arguments;
@@ -27,11 +27,11 @@ absl::Status ToStatus(const grpc::Status& status) {
 DaemonLink::DaemonLink(const std::string& socket)
     : channel_(ChannelTo(socket)),
       admin_(proto::Admin::NewStub(channel_)),
-      doors_(proto::Doors::NewStub(channel_)) {}
+      endpoints_(proto::TenantEndpoints::NewStub(channel_)) {}
 
 absl::StatusOr<std::vector<Gpu>> DaemonLink::Gpus() {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kStatusPatience);
+  context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
   proto::Status status;
   const grpc::Status result = admin_->GetStatus(&context, {}, &status);
   if (!result.ok()) return ToStatus(result);
@@ -41,11 +41,11 @@ absl::StatusOr<std::vector<Gpu>> DaemonLink::Gpus() {
   return gpus;
 }
 
-absl::Status DaemonLink::OpenDoor(const proto::Door& door) {
+absl::Status DaemonLink::OpenEndpoint(const proto::TenantEndpoint& endpoint) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kDoorPatience);
-  proto::OpenedDoor opened;
-  return ToStatus(doors_->OpenDoor(&context, door, &opened));
+  context.set_deadline(std::chrono::system_clock::now() + kEndpointTimeout);
+  proto::OpenedEndpoint opened;
+  return ToStatus(endpoints_->OpenEndpoint(&context, endpoint, &opened));
 }
 
 }  // namespace detshare::kubernetes

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/admin.grpc.pb.h"
-#include "proto/door.grpc.pb.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
 #include "tools/kubernetes/shares.h"
 
 namespace detshare::kubernetes {
@@ -25,12 +25,12 @@ class DaemonLink {
   absl::StatusOr<std::vector<Gpu>> Gpus();
   // Opens a tenant endpoint. The daemon closes an endpoint of the same name first and ends its
   // sessions. Returns the daemon's status.
-  absl::Status OpenDoor(const proto::Door& door);
+  absl::Status OpenEndpoint(const proto::TenantEndpoint& endpoint);
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<proto::Admin::Stub> admin_;
-  const std::unique_ptr<proto::Doors::Stub> doors_;
+  const std::unique_ptr<proto::TenantEndpoints::Stub> endpoints_;
 };
 
 }  // namespace detshare::kubernetes

@@ -42,12 +42,12 @@ Injection CommonInjection(const std::string& library_directory) {
   return injection;
 }
 
-BindMount DoorMount(const std::string& run_directory, const std::string& name) {
-  return {absl::StrCat(run_directory, "/doors/", name), "/run/detshare", false};
+BindMount EndpointMount(const std::string& run_directory, const std::string& name) {
+  return {absl::StrCat(run_directory, "/endpoints/", name), "/run/detshare", false};
 }
 
 std::string CdiSpec(const Injection& common, const std::string& run_directory,
-                    const std::vector<std::string>& doors) {
+                    const std::vector<std::string>& endpoints) {
   Json edits = Json::object();
   for (const auto& [name, value] : common.environment)
     edits["env"].push_back(absl::StrCat(name, "=", value));
@@ -58,10 +58,10 @@ std::string CdiSpec(const Injection& common, const std::string& run_directory,
                {"kind", kCdiKind},
                {"containerEdits", edits},
                {"devices", Json::array()}};
-  for (const std::string& door : doors) {
+  for (const std::string& endpoint : endpoints) {
     spec["devices"].push_back(
-        {{"name", door},
-         {"containerEdits", {{"mounts", Json::array({ToJson(DoorMount(run_directory, door))})}}}});
+        {{"name", endpoint},
+         {"containerEdits", {{"mounts", Json::array({ToJson(EndpointMount(run_directory, endpoint))})}}}});
   }
   return spec.dump(2) + "\n";
 }

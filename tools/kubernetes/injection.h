@@ -27,14 +27,14 @@ struct Injection {
 // NVIDIA's runtime hook from adding GPUs.
 Injection CommonInjection(const std::string& library_directory);
 // The mount of the tenant endpoint `name`. The daemon's socket is in `run_directory`.
-BindMount DoorMount(const std::string& run_directory, const std::string& name);
+BindMount EndpointMount(const std::string& run_directory, const std::string& name);
 
 inline constexpr char kCdiKind[] = "detshare.io/share";
 
 // A CDI specification with one device for each tenant endpoint. Readers of CDI 0.5 and newer
 // understand it.
 std::string CdiSpec(const Injection& common, const std::string& run_directory,
-                    const std::vector<std::string>& doors);
+                    const std::vector<std::string>& endpoints);
 // Writes `text` to `detshare.json` in `directory`, and makes the directory when it is missing. The
 // file is replaced at once, so runtimes never read a part of it. Does nothing when the file already
 // has this text.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kApiVersion[] = "v1beta1";
 constexpr char kKubeletSocket[] = "kubelet.sock";
-constexpr std::chrono::seconds kRegisterPatience(10);
+constexpr std::chrono::seconds kRegisterTimeout(10);
 
 }  // namespace
 
@@ -103,7 +103,7 @@ absl::Status KubeletLink::Register(const Plugin& plugin) {
   request.set_resource_name(absl::StrCat(domain_, "/", plugin.service->resource().name));
   *request.mutable_options() = ShareService::PluginOptions();
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kRegisterPatience);
+  context.set_deadline(std::chrono::system_clock::now() + kRegisterTimeout);
   v1beta1::Empty reply;
   const grpc::Status status = stub->Register(&context, request, &reply);
   if (status.ok()) {

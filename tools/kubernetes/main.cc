@@ -138,15 +138,15 @@ int Serve(Flags& flags) {
       for (Gpu& gpu : gpus) gpu.healthy = false;
       of_daemon.Say("no daemon at " + flags.socket + ": " + std::string(now.status().message()));
     }
-    std::vector<std::string> doors;
+    std::vector<std::string> endpoints;
     for (const ShareService* service : borrowed) {
       for (const Share& share : SharesOf(service->resource(), gpus))
-        doors.push_back(DoorName(service->resource(), share.id));
+        endpoints.push_back(EndpointName(service->resource(), share.id));
     }
     // Written before kubelet learns of the shares, because it gives them to containers at once.
-    if (!flags.cdi.empty() && !doors.empty()) {
+    if (!flags.cdi.empty() && !endpoints.empty()) {
       const absl::Status written =
-          WriteCdiSpec(flags.cdi, CdiSpec(options.common, options.run_directory, doors));
+          WriteCdiSpec(flags.cdi, CdiSpec(options.common, options.run_directory, endpoints));
       of_cdi.Say(std::string(written.message()));
     }
     for (ShareService* service : borrowed) service->SetGpus(gpus);

@@ -9,8 +9,8 @@ namespace detshare::kubernetes {
 namespace {
 
 // Kubelet asks for one pod at a time.
-constexpr int kMostContainers = 1024;
-constexpr int kMostIds = 4096;
+constexpr int kMaxContainers = 1024;
+constexpr int kMaxIds = 4096;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
@@ -38,11 +38,11 @@ class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::List
   explicit Stream(ShareService& service) : service_(service) {
     const std::lock_guard<std::mutex> lock(service_.mutex_);
     service_.streams_.insert(this);
-    Tell();
+    Notify();
   }
 
   // Sends the current shares, after the write in progress. The caller holds the lock.
-  void Tell() {
+  void Notify() {
     if (finished_) return;
     news_ = writing_;
     if (writing_) return;
@@ -62,7 +62,7 @@ class ShareService::Stream final : public grpc::ServerWriteReactor<v1beta1::List
     if (!ok) {
       End();
     } else if (news_) {
-      Tell();
+      Notify();
     }
   }
   void OnCancel() override {
@@ -97,7 +97,7 @@ void ShareService::SetGpus(const std::vector<Gpu>& gpus) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (gpus == gpus_) return;
   gpus_ = gpus;
-  for (Stream* stream : streams_) stream->Tell();
+  for (Stream* stream : streams_) stream->Notify();
 }
 
 std::vector<Share> ShareService::shares() const {
@@ -128,40 +128,40 @@ grpc::ServerWriteReactor<v1beta1::ListAndWatchResponse>* ShareService::ListAndWa
 grpc::Status ShareService::GetPreferredAllocation(
     grpc::ServerContext*, const v1beta1::PreferredAllocationRequest* request,
     v1beta1::PreferredAllocationResponse* response) {
-  if (request->container_requests_size() > kMostContainers) return TooMany();
+  if (request->container_requests_size() > kMaxContainers) return TooMany();
   const std::vector<Share> shares = this->shares();
   for (const v1beta1::ContainerPreferredAllocationRequest& one : request->container_requests()) {
-    if (one.available_deviceids_size() > kMostIds || one.must_include_deviceids_size() > kMostIds)
+    if (one.available_deviceids_size() > kMaxIds || one.must_include_deviceids_size() > kMaxIds)
       return TooMany();
     const std::vector<std::string> chosen =
         Prefer(shares, {one.available_deviceids().begin(), one.available_deviceids().end()},
                {one.must_include_deviceids().begin(), one.must_include_deviceids().end()},
                one.allocation_size());
-    v1beta1::ContainerPreferredAllocationResponse* const answer =
+    v1beta1::ContainerPreferredAllocationResponse* const container =
         response->add_container_responses();
-    for (const std::string& id : chosen) answer->add_deviceids(id);
+    for (const std::string& id : chosen) container->add_deviceids(id);
   }
   return grpc::Status::OK;
 }
 
 grpc::Status ShareService::Allocate(grpc::ServerContext*, const v1beta1::AllocateRequest* request,
                                     v1beta1::AllocateResponse* response) {
-  if (request->container_requests_size() > kMostContainers) return TooMany();
+  if (request->container_requests_size() > kMaxContainers) return TooMany();
   const std::vector<Share> shares = this->shares();
   for (const v1beta1::ContainerAllocateRequest& one : request->container_requests()) {
-    if (one.devices_ids_size() > kMostIds) return TooMany();
-    const absl::StatusOr<proto::Door> door =
-        DoorOf(resource_, shares, {one.devices_ids().begin(), one.devices_ids().end()});
-    if (!door.ok()) return ToGrpc(door.status());
-    v1beta1::ContainerAllocateResponse* const answer = response->add_container_responses();
+    if (one.devices_ids_size() > kMaxIds) return TooMany();
+    const absl::StatusOr<proto::TenantEndpoint> endpoint =
+        EndpointOf(resource_, shares, {one.devices_ids().begin(), one.devices_ids().end()});
+    if (!endpoint.ok()) return ToGrpc(endpoint.status());
+    v1beta1::ContainerAllocateResponse* const container = response->add_container_responses();
     if (options_.inject == Inject::kCdi) {
-      answer->add_cdi_devices()->set_name(absl::StrCat(kCdiKind, "=", door->name()));
+      container->add_cdi_devices()->set_name(absl::StrCat(kCdiKind, "=", endpoint->name()));
       continue;
     }
-    FillIn({DoorMount(options_.run_directory, door->name())}, answer);
-    FillIn(options_.common.mounts, answer);
+    FillIn({EndpointMount(options_.run_directory, endpoint->name())}, container);
+    FillIn(options_.common.mounts, container);
     for (const auto& [name, value] : options_.common.environment)
-      (*answer->mutable_envs())[name] = value;
+      (*container->mutable_envs())[name] = value;
   }
   return grpc::Status::OK;
 }
@@ -169,11 +169,11 @@ grpc::Status ShareService::Allocate(grpc::ServerContext*, const v1beta1::Allocat
 grpc::Status ShareService::PreStartContainer(grpc::ServerContext*,
                                              const v1beta1::PreStartContainerRequest* request,
                                              v1beta1::PreStartContainerResponse*) {
-  if (request->devices_ids_size() > kMostIds) return TooMany();
-  const absl::StatusOr<proto::Door> door =
-      DoorOf(resource_, shares(), {request->devices_ids().begin(), request->devices_ids().end()});
-  if (!door.ok()) return ToGrpc(door.status());
-  const absl::Status opened = daemon_.OpenDoor(*door);
+  if (request->devices_ids_size() > kMaxIds) return TooMany();
+  const absl::StatusOr<proto::TenantEndpoint> endpoint =
+      EndpointOf(resource_, shares(), {request->devices_ids().begin(), request->devices_ids().end()});
+  if (!endpoint.ok()) return ToGrpc(endpoint.status());
+  const absl::Status opened = daemon_.OpenEndpoint(*endpoint);
   if (opened.ok()) return grpc::Status::OK;
   return ToGrpc(
       absl::Status(opened.code(), absl::StrCat("detshared: ", std::string(opened.message()))));

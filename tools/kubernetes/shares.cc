@@ -56,9 +56,9 @@ absl::StatusOr<Resource> ParseResource(const std::string& text) {
     if (known != fields.end() && !field.second.empty()) {
       *known->second = field.second;
     } else if (field.first != "shares" || !absl::SimpleAtoi(field.second, &resource.shares) ||
-               resource.shares < 1 || resource.shares > kMostShares) {
+               resource.shares < 1 || resource.shares > kMaxShares) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "resource ", resource.name, ": ", parts[i], " is not one of shares=1..", kMostShares,
+          "resource ", resource.name, ": ", parts[i], " is not one of shares=1..", kMaxShares,
           ", class=, weight=, memory=, pinned-memory=, slo-latency=, slo-ttft=, slo-tpot="));
     }
   }
@@ -122,28 +122,28 @@ std::vector<std::string> Prefer(const std::vector<Share>& shares,
   return chosen;
 }
 
-absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<Share>& shares,
+absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource, const std::vector<Share>& shares,
                                    std::vector<std::string> ids) {
   if (ids.empty()) return absl::InvalidArgumentError("no share is named");
   std::sort(ids.begin(), ids.end());
   if (std::adjacent_find(ids.begin(), ids.end()) != ids.end())
     return absl::InvalidArgumentError("a share is named twice");
-  proto::Door door;
-  door.set_name(DoorName(resource, ids.front()));
+  proto::TenantEndpoint endpoint;
+  endpoint.set_name(EndpointName(resource, ids.front()));
   std::map<std::string, uint64_t> count;  // the number of the container's shares, by GPU
-  uint64_t part = UINT64_MAX, most = 0;
+  uint64_t part = UINT64_MAX, max = 0;
   for (const std::string& id : ids) {
     const Share* const share = Find(shares, id);
     if (share == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(id.substr(0, 64), " is no share of ", resource.name));
     }
-    if (++count[share->gpu] == 1) door.add_device_ids(share->gpu);
-    most = std::max(most, count[share->gpu]);
+    if (++count[share->gpu] == 1) endpoint.add_device_ids(share->gpu);
+    max = std::max(max, count[share->gpu]);
     part = std::min(part, share->memory);
   }
   // Every field is set. The daemon would keep the earlier container's value of a missing field.
-  proto::TenantSetting& tenant = *door.mutable_tenant();
+  proto::TenantSetting& tenant = *endpoint.mutable_tenant();
   tenant.set_tenant_class("unset");
   tenant.set_weight(1);
   tenant.set_memory(part);
@@ -153,12 +153,12 @@ absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<S
   tenant.set_slo_tpot_ns(0);
   tenant.MergeFrom(resource.tenant);
   tenant.set_weight(tenant.weight() * static_cast<double>(ids.size()));
-  tenant.set_memory(tenant.memory() * most);  // the limit applies to each device
+  tenant.set_memory(tenant.memory() * max);  // the limit applies to each device
   tenant.set_pinned_memory(tenant.pinned_memory() * ids.size());
-  return door;
+  return endpoint;
 }
 
-std::string DoorName(const Resource& resource, const std::string& id) {
+std::string EndpointName(const Resource& resource, const std::string& id) {
   return absl::StrCat(resource.name, ".", id);
 }
 

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/admin.pb.h"
-#include "proto/door.pb.h"
+#include "proto/tenant_endpoint.pb.h"
 
 namespace detshare::kubernetes {
 
@@ -25,7 +25,7 @@ struct Resource {
   proto::TenantSetting tenant;
 };
 
-inline constexpr int kMostShares = 60;  // of one GPU
+inline constexpr int kMaxShares = 60;  // of one GPU
 
 // "NAME[,shares=N][,class=C][,weight=W][,memory=SIZE][,pinned-memory=SIZE][,slo-latency=D]
 // [,slo-ttft=D][,slo-tpot=D]". InvalidArgument for any other text.
@@ -57,9 +57,9 @@ std::vector<std::string> Prefer(const std::vector<Share>& shares,
 
 // The tenant endpoint of a container with the shares `ids`. It does not depend on the order of
 // `ids`. InvalidArgument when `ids` is empty, has an id twice, or has an id that is no share.
-absl::StatusOr<proto::Door> DoorOf(const Resource& resource, const std::vector<Share>& shares,
+absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource, const std::vector<Share>& shares,
                                    std::vector<std::string> ids);
 // The name of the tenant endpoint whose first share is `id`.
-std::string DoorName(const Resource& resource, const std::string& id);
+std::string EndpointName(const Resource& resource, const std::string& id);
 
 }  // namespace detshare::kubernetes

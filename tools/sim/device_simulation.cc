@@ -15,7 +15,7 @@ using policy::kForever;
 using policy::kMicrosecond;
 using policy::kMillisecond;
 using policy::Nanoseconds;
-using policy::Terms;
+using policy::Limits;
 
 constexpr double kNever = 1e300;
 // All times are nanoseconds.
@@ -63,7 +63,7 @@ struct State {
   bool stopped = false;
   bool disturbed = false;  // the burst began beside a long operation of another program
   double drain = 0;        // nanoseconds of work that a stopped program has in the hardware
-  double held_since = 0;   // when its throttle began, if it is stopped
+  double throttled_since = 0;   // when its throttle began, if it is stopped
   double last_window = kLaunchAhead;
 
   // The present stretch, measured from the end of one step to the end of another.
@@ -155,7 +155,7 @@ class Simulation {
     if (had) return;
     state.disturbed = std::any_of(states_.begin(), states_.end(), [&](const State& other) {
       return &other != &state && other.has_work() && !other.stopped &&
-             other.view.typical_operation >= other.grant.quiet.long_operation;
+             other.view.typical_operation >= other.grant.idle.long_operation;
     });
     state.busy_since = now_;
     state.view.has_work = true;
@@ -197,7 +197,7 @@ class Simulation {
       Begin(state, State::Step::kRequest, {work, 0.3 * work});
       return;
     }
-    const bool room = static_cast<int>(state.batch.size()) < program.model.most_sequences;
+    const bool room = static_cast<int>(state.batch.size()) < program.model.max_sequences;
     if (!state.waiting.empty() && room) {
       state.current = state.waiting.front();
       state.waiting.pop_front();
@@ -318,7 +318,7 @@ class Simulation {
     views_.clear();
     for (State& state : states_) {
       state.view.device_time = static_cast<Nanoseconds>(state.result->device_seconds * 1e9);
-      state.view.held_since = state.stopped ? static_cast<Nanoseconds>(state.held_since) : 0;
+      state.view.throttled_since = state.stopped ? static_cast<Nanoseconds>(state.throttled_since) : 0;
       views_.push_back(state.view);
     }
     policy::Snapshot snapshot;
@@ -335,28 +335,28 @@ class Simulation {
       State& state = states_[i];
       state.grant = std::move(decision.grants[i]);
       const bool alone = states_.size() == 1;
-      if (alone) state.grant.quiet.window = kForever;  // no program can restrict it
+      if (alone) state.grant.idle.window = kForever;  // no program can restrict it
       state.budget = alone || state.grant.budget == kForever
                          ? kNever
                          : static_cast<double>(state.grant.budget);
     }
   }
 
-  const Terms& TermsOf(const State& state) const {
+  const Limits& LimitsOf(const State& state) const {
     bool beside = false;
     for (const State& other : states_) {
       if (!other.has_work() || other.grant.rank >= state.grant.rank) continue;
-      if (now_ < PressingEnd(other)) return state.grant.pressed;
+      if (now_ < ContentionEnd(other)) return state.grant.contended;
       beside = true;
     }
-    return beside ? ClosingTerms(state.grant) : state.grant.quiet;
+    return beside ? TailLimits(state.grant) : state.grant.idle;
   }
 
   // The end of the contention phase of the running burst.
-  static double PressingEnd(const State& state) {
+  static double ContentionEnd(const State& state) {
     const double burst = (state.result->device_seconds - state.burst_from) * 1e9;
     const Nanoseconds end =
-        policy::PressingUntil(state.grant.pressing, state.view.changed_at, state.view.typical_burst,
+        policy::ContentionPhaseEnd(state.grant.contention_phase, state.view.changed_at, state.view.typical_burst,
                               static_cast<Nanoseconds>(burst), state.disturbed);
     return end == kForever ? kNever : static_cast<double>(end);
   }
@@ -370,10 +370,10 @@ class Simulation {
     for (size_t i = 0; i < states_.size(); ++i) {
       State& state = states_[i];
       if (!state.has_work()) continue;
-      const Terms& terms = TermsOf(state);
-      const bool stop = terms.window == 0;
+      const Limits& limits = LimitsOf(state);
+      const bool stop = limits.window == 0;
       if (stop && !state.stopped) {
-        state.held_since = now_;
+        state.throttled_since = now_;
         state.drain =
             std::min(state.last_window + static_cast<double>(state.view.typical_operation) / 2,
                      state.work.alone() - state.done);
@@ -381,17 +381,17 @@ class Simulation {
       state.stopped = stop;
       if (!stop) {
         state.last_window =
-            terms.window == kForever ? kLaunchAhead : static_cast<double>(terms.window);
+            limits.window == kForever ? kLaunchAhead : static_cast<double>(limits.window);
       }
-      if (stop && now_ - state.held_since >= static_cast<double>(terms.longest_hold) - 1) {
+      if (stop && now_ - state.throttled_since >= static_cast<double>(limits.max_throttle) - 1) {
         // After the longest throttle, one operation goes to the hardware.
         state.drain += static_cast<double>(state.view.typical_operation);
-        state.held_since = now_;
+        state.throttled_since = now_;
       }
       if (stop && state.drain <= 0.5) continue;
-      const bool is_long = state.view.typical_operation >= terms.long_operation;
+      const bool is_long = state.view.typical_operation >= limits.long_operation;
       running_.push_back(
-          {partitions_[is_long ? terms.long_partition : terms.partition], state.work});
+          {partitions_[is_long ? limits.long_partition : limits.partition], state.work});
       flowing_.push_back(i);
     }
     Rates(device_, running_, &rates_);
@@ -405,9 +405,9 @@ class Simulation {
         next = std::min(next, state.program->requests[state.next_request].at * 1e9);
       }
       if (state.has_work() && state.stopped) {
-        next = std::min(next, state.held_since + static_cast<double>(TermsOf(state).longest_hold));
+        next = std::min(next, state.throttled_since + static_cast<double>(LimitsOf(state).max_throttle));
       }
-      if (state.has_work() && PressingEnd(state) > now_) next = std::min(next, PressingEnd(state));
+      if (state.has_work() && ContentionEnd(state) > now_) next = std::min(next, ContentionEnd(state));
     }
     for (size_t k = 0; k < flowing_.size(); ++k) {
       const State& state = states_[flowing_[k]];
@@ -514,7 +514,7 @@ class Simulation {
       state.result->busy_seconds += (state.last.busy - state.first.busy) * skip / passed;
       state.view.changed_at += shift;
       state.gap_end += skip;
-      state.held_since += skip;
+      state.throttled_since += skip;
       state.idle_from += skip;
       state.view.tokens.last_at += shift;
       if (!IsModel(state)) continue;

@@ -31,11 +31,11 @@ constexpr Shape kShapes[] = {
 };
 
 constexpr double kZipf = 0.9;
-constexpr double kMostSeconds = 60;
-constexpr double kMostTokens = 16384;
+constexpr double kMaxSeconds = 60;
+constexpr double kMaxTokens = 16384;
 
 uint32_t TokensOf(double value) {
-  return static_cast<uint32_t>(std::clamp(value, 1.0, kMostTokens));
+  return static_cast<uint32_t>(std::clamp(value, 1.0, kMaxTokens));
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ absl::StatusOr<Trace> GenerateTrace(const GenerateOptions& options) {
           request.output = TokensOf(random.LogNormal(shape->output, shape->output_spread));
         } else {
           request.seconds =
-              std::min(kMostSeconds, random.LogNormal(shape->seconds, shape->seconds_spread));
+              std::min(kMaxSeconds, random.LogNormal(shape->seconds, shape->seconds_spread));
         }
         trace.requests.push_back(request);
       }

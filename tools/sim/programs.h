@@ -12,7 +12,7 @@ namespace detshare::sim {
 // parameters, on a device like an H200: 500 TFLOPS in matrix products, 3.8 TB/s.
 struct LanguageModel {
   double billions = 8;      // of parameters, two bytes each
-  int most_sequences = 64;  // in a batch
+  int max_sequences = 64;  // in a batch
 
   uint64_t bytes() const { return static_cast<uint64_t>(billions * 2e9); }
   // The work of reading all tokens of a prompt at once.

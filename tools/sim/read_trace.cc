@@ -17,8 +17,8 @@ namespace {
 
 using Fields = std::vector<std::string>;
 
-constexpr uint32_t kMostTokens = 10'000'000;
-constexpr double kMostSeconds = 1e9;
+constexpr uint32_t kMaxTokens = 10'000'000;
+constexpr double kMaxSeconds = 1e9;
 constexpr int kMinutesOfDay = 1440;
 
 Fields Split(const std::string& line) {
@@ -38,7 +38,7 @@ absl::Status Bad(const std::string& what, const std::string& value) {
 
 absl::StatusOr<uint32_t> Tokens(const std::string& field) {
   double tokens = 0;  // some files write whole numbers as 12.0
-  if (!absl::SimpleAtod(field, &tokens) || !(tokens >= 0 && tokens <= kMostTokens) ||
+  if (!absl::SimpleAtod(field, &tokens) || !(tokens >= 0 && tokens <= kMaxTokens) ||
       tokens != static_cast<uint32_t>(tokens)) {
     return Bad("a number of tokens is a whole number of at most ten million", field);
   }
@@ -47,7 +47,7 @@ absl::StatusOr<uint32_t> Tokens(const std::string& field) {
 
 absl::StatusOr<double> Seconds(const std::string& field) {
   double seconds = 0;
-  if (!absl::SimpleAtod(field, &seconds) || !(seconds >= 0 && seconds <= kMostSeconds)) {
+  if (!absl::SimpleAtod(field, &seconds) || !(seconds >= 0 && seconds <= kMaxSeconds)) {
     return Bad("a time is a number of seconds, from 0 to 1e9", field);
   }
   return seconds;

@@ -57,14 +57,14 @@ constexpr double kLaunchSeconds = 0.002;
 // The largest size of `least` times a power of two, up to `most`, whose launch stays within
 // kLaunchSeconds.
 template <typename Launch>
-size_t SizeFor(size_t least, size_t most, Launch launch) {
-  size_t size = least;
+size_t SizeFor(size_t min, size_t max, Launch launch) {
+  size_t size = min;
   for (;;) {
     const auto begin = std::chrono::steady_clock::now();
     launch(size);
     CHECK(cudaDeviceSynchronize());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (size * 2 > most || took.count() > kLaunchSeconds / 2) return size;
+    if (size * 2 > max || took.count() > kLaunchSeconds / 2) return size;
     size *= 2;
   }
 }
@@ -95,16 +95,16 @@ void RunArithmetic() {
 void RunBandwidth() {
   cudaDeviceProp device;
   CHECK(cudaGetDeviceProperties(&device, 0));
-  constexpr size_t kMost = size_t{64} << 18;  // 64 MiB of 4-byte words
+  constexpr size_t kMax = size_t{64} << 18;  // 64 MiB of 4-byte words
   unsigned *from, *to;
-  CHECK(cudaMalloc(&from, kMost * sizeof(unsigned)));
-  CHECK(cudaMalloc(&to, kMost * sizeof(unsigned)));
-  CHECK(cudaMemset(from, 7, kMost * sizeof(unsigned)));
+  CHECK(cudaMalloc(&from, kMax * sizeof(unsigned)));
+  CHECK(cudaMalloc(&to, kMax * sizeof(unsigned)));
+  CHECK(cudaMemset(from, 7, kMax * sizeof(unsigned)));
   const auto launch = [&](size_t count) {
     Move<<<4 * device.multiProcessorCount, kThreads>>>(to, from, count);
     CHECK(cudaGetLastError());
   };
-  const size_t count = SizeFor(1 << 12, kMost, launch);
+  const size_t count = SizeFor(1 << 12, kMax, launch);
   for (bool first = true;; first = false) {
     for (int i = 0; i < 8; ++i) launch(count);
     CHECK(cudaMemcpyAsync(to, from, count, cudaMemcpyDeviceToDevice));

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <string>
 
-#include "client_shim/nvml/answers.h"
+#include "client_shim/nvml/reply_cache.h"
 #include "client_shim/nvml/export.h"
 #include "proto/version.h"
 

@@ -15,10 +15,10 @@ constexpr uint64_t kAlignment = 256;
 
 FenceIndex ExecResources::Fence() {
   if (next_fence_ == fences_.size()) {
-    const FenceLease lease = session().fences().Take();
-    if (lease.index == kNoFence) return kNoFence;
-    fences_.push_back(lease.index);
-    values_[lease.index] = lease.value;
+    const OwnedFence fence = session().fences().Take();
+    if (fence.index == kNoFence) return kNoFence;
+    fences_.push_back(fence.index);
+    values_[fence.index] = fence.value;
   }
   return fences_[next_fence_++];
 }

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client_shim/transport/fence_pool.h"
+#include "client_shim/transport/fence_allocator.h"
 #include "client_shim/work/graph/flatten.h"
 
 namespace detshare::shim {

@@ -179,18 +179,18 @@ void PrepareLaunches(GraphExec& exec) {
 // Calls `then` on the thread of host functions when the work that was submitted in the context so
 // far is complete.
 void AfterWork(const GraphExec& exec, std::function<void()> then) {
-  const FenceLease lease = session().fences().Take();
+  const OwnedFence fence = session().fences().Take();
   HostTask task;
-  if (lease.index != kNoFence &&
+  if (fence.index != kNoFence &&
       session().Submit(
           Op::cuCtxSynchronize, exec.device, exec.context_id,
-          wire::cuCtxSynchronize{exec.context_id, 0, {lease.value + 1, lease.index, 0}}) ==
+          wire::cuCtxSynchronize{exec.context_id, 0, {fence.value + 1, fence.index, 0}}) ==
           CUDA_SUCCESS) {
-    task.reached = lease.index;
-    task.reached_value = lease.value + 1;
+    task.reached = fence.index;
+    task.reached_value = fence.value + 1;
   }
-  task.run = [then = std::move(then), lease](CUresult) {
-    session().fences().Give(lease.index, lease.value + 1);
+  task.run = [then = std::move(then), fence](CUresult) {
+    session().fences().Give(fence.index, fence.value + 1);
     then();
   };
   EnqueueHostTask(std::move(task));
@@ -223,13 +223,13 @@ void Release(GraphExec& exec) {
 }
 
 // What came back with an error: the node of the program's graph.
-template <typename Answer>
-const GraphNode* RefusedNode(const Flattened& flat, const std::string& bytes, Answer* answer) {
-  if (bytes.size() < sizeof(*answer)) return nullptr;
-  std::memcpy(answer, bytes.data(), sizeof(*answer));
-  if (answer->error_graph >= flat.graphs.size()) return nullptr;
-  const FlatGraph& graph = flat.graphs[answer->error_graph];
-  return answer->error_node < graph.nodes.size() ? graph.nodes[answer->error_node].source : nullptr;
+template <typename Reply>
+const GraphNode* RefusedNode(const Flattened& flat, const std::string& bytes, Reply* reply) {
+  if (bytes.size() < sizeof(*reply)) return nullptr;
+  std::memcpy(reply, bytes.data(), sizeof(*reply));
+  if (reply->error_graph >= flat.graphs.size()) return nullptr;
+  const FlatGraph& graph = flat.graphs[reply->error_graph];
+  return reply->error_node < graph.nodes.size() ? graph.nodes[reply->error_node].source : nullptr;
 }
 
 CUresult SendInstantiate(const GraphExec& exec, const GraphNode** culprit) {
@@ -238,13 +238,13 @@ CUresult SendInstantiate(const GraphExec& exec, const GraphNode** culprit) {
       exec.id, exec.context_id,
       static_cast<uint32_t>(exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
       static_cast<uint32_t>(exec.flat.graphs.size())};
-  const Piece piece{payload.data(), payload.size()};
-  std::string answer;
+  const ConstBuffer piece{payload.data(), payload.size()};
+  std::string reply;
   const CUresult result =
-      session().CallRare(Op::cuGraphInstantiateWithParams, exec.device, exec.context_id, &args,
-                         sizeof(args), {&piece, 1}, &answer);
-  wire::cuGraphInstantiateWithParams_Answer refused{};
-  if (result != CUDA_SUCCESS) *culprit = RefusedNode(exec.flat, answer, &refused);
+      session().CallControl(Op::cuGraphInstantiateWithParams, exec.device, exec.context_id, &args,
+                         sizeof(args), {&piece, 1}, &reply);
+  wire::cuGraphInstantiateWithParams_Reply refused{};
+  if (result != CUDA_SUCCESS) *culprit = RefusedNode(exec.flat, reply, &refused);
   return result;
 }
 
@@ -409,15 +409,15 @@ CUresult Replace(GraphExec& exec, std::unique_ptr<Graph> snapshot,
   }
   const std::string payload = Payload(flat);
   const wire::cuGraphExecUpdate_v2 args{exec.id, static_cast<uint32_t>(flat.graphs.size())};
-  const Piece piece{payload.data(), payload.size()};
+  const ConstBuffer piece{payload.data(), payload.size()};
   std::string bytes;
-  result = session().CallRare(Op::cuGraphExecUpdate_v2, exec.device, exec.context_id, &args,
+  result = session().CallControl(Op::cuGraphExecUpdate_v2, exec.device, exec.context_id, &args,
                               sizeof(args), {&piece, 1}, &bytes);
   if (result != CUDA_SUCCESS) {
-    wire::cuGraphExecUpdate_v2_Answer answer{};
-    const GraphNode* refused = RefusedNode(flat, bytes, &answer);
-    return fail(answer.result == 0 ? CU_GRAPH_EXEC_UPDATE_ERROR
-                                   : static_cast<CUgraphExecUpdateResult>(answer.result),
+    wire::cuGraphExecUpdate_v2_Reply reply{};
+    const GraphNode* refused = RefusedNode(flat, bytes, &reply);
+    return fail(reply.result == 0 ? CU_GRAPH_EXEC_UPDATE_ERROR
+                                   : static_cast<CUgraphExecUpdateResult>(reply.result),
                 refused, result);
   }
   info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
@@ -453,10 +453,10 @@ bool SameKernel(const KernelNode& a, const KernelNode& b) {
 // Whether the daemon makes one copy of each, between memory of the executable graph's device: a
 // node that is one can become the other.
 bool BothPlainCopies(const GraphExec& exec, const CopyNode& a, const CopyNode& b) {
-  constexpr uint64_t kMostBytes = 1 << 30;
+  constexpr uint64_t kMaxBytes = 1 << 30;
   const DeviceInfo& device = session().device(exec.device);
   for (const CopyNode* copy : {&a, &b}) {
-    if (copy->height != 1 || copy->depth != 1 || copy->width > kMostBytes) return false;
+    if (copy->height != 1 || copy->depth != 1 || copy->width > kMaxBytes) return false;
     for (const PitchedPlace* side : {&copy->to, &copy->from}) {
       if (side->in_array() || side->on_host() || !device.Holds(side->place.gpu)) return false;
     }
@@ -470,7 +470,7 @@ bool BothPlainFills(const GraphExec& exec, const FillNode& a, const FillNode& b)
   return a.known && b.known && device.Holds(a.address) && device.Holds(b.address);
 }
 
-// One flat node as it is now. Without an answer.
+// One flat node as it is now. Without a reply.
 CUresult SubmitNode(GraphExec& exec, uint32_t graph, uint32_t index) {
   exec.bytes.clear();
   AppendNode(exec.flat.graphs[graph].nodes[index], &exec.bytes);
@@ -480,7 +480,7 @@ CUresult SubmitNode(GraphExec& exec, uint32_t graph, uint32_t index) {
 }
 
 // Another launch, which was checked and is of the same way, and other parameters, as many bytes.
-// Nobody refuses that, so it needs no answer. Under exec.mutex.
+// Nobody refuses that, so it needs no reply. Under exec.mutex.
 CUresult ChangeKernel(GraphExec& exec, GraphNode& node, const LaunchRequest& launch,
                       std::span<const std::byte> parameters) {
   auto& kernel = std::get<KernelNode>(node.body);
@@ -503,7 +503,7 @@ bool Optional(wire::GraphNodeKind kind) {
 // an error nothing has changed. Under exec.mutex.
 CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
   // What was checked here, and changes nothing of how a node is made, is refused by nobody: such
-  // updates need no answer.
+  // updates need no reply.
   const auto* kernel = std::get_if<KernelNode>(&body);
   const auto* copy = std::get_if<CopyNode>(&body);
   const auto* fill = std::get_if<FillNode>(&body);
@@ -534,7 +534,7 @@ CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
     const CUresult result =
         session().Call(Op::cuGraphExecNodeSetParams, exec.device, exec.context_id,
                        wire::cuGraphExecNodeSetParams{exec.id, range.graph, i, 0},
-                       Piece{bytes.data(), bytes.size()});
+                       ConstBuffer{bytes.data(), bytes.size()});
     if (result == CUDA_SUCCESS) continue;
     std::swap(node.body, body);
     FlattenAgain(node, exec.flat);
@@ -598,7 +598,7 @@ bool CertainlyBecomes(const GraphExec& exec, const Graph& graph, const Graph& no
   return true;
 }
 
-// Makes these changes, without an answer. Under exec.mutex and GraphMutex().
+// Makes these changes, without a reply. Under exec.mutex and GraphMutex().
 CUresult Become(GraphExec& exec, Graph& graph, const Graph& now) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& node = *graph.nodes[i];

@@ -50,20 +50,20 @@ GraphMemory::~GraphMemory() {
 
 CUresult AllocateGraphMemory(const NodeContext& context, uint64_t bytes,
                              std::shared_ptr<GraphMemory>* memory) {
-  wire::cuMemAlloc_v2_Answer answer{};
+  wire::cuMemAlloc_v2_Reply reply{};
   const CUresult result = session().Call(Op::cuMemAlloc_v2, context.device, context.id,
-                                         wire::cuMemAlloc_v2{bytes}, &answer);
+                                         wire::cuMemAlloc_v2{bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
   allocation.kind = MemoryKind::kDevice;
   allocation.device = context.device;
   allocation.context = context.id;
   allocation.context_handle = reinterpret_cast<uint64_t>(context.handle);
-  allocation.address = allocation.gpu_address = answer.address;
+  allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = bytes;
   pointers().Add(allocation);
   auto made = std::make_shared<GraphMemory>();
-  made->address = answer.address;
+  made->address = reply.address;
   made->bytes = bytes;
   made->context = context;
   const std::lock_guard lock(registry().mutex);

@@ -330,7 +330,7 @@ CUresult MakeMemoryOpsNode(CUcontext handle, const CUstreamBatchMemOpParams* ope
                            uint32_t count, uint32_t flags, MemoryOpsNode* node) {
   const CUresult result = FindNodeContext(handle, true, &node->context);
   if (result != CUDA_SUCCESS) return result;
-  if (count == 0 || count > wire::kMostStreamMemoryOps || operations == nullptr || flags != 0)
+  if (count == 0 || count > wire::kMaxStreamMemoryOps || operations == nullptr || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
   node->operations.assign(operations, operations + count);
   node->flags = flags;

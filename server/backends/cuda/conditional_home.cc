@@ -9,16 +9,16 @@
 namespace detshare::cuda {
 
 absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(CudaContext& context,
-                                                                         Caretaker& caretaker,
+                                                                         DeferredReclaimer& reclaimer,
                                                                          uint32_t number) {
   context.Enter();
   CUgraph graph = nullptr;
   DETSHARE_RETURN_IF_ERROR(context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate"));
-  return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, caretaker, number, graph));
+  return std::shared_ptr<ConditionalHome>(new ConditionalHome(context, reclaimer, number, graph));
 }
 
 ConditionalHome::~ConditionalHome() {
-  caretaker_.Later([&context = context_, graph = graph_, executable = executable_] {
+  reclaimer_.Later([&context = context_, graph = graph_, executable = executable_] {
     context.Enter();
     if (executable != nullptr) context.api.cuGraphExecDestroy(executable);
     context.api.cuGraphDestroy(graph);
@@ -58,7 +58,7 @@ void ConditionalHome::Leave(std::vector<CUgraphNode> nodes, CUgraphExec executab
     const std::lock_guard lock(mutex_);
     executable_ = executable;
   }
-  caretaker_.Later([weak = weak_from_this()] {
+  reclaimer_.Later([weak = weak_from_this()] {
     if (const std::shared_ptr<ConditionalHome> self = weak.lock()) self->DestroyExecutable();
   });
 }
@@ -81,13 +81,13 @@ void ConditionalHome::DestroyExecutable() {
   context_.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));
 }
 
-absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context, Caretaker& caretaker,
+absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context, DeferredReclaimer& reclaimer,
                                                         uint64_t sibling, uint32_t default_value,
                                                         bool assign_default) {
   std::shared_ptr<ConditionalHome> home = Find(sibling);
   if (home == nullptr) {
     if (sibling != 0) return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
-    DETSHARE_ASSIGN_OR_RETURN(home, ConditionalHome::Create(context, caretaker, homes_made_ + 1));
+    DETSHARE_ASSIGN_OR_RETURN(home, ConditionalHome::Create(context, reclaimer, homes_made_ + 1));
     ++homes_made_;
   }
   const absl::StatusOr<uint64_t> id = home->CreateHandle(default_value, assign_default);

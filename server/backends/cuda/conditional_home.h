@@ -3,7 +3,7 @@
 // nodes are made of this one, one at a time.
 //
 // The nodes of an instantiation stay until the next one is made, as does its executable, unless the
-// caretaker finds an idle moment for that.
+// deferred reclaimer finds an idle moment for that.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
 
 class CudaAddressSpace;
 
-// The session's thread, but for what the caretaker does.
+// The session's thread, but for what the deferred reclaimer does.
 class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
  public:
   // `number`: not 0, and no other home's in the session.
   static absl::StatusOr<std::shared_ptr<ConditionalHome>> Create(CudaContext& context,
-                                                                 Caretaker& caretaker,
+                                                                 DeferredReclaimer& reclaimer,
                                                                  uint32_t number);
-  // The caretaker destroys the graph when nothing is in flight.
+  // The deferred reclaimer destroys the graph when nothing is in flight.
   ~ConditionalHome();
 
   // The id of a new handle: the home's number above the handle, which is the same in many graphs
@@ -42,13 +42,13 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
   void Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable);
 
  private:
-  ConditionalHome(CudaContext& context, Caretaker& caretaker, uint32_t number, CUgraph graph)
-      : context_(context), caretaker_(caretaker), number_(number), graph_(graph) {}
+  ConditionalHome(CudaContext& context, DeferredReclaimer& reclaimer, uint32_t number, CUgraph graph)
+      : context_(context), reclaimer_(reclaimer), number_(number), graph_(graph) {}
   absl::Status Clear();
   void DestroyExecutable();
 
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   const uint32_t number_;
   const CUgraph graph_;
   bool occupied_ = false;
@@ -62,7 +62,7 @@ class ConditionalHomes {
  public:
   // Makes a handle in the home of `sibling`, an id, or in a new one when that is 0; its id.
   // CUDA_ERROR_INVALID_VALUE for a sibling that is none.
-  absl::StatusOr<uint64_t> CreateHandle(CudaContext& context, Caretaker& caretaker,
+  absl::StatusOr<uint64_t> CreateHandle(CudaContext& context, DeferredReclaimer& reclaimer,
                                         uint64_t sibling, uint32_t default_value,
                                         bool assign_default);
   // Null when there is no such id.

@@ -45,7 +45,7 @@ CudaAddressSpace::~CudaAddressSpace() {
   }
   mapped_.clear();
   for (const auto& [address, range] : host_) {
-    parts_.registry.Unregister(context, parts_.caretaker, reinterpret_cast<void*>(address),
+    parts_.registry.Unregister(context, parts_.reclaimer, reinterpret_cast<void*>(address),
                                range.bytes);
   }
   context.api.cuMemAddressFree(base_, size_);
@@ -207,7 +207,7 @@ absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
   }
   parts_.context.Enter();
   DETSHARE_RETURN_IF_ERROR(
-      parts_.registry.Register(*this, parts_.context, parts_.caretaker, memory, bytes));
+      parts_.registry.Register(*this, parts_.context, parts_.reclaimer, memory, bytes));
   std::unique_lock<std::shared_mutex> lock(mutex_);
   host_[address] = Range{bytes};
   return absl::OkStatus();
@@ -223,7 +223,7 @@ absl::Status CudaAddressSpace::UnregisterHost(void* memory) {
     host_.erase(found);
   }
   NoteRemoval();
-  parts_.registry.Unregister(parts_.context, parts_.caretaker, memory, bytes);
+  parts_.registry.Unregister(parts_.context, parts_.reclaimer, memory, bytes);
   return absl::OkStatus();
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
@@ -25,7 +25,7 @@ class CudaAddressSpace final : public AddressSpace {
  public:
   struct Parts {
     CudaContext& context;
-    Caretaker& caretaker;
+    DeferredReclaimer& reclaimer;
     HostRegistry& registry;
     uint64_t granularity = 0;
     // Set when the driver was seen to hand out memory with old contents: a stream on which to zero

@@ -43,13 +43,13 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
 
   std::unique_ptr<CudaDevice> self(new CudaDevice(api, std::move(registry)));
   self->context_ = std::make_unique<CudaContext>(*self->api_, device, primary);
-  self->caretaker_ = std::make_unique<Caretaker>(*self->context_);
-  self->images_ = std::make_unique<CudaImages>(*self->context_, *self->caretaker_);
+  self->reclaimer_ = std::make_unique<DeferredReclaimer>(*self->context_);
+  self->images_ = std::make_unique<CudaImages>(*self->context_, *self->reclaimer_);
   DETSHARE_ASSIGN_OR_RETURN(self->properties_, ReadProperties(*self->context_));
   if (self->properties_.attributes[CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED] != 0)
     self->tensor_maps_ = std::make_unique<CudaTensorMaps>(*self->context_);
   DETSHARE_RETURN_IF_ERROR(self->Split(options.sm_group));
-  self->whole_ = std::make_unique<CudaPartition>(*self->context_, *self->caretaker_, nullptr, 0,
+  self->whole_ = std::make_unique<CudaPartition>(*self->context_, *self->reclaimer_, nullptr, 0,
                                                  self->properties_.sm_count);
 
   DETSHARE_ASSIGN_OR_RETURN(bool keeps, self->MemoryKeepsContents());
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
 CudaDevice::~CudaDevice() {
   if (context_ == nullptr) return;
   whole_.reset();
-  caretaker_.reset();
+  reclaimer_.reset();
   images_.reset();
   context_->Enter();
   if (zeroing_stream_ != nullptr) api_->cuStreamDestroy(zeroing_stream_);
@@ -162,7 +162,7 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
       "cuGreenCtxCreate");
   if (!status.ok()) return status;
   return std::make_unique<CudaPartition>(
-      *context_, *caretaker_, std::make_shared<GreenContext>(*context_, green), first, count);
+      *context_, *reclaimer_, std::make_shared<GreenContext>(*context_, green), first, count);
 }
 
 absl::StatusOr<std::unique_ptr<Marker>> CudaDevice::CreateMarker(bool timed) {
@@ -194,7 +194,7 @@ absl::StatusOr<float> CudaDevice::ElapsedMilliseconds(Marker& start, Marker& end
 
 absl::StatusOr<std::unique_ptr<AddressSpace>> CudaDevice::CreateAddressSpace(DeviceAddress base,
                                                                              uint64_t size) {
-  const CudaAddressSpace::Parts parts{*context_, *caretaker_, *registry_,
+  const CudaAddressSpace::Parts parts{*context_, *reclaimer_, *registry_,
                                       properties_.memory_granularity, zeroing_stream_};
   return CudaAddressSpace::Create(parts, base, size);
 }
@@ -212,7 +212,7 @@ absl::StatusOr<std::unique_ptr<Library>> CudaDevice::LoadLibrary(
     std::function<void(std::string_view)> print, const PlaceManaged& place) {
   const int sm = properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] * 10 +
                  properties_.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
-  return CudaLibrary::Load(*context_, *caretaker_, static_cast<CudaAddressSpace&>(space), image,
+  return CudaLibrary::Load(*context_, *reclaimer_, static_cast<CudaAddressSpace&>(space), image,
                            options, sm, logs, std::move(print), place);
 }
 
@@ -231,7 +231,7 @@ absl::StatusOr<std::unique_ptr<Graph>> CudaDevice::InstantiateGraph(
   if (place.green != nullptr) {
     DETSHARE_ASSIGN_OR_RETURN(place.context, place.green->AsContext());
   }
-  return CudaGraph::Create(*context_, *caretaker_, static_cast<CudaAddressSpace&>(space), place,
+  return CudaGraph::Create(*context_, *reclaimer_, static_cast<CudaAddressSpace&>(space), place,
                            description, refused);
 }
 
@@ -239,7 +239,7 @@ absl::StatusOr<uint64_t> CudaDevice::CreateGraphCondition(AddressSpace& space,
                                                           uint32_t default_value,
                                                           bool assign_default, uint64_t sibling) {
   return static_cast<CudaAddressSpace&>(space).conditional_homes().CreateHandle(
-      *context_, *caretaker_, sibling, default_value, assign_default);
+      *context_, *reclaimer_, sibling, default_value, assign_default);
 }
 
 Device::Memory CudaDevice::memory() const {

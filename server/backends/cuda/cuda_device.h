@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_images.h"
@@ -68,7 +68,7 @@ class CudaDevice final : public Device {
   const std::shared_ptr<const DriverApi> api_;
   const std::shared_ptr<HostRegistry> registry_;
   std::unique_ptr<CudaContext> context_;
-  std::unique_ptr<Caretaker> caretaker_;
+  std::unique_ptr<DeferredReclaimer> reclaimer_;
   std::unique_ptr<CudaImages> images_;
   std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;

@@ -37,13 +37,13 @@ bool Holds(const CudaAddressSpace& space, DeviceAddress address, uint64_t width,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
-    CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place,
+    CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place,
     const GraphDescription& description, GraphPlace* refused) {
   *refused = {};
   if (description.graphs.size() != 1 && place.green != nullptr)
     return CudaError(kCudaErrorNotSupported, "conditional nodes on a partition");
   context.Enter();
-  std::unique_ptr<CudaGraph> graph(new CudaGraph(context, caretaker, space, place));
+  std::unique_ptr<CudaGraph> graph(new CudaGraph(context, reclaimer, space, place));
   graph->removals_seen_ = space.removals();
   DETSHARE_RETURN_IF_ERROR(graph->Build(description, refused));
   if (graph->print_ != nullptr && graph->waits()) {
@@ -69,7 +69,7 @@ CudaGraph::~CudaGraph() {
     home_->Leave(std::move(nodes), executable_);
     return;
   }
-  caretaker_.Later(
+  reclaimer_.Later(
       [&context = context_, green = place_.green, graph = graph_, executable = executable_] {
         context.Enter();
         if (executable != nullptr) context.api.cuGraphExecDestroy(executable);

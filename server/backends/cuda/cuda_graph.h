@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/device_graph.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
@@ -42,9 +42,9 @@ class CudaGraph final : public Graph {
 
   // `refused` as in Device::InstantiateGraph.
   static absl::StatusOr<std::unique_ptr<CudaGraph>> Create(
-      CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place,
+      CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place,
       const GraphDescription& description, GraphPlace* refused);
-  // The caretaker destroys it when nothing is in flight.
+  // The deferred reclaimer destroys it when nothing is in flight.
   ~CudaGraph() override;
 
   absl::Status Replace(GraphPlace place, const GraphNode& now) override;
@@ -68,8 +68,8 @@ class CudaGraph final : public Graph {
     std::vector<CUgraphNode> handles;  // a chain, in order
   };
 
-  CudaGraph(CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space, const Place& place)
-      : context_(context), caretaker_(caretaker), space_(space), place_(place) {}
+  CudaGraph(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place)
+      : context_(context), reclaimer_(reclaimer), space_(space), place_(place) {}
 
   // The home of the description's conditional handles; null when it has none.
   absl::StatusOr<std::shared_ptr<ConditionalHome>> FindHome(
@@ -92,7 +92,7 @@ class CudaGraph final : public Graph {
   void NoteNeeds();
 
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   CudaAddressSpace& space_;
   const Place place_;
   std::shared_ptr<ConditionalHome> home_;  // whose graph_ is; null: this object's

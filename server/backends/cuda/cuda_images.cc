@@ -15,10 +15,10 @@ constexpr uint64_t kZeroBytes = 8 << 20;  // a row of any array, at least
 class CudaImage final : public ImageObject {
  public:
   using Destroy = CUresult (*)(unsigned long long);
-  CudaImage(CudaContext& context, Caretaker& caretaker, uint64_t handle, Destroy destroy)
-      : context_(context), caretaker_(caretaker), handle_(handle), destroy_(destroy) {}
+  CudaImage(CudaContext& context, DeferredReclaimer& reclaimer, uint64_t handle, Destroy destroy)
+      : context_(context), reclaimer_(reclaimer), handle_(handle), destroy_(destroy) {}
   ~CudaImage() override {
-    caretaker_.Later([&context = context_, destroy = destroy_, handle = handle_] {
+    reclaimer_.Later([&context = context_, destroy = destroy_, handle = handle_] {
       context.Enter();
       destroy(handle);
     });
@@ -27,7 +27,7 @@ class CudaImage final : public ImageObject {
 
  private:
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   const uint64_t handle_;
   const Destroy destroy_;
 };
@@ -98,12 +98,12 @@ CUDA_RESOURCE_VIEW_DESC ViewOf(const TextureView& from) {
 
 CudaArray::~CudaArray() {
   if (mipmap_ != nullptr) {
-    caretaker_.Later([&context = context_, mipmap = mipmap_] {
+    reclaimer_.Later([&context = context_, mipmap = mipmap_] {
       context.Enter();
       context.api.cuMipmappedArrayDestroy(mipmap);
     });
   } else {
-    caretaker_.Later([&context = context_, array = levels_[0]] {
+    reclaimer_.Later([&context = context_, array = levels_[0]] {
       context.Enter();
       context.api.cuArrayDestroy(array);
     });
@@ -145,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Array>> CudaImages::CreateArray(
           : context_.Check(context_.api.cuMipmappedArrayCreate(&mipmap, &asked, description.levels),
                            "cuMipmappedArrayCreate");
   if (!status.ok()) return status;
-  auto made = std::make_unique<CudaArray>(context_, caretaker_, description, array, mipmap);
+  auto made = std::make_unique<CudaArray>(context_, reclaimer_, description, array, mipmap);
   status = made->FindLevels();
   if (status.ok()) status = Clear(*made);
   if (!status.ok()) return status;
@@ -224,7 +224,7 @@ absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateTexture(
       context_.Check(context_.api.cuTexObjectCreate(&handle, &resource, &sampling,
                                                     request.has_view ? &view : nullptr),
                      "cuTexObjectCreate"));
-  return std::make_unique<CudaImage>(context_, caretaker_, handle, context_.api.cuTexObjectDestroy);
+  return std::make_unique<CudaImage>(context_, reclaimer_, handle, context_.api.cuTexObjectDestroy);
 }
 
 absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSpace&,
@@ -237,7 +237,7 @@ absl::StatusOr<std::unique_ptr<ImageObject>> CudaImages::CreateSurface(AddressSp
   CUsurfObject handle = 0;
   DETSHARE_RETURN_IF_ERROR(
       context_.Check(context_.api.cuSurfObjectCreate(&handle, &resource), "cuSurfObjectCreate"));
-  return std::make_unique<CudaImage>(context_, caretaker_, handle,
+  return std::make_unique<CudaImage>(context_, reclaimer_, handle,
                                      context_.api.cuSurfObjectDestroy);
 }
 

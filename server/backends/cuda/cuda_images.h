@@ -2,7 +2,7 @@
 //
 // The driver gives memory of arrays that was another session's before, with its contents: every new
 // array is cleared before anybody sees it. Ending an array may wait for everything that runs, with
-// the context's lock held, so that is left to the caretaker, and so are textures and surfaces, in
+// the context's lock held, so that is left to the deferred reclaimer, and so are textures and surfaces, in
 // the order in which they were ended: an object before its array.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coroutine_runtime/device_array.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
@@ -18,11 +18,11 @@ namespace detshare::cuda {
 class CudaArray final : public Array {
  public:
   // Takes over one of the two.
-  CudaArray(CudaContext& context, Caretaker& caretaker, const ArrayDescription& description,
+  CudaArray(CudaContext& context, DeferredReclaimer& reclaimer, const ArrayDescription& description,
             CUarray array, CUmipmappedArray mipmap)
       : Array(description),
         context_(context),
-        caretaker_(caretaker),
+        reclaimer_(reclaimer),
         mipmap_(mipmap),
         levels_(array == nullptr ? 0 : 1, array) {}
   ~CudaArray() override;
@@ -34,15 +34,15 @@ class CudaArray final : public Array {
 
  private:
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   const CUmipmappedArray mipmap_;
   std::vector<CUarray> levels_;
 };
 
 class CudaImages final : public ImageDevice {
  public:
-  CudaImages(CudaContext& context, Caretaker& caretaker)
-      : context_(context), caretaker_(caretaker) {}
+  CudaImages(CudaContext& context, DeferredReclaimer& reclaimer)
+      : context_(context), reclaimer_(reclaimer) {}
   // Everything that it made is gone.
   ~CudaImages() override;
 
@@ -62,7 +62,7 @@ class CudaImages final : public ImageDevice {
   absl::Status PrepareZeros();
 
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   std::mutex clearing_;    // one array at a time; guards the rest
   CUdeviceptr zeros_ = 0;  // made with the first array
   CUstream stream_ = nullptr;

@@ -144,7 +144,7 @@ absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
 // -------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
-    CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
+    CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
     absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
     CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place) {
   context.Enter();
@@ -223,13 +223,13 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
                      absl::StrCat(std::string(status.message()), " ", jit.Complaints()));
   }
   return std::unique_ptr<CudaLibrary>(
-      new CudaLibrary(context, caretaker, space, handle,
+      new CudaLibrary(context, reclaimer, space, handle,
                       read ? printing.kernels() : PrintingKernels::All(), std::move(print)));
 }
 
 CudaLibrary::~CudaLibrary() {
   for (const auto& [name, global] : globals_) space_.RemoveGlobal(global.address);
-  caretaker_.Later([&context = context_, library = library_] {
+  reclaimer_.Later([&context = context_, library = library_] {
     context.Enter();
     context.Check(context.api.cuLibraryUnload(library), "cuLibraryUnload").IgnoreError();
   });

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/printing_kernels.h"
@@ -57,7 +57,7 @@ class CudaKernel final : public Kernel {
 class CudaLibrary final : public Library {
  public:
   static absl::StatusOr<std::unique_ptr<CudaLibrary>> Load(
-      CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
+      CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
       absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
       CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place);
   // Unloading waits for everything on the device, so it happens later.
@@ -68,18 +68,18 @@ class CudaLibrary final : public Library {
   absl::StatusOr<Global> GetGlobal(std::string_view name) override;
 
  private:
-  CudaLibrary(CudaContext& context, Caretaker& caretaker, CudaAddressSpace& space,
+  CudaLibrary(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
               CUlibrary library, PrintingKernels printing,
               std::function<void(std::string_view)> print)
       : context_(context),
-        caretaker_(caretaker),
+        reclaimer_(reclaimer),
         space_(space),
         library_(library),
         printing_(std::move(printing)),
         print_(std::move(print)) {}
 
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   CudaAddressSpace& space_;
   const CUlibrary library_;
   const PrintingKernels printing_;

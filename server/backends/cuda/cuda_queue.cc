@@ -73,7 +73,7 @@ class CudaQueue::Submission {
         state_.entering.store(true);
       }
     state_.submitted.store(state_.submitted.load(std::memory_order_relaxed) + 1);
-    queue.caretaker_.NoteWork();
+    queue.reclaimer_.NoteWork();
   }
   // Release: whoever sees the queue's thread gone asks the driver about the stream after this work.
   ~Submission() { state_.entering.store(false, std::memory_order_release); }
@@ -487,7 +487,7 @@ absl::StatusOr<std::unique_ptr<Queue>> CudaPartition::CreateQueue(int priority) 
                            "cuGreenCtxStreamCreate"));
   auto state = std::make_shared<StreamState>(context_, stream);
   context_.AddStream(state);
-  return std::make_unique<CudaQueue>(context_, caretaker_, std::move(state));
+  return std::make_unique<CudaQueue>(context_, reclaimer_, std::move(state));
 }
 
 }  // namespace detshare::cuda

@@ -8,7 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 
@@ -31,8 +31,8 @@ class CudaMarker final : public Marker {
 
 class CudaQueue final : public Queue {
  public:
-  CudaQueue(CudaContext& context, Caretaker& caretaker, std::shared_ptr<StreamState> stream)
-      : context_(context), caretaker_(caretaker), state_(std::move(stream)) {}
+  CudaQueue(CudaContext& context, DeferredReclaimer& reclaimer, std::shared_ptr<StreamState> stream)
+      : context_(context), reclaimer_(reclaimer), state_(std::move(stream)) {}
 
   absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                       absl::Span<const std::byte> parameters) override;
@@ -69,7 +69,7 @@ class CudaQueue final : public Queue {
                        uint32_t value, int element_bytes);
 
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   const std::shared_ptr<StreamState> state_;
 };
 
@@ -92,10 +92,10 @@ class GreenContext {
 // `green` null: the whole device.
 class CudaPartition final : public Partition {
  public:
-  CudaPartition(CudaContext& context, Caretaker& caretaker, std::shared_ptr<GreenContext> green,
+  CudaPartition(CudaContext& context, DeferredReclaimer& reclaimer, std::shared_ptr<GreenContext> green,
                 int first, int count)
       : context_(context),
-        caretaker_(caretaker),
+        reclaimer_(reclaimer),
         green_(std::move(green)),
         first_(first),
         count_(count) {}
@@ -107,7 +107,7 @@ class CudaPartition final : public Partition {
 
  private:
   CudaContext& context_;
-  Caretaker& caretaker_;
+  DeferredReclaimer& reclaimer_;
   const std::shared_ptr<GreenContext> green_;
   const int first_, count_;
 };

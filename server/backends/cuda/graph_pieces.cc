@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<CUDA_MEMCPY3D>> PiecesOf(const CudaAddressSpace& spac
   if (request.source_array.array != nullptr || request.destination_array.array != nullptr) {
     absl::Status status =
         ForEachArrayCopy(space, request, [&](const CUDA_MEMCPY3D& piece) -> absl::Status {
-          if (pieces.size() == kMostPieces) return TooMany();
+          if (pieces.size() == kMaxPieces) return TooMany();
           pieces.push_back(piece);
           return absl::OkStatus();
         });
@@ -85,7 +85,7 @@ absl::StatusOr<std::vector<CUDA_MEMCPY3D>> PiecesOf(const CudaAddressSpace& spac
       DeviceAddress destination =
           request.destination + z * request.destination_slice + y * request.destination_pitch;
       for (uint64_t left = request.width; left > 0;) {
-        if (pieces.size() == kMostPieces) return TooMany();
+        if (pieces.size() == kMaxPieces) return TooMany();
         const uint64_t bytes =
             std::min({left, kLongestLine, space.Reach(source), space.Reach(destination)});
         pieces.push_back(Line(destination, source, bytes));
@@ -120,7 +120,7 @@ absl::StatusOr<std::vector<CUDA_MEMSET_NODE_PARAMS_v2>> PiecesOf(const CudaAddre
   for (uint64_t y = 0; y < request.height; ++y) {
     DeviceAddress address = request.address + y * request.pitch;
     for (uint64_t left = request.width; left > 0;) {
-      if (pieces.size() == kMostPieces) return TooMany();
+      if (pieces.size() == kMaxPieces) return TooMany();
       const uint64_t reach = std::max<uint64_t>(space.Reach(address) / size, 1);
       const uint64_t width = std::min(left, reach);
       add(address, width, 1);

@@ -11,7 +11,7 @@
 namespace detshare::cuda {
 
 // Of one node. More is CUDA_ERROR_OUT_OF_MEMORY: a client could ask for any number of rows.
-inline constexpr size_t kMostPieces = 4096;
+inline constexpr size_t kMaxPieces = 4096;
 
 // Empty when there is nothing to do.
 absl::StatusOr<std::vector<CUDA_MEMCPY3D>> PiecesOf(const CudaAddressSpace& space,

@@ -7,9 +7,9 @@
 
 namespace detshare::cuda {
 
-inline constexpr unsigned kMostHints = 7;
+inline constexpr unsigned kMaxHints = 7;
 
-// Writes an attribute for each hint that is given, at most kMostHints, and says how many.
+// Writes an attribute for each hint that is given, at most kMaxHints, and says how many.
 unsigned WriteHints(const LaunchHints& hints, CUlaunchAttribute* attributes);
 
 }  // namespace detshare::cuda

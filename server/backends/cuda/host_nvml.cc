@@ -68,7 +68,7 @@ class NvmlTelemetry final : public HostTelemetry {
   NvmlTelemetry(HostNvml nvml, std::vector<nvmlDevice_t> devices)
       : nvml_(nvml), devices_(std::move(devices)) {}
 
-  HostAnswer Ask(const HostQuestion& question) override {
+  HostResult Ask(const HostQuestion& question) override {
     const nvml::HostFunction* const function = nvml::FindHostFunction(question.function);
     if (function == nullptr) return {NVML_ERROR_FUNCTION_NOT_FOUND, {}};
     const auto handle = [this](int position) {
@@ -87,7 +87,7 @@ class NvmlTelemetry final : public HostTelemetry {
 constexpr unsigned int kWords = 64;
 
 template <typename Call>
-HostAnswer CallForWords(const Call& call) {
+HostResult CallForWords(const Call& call) {
   unsigned long words[kWords] = {};
   const nvmlReturn_t result = call(kWords, words);
   return {result, std::string(reinterpret_cast<const char*>(words), sizeof(words))};
@@ -95,7 +95,7 @@ HostAnswer CallForWords(const Call& call) {
 
 }  // namespace
 
-HostAnswer Special_nvmlDeviceGetCpuAffinity(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t,
+HostResult Special_nvmlDeviceGetCpuAffinity(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t,
                                             const uint32_t*) {
   const auto function = nvml.Find<nvmlReturn_t (*)(nvmlDevice_t, unsigned int, unsigned long*)>(
       "nvmlDeviceGetCpuAffinity");
@@ -104,7 +104,7 @@ HostAnswer Special_nvmlDeviceGetCpuAffinity(const HostNvml& nvml, nvmlDevice_t d
       [&](unsigned int size, unsigned long* words) { return function(device, size, words); });
 }
 
-HostAnswer Special_nvmlDeviceGetCpuAffinityWithinScope(const HostNvml& nvml, nvmlDevice_t device,
+HostResult Special_nvmlDeviceGetCpuAffinityWithinScope(const HostNvml& nvml, nvmlDevice_t device,
                                                        nvmlDevice_t, const uint32_t* arguments) {
   const auto function =
       nvml.Find<nvmlReturn_t (*)(nvmlDevice_t, unsigned int, unsigned long*, unsigned int)>(
@@ -115,7 +115,7 @@ HostAnswer Special_nvmlDeviceGetCpuAffinityWithinScope(const HostNvml& nvml, nvm
   });
 }
 
-HostAnswer Special_nvmlDeviceGetMemoryAffinity(const HostNvml& nvml, nvmlDevice_t device,
+HostResult Special_nvmlDeviceGetMemoryAffinity(const HostNvml& nvml, nvmlDevice_t device,
                                                nvmlDevice_t, const uint32_t* arguments) {
   const auto function =
       nvml.Find<nvmlReturn_t (*)(nvmlDevice_t, unsigned int, unsigned long*, unsigned int)>(
@@ -126,7 +126,7 @@ HostAnswer Special_nvmlDeviceGetMemoryAffinity(const HostNvml& nvml, nvmlDevice_
   });
 }
 
-HostAnswer Special_nvmlDeviceGetFieldValues(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t,
+HostResult Special_nvmlDeviceGetFieldValues(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t,
                                             const uint32_t* arguments) {
   const auto function =
       nvml.Find<nvmlReturn_t (*)(nvmlDevice_t, int, nvmlFieldValue_t*)>("nvmlDeviceGetFieldValues");

@@ -22,40 +22,40 @@ struct HostNvml {
 };
 
 // `arguments`: as many as the function's row has.
-using HostCall = HostAnswer (*)(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t peer,
+using HostCall = HostResult (*)(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t peer,
                                 const uint32_t* arguments);
 
 // In the order of nvml::kHostFunctions.
 extern const HostCall kHostCalls[];
 
-HostAnswer Special_nvmlDeviceGetCpuAffinity(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
+HostResult Special_nvmlDeviceGetCpuAffinity(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
                                             const uint32_t*);
-HostAnswer Special_nvmlDeviceGetCpuAffinityWithinScope(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
+HostResult Special_nvmlDeviceGetCpuAffinityWithinScope(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
                                                        const uint32_t*);
-HostAnswer Special_nvmlDeviceGetMemoryAffinity(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
+HostResult Special_nvmlDeviceGetMemoryAffinity(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
                                                const uint32_t*);
-HostAnswer Special_nvmlDeviceGetFieldValues(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
+HostResult Special_nvmlDeviceGetFieldValues(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
                                             const uint32_t*);
 
 // Texts are shorter than this.
 inline constexpr unsigned int kTextBytes = 256;
 
 template <typename Call>
-HostAnswer CallForText(const Call& call) {
+HostResult CallForText(const Call& call) {
   char text[kTextBytes + 1] = {};
   const nvmlReturn_t result = call(text, kTextBytes);
   return {result, text};
 }
 
 template <typename Call>
-HostAnswer CallForText80(const Call& call) {
+HostResult CallForText80(const Call& call) {
   char text[kTextBytes + 1] = {};
   const nvmlReturn_t result = call(text);
   return {result, text};
 }
 
 template <typename Call>
-HostAnswer CallForList(const Call& call) {
+HostResult CallForList(const Call& call) {
   unsigned int list[1024];
   unsigned int count = 1024;
   const nvmlReturn_t result = call(&count, list);
@@ -66,7 +66,7 @@ HostAnswer CallForList(const Call& call) {
 // The library compares the version with those that it knows, so it writes no more than the size in
 // it; a client chose it.
 template <typename Call>
-HostAnswer CallVersioned(const Call& call, uint32_t version) {
+HostResult CallVersioned(const Call& call, uint32_t version) {
   constexpr uint32_t kMaxBytes = 4096;
   const uint32_t bytes = version & 0xFFFFFF;
   if (bytes < sizeof(version) || bytes > kMaxBytes)

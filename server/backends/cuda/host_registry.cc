@@ -9,14 +9,14 @@
 namespace detshare::cuda {
 
 absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& context,
-                                    Caretaker& caretaker, void* memory, uint64_t bytes) {
+                                    DeferredReclaimer& reclaimer, void* memory, uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(memory);
   uint64_t done = 0;
   while (done < bytes) {
     const uint64_t piece = std::min(kHostPieceBytes, bytes - done);
-    absl::Status status = RegisterPiece(space, context, begin + done, piece);
+    absl::Status status = RegisterRange(space, context, begin + done, piece);
     if (!status.ok()) {
-      if (done != 0) Unregister(context, caretaker, memory, done);
+      if (done != 0) Unregister(context, reclaimer, memory, done);
       return status;
     }
     done += piece;
@@ -25,16 +25,16 @@ absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& contex
 }
 
 // One piece at a time, so that other sessions' registrations and launches get in between.
-absl::Status HostRegistry::RegisterPiece(CudaAddressSpace& space, CudaContext& context,
+absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& context,
                                          uint64_t address, uint64_t bytes) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    auto piece = pieces_.upper_bound(address);
-    if (piece != pieces_.begin() &&
+    auto piece = registrations_.upper_bound(address);
+    if (piece != registrations_.begin() &&
         std::prev(piece)->first + std::prev(piece)->second.bytes > address) {
       --piece;
     }
-    if (piece == pieces_.end() || piece->first >= address + bytes) break;
+    if (piece == registrations_.end() || piece->first >= address + bytes) break;
     if (piece->second.users > 0) {
       if (piece->first == address && piece->second.bytes == bytes) {
         ++piece->second.users;
@@ -70,18 +70,18 @@ absl::Status HostRegistry::RegisterPiece(CudaAddressSpace& space, CudaContext& c
     context.api.cuMemHostUnregister(memory);
     return status;
   }
-  pieces_[address] = Piece{bytes, 1, next_serial_++};
+  registrations_[address] = Registration{bytes, 1, next_serial_++};
   return absl::OkStatus();
 }
 
-void HostRegistry::Unregister(CudaContext& context, Caretaker& caretaker, void* memory,
+void HostRegistry::Unregister(CudaContext& context, DeferredReclaimer& reclaimer, void* memory,
                               uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(memory);
   std::lock_guard<std::mutex> lock(mutex_);
   for (uint64_t done = 0; done < bytes; done += kHostPieceBytes) {
-    const auto found = pieces_.find(begin + done);
-    if (found == pieces_.end() || --found->second.users > 0) continue;
-    caretaker.Later([this, &context, address = begin + done, serial = found->second.serial] {
+    const auto found = registrations_.find(begin + done);
+    if (found == registrations_.end() || --found->second.users > 0) continue;
+    reclaimer.Later([this, &context, address = begin + done, serial = found->second.serial] {
       Reclaim(context, address, serial);
     });
   }
@@ -89,14 +89,14 @@ void HostRegistry::Unregister(CudaContext& context, Caretaker& caretaker, void* 
 
 void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t serial) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = pieces_.find(address);
-  if (found == pieces_.end() || found->second.serial != serial || found->second.users > 0) return;
+  const auto found = registrations_.find(address);
+  if (found == registrations_.end() || found->second.serial != serial || found->second.users > 0) return;
   context.Enter();
   context
       .Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),
              "cuMemHostUnregister")
       .IgnoreError();
-  pieces_.erase(found);
+  registrations_.erase(found);
 }
 
 }  // namespace detshare::cuda

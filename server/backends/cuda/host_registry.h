@@ -2,7 +2,7 @@
 // one registry serves all.
 //
 // Memory is registered in pieces, because registering holds the context's lock for about 45 us a
-// MiB. Unregistering drains the context, so it is left to the caretaker; the pages stay pinned
+// MiB. Unregistering drains the context, so it is left to the deferred reclaimer; the pages stay pinned
 // until then, even when the memory is unmapped meanwhile. Other memory at an address that still
 // waits for this is registered after it, at an idle moment, too: whoever maps memory to register it
 // does so where none was before (coroutine_runtime/fresh_address.h).
@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "absl/status/status.h"
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_context.h"
 
 namespace detshare::cuda {
@@ -22,27 +22,27 @@ class CudaAddressSpace;
 
 inline constexpr uint64_t kHostPieceBytes = 16ull << 20;
 
-// Any thread. Outlives the caretakers that it was given.
+// Any thread. Outlives the deferred reclaimers that it was given.
 class HostRegistry {
  public:
   // In the name of `space`. Several devices may register the same memory.
-  absl::Status Register(CudaAddressSpace& space, CudaContext& context, Caretaker& caretaker,
+  absl::Status Register(CudaAddressSpace& space, CudaContext& context, DeferredReclaimer& reclaimer,
                         void* memory, uint64_t bytes);
   // Takes one registration of exactly this range back, later.
-  void Unregister(CudaContext& context, Caretaker& caretaker, void* memory, uint64_t bytes);
+  void Unregister(CudaContext& context, DeferredReclaimer& reclaimer, void* memory, uint64_t bytes);
 
  private:
-  struct Piece {
+  struct Registration {
     uint64_t bytes = 0;
     int users = 0;  // 0: waits to be unregistered
     uint64_t serial = 0;
   };
-  absl::Status RegisterPiece(CudaAddressSpace& space, CudaContext& context, uint64_t address,
+  absl::Status RegisterRange(CudaAddressSpace& space, CudaContext& context, uint64_t address,
                              uint64_t bytes);
   void Reclaim(CudaContext& context, uint64_t address, uint64_t serial);
 
   std::mutex mutex_;
-  std::map<uint64_t, Piece> pieces_;  // by address
+  std::map<uint64_t, Registration> registrations_;  // by address
   uint64_t next_serial_ = 1;
 };
 

@@ -43,7 +43,7 @@ class LaunchAttributes {
     return attribute.value;
   }
 
-  CUlaunchAttribute attributes_[4 + kMostHints];
+  CUlaunchAttribute attributes_[4 + kMaxHints];
   unsigned count_ = 0, without_hints_ = 0;
 };
 

@@ -21,8 +21,8 @@ enum : uint32_t {
 };
 constexpr uint64_t kImmediateOffset = 4;  // in the instruction
 
-constexpr uint64_t kMostAlignment = 4096;
-constexpr size_t kMostVariables = 4096;
+constexpr uint64_t kMaxAlignment = 4096;
+constexpr size_t kMaxVariables = 4096;
 
 bool Fail(std::string* error, std::string_view what) {
   *error = what;
@@ -79,7 +79,7 @@ bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
       return Fail(error, "a managed variable outside of its section");
     if (home.sh_type != SHT_NOBITS && !Slice(elf, home.sh_offset, home.sh_size))
       return Fail(error, "a section of variables that is not whole");
-    if (parsed->variables.size() == kMostVariables)
+    if (parsed->variables.size() == kMaxVariables)
       return Fail(error, "too many managed variables");
     parsed->variables.push_back({i, table.sh_offset + i * sizeof(Elf64_Sym), *name, symbol.st_shndx,
                                  begin, symbol.st_size});
@@ -167,7 +167,7 @@ bool FindManagedVariables(std::string_view elf, std::vector<ManagedElfVariable>*
   variables->clear();
   for (const Variable& variable : parsed.variables) {
     uint64_t alignment = parsed.sections[variable.section].header.sh_addralign;
-    if ((alignment & (alignment - 1)) != 0 || alignment > kMostAlignment)
+    if ((alignment & (alignment - 1)) != 0 || alignment > kMaxAlignment)
       return Fail(error, "a section with an impossible alignment");
     alignment = std::max<uint64_t>(alignment, 1);
     variables->push_back({std::string(variable.name), variable.bytes, alignment});

@@ -38,26 +38,26 @@ class SoftQueue final : public Queue {
     NumberLaunch(*request, request->space->NextGridId());
     request->quantum = core_.options.quantum;
     request->log = core_.options.log;
-    absl::StatusOr<std::unique_ptr<GridTask>> task = GridTask::Create(*std::move(request));
-    if (!task.ok()) return task.status();
-    return SubmitTask(space, *std::move(task));
+    absl::StatusOr<std::unique_ptr<GridJob>> job = GridJob::Create(*std::move(request));
+    if (!job.ok()) return job.status();
+    return SubmitJob(space, *std::move(job));
   }
 
   absl::Status Copy(AddressSpace& space, const CopyRequest& request) override {
     const auto state_of_side = [&](AddressSpace* side) {
       return StateOf(side != nullptr ? *side : space);
     };
-    absl::StatusOr<std::unique_ptr<Task>> task =
+    absl::StatusOr<std::unique_ptr<Job>> job =
         MakeCopy(StateOf(space), state_of_side(request.destination_space),
                  state_of_side(request.source_space), request);
-    if (!task.ok()) return task.status();
-    return SubmitTask(space, *std::move(task));
+    if (!job.ok()) return job.status();
+    return SubmitJob(space, *std::move(job));
   }
 
   absl::Status Fill(AddressSpace& space, const FillRequest& request) override {
-    absl::StatusOr<std::unique_ptr<Task>> task = MakeFill(StateOf(space), request);
-    if (!task.ok()) return task.status();
-    return SubmitTask(space, *std::move(task));
+    absl::StatusOr<std::unique_ptr<Job>> job = MakeFill(StateOf(space), request);
+    if (!job.ok()) return job.status();
+    return SubmitJob(space, *std::move(job));
   }
 
   absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
@@ -126,12 +126,12 @@ class SoftQueue final : public Queue {
   }
 
  private:
-  absl::Status SubmitTask(AddressSpace& space, std::unique_ptr<Task> task) {
-    if (task == nullptr) return absl::OkStatus();
+  absl::Status SubmitJob(AddressSpace& space, std::unique_ptr<Job> job) {
+    if (job == nullptr) return absl::OkStatus();
     Operation operation;
-    operation.kind = Operation::Kind::kTask;
+    operation.kind = Operation::Kind::kJob;
     operation.space = StateOf(space);
-    operation.task = std::move(task);
+    operation.job = std::move(job);
     core_.engine.Submit(state_, std::move(operation));
     return absl::OkStatus();
   }

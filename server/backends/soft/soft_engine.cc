@@ -52,22 +52,22 @@ void Engine::Submit(const std::shared_ptr<QueueState>& queue, Operation operatio
   Lock lock(mutex_);
   if (operation.kind != Operation::Kind::kWriteFence &&
       operation.kind != Operation::Kind::kWaitFence && operation.kind != Operation::Kind::kMemory) {
-    operation.entry = timeline_.Submit(queue->lane);
+    operation.entry = timeline_.Submit(queue->track);
   }
   const bool alone = queue->operations.empty();
   queue->operations.push_back(std::move(operation));
   if (!alone) return;
 
   const Operation& head = queue->operations.front();
-  if (head.kind == Operation::Kind::kTask && head.task->IsShort() && !head.space->stopped()) {
-    const std::shared_ptr<Task> task = head.task;
+  if (head.kind == Operation::Kind::kJob && head.job->IsShort() && !head.space->stopped()) {
+    const std::shared_ptr<Job> job = head.job;
     queue->busy = true;
-    Task::Piece piece;
-    while (task->Claim(&piece) == Task::Claimed::kPiece) {
+    Job::Chunk chunk;
+    while (job->Claim(&chunk) == Job::Claimed::kChunk) {
       lock.unlock();
-      task->Perform(&piece);
+      job->Perform(&chunk);
       lock.lock();
-      if (task->Finish(&piece)) break;
+      if (job->Finish(&chunk)) break;
     }
     ConcludeHead(queue, lock);
     return;
@@ -102,16 +102,16 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
     while (!queue->busy && !queue->waiting && !queue->operations.empty()) {
       Operation& head = queue->operations.front();
       switch (head.kind) {
-        case Operation::Kind::kTask:
+        case Operation::Kind::kJob:
           if (head.space->stopped()) {
             timeline_.EndNothing(head.entry);
-            std::shared_ptr<Point> point = head.task->PointIfSkipped();
+            std::shared_ptr<Point> point = head.job->PointIfSkipped();
             Retire(*queue);
             if (point == nullptr) break;
             Operation record;
             record.kind = Operation::Kind::kRecord;
             record.point = std::move(point);
-            record.entry = timeline_.Submit(queue->lane);
+            record.entry = timeline_.Submit(queue->track);
             queue->operations.push_back(std::move(record));
             break;
           }
@@ -177,35 +177,35 @@ void Engine::WaitAndPoll(const std::shared_ptr<QueueState>& queue) {
 }
 
 void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock) {
-  const std::shared_ptr<Task> task = queue->operations.front().task;
+  const std::shared_ptr<Job> job = queue->operations.front().job;
   const Timeline::EntryPtr entry = queue->operations.front().entry;
   lock.unlock();
-  task->Conclude(timeline_, entry);
+  job->Conclude(timeline_, entry);
   lock.lock();
   queue->busy = false;
   Retire(*queue);
   Advance(queue);
 }
 
-bool Engine::RunOnePiece(Lock& lock) {
+bool Engine::RunOneChunk(Lock& lock) {
   for (size_t tries = running_.size(); tries > 0; --tries) {
     // To the end of the line: whoever comes next begins with the next task.
     const std::shared_ptr<QueueState> queue = std::move(running_.front());
     running_.pop_front();
     running_.push_back(queue);
-    const std::shared_ptr<Task> task = queue->operations.front().task;
+    const std::shared_ptr<Job> job = queue->operations.front().job;
 
-    Task::Piece piece;
-    const Task::Claimed claimed = task->Claim(&piece);
-    if (claimed == Task::Claimed::kNothing) continue;
-    bool finished = claimed == Task::Claimed::kFinished;
+    Job::Chunk chunk;
+    const Job::Claimed claimed = job->Claim(&chunk);
+    if (claimed == Job::Claimed::kNothing) continue;
+    bool finished = claimed == Job::Claimed::kFinished;
     if (!finished) {
       const bool nobody_looks = !fence_waiters_.empty() && !polling_;
-      if (idle_ > 0 && (task->HasMore() || nobody_looks || running_.size() > 1)) wake_.notify_one();
+      if (idle_ > 0 && (job->HasMore() || nobody_looks || running_.size() > 1)) wake_.notify_one();
       lock.unlock();
-      task->Perform(&piece);
+      job->Perform(&chunk);
       lock.lock();
-      finished = task->Finish(&piece);
+      finished = job->Finish(&chunk);
     }
     if (finished) {
       std::erase(running_, queue);
@@ -230,7 +230,7 @@ void Engine::Work() {
   while (!stopping_) {
     if (!fence_waiters_.empty() && std::chrono::steady_clock::now() - last_poll_ >= kPollInterval)
       PollFences();
-    if (RunOnePiece(lock)) continue;
+    if (RunOneChunk(lock)) continue;
     ++idle_;
     if (!fence_waiters_.empty() && !polling_) {
       polling_ = true;

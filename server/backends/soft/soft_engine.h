@@ -42,26 +42,26 @@ namespace detshare::soft {
 struct Point;
 
 // Work that takes long enough to be done in pieces, by several threads at once.
-class Task {
+class Job {
  public:
-  virtual ~Task() = default;
+  virtual ~Job() = default;
 
   // A bounded part of the work: what it means is the task's own affair.
-  struct Piece {
+  struct Chunk {
     uint64_t begin = 0, end = 0;
     void* context = nullptr;
   };
-  enum class Claimed { kPiece, kNothing, kFinished };
+  enum class Claimed { kChunk, kNothing, kFinished };
 
   // With the engine's lock. kNothing: all of it is in others' hands at the moment. kFinished: all
   // is done (once nothing is in others' hands).
-  virtual Claimed Claim(Piece* piece) = 0;
+  virtual Claimed Claim(Chunk* chunk) = 0;
   // With the engine's lock. Whether Claim would give another piece.
   virtual bool HasMore() const = 0;
   // Without the lock, on any thread.
-  virtual void Perform(Piece* piece) = 0;
+  virtual void Perform(Chunk* chunk) = 0;
   // With the lock, after Perform. True when this was the last piece.
-  virtual bool Finish(Piece* piece) = 0;
+  virtual bool Finish(Chunk* chunk) = 0;
   // Without the lock, once, when all is done and before anything that follows on the queue: effects
   // that others see, the task's place in virtual time.
   virtual void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) = 0;
@@ -85,11 +85,11 @@ struct Point {
 };
 
 struct Operation {
-  enum class Kind { kTask, kWriteFence, kWaitFence, kMemory, kRecord, kWait };
-  Kind kind = Kind::kTask;
+  enum class Kind { kJob, kWriteFence, kWaitFence, kMemory, kRecord, kWait };
+  Kind kind = Kind::kJob;
   // Null for kRecord and kWait, and for a kWaitFence that waits for another engine's `point`.
   std::shared_ptr<SpaceState> space;
-  std::shared_ptr<Task> task;
+  std::shared_ptr<Job> job;
   std::shared_ptr<Point> point;
   std::atomic<uint64_t>* fence = nullptr;          // kWriteFence
   const std::atomic<uint64_t>* awaited = nullptr;  // kWaitFence
@@ -103,10 +103,10 @@ struct QueueState {
   std::deque<Operation> operations;
   bool busy = false;     // the head is a task that is running
   bool waiting = false;  // the head waits for a point or a fence
-  std::shared_ptr<Timeline::Lane> lane = std::make_shared<Timeline::Lane>();
+  std::shared_ptr<Timeline::Track> track = std::make_shared<Timeline::Track>();
 };
 
-inline std::shared_ptr<Point> Task::PointIfSkipped() { return nullptr; }
+inline std::shared_ptr<Point> Job::PointIfSkipped() { return nullptr; }
 
 class Engine {
  public:
@@ -131,7 +131,7 @@ class Engine {
   // `operation` has been done or skipped.
   void Retire(QueueState& queue);
   // Takes a piece of some task and does it. False when there is none.
-  bool RunOnePiece(Lock& lock);
+  bool RunOneChunk(Lock& lock);
   void ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock);
   // The head waits for what nobody announces.
   void WaitAndPoll(const std::shared_ptr<QueueState>& queue);

@@ -54,8 +54,8 @@ absl::StatusOr<PlannedNode> GraphPlan::PlanNode(const GraphNode& node) const {
     request->quantum = core->options.quantum;
     request->log = core->options.log;
     // What the interpreter refuses shows now.
-    absl::StatusOr<std::unique_ptr<GridTask>> task = GridTask::Create(*request);
-    if (!task.ok()) return task.status();
+    absl::StatusOr<std::unique_ptr<GridJob>> job = GridJob::Create(*request);
+    if (!job.ok()) return job.status();
     planned.grid = *std::move(request);
     // It holds the code; the library is for whoever has the description to let go, on its thread.
     planned.node.step = std::monostate();

@@ -9,16 +9,16 @@ namespace detshare::soft {
 namespace {
 
 // A task that does something once, when everything before is complete.
-class OneStep : public Task {
+class OneStep : public Job {
  public:
-  Claimed Claim(Piece*) override {
+  Claimed Claim(Chunk*) override {
     if (claimed_) return Claimed::kNothing;
     claimed_ = true;
-    return Claimed::kPiece;
+    return Claimed::kChunk;
   }
   bool HasMore() const override { return !claimed_; }
-  void Perform(Piece*) override {}
-  bool Finish(Piece*) override { return true; }
+  void Perform(Chunk*) override {}
+  bool Finish(Chunk*) override { return true; }
 
  private:
   bool claimed_ = false;
@@ -69,7 +69,7 @@ class GraphRun::Decision final : public OneStep {
       if (work.ok()) {
         run_.Submit(step_.first_body + body, *std::move(work), queue_, {});
         if (step_.type == ConditionalStep::Type::kWhile) {
-          run_.SubmitTask(
+          run_.SubmitJob(
               std::make_unique<Decision>(run_, step_, condition_, queue_, std::move(over_)),
               queue_);
           return;
@@ -103,23 +103,23 @@ class GraphRun::Decision final : public OneStep {
 absl::StatusOr<GraphRun::Work> GraphRun::Prepare(uint32_t graph) const {
   Work work;
   for (const GraphSchedule::Node& scheduled : plan_->graphs[graph].nodes) {
-    std::unique_ptr<Task>& task = work.emplace_back();
+    std::unique_ptr<Job>& job = work.emplace_back();
     const PlannedNode& planned = scheduled.work;
     if (!planned.node.enabled) continue;
     if (planned.grid.has_value()) {
       GridRequest request = *planned.grid;
       NumberLaunch(request, graph == 0 ? plan_->space->NextGridId() : body_number_);
-      absl::StatusOr<std::unique_ptr<GridTask>> grid = GridTask::Create(std::move(request));
+      absl::StatusOr<std::unique_ptr<GridJob>> grid = GridJob::Create(std::move(request));
       if (!grid.ok()) return grid.status();
-      task = *std::move(grid);
+      job = *std::move(grid);
     } else if (const auto* copy = std::get_if<CopyRequest>(&planned.node.step)) {
-      absl::StatusOr<std::unique_ptr<Task>> made = MakeCopy(plan_->space, *copy);
+      absl::StatusOr<std::unique_ptr<Job>> made = MakeCopy(plan_->space, *copy);
       if (!made.ok()) return made.status();
-      task = *std::move(made);
+      job = *std::move(made);
     } else if (const auto* fill = std::get_if<FillRequest>(&planned.node.step)) {
-      absl::StatusOr<std::unique_ptr<Task>> made = MakeFill(plan_->space, *fill);
+      absl::StatusOr<std::unique_ptr<Job>> made = MakeFill(plan_->space, *fill);
       if (!made.ok()) return made.status();
-      task = *std::move(made);
+      job = *std::move(made);
     }
   }
   return work;
@@ -147,10 +147,10 @@ void GraphRun::Submit(uint32_t graph, Work work, const std::shared_ptr<QueueStat
   for (const uint32_t end : schedule.ends) Wait(queue, points[end]);
 }
 
-void GraphRun::SubmitNode(const PlannedNode& planned, std::unique_ptr<Task> task,
+void GraphRun::SubmitNode(const PlannedNode& planned, std::unique_ptr<Job> job,
                           const std::shared_ptr<QueueState>& queue,
                           absl::Span<const uint64_t>* values) const {
-  if (task != nullptr) return SubmitTask(std::move(task), queue);
+  if (job != nullptr) return SubmitJob(std::move(job), queue);
   Operation operation;
   if (TakesValue(planned.node)) {
     operation.space = plan_->space;
@@ -191,7 +191,7 @@ void GraphRun::SubmitConditional(const ConditionalStep& step,
   over->late = true;
   // It was there when the graph was instantiated, and lives as long as the space.
   std::shared_ptr<Condition> condition = plan_->space->conditions().Find(step.handle);
-  SubmitTask(std::make_unique<Decision>(*this, step, std::move(condition), own, over), own);
+  SubmitJob(std::make_unique<Decision>(*this, step, std::move(condition), own, over), own);
   Wait(queue, std::move(over));
 }
 
@@ -206,15 +206,15 @@ void GraphRun::SetDefaults(const std::shared_ptr<QueueState>& queue) const {
     }
   }
   if (conditions.empty()) return;
-  SubmitTask(std::make_unique<Defaults>(std::move(conditions)), queue);
+  SubmitJob(std::make_unique<Defaults>(std::move(conditions)), queue);
 }
 
-void GraphRun::SubmitTask(std::unique_ptr<Task> task,
+void GraphRun::SubmitJob(std::unique_ptr<Job> job,
                           const std::shared_ptr<QueueState>& queue) const {
   Operation operation;
-  operation.kind = Operation::Kind::kTask;
+  operation.kind = Operation::Kind::kJob;
   operation.space = plan_->space;
-  operation.task = std::move(task);
+  operation.job = std::move(job);
   plan_->core->engine.Submit(queue, std::move(operation));
 }
 

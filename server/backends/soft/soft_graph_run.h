@@ -16,7 +16,7 @@ namespace detshare::soft {
 class GraphRun {
  public:
   // The tasks of a graph's nodes; null where there is nothing to do.
-  using Work = std::vector<std::unique_ptr<Task>>;
+  using Work = std::vector<std::unique_ptr<Job>>;
 
   // Takes the number of the launch that kernels in bodies have, in every turn.
   explicit GraphRun(std::shared_ptr<const GraphPlan> plan)
@@ -38,10 +38,10 @@ class GraphRun {
   class Defaults;
   class Decision;
 
-  void SubmitNode(const PlannedNode& node, std::unique_ptr<Task> task,
+  void SubmitNode(const PlannedNode& node, std::unique_ptr<Job> job,
                   const std::shared_ptr<QueueState>& queue,
                   absl::Span<const uint64_t>* values) const;
-  void SubmitTask(std::unique_ptr<Task> task, const std::shared_ptr<QueueState>& queue) const;
+  void SubmitJob(std::unique_ptr<Job> job, const std::shared_ptr<QueueState>& queue) const;
   void SubmitConditional(const ConditionalStep& step,
                          const std::shared_ptr<QueueState>& queue) const;
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr uint32_t kWorkspaceBytes = 64;
 // A kernel that prints more loses the rest, as it does on hardware when the buffer is full.
-constexpr uint64_t kMostText = 64 << 20;
+constexpr uint64_t kMaxText = 64 << 20;
 // A unit that has had so many turns is taken to wait for others, even if it does more than poll.
-constexpr uint64_t kPatience = 8;
+constexpr uint64_t kMaxTurns = 8;
 
 // Where the unit that this thread is running prints to.
 thread_local std::string* current_text = nullptr;
@@ -47,35 +47,35 @@ int ResultOf(ptx::FaultKind kind) {
 
 }  // namespace
 
-GridTask::GridTask(GridRequest request) : request_(std::move(request)) {}
+GridJob::GridJob(GridRequest request) : request_(std::move(request)) {}
 
-GridTask::~GridTask() = default;
+GridJob::~GridJob() = default;
 
-absl::StatusOr<std::unique_ptr<GridTask>> GridTask::Create(GridRequest request) {
-  std::unique_ptr<GridTask> task(new GridTask(std::move(request)));
-  ptx::LaunchConfig config = std::move(task->request_.config);
+absl::StatusOr<std::unique_ptr<GridJob>> GridJob::Create(GridRequest request) {
+  std::unique_ptr<GridJob> job(new GridJob(std::move(request)));
+  ptx::LaunchConfig config = std::move(job->request_.config);
   if (config.cooperative) {
-    task->workspace_ = std::make_unique<uint64_t[]>(kWorkspaceBytes / sizeof(uint64_t));
-    config.grid_workspace_address = reinterpret_cast<uint64_t>(task->workspace_.get());
+    job->workspace_ = std::make_unique<uint64_t[]>(kWorkspaceBytes / sizeof(uint64_t));
+    config.grid_workspace_address = reinterpret_cast<uint64_t>(job->workspace_.get());
     config.grid_workspace_bytes = kWorkspaceBytes;
   }
   ptx::LaunchServices services;
-  services.guard = &task->request_.space->ranges();
-  services.output = task.get();
-  services.heap = task->request_.space.get();
-  services.conditions = &task->request_.space->conditions();
-  services.images = &task->request_.space->images();
+  services.guard = &job->request_.space->ranges();
+  services.output = job.get();
+  services.heap = job->request_.space.get();
+  services.conditions = &job->request_.space->conditions();
+  services.images = &job->request_.space->images();
   absl::StatusOr<std::unique_ptr<ptx::KernelLaunch>> launch = ptx::KernelLaunch::Create(
-      *task->request_.module->executable, task->request_.kernel, std::move(config), services);
+      *job->request_.module->executable, job->request_.kernel, std::move(config), services);
   if (!launch.ok())
     return CudaError(kCudaErrorInvalidValue, std::string(launch.status().message()));
-  task->launch_ = *std::move(launch);
-  task->units_ = task->launch_->unit_count();
-  if (task->units_ <= kExactUnits) task->durations_.resize(task->units_);
-  return task;
+  job->launch_ = *std::move(launch);
+  job->units_ = job->launch_->unit_count();
+  if (job->units_ <= kExactUnits) job->durations_.resize(job->units_);
+  return job;
 }
 
-uint64_t GridTask::BatchSize() const {
+uint64_t GridJob::BatchSize() const {
   if (launch_->config().cooperative || done_units_ == 0) return 1;
   const uint64_t average = done_instructions_ / done_units_ + 1;
   // Short enough that several workers share the rest of the grid.
@@ -83,13 +83,13 @@ uint64_t GridTask::BatchSize() const {
       std::min(request_.quantum / (4 * average), (units_ - next_unit_) / 16), 1, 1024);
 }
 
-Task::Claimed GridTask::Claim(Piece* piece) {
+Job::Claimed GridJob::Claim(Chunk* chunk) {
   if (Stopped()) {
     ready_.clear();
     return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
   }
   const bool begin = MayBegin() && (ready_.empty() || ready_.front()->spinning ||
-                                    ready_.front()->turns % kPatience == 0);
+                                    ready_.front()->turns % kMaxTurns == 0);
   std::unique_ptr<Runner> runner;
   if (begin) {
     if (idle_.empty()) {
@@ -112,13 +112,13 @@ Task::Claimed GridTask::Claim(Piece* piece) {
     return Claimed::kNothing;
   }
   ++in_flight_;
-  piece->context = runner.release();
-  return Claimed::kPiece;
+  chunk->context = runner.release();
+  return Claimed::kChunk;
 }
 
-bool GridTask::HasMore() const { return !Stopped() && (!ready_.empty() || MayBegin()); }
+bool GridJob::HasMore() const { return !Stopped() && (!ready_.empty() || MayBegin()); }
 
-void GridTask::Begin(Runner& runner) {
+void GridJob::Begin(Runner& runner) {
   const Placement& placement = request_.placement;
   runner.sms.resize(placement.blocks_per_unit);
   for (uint32_t block = 0; block < placement.blocks_per_unit; ++block) {
@@ -132,14 +132,14 @@ void GridTask::Begin(Runner& runner) {
   runner.unit_instructions = 0;
 }
 
-void GridTask::Perform(Piece* piece) {
-  Runner& runner = *static_cast<Runner*>(piece->context);
+void GridJob::Perform(Chunk* chunk) {
+  Runner& runner = *static_cast<Runner*>(chunk->context);
   TakeTurn(runner);
   // Whoever sets the memory that it polls may need this CPU.
   if (runner.spinning) sched_yield();
 }
 
-void GridTask::TakeTurn(Runner& runner) {
+void GridJob::TakeTurn(Runner& runner) {
   const AccessGate::Pass pass(request_.space->gate());
   current_text = &runner.text;
   uint64_t left = request_.quantum;
@@ -173,8 +173,8 @@ void GridTask::TakeTurn(Runner& runner) {
   current_text = nullptr;
 }
 
-bool GridTask::Finish(Piece* piece) {
-  std::unique_ptr<Runner> runner(static_cast<Runner*>(piece->context));
+bool GridJob::Finish(Chunk* chunk) {
+  std::unique_ptr<Runner> runner(static_cast<Runner*>(chunk->context));
   --in_flight_;
   done_units_ += std::exchange(runner->done_units, 0);
   done_instructions_ += std::exchange(runner->done_instructions, 0);
@@ -191,7 +191,7 @@ bool GridTask::Finish(Piece* piece) {
   if (unbegun < runner->end) returned_.emplace_back(unbegun, runner->end);
   if (runner->begun) {
     runner->end = runner->unit + 1;
-    if (runner->spinning || runner->turns % kPatience == 0) {
+    if (runner->spinning || runner->turns % kMaxTurns == 0) {
       ready_.push_back(std::move(runner));
     } else {
       ready_.push_front(std::move(runner));
@@ -202,13 +202,13 @@ bool GridTask::Finish(Piece* piece) {
   return done_units_ == units_;
 }
 
-void GridTask::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
+void GridJob::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
   if (!texts_.empty()) {
     std::string all;
     for (auto& [unit, text] : texts_) all += text;
     if (request_.module->print) request_.module->print(all);
   }
-  if (text_bytes_.load(std::memory_order_relaxed) > kMostText) {
+  if (text_bytes_.load(std::memory_order_relaxed) > kMaxText) {
     request_.log(
         absl::StrCat("kernel ", launch_->kernel().name, " printed too much; the rest is lost"));
   }
@@ -223,14 +223,14 @@ void GridTask::Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) {
   }
 }
 
-void GridTask::Print(std::string_view text) {
+void GridJob::Print(std::string_view text) {
   if (current_text == nullptr) return;
-  if (text_bytes_.fetch_add(text.size(), std::memory_order_relaxed) + text.size() > kMostText)
+  if (text_bytes_.fetch_add(text.size(), std::memory_order_relaxed) + text.size() > kMaxText)
     return;
   current_text->append(text);
 }
 
-void GridTask::KeepFault(uint64_t unit, const ptx::Fault& fault) {
+void GridJob::KeepFault(uint64_t unit, const ptx::Fault& fault) {
   const std::lock_guard lock(fault_mutex_);
   if (faulted_.load(std::memory_order_relaxed) && unit > fault_unit_) return;
   fault_unit_ = unit;

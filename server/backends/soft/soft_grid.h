@@ -36,16 +36,16 @@ struct GridRequest {
 // Units begin in their order. One that has not ended after a turn goes to the end of the line of
 // those that have begun; one that only polls memory makes way for units that have not begun, in
 // case it waits for them.
-class GridTask final : public Task, private ptx::OutputSink {
+class GridJob final : public Job, private ptx::OutputSink {
  public:
   // CUDA_ERROR_INVALID_VALUE when the interpreter refuses the shape.
-  static absl::StatusOr<std::unique_ptr<GridTask>> Create(GridRequest request);
-  ~GridTask() override;
+  static absl::StatusOr<std::unique_ptr<GridJob>> Create(GridRequest request);
+  ~GridJob() override;
 
-  Claimed Claim(Piece* piece) override;
+  Claimed Claim(Chunk* chunk) override;
   bool HasMore() const override;
-  void Perform(Piece* piece) override;
-  bool Finish(Piece* piece) override;
+  void Perform(Chunk* chunk) override;
+  bool Finish(Chunk* chunk) override;
   // Prints what the units printed, in the order of the units; then tells the space of a fault, so
   // that whoever learns of the fault finds the text.
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override;
@@ -69,7 +69,7 @@ class GridTask final : public Task, private ptx::OutputSink {
     std::vector<std::pair<uint64_t, std::string>> done_texts;
   };
 
-  explicit GridTask(GridRequest request);
+  explicit GridJob(GridRequest request);
   void Print(std::string_view text) override;
   void TakeTurn(Runner& runner);
   void Begin(Runner& runner);

@@ -15,7 +15,7 @@ namespace {
 constexpr int kPortableClusterSize = 8;
 constexpr int kLargestClusterSize = 16;
 constexpr uint32_t kWarpSize = 32;
-constexpr uint64_t kMostBytesInFlight = 2ull << 30;  // of one launch
+constexpr uint64_t kMaxBytesInFlight = 2ull << 30;  // of one launch
 constexpr uint64_t kRegisterBytesPerThread = 1024;
 
 using Dimensions = std::array<uint32_t, 3>;
@@ -141,7 +141,7 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   const uint64_t unit_bytes =
       cluster_blocks * (threads * (stack + kRegisterBytesPerThread) + info.static_shared_bytes +
                         shape.dynamic_shared_bytes);
-  const uint64_t affordable = kMostBytesInFlight / unit_bytes;
+  const uint64_t affordable = kMaxBytesInFlight / unit_bytes;
   if (affordable == 0 || (shape.cooperative && Product(grid) / cluster_blocks > affordable)) {
     return CudaError(kCudaErrorLaunchOutOfResources, "the blocks' stacks do not fit into memory");
   }

@@ -33,12 +33,12 @@ constexpr uint32_t kRegistersElsewhere = 6;
 int RegistersOf(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
   const uint32_t file = AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
   const uint32_t threads = std::max<uint32_t>(32, (kernel.max_threads_per_block + 31) / 32 * 32);
-  uint32_t most = std::min<uint32_t>(255, file / threads / kRegisterUnit * kRegisterUnit);
-  if (kernel.max_registers != 0) most = std::min(most, kernel.max_registers);
+  uint32_t max = std::min<uint32_t>(255, file / threads / kRegisterUnit * kRegisterUnit);
+  if (kernel.max_registers != 0) max = std::min(max, kernel.max_registers);
   const uint32_t estimate =
       std::max(kernel.registers_per_thread, kRegisterUnit + kRegistersElsewhere) -
       kRegistersElsewhere;
-  return static_cast<int>(std::min(estimate, std::max<uint32_t>(most, 1)));
+  return static_cast<int>(std::min(estimate, std::max<uint32_t>(max, 1)));
 }
 
 }  // namespace
@@ -149,9 +149,9 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
   auto& a = info_.attributes;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      const int most = AttributeOf(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
+      const int max = AttributeOf(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
                        a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
-      if (value < 0 || value > most)
+      if (value < 0 || value > max)
         return refuse("more dynamic shared memory than a block can have");
       break;
     }

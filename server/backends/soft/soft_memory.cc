@@ -21,7 +21,7 @@ uint64_t RoundDown(uint64_t value, uint64_t to) { return value / to * to; }
 
 // Mappings of physical memory of all sessions together: the system gives a process 65530 mappings
 // of all kinds.
-constexpr int kMostPlaced = 16384;
+constexpr int kMaxPlaced = 16384;
 std::atomic<int> g_placed{0};
 
 bool IsShared(RangeTable::Kind kind) {
@@ -247,7 +247,7 @@ absl::Status SpaceState::MapPhysical(uint64_t address, uint64_t bytes,
   const std::lock_guard lock(physical_mutex_);
   if (Overlaps(address, bytes) || ranges_.Overlaps(address, bytes))
     return CudaError(kCudaErrorInvalidValue, "memory is mapped there already");
-  if (g_placed.fetch_add(1, std::memory_order_relaxed) >= kMostPlaced ||
+  if (g_placed.fetch_add(1, std::memory_order_relaxed) >= kMaxPlaced ||
       !memory->MapAt(address, bytes)) {
     g_placed.fetch_sub(1, std::memory_order_relaxed);
     return CudaError(kCudaErrorOutOfMemory, "this process can map no more memory");

@@ -1,4 +1,4 @@
-// What the software GPU says about itself: the answers of an H200, scaled by the options.
+// What the software GPU says about itself: the replies of an H200, scaled by the options.
 #pragma once
 
 #include <cstdint>

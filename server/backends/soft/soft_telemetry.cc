@@ -21,11 +21,11 @@ constexpr unsigned kMemoryClock = 2;  // NVML_CLOCK_MEM; the others are of the p
 constexpr unsigned kClocks = 4;
 constexpr int kCudaCoresPerSm = 128;
 
-HostAnswer Number(unsigned value) { return Packed(NVML_SUCCESS, value); }
-HostAnswer Text(const char* text) { return {NVML_SUCCESS, text}; }
+HostResult Number(unsigned value) { return Packed(NVML_SUCCESS, value); }
+HostResult Text(const char* text) { return {NVML_SUCCESS, text}; }
 
 // Clocks never change.
-HostAnswer Clock(const DeviceProperties& device, uint32_t type) {
+HostResult Clock(const DeviceProperties& device, uint32_t type) {
   if (type >= kClocks) return {NVML_ERROR_INVALID_ARGUMENT, {}};
   const int kilohertz =
       AttributeOf(device, type == kMemoryClock ? CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE
@@ -34,7 +34,7 @@ HostAnswer Clock(const DeviceProperties& device, uint32_t type) {
 }
 
 // The processors that the daemon may use are those that the device runs on.
-HostAnswer Processors() {
+HostResult Processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return {NVML_ERROR_NOT_SUPPORTED, {}};
@@ -43,7 +43,7 @@ HostAnswer Processors() {
 
 // As SoftDevice::PeerAttributes says it: each reaches the others' memory, with atomic operations,
 // over no link.
-HostAnswer PeerStatus(const HostQuestion& question) {
+HostResult PeerStatus(const HostQuestion& question) {
   constexpr unsigned kOk = 0, kNotSupported = 5;                         // nvmlGpuP2PStatus_t
   constexpr unsigned kRead = 0, kWrite = 1, kAtomics = 3, kIndices = 5;  // nvmlGpuP2PCapsIndex_t
   const unsigned index = question.arguments[0];
@@ -52,7 +52,7 @@ HostAnswer PeerStatus(const HostQuestion& question) {
   return Number(index == kRead || index == kWrite || index == kAtomics ? kOk : kNotSupported);
 }
 
-using OfDevice = std::function<HostAnswer(const DeviceProperties&, const HostQuestion&)>;
+using OfDevice = std::function<HostResult(const DeviceProperties&, const HostQuestion&)>;
 
 const std::map<std::string_view, OfDevice>& Functions() {
   static const auto* const functions = new std::map<std::string_view, OfDevice>{
@@ -92,7 +92,7 @@ const std::map<std::string_view, OfDevice>& Functions() {
 
 }  // namespace
 
-HostAnswer SoftTelemetry::Ask(const HostQuestion& question) {
+HostResult SoftTelemetry::Ask(const HostQuestion& question) {
   if (question.function == "nvmlSystemGetDriverVersion") return Text(kDriverVersion);
   if (question.function == "nvmlSystemGetNVMLVersion") return Text(kNvmlVersion);
   const auto found = Functions().find(question.function);

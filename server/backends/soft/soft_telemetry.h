@@ -13,7 +13,7 @@ namespace detshare::soft {
 class SoftTelemetry final : public HostTelemetry {
  public:
   explicit SoftTelemetry(std::vector<DeviceProperties> devices) : devices_(std::move(devices)) {}
-  HostAnswer Ask(const HostQuestion& question) override;
+  HostResult Ask(const HostQuestion& question) override;
 
  private:
   const std::vector<DeviceProperties> devices_;

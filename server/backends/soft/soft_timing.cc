@@ -71,7 +71,7 @@ struct Timeline::Entry {
   enum class Kind { kNothing, kKernel, kTransfer, kRecord, kWait };
   Kind kind = Kind::kNothing;
   bool ended = false, resolved = false;
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<Track> track;
   std::shared_ptr<TimePoint> point;
   Placement placement;
   std::vector<Picoseconds> durations;
@@ -83,9 +83,9 @@ Timeline::Timeline(int sm_count) : sms_(sm_count) {
   for (Slots& slots : sms_) slots.fill(0);
 }
 
-Timeline::EntryPtr Timeline::Submit(std::shared_ptr<Lane> lane) {
+Timeline::EntryPtr Timeline::Submit(std::shared_ptr<Track> track) {
   auto entry = std::make_shared<Entry>();
-  entry->lane = std::move(lane);
+  entry->track = std::move(track);
   const std::lock_guard lock(mutex_);
   unresolved_.push_back(entry);
   if (unresolved_.size() > backlog_limit_) {
@@ -165,7 +165,7 @@ void Timeline::ResolveAllEnded() {
 void Timeline::Resolve(Entry& entry) {
   if (entry.resolved) return;
   entry.resolved = true;
-  Picoseconds& tail = entry.lane->tail;
+  Picoseconds& tail = entry.track->tail;
   switch (entry.kind) {
     case Entry::Kind::kNothing:
       break;

@@ -22,7 +22,7 @@
 //    and one by its size.
 //
 // Times are known when the work is done and all work submitted before it is. Whoever asks earlier
-// than the latter (a tenant's kernel may run for ever) gets the answer that leaves the unfinished
+// than the latter (a tenant's kernel may run for ever) gets the reply that leaves the unfinished
 // work of other queues out of account.
 //
 // What a kernel sees is not this: %smid is the SM that the block has on an idle partition when all
@@ -87,7 +87,7 @@ class Timeline {
   explicit Timeline(int sm_count);
 
   // A queue's tail.
-  struct Lane {
+  struct Track {
    private:
     friend class Timeline;
     Picoseconds tail = 0;
@@ -96,8 +96,8 @@ class Timeline {
   using EntryPtr = std::shared_ptr<Entry>;
 
   // Takes the place of a piece of work in the order of submission. Each is ended by one of the
-  // calls below, a lane's in its order.
-  EntryPtr Submit(std::shared_ptr<Lane> lane);
+  // calls below, a track's in its order.
+  EntryPtr Submit(std::shared_ptr<Track> track);
 
   // `durations`: of each unit in turn; more than kExactUnits: empty, and their sum counts.
   void EndKernel(const EntryPtr& entry, const Placement& placement,

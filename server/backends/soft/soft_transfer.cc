@@ -11,7 +11,7 @@
 namespace detshare::soft {
 namespace {
 
-constexpr uint64_t kPieceBytes = 4 << 20;
+constexpr uint64_t kChunkBytes = 4 << 20;
 // What the submitting thread does itself: less than waking a worker takes.
 constexpr uint64_t kShortBytes = 64 << 10;
 
@@ -76,30 +76,30 @@ Texels Locate(const ArrayPlace& place, uint64_t* address, uint64_t* pitch, uint6
 absl::Status NotMemory(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
 
 // Work on `bytes` bytes in a row, cut into pieces.
-class Transfer : public Task {
+class Transfer : public Job {
  public:
   Transfer(std::shared_ptr<SpaceState> space, uint64_t bytes, CopyEngine engine, bool fill)
       : space_(std::move(space)), bytes_(bytes), engine_(engine), fill_(fill) {}
 
-  Claimed Claim(Piece* piece) override {
+  Claimed Claim(Chunk* chunk) override {
     if (space_->stopped() || next_ == bytes_)
       return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
-    piece->begin = next_;
-    piece->end = next_ = std::min(bytes_, next_ + kPieceBytes);
+    chunk->begin = next_;
+    chunk->end = next_ = std::min(bytes_, next_ + kChunkBytes);
     ++in_flight_;
-    return Claimed::kPiece;
+    return Claimed::kChunk;
   }
   bool HasMore() const override { return next_ < bytes_; }
-  void Perform(Piece* piece) override {
+  void Perform(Chunk* chunk) override {
     const AccessGate::Pass pass(space_->gate());
     // It was the session's when the transfer was submitted, which may be long ago.
     if (HasMemory()) {
-      Do(piece->begin, piece->end);
+      Do(chunk->begin, chunk->end);
     } else {
       space_->SetFault(kCudaErrorIllegalAddress, "a copy or fill of memory that is gone");
     }
   }
-  bool Finish(Piece* piece) override {
+  bool Finish(Chunk* chunk) override {
     --in_flight_;
     return in_flight_ == 0 && (next_ == bytes_ || space_->stopped());
   }
@@ -139,14 +139,14 @@ class WorkElsewhere {
   const std::shared_ptr<SpaceState> space_;
 };
 
-class CopyTask final : public Transfer {
+class CopyJob final : public Transfer {
  public:
   // The spaces that hold the two sides, and the texels of those that are arrays.
   struct Sides {
     std::shared_ptr<SpaceState> destination, source;
     Texels destination_texels, source_texels;
   };
-  CopyTask(std::shared_ptr<SpaceState> space, Sides sides, const CopyRequest& request,
+  CopyJob(std::shared_ptr<SpaceState> space, Sides sides, const CopyRequest& request,
            std::vector<std::byte> inline_source, CopyEngine engine)
       : Transfer(std::move(space), request.width * request.height * request.depth, engine, false),
         destination_(std::move(sides.destination)),
@@ -188,9 +188,9 @@ class CopyTask final : public Transfer {
   const std::vector<std::byte> inline_source_;
 };
 
-class FillTask final : public Transfer {
+class FillJob final : public Transfer {
  public:
-  FillTask(std::shared_ptr<SpaceState> space, const FillRequest& request)
+  FillJob(std::shared_ptr<SpaceState> space, const FillRequest& request)
       : Transfer(std::move(space), request.width * request.height * request.element_bytes,
                  CopyEngine::kOnDevice, true),
         request_(request) {}
@@ -224,13 +224,13 @@ class FillTask final : public Transfer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space,
+absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
                                                std::shared_ptr<SpaceState> destination,
                                                std::shared_ptr<SpaceState> source,
                                                const CopyRequest& asked) {
   CopyRequest request = asked;
   if (request.width == 0 || request.height == 0 || request.depth == 0)
-    return std::unique_ptr<Task>();
+    return std::unique_ptr<Job>();
   Texels destination_texels = Locate(request.destination_array, &request.destination,
                                      &request.destination_pitch, &request.destination_slice);
   Texels source_texels =
@@ -259,18 +259,18 @@ absl::StatusOr<std::unique_ptr<Task>> MakeCopy(std::shared_ptr<SpaceState> space
   const CopyEngine engine = to_device     ? CopyEngine::kToDevice
                             : from_device ? CopyEngine::kFromDevice
                                           : CopyEngine::kOnDevice;
-  CopyTask::Sides sides{std::move(destination), std::move(source), std::move(destination_texels),
+  CopyJob::Sides sides{std::move(destination), std::move(source), std::move(destination_texels),
                         std::move(source_texels)};
-  return std::make_unique<CopyTask>(std::move(space), std::move(sides), request,
+  return std::make_unique<CopyJob>(std::move(space), std::move(sides), request,
                                     std::move(inline_source), engine);
 }
 
-absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space,
+absl::StatusOr<std::unique_ptr<Job>> MakeFill(std::shared_ptr<SpaceState> space,
                                                const FillRequest& request) {
   if (request.element_bytes != 1 && request.element_bytes != 2 && request.element_bytes != 4) {
     return NotMemory("elements have 1, 2 or 4 bytes");
   }
-  if (request.width == 0 || request.height == 0) return std::unique_ptr<Task>();
+  if (request.width == 0 || request.height == 0) return std::unique_ptr<Job>();
   const uint64_t element = request.element_bytes;
   if (request.address % element != 0 || (request.height > 1 && request.pitch % element != 0)) {
     return NotMemory("the fill is not aligned to its elements");
@@ -283,7 +283,7 @@ absl::StatusOr<std::unique_ptr<Task>> MakeFill(std::shared_ptr<SpaceState> space
   if (!FilledIsThere(space->ranges(), request)) {
     return NotMemory("the filled memory is not memory of the session");
   }
-  return std::make_unique<FillTask>(std::move(space), request);
+  return std::make_unique<FillJob>(std::move(space), request);
 }
 
 }  // namespace detshare::soft

@@ -229,7 +229,7 @@ void cuArray3DCreate_v2(Session& session, const wire::cuArray3DCreate_v2& args, 
   if (!array.ok()) return reply.Send(array.status());
   const ArrayId id = session.images().AddArray(&session.device(), session.context(),
                                                *std::move(array), *std::move(charge));
-  reply.Send(wire::cuArray3DCreate_v2_Answer{id, 0});
+  reply.Send(wire::cuArray3DCreate_v2_Reply{id, 0});
 }
 
 void cuArrayDestroy(Session& session, const wire::cuArrayDestroy& args, Payload, Reply& reply) {
@@ -243,7 +243,7 @@ void cuTexObjectCreate(Session& session, const wire::cuTexObjectCreate& args, Pa
                        Reply& reply) {
   const absl::StatusOr<uint64_t> handle = CreateTexture(session, args);
   if (!handle.ok()) return reply.Send(handle.status());
-  reply.Send(wire::cuTexObjectCreate_Answer{*handle});
+  reply.Send(wire::cuTexObjectCreate_Reply{*handle});
 }
 
 void cuTexObjectDestroy(Session& session, const wire::cuTexObjectDestroy& args, Payload,
@@ -255,7 +255,7 @@ void cuSurfObjectCreate(Session& session, const wire::cuSurfObjectCreate& args, 
                         Reply& reply) {
   const absl::StatusOr<uint64_t> handle = CreateSurface(session, args);
   if (!handle.ok()) return reply.Send(handle.status());
-  reply.Send(wire::cuSurfObjectCreate_Answer{*handle});
+  reply.Send(wire::cuSurfObjectCreate_Reply{*handle});
 }
 
 void cuSurfObjectDestroy(Session& session, const wire::cuSurfObjectDestroy& args, Payload,
@@ -272,7 +272,7 @@ void cuDeviceGetTexture1DLinearMaxWidth(Session& session,
     return reply.Send(Invalid("texels of no known format"));
   const absl::StatusOr<uint64_t> width = (*images)->LinearTextureWidth(args.format, args.channels);
   if (!width.ok()) return reply.Send(width.status());
-  reply.Send(wire::cuDeviceGetTexture1DLinearMaxWidth_Answer{*width});
+  reply.Send(wire::cuDeviceGetTexture1DLinearMaxWidth_Reply{*width});
 }
 
 }  // namespace detshare::handlers

@@ -30,7 +30,7 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
   reply.Send(status);
 }
 
-Task<void> AnswerWhenIdle(SessionDevice& device, ContextId context, Reply reply) {
+Task<void> ReplyWhenIdle(SessionDevice& device, ContextId context, Reply reply) {
   reply.Send(co_await device.coroutine->IdleContext(context));
 }
 
@@ -56,7 +56,7 @@ void cuCtxSynchronize(Session& session, const wire::cuCtxSynchronize& args, Payl
     }
   }
   if (!reply.wanted()) return reply.Send(absl::OkStatus());
-  session.executor().Spawn(AnswerWhenIdle(session.device(), args.context, std::move(reply)));
+  session.executor().Spawn(ReplyWhenIdle(session.device(), args.context, std::move(reply)));
 }
 
 void cuCtxResetPersistingL2Cache(Session& session, const wire::cuCtxResetPersistingL2Cache&,
@@ -69,7 +69,7 @@ void cuCtxSetLimit(Session& session, const wire::cuCtxSetLimit& args, Payload, R
   const absl::StatusOr<uint64_t> value =
       device.device->SetLimit(*device.space, static_cast<int>(args.limit & 0x7FFFFFFF), args.value);
   if (!value.ok()) return reply.Send(value.status());
-  reply.Send(wire::cuCtxSetLimit_Answer{*value});
+  reply.Send(wire::cuCtxSetLimit_Reply{*value});
 }
 
 }  // namespace detshare::handlers

@@ -17,7 +17,7 @@ constexpr uint32_t kInterprocess = 4;   // CU_EVENT_INTERPROCESS
 // ---- events between processes
 
 // Recordings that a client may have on their way.
-constexpr size_t kMostRecordings = 1 << 16;
+constexpr size_t kMaxRecordings = 1 << 16;
 
 // Says that a recording is reached when it ends: also that of a session whose work is lost.
 class Recording {
@@ -41,7 +41,7 @@ Task<void> AwaitRecording(Session& session, Recording recording, FencePoint poin
 absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, StreamId stream) {
   if (&event->device() != session.device().device)
     return CudaError(kCudaErrorInvalidHandle, "an event of another device");
-  if (session.executor().waiting() >= kMostRecordings)
+  if (session.executor().waiting() >= kMaxRecordings)
     return CudaError(kCudaErrorOutOfMemory, "too many recordings between processes");
   uint64_t number = 0;
   GpuCoroutine& coroutine = *session.device().coroutine;
@@ -52,7 +52,7 @@ absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, 
   return absl::OkStatus();
 }
 
-Task<void> AnswerWhenReached(Session& session, std::shared_ptr<SharedEvent> event, Reply reply) {
+Task<void> ReplyWhenReached(Session& session, std::shared_ptr<SharedEvent> event, Reply reply) {
   const absl::StatusOr<bool> complete = event->Complete();
   if (!complete.ok()) {
     reply.Send(complete.status());
@@ -123,7 +123,7 @@ void cuEventSynchronize(Session& session, const wire::cuEventSynchronize& args, 
   std::shared_ptr<SharedEvent> event = session.FindSharedEvent(args.event);
   if (event == nullptr)
     return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an event between processes"));
-  session.executor().Spawn(AnswerWhenReached(session, std::move(event), std::move(reply)));
+  session.executor().Spawn(ReplyWhenReached(session, std::move(event), std::move(reply)));
 }
 
 void cuEventElapsedTime_v2(Session& session, const wire::cuEventElapsedTime_v2& args, Payload,
@@ -131,7 +131,7 @@ void cuEventElapsedTime_v2(Session& session, const wire::cuEventElapsedTime_v2& 
   const absl::StatusOr<float> elapsed =
       session.device().coroutine->ElapsedMilliseconds(args.start, args.end);
   if (!elapsed.ok()) return reply.Send(elapsed.status());
-  reply.Send(wire::cuEventElapsedTime_v2_Answer{*elapsed, 0});
+  reply.Send(wire::cuEventElapsedTime_v2_Reply{*elapsed, 0});
 }
 
 }  // namespace detshare::handlers

@@ -21,9 +21,9 @@ absl::Status NoSuchGraph() {
   return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
 }
 
-template <typename Answer>
-void SendWith(Reply& reply, const absl::Status& status, const Answer& answer) {
-  reply.SendBytes(status, {reinterpret_cast<const uint8_t*>(&answer), sizeof(answer)});
+template <typename Body>
+void SendWith(Reply& reply, const absl::Status& status, const Body& body) {
+  reply.SendBytes(status, {reinterpret_cast<const uint8_t*>(&body), sizeof(body)});
 }
 
 absl::StatusOr<GraphDescription> Describe(Session& session, Payload payload, uint32_t graph_count,
@@ -60,7 +60,7 @@ void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantia
     return absl::OkStatus();
   };
   const absl::Status status = instantiate();
-  SendWith(reply, status, wire::cuGraphInstantiateWithParams_Answer{refused.graph, refused.node});
+  SendWith(reply, status, wire::cuGraphInstantiateWithParams_Reply{refused.graph, refused.node});
 }
 
 void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& args, Payload payload,
@@ -75,7 +75,7 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
   };
   const absl::Status status = session.ChangeGraph(args.graph, payload.size(), become);
   SendWith(reply, status,
-           wire::cuGraphExecUpdate_v2_Answer{static_cast<uint32_t>(update.result),
+           wire::cuGraphExecUpdate_v2_Reply{static_cast<uint32_t>(update.result),
                                              update.place.graph, update.place.node, 0});
 }
 
@@ -135,7 +135,7 @@ void cuGraphConditionalHandleCreate(Session& session,
   const absl::StatusOr<uint64_t> handle = device.device->CreateGraphCondition(
       *device.space, args.default_value, args.flags == kAssignDefault, args.sibling);
   if (!handle.ok()) return reply.Send(handle.status());
-  reply.Send(wire::cuGraphConditionalHandleCreate_Answer{*handle});
+  reply.Send(wire::cuGraphConditionalHandleCreate_Reply{*handle});
 }
 
 }  // namespace detshare::handlers

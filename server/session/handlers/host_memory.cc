@@ -124,7 +124,7 @@ void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload,
   const auto allocation = AllocatePinned(session, args.bytes);
   if (!allocation.ok()) return reply.Send(allocation.status());
   Own(session, allocation->address);
-  reply.Send(wire::cuMemHostAlloc_Answer{allocation->address, allocation->file_bytes,
+  reply.Send(wire::cuMemHostAlloc_Reply{allocation->address, allocation->file_bytes,
                                          allocation->file, 0});
 }
 
@@ -153,11 +153,11 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
     return reply.Send(status);
   }
   Own(session, allocation->address);
-  reply.Send(wire::cuMemHostRegister_v2_Answer{allocation->address});
+  reply.Send(wire::cuMemHostRegister_v2_Reply{allocation->address});
 }
 
 void cuMemFreeHost(Session& session, const wire::cuMemFreeHost& args, Payload, Reply& reply) {
-  // Whoever frees it first owns the answer: the address is unknown from here on, and reused only
+  // Whoever frees it first owns the reply: the address is unknown from here on, and reused only
   // after the wait.
   if (session.pinned().Find(args.address) == nullptr ||
       session.pinned_owners().erase(args.address) == 0) {

@@ -39,7 +39,7 @@ Task<void> OpenMemory(Session& session, SessionDevice& device, wire::cuIpcOpenMe
     co_return;
   }
   const auto index = static_cast<uint32_t>(opened->device - session.devices().data());
-  reply.Send(wire::cuIpcOpenMemHandle_v2_Answer{opened->address, opened->bytes, index, 0});
+  reply.Send(wire::cuIpcOpenMemHandle_v2_Reply{opened->address, opened->bytes, index, 0});
 }
 
 Task<void> CloseMemory(Session& session, DeviceAddress address, Reply reply) {
@@ -48,7 +48,7 @@ Task<void> CloseMemory(Session& session, DeviceAddress address, Reply reply) {
     reply.Send(open.status());
     co_return;
   }
-  reply.Send(wire::cuIpcCloseMemHandle_Answer{*open ? 1u : 0u, 0});
+  reply.Send(wire::cuIpcCloseMemHandle_Reply{*open ? 1u : 0u, 0});
 }
 
 }  // namespace
@@ -61,9 +61,9 @@ void cuIpcGetEventHandle(Session& session, const wire::cuIpcGetEventHandle& args
   const absl::StatusOr<SharedEvents::Token> token =
       session.shared_event_tokens().Export(session.config().owner.uid, session.id(), event);
   if (!token.ok()) return reply.Send(token.status());
-  wire::cuIpcGetEventHandle_Answer answer{};
-  std::memcpy(answer.token.bytes, token->data(), token->size());
-  reply.Send(answer);
+  wire::cuIpcGetEventHandle_Reply body{};
+  std::memcpy(body.token.bytes, token->data(), token->size());
+  reply.Send(body);
 }
 
 void cuIpcOpenEventHandle(Session& session, const wire::cuIpcOpenEventHandle& args, Payload,
@@ -76,9 +76,9 @@ void cuIpcGetMemHandle(Session& session, const wire::cuIpcGetMemHandle& args, Pa
   const absl::StatusOr<ShareTokenValue> token =
       session.ipc_memory().Show(session.device(), args.address);
   if (!token.ok()) return reply.Send(token.status());
-  wire::cuIpcGetMemHandle_Answer answer{};
-  std::memcpy(answer.token.bytes, token->data(), token->size());
-  reply.Send(answer);
+  wire::cuIpcGetMemHandle_Reply body{};
+  std::memcpy(body.token.bytes, token->data(), token->size());
+  reply.Send(body);
 }
 
 void cuIpcOpenMemHandle_v2(Session& session, const wire::cuIpcOpenMemHandle_v2& args, Payload,

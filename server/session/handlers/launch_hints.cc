@@ -5,25 +5,25 @@ namespace {
 
 static_assert(wire::kHintNvlinkCentric == static_cast<uint32_t>(LaunchHints::kNvlinkCentric));
 
-constexpr uint32_t kMostClusterPolicies = 2;  // CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
+constexpr uint32_t kMaxClusterPolicies = 2;  // CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
 constexpr uint32_t kPersisting = 2;           // CU_ACCESS_PROPERTY_PERSISTING
-constexpr uint32_t kMostSyncDomains = 256;
-constexpr uint32_t kMostClusterBlocks = 64;
+constexpr uint32_t kMaxSyncDomains = 256;
+constexpr uint32_t kMaxClusterBlocks = 64;
 
 }  // namespace
 
 absl::Status ReadHints(Session& session, const wire::LaunchHints& named, LaunchHints* hints) {
   const auto has = [&](uint32_t hint) { return (named.given & hint) != 0; };
   bool sound = (named.given & ~static_cast<uint32_t>(LaunchHints::kAll)) == 0;
-  if (has(wire::kHintClusterScheduling)) sound &= named.cluster_scheduling <= kMostClusterPolicies;
+  if (has(wire::kHintClusterScheduling)) sound &= named.cluster_scheduling <= kMaxClusterPolicies;
   if (has(wire::kHintPreferredCluster)) {
     for (const uint32_t blocks : named.preferred_cluster)
-      sound &= blocks >= 1 && blocks <= kMostClusterBlocks;
+      sound &= blocks >= 1 && blocks <= kMaxClusterBlocks;
   }
   if (has(wire::kHintSyncDomain)) sound &= named.sync_domain <= 1;
   if (has(wire::kHintSyncDomainMap)) {
     sound &=
-        named.sync_domain_default < kMostSyncDomains && named.sync_domain_remote < kMostSyncDomains;
+        named.sync_domain_default < kMaxSyncDomains && named.sync_domain_remote < kMaxSyncDomains;
   }
   if (has(wire::kHintCarveout)) sound &= named.carveout >= -1 && named.carveout <= 100;
   if (has(wire::kHintNvlinkCentric)) sound &= named.nvlink_centric <= 1;

@@ -10,7 +10,7 @@ namespace {
 Task<void> Allocate(SessionDevice& device, ContextId context, uint64_t bytes, Reply reply) {
   const absl::StatusOr<DeviceAddress> address = co_await device.memory->Allocate(context, bytes);
   if (address.ok()) {
-    reply.Send(wire::cuMemAlloc_v2_Answer{*address});
+    reply.Send(wire::cuMemAlloc_v2_Reply{*address});
   } else {
     reply.Send(address.status());
   }
@@ -21,7 +21,7 @@ Task<void> AllocateAsync(SessionDevice& device, ContextId context, wire::cuMemAl
   const absl::StatusOr<DeviceAddress> address =
       co_await device.memory->AllocateAsync(context, args.bytes, args.stream, args.pool);
   if (address.ok()) {
-    reply.Send(wire::cuMemAllocAsync_Answer{*address});
+    reply.Send(wire::cuMemAllocAsync_Reply{*address});
   } else {
     reply.Send(address.status());
   }
@@ -69,7 +69,7 @@ void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload,
 
 void cuMemGetInfo_v2(Session& session, const wire::cuMemGetInfo_v2&, Payload, Reply& reply) {
   const Device::Memory memory = VisibleMemory(*session.device().device, session.device().quota);
-  reply.Send(wire::cuMemGetInfo_v2_Answer{memory.free, memory.total});
+  reply.Send(wire::cuMemGetInfo_v2_Reply{memory.free, memory.total});
 }
 
 }  // namespace detshare::handlers

@@ -59,7 +59,7 @@ absl::Status Check(Session& session, const MemoryOp& operation) {
 
 absl::Status ReadMemoryOps(Session& session, Payload payload, uint32_t count,
                            MemoryOps* operations) {
-  if (count > wire::kMostStreamMemoryOps || payload.size() < count * sizeof(wire::StreamMemoryOp))
+  if (count > wire::kMaxStreamMemoryOps || payload.size() < count * sizeof(wire::StreamMemoryOp))
     return Invalid("more operations on memory than the record holds");
   for (uint32_t i = 0; i < count; ++i) {
     wire::StreamMemoryOp named;

@@ -38,8 +38,8 @@ bool ReadName(Payload payload, std::string* name) {
 }
 
 template <typename T>
-void Append(std::string* answer, const T& value) {
-  answer->append(reinterpret_cast<const char*>(&value), sizeof(value));
+void Append(std::string* body, const T& value) {
+  body->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
 std::span<const uint8_t> AsBytes(const std::string& text) {
@@ -114,11 +114,11 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   if (args.source == wire::kImageSent) {
     session.CountCode(image.size());
   } else if (!FindKeptImage(session, args, &kept)) {
-    wire::cuLibraryLoadData_Answer unknown{};
+    wire::cuLibraryLoadData_Reply unknown{};
     unknown.image_unknown = 1;
     return reply.Send(unknown);
   } else if (args.source == wire::kImageAsked) {
-    return reply.Send(wire::cuLibraryLoadData_Answer{});
+    return reply.Send(wire::cuLibraryLoadData_Reply{});
   } else {
     image = {reinterpret_cast<const uint8_t*>(kept.memory->data()), kept.bytes};
   }
@@ -148,32 +148,32 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
       logs, session.Printer(), place);
   CutLogs(logs);
 
-  wire::cuLibraryLoadData_Answer answer{};
+  wire::cuLibraryLoadData_Reply body{};
   absl::Status status = library.status();
   if (library.ok()) {
-    answer.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
+    body.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
     const absl::StatusOr<LibraryId> id =
         session.AddLibrary(*std::move(library), args.context, image, managed, *std::move(charge));
     status = id.status();
-    if (id.ok()) answer.library = *id;
+    if (id.ok()) body.library = *id;
     if (id.ok() && managed != nullptr) {
-      answer.managed_count = static_cast<uint32_t>(managed->variables.size());
-      answer.managed_address = managed->memory.address;
-      answer.managed_file_bytes = managed->memory.file_bytes;
-      answer.managed_file = managed->memory.file;
+      body.managed_count = static_cast<uint32_t>(managed->variables.size());
+      body.managed_address = managed->memory.address;
+      body.managed_file_bytes = managed->memory.file_bytes;
+      body.managed_file = managed->memory.file;
     }
     if (args.source == wire::kImageSent && session.image_store() != nullptr) {
       session.image_store()->AddSoon(session.config().owner.uid,
                                      {session.kept_payload(), image.size()});
     }
   }
-  answer.info_log_bytes = static_cast<uint32_t>(logs.info.size());
-  answer.error_log_bytes = static_cast<uint32_t>(logs.error.size());
+  body.info_log_bytes = static_cast<uint32_t>(logs.info.size());
+  body.error_log_bytes = static_cast<uint32_t>(logs.error.size());
   std::string bytes;
-  Append(&bytes, answer);
+  Append(&bytes, body);
   bytes += logs.info;
   bytes += logs.error;
-  for (uint32_t i = 0; i < answer.managed_count; ++i) {
+  for (uint32_t i = 0; i < body.managed_count; ++i) {
     const ManagedBlock::Variable& variable = managed->variables[i];
     Append(&bytes, wire::ManagedVariable{variable.address, variable.bytes,
                                          static_cast<uint32_t>(variable.name.size()), 0});
@@ -200,15 +200,15 @@ void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, 
   if (!id.ok()) return reply.Send(id.status());
   const KernelInfo& info = session.FindKernel(*id)->info();
 
-  wire::cuLibraryGetKernel_Answer answer{};
-  answer.kernel = *id;
-  answer.param_count = static_cast<uint32_t>(info.parameters.size());
-  answer.param_bytes = info.parameter_bytes;
-  answer.name_bytes = static_cast<uint32_t>(info.name.size());
+  wire::cuLibraryGetKernel_Reply body{};
+  body.kernel = *id;
+  body.param_count = static_cast<uint32_t>(info.parameters.size());
+  body.param_bytes = info.parameter_bytes;
+  body.name_bytes = static_cast<uint32_t>(info.name.size());
   static_assert(std::tuple_size_v<decltype(info.attributes)> == wire::kFunctionAttributes);
-  std::copy(info.attributes.begin(), info.attributes.end(), answer.attributes);
+  std::copy(info.attributes.begin(), info.attributes.end(), body.attributes);
   std::string bytes;
-  Append(&bytes, answer);
+  Append(&bytes, body);
   for (const KernelParameterInfo& parameter : info.parameters) {
     Append(&bytes, wire::KernelParameter{parameter.offset, parameter.bytes});
   }
@@ -237,11 +237,11 @@ void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, 
   // What a device may have under that name is not what its code uses.
   if (library->managed != nullptr) {
     if (const ManagedBlock::Variable* const variable = library->managed->Find(name))
-      return reply.Send(wire::cuLibraryGetGlobal_Answer{variable->address, variable->bytes});
+      return reply.Send(wire::cuLibraryGetGlobal_Reply{variable->address, variable->bytes});
   }
   const absl::StatusOr<Library::Global> global = library->library->GetGlobal(name);
   if (!global.ok()) return reply.Send(global.status());
-  reply.Send(wire::cuLibraryGetGlobal_Answer{global->address, global->bytes});
+  reply.Send(wire::cuLibraryGetGlobal_Reply{global->address, global->bytes});
 }
 
 void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload payload,
@@ -268,12 +268,12 @@ void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload 
   CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   const absl::StatusOr<std::string> image = session.device().device->Link(inputs, options, logs);
   CutLogs(logs);
-  wire::cuLinkComplete_Answer answer{};
-  answer.image_bytes = image.ok() ? image->size() : 0;
-  answer.info_log_bytes = static_cast<uint32_t>(logs.info.size());
-  answer.error_log_bytes = static_cast<uint32_t>(logs.error.size());
+  wire::cuLinkComplete_Reply body{};
+  body.image_bytes = image.ok() ? image->size() : 0;
+  body.info_log_bytes = static_cast<uint32_t>(logs.info.size());
+  body.error_log_bytes = static_cast<uint32_t>(logs.error.size());
   std::string bytes;
-  Append(&bytes, answer);
+  Append(&bytes, body);
   if (image.ok()) bytes += *image;
   bytes += logs.info;
   bytes += logs.error;

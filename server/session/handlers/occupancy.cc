@@ -17,7 +17,7 @@ void cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
   const absl::StatusOr<int> blocks =
       kernel->MaxActiveBlocks({args.block_size, args.dynamic_shared_bytes, args.flags});
   if (!blocks.ok()) return reply.Send(blocks.status());
-  reply.Send(wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Answer{*blocks, 0});
+  reply.Send(wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_Reply{*blocks, 0});
 }
 
 void cuOccupancyAvailableDynamicSMemPerBlock(
@@ -28,7 +28,7 @@ void cuOccupancyAvailableDynamicSMemPerBlock(
   const absl::StatusOr<uint64_t> bytes =
       kernel->AvailableDynamicShared(args.blocks, args.block_size);
   if (!bytes.ok()) return reply.Send(bytes.status());
-  reply.Send(wire::cuOccupancyAvailableDynamicSMemPerBlock_Answer{*bytes});
+  reply.Send(wire::cuOccupancyAvailableDynamicSMemPerBlock_Reply{*bytes});
 }
 
 void cuOccupancyMaxPotentialClusterSize(Session& session,
@@ -42,7 +42,7 @@ void cuOccupancyMaxPotentialClusterSize(Session& session,
   shape.dynamic_shared_bytes = args.dynamic_shared_bytes;
   const absl::StatusOr<int> size = kernel->MaxPotentialClusterSize(shape);
   if (!size.ok()) return reply.Send(size.status());
-  reply.Send(wire::cuOccupancyMaxPotentialClusterSize_Answer{*size, 0});
+  reply.Send(wire::cuOccupancyMaxPotentialClusterSize_Reply{*size, 0});
 }
 
 void cuOccupancyMaxActiveClusters(Session& session, const wire::cuOccupancyMaxActiveClusters& args,
@@ -56,7 +56,7 @@ void cuOccupancyMaxActiveClusters(Session& session, const wire::cuOccupancyMaxAc
   shape.dynamic_shared_bytes = args.dynamic_shared_bytes;
   const absl::StatusOr<int> clusters = kernel->MaxActiveClusters(shape);
   if (!clusters.ok()) return reply.Send(clusters.status());
-  reply.Send(wire::cuOccupancyMaxActiveClusters_Answer{*clusters, 0});
+  reply.Send(wire::cuOccupancyMaxActiveClusters_Reply{*clusters, 0});
 }
 
 }  // namespace detshare::handlers

@@ -48,7 +48,7 @@ void cuMemPoolGetAttribute(Session& session, const wire::cuMemPoolGetAttribute& 
     return reply.Send(Invalid("an attribute that the client knows itself, or that is none"));
   const absl::StatusOr<DeviceMemory::PoolUse> use = session.device().memory->UseOf(args.pool);
   if (!use.ok()) return reply.Send(use.status());
-  reply.Send(wire::cuMemPoolGetAttribute_Answer{
+  reply.Send(wire::cuMemPoolGetAttribute_Reply{
       args.attribute == kReservedCurrent ? use->reserved : use->reserved_high});
 }
 

@@ -8,13 +8,13 @@ namespace {
 
 constexpr uint32_t kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 
-Task<void> AnswerWhenReached(Session& session, const Fence* fence, uint64_t value, Reply reply) {
+Task<void> ReplyWhenReached(Session& session, const Fence* fence, uint64_t value, Reply reply) {
   // Not reached means that the session's work is lost: the reply then carries the session's error.
   (void)co_await session.executor().Reached(fence, value);
   reply.Send(absl::OkStatus());
 }
 
-Task<void> AnswerAtPoint(Session& session, FencePoint point, Reply reply) {
+Task<void> ReplyAtPoint(Session& session, FencePoint point, Reply reply) {
   if (!point.reached()) (void)co_await session.executor().Reached(point.fence, point.value);
   reply.Send(absl::OkStatus());
 }
@@ -55,12 +55,12 @@ void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args
   session.FindFence(args.signal.index, &fence);
   if (fence != nullptr) {
     session.executor().Spawn(
-        AnswerWhenReached(session, fence, args.signal.value, std::move(reply)));
+        ReplyWhenReached(session, fence, args.signal.value, std::move(reply)));
     return;
   }
   const absl::StatusOr<FencePoint> point = session.device().coroutine->Point(args.stream);
   if (!point.ok()) return reply.Send(point.status());
-  session.executor().Spawn(AnswerAtPoint(session, *point, std::move(reply)));
+  session.executor().Spawn(ReplyAtPoint(session, *point, std::move(reply)));
 }
 
 void cuStreamWaitEvent(Session& session, const wire::cuStreamWaitEvent& args, Payload,

@@ -38,24 +38,24 @@ bool Describe(const Args& args, TensorMapRequest* request) {
   return true;
 }
 
-template <typename Answer>
+template <typename Body>
 void Send(const absl::StatusOr<TensorMap>& map, Reply& reply) {
   if (!map.ok()) return reply.Send(map.status());
-  Answer answer;
-  std::copy(map->begin(), map->end(), answer.map);
-  reply.Send(answer);
+  Body body;
+  std::copy(map->begin(), map->end(), body.map);
+  reply.Send(body);
 }
 
 void Refuse(Reply& reply) {
   reply.Send(CudaError(kCudaErrorInvalidValue, "a tensor map that cannot be described"));
 }
 
-template <typename Answer>
+template <typename Body>
 void Encode(Session& session, const TensorMapRequest& request, Reply& reply) {
   TensorMapEncoder* const encoder = session.device().device->tensor_maps();
   if (encoder == nullptr)
     return reply.Send(CudaError(kCudaErrorNotSupported, "the device has no tensor maps"));
-  Send<Answer>(encoder->Encode(request), reply);
+  Send<Body>(encoder->Encode(request), reply);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void cuTensorMapEncodeTiled(Session& session, const wire::cuTensorMapEncodeTiled
   if (!Describe(args, &request)) return Refuse(reply);
   request.kind = TensorMapRequest::Kind::kTiled;
   std::copy(std::begin(args.box), std::end(args.box), request.box.begin());
-  Encode<wire::cuTensorMapEncodeTiled_Answer>(session, request, reply);
+  Encode<wire::cuTensorMapEncodeTiled_Reply>(session, request, reply);
 }
 
 void cuTensorMapEncodeIm2col(Session& session, const wire::cuTensorMapEncodeIm2col& args, Payload,
@@ -80,7 +80,7 @@ void cuTensorMapEncodeIm2col(Session& session, const wire::cuTensorMapEncodeIm2c
             request.upper_corner.begin());
   request.channels_per_pixel = args.channels_per_pixel;
   request.pixels_per_column = args.pixels_per_column;
-  Encode<wire::cuTensorMapEncodeIm2col_Answer>(session, request, reply);
+  Encode<wire::cuTensorMapEncodeIm2col_Reply>(session, request, reply);
 }
 
 void cuTensorMapEncodeIm2colWide(Session& session, const wire::cuTensorMapEncodeIm2colWide& args,
@@ -94,7 +94,7 @@ void cuTensorMapEncodeIm2colWide(Session& session, const wire::cuTensorMapEncode
   request.channels_per_pixel = args.channels_per_pixel;
   request.pixels_per_column = args.pixels_per_column;
   request.wide_mode = args.mode;
-  Encode<wire::cuTensorMapEncodeIm2colWide_Answer>(session, request, reply);
+  Encode<wire::cuTensorMapEncodeIm2colWide_Reply>(session, request, reply);
 }
 
 void cuTensorMapReplaceAddress(Session& session, const wire::cuTensorMapReplaceAddress& args,
@@ -104,7 +104,7 @@ void cuTensorMapReplaceAddress(Session& session, const wire::cuTensorMapReplaceA
     return reply.Send(CudaError(kCudaErrorNotSupported, "the device has no tensor maps"));
   TensorMap map;
   std::copy(std::begin(args.map), std::end(args.map), map.begin());
-  Send<wire::cuTensorMapReplaceAddress_Answer>(encoder->ReplaceAddress(map, args.address), reply);
+  Send<wire::cuTensorMapReplaceAddress_Reply>(encoder->ReplaceAddress(map, args.address), reply);
 }
 
 }  // namespace detshare::handlers

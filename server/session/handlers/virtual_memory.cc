@@ -35,7 +35,7 @@ Task<void> Create(Session& session, SessionDevice& device, uint64_t bytes, Reply
   const absl::StatusOr<VirtualMemory::Id> id =
       co_await session.virtual_memory().Create(device, bytes);
   if (id.ok()) {
-    reply.Send(wire::cuMemCreate_Answer{*id, 0});
+    reply.Send(wire::cuMemCreate_Reply{*id, 0});
   } else {
     reply.Send(id.status());
   }
@@ -46,7 +46,7 @@ Task<void> Reserve(Session& session, SessionDevice& device, wire::cuMemAddressRe
   const absl::StatusOr<DeviceAddress> address =
       co_await session.virtual_memory().Reserve(device, args.bytes, args.alignment, args.address);
   if (address.ok()) {
-    reply.Send(wire::cuMemAddressReserve_Answer{*address});
+    reply.Send(wire::cuMemAddressReserve_Reply{*address});
   } else {
     reply.Send(address.status());
   }
@@ -106,9 +106,9 @@ void cuMemExportToShareableHandle(Session& session, const wire::cuMemExportToSha
       session.config().owner.uid,
       {named->memory, named->device->device, 0, named->memory->bytes()});
   if (!token.ok()) return reply.Send(token.status());
-  wire::cuMemExportToShareableHandle_Answer answer{};
-  std::copy(token->begin(), token->end(), answer.token.bytes);
-  reply.Send(answer);
+  wire::cuMemExportToShareableHandle_Reply body{};
+  std::copy(token->begin(), token->end(), body.token.bytes);
+  reply.Send(body);
 }
 
 void cuMemImportFromShareableHandle(Session& session,
@@ -131,7 +131,7 @@ void cuMemImportFromShareableHandle(Session& session,
   const absl::StatusOr<VirtualMemory::Id> id =
       session.virtual_memory().Adopt(shared->memory, *device);
   if (!id.ok()) return reply.Send(id.status());
-  reply.Send(wire::cuMemImportFromShareableHandle_Answer{
+  reply.Send(wire::cuMemImportFromShareableHandle_Reply{
       shared->bytes, *id, static_cast<uint32_t>(device - devices.begin())});
 }
 

@@ -72,7 +72,7 @@ export class Chart {
   scale() {
     const { log, stacked } = this.options;
     let least = Infinity;
-    let most = 0;
+    let max = 0;
     for (let i = 0; i < this.times.length; ++i) {
       if (this.times[i] < this.from) continue;
       let sum = 0;
@@ -82,19 +82,19 @@ export class Chart {
         sum = stacked ? sum + value : Math.max(sum, value);
         if (value > 0) least = Math.min(least, value);
       }
-      most = Math.max(most, sum);
+      max = Math.max(max, sum);
     }
-    for (const one of this.series) if (one.promise) most = Math.max(most, one.promise);
+    for (const one of this.series) if (one.promise) max = Math.max(max, one.promise);
     const span = this.inner.bottom - MARGIN.top;
     this.ticks = [];
     if (log) {
       const low = Math.floor(Math.log10(least === Infinity ? 0.1 : least));
-      const high = Math.max(low + 1, Math.ceil(Math.log10(most > 0 ? most : 1)));
+      const high = Math.max(low + 1, Math.ceil(Math.log10(max > 0 ? max : 1)));
       this.y = (value) => this.inner.bottom - ((Math.log10(Math.max(value, 10 ** low)) - low) / (high - low)) * span;
       const step = Math.max(1, Math.ceil((high - low) / 5));
       for (let power = low; power <= high; power += step) this.ticks.push(10 ** power);
     } else {
-      const top = (this.options.most ?? niceAbove)(most);
+      const top = (this.options.max ?? niceAbove)(max);
       this.y = (value) => this.inner.bottom - (Math.min(value, top) / top) * span;
       for (let i = 0; i <= 4; ++i) this.ticks.push((top / 4) * i);
     }

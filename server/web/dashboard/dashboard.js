@@ -6,7 +6,7 @@ import { bytes, clock, count, duration, milliseconds, percent, rate } from "./fo
 import { Strips } from "./strips.js";
 
 const PERIOD_MS = 1000;
-const PATIENCE_MS = 5000;
+const TIMEOUT_MS = 5000;
 const MOST_POINTS = 600;
 const COLORS = 8;
 
@@ -27,7 +27,7 @@ const who = (name) => element("span", { className: "who", title: name }, dotOf(n
 
 const charts = {
   sms: new Chart(byId("chart-sms"), {
-    title: "SMs in use", hint: "Share of all SMs, by tenant", unit: percent, stacked: true, most: () => 1,
+    title: "SMs in use", hint: "Share of all SMs, by tenant", unit: percent, stacked: true, max: () => 1,
     empty: "Nothing ran in this time",
   }),
   latency: new Chart(byId("chart-latency"), {
@@ -35,11 +35,11 @@ const charts = {
     empty: "No latencies: nobody shared a device",
   }),
   memory: new Chart(byId("chart-memory"), {
-    title: "Device memory", hint: "Held by each tenant’s sessions", unit: bytes, stacked: true, most: niceBytes,
+    title: "Device memory", hint: "Held by each tenant’s sessions", unit: bytes, stacked: true, max: niceBytes,
     empty: "No memory is in use",
   }),
-  held: new Chart(byId("chart-held"), {
-    title: "Waiting", hint: "Share of the time in which work was held back", unit: percent, most: (value) => (value > 0.4 ? Math.max(1, Math.ceil(value)) : value > 0.08 ? 0.4 : 0.08),
+  throttled: new Chart(byId("chart-throttled"), {
+    title: "Waiting", hint: "Share of the time in which work was held back", unit: percent, max: (value) => (value > 0.4 ? Math.max(1, Math.ceil(value)) : value > 0.08 ? 0.4 : 0.08),
     empty: "Nobody waited",
   }),
 };
@@ -62,7 +62,7 @@ function drawCharts() {
   charts.sms.show(times, series((one) => one.sms), from, to);
   charts.latency.show(times, series((one) => one.p99_ms, (name) => ({ promise: promised[name] })), from, to);
   charts.memory.show(times, series((one) => one.memory), from, to);
-  charts.held.show(times, series((one) => one.held), from, to);
+  charts.throttled.show(times, series((one) => one.throttled), from, to);
   strips.show(points, names, colorOf, (state.status?.devices ?? []).map((device) => device.sm_count), from, to);
   byId("legend").replaceChildren(...names.map((name) => element("li", {}, dotOf(name), name)));
 }
@@ -87,19 +87,19 @@ function showTiles(status) {
   const total = status.devices.reduce((sum, device) => sum + device.memory.total, 0);
   const used = status.devices.reduce((sum, device) => sum + device.memory.used, 0);
   const share = latest ? Math.min(1, Object.values(latest.tenants).reduce((sum, one) => sum + one.sms, 0)) : 0;
-  const held = status.sessions.filter((session) => session.held).length;
+  const throttled = status.sessions.filter((session) => session.throttled).length;
   const open = status.sessions.filter((session) => session.open).length;
   byId("tiles").replaceChildren(
     tile("SMs in use", percent(share), `of ${count(sms)}`, share),
     tile("Device memory", bytes(used), `of ${bytes(total)}`, total === 0 ? 0 : used / total),
-    tile("Sessions", count(open), `of ${count(status.most_sessions)}`, open / Math.max(1, status.most_sessions)),
-    tile("Held now", count(held), held === 1 ? "session waits" : "sessions wait", open === 0 ? 0 : held / open),
+    tile("Sessions", count(open), `of ${count(status.max_sessions)}`, open / Math.max(1, status.max_sessions)),
+    tile("Throttled now", count(throttled), throttled === 1 ? "session waits" : "sessions wait", open === 0 ? 0 : throttled / open),
   );
 }
 
 function showMap(status) {
   const devices = status.devices.map((device, index) => {
-    const lanes = element("div", { className: "lanes" });
+    const bars = element("div", { className: "bars" });
     const ranges = new Map();
     for (const session of status.sessions) {
       for (const place of session.devices) {
@@ -107,28 +107,28 @@ function showMap(status) {
         const key = `${place.first_sm} ${place.sm_count}`;
         if (!ranges.has(session.tenant)) ranges.set(session.tenant, new Map());
         const known = ranges.get(session.tenant).get(key);
-        ranges.get(session.tenant).set(key, { first: place.first_sm, count: place.sm_count, held: (known?.held ?? true) && place.held });
+        ranges.get(session.tenant).set(key, { first: place.first_sm, count: place.sm_count, throttled: (known?.throttled ?? true) && place.throttled });
       }
     }
     for (const name of [...ranges.keys()].sort()) {
-      const lane = element("div", { className: "lane" });
+      const bar = element("div", { className: "bar" });
       const texts = [];
       for (const range of ranges.get(name).values()) {
-        lane.append(element("i", {
-          className: range.held ? "held" : state.points.at(-1)?.tenants[name]?.sms > 0 ? "" : "idle",
+        bar.append(element("i", {
+          className: range.throttled ? "throttled" : state.points.at(-1)?.tenants[name]?.sms > 0 ? "" : "idle",
           style: { left: `${(range.first / device.sm_count) * 100}%`, width: `${(range.count / device.sm_count) * 100}%`, background: colorOf(name) },
         }));
-        texts.push(`${range.first}–${range.first + range.count - 1}${range.held ? " (held)" : ""}`);
+        texts.push(`${range.first}–${range.first + range.count - 1}${range.throttled ? " (throttled)" : ""}`);
       }
-      lane.title = `${name}: SMs ${texts.join(", ")}`;
-      lanes.append(who(name), lane);
+      bar.title = `${name}: SMs ${texts.join(", ")}`;
+      bars.append(who(name), bar);
     }
     const scale = element("div", { className: "scale" });
     for (let i = 0; i <= 4; ++i) scale.append(element("span", { textContent: String(Math.round(((device.sm_count - 1) / 4) * i)) }));
-    lanes.append(scale);
+    bars.append(scale);
     const state_ = device.healthy ? "" : ` · ${device.state}`;
     const title = element("h3", {}, `GPU ${index} `, element("span", { textContent: `${device.name} · ${device.sm_count} SMs · ${bytes(device.memory.used)} of ${bytes(device.memory.total)}${state_}` }));
-    const content = ranges.size > 0 ? lanes : element("p", { className: "empty", textContent: "No session is on this device." });
+    const content = ranges.size > 0 ? bars : element("p", { className: "empty", textContent: "No session is on this device." });
     return element("div", { className: "device" }, title, content);
   });
   const none = element("p", { className: "empty", textContent: "No user has a process of the daemon yet: nobody has looked at the devices." });
@@ -195,12 +195,12 @@ function showWaits(status) {
     byId("waits").replaceChildren(element("p", { className: "empty", textContent: "Nobody waited in the last minute." }));
     return;
   }
-  const most = waits[0].seconds;
+  const max = waits[0].seconds;
   byId("waits").replaceChildren(...waits.slice(0, 12).map((wait) => {
     const own = wait.tenant === wait.for;
     const pair = element("div", { className: "pair" }, who(wait.tenant), element("span", { textContent: own ? "for work of its own" : "for" }));
     if (!own) pair.append(who(wait.for));
-    const meter = element("div", { className: "meter" }, element("i", { style: { width: `${(wait.seconds / most) * 100}%`, background: colorOf(wait.for) } }));
+    const meter = element("div", { className: "meter" }, element("i", { style: { width: `${(wait.seconds / max) * 100}%`, background: colorOf(wait.for) } }));
     return element("div", { className: "wait" }, pair, meter, element("div", { className: "number", textContent: milliseconds(wait.seconds * 1000) }));
   }));
 }
@@ -222,7 +222,7 @@ function showSessions(status) {
     { text: session.program === "" ? "–" : session.program, className: "program" },
     session.pid === 0 ? "–" : String(session.pid),
     partitionsOf(session, several),
-    element("span", { className: session.state === "faulted" ? "tag bad" : "tag", textContent: session.held ? "held" : session.state }),
+    element("span", { className: session.state === "faulted" ? "tag bad" : "tag", textContent: session.throttled ? "throttled" : session.state }),
     count(session.operations),
     bytes(session.device_memory),
     duration(session.age_ms / 1000),
@@ -238,7 +238,7 @@ function showUsers(status) {
   byId("users-card").hidden = status.users.length === 0;
   const rows = status.users.map((user) => [
     user.name,
-    element("span", { className: user.runs && !user.answers ? "tag bad" : "tag", textContent: !user.runs ? "not running" : user.answers ? "running" : "does not answer" }),
+    element("span", { className: user.runs && !user.responds ? "tag bad" : "tag", textContent: !user.runs ? "not running" : user.responds ? "running" : "does not answer" }),
     count(user.sessions),
     count(user.starts),
     user.failures > 0 ? { text: count(user.failures), className: "late" } : "0",
@@ -268,7 +268,7 @@ function showStatus(status) {
 // ---- asking
 
 async function ask(path) {
-  const response = await fetch(path, { signal: AbortSignal.timeout(PATIENCE_MS), cache: "no-store" });
+  const response = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store" });
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
   return response.json();
 }
@@ -297,10 +297,10 @@ async function refresh() {
     [status, history] = await Promise.all([ask("/api/v1/status"), ask(`/api/v1/history?after=${state.last}`)]);
   } catch {
     const pill = byId("health");
-    pill.textContent = "no answer";
+    pill.textContent = "no reply";
     pill.className = "pill bad";
     const since = state.status === null ? "" : ` What you see is of ${clock(state.status.unix_ms)}.`;
-    byId("problem").textContent = `The daemon does not answer.${since} Asking again every second.`;
+    byId("problem").textContent = `The daemon does not reply.${since} Asking again every second.`;
     byId("problem").hidden = false;
     byId("main").classList.add("stale");
     return;

@@ -36,7 +36,7 @@ TEST_CASE("Versions and names of errors need no session") {
   CHECK(text == nullptr);
 }
 
-TEST_CASE("Before initialisation calls answer CUDA_ERROR_NOT_INITIALIZED") {
+TEST_CASE("Before initialisation calls return CUDA_ERROR_NOT_INITIALIZED") {
   int count;
   CHECK(cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED);
   CHECK(cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED);

@@ -66,21 +66,21 @@ TEST_CASE("A table that is not known is an invalid value and a null pointer") {
 }
 
 TEST_CASE(
-    "Entries that nobody fills answer CUDA_ERROR_NOT_SUPPORTED, each by a function of its own") {
+    "Entries that nobody fills return CUDA_ERROR_NOT_SUPPORTED, each by a function of its own") {
   void* const* table = Table("6bd5fb6c5bf4e74a8987d93912fd9df9");
   CHECK(Call(table[3]) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(Call(table[4]) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(table[3] != table[4]);
 }
 
-TEST_CASE("The handshake gives its fixed answers before initialisation, too") {
+TEST_CASE("The handshake gives its fixed replies before initialisation, too") {
   void* const* table = Table("d4082055bde6704b8d34ba123c66e1f2");
-  uint64_t answer[2] = {};
-  REQUIRE(Call<uint32_t, uint64_t, uint64_t*>(table[1], 13000, 1, answer) == CUDA_SUCCESS);
-  CHECK(answer[0] == 0x3341181C03CB675C);
-  CHECK(answer[1] == 0x8ED383AA1F4CD1E8);
-  REQUIRE(Call<uint32_t, uint64_t, uint64_t*>(table[1], 13001, 1, answer) == CUDA_SUCCESS);
-  CHECK(answer[0] == 0x1841181C03CB675C);
+  uint64_t reply[2] = {};
+  REQUIRE(Call<uint32_t, uint64_t, uint64_t*>(table[1], 13000, 1, reply) == CUDA_SUCCESS);
+  CHECK(reply[0] == 0x3341181C03CB675C);
+  CHECK(reply[1] == 0x8ED383AA1F4CD1E8);
+  REQUIRE(Call<uint32_t, uint64_t, uint64_t*>(table[1], 13001, 1, reply) == CUDA_SUCCESS);
+  CHECK(reply[0] == 0x1841181C03CB675C);
   uint64_t first[2], second[2];
   REQUIRE(Call<uint32_t, uint64_t, uint64_t*>(table[1], 13002, 1, first) == CUDA_SUCCESS);
   REQUIRE(Call<uint32_t, uint64_t, uint64_t*>(table[1], 13002, 2, second) == CUDA_SUCCESS);

@@ -36,17 +36,17 @@ TEST_CASE("The oldest lines give way to new ones, and long lines are cut") {
 }
 
 TEST_CASE("A listener hears every line that is kept until another takes its place") {
-  static int heard;
-  heard = 0;
+  static int received;
+  received = 0;
   log_ring().SetListener([](LogLevel, const char* line, size_t length) {
     CHECK(strlen(line) == length);
-    ++heard;
+    ++received;
   });
   Log(LogLevel::kError, "one");
   Log(LogLevel::kDebug, "not this");
   log_ring().SetListener(nullptr);
   Log(LogLevel::kError, "two");
-  CHECK(heard == 1);
+  CHECK(received == 1);
 }
 
 }  // namespace

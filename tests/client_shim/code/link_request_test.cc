@@ -9,9 +9,9 @@
 namespace detshare::shim {
 namespace {
 
-std::string Bytes(std::span<const Piece> pieces) {
+std::string Bytes(std::span<const ConstBuffer> pieces) {
   std::string bytes;
-  for (const Piece& piece : pieces) bytes.append(static_cast<const char*>(piece.data), piece.bytes);
+  for (const ConstBuffer& piece : pieces) bytes.append(static_cast<const char*>(piece.data), piece.bytes);
   return bytes;
 }
 
@@ -48,24 +48,24 @@ TEST_CASE("A link crosses as its inputs in their order, then the options") {
   CHECK(at == bytes.size());
 }
 
-TEST_CASE("The answer to a link is taken apart") {
-  wire::cuLinkComplete_Answer fixed{5, 4, 3};
-  const std::string answer =
+TEST_CASE("The reply to a link is taken apart") {
+  wire::cuLinkComplete_Reply fixed{5, 4, 3};
+  const std::string reply =
       std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "imageinfoerr";
-  LinkAnswer parts;
-  REQUIRE(ParseLinkAnswer(answer, &parts));
+  LinkReply parts;
+  REQUIRE(ParseLinkReply(reply, &parts));
   CHECK(parts.image == "image");
   CHECK(parts.info == "info");
   CHECK(parts.error == "err");
 }
 
-TEST_CASE("An answer to a link that is shorter than it says is refused") {
-  wire::cuLinkComplete_Answer fixed{500, 0, 0};
-  const std::string answer =
+TEST_CASE("A reply to a link that is shorter than it says is refused") {
+  wire::cuLinkComplete_Reply fixed{500, 0, 0};
+  const std::string reply =
       std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "image";
-  LinkAnswer parts;
-  CHECK_FALSE(ParseLinkAnswer(answer, &parts));
-  CHECK_FALSE(ParseLinkAnswer("short", &parts));
+  LinkReply parts;
+  CHECK_FALSE(ParseLinkReply(reply, &parts));
+  CHECK_FALSE(ParseLinkReply("short", &parts));
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ struct Split {
 };
 
 Split SplitBy(const SmTopology& topology, unsigned least, unsigned flags = 0,
-              unsigned most = 1000) {
+              unsigned max = 1000) {
   Split split;
-  split.groups.resize(most);
-  unsigned count = most;
+  split.groups.resize(max);
+  unsigned count = max;
   split.result = SplitSms(topology, WholeDevice(topology), flags, least, split.groups.data(),
                           &count, &split.remaining);
   split.groups.resize(split.result == CUDA_SUCCESS ? count : 0);

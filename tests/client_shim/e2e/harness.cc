@@ -109,7 +109,7 @@ bool Process::Pump(int wait_ms) {
 }
 
 std::string Process::ReadLine() {
-  const auto end = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+  const auto end = Clock::now() + std::chrono::milliseconds(kTimeoutMs);
   for (;;) {
     const size_t newline = outcome_.out.find('\n', line_begin_);
     if (newline != std::string::npos) {
@@ -123,7 +123,7 @@ std::string Process::ReadLine() {
 }
 
 Outcome Process::Wait() {
-  const auto end = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+  const auto end = Clock::now() + std::chrono::milliseconds(kTimeoutMs);
   int status = 0;
   for (;;) {
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
@@ -152,7 +152,7 @@ Outcome Run(const Strings& command, const Strings& environment) {
 }
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto end = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+  const auto end = Clock::now() + std::chrono::milliseconds(kTimeoutMs);
   while (!condition()) {
     if (MillisecondsLeft(end) == 0) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -12,7 +12,7 @@
 namespace detshare::e2e {
 
 // Long enough for a loaded machine with sanitizers; nothing that works takes it.
-inline constexpr int kPatienceMs = 120'000;
+inline constexpr int kTimeoutMs = 120'000;
 
 // A file of the test's runfiles, as an absolute path.
 std::string Path(const std::string& file);
@@ -88,7 +88,7 @@ class Daemon {
 // `detshare run` with this daemon.
 Outcome RunThrough(const Daemon& daemon, const Strings& command, const Strings& options = {});
 
-// Keeps asking until `condition` holds. False when patience ends.
+// Keeps asking until `condition` holds. False when the timeout ends.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace detshare::e2e

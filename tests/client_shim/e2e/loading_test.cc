@@ -149,13 +149,13 @@ class Listener {
 TEST_CASE(
     "A program whose daemon ends before it has a session gets one of the daemon's successor") {
   Daemon successor;
-  const std::string door = successor.directory() + "/door";
-  Listener going(door);
+  const std::string endpoint = successor.directory() + "/endpoint";
+  Listener going(endpoint);
   Process program({LinkedProgram()},
-                  {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + door});
+                  {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=" + endpoint});
   const int connection = going.Accept();
-  std::filesystem::create_symlink(successor.socket(), door + ".new");
-  std::filesystem::rename(door + ".new", door);
+  std::filesystem::create_symlink(successor.socket(), endpoint + ".new");
+  std::filesystem::rename(endpoint + ".new", endpoint);
   close(connection);
   const Outcome outcome = program.Wait();
   CHECK_FALSE(outcome.timed_out);

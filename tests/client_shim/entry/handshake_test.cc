@@ -21,7 +21,7 @@ Handshake Sample() {
 
 // The expected digests were computed by another implementation of MD2.
 TEST_CASE("The handshake hashes what both sides know") {
-  CHECK(AnswerHandshake(Sample()) ==
+  CHECK(RespondToHandshake(Sample()) ==
         std::array<uint64_t, 2>{0xd8d5cd17323a4fe8, 0xbee628c2d3face61});
 }
 
@@ -35,17 +35,17 @@ TEST_CASE("The handshake hashes every device's UUID and PCI address") {
   devices[1].pci_bus = 7;
   Handshake handshake = Sample();
   handshake.devices = devices;
-  CHECK(AnswerHandshake(handshake) ==
+  CHECK(RespondToHandshake(handshake) ==
         std::array<uint64_t, 2>{0x241556af6f3e7adb, 0x5de07d801fea46c8});
 }
 
-TEST_CASE("Two versions of the handshake have fixed answers") {
+TEST_CASE("Two versions of the handshake have fixed replies") {
   Handshake handshake = Sample();
   handshake.version = 13000;
-  CHECK(AnswerHandshake(handshake) ==
+  CHECK(RespondToHandshake(handshake) ==
         std::array<uint64_t, 2>{0x3341181C03CB675C, 0x8ED383AA1F4CD1E8});
   handshake.version = 13001;
-  CHECK(AnswerHandshake(handshake) ==
+  CHECK(RespondToHandshake(handshake) ==
         std::array<uint64_t, 2>{0x1841181C03CB675C, 0x8ED383AA1F4CD1E8});
 }
 

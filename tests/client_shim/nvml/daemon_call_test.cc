@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience(60'000);
+constexpr milliseconds kTimeout(60'000);
 
 // Accepts one connection and does what the test says with it.
 class FalseDaemon {
@@ -73,24 +73,24 @@ constexpr int kData = 0, kHeaders = 1, kResetStream = 3, kSettings = 4, kPing = 
 constexpr int kEndStream = 1, kEndHeaders = 4;
 
 // What a call answers when these bytes come back.
-CallResult ResultOf(const std::string& answer, std::string* reply) {
-  const FalseDaemon daemon([&answer](int fd) {
+CallResult ResultOf(const std::string& bytes_sent, std::string* reply) {
+  const FalseDaemon daemon([&bytes_sent](int fd) {
     char request[4096];
     REQUIRE(read(fd, request, sizeof(request)) > 0);
-    (void)!write(fd, answer.data(), answer.size());
+    (void)!write(fd, bytes_sent.data(), bytes_sent.size());
     // Until the client has had enough.
     shutdown(fd, SHUT_WR);
     while (read(fd, request, sizeof(request)) > 0) {
     }
   });
-  return CallDaemon(daemon.socket(), "/a.B/C", "request", kPatience, reply);
+  return CallDaemon(daemon.socket(), "/a.B/C", "request", kTimeout, reply);
 }
-CallResult ResultOf(const std::string& answer) {
+CallResult ResultOf(const std::string& bytes_sent) {
   std::string reply;
-  return ResultOf(answer, &reply);
+  return ResultOf(bytes_sent, &reply);
 }
 
-TEST_CASE("An answer is a message and the end of its stream, whatever comes between") {
+TEST_CASE("A reply is a message and the end of its stream, whatever comes between") {
   std::string reply;
   const std::string message = Message("hello");
   CHECK(ResultOf(Frame(kSettings, 0, 0, "") + Frame(kHeaders, kEndHeaders, 1, "x") +
@@ -110,7 +110,7 @@ TEST_CASE("A call that failed has an end and no message") {
   CHECK(ResultOf(Frame(kGoAway, 0, 0, std::string(8, '\0'))) == CallResult::kBroken);
 }
 
-TEST_CASE("Nonsense is no answer") {
+TEST_CASE("Nonsense is no reply") {
   CHECK(ResultOf("") == CallResult::kBroken);
   CHECK(ResultOf("HTTP/1.1 400 Bad Request\r\n\r\n") == CallResult::kBroken);
   CHECK(ResultOf(std::string(100'000, '\xFF')) == CallResult::kBroken);
@@ -148,11 +148,11 @@ TEST_CASE("Whoever accepts and says nothing is not waited for longer than agreed
 
 TEST_CASE("Nobody there, no permission and a request that is too long are told apart") {
   std::string reply;
-  CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", "", kPatience, &reply) ==
+  CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", "", kTimeout, &reply) ==
         CallResult::kNoDaemon);
-  CHECK(CallDaemon(std::string(500, 'x'), "/a.B/C", "", kPatience, &reply) ==
+  CHECK(CallDaemon(std::string(500, 'x'), "/a.B/C", "", kTimeout, &reply) ==
         CallResult::kNoDaemon);
-  CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", std::string(20'000, 'x'), kPatience, &reply) ==
+  CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", std::string(20'000, 'x'), kTimeout, &reply) ==
         CallResult::kBroken);
 }
 

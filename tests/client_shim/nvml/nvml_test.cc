@@ -97,7 +97,7 @@ TEST_CASE("Null pointers are refused by every function that is answered") {
     if (without_pointers.contains(row.name)) continue;
     INFO(row.name);
     CHECK(Call(row.name, nullptr, nullptr, nullptr, nullptr, nullptr) ==
-          (row.lane == nvml::Lane::kNone ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT));
+          (row.source == nvml::Source::kNone ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT));
   }
 }
 

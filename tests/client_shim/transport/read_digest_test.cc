@@ -39,7 +39,7 @@ class Run {
   std::string Hex() { return ToHex(digest.Finish(0).digest); }
 
   FakeRegion region{1 << 16, 8, 4};
-  FencePool fences{region.fences(), 4};
+  FenceAllocator fences{region.fences(), 4};
   ReadDigest digest;
 };
 

@@ -10,7 +10,7 @@
 namespace detshare::shim {
 namespace {
 
-void Answer(ReplySlot& slot, int result) {
+void Reply(ReplySlot& slot, int result) {
   slot.result = result;
   slot.bytes = sizeof(int);
   memcpy(slot.data, &result, sizeof(int));
@@ -47,14 +47,14 @@ TEST_CASE("All slots can be taken, and no more than there are") {
   CHECK(slots.Acquire(&hint) == kNoReply);
 }
 
-TEST_CASE("A sleeper is woken by the answer") {
+TEST_CASE("A sleeper is woken by the reply") {
   FakeRegion region(2 * kMaxRecordBytes);
   ReplySlots slots(region.replies(), region.reply_count(), region.header().closed);
   uint32_t hint = 0;
   const uint32_t slot = slots.Acquire(&hint);
   std::thread daemon([&] {
     while (region.replies()[slot].waiting.load() == 0) std::this_thread::yield();
-    Answer(region.replies()[slot], 42);
+    Reply(region.replies()[slot], 42);
   });
   CHECK(slots.Wait(slot, 0));
   CHECK(slots[slot].result == 42);
@@ -71,17 +71,17 @@ TEST_CASE("A waiter is let go when the session is closed") {
   daemon.join();
 }
 
-TEST_CASE("More threads than slots each get their own answers") {
+TEST_CASE("More threads than slots each get their own replies") {
   FakeRegion region(2 * kMaxRecordBytes, 3);
   ReplySlots slots(region.replies(), region.reply_count(), region.header().closed);
-  // Each slot carries the number that its owner asks about; the answer is its double.
+  // Each slot carries the number that its owner asks about; the reply is its double.
   std::atomic<int> asked[3] = {};
   std::atomic<bool> stop{false};
   std::thread daemon([&] {
     while (!stop) {
       for (int i = 0; i < 3; ++i) {
         const int number = asked[i].exchange(0);
-        if (number != 0) Answer(region.replies()[i], number * 2);
+        if (number != 0) Reply(region.replies()[i], number * 2);
       }
       std::this_thread::yield();
     }

@@ -13,22 +13,22 @@ namespace {
 
 TEST_CASE("A fence is used again when its last value has arrived, and its values go on") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 2);
-  FencePool fences(region.fences(), region.fence_count());
-  const FenceLease first = fences.Take();
-  const FenceLease second = fences.Take();
+  FenceAllocator fences(region.fences(), region.fence_count());
+  const OwnedFence first = fences.Take();
+  const OwnedFence second = fences.Take();
   CHECK(first.index != second.index);
   CHECK(fences.Take().index == kNoFence);
   fences.Give(first.index, 5);
   CHECK(fences.Take().index == kNoFence);
   region.fences()[first.index].store(5);
-  const FenceLease again = fences.Take();
+  const OwnedFence again = fences.Take();
   CHECK(again.index == first.index);
   CHECK(again.value == 5);
 }
 
 TEST_CASE("Staging chunks lie apart and inside the area") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 << 20);
-  FencePool fences(region.fences(), region.fence_count());
+  FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
   std::set<uint64_t> seen;
   uint64_t total = 0;
@@ -47,7 +47,7 @@ TEST_CASE("Staging chunks lie apart and inside the area") {
 
 TEST_CASE("A chunk comes back when the GPU is done with it, not when it is released") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
-  FencePool fences(region.fences(), region.fence_count());
+  FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
   StagingChunk* chunk = staging.Acquire(false);
   REQUIRE(chunk != nullptr);
@@ -62,7 +62,7 @@ TEST_CASE(
     "An area without large chunks serves large copies with small ones, and a closed session with "
     "none") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
-  FencePool fences(region.fences(), region.fence_count());
+  FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
   CHECK(staging.Acquire(true) != nullptr);
   region.header().closed.store(1);
@@ -71,7 +71,7 @@ TEST_CASE(
 
 TEST_CASE("Threads that share few chunks never hold the same one") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 * Staging::kSmallBytes);
-  FencePool fences(region.fences(), region.fence_count());
+  FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;

@@ -61,7 +61,7 @@ TEST_CASE("Where no block fits, the block size and the grid are 0") {
   CHECK(block == 0);
 }
 
-TEST_CASE("An error ends the search and leaves the answers alone") {
+TEST_CASE("An error ends the search and leaves the replies alone") {
   int grid = -1, block = -1;
   const auto fails = [](int, int*) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
   CHECK(FindBlockSize(LikeH200(1024), fails, &grid, &block) == CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -524,7 +524,7 @@ TEST_CASE("Registered memory can be given back and its addresses used again") {
     REQUIRE_OK(session.space->UnregisterHost(memory));
     CHECK_FALSE(session.space->Contains(address, 1));
     munmap(memory, bytes);
-    // Half of the time the caretaker is not quick enough.
+    // Half of the time the deferred reclaimer is not quick enough.
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }

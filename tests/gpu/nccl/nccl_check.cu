@@ -56,13 +56,13 @@ void Run(int rank, int ranks, ncclComm_t comm) {
   };
   cudaStream_t stream;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  const size_t most = kCounts[3];
+  const size_t max = kCounts[3];
   float *from, *to;
-  CHECK(cudaMalloc(&from, most * sizeof(float)));
-  CHECK(cudaMalloc(&to, most * ranks * sizeof(float)));
-  std::vector<float> values(most), got(most * ranks);
-  for (size_t i = 0; i < most; ++i) values[i] = Value(rank, i);
-  CHECK(cudaMemcpy(from, values.data(), most * sizeof(float), cudaMemcpyHostToDevice));
+  CHECK(cudaMalloc(&from, max * sizeof(float)));
+  CHECK(cudaMalloc(&to, max * ranks * sizeof(float)));
+  std::vector<float> values(max), got(max * ranks);
+  for (size_t i = 0; i < max; ++i) values[i] = Value(rank, i);
+  CHECK(cudaMemcpy(from, values.data(), max * sizeof(float), cudaMemcpyHostToDevice));
   const auto fetch = [&](size_t count) {
     CHECK(cudaMemcpyAsync(got.data(), to, count * sizeof(float), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
@@ -80,18 +80,18 @@ void Run(int rank, int ranks, ncclComm_t comm) {
   }
   say("all-reduce");
   for (int root = 0; root < ranks; ++root) {
-    CHECK(ncclBroadcast(from, to, most, ncclFloat, root, comm, stream));
-    fetch(most);
-    for (size_t i = 0; i < most; ++i) Expect("broadcast", got, i, Value(root, i));
+    CHECK(ncclBroadcast(from, to, max, ncclFloat, root, comm, stream));
+    fetch(max);
+    for (size_t i = 0; i < max; ++i) Expect("broadcast", got, i, Value(root, i));
   }
   say("broadcast");
-  CHECK(ncclAllGather(from, to, most, ncclFloat, comm, stream));
-  fetch(most * ranks);
+  CHECK(ncclAllGather(from, to, max, ncclFloat, comm, stream));
+  fetch(max * ranks);
   for (int r = 0; r < ranks; ++r) {
-    for (size_t i = 0; i < most; ++i) Expect("all-gather", got, r * most + i, Value(r, i));
+    for (size_t i = 0; i < max; ++i) Expect("all-gather", got, r * max + i, Value(r, i));
   }
   say("all-gather");
-  const size_t part = most / ranks;
+  const size_t part = max / ranks;
   CHECK(ncclReduceScatter(from, to, part, ncclFloat, ncclMax, comm, stream));
   fetch(part);
   for (size_t i = 0; i < part; ++i) {
@@ -103,11 +103,11 @@ void Run(int rank, int ranks, ncclComm_t comm) {
   // A ring of sends.
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
   CHECK(ncclGroupStart());
-  CHECK(ncclSend(from, most, ncclFloat, next, comm, stream));
-  CHECK(ncclRecv(to, most, ncclFloat, before, comm, stream));
+  CHECK(ncclSend(from, max, ncclFloat, next, comm, stream));
+  CHECK(ncclRecv(to, max, ncclFloat, before, comm, stream));
   CHECK(ncclGroupEnd());
-  fetch(most);
-  for (size_t i = 0; i < most; ++i) Expect("send and receive", got, i, Value(before, i));
+  fetch(max);
+  for (size_t i = 0; i < max; ++i) Expect("send and receive", got, i, Value(before, i));
   say("send and receive");
 
   CHECK(cudaFree(from));

@@ -1,4 +1,4 @@
-"""Kernels by CuPy's doors (jit, elementwise, reduction, fused, cooperative) and its scientific functions: signals, images, sparse solvers."""
+"""Kernels by CuPy's interfaces (jit, elementwise, reduction, fused, cooperative) and its scientific functions: signals, images, sparse solvers."""
 import hashlib
 
 import cupy

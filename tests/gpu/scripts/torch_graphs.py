@@ -1,4 +1,4 @@
-"""CUDA graphs by every door of PyTorch: capture on several streams, random numbers, pools, graphed callables, whole training steps."""
+"""CUDA graphs by every interface of PyTorch: capture on several streams, random numbers, pools, graphed callables, whole training steps."""
 import hashlib
 
 import torch

@@ -132,10 +132,10 @@ TEST_CASE("Policy auto keeps memory-bound batch on half of the SMs beside other 
   snapshot.partitions = partitions;
   snapshot.coroutines = views;
   auto policy = *CreatePolicy("auto", {});
-  CHECK(SmsOf({132, 8}, partitions[policy->Decide(snapshot).grants[1].quiet.partition]) == 64);
-  CHECK(policy->Decide(snapshot).grants[2].quiet.partition == 0);
+  CHECK(SmsOf({132, 8}, partitions[policy->Decide(snapshot).grants[1].idle.partition]) == 64);
+  CHECK(policy->Decide(snapshot).grants[2].idle.partition == 0);
   views[2].has_work = false;
-  CHECK(policy->Decide(snapshot).grants[1].quiet.partition == 0);
+  CHECK(policy->Decide(snapshot).grants[1].idle.partition == 0);
 }
 
 }  // namespace

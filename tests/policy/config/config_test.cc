@@ -41,7 +41,7 @@ TEST_CASE("An empty file, and the file that is installed, say nothing that is no
 
 TEST_CASE("Every commented key of the installed file can be switched on as it stands") {
   std::string text = ExampleText();
-  for (const Setting& setting : AllSettings()) {
+  for (const ConfigSetting& setting : AllConfigSettings()) {
     if (!setting.computed.empty()) continue;
     const std::string line = "\n#" + std::string(setting.key) + " = ";
     const size_t at = text.find(line);
@@ -159,7 +159,7 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
 }
 
 TEST_CASE("The placements that can be said are those that there are") {
-  const Setting* const setting = FindSetting("policy", "placement");
+  const ConfigSetting* const setting = FindConfigSetting("policy", "placement");
   REQUIRE(setting != nullptr);
   CHECK(setting->choices == absl::StrJoin(policy::PlacementNames(), "|"));
   CHECK(Config().placement == policy::kDefaultPlacement);
@@ -206,7 +206,7 @@ TEST_CASE("Mistakes of tenants are named, too") {
              Catch::Contains("more than 100 percent"));
 }
 
-TEST_CASE("What was written by others cannot steer a terminal") {
+TEST_CASE("What was written by others cannot control a terminal") {
   const std::string problems = Problems("[daemon]\n\"a\\u001b[2J\" = 1\n");
   CHECK(problems.find('\x1b') == std::string::npos);
   CHECK_THAT(problems, Catch::Contains("has no \"a?[2J\""));
@@ -350,7 +350,7 @@ users = ["u", 7]
 
 TEST_CASE("The reference names every key") {
   for (const std::string& text : {ReferenceMarkdown(), ReferenceMan("1.2.3")}) {
-    for (const Setting& setting : AllSettings())
+    for (const ConfigSetting& setting : AllConfigSettings())
       CHECK_THAT(text, Catch::Contains(std::string(setting.key)));
     for (const TenantKey& key : TenantKeys())
       CHECK_THAT(text, Catch::Contains(std::string(key.key)));

@@ -67,34 +67,34 @@ TEST_CASE("Policy priority lets batch have the device while who comes first has 
   const auto policy = *CreatePolicy("priority", {{{"absent_after", "2s"}}});
   snapshot.now = 6 * kSecond;
   Decision decision = policy->Decide(snapshot);
-  CHECK(decision.grants[1].quiet.long_partition != 0);
+  CHECK(decision.grants[1].idle.long_partition != 0);
   CHECK(decision.ask_again_at == 7 * kSecond);
   snapshot.now = 7 * kSecond;
   decision = policy->Decide(snapshot);
-  CHECK(decision.grants[1].quiet.long_partition == 0);
-  CHECK(decision.grants[1].quiet.window == kForever);
+  CHECK(decision.grants[1].idle.long_partition == 0);
+  CHECK(decision.grants[1].idle.window == kForever);
   CHECK(decision.ask_again_at == kForever);
   views[0].has_work = true;
   snapshot.coroutines = views;
-  CHECK(policy->Decide(snapshot).grants[1].pressed.window == 0);
+  CHECK(policy->Decide(snapshot).grants[1].contended.window == 0);
 }
 
 TEST_CASE("Policy priority limits batch only where somebody comes first") {
   const Decision alone =
       Decide({Classed("a", TenantClass::kBatch), Classed("b", TenantClass::kBatch)});
   for (const Grant& grant : alone.grants) {
-    CHECK(grant.quiet.window == kForever);
-    CHECK(grant.quiet.partition == 0);
-    CHECK(grant.quiet.long_partition == 0);
+    CHECK(grant.idle.window == kForever);
+    CHECK(grant.idle.partition == 0);
+    CHECK(grant.idle.long_partition == 0);
   }
   const Decision beside =
       Decide({Classed("a", TenantClass::kLatency), Classed("b", TenantClass::kBatch)});
-  CHECK(beside.grants[0].quiet.window == kForever);
-  CHECK(beside.grants[0].pressed.window == kForever);
-  CHECK(beside.grants[1].quiet.window == 30 * kMicrosecond);
-  CHECK(beside.grants[1].pressed.window == 0);
-  CHECK(beside.grants[1].quiet.partition == 0);
-  CHECK(beside.grants[1].quiet.long_partition != 0);
+  CHECK(beside.grants[0].idle.window == kForever);
+  CHECK(beside.grants[0].contended.window == kForever);
+  CHECK(beside.grants[1].idle.window == 30 * kMicrosecond);
+  CHECK(beside.grants[1].contended.window == 0);
+  CHECK(beside.grants[1].idle.partition == 0);
+  CHECK(beside.grants[1].idle.long_partition != 0);
   CHECK_FALSE(beside.grants[1].prepare.empty());
 }
 
@@ -102,13 +102,13 @@ TEST_CASE("Policy priority lets batch go on in the last part of a request") {
   const std::vector<Tenant> tenants = {Classed("a", TenantClass::kLatency),
                                        Classed("b", TenantClass::kBatch)};
   const Decision usual = Decide(tenants);
-  CHECK(usual.grants[0].pressing == Approx(0.4));
-  CHECK(usual.grants[1].pressed.window == 0);
-  CHECK(ClosingTerms(usual.grants[1]).window == 30 * kMicrosecond);
-  CHECK(ClosingTerms(usual.grants[1]).partition != 0);
-  CHECK(ClosingTerms(usual.grants[1]).long_partition == usual.grants[1].quiet.long_partition);
-  const Decision never = Decide(tenants, {}, {{{"closing", "0"}}});
-  CHECK(never.grants[0].pressing == 1);
+  CHECK(usual.grants[0].contention_phase == Approx(0.4));
+  CHECK(usual.grants[1].contended.window == 0);
+  CHECK(TailLimits(usual.grants[1]).window == 30 * kMicrosecond);
+  CHECK(TailLimits(usual.grants[1]).partition != 0);
+  CHECK(TailLimits(usual.grants[1]).long_partition == usual.grants[1].idle.long_partition);
+  const Decision never = Decide(tenants, {}, {{{"tail", "0"}}});
+  CHECK(never.grants[0].contention_phase == 1);
 }
 
 TEST_CASE("Policy priority sizes the window by how long operations are") {
@@ -117,7 +117,7 @@ TEST_CASE("Policy priority sizes the window by how long operations are") {
     view.typical_operation = typical;
     return Decide({Classed("a", TenantClass::kLatency), Classed("b", TenantClass::kBatch)}, view)
         .grants[1]
-        .quiet.window;
+        .idle.window;
   };
   CHECK(window(0) == 30 * kMicrosecond);
   CHECK(window(20 * kMicrosecond) == 60 * kMicrosecond);
@@ -155,15 +155,15 @@ TEST_CASE("Policy priority keeps requests short beside a training that goes on")
   CHECK(times(*run("whole"), 0.5) > 5);
 }
 
-TEST_CASE("Policy priority starves nobody: one operation goes through in every hold") {
-  VirtualDevice device({132, 8}, *CreatePolicy("priority", {{{"longest_hold", "5ms"}}}));
+TEST_CASE("Policy priority starves nobody: one operation goes through in every throttle") {
+  VirtualDevice device({132, 8}, *CreatePolicy("priority", {{{"max_throttle", "5ms"}}}));
   device.Open(Classed("greedy", TenantClass::kLatency), Steady({kMillisecond}));
   // It never pauses: its bursts follow each other at once.
   device.Open(Classed("greedy too", TenantClass::kLatency), Steady({700 * kMicrosecond}));
   const size_t batch = device.Open(Classed("batch", TenantClass::kBatch),
                                    Steady(std::vector<Nanoseconds>(10, 50 * kMicrosecond)));
   device.Run(2 * kSecond);
-  CHECK(device[batch].longest_held <= 5 * kMillisecond + kMicrosecond);
+  CHECK(device[batch].longest_throttle <= 5 * kMillisecond + kMicrosecond);
   CHECK(device[batch].begun.size() > 150);
 }
 

@@ -23,7 +23,7 @@ TEST_CASE("Policy temporal gives everybody with work the same device time") {
   for (size_t i = 0; i < 3; ++i) {
     CHECK(device[i].device_time > 990 * kMillisecond);
     CHECK(device[i].device_time < 1010 * kMillisecond);
-    CHECK(device[i].longest_held < 5 * kMillisecond);
+    CHECK(device[i].longest_throttle < 5 * kMillisecond);
   }
 }
 

@@ -93,10 +93,10 @@ TEST_CASE("Policy tpot-first lets prefills take what decoding leaves, and raises
   CHECK(scene.Ranks() == std::vector<int>{2, 3, 1, 0});
   const Decision decision = scene.Decide();
   const Grant& prefill = decision.grants[1];
-  CHECK(SmsOf({132, 8}, scene.partitions[prefill.pressed.partition]) == 64);
-  CHECK(prefill.pressed.window == kMillisecond);
-  CHECK(decision.grants[2].quiet.window == kForever);
-  CHECK(decision.grants[3].pressed.partition == 0);
+  CHECK(SmsOf({132, 8}, scene.partitions[prefill.contended.partition]) == 64);
+  CHECK(prefill.contended.window == kMillisecond);
+  CHECK(decision.grants[2].idle.window == kForever);
+  CHECK(decision.grants[3].contended.partition == 0);
 }
 
 TEST_CASE(
@@ -119,18 +119,18 @@ TEST_CASE("Policy tpot-first lets decoding with slack wait for who is nearer to 
   scene.Decoding("fresh", 0, 5 * kMillisecond);
   scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
   const Decision decision = scene.Decide();
-  CHECK(decision.grants[0].pressed.window == 0);
-  CHECK(decision.grants[0].quiet.window == kForever);
+  CHECK(decision.grants[0].contended.window == 0);
+  CHECK(decision.grants[0].idle.window == kForever);
   CHECK_FALSE(decision.grants[0].urgent);
   CHECK(decision.grants[1].urgent);
-  CHECK(decision.grants[1].pressed.window == kForever);
+  CHECK(decision.grants[1].contended.window == kForever);
 }
 
 TEST_CASE("Policy tpot-first stops prefills while a decoding program is urgent") {
   Scene scene;
   scene.Decoding("urgent", 39 * kMillisecond, 5 * kMillisecond);
   scene.Prefilling("new", 0);
-  CHECK(scene.Decide().grants[1].pressed.window == 0);
+  CHECK(scene.Decide().grants[1].contended.window == 0);
 }
 
 TEST_CASE("Policy tpot-first puts tokens before tenants without a class, and these before batch") {
@@ -142,9 +142,9 @@ TEST_CASE("Policy tpot-first puts tokens before tenants without a class, and the
   scene.tenants.back().slo_tpot = scene.tenants.back().slo_ttft = 0;
   CHECK(scene.Ranks() == std::vector<int>{2, 5, 1, 4});
   const Decision decision = scene.Decide();
-  CHECK(decision.grants[1].pressed.window == 0);
-  CHECK(decision.grants[3].pressed.window == 0);
-  CHECK(decision.grants[2].pressed.window == kForever);
+  CHECK(decision.grants[1].contended.window == 0);
+  CHECK(decision.grants[3].contended.window == 0);
+  CHECK(decision.grants[2].contended.window == kForever);
 }
 
 TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none") {

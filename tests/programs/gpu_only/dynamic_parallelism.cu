@@ -58,11 +58,11 @@ __global__ void WithTail(unsigned long long* sum, cudaError_t* error) {
   cudaStreamDestroy(own);
 }
 
-__global__ void AskDevice(int* answers) {
-  cudaGetDevice(&answers[0]);
-  cudaDeviceGetAttribute(&answers[1], cudaDevAttrWarpSize, 0);
+__global__ void AskDevice(int* results) {
+  cudaGetDevice(&results[0]);
+  cudaDeviceGetAttribute(&results[1], cudaDevAttrWarpSize, 0);
   Add<<<1, 2048>>>(nullptr, 0, 0);  // too many threads
-  answers[2] = cudaGetLastError();
+  results[2] = cudaGetLastError();
 }
 
 int main() {
@@ -99,18 +99,18 @@ int main() {
   REQUIRE(*sum == 2 * ((m - 1) * m * (2 * m - 1) / 6));
   std::printf("the tail came last\n");
 
-  int* answers;
-  CHECK(cudaMallocManaged(&answers, 3 * sizeof(int)));
-  AskDevice<<<1, 1>>>(answers);
+  int* results;
+  CHECK(cudaMallocManaged(&results, 3 * sizeof(int)));
+  AskDevice<<<1, 1>>>(results);
   CHECK(cudaDeviceSynchronize());
-  std::printf("on the device: device %d, warps of %d, a bad launch is %s\n", answers[0], answers[1],
-              cudaGetErrorName(static_cast<cudaError_t>(answers[2])));
+  std::printf("on the device: device %d, warps of %d, a bad launch is %s\n", results[0], results[1],
+              cudaGetErrorName(static_cast<cudaError_t>(results[2])));
   size_t pending;
   CHECK(cudaDeviceGetLimit(&pending, cudaLimitDevRuntimePendingLaunchCount));
   std::printf("room for %zu pending launches\n", pending);
   CHECK(cudaFree(sorted));
   CHECK(cudaFree(sum));
   CHECK(cudaFree(error));
-  CHECK(cudaFree(answers));
+  CHECK(cudaFree(results));
   std::printf("ok\n");
 }

@@ -23,16 +23,16 @@ std::string SymbolAt(void* address) {
   return kRows[reinterpret_cast<size_t>(address) - 0x1000].symbol;
 }
 
-struct Answer {
+struct Reply {
   CUresult result;
   CUdriverProcAddressQueryResult status;
   std::string symbol;
 };
 
-// No answer, yet within the enumeration's range.
+// No reply, yet within the enumeration's range.
 constexpr auto kUntouched = static_cast<CUdriverProcAddressQueryResult>(3);
 
-Answer Ask(const std::string& name, int version, uint64_t flags) {
+Reply Ask(const std::string& name, int version, uint64_t flags) {
   void* pfn = FakeEntryPoint(0);
   CUdriverProcAddressQueryResult status = kUntouched;
   const CUresult result =
@@ -64,15 +64,15 @@ TEST_CASE(
   REQUIRE(asked.size() > 600);
   for (const auto& row : asked) {
     INFO(row[0] << " " << row[1] << " flags " << row[2]);
-    const Answer answer = Ask(row[0], std::stoi(row[1]), std::stoul(row[2]));
-    CHECK((answer.result == CUDA_SUCCESS && answer.symbol != "null") == (row[3] == "found"));
-    CHECK((answer.status == CU_GET_PROC_ADDRESS_SUCCESS) == (row[3] == "found"));
+    const Reply reply = Ask(row[0], std::stoi(row[1]), std::stoul(row[2]));
+    CHECK((reply.result == CUDA_SUCCESS && reply.symbol != "null") == (row[3] == "found"));
+    CHECK((reply.status == CU_GET_PROC_ADDRESS_SUCCESS) == (row[3] == "found"));
   }
 }
 
 TEST_CASE(
     "Every name gives at every version and with every flag the function that driver 580 gives") {
-  const auto steps = ReadTable("driver_580_answers.tsv");
+  const auto steps = ReadTable("driver_580_results.tsv");
   REQUIRE(steps.size() > 1500);
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto& step = steps[i];
@@ -81,28 +81,28 @@ TEST_CASE(
         i + 1 < steps.size() && steps[i + 1][0] == step[0] && steps[i + 1][1] == step[1];
     const int until = continues ? std::stoi(steps[i + 1][2]) : kDriver + 1;
     for (const int version : {from, (from + until) / 20 * 10, until - 1}) {
-      const Answer answer = Ask(step[0], version, std::stoul(step[1]));
-      INFO(step[0] << " " << version << " flags " << step[1] << ": " << answer.symbol
+      const Reply reply = Ask(step[0], version, std::stoul(step[1]));
+      INFO(step[0] << " " << version << " flags " << step[1] << ": " << reply.symbol
                    << ", driver: " << step[4]);
-      REQUIRE(answer.result == CUDA_SUCCESS);
-      REQUIRE(static_cast<int>(answer.status) == std::stoi(step[3]));
-      REQUIRE(answer.symbol == step[4]);
+      REQUIRE(reply.result == CUDA_SUCCESS);
+      REQUIRE(static_cast<int>(reply.status) == std::stoi(step[3]));
+      REQUIRE(reply.symbol == step[4]);
     }
   }
 }
 
 TEST_CASE("A name that is unknown or too young is a success with a null pointer and the reason") {
   for (const char* name : {"cuNope", "", "cumemalloc", "cuMemAlloc_v2", "cuMemcpy_ptds"}) {
-    const Answer answer = Ask(name, kDriver, 0);
-    CHECK(answer.result == CUDA_SUCCESS);
-    CHECK(answer.status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    CHECK(answer.symbol == "null");
+    const Reply reply = Ask(name, kDriver, 0);
+    CHECK(reply.result == CUDA_SUCCESS);
+    CHECK(reply.status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    CHECK(reply.symbol == "null");
   }
   for (const int version : {0, 11000}) {
-    const Answer answer = Ask("cuLaunchKernelEx", version, 0);
-    CHECK(answer.result == CUDA_SUCCESS);
-    CHECK(answer.status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-    CHECK(answer.symbol == "null");
+    const Reply reply = Ask("cuLaunchKernelEx", version, 0);
+    CHECK(reply.result == CUDA_SUCCESS);
+    CHECK(reply.status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    CHECK(reply.symbol == "null");
   }
 }
 
@@ -123,10 +123,10 @@ TEST_CASE(
                                        {14000, 0},
                                        {kDriver, 4},
                                        {kDriver, uint64_t{1} << 40}}) {
-    const Answer answer = Ask("cuMemAlloc", version, flags);
-    CHECK(answer.result == CUDA_ERROR_INVALID_VALUE);
-    CHECK(answer.status == kUntouched);
-    CHECK(answer.symbol == SymbolAt(FakeEntryPoint(0)));
+    const Reply reply = Ask("cuMemAlloc", version, flags);
+    CHECK(reply.result == CUDA_ERROR_INVALID_VALUE);
+    CHECK(reply.status == kUntouched);
+    CHECK(reply.symbol == SymbolAt(FakeEntryPoint(0)));
   }
   void* pfn = nullptr;
   CHECK(GetProcAddress(nullptr, &pfn, kDriver, 0, nullptr, kDriver, &FakeEntryPoint) ==

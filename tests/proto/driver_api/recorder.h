@@ -22,7 +22,7 @@ struct Recorded {
 
 // What was called since the last time somebody cleared it.
 extern std::vector<Recorded> recorded;
-// What Enter() answers to rows that are not before_init.
+// What Enter() returns to rows that are not before_init.
 extern CUresult enter_result;
 extern int per_thread_default_depth;
 

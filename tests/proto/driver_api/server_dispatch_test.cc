@@ -34,8 +34,8 @@ struct Daemon {
   std::vector<uint8_t> bytes = std::vector<uint8_t>(1024, 0xAB);
 
   Daemon() { recorded.clear(); }
-  Dispatched Send(Lane lane, uint16_t op, size_t args_bytes, size_t payload_bytes = 0) {
-    return Dispatch(lane, op, {bytes.data() + 1, args_bytes}, {bytes.data(), payload_bytes},
+  Dispatched Send(Transport transport, uint16_t op, size_t args_bytes, size_t payload_bytes = 0) {
+    return Dispatch(transport, op, {bytes.data() + 1, args_bytes}, {bytes.data(), payload_bytes},
                     session, reply);
   }
 };
@@ -45,7 +45,7 @@ TEST_CASE_METHOD(Daemon, "Every operation that crosses reaches its handler with 
   for (const CrossingRow& row : kCrossingRows) {
     recorded.clear();
     INFO(row.symbol);
-    CHECK(Send(RowOf(row.op)->lane, row.op, row.args_bytes, 17) == Dispatched::kHandled);
+    CHECK(Send(RowOf(row.op)->transport, row.op, row.args_bytes, 17) == Dispatched::kHandled);
     REQUIRE(recorded.size() == 1);
     CHECK(recorded[0].symbol == row.symbol);
     CHECK(recorded[0].args[0] == 17);
@@ -55,19 +55,19 @@ TEST_CASE_METHOD(Daemon, "Every operation that crosses reaches its handler with 
 TEST_CASE_METHOD(Daemon, "Arguments of any other length are refused before the handler sees them") {
   for (const CrossingRow& row : kCrossingRows) {
     INFO(row.symbol);
-    const Lane lane = RowOf(row.op)->lane;
-    CHECK(Send(lane, row.op, 0) == Dispatched::kWrongLength);
-    CHECK(Send(lane, row.op, row.args_bytes - 1) == Dispatched::kWrongLength);
-    CHECK(Send(lane, row.op, row.args_bytes + 8) == Dispatched::kWrongLength);
+    const Transport transport = RowOf(row.op)->transport;
+    CHECK(Send(transport, row.op, 0) == Dispatched::kWrongLength);
+    CHECK(Send(transport, row.op, row.args_bytes - 1) == Dispatched::kWrongLength);
+    CHECK(Send(transport, row.op, row.args_bytes + 8) == Dispatched::kWrongLength);
   }
   CHECK(recorded.empty());
 }
 
-TEST_CASE_METHOD(Daemon, "An operation of the other lane is refused") {
+TEST_CASE_METHOD(Daemon, "An operation of the other transport is refused") {
   for (const CrossingRow& row : kCrossingRows) {
-    const Lane other = RowOf(row.op)->lane == Lane::kRing ? Lane::kGrpc : Lane::kRing;
-    CHECK(Send(other, row.op, row.args_bytes) == Dispatched::kWrongLane);
-    CHECK(Send(Lane::kLocal, row.op, row.args_bytes) == Dispatched::kWrongLane);
+    const Transport other = RowOf(row.op)->transport == Transport::kRing ? Transport::kGrpc : Transport::kRing;
+    CHECK(Send(other, row.op, row.args_bytes) == Dispatched::kWrongTransport);
+    CHECK(Send(Transport::kLocal, row.op, row.args_bytes) == Dispatched::kWrongTransport);
   }
   CHECK(recorded.empty());
 }
@@ -78,7 +78,7 @@ TEST_CASE_METHOD(Daemon, "Every number that is no operation is unknown") {
   for (uint32_t op = 0; op <= 0xFFFF; ++op) {
     const auto number = static_cast<uint16_t>(op);
     if (known.count(number) != 0) continue;
-    REQUIRE(Send(Lane::kRing, number, 8) == Dispatched::kUnknownOp);
+    REQUIRE(Send(Transport::kRing, number, 8) == Dispatched::kUnknownOp);
     REQUIRE(OpName(number) == nullptr);
   }
   CHECK(recorded.empty());

@@ -71,10 +71,10 @@ class AgainstWhatIsPinned(unittest.TestCase):
         self.assertEqual(included, headers)
         text = "".join(read(os.path.join(folder, name)) for name in headers)
         structs = set(re.findall(r"^struct (cu[A-Z]\w*)\b", text, re.MULTILINE))
-        arguments = {s for s in structs if not s.endswith("_Answer")}
+        arguments = {s for s in structs if not s.endswith("_Reply")}
         self.assertEqual({r.symbol for r in self.table.rows if r.crosses}, arguments)
-        for answer in structs - arguments:
-            self.assertIn(answer[:-len("_Answer")], arguments)
+        for reply in structs - arguments:
+            self.assertIn(reply[:-len("_Reply")], arguments)
 
     def test_the_docs_page_is_up_to_date(self):
         self.assertTrue(read(DOCS) == read(GENERATED_DOCS), "run: bazel run //proto/driver_api:update_docs")
@@ -139,7 +139,7 @@ class MalformedTables(unittest.TestCase):
         self.refused("7000 ptsz", "7000 ptds", 7, "the variant must be that of the symbol")
         self.refused("7000 ptsz", "7000", 7, "the variant must be that of the symbol")
         self.refused("cuTwo 3020", "cuTwo 3021", 13, "3021 is no CUDA version")
-        self.refused("local full\n", "fast full\n", 3, "lane fast is not one of")
+        self.refused("local full\n", "fast full\n", 3, "transport fast is not one of")
         self.refused("local full\n", "local most\n", 3, "support most is not one of")
         self.refused("local full\n", "local full quick\n", 3, "flag quick is not one of")
         self.refused("\n\n2 cuOne", "\n2 cuOne", 6, "a blank line is missing")
@@ -161,7 +161,7 @@ class MalformedTables(unittest.TestCase):
         self.refused("via=cuOne", "via=cuNone", 7, "no such row")
         self.refused("via=cuOne", "via=cuTwo_v2", 7, "has no implementation of its own")
         self.refused("via=cuOne", "via=cuOne_ptsz", 7, "has no implementation of its own")
-        self.refused("local full via", "ring full via", 7, "a row with via= is of lane local")
+        self.refused("local full via", "ring full via", 7, "a row with via= is of transport local")
         self.refused("local full via", "local full before_init via", 7, "before_init differs")
         self.refused(" via=cuOne", "", 7, "a ptsz row is reached by via=")
         self.refused("  int *value : out\n", "  long *value : out\n", 7, "the arguments' types differ")

@@ -33,9 +33,9 @@ TEST_CASE("Events come back in their order, from a number on or the latest") {
 
 TEST_CASE("The oldest events are forgotten, and who asks for them learns how many") {
   EventLog log;
-  for (size_t i = 0; i < EventLog::kMost + 10; ++i) log.Add(Saying("x"));
+  for (size_t i = 0; i < EventLog::kMax + 10; ++i) log.Add(Saying("x"));
   const EventLog::Page page = log.From(1, SIZE_MAX);
-  CHECK(page.events.size() == EventLog::kMost);
+  CHECK(page.events.size() == EventLog::kMax);
   CHECK(page.lost == 10);
   CHECK(page.events.front().number == 11);
   CHECK(log.From(11, 1).lost == 0);
@@ -46,7 +46,7 @@ TEST_CASE("A client's words are one line of bounded length") {
   EventLog log;
   log.Add(Saying("a\nb\x1b[2J\xff" + std::string(5000, 'x')));
   const std::string text = log.Latest(1).events[0].text;
-  CHECK(text.size() == EventLog::kMostText);
+  CHECK(text.size() == EventLog::kMaxText);
   CHECK(text.substr(0, 9) == "a?b?[2J?x");
 }
 

@@ -30,12 +30,12 @@ int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& s
   const grpc::Status status = done.get_future().get();
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) return -1;
   REQUIRE(status.ok());
-  grpc::Slice answer;
-  REQUIRE(reply.DumpToSingleSlice(&answer).ok());
-  if (answer.size() == 0) return 0;
-  REQUIRE(answer.size() == 2);
-  CHECK(answer.begin()[0] == 0x08);
-  return answer.begin()[1];
+  grpc::Slice body;
+  REQUIRE(reply.DumpToSingleSlice(&body).ok());
+  if (body.size() == 0) return 0;
+  REQUIRE(body.size() == 2);
+  CHECK(body.begin()[0] == 0x08);
+  return body.begin()[1];
 }
 
 TEST_CASE("A daemon that serves says so, for itself and for each service") {
@@ -104,7 +104,7 @@ TEST_CASE("Tools learn the services and their messages") {
   for (const auto& service : listed.list_services_response().service())
     services.insert(service.name());
   CHECK(services == std::set<std::string>{"detshare.proto.Admin", "detshare.proto.Control",
-                                          "detshare.proto.Doors", "detshare.proto.Telemetry",
+                                          "detshare.proto.TenantEndpoints", "detshare.proto.Telemetry",
                                           "grpc.health.v1.Health",
                                           "grpc.reflection.v1alpha.ServerReflection"});
 

@@ -52,22 +52,22 @@ struct Fixture {
     return copy;
   }
   int Instantiate(GraphId id, const std::string& payload, uint32_t graphs = 1,
-                  wire::cuGraphInstantiateWithParams_Answer* answer = nullptr) {
+                  wire::cuGraphInstantiateWithParams_Reply* body = nullptr) {
     auto [status, reply] =
         client.Call(Op::cuGraphInstantiateWithParams,
                     wire::cuGraphInstantiateWithParams{id, 1, 0, graphs}, payload);
     REQUIRE(status.ok());
-    wire::cuGraphInstantiateWithParams_Answer got{};
-    REQUIRE(reply.answer().size() == sizeof(got));
-    std::memcpy(&got, reply.answer().data(), sizeof(got));
-    if (answer != nullptr) *answer = got;
+    wire::cuGraphInstantiateWithParams_Reply got{};
+    REQUIRE(reply.body().size() == sizeof(got));
+    std::memcpy(&got, reply.body().data(), sizeof(got));
+    if (body != nullptr) *body = got;
     return reply.result();
   }
-  int Update(GraphId id, const std::string& payload, wire::cuGraphExecUpdate_v2_Answer* answer) {
+  int Update(GraphId id, const std::string& payload, wire::cuGraphExecUpdate_v2_Reply* body) {
     auto [status, reply] =
         client.Call(Op::cuGraphExecUpdate_v2, wire::cuGraphExecUpdate_v2{id, 1}, payload);
-    REQUIRE(reply.answer().size() == sizeof(*answer));
-    std::memcpy(answer, reply.answer().data(), sizeof(*answer));
+    REQUIRE(reply.body().size() == sizeof(*body));
+    std::memcpy(body, reply.body().data(), sizeof(*body));
     return reply.result();
   }
   int Launch(GraphId id, const std::vector<uint64_t>& values = {}, StreamId stream = 1) {
@@ -114,9 +114,9 @@ std::string AllKinds(Fixture& f) {
 TEST_CASE("A graph does what its nodes say at each launch") {
   Fixture f;
   f.ring().Send(Op::cuEventCreate, wire::cuEventCreate{5, 1, 2, 0});
-  wire::cuGraphInstantiateWithParams_Answer answer{};
-  REQUIRE(f.Instantiate(9, AllKinds(f), 1, &answer) == 0);
-  CHECK(answer.error_graph == UINT32_MAX);
+  wire::cuGraphInstantiateWithParams_Reply body{};
+  REQUIRE(f.Instantiate(9, AllKinds(f), 1, &body) == 0);
+  CHECK(body.error_graph == UINT32_MAX);
   CHECK(f.ring().Call(Op::cuGraphUpload, wire::cuGraphUpload{9, 1}) == 0);
   for (uint64_t round = 1; round <= 3; ++round) REQUIRE(f.Launch(9, {round}) == 0);
   CHECK(f.word(0) == 0x0707070707070707);
@@ -153,22 +153,22 @@ TEST_CASE("Nodes can be changed, disabled, and updated all together") {
   GraphBuilder next;
   next.Node(wire::kNodeKernel, f.Add(f.memory, 100));
   next.Node(wire::kNodeKernel, f.Add(f.memory + 8, 100));
-  wire::cuGraphExecUpdate_v2_Answer answer{};
-  CHECK(f.Update(1, next.Build(), &answer) == 0);
-  CHECK(answer.result == 0);
+  wire::cuGraphExecUpdate_v2_Reply body{};
+  CHECK(f.Update(1, next.Build(), &body) == 0);
+  CHECK(body.result == 0);
   REQUIRE(f.Launch(1) == 0);
   CHECK(f.word(0) == 100);
   CHECK(f.word(1) == 110);
 
   next.Edge(0, 1);
-  CHECK(f.Update(1, next.Build(), &answer) == kUpdateFailure);
-  CHECK(answer.result == 2);  // CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
+  CHECK(f.Update(1, next.Build(), &body) == kUpdateFailure);
+  CHECK(body.result == 2);  // CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
   GraphBuilder kinds;
   kinds.Node(wire::kNodeKernel, f.Add(f.memory, 100));
   kinds.Node(wire::kNodeEmpty);
-  CHECK(f.Update(1, kinds.Build(), &answer) == kUpdateFailure);
-  CHECK(answer.result == 3);  // CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
-  CHECK(answer.error_node == 1);
+  CHECK(f.Update(1, kinds.Build(), &body) == kUpdateFailure);
+  CHECK(body.result == 3);  // CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
+  CHECK(body.error_node == 1);
   CHECK(f.Replace(1, 0, 0, GraphBuilder::OneNode(wire::kNodeEmpty, "")) == kCudaErrorInvalidValue);
   CHECK(f.Replace(1, 1, 0, GraphBuilder::OneNode(wire::kNodeKernel, f.Add(f.memory, 1))) ==
         kCudaErrorInvalidValue);
@@ -181,13 +181,13 @@ TEST_CASE("Nodes can be changed, disabled, and updated all together") {
 TEST_CASE("What nodes name must be the session's") {
   Fixture f;
   const KernelId theirs = f.neighbour.GetKernel(f.neighbour.Load(), "fault");
-  wire::cuGraphInstantiateWithParams_Answer answer{};
+  wire::cuGraphInstantiateWithParams_Reply body{};
   const auto one = [&](uint32_t kind, const std::string& contents) {
     GraphBuilder builder;
     builder.Node(wire::kNodeEmpty);
     builder.Node(kind, contents);
-    const int result = f.Instantiate(1, builder.Build(), 1, &answer);
-    if (result != 0) CHECK(answer.error_node == 1);
+    const int result = f.Instantiate(1, builder.Build(), 1, &body);
+    if (result != 0) CHECK(body.error_node == 1);
     if (result == 0) f.ring().Send(Op::cuGraphExecDestroy, wire::cuGraphExecDestroy{1, 0});
     return result;
   };
@@ -212,7 +212,7 @@ TEST_CASE("What nodes name must be the session's") {
     CHECK(one(wire::kNodeCopy, bytes(copy)) == kCudaErrorInvalidValue);
   }
   wire::cuMemcpy3DAsync_v2 array = f.Copy(f.memory, 0, 8);
-  wire::cuArray3DCreate_v2_Answer made{}, foreign{};
+  wire::cuArray3DCreate_v2_Reply made{}, foreign{};
   const wire::cuArray3DCreate_v2 square{16, 4, 0, kUnsignedBytes, 1, 0, 0};
   REQUIRE(f.ring().Call(Op::cuArray3DCreate_v2, square, &made) == 0);
   for (int i = 0; i < 3; ++i)
@@ -288,9 +288,9 @@ TEST_CASE("Malformed graphs and launches are refused, and hurt nobody") {
   CHECK(f.ring().Call(Op::cuGraphUpload, wire::cuGraphUpload{1, 99}) == kCudaErrorInvalidHandle);
   CHECK(f.ring().Call(Op::cuGraphExecDestroy, wire::cuGraphExecDestroy{2, 0}) ==
         kCudaErrorInvalidHandle);
-  wire::cuGraphExecUpdate_v2_Answer answer{};
-  CHECK(f.Update(2, builder.Build(), &answer) == kCudaErrorInvalidHandle);
-  CHECK(f.Update(1, "", &answer) == kCudaErrorInvalidValue);
+  wire::cuGraphExecUpdate_v2_Reply body{};
+  CHECK(f.Update(2, builder.Build(), &body) == kCudaErrorInvalidHandle);
+  CHECK(f.Update(1, "", &body) == kCudaErrorInvalidValue);
   f.CheckUnharmed();
 }
 

@@ -67,7 +67,7 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
     ring.Submit(4242, &expected, 8, {}, kNoReply);
     expected = "does not exist";
   }
-  SECTION("an operation of the other lane") {
+  SECTION("an operation of the other transport") {
     ring.Send(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
     expected = "wrong way";
   }
@@ -245,7 +245,7 @@ TEST_CASE("Too much of anything is out of memory") {
   CHECK(ring.header().sticky_error.load() == 0);
 }
 
-TEST_CASE("A rare call only works on the connection of its session") {
+TEST_CASE("A control call only works on the connection of its session") {
   Fixture f;
   auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "",
                                        f.neighbour.grant.session());
@@ -255,7 +255,7 @@ TEST_CASE("A rare call only works on the connection of its session") {
   f.CheckNeighbour();
 }
 
-TEST_CASE("Malformed rare calls are answered or end the session, never the daemon") {
+TEST_CASE("Malformed control calls are answered or end the session, never the daemon") {
   Fixture f;
   const auto call = [&](const proto::CallRequest& request) {
     grpc::ClientContext context;
@@ -447,8 +447,8 @@ TEST_CASE("Shared memory is registered only as whole pages of the user's own fil
                        uint64_t* address = nullptr) {
     auto [status, reply] = f.client.Call(Op::cuMemHostRegister_v2, args, name);
     REQUIRE(status.ok());
-    if (address != nullptr && reply.answer().size() == sizeof(*address))
-      std::memcpy(address, reply.answer().data(), sizeof(*address));
+    if (address != nullptr && reply.body().size() == sizeof(*address))
+      std::memcpy(address, reply.body().data(), sizeof(*address));
     return static_cast<int>(reply.result());
   };
   char path[] = "/dev/shm/detshare-register-XXXXXX";
@@ -501,11 +501,11 @@ wire::cuLibraryLoadData NamingImage(uint32_t source, const ContentHash& hash) {
   return args;
 }
 
-wire::cuLibraryLoadData_Answer AnswerOf(const proto::CallReply& reply) {
-  wire::cuLibraryLoadData_Answer answer{};
-  REQUIRE(reply.answer().size() >= sizeof(answer));
-  std::memcpy(&answer, reply.answer().data(), sizeof(answer));
-  return answer;
+wire::cuLibraryLoadData_Reply AnswerOf(const proto::CallReply& reply) {
+  wire::cuLibraryLoadData_Reply body{};
+  REQUIRE(reply.body().size() >= sizeof(body));
+  std::memcpy(&body, reply.body().data(), sizeof(body));
+  return body;
 }
 
 TEST_CASE(
@@ -524,7 +524,7 @@ TEST_CASE(
   f.daemon.daemon->manager().image_store().Settle();
   CHECK(load(wire::kImageAsked, SketchOf({&bytes, 1})).image_unknown == 0);
   CHECK(load(wire::kImageAsked, SketchOf({&bytes, 1})).library == 0);
-  const wire::cuLibraryLoadData_Answer loaded = load(wire::kImageKept, HashOf(bytes));
+  const wire::cuLibraryLoadData_Reply loaded = load(wire::kImageKept, HashOf(bytes));
   CHECK(loaded.image_unknown == 0);
   CHECK(f.client.GetKernel(loaded.library, "add") != 0);
   ContentHash wrong = HashOf(bytes);

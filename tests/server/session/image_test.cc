@@ -28,10 +28,10 @@ struct Fixture {
     return CreateBy(client, args, result);
   }
   ArrayId CreateBy(TestClient& by, wire::cuArray3DCreate_v2 args, int* result = nullptr) {
-    wire::cuArray3DCreate_v2_Answer answer{};
-    const int got = by.ring->Call(Op::cuArray3DCreate_v2, args, &answer);
+    wire::cuArray3DCreate_v2_Reply reply{};
+    const int got = by.ring->Call(Op::cuArray3DCreate_v2, args, &reply);
     if (result != nullptr) *result = got;
-    return got == 0 ? answer.array : 0;
+    return got == 0 ? reply.array : 0;
   }
   int Copy(const wire::PitchedLocation& to, const wire::PitchedLocation& from, uint64_t width,
            uint64_t height = 1, uint64_t depth = 1) {
@@ -39,10 +39,10 @@ struct Fixture {
     return client.ring->Call(Op::cuMemcpy3DAsync_v2, copy);
   }
   uint64_t Texture(const wire::cuTexObjectCreate& args, int* result = nullptr) {
-    wire::cuTexObjectCreate_Answer answer{};
-    const int got = client.ring->Call(Op::cuTexObjectCreate, args, &answer);
+    wire::cuTexObjectCreate_Reply reply{};
+    const int got = client.ring->Call(Op::cuTexObjectCreate, args, &reply);
     if (result != nullptr) *result = got;
-    return got == 0 ? answer.handle : 0;
+    return got == 0 ? reply.handle : 0;
   }
   int TextureResult(const wire::cuTexObjectCreate& args) {
     int result = 0;
@@ -86,7 +86,7 @@ TEST_CASE("Arrays that cannot be are refused") {
   CHECK(refused({1 << 28, 1 << 28, 1 << 28, kFloat, 4, 0, 0}));  // a size without end
   int result = 0;
   f.Create({2048, 0, 0, kFloat, 1, 0, 0}, &result);
-  CHECK(result == kCudaErrorOutOfMemory);  // the device's own answer
+  CHECK(result == kCudaErrorOutOfMemory);  // the device's own reply
   CHECK(f.client.ring->Call(Op::cuArrayDestroy, wire::cuArrayDestroy{99, 0}) ==
         kCudaErrorInvalidHandle);
   CHECK(f.client.ring->Call(Op::cuArrayDestroy, wire::cuArrayDestroy{0, 0}) ==
@@ -243,7 +243,7 @@ TEST_CASE("An array lasts until the last texture or surface on it ends") {
   RingTestClient& ring = *f.client.ring;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, kArraySurface, 0});
   const uint64_t texture = f.Texture(OfArray(array));
-  wire::cuSurfObjectCreate_Answer surface{};
+  wire::cuSurfObjectCreate_Reply surface{};
   REQUIRE(ring.Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 0}, &surface) == 0);
   CHECK(ring.Call(Op::cuArrayDestroy, wire::cuArrayDestroy{array, 0}) == 0);
   CHECK(f.images.ended().empty());

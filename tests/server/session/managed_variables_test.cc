@@ -12,7 +12,7 @@ namespace {
 
 struct Loaded {
   int result = 0;
-  wire::cuLibraryLoadData_Answer answer{};
+  wire::cuLibraryLoadData_Reply body{};
   std::vector<std::pair<std::string, wire::ManagedVariable>> variables;
 };
 
@@ -33,11 +33,11 @@ Loaded Load(TestClient& client, const std::string& image, uint32_t device = 0,
   REQUIRE(client.control->Call(&context, call, &reply).ok());
   Loaded loaded;
   loaded.result = reply.result();
-  std::string_view rest = reply.answer();
-  if (rest.size() < sizeof(loaded.answer)) return loaded;
-  std::memcpy(&loaded.answer, rest.data(), sizeof(loaded.answer));
-  rest.remove_prefix(sizeof(loaded.answer));
-  for (uint32_t i = 0; i < loaded.answer.managed_count; ++i) {
+  std::string_view rest = reply.body();
+  if (rest.size() < sizeof(loaded.body)) return loaded;
+  std::memcpy(&loaded.body, rest.data(), sizeof(loaded.body));
+  rest.remove_prefix(sizeof(loaded.body));
+  for (uint32_t i = 0; i < loaded.body.managed_count; ++i) {
     wire::ManagedVariable variable;
     REQUIRE(rest.size() >= sizeof(variable));
     std::memcpy(&variable, rest.data(), sizeof(variable));
@@ -68,20 +68,20 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   const auto& [first, place] = loaded.variables[0];
   CHECK(first == "first");
   CHECK(place.bytes == 3);
-  CHECK(place.address == loaded.answer.managed_address);
+  CHECK(place.address == loaded.body.managed_address);
   CHECK(loaded.variables[1].second.address == place.address + 8);
-  CHECK(loaded.answer.managed_file_bytes == 4096);
+  CHECK(loaded.body.managed_file_bytes == 4096);
   CHECK(std::filesystem::file_size(client.directory + "/pinned." +
-                                   std::to_string(loaded.answer.managed_file)) == 4096);
+                                   std::to_string(loaded.body.managed_file)) == 4096);
   CHECK(std::memcmp(reinterpret_cast<const void*>(place.address), "abc", 3) == 0);
   CHECK(PinnedBytes(daemon) == 4096);
 
   // It is asked for as a global, too, and copied as pinned memory is.
   auto [ok, global] = client.Call(Op::cuLibraryGetGlobal,
-                                  wire::cuLibraryGetGlobal{loaded.answer.library, 0}, "second");
-  wire::cuLibraryGetGlobal_Answer where{};
-  REQUIRE(global.answer().size() == sizeof(where));
-  std::memcpy(&where, global.answer().data(), sizeof(where));
+                                  wire::cuLibraryGetGlobal{loaded.body.library, 0}, "second");
+  wire::cuLibraryGetGlobal_Reply where{};
+  REQUIRE(global.body().size() == sizeof(where));
+  std::memcpy(&where, global.body().data(), sizeof(where));
   CHECK(where.address == place.address + 8);
   CHECK(where.bytes == 100);
   CHECK(client.ring->Call(Op::cuMemcpyAsync,
@@ -94,7 +94,7 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   CHECK(client.ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{place.address}) ==
         kCudaErrorInvalidValue);
   auto [unloaded, reply] =
-      client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{loaded.answer.library, 0});
+      client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{loaded.body.library, 0});
   CHECK(reply.result() == 0);
   CHECK(PinnedBytes(daemon) == 0);
 }
@@ -105,29 +105,29 @@ TEST_CASE("A library has one set of managed variables for all of its devices") {
   REQUIRE(client.Open());
   const Loaded one = Load(client, "code managed", 0);
   REQUIRE(one.result == 0);
-  auto* const memory = reinterpret_cast<char*>(one.answer.managed_address);
+  auto* const memory = reinterpret_cast<char*>(one.body.managed_address);
   std::memcpy(memory, "xyz", 3);
-  const Loaded two = Load(client, "code managed", 1, one.answer.library);
+  const Loaded two = Load(client, "code managed", 1, one.body.library);
   REQUIRE(two.result == 0);
-  CHECK(two.answer.managed_address == one.answer.managed_address);
+  CHECK(two.body.managed_address == one.body.managed_address);
   CHECK(std::memcmp(memory, "xyz", 3) == 0);
   CHECK(PinnedBytes(daemon) == 4096);
 
   SECTION("which lives as long as one of them") {
-    client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{one.answer.library, 0});
+    client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{one.body.library, 0});
     CHECK(PinnedBytes(daemon) == 4096);
-    CHECK(Load(client, "code managed", 0, two.answer.library).answer.managed_address ==
-          one.answer.managed_address);
+    CHECK(Load(client, "code managed", 0, two.body.library).body.managed_address ==
+          one.body.managed_address);
   }
   SECTION("but not when another image has other variables") {
     daemon.devices[1]->managed_bytes = 104;
-    CHECK(Load(client, "code managed", 1, one.answer.library).result == kCudaErrorNotSupported);
+    CHECK(Load(client, "code managed", 1, one.body.library).result == kCudaErrorNotSupported);
   }
   SECTION("and a new one where the client names nothing that there is") {
     for (const LibraryId nobody : {77u, 0xFFFFFFFFu, 0u}) {
       const Loaded other = Load(client, "code managed", 1, nobody);
       CHECK(other.result == 0);
-      CHECK(other.answer.managed_address != one.answer.managed_address);
+      CHECK(other.body.managed_address != one.body.managed_address);
     }
   }
 }

@@ -177,7 +177,7 @@ TEST_CASE("Idle memory makes room for physical memory, too, which then stays") {
   Program a(daemon), b(daemon);
   REQUIRE(a.Allocate(40 * kMiB) == 0);
   REQUIRE(a.Work(1));
-  wire::cuMemCreate_Answer made{}, more{};
+  wire::cuMemCreate_Reply made{}, more{};
   REQUIRE(b.client.ring->Call(Op::cuMemCreate, wire::cuMemCreate{40 * kMiB}, &made) == 0);
   CHECK(daemon.OutOf(a.client) == 40 * kMiB);
   CHECK(b.client.ring->Call(Op::cuMemCreate, wire::cuMemCreate{40 * kMiB}, &more) ==
@@ -228,9 +228,9 @@ TEST_CASE("Memory that other processes may reach stays on the card") {
   Swapping daemon;
   Program a(daemon), b(daemon);
   REQUIRE(a.Allocate(40 * kMiB) == 0);
-  wire::cuIpcGetMemHandle_Answer answer{};
+  wire::cuIpcGetMemHandle_Reply reply{};
   REQUIRE(a.client.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{a.addresses[0]},
-                              &answer) == 0);
+                              &reply) == 0);
   CHECK(b.Allocate(40 * kMiB) == kCudaErrorOutOfMemory);
   REQUIRE(a.Allocate(20 * kMiB) == 0);
   CHECK(b.Allocate(20 * kMiB) == 0);
@@ -287,7 +287,7 @@ TEST_CASE("Freed, asked for and allocated memory is right while memory is out") 
   REQUIRE(b.Allocate(40 * kMiB) == 0);
   CHECK(daemon.OutOf(a.client) == 20 * kMiB);
   // A session sees its own memory as if it were there.
-  wire::cuMemGetInfo_v2_Answer info{};
+  wire::cuMemGetInfo_v2_Reply info{};
   CHECK(a.client.ring->Call(Op::cuMemGetInfo_v2, wire::cuMemGetInfo_v2{0}, &info) == 0);
   CHECK(info.total == kCard);
   CHECK(info.free <= kCard - 40 * kMiB);

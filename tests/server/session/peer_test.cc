@@ -140,7 +140,7 @@ TEST_CASE("An event between processes is opened by its token only, elsewhere onl
   const auto create = [&](TestClient& client, EventId event, uint32_t flags) {
     return client.ring->Call(Op::cuEventCreate, wire::cuEventCreate{event, 1, flags, 0});
   };
-  wire::cuIpcGetEventHandle_Answer handle{}, again{};
+  wire::cuIpcGetEventHandle_Reply handle{}, again{};
   REQUIRE(create(one, 1, kInterprocess) == 0);
   REQUIRE(create(one, 2, 2) == 0);
   CHECK(one.ring->Call(Op::cuIpcGetEventHandle, wire::cuIpcGetEventHandle{2, 0}, &handle) ==
@@ -197,18 +197,18 @@ TEST_CASE("Memory between processes is opened by its token only, elsewhere only"
   }
   const uint64_t memory = one.Allocate(4 << 20);
   std::memset(reinterpret_cast<void*>(memory), 3, 4 << 20);
-  wire::cuIpcGetMemHandle_Answer handle{};
+  wire::cuIpcGetMemHandle_Reply handle{};
   CHECK(one.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory - 1}, &handle) ==
         kCudaErrorInvalidValue);
   CHECK(other.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory}, &handle) ==
         kCudaErrorInvalidValue);
   REQUIRE(one.ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{memory}, &handle) == 0);
 
-  wire::cuIpcOpenMemHandle_v2_Answer opened{}, again{};
+  wire::cuIpcOpenMemHandle_v2_Reply opened{}, again{};
   const auto open = [&](TestClient& client, const wire::IpcToken& token,
-                        wire::cuIpcOpenMemHandle_v2_Answer* answer, ContextId context = 1) {
+                        wire::cuIpcOpenMemHandle_v2_Reply* reply, ContextId context = 1) {
     return client.ring->Call(Op::cuIpcOpenMemHandle_v2,
-                             wire::cuIpcOpenMemHandle_v2{token, context, 0}, answer);
+                             wire::cuIpcOpenMemHandle_v2{token, context, 0}, reply);
   };
   wire::IpcToken guess = handle.token;
   guess.bytes[0] ^= 0x80;

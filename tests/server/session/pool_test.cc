@@ -16,26 +16,26 @@ struct Fixture {
     client.CreateStream(1);
   }
   RingTestClient& ring() { return *client.ring; }
-  int Create(PoolId pool, uint64_t most = 0) {
-    return ring().Call(Op::cuMemPoolCreate, wire::cuMemPoolCreate{most, pool, 0});
+  int Create(PoolId pool, uint64_t max = 0) {
+    return ring().Call(Op::cuMemPoolCreate, wire::cuMemPoolCreate{max, pool, 0});
   }
   int Destroy(PoolId pool) {
     return ring().Call(Op::cuMemPoolDestroy, wire::cuMemPoolDestroy{pool, 0});
   }
   uint64_t Allocate(PoolId pool, uint64_t bytes, int want = 0) {
-    wire::cuMemAllocAsync_Answer answer{};
-    CHECK(ring().Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{bytes, 1, pool}, &answer) == want);
-    return answer.address;
+    wire::cuMemAllocAsync_Reply reply{};
+    CHECK(ring().Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{bytes, 1, pool}, &reply) == want);
+    return reply.address;
   }
   int Set(PoolId pool, uint32_t attribute, uint64_t value) {
     return ring().Call(Op::cuMemPoolSetAttribute,
                        wire::cuMemPoolSetAttribute{value, pool, attribute});
   }
   int Get(PoolId pool, uint32_t attribute, uint64_t* value) {
-    wire::cuMemPoolGetAttribute_Answer answer{};
+    wire::cuMemPoolGetAttribute_Reply reply{};
     const int result = ring().Call(Op::cuMemPoolGetAttribute,
-                                   wire::cuMemPoolGetAttribute{pool, attribute}, &answer);
-    *value = answer.value;
+                                   wire::cuMemPoolGetAttribute{pool, attribute}, &reply);
+    *value = reply.value;
     return result;
   }
   uint64_t Reserved(PoolId pool) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/door.grpc.pb.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
 #include "proto/nvml/nvml_types.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
@@ -262,20 +262,20 @@ TEST_CASE("A tenant that may have more devices than a host has left gets all of 
   CHECK(Client(host.socket(), "unnamed", "a").Devices().size() == 1);
 }
 
-TEST_CASE("All programs behind a door get the same devices") {
+TEST_CASE("All programs behind an endpoint get the same devices") {
   Host host(3);
   TestClient operator_(host.socket());
-  auto doors = proto::Doors::NewStub(operator_.channel);
+  auto endpoints = proto::TenantEndpoints::NewStub(operator_.channel);
   for (const char* name : {"d", "e"}) {
-    proto::Door door;
-    door.set_name(name);
-    door.mutable_tenant()->set_devices(1);
+    proto::TenantEndpoint endpoint;
+    endpoint.set_name(name);
+    endpoint.mutable_tenant()->set_devices(1);
     grpc::ClientContext context;
-    proto::OpenedDoor opened;
-    REQUIRE(doors->OpenDoor(&context, door, &opened).ok());
+    proto::OpenedEndpoint opened;
+    REQUIRE(endpoints->OpenEndpoint(&context, endpoint, &opened).ok());
   }
-  const auto socket = [&](const std::string& door) {
-    return host.directory.path + "/doors/" + door + "/detshared.sock";
+  const auto socket = [&](const std::string& endpoint) {
+    return host.directory.path + "/endpoints/" + endpoint + "/detshared.sock";
   };
   TestClient first(socket("d")), second(socket("d")), other(socket("e"));
   REQUIRE((first.Open() && second.Open() && other.Open()));

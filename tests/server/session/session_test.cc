@@ -98,28 +98,28 @@ struct Fixture {
   template <typename Args>
   static std::pair<int, std::string> Call(OpenedSession& session, Op op, const Args& args,
                                           const std::string& payload = "", uint64_t after = 0) {
-    std::promise<std::pair<int, std::string>> answered;
-    RareCall call;
+    std::promise<std::pair<int, std::string>> replied;
+    ControlCall call;
     call.op = static_cast<uint16_t>(op);
     call.context = 1;
     call.after = after;
     call.args = {reinterpret_cast<const uint8_t*>(&args), sizeof(args)};
     call.payload = std::make_shared<const std::string>(payload);
-    call.done = [&](int result, std::string answer) {
-      answered.set_value({result, std::move(answer)});
+    call.done = [&](int result, std::string reply) {
+      replied.set_value({result, std::move(reply)});
     };
     session.worker->Call(std::move(call));
-    return answered.get_future().get();
+    return replied.get_future().get();
   }
 
   static KernelId LoadKernel(OpenedSession& session, const std::string& name) {
     wire::cuLibraryLoadData load{};
     load.context = 1;
     load.image_bytes = 4;
-    wire::cuLibraryLoadData_Answer library{};
+    wire::cuLibraryLoadData_Reply library{};
     std::memcpy(&library, Call(session, Op::cuLibraryLoadData, load, "code").second.data(),
                 sizeof(library));
-    wire::cuLibraryGetKernel_Answer kernel{};
+    wire::cuLibraryGetKernel_Reply kernel{};
     std::memcpy(
         &kernel,
         Call(session, Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library.library, 0}, name)
@@ -155,7 +155,7 @@ TEST_CASE("Sessions work side by side, each in its own memory") {
       RingTestClient& ring = *session.ring;
       const KernelId kernel = Fixture::LoadKernel(session, "add");
       ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
-      wire::cuMemAlloc_v2_Answer memory{};
+      wire::cuMemAlloc_v2_Reply memory{};
       ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &memory);
       const uint64_t parameters[2] = {memory.address, static_cast<uint64_t>(i + 1)};
       const std::span<const uint8_t> payload(reinterpret_cast<const uint8_t*>(parameters),
@@ -179,20 +179,20 @@ TEST_CASE("Sessions work side by side, each in its own memory") {
   CHECK(f.device.spaces.load() == 0);
 }
 
-TEST_CASE("A rare call waits for the records before it") {
+TEST_CASE("A control call waits for the records before it") {
   Fixture f;
   auto session = f.Open();
   RingTestClient& ring = *session->ring;
   // The call names a place that the ring has not reached; it is answered only after the record is
   // there.
-  std::atomic<bool> answered{false};
+  std::atomic<bool> replied{false};
   std::thread caller([&] {
     Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine);
-    answered.store(true);
+    replied.store(true);
   });
   CHECK(ring.header().head.load() == 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  CHECK_FALSE(answered.load());
+  CHECK_FALSE(replied.load());
   ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
   caller.join();
   CHECK(ring.header().head.load() >= kRingLine);

@@ -66,10 +66,10 @@ wire::cuTensorMapEncodeTiled Tiled() {
 TEST_CASE("A tensor map is what the device makes of all arguments") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
-  wire::cuTensorMapEncodeTiled_Answer answer{};
-  REQUIRE(ring.Call(Op::cuTensorMapEncodeTiled, Tiled(), &answer) == 0);
-  CHECK(answer.map[0] == 0x12340);
-  CHECK(answer.map[15] == 2);
+  wire::cuTensorMapEncodeTiled_Reply reply{};
+  REQUIRE(ring.Call(Op::cuTensorMapEncodeTiled, Tiled(), &reply) == 0);
+  CHECK(reply.map[0] == 0x12340);
+  CHECK(reply.map[15] == 2);
   REQUIRE(f.encoder.last().has_value());
   CHECK(f.encoder.last()->kind == TensorMapRequest::Kind::kTiled);
   CHECK(f.encoder.last()->dimensions[1] == 32);
@@ -83,8 +83,8 @@ TEST_CASE("A tensor map is what the device makes of all arguments") {
   pixels.lower_corner[2] = -7;
   pixels.upper_corner[0] = 9;
   pixels.pixels_per_column = 64;
-  wire::cuTensorMapEncodeIm2col_Answer pixels_answer{};
-  REQUIRE(ring.Call(Op::cuTensorMapEncodeIm2col, pixels, &pixels_answer) == 0);
+  wire::cuTensorMapEncodeIm2col_Reply pixels_reply{};
+  REQUIRE(ring.Call(Op::cuTensorMapEncodeIm2col, pixels, &pixels_reply) == 0);
   CHECK(f.encoder.last()->kind == TensorMapRequest::Kind::kIm2col);
   CHECK(f.encoder.last()->lower_corner[2] == -7);
   CHECK(f.encoder.last()->upper_corner[0] == 9);
@@ -102,10 +102,10 @@ TEST_CASE("A tensor map is what the device makes of all arguments") {
   wire::cuTensorMapReplaceAddress moved{};
   moved.map[5] = 55;
   moved.address = 0xABC0;
-  wire::cuTensorMapReplaceAddress_Answer moved_answer{};
-  REQUIRE(ring.Call(Op::cuTensorMapReplaceAddress, moved, &moved_answer) == 0);
-  CHECK(moved_answer.map[0] == 0xABC0);
-  CHECK(moved_answer.map[5] == 55);
+  wire::cuTensorMapReplaceAddress_Reply moved_reply{};
+  REQUIRE(ring.Call(Op::cuTensorMapReplaceAddress, moved, &moved_reply) == 0);
+  CHECK(moved_reply.map[0] == 0xABC0);
+  CHECK(moved_reply.map[5] == 55);
 }
 
 TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
@@ -136,7 +136,7 @@ TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
   wide.mode = 0xFFFFFFFF;
   CHECK(ring.Call(Op::cuTensorMapEncodeIm2colWide, wide) == kCudaErrorInvalidValue);
   CHECK_FALSE(f.encoder.last().has_value());
-  // What the device refuses is an answer, and the session goes on.
+  // What the device refuses is a reply, and the session goes on.
   args = Tiled();
   args.data_type = 99;
   CHECK(ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue);

@@ -20,17 +20,17 @@ struct Fixture {
   RingTestClient& ring() { return *client.ring; }
 
   uint64_t Reserve(uint64_t bytes, uint64_t wanted = 0, int* result = nullptr) {
-    wire::cuMemAddressReserve_Answer answer{};
+    wire::cuMemAddressReserve_Reply reply{};
     const int status =
-        ring().Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{bytes, 0, wanted}, &answer);
+        ring().Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{bytes, 0, wanted}, &reply);
     if (result != nullptr) *result = status;
-    return status == 0 ? answer.address : 0;
+    return status == 0 ? reply.address : 0;
   }
   wire::PhysicalId Create(uint64_t bytes, int* result = nullptr) {
-    wire::cuMemCreate_Answer answer{};
-    const int status = ring().Call(Op::cuMemCreate, wire::cuMemCreate{bytes}, &answer);
+    wire::cuMemCreate_Reply reply{};
+    const int status = ring().Call(Op::cuMemCreate, wire::cuMemCreate{bytes}, &reply);
     if (result != nullptr) *result = status;
-    return status == 0 ? answer.memory : 0;
+    return status == 0 ? reply.memory : 0;
   }
   int Map(uint64_t address, uint64_t bytes, wire::PhysicalId memory) {
     return ring().Call(Op::cuMemMap, wire::cuMemMap{address, bytes, memory, 0});
@@ -46,10 +46,10 @@ struct Fixture {
                        wire::cuMemsetD2D32Async{address, 0, bytes, 1, 7, 1, stream, 0});
   }
   wire::ShareToken Export(wire::PhysicalId memory, int* result) {
-    wire::cuMemExportToShareableHandle_Answer answer{};
+    wire::cuMemExportToShareableHandle_Reply reply{};
     *result = ring().Call(Op::cuMemExportToShareableHandle,
-                          wire::cuMemExportToShareableHandle{memory, 0}, &answer);
-    return answer.token;
+                          wire::cuMemExportToShareableHandle{memory, 0}, &reply);
+    return reply.token;
   }
 
   TestDaemon daemon;
@@ -57,9 +57,9 @@ struct Fixture {
 };
 
 int Import(TestClient& client, const wire::ShareToken& token,
-           wire::cuMemImportFromShareableHandle_Answer* answer) {
+           wire::cuMemImportFromShareableHandle_Reply* reply) {
   return client.ring->Call(Op::cuMemImportFromShareableHandle,
-                           wire::cuMemImportFromShareableHandle{token}, answer);
+                           wire::cuMemImportFromShareableHandle{token}, reply);
 }
 
 TEST_CASE("Mapped memory can be used where access was given, until it is unmapped") {
@@ -94,7 +94,7 @@ TEST_CASE("Nonsense about virtual memory is refused, and changes nothing") {
     f.Create(bytes, &result);
     CHECK(result != 0);
   }
-  wire::cuMemAddressReserve_Answer reserved{};
+  wire::cuMemAddressReserve_Reply reserved{};
   CHECK(f.ring().Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{kUnit, 3 * kUnit, 0},
                       &reserved) == kCudaErrorInvalidValue);
   CHECK(f.ring().Call(Op::cuMemAddressReserve,
@@ -155,13 +155,13 @@ TEST_CASE("Memory that one process exports can be mapped by another of the same 
   const wire::ShareToken token = f.Export(memory, &result);
   REQUIRE(result == 0);
 
-  wire::cuMemImportFromShareableHandle_Answer imported{};
+  wire::cuMemImportFromShareableHandle_Reply imported{};
   REQUIRE(Import(other, token, &imported) == 0);
   CHECK(imported.bytes == kUnit);
   CHECK(imported.device == 0);
   // The exporter ends; the memory does not.
   f.client.Close();
-  wire::cuMemAddressReserve_Answer reserved{};
+  wire::cuMemAddressReserve_Reply reserved{};
   REQUIRE(other.ring->Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{kUnit, 0, 0},
                            &reserved) == 0);
   REQUIRE(other.ring->Call(Op::cuMemMap,
@@ -173,7 +173,7 @@ TEST_CASE("Memory that one process exports can be mapped by another of the same 
 
 TEST_CASE("A token that is made up, or whose memory is gone, opens nothing") {
   Fixture f;
-  wire::cuMemImportFromShareableHandle_Answer imported{};
+  wire::cuMemImportFromShareableHandle_Reply imported{};
   wire::ShareToken token{};
   CHECK(Import(f.client, token, &imported) == kCudaErrorInvalidValue);
   int result = -1;

@@ -29,18 +29,18 @@ struct Host {
   explicit Host(size_t count, const char* name = policy::kDefaultPlacement)
       : devices(count, DeviceLoad{kRoom}), placement(*policy::CreatePlacement(name), clock) {}
 
-  PlacementParty Party(const std::string& run, size_t count = 1) const {
-    PlacementParty party;
-    party.tenant = "t";
-    party.run = run;
-    for (size_t i = 0; i < devices.size(); ++i) party.among.push_back(static_cast<int>(i));
-    party.count = count;
-    return party;
+  PlacementGroup Group(const std::string& run, size_t count = 1) const {
+    PlacementGroup group;
+    group.tenant = "t";
+    group.run = run;
+    for (size_t i = 0; i < devices.size(); ++i) group.among.push_back(static_cast<int>(i));
+    group.count = count;
+    return group;
   }
-  absl::StatusOr<Devices> Place(const PlacementParty& party, uint64_t memory = 0,
+  absl::StatusOr<Devices> Place(const PlacementGroup& group, uint64_t memory = 0,
                                 uint64_t more_memory = kNever) {
-    if (const Devices* known = placement.Find(party)) return *known;
-    return placement.Place(party, Asking(party.tenant, memory), devices, more_memory);
+    if (const Devices* known = placement.Find(group)) return *known;
+    return placement.Place(group, Asking(group.tenant, memory), devices, more_memory);
   }
 
   ManualClock clock;
@@ -50,21 +50,21 @@ struct Host {
 
 TEST_CASE("Who belongs together gets the same devices, whatever has come meanwhile") {
   Host host(3);
-  CHECK(*host.Place(host.Party("a")) == Devices{0});
-  CHECK(*host.Place(host.Party("b")) == Devices{1});
+  CHECK(*host.Place(host.Group("a")) == Devices{0});
+  CHECK(*host.Place(host.Group("b")) == Devices{1});
   host.devices[0].sessions.assign(5, Asking("u"));
-  CHECK(*host.Place(host.Party("a")) == Devices{0});
-  CHECK(*host.Place(host.Party("c")) == Devices{2});
+  CHECK(*host.Place(host.Group("a")) == Devices{0});
+  CHECK(*host.Place(host.Group("c")) == Devices{2});
   SECTION("and whoever differs in anything is somebody else") {
-    const PlacementParty a = host.Party("a");
-    std::vector<PlacementParty> others(6, a);
+    const PlacementGroup a = host.Group("a");
+    std::vector<PlacementGroup> others(6, a);
     others[0].tenant = "u";
     others[1].uid = 7;
-    others[2].door = "d";
+    others[2].endpoint = "d";
     others[3].pid = 8;
     others[4].count = 2;
     others[5].among = {1, 0};
-    for (const PlacementParty& other : others) CHECK(host.placement.Find(other) == nullptr);
+    for (const PlacementGroup& other : others) CHECK(host.placement.Find(other) == nullptr);
   }
 }
 
@@ -74,76 +74,76 @@ TEST_CASE("Several devices are different ones, in the order in which they may be
     Host host(4, name.c_str());
     host.devices[0].sessions.assign(3, Asking("u"));
     host.devices[0].memory_used = 1;
-    PlacementParty party = host.Party("a", 3);
-    CHECK(host.Place(party)->size() == 3);
-    party.among = {3, 0, 2};
-    CHECK(*host.Place(party) == Devices{3, 0, 2});
+    PlacementGroup group = host.Group("a", 3);
+    CHECK(host.Place(group)->size() == 3);
+    group.among = {3, 0, 2};
+    CHECK(*host.Place(group) == Devices{3, 0, 2});
   }
   Host host(4);
   host.devices[1].sessions.push_back(Asking("u"));
-  PlacementParty party = host.Party("a", 2);
-  party.among = {3, 1, 0};
-  CHECK(*host.Place(party) == Devices{3, 0});
+  PlacementGroup group = host.Group("a", 2);
+  group.among = {3, 1, 0};
+  CHECK(*host.Place(group) == Devices{3, 0});
 }
 
 TEST_CASE("Round-robin goes on behind those that it has given") {
   Host host(4, "round-robin");
-  CHECK(*host.Place(host.Party("a", 2)) == Devices{0, 1});
-  CHECK(*host.Place(host.Party("b", 2)) == Devices{2, 3});
-  PlacementParty party = host.Party("c");
-  party.among = {2};
-  party.count = 1;
-  CHECK(*host.Place(party) == Devices{2});
-  CHECK(*host.Place(host.Party("d")) == Devices{3});
+  CHECK(*host.Place(host.Group("a", 2)) == Devices{0, 1});
+  CHECK(*host.Place(host.Group("b", 2)) == Devices{2, 3});
+  PlacementGroup group = host.Group("c");
+  group.among = {2};
+  group.count = 1;
+  CHECK(*host.Place(group) == Devices{2});
+  CHECK(*host.Place(host.Group("d")) == Devices{3});
 }
 
 TEST_CASE("Who was placed counts at once, and for half a minute without a session") {
   Host host(2);
-  CHECK(*host.Place(host.Party("a")) == Devices{0});
-  CHECK(*host.Place(host.Party("b")) == Devices{1});
+  CHECK(*host.Place(host.Group("a")) == Devices{0});
+  CHECK(*host.Place(host.Group("b")) == Devices{1});
   host.clock.Advance(SessionPlacement::kComing);
-  CHECK(*host.Place(host.Party("c")) == Devices{0});
+  CHECK(*host.Place(host.Group("c")) == Devices{0});
   // One that came and went is not there; its session was counted by whoever has it.
-  CHECK(*host.Place(host.Party("d")) == Devices{1});
-  host.placement.Opened(host.Party("c"));
-  host.placement.Closed(host.Party("c"));
-  CHECK(*host.Place(host.Party("e")) == Devices{0});
+  CHECK(*host.Place(host.Group("d")) == Devices{1});
+  host.placement.Opened(host.Group("c"));
+  host.placement.Closed(host.Group("c"));
+  CHECK(*host.Place(host.Group("e")) == Devices{0});
 }
 
 TEST_CASE("What was placed is remembered for ten minutes, or as long as there is a session") {
   Host host(2);
-  REQUIRE(host.Place(host.Party("asks")).ok());
-  REQUIRE(host.Place(host.Party("runs")).ok());
-  REQUIRE(host.Place(host.Party("gone")).ok());
-  host.placement.Opened(host.Party("runs"));
+  REQUIRE(host.Place(host.Group("asks")).ok());
+  REQUIRE(host.Place(host.Group("runs")).ok());
+  REQUIRE(host.Place(host.Group("gone")).ok());
+  host.placement.Opened(host.Group("runs"));
   for (int i = 0; i < 4; ++i) {
     host.clock.Advance(SessionPlacement::kRemembered / 2);
-    CHECK(host.placement.Find(host.Party("asks")) != nullptr);
-    REQUIRE(host.Place(host.Party("new" + std::to_string(i))).ok());
+    CHECK(host.placement.Find(host.Group("asks")) != nullptr);
+    REQUIRE(host.Place(host.Group("new" + std::to_string(i))).ok());
   }
-  CHECK(host.placement.Find(host.Party("gone")) == nullptr);
-  CHECK(host.placement.Find(host.Party("runs")) != nullptr);
-  host.placement.Closed(host.Party("runs"));
+  CHECK(host.placement.Find(host.Group("gone")) == nullptr);
+  CHECK(host.placement.Find(host.Group("runs")) != nullptr);
+  host.placement.Closed(host.Group("runs"));
   host.clock.Advance(SessionPlacement::kRemembered);
-  REQUIRE(host.Place(host.Party("last")).ok());
+  REQUIRE(host.Place(host.Group("last")).ok());
   CHECK(host.placement.size() == 1);
 }
 
 TEST_CASE("Who invents names forgets its own only") {
   Host host(2);
-  REQUIRE(host.Place(host.Party("other")).ok());
-  PlacementParty mine = host.Party("begin");
+  REQUIRE(host.Place(host.Group("other")).ok());
+  PlacementGroup mine = host.Group("begin");
   mine.uid = 5;
   REQUIRE(host.Place(mine).ok());
   host.placement.Opened(mine);
   for (int i = 0; i < 500; ++i) {
     host.clock.Advance(1);
-    PlacementParty party = mine;
-    party.run = "run" + std::to_string(i);
-    REQUIRE(host.Place(party).ok());
+    PlacementGroup group = mine;
+    group.run = "run" + std::to_string(i);
+    REQUIRE(host.Place(group).ok());
   }
-  CHECK(host.placement.size() == SessionPlacement::kMostWithoutSession + 2);
-  CHECK(host.placement.Find(host.Party("other")) != nullptr);
+  CHECK(host.placement.size() == SessionPlacement::kMaxWithoutSession + 2);
+  CHECK(host.placement.Find(host.Group("other")) != nullptr);
   CHECK(host.placement.Find(mine) != nullptr);
   // Its latest are there.
   mine.run = "run499";
@@ -154,38 +154,38 @@ TEST_CASE("Without room there is no place, and the reason is said") {
   Host host(3);
   host.devices[0].memory_used = 60;
   host.devices[1].memory_used = 70;
-  const absl::Status refused = host.Place(host.Party("a", 2), 50).status();
+  const absl::Status refused = host.Place(host.Group("a", 2), 50).status();
   CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
   CHECK_THAT(std::string(refused.message()), Catch::Contains("no place for 2 devices"));
   CHECK_THAT(std::string(refused.message()), Catch::Contains("more than 40 free"));
   // Nothing is left of it.
   CHECK(host.placement.size() == 0);
-  CHECK(*host.Place(host.Party("a"), 50) == Devices{2});
+  CHECK(*host.Place(host.Group("a"), 50) == Devices{2});
 }
 
 TEST_CASE("Memory that may leave a device makes room where there is no other") {
   Host host(2);
   host.devices[0].memory_used = 70;
   host.devices[1].memory_used = 80;
-  CHECK_FALSE(host.Place(host.Party("a"), 50, 19).ok());
-  CHECK(*host.Place(host.Party("a"), 50, 20) == Devices{0});
+  CHECK_FALSE(host.Place(host.Group("a"), 50, 19).ok());
+  CHECK(*host.Place(host.Group("a"), 50, 20) == Devices{0});
   // Never more than a device has.
-  CHECK_FALSE(host.Place(host.Party("b"), kRoom + 1, 1000).ok());
+  CHECK_FALSE(host.Place(host.Group("b"), kRoom + 1, 1000).ok());
 }
 
 TEST_CASE("What was promised to others who come is not free, once for each tenant") {
   Host host(2, "best-fit");
-  PlacementParty one = host.Party("one"), two = host.Party("two");
+  PlacementGroup one = host.Group("one"), two = host.Group("two");
   one.tenant = "a";
   two.tenant = "a";
   CHECK(*host.Place(one, 60) == Devices{0});
   // Its own limit is for both of them.
   CHECK(*host.Place(two, 60) == Devices{0});
-  PlacementParty other = host.Party("other");
+  PlacementGroup other = host.Group("other");
   other.tenant = "b";
   CHECK(*host.Place(other, 50) == Devices{1});
   // A session of tenant a is there by now: whoever counts its memory has counted the promise.
-  PlacementParty third = host.Party("third");
+  PlacementGroup third = host.Group("third");
   third.tenant = "c";
   host.devices[0].sessions.push_back(Asking("a", 60));
   host.devices[0].memory_used = 60;

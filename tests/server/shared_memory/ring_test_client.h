@@ -117,17 +117,17 @@ class RingTestClient {
     Submit(static_cast<uint16_t>(op), &args, sizeof(args), payload, kNoReply);
   }
 
-  // Submits with reply slot `index` and waits for the answer. -1 when none comes.
+  // Submits with reply slot `index` and waits for the reply. -1 when none comes.
   template <typename Args>
   int Call(Op op, const Args& args, std::span<const uint8_t> payload = {}, uint32_t index = 0) {
     slot(index).state.store(kReplyPending, std::memory_order_relaxed);
     Submit(static_cast<uint16_t>(op), &args, sizeof(args), payload, index);
     return Await(index);
   }
-  template <typename Answer, typename Args>
-  int Call(Op op, const Args& args, Answer* answer) {
+  template <typename Reply, typename Args>
+  int Call(Op op, const Args& args, Reply* reply) {
     const int result = Call(op, args);
-    std::memcpy(answer, slot(0).data, sizeof(*answer));
+    std::memcpy(reply, slot(0).data, sizeof(*reply));
     return result;
   }
   int Await(uint32_t index) {

@@ -120,11 +120,11 @@ TEST_CASE("A truncated file reads as zeros, and the damage is seen") {
   CHECK((*region)->damaged());
   // Writing works, too, and the other pages are each replaced when they are touched.
   (*region)->fences()[0].store(3);
-  (*region)->Answer(0, 1, {});
+  (*region)->Reply(0, 1, {});
   std::memset((*region)->staging(), 1, (*region)->sizes().staging_bytes);
 }
 
-TEST_CASE("An answer carries its data, wakes who waits, and is cut to the slot") {
+TEST_CASE("A reply carries its data, wakes who waits, and is cut to the slot") {
   Directory directory;
   auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
   REQUIRE(region.ok());
@@ -132,7 +132,7 @@ TEST_CASE("An answer carries its data, wakes who waits, and is cut to the slot")
   slot.state.store(kReplyPending);
   slot.waiting.store(1);
   const std::string data(1000, 'x');
-  (*region)->Answer(3, 700, {reinterpret_cast<const uint8_t*>(data.data()), data.size()});
+  (*region)->Reply(3, 700, {reinterpret_cast<const uint8_t*>(data.data()), data.size()});
   CHECK(slot.state.load() == kReplyDone);
   CHECK(slot.waiting.load() == 0);
   CHECK(slot.result == 700);
@@ -145,7 +145,7 @@ TEST_CASE("Only the slots that wait are answered at the end") {
   auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
   REQUIRE(region.ok());
   (*region)->replies()[1].state.store(kReplyPending);
-  (*region)->AnswerAll(999);
+  (*region)->ReplyAll(999);
   CHECK((*region)->replies()[0].state.load() == kReplyIdle);
   CHECK((*region)->replies()[1].state.load() == kReplyDone);
   CHECK((*region)->replies()[1].result == 999);

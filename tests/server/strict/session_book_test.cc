@@ -12,7 +12,7 @@
 namespace detshare {
 namespace {
 
-using Answer = SessionBook::Answer;
+using Outcome = SessionBook::Outcome;
 
 TEST_CASE("No two sessions have one number, whichever process they are of") {
   SessionBook book;
@@ -27,54 +27,54 @@ TEST_CASE("No two sessions have one number, whichever process they are of") {
 TEST_CASE("A tenant's limit holds for all processes together, until a session leaves") {
   SessionBook book;
   book.SetLimits({.tenants = {{"a", 2}, {"free", 0}}, .other_tenants = 1});
-  CHECK(book.Enter(1, "a").answer == Answer::kEnter);
+  CHECK(book.Enter(1, "a").outcome == Outcome::kEnter);
   const uint64_t second = book.Enter(2, "a").session;
   const SessionBook::Decision third = book.Enter(1, "a");
-  CHECK(third.answer == Answer::kTenantIsFull);
+  CHECK(third.outcome == Outcome::kTenantIsFull);
   CHECK(third.used == 2);
   CHECK(third.limit == 2);
   // A process gives back its own sessions only.
   book.Leave(1, second);
-  CHECK(book.Enter(1, "a").answer == Answer::kTenantIsFull);
+  CHECK(book.Enter(1, "a").outcome == Outcome::kTenantIsFull);
   book.Leave(2, second);
   book.Leave(2, second);
-  CHECK(book.Enter(1, "a").answer == Answer::kEnter);
-  CHECK(book.Enter(2, "a").answer == Answer::kTenantIsFull);
-  CHECK(book.Enter(2, "other").answer == Answer::kEnter);
-  CHECK(book.Enter(1, "other").answer == Answer::kTenantIsFull);
-  for (int i = 0; i < 10; ++i) CHECK(book.Enter(1, "free").answer == Answer::kEnter);
+  CHECK(book.Enter(1, "a").outcome == Outcome::kEnter);
+  CHECK(book.Enter(2, "a").outcome == Outcome::kTenantIsFull);
+  CHECK(book.Enter(2, "other").outcome == Outcome::kEnter);
+  CHECK(book.Enter(1, "other").outcome == Outcome::kTenantIsFull);
+  for (int i = 0; i < 10; ++i) CHECK(book.Enter(1, "free").outcome == Outcome::kEnter);
 }
 
 TEST_CASE("What a process had is free when it has ended") {
   SessionBook book;
   book.SetLimits({.all = 2});
-  CHECK(book.Enter(1, "a").answer == Answer::kEnter);
-  CHECK(book.Enter(1, "b").answer == Answer::kEnter);
-  CHECK(book.Enter(2, "c").answer == Answer::kDaemonIsFull);
+  CHECK(book.Enter(1, "a").outcome == Outcome::kEnter);
+  CHECK(book.Enter(1, "b").outcome == Outcome::kEnter);
+  CHECK(book.Enter(2, "c").outcome == Outcome::kDaemonIsFull);
   book.Forget(1);
   book.Forget(1);
-  CHECK(book.Enter(2, "c").answer == Answer::kEnter);
-  CHECK(book.Enter(2, "c").answer == Answer::kEnter);
-  CHECK(book.Enter(2, "c").answer == Answer::kDaemonIsFull);
+  CHECK(book.Enter(2, "c").outcome == Outcome::kEnter);
+  CHECK(book.Enter(2, "c").outcome == Outcome::kEnter);
+  CHECK(book.Enter(2, "c").outcome == Outcome::kDaemonIsFull);
 }
 
 TEST_CASE("Limits change at once, and what is above them stays") {
   SessionBook book;
   for (int i = 0; i < 3; ++i) book.Enter(1, "a");
   book.SetLimits({.tenants = {{"a", 2}}});
-  CHECK(book.Enter(2, "a").answer == Answer::kTenantIsFull);
+  CHECK(book.Enter(2, "a").outcome == Outcome::kTenantIsFull);
   book.Leave(1, 1);
-  CHECK(book.Enter(2, "a").answer == Answer::kTenantIsFull);
+  CHECK(book.Enter(2, "a").outcome == Outcome::kTenantIsFull);
   book.Leave(1, 2);
-  CHECK(book.Enter(2, "a").answer == Answer::kEnter);
+  CHECK(book.Enter(2, "a").outcome == Outcome::kEnter);
 }
 
 TEST_CASE("A process that enters without end fills its own part only") {
   SessionBook book;
-  for (size_t i = 0; i < SessionBook::kMostOfProcess; ++i)
-    REQUIRE(book.Enter(1, "a").answer == Answer::kEnter);
-  CHECK(book.Enter(1, "b").answer == Answer::kProcessIsFull);
-  CHECK(book.Enter(2, "a").answer == Answer::kEnter);
+  for (size_t i = 0; i < SessionBook::kMaxOfProcess; ++i)
+    REQUIRE(book.Enter(1, "a").outcome == Outcome::kEnter);
+  CHECK(book.Enter(1, "b").outcome == Outcome::kProcessIsFull);
+  CHECK(book.Enter(2, "a").outcome == Outcome::kEnter);
 }
 
 struct Ends {
@@ -99,12 +99,12 @@ TEST_CASE("Who asks gets a number, or hears which limit there is") {
   std::thread acceptor([&] {
     const AdmissionRequest first = Await(ends.fds[0]);
     CHECK(first.tenant == "chat");
-    AnswerAdmission(ends.fds[0], first.question, {Answer::kEnter, 7});
+    SendAdmissionReply(ends.fds[0], first.question, {Outcome::kEnter, 7});
     const AdmissionRequest second = Await(ends.fds[0]);
     CHECK(second.tenant == std::string(64, 'x'));
-    AnswerAdmission(ends.fds[0], second.question, {Answer::kTenantIsFull, 0, 3, 4});
+    SendAdmissionReply(ends.fds[0], second.question, {Outcome::kTenantIsFull, 0, 3, 4});
     const AdmissionRequest third = Await(ends.fds[0]);
-    AnswerAdmission(ends.fds[0], third.question, {Answer::kDaemonIsFull, 0, 5, 6});
+    SendAdmissionReply(ends.fds[0], third.question, {Outcome::kDaemonIsFull, 0, 5, 6});
   });
   const auto entered = channel.Enter("chat");
   CHECK(entered.status.ok());
@@ -124,12 +124,12 @@ TEST_CASE("Who asks gets a number, or hears which limit there is") {
 }
 
 TEST_CASE(
-    "An answer that came too late is no answer to the next question, and its session leaves") {
+    "A reply that came too late is no reply to the next question, and its session leaves") {
   Ends ends;
   AdmissionChannel channel(ends.fds[1], std::chrono::milliseconds(20));
   CHECK(absl::IsUnavailable(channel.Enter("a").status));
   const AdmissionRequest late = Await(ends.fds[0]);
-  AnswerAdmission(ends.fds[0], late.question, {Answer::kEnter, 1});
+  SendAdmissionReply(ends.fds[0], late.question, {Outcome::kEnter, 1});
   CHECK(absl::IsUnavailable(channel.Enter("a").status));
   const AdmissionRequest next = Await(ends.fds[0]);
   CHECK(next.question == late.question + 1);

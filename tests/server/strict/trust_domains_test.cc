@@ -40,7 +40,7 @@ TEST_CASE("Programs of different users have processes of their own and do not se
   CHECK(of_c.sessions_size() == 1);
   CHECK(of_c.domain() == "54322");
   CHECK(of_c.domains_size() == 0);
-  // Root sees which domains there are, and steers one at its own socket.
+  // Root sees which domains there are, and administers one at its own socket.
   const proto::Status of_root = StatusOf(root);
   REQUIRE(of_root.domains_size() == 3);
   CHECK(of_root.domains(1).uid() == kSomebody);
@@ -70,7 +70,7 @@ grpc::Status End(TestClient& client, const proto::EndSessionsRequest& request,
   return client.admin->EndSessions(&context, request, ended);
 }
 
-TEST_CASE("Who may steer sees the sessions and tenants of all users, and others their own") {
+TEST_CASE("Who may administer sees the sessions and tenants of all users, and others their own") {
   if (!IsRoot()) return;
   StrictDaemon daemon;
   TestClient root(daemon.socket());
@@ -105,7 +105,7 @@ TEST_CASE("Who may steer sees the sessions and tenants of all users, and others 
   CHECK(without.domains(2).problem() == "");
 }
 
-TEST_CASE("Who may steer ends sessions of any user, all that are named or none") {
+TEST_CASE("Who may administer ends sessions of any user, all that are named or none") {
   if (!IsRoot()) return;
   StrictDaemon daemon;
   TestClient root(daemon.socket());

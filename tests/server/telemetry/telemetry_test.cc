@@ -12,7 +12,7 @@ namespace {
 
 class KnowingHost final : public HostTelemetry {
  public:
-  HostAnswer Ask(const HostQuestion& question) override {
+  HostResult Ask(const HostQuestion& question) override {
     return Packed(NVML_SUCCESS, 1000 + question.device, 1000 + question.peer);
   }
 };
@@ -76,8 +76,8 @@ TEST_CASE(
   REQUIRE(reply.devices_size() == 2);
   CHECK(reply.devices(0).uuid()[15] == 2);
   // What the host is asked is about the card that is shown there.
-  CHECK(reply.answers(0).data() == Packed(0, 1002, 999).data);
-  CHECK(reply.answers(1).result() == NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(reply.replies(0).data() == Packed(0, 1002, 999).data);
+  CHECK(reply.replies(1).result() == NVML_ERROR_INVALID_ARGUMENT);
 
   request.clear_device_ids();
   request.add_device_ids("7");
@@ -130,9 +130,9 @@ TEST_CASE("Questions that make no sense are refused one by one") {
   request.mutable_queries(0)->add_arguments(1);
   const proto::TelemetryReply reply = f.Read(request);
   CHECK(reply.result() == NVML_SUCCESS);
-  REQUIRE(reply.answers_size() == 6);
-  for (int i = 0; i < 4; ++i) CHECK(reply.answers(i).result() == NVML_ERROR_INVALID_ARGUMENT);
-  for (int i = 4; i < 6; ++i) CHECK(reply.answers(i).result() == NVML_ERROR_FUNCTION_NOT_FOUND);
+  REQUIRE(reply.replies_size() == 6);
+  for (int i = 0; i < 4; ++i) CHECK(reply.replies(i).result() == NVML_ERROR_INVALID_ARGUMENT);
+  for (int i = 4; i < 6; ++i) CHECK(reply.replies(i).result() == NVML_ERROR_FUNCTION_NOT_FOUND);
 }
 
 TEST_CASE("A request that asks for too much, or in no tenant's name, is refused as a whole") {
@@ -147,7 +147,7 @@ TEST_CASE("A request that asks for too much, or in no tenant's name, is refused 
   for (int i = 0; i < 10'000; ++i) *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 0);
   const proto::TelemetryReply reply = f.Read(request);
   CHECK(reply.result() == NVML_ERROR_INVALID_ARGUMENT);
-  CHECK(reply.answers_size() == 0);
+  CHECK(reply.replies_size() == 0);
 }
 
 TEST_CASE("A daemon that ends answers those who still wait for samples") {

@@ -64,28 +64,28 @@ struct Program : TestClient {
   }
   int Free(uint64_t address) { return ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{address}); }
   int AllocateAsync(uint64_t bytes) {
-    wire::cuMemAllocAsync_Answer answer{};
-    return ring->Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{bytes, 1, 1}, &answer);
+    wire::cuMemAllocAsync_Reply body{};
+    return ring->Call(Op::cuMemAllocAsync, wire::cuMemAllocAsync{bytes, 1, 1}, &body);
   }
   int CreatePhysical(uint64_t bytes, wire::PhysicalId* id = nullptr) {
-    wire::cuMemCreate_Answer answer{};
-    const int result = ring->Call(Op::cuMemCreate, wire::cuMemCreate{bytes}, &answer);
-    if (id != nullptr) *id = answer.memory;
+    wire::cuMemCreate_Reply body{};
+    const int result = ring->Call(Op::cuMemCreate, wire::cuMemCreate{bytes}, &body);
+    if (id != nullptr) *id = body.memory;
     return result;
   }
   int Pin(uint64_t bytes, uint64_t* address = nullptr) {
-    wire::cuMemHostAlloc_Answer answer{};
-    const int result = ring->Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{bytes, 0, 0}, &answer);
-    if (address != nullptr) *address = answer.address;
+    wire::cuMemHostAlloc_Reply body{};
+    const int result = ring->Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{bytes, 0, 0}, &body);
+    if (address != nullptr) *address = body.address;
     return result;
   }
   int Unpin(uint64_t address) {
     return ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{address});
   }
-  wire::cuMemGetInfo_v2_Answer Info() {
-    wire::cuMemGetInfo_v2_Answer answer{};
-    CHECK(ring->Call(Op::cuMemGetInfo_v2, wire::cuMemGetInfo_v2{}, &answer) == 0);
-    return answer;
+  wire::cuMemGetInfo_v2_Reply Info() {
+    wire::cuMemGetInfo_v2_Reply body{};
+    CHECK(ring->Call(Op::cuMemGetInfo_v2, wire::cuMemGetInfo_v2{}, &body) == 0);
+    return body;
   }
 };
 
@@ -146,7 +146,7 @@ TEST_CASE("Every way to get device memory counts, and gives back what it took") 
     array.format = 32;  // CU_AD_FORMAT_FLOAT
     array.channels = 1;
     array.levels = 1;
-    wire::cuArray3DCreate_v2_Answer made{};
+    wire::cuArray3DCreate_v2_Reply made{};
     REQUIRE(a.ring->Call(Op::cuArray3DCreate_v2, array, &made) == 0);
     CHECK(daemon.UseOf("small").memory_used(0) == 12 * kMiB);
     array.height = 2048;
@@ -171,20 +171,20 @@ TEST_CASE("Memory that other sessions open counts once, and as long as anybody h
   Program opener(daemon, "large");
   wire::PhysicalId memory = 0;
   REQUIRE(maker->CreatePhysical(8 * kMiB, &memory) == 0);
-  wire::cuMemExportToShareableHandle_Answer token{};
+  wire::cuMemExportToShareableHandle_Reply token{};
   REQUIRE(maker->ring->Call(Op::cuMemExportToShareableHandle,
                             wire::cuMemExportToShareableHandle{memory, 0}, &token) == 0);
   int result = 0;
   const uint64_t address = maker->Allocate(4 * kMiB, &result);
   REQUIRE(result == 0);
-  wire::cuIpcGetMemHandle_Answer shown{};
+  wire::cuIpcGetMemHandle_Reply shown{};
   REQUIRE(maker->ring->Call(Op::cuIpcGetMemHandle, wire::cuIpcGetMemHandle{address}, &shown) == 0);
   CHECK(daemon.UseOf("small").memory_used(0) == 12 * kMiB);
 
-  wire::cuMemImportFromShareableHandle_Answer imported{};
+  wire::cuMemImportFromShareableHandle_Reply imported{};
   REQUIRE(opener.ring->Call(Op::cuMemImportFromShareableHandle,
                             wire::cuMemImportFromShareableHandle{token.token}, &imported) == 0);
-  wire::cuIpcOpenMemHandle_v2_Answer opened{};
+  wire::cuIpcOpenMemHandle_v2_Reply opened{};
   REQUIRE(opener.ring->Call(Op::cuIpcOpenMemHandle_v2,
                             wire::cuIpcOpenMemHandle_v2{shown.token, 1, 0}, &opened) == 0);
   CHECK(daemon.UseOf("small").memory_used(0) == 12 * kMiB);
@@ -287,7 +287,7 @@ TEST_CASE("One session more than a tenant may have is refused with the reason") 
 }
 
 TEST_CASE("The daemon has so many sessions, whoever they are") {
-  TestDaemon daemon([](Daemon::Options& options) { options.server.most_sessions = 2; });
+  TestDaemon daemon([](Daemon::Options& options) { options.server.max_sessions = 2; });
   Program a(daemon, "one"), b(daemon, "two");
   TestClient third(daemon.socket());
   REQUIRE_FALSE(third.Open());
@@ -341,7 +341,7 @@ TEST_CASE("Threads that take and give never have more together than there is") {
   accounts.Set("t", {1000, 0, 0});
   const std::shared_ptr<TenantAccount> account = accounts.Of("t");
   const std::shared_ptr<Quota> quota = TenantAccount::Memory(account, 0);
-  std::atomic<uint64_t> most{0};
+  std::atomic<uint64_t> max{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -349,12 +349,12 @@ TEST_CASE("Threads that take and give never have more together than there is") {
         const auto charge = Quota::TryTake(quota, 300 + (i + static_cast<uint64_t>(t)) % 200);
         if (!charge.has_value()) continue;
         const uint64_t used = quota->used();
-        if (used > most.load()) most.store(used);
+        if (used > max.load()) max.store(used);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  CHECK(most.load() <= 1000);
+  CHECK(max.load() <= 1000);
   CHECK(quota->used() == 0);
 }
 

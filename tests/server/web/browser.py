@@ -25,13 +25,13 @@ class Browser:
     def __init__(self, program):
         self.folder = tempfile.mkdtemp(prefix="detshare-browser-", dir="/tmp")
         read_commands, self.commands = os.pipe()
-        self.answers, write_answers = os.pipe()
+        self.replies, write_replies = os.pipe()
 
         def descriptors():
             # The browser reads 3 and writes 4.
-            commands, answers = fcntl.fcntl(read_commands, fcntl.F_DUPFD, 10), fcntl.fcntl(write_answers, fcntl.F_DUPFD, 10)
+            commands, replies = fcntl.fcntl(read_commands, fcntl.F_DUPFD, 10), fcntl.fcntl(write_replies, fcntl.F_DUPFD, 10)
             os.dup2(commands, 3)
-            os.dup2(answers, 4)
+            os.dup2(replies, 4)
 
         self.process = subprocess.Popen(
             [program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
@@ -40,7 +40,7 @@ class Browser:
             preexec_fn=descriptors, close_fds=False, pass_fds=(), env=dict(os.environ, HOME=self.folder),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(read_commands)
-        os.close(write_answers)
+        os.close(write_replies)
         self.buffer, self.number, self.session, self.errors, self.requests = b"", 0, None, [], []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -54,13 +54,13 @@ class Browser:
         self.process.kill()
         self.process.wait()
         os.close(self.commands)
-        os.close(self.answers)
+        os.close(self.replies)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _next(self, end):
         while b"\0" not in self.buffer:
-            ready, _, _ = select.select([self.answers], [], [], max(0, end - time.monotonic()))
-            more = os.read(self.answers, 1 << 20) if ready else b""
+            ready, _, _ = select.select([self.replies], [], [], max(0, end - time.monotonic()))
+            more = os.read(self.replies, 1 << 20) if ready else b""
             if not more:
                 raise SystemExit("FAILED: the browser does not answer")
             self.buffer += more
@@ -112,10 +112,10 @@ class Browser:
             raise SystemExit(f"FAILED: {expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
-    def screenshot(self, path, most=1 << 14):
+    def screenshot(self, path, limit=1 << 14):
         """Of the page's first `most` pixels."""
         width, height = self.value("[document.documentElement.clientWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": width, "height": min(height, most), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, limit), "scale": 1}
         data = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

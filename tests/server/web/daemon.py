@@ -99,9 +99,9 @@ class Daemon:
         return json.loads(self.get(path))
 
 
-def until(what, patience=60):
+def until(what, timeout=60):
     """Asks until it is so."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while time.monotonic() < end:
         value = what()
         if value:

@@ -31,8 +31,8 @@ PAGE = """(() => {
     facts: document.getElementById("facts").textContent,
     tiles: [...document.querySelectorAll(".tile .value")].map((tile) => tile.textContent),
     tenants: rows("tenants"), sessions: rows("sessions"),
-    lanes: document.querySelectorAll("#map .lane i").length,
-    devices: [...document.querySelectorAll("#map .device")].map((device) => [...device.querySelectorAll(".lane")].map((lane) => lane.title)),
+    bars: document.querySelectorAll("#map .bar i").length,
+    devices: [...document.querySelectorAll("#map .device")].map((device) => [...device.querySelectorAll(".bar")].map((bar) => bar.title)),
     users: document.getElementById("users-card").hidden ? null : rows("users"),
     charts: [...document.querySelectorAll(".chart")].map((chart) => chart.querySelectorAll("path").length),
     strips: document.querySelectorAll("#strips .track").length,
@@ -85,11 +85,11 @@ def check_numbers(chromium):
 def take_pictures(chromium):
     os.makedirs(PICTURES, exist_ok=True)
     chromium.value("document.querySelector('[data-minutes=\"%d\"]').click()" % (1 if SECONDS_OF_PICTURES < 100 else 5))
-    for width, scheme, most in ((1280, "light", 2000), (1280, "dark", 920), (390, "light", 1300)):
+    for width, scheme, limit in ((1280, "light", 2000), (1280, "dark", 920), (390, "light", 1300)):
         chromium.size(width, 900)
         chromium.scheme(scheme)
         time.sleep(2.5)
-        chromium.screenshot(os.path.join(PICTURES, f"dashboard-{width}-{scheme}.png"), most)
+        chromium.screenshot(os.path.join(PICTURES, f"dashboard-{width}-{scheme}.png"), limit)
 
 
 def main():
@@ -105,7 +105,7 @@ def main():
         until(lambda: page(chromium)["health"] == "serving")
         empty = page(chromium)
         check("No session is open" in str(empty["sessions"]), f"an empty table: {empty['sessions']}")
-        check(empty["lanes"] == 0, "an empty map")
+        check(empty["bars"] == 0, "an empty map")
 
         # A program's name is never markup.
         hostile = os.path.join(daemon.folder, "<img src=x onerror=alert(1)>")
@@ -121,7 +121,7 @@ def main():
         until(lambda: page(chromium)["charts"][0] > 0 and page(chromium)["charts"][1] > 0 and page(chromium)["charts"][2] > 0)
         until(lambda: page(chromium)["strips"] == 3)
         shown = page(chromium)
-        check(shown["lanes"] >= 3, f"{shown['lanes']} lanes")
+        check(shown["bars"] >= 3, f"{shown['bars']} bars")
         check(shown["strips"] == 3, f"{shown['strips']} strips")
         check(shown["legend"] == ["chat", "notebook", "training"], f"legend: {shown['legend']}")
         check(shown["markup"] == 0, "a program's name has become markup")
@@ -144,7 +144,7 @@ def main():
         daemon.end()
         until(lambda: page(chromium)["problem"] is not None)
         check("does not answer" in page(chromium)["problem"], page(chromium)["problem"])
-        check(page(chromium)["health"] == "no answer", page(chromium)["health"])
+        check(page(chromium)["health"] == "no reply", page(chromium)["health"])
         if PICTURES:
             chromium.size(1280, 900)
             chromium.screenshot(os.path.join(PICTURES, "dashboard-no-answer.png"), 600)

@@ -15,7 +15,7 @@ Observation Seen(double seconds, const std::string& tenant = "a", uint64_t sessi
   Observation seen;
   seen.backend = "soft";
   seen.policy = "auto";
-  seen.most_sessions = 64;
+  seen.max_sessions = 64;
   seen.devices.resize(1);
   seen.devices[0].sm_count = 100;
   seen.devices[0].total_memory = 1000;
@@ -47,7 +47,7 @@ TEST_CASE("What several processes count is added up, by tenant") {
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
-  sum.Heard({{1, Seen(1)}, {2, Seen(1, "a", 2)}}, 2);
+  sum.Update({{1, Seen(1)}, {2, Seen(1, "a", 2)}}, 2);
   Observation all = sum.Sum();
   CHECK(all.tenants.size() == 1);
   CHECK(all.tenants.at("a").use.open == 3);
@@ -55,7 +55,7 @@ TEST_CASE("What several processes count is added up, by tenant") {
   CHECK(all.tenants.at("a").use.counters.device_memory == 30);
   CHECK(all.tenants.at("a").work.bursts.total() == 2);
   CHECK(all.refusals.at(absl::StatusCode::kInvalidArgument) == 2);
-  CHECK(all.most_sessions == 128);
+  CHECK(all.max_sessions == 128);
   // It is the same device, of which each sees what is used.
   REQUIRE(all.devices.size() == 1);
   CHECK(all.devices[0].used_memory == 20);
@@ -71,7 +71,7 @@ TEST_CASE("What several processes count is added up, by tenant") {
 TEST_CASE("What a process has counted stays when it has ended, and another one adds to it") {
   DomainSum sum;
   sum.Begun("ann", 1);
-  sum.Heard({{1, Seen(3)}}, 3);
+  sum.Update({{1, Seen(3)}}, 3);
   sum.Ended(1, DomainEnd::kAsked);
   Observation all = sum.Sum();
   CHECK(all.tenants.at("a").use.counters.operations == 300);
@@ -87,7 +87,7 @@ TEST_CASE("What a process has counted stays when it has ended, and another one a
   sum.Begun("ann", 7);
   // Nothing is known of it yet, and nothing falls.
   CHECK(sum.Sum().tenants.at("a").use.counters.operations == 300);
-  sum.Heard({{7, Seen(1)}}, 1);
+  sum.Update({{7, Seen(1)}}, 1);
   all = sum.Sum();
   CHECK(all.tenants.at("a").use.counters.operations == 400);
   CHECK(all.tenants.at("a").work.bursts.total() == 4);
@@ -101,25 +101,25 @@ TEST_CASE("Who does not answer is counted, and shows nothing of now, but its cou
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
-  sum.Heard({{1, Seen(1)}, {2, Seen(1, "b")}}, 2);
+  sum.Update({{1, Seen(1)}, {2, Seen(1, "b")}}, 2);
   sum.Missed(1);
-  sum.Heard({{2, Seen(2, "b")}}, 1);
+  sum.Update({{2, Seen(2, "b")}}, 1);
   const Observation all = sum.Sum();
   CHECK(all.tenants.at("a").use.counters.operations == 100);
   CHECK(all.tenants.at("a").use.open == 0);
   CHECK(all.tenants.at("b").use.counters.operations == 200);
   CHECK(all.tenants.at("b").use.open == 1);
   CHECK(all.sessions.size() == 1);
-  CHECK(all.domains.at("ann").unanswered == 1);
-  CHECK_FALSE(all.domains.at("ann").answers);
+  CHECK(all.domains.at("ann").timeouts == 1);
+  CHECK_FALSE(all.domains.at("ann").responds);
   const std::string text = MetricsText(all);
   CHECK(text.find("detshare_user_process_up{user=\"ann\"} 0\n") != std::string::npos);
   CHECK(text.find("detshare_user_process_up{user=\"bob\"} 1\n") != std::string::npos);
   CHECK(text.find("detshare_user_sessions{user=\"ann\"}") == std::string::npos);
-  CHECK(text.find("detshare_user_process_unanswered_total{user=\"ann\"} 1\n") != std::string::npos);
+  CHECK(text.find("detshare_user_process_timeouts_total{user=\"ann\"} 1\n") != std::string::npos);
   // It answers again.
-  sum.Heard({{1, Seen(3)}}, 1);
-  CHECK(sum.Sum().domains.at("ann").answers);
+  sum.Update({{1, Seen(3)}}, 1);
+  CHECK(sum.Sum().domains.at("ann").responds);
   CHECK(sum.Sum().tenants.at("a").use.counters.operations == 300);
 }
 
@@ -127,9 +127,9 @@ TEST_CASE("Users who take turns on a device have no more of it together than the
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
-  sum.Heard({{1, Seen(0)}, {2, Seen(0, "b")}}, 1);
+  sum.Update({{1, Seen(0)}, {2, Seen(0, "b")}}, 1);
   // Each says that it had the whole device for two seconds.
-  sum.Heard({{1, Seen(2)}, {2, Seen(2, "b")}}, 2);
+  sum.Update({{1, Seen(2)}, {2, Seen(2, "b")}}, 2);
   Observation all = sum.Sum();
   CHECK(all.tenants.at("a").samples.sm_seconds == Approx(100));
   CHECK(all.tenants.at("b").samples.sm_seconds == Approx(100));
@@ -137,8 +137,8 @@ TEST_CASE("Users who take turns on a device have no more of it together than the
   CHECK(all.tenants.at("a").samples.waits_for.at("b") == Approx(1));
   // One that was silent for a while has done its share in all that time.
   sum.Missed(1);
-  sum.Heard({{2, Seen(2, "b")}}, 8);
-  sum.Heard({{1, Seen(12)}}, 2);
+  sum.Update({{2, Seen(2, "b")}}, 8);
+  sum.Update({{1, Seen(12)}}, 2);
   CHECK(sum.Sum().tenants.at("a").samples.sm_seconds == Approx(1100));
 }
 
@@ -153,20 +153,20 @@ TEST_CASE("A lost device and other failures are told apart") {
   CHECK(sum.Sum().domains.at("ann").starts == 3);
   CHECK(sum.Sum().domains.at("ann").failures == 2);
   CHECK(sum.Sum().device_losses == 1);
-  CHECK(sum.Sum().domains.at("ann").unanswered == 0);
+  CHECK(sum.Sum().domains.at("ann").timeouts == 0);
 }
 
 TEST_CASE("Names of tenants and users are bounded, whatever processes say") {
   DomainSum sum;
   for (pid_t process = 1; process <= 300; ++process) {
     sum.Begun("user" + std::to_string(process), process);
-    sum.Heard({{process, Seen(1, "tenant" + std::to_string(process))}}, 1);
+    sum.Update({{process, Seen(1, "tenant" + std::to_string(process))}}, 1);
     sum.Ended(process, DomainEnd::kAsked);
   }
   const Observation all = sum.Sum();
-  CHECK(all.tenants.size() == kMostTenantsApart + 1);
-  CHECK(all.domains.size() == kMostTenantsApart + 1);
-  CHECK(all.tenants.at(kOtherTenants).use.opened == 300 - kMostTenantsApart);
+  CHECK(all.tenants.size() == kMaxTenantsApart + 1);
+  CHECK(all.domains.size() == kMaxTenantsApart + 1);
+  CHECK(all.tenants.at(kOtherTenants).use.opened == 300 - kMaxTenantsApart);
 }
 
 TEST_CASE("An observation arrives as it was sent") {
@@ -175,7 +175,7 @@ TEST_CASE("An observation arrives as it was sent") {
   sent.tenants.at("a").tenant.slo_tpot = 30;
   sent.tenants.at("a").quota = {1, 2, 3};
   sent.tenants.at("a").use.counters.swap.bytes_in = 4;
-  sent.tenants.at("a").work.held_by_budget = 5;
+  sent.tenants.at("a").work.throttled_by_budget = 5;
   sent.tenants.at("a").work.first_tokens.counts.back() = 6;
   sent.tenants.at("a").memory_traffic = 0.5;
   sent.sessions[1].places = {{0, "sm0-7", 0, 8, true, true, 3}};
@@ -190,10 +190,10 @@ TEST_CASE("An observation arrives as it was sent") {
           return same;
         }()));
   CHECK(got.process.cpu_seconds == 3);
-  CHECK(got.tenants.at("a").work.held_by_budget == 5);
+  CHECK(got.tenants.at("a").work.throttled_by_budget == 5);
   CHECK(got.tenants.at("a").work.first_tokens.counts.back() == 6);
   CHECK(got.sessions.at(1).places.at(0).partition == "sm0-7");
-  CHECK(got.sessions.at(1).places.at(0).held);
+  CHECK(got.sessions.at(1).places.at(0).throttled);
   CHECK(got.devices.at(0).health.message() == "gone");
 }
 

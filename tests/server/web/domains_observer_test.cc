@@ -93,7 +93,7 @@ TEST_CASE("A user's process that does not answer keeps back its own figures only
   REQUIRE(watched.Comes("detshare_sessions{tenant=\"silent\"}", 1));
   kill(silent, SIGSTOP);
   CHECK(watched.Comes("detshare_user_process_up{user=\"54321\"}", 0));
-  CHECK(watched.Value("detshare_user_process_unanswered_total{user=\"54321\"}") >= 1);
+  CHECK(watched.Value("detshare_user_process_timeouts_total{user=\"54321\"}") >= 1);
   CHECK(watched.Value("detshare_sessions{tenant=\"silent\"}") == 0);
   CHECK(watched.Value("detshare_sessions_opened_total{tenant=\"silent\"}") == 1);
   CHECK(watched.Value("detshare_sessions{tenant=\"chat\"}") == 1);

@@ -16,8 +16,8 @@ Look Busy(const std::string& tenant, int sms, int rank = 0, int first_sm = 0) {
           .has_work = true,
           .rank = rank};
 }
-Look Held(const std::string& tenant, int rank) {
-  return {.tenant = tenant, .sm_count = 8, .held = true, .has_work = true, .rank = rank};
+Look Throttled(const std::string& tenant, int rank) {
+  return {.tenant = tenant, .sm_count = 8, .throttled = true, .has_work = true, .rank = rank};
 }
 
 TEST_CASE("SM-time is that of the partition while there is work, and what is shared is divided") {
@@ -40,21 +40,21 @@ TEST_CASE("Two sessions of a tenant make it busy once") {
   CHECK(sampler.tenants().at("a").sm_seconds == 32);
 }
 
-TEST_CASE("Who is held waits for those who go first, else for those who work, else for itself") {
+TEST_CASE("Who is throttled waits for those who go first, else for those who work, else for itself") {
   Sampler sampler(1);
-  sampler.Count(0, {Held("low", 5), Busy("first", 8, 0), Busy("same", 8, 5)}, 1);
+  sampler.Count(0, {Throttled("low", 5), Busy("first", 8, 0), Busy("same", 8, 5)}, 1);
   CHECK(sampler.tenants().at("low").waits_for == WaitsFor{{"first", 1}});
-  sampler.Count(0, {Held("low", 5), Busy("same", 8, 5)}, 2);
+  sampler.Count(0, {Throttled("low", 5), Busy("same", 8, 5)}, 2);
   CHECK(sampler.tenants().at("low").waits_for == WaitsFor{{"first", 1}, {"same", 2}});
-  sampler.Count(0, {Held("low", 5)}, 4);
+  sampler.Count(0, {Throttled("low", 5)}, 4);
   CHECK(sampler.tenants().at("low").waits_for == WaitsFor{{"first", 1}, {"low", 4}, {"same", 2}});
 }
 
 TEST_CASE("More names than are told apart are counted together") {
   Sampler sampler(1);
   for (int i = 0; i < 1000; ++i) sampler.Count(0, {Busy("t" + std::to_string(i), 1)}, 1);
-  CHECK(sampler.tenants().size() == kMostTenantsApart + 1);
-  CHECK(sampler.tenants().at(kOtherTenants).sm_seconds == 1000 - kMostTenantsApart);
+  CHECK(sampler.tenants().size() == kMaxTenantsApart + 1);
+  CHECK(sampler.tenants().at(kOtherTenants).sm_seconds == 1000 - kMaxTenantsApart);
 }
 
 Observation At(double seconds, uint64_t operations = 0, double sm_seconds = 0) {
@@ -104,7 +104,7 @@ TEST_CASE("A point says where each tenant's work goes, each place once, and not 
   history.Add(seen);
   const HistoryPoint& point = history.points().back();
   CHECK(point.tenants.at("a").ranges == std::vector<SmRange>{{0, 8, 16}, {3, 8, 16}});
-  CHECK(point.tenants.at("b").ranges.size() == History::kMostRanges);
+  CHECK(point.tenants.at("b").ranges.size() == History::kMaxRanges);
   CHECK_FALSE(point.tenants.contains("nobody"));
 }
 
@@ -116,10 +116,10 @@ TEST_CASE("A history is no longer than allowed, whatever happens, and goes on co
       seen.tenants["t" + std::to_string(tenant)].use.open = 1;
     history.Add(seen);
   }
-  CHECK(history.points().size() == History::kMostPoints);
+  CHECK(history.points().size() == History::kMaxPoints);
   CHECK(history.points().back().number == 1999);
   for (const HistoryPoint& point : history.points())
-    CHECK(point.tenants.size() == History::kMostTenants);
+    CHECK(point.tenants.size() == History::kMaxTenants);
 }
 
 TEST_CASE("What is recent is of the last minute") {

@@ -87,21 +87,21 @@ std::string Get(const std::string& target, const std::string& host = "localhost"
   return "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
 }
 
-std::string StatusOf(const std::string& answer) { return answer.substr(0, answer.find("\r\n")); }
-std::string BodyOf(const std::string& answer) {
-  const size_t end = answer.find("\r\n\r\n");
-  return end == std::string::npos ? "" : answer.substr(end + 4);
+std::string StatusOf(const std::string& response) { return response.substr(0, response.find("\r\n")); }
+std::string BodyOf(const std::string& response) {
+  const size_t end = response.find("\r\n\r\n");
+  return end == std::string::npos ? "" : response.substr(end + 4);
 }
 
 TEST_CASE("A page is answered with its length, and nothing of it may be used elsewhere") {
   Served served;
-  const std::string answer = Client(served).Ask(Get("/a?b=c"));
-  CHECK(StatusOf(answer) == "HTTP/1.1 200 OK");
-  CHECK(BodyOf(answer) == "/a|b=c");
-  CHECK(answer.find("Content-Length: 6\r\n") != std::string::npos);
-  CHECK(answer.find("Content-Security-Policy: default-src 'none'") != std::string::npos);
-  CHECK(answer.find("X-Content-Type-Options: nosniff") != std::string::npos);
-  CHECK(answer.find("Access-Control-Allow-Origin") == std::string::npos);
+  const std::string response = Client(served).Ask(Get("/a?b=c"));
+  CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
+  CHECK(BodyOf(response) == "/a|b=c");
+  CHECK(response.find("Content-Length: 6\r\n") != std::string::npos);
+  CHECK(response.find("Content-Security-Policy: default-src 'none'") != std::string::npos);
+  CHECK(response.find("X-Content-Type-Options: nosniff") != std::string::npos);
+  CHECK(response.find("Access-Control-Allow-Origin") == std::string::npos);
 }
 
 TEST_CASE("One connection can ask many times, and HEAD gives no body") {
@@ -109,20 +109,20 @@ TEST_CASE("One connection can ask many times, and HEAD gives no body") {
   Client client(served);
   client.Send(
       "GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /22 HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const std::string answers = client.Ask(Get("/333"));
-  CHECK(answers.find("/1|HTTP/1.1 200") != std::string::npos);
-  CHECK(answers.find("/22|") == std::string::npos);
-  CHECK(answers.find("Content-Length: 4\r\n") != std::string::npos);
-  CHECK(BodyOf(answers.substr(answers.rfind("HTTP/1.1"))) == "/333|");
+  const std::string replies = client.Ask(Get("/333"));
+  CHECK(replies.find("/1|HTTP/1.1 200") != std::string::npos);
+  CHECK(replies.find("/22|") == std::string::npos);
+  CHECK(replies.find("Content-Length: 4\r\n") != std::string::npos);
+  CHECK(BodyOf(replies.substr(replies.rfind("HTTP/1.1"))) == "/333|");
 }
 
 TEST_CASE("Nothing but GET and HEAD is taken") {
   Served served;
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"}) {
-    const std::string answer = Client(served).Ask(
+    const std::string response = Client(served).Ask(
         std::string(method) + " / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     INFO(method);
-    CHECK(StatusOf(answer) == "HTTP/1.1 405 Method Not Allowed");
+    CHECK(StatusOf(response) == "HTTP/1.1 405 Method Not Allowed");
   }
   CHECK(served.requests == 0);
 }
@@ -156,23 +156,23 @@ TEST_CASE("Requests that make no sense are answered and closed") {
     Client client(served);
     client.Send(text);
     client.EndOfSending();
-    const std::string answer = client.Rest();
+    const std::string response = client.Rest();
     INFO(text);
-    INFO(answer);
-    CHECK((answer.empty() || answer.find("HTTP/1.1 4") == 0));
+    INFO(response);
+    CHECK((response.empty() || response.find("HTTP/1.1 4") == 0));
   }
   CHECK(served.requests == 0);
 }
 
 TEST_CASE("Headers beyond 8 KiB are refused") {
   Served served;
-  const std::string answer = Client(served).Ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a'));
-  CHECK(StatusOf(answer) == "HTTP/1.1 431 Request Header Fields Too Large");
+  const std::string response = Client(served).Ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a'));
+  CHECK(StatusOf(response) == "HTTP/1.1 431 Request Header Fields Too Large");
 }
 
 TEST_CASE("Who sends slowly, or nothing, is sent away") {
   HttpServer::Options options;
-  options.patience = std::chrono::milliseconds(100);
+  options.timeout = std::chrono::milliseconds(100);
   Served served(options);
   Client silent(served), slow(served);
   slow.Send("GET / HT");
@@ -183,15 +183,15 @@ TEST_CASE("Who sends slowly, or nothing, is sent away") {
 
 TEST_CASE("Who does not read his answer is sent away") {
   HttpServer::Options options;
-  options.patience = std::chrono::milliseconds(100);
+  options.timeout = std::chrono::milliseconds(100);
   options.connections = 1;
   Served served(options);
   Client deaf(served);
   deaf.Send(Get("/large"));
   // Its place becomes free again.
-  std::string answer;
-  while (answer.empty()) answer = Client(served).Ask(Get("/"));
-  CHECK(StatusOf(answer) == "HTTP/1.1 200 OK");
+  std::string response;
+  while (response.empty()) response = Client(served).Ask(Get("/"));
+  CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
 }
 
 TEST_CASE("There are no more connections than allowed, and their places come back") {
@@ -206,9 +206,9 @@ TEST_CASE("There are no more connections than allowed, and their places come bac
     }
     CHECK(Client(served).Ask(Get("/")).empty());
   }
-  std::string answer;
-  while (answer.empty()) answer = Client(served).Ask(Get("/"));
-  CHECK(StatusOf(answer) == "HTTP/1.1 200 OK");
+  std::string response;
+  while (response.empty()) response = Client(served).Ask(Get("/"));
+  CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
 }
 
 TEST_CASE("Random bytes hurt nobody") {
@@ -222,9 +222,9 @@ TEST_CASE("Random bytes hurt nobody") {
     Client client(served);
     client.Send(text.substr(0, 1 + random() % text.size()));
     client.EndOfSending();
-    const std::string answer = client.Rest();
+    const std::string response = client.Rest();
     INFO(text);
-    CHECK((answer.empty() || answer.find("HTTP/1.1 ") == 0));
+    CHECK((response.empty() || response.find("HTTP/1.1 ") == 0));
   }
   CHECK(StatusOf(Client(served).Ask(Get("/"))) == "HTTP/1.1 200 OK");
 }

@@ -88,7 +88,7 @@ def main():
             ("detshare_tenant_work_seconds_total", {"tenant": "chat", "class": "latency"}),
             ("detshare_burst_duration_seconds_count", {"tenant": "chat"}),
             ("detshare_operation_duration_seconds_count", {"tenant": "training"}),
-            ("detshare_hold_duration_seconds_count", {"tenant": "training"}),
+            ("detshare_throttle_duration_seconds_count", {"tenant": "training"}),
             ("detshare_tenant_waiting_seconds_total", {"tenant": "training", "cause": "window"}),
         ]
         left = list(wanted)

@@ -23,7 +23,7 @@ _loader.exec_module(sharing)
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(SCRIPT)), "programs")
 
 STEPS = "from tenant import serve, steps\nserve(steps(lambda: None, lambda: None))\n"
-REQUESTS = "from tenant import serve, requests\nprint('not an answer')\nserve(requests(lambda: None, 0.0001))\n"
+REQUESTS = "from tenant import serve, requests\nprint('not a reply')\nserve(requests(lambda: None, 0.0001))\n"
 BROKEN = "import sys\nsys.exit('no GPU in sight')\n"
 
 

@@ -11,7 +11,7 @@ namespace {
 
 TEST_CASE("JSON has every key, what depends on the machine is null") {
   const nlohmann::json json = nlohmann::json::parse(ConfigJson(Config()));
-  for (const Setting& setting : AllSettings()) {
+  for (const ConfigSetting& setting : AllConfigSettings()) {
     INFO(std::string(setting.section) << "." << std::string(setting.key));
     CHECK(json.at(std::string(setting.section)).contains(std::string(setting.key)));
   }

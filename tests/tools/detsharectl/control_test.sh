@@ -1,5 +1,5 @@
 #!/bin/bash
-# detsharectl steers and watches a daemon on the software GPU while programs run.
+# detsharectl administers and watches a daemon on the software GPU while programs run.
 #
 #   control_test.sh DETSHARECTL DETSHARE DETSHARED NOISE LIBCUDA...
 set -u
@@ -62,22 +62,22 @@ says 'a number, or 0 for all'
 expect 2 tenant set x --slo-tpot soon
 says 'a duration'
 
-expect 0 door open web --class latency --memory 1GiB
-says '/doors/web$'
-expect 0 door list
+expect 0 endpoint open web --class latency --memory 1GiB
+says '/endpoints/web$'
+expect 0 endpoint list
 says '^web  *web  *GPU-'
-expect 0 door list --json
+expect 0 endpoint list --json
 says '"tenant": "web"'
 expect 0 tenant list
 says '^web  *latency'
-expect 1 door open ../web
-says "a door's name"
-expect 2 door open web --slo-tpot soon
-expect 0 door close web
-expect 1 door close web
-says 'no such door'
-expect 0 door list
-says 'There are no doors'
+expect 1 endpoint open ../web
+says "an endpoint's name"
+expect 2 endpoint open web --slo-tpot soon
+expect 0 endpoint close web
+expect 1 endpoint close web
+says 'no such endpoint'
+expect 0 endpoint list
+says 'There are no endpoints'
 
 expect 0 top --once --seconds 0.5
 says 'batch'

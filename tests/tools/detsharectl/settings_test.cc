@@ -16,8 +16,8 @@ proto::Policies TwoPolicies() {
     proto::ParameterInfo* const parameter = priority->add_parameters();
     parameter->set_name(name);
     parameter->set_default_value("1ms");
-    parameter->set_least("0s");
-    parameter->set_most("1s");
+    parameter->set_min("0s");
+    parameter->set_max("1s");
     parameter->set_help("how long");
   }
   policies.add_policies()->set_name("whole");

@@ -51,13 +51,13 @@ TEST_CASE("With strict isolation status says whose process it is, and for operat
     domain->set_user(user);
     domain->set_sessions(3);
   }
-  status.mutable_domains(1)->set_problem("no answer in time");
+  status.mutable_domains(1)->set_problem("no reply in time");
   const std::string text = StatusText(status);
   CHECK(text.find("This is of all of them") != std::string::npos);
-  CHECK(text.find("no answer in time") != std::string::npos);
+  CHECK(text.find("no reply in time") != std::string::npos);
   const auto json = nlohmann::json::parse(StatusJson(status));
   CHECK(json["domains"][0]["problem"] == "");
-  CHECK(json["domains"][1]["problem"] == "no answer in time");
+  CHECK(json["domains"][1]["problem"] == "no reply in time");
 }
 
 TEST_CASE("Status says how much device memory is in host memory, where that may happen") {

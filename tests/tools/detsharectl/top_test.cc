@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t held, bool followed) {
+proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t throttled, bool followed) {
   proto::Status status;
   status.set_policy("priority");
   proto::SessionStatus* const session = status.add_sessions();
@@ -19,7 +19,7 @@ proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t held,
   schedule->set_followed(followed);
   schedule->set_rank(3);
   schedule->set_device_time_ns(device_time);
-  schedule->set_held_by_window_ns(held);
+  schedule->set_throttled_by_window_ns(throttled);
   schedule->set_tokens(1234);
   schedule->set_tpot_ns(12'300'000);
   return status;
@@ -31,18 +31,18 @@ TEST_CASE("Rates are what happened between two looks") {
   const auto json = nlohmann::json::parse(TopJson(before, after, 2 * kSecond));
   CHECK(json["sessions"][0]["operations_per_second"] == 1000);
   CHECK(json["sessions"][0]["device_share"] == 0.5);
-  CHECK(json["sessions"][0]["held_share"] == 0.25);
+  CHECK(json["sessions"][0]["throttled_share"] == 0.25);
   const std::string text = TopText(before, after, 2 * kSecond);
   for (const char* part : {"50%", "25%", "1,000", "12.3 ms", "1,234", "train"})
     CHECK(text.find(part) != std::string::npos);
 }
 
-TEST_CASE("A hold that lasts counts while it lasts, and not twice when it ends") {
+TEST_CASE("A throttle that lasts counts while it lasts, and not twice when it ends") {
   proto::Status before = StatusWith(0, 0, 0, true);
-  before.mutable_sessions(0)->mutable_schedule()->set_held_ns(kSecond);
+  before.mutable_sessions(0)->mutable_schedule()->set_throttled_ns(kSecond);
   const proto::Status ended = StatusWith(0, 0, kSecond + kSecond / 4, true);
   const auto json = nlohmann::json::parse(TopJson(before, ended, kSecond));
-  CHECK(json["sessions"][0]["held_share"] == 0.25);
+  CHECK(json["sessions"][0]["throttled_share"] == 0.25);
 }
 
 TEST_CASE("Sessions that began meanwhile count from their beginning, others are left out") {

@@ -66,7 +66,7 @@ TEST_CASE("Holds have their cause, migrations and waits are instants, names come
   session->set_session(7);
   (*session->mutable_names())[1] = "kernel";
   proto::TracedEvent* event = session->add_events();
-  event->set_kind(proto::TracedEvent::HELD);
+  event->set_kind(proto::TracedEvent::THROTTLED);
   event->set_cause("window");
   event->set_at_ns(5000);
   event->set_duration_ns(2000);
@@ -88,10 +88,10 @@ TEST_CASE("Holds have their cause, migrations and waits are instants, names come
   writer.Add(chunk);
   CHECK(writer.lost() == 3);
   const json trace = json::parse(writer.Finish());
-  const std::vector<json> held = On(trace, "X", 1'000'001);
-  REQUIRE(held.size() == 1);
-  CHECK(held[0]["name"] == "held by the window");
-  CHECK(held[0]["dur"] == 2);
+  const std::vector<json> throttled = On(trace, "X", 1'000'001);
+  REQUIRE(throttled.size() == 1);
+  CHECK(throttled[0]["name"] == "throttled by the window");
+  CHECK(throttled[0]["dur"] == 2);
   REQUIRE(On(trace, "i", 2).size() == 2);
   CHECK(On(trace, "i", 2)[0]["name"] == "to sm8-15");
   CHECK(On(trace, "X", 1)[0]["name"] == "kernel");

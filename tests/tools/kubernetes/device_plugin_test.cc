@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "proto/admin.grpc.pb.h"
-#include "proto/door.grpc.pb.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
 #include "tests/tools/kubernetes/kubelet_stand_in.h"
 
 namespace detshare::kubernetes {
@@ -267,11 +267,11 @@ TEST_CASE("A container with a share runs CUDA programs as its tenant, and has no
   }
   CHECK(said);
 
-  // A container that starts again gets a door that nobody has seen, at the same place.
-  const std::string door = first.mounts(0).host_path();
-  std::ofstream(door + "/left") << "x";
+  // A container that starts again gets an endpoint that nobody has seen, at the same place.
+  const std::string endpoint = first.mounts(0).host_path();
+  std::ofstream(endpoint + "/left") << "x";
   REQUIRE(node.kubelet->PreStart(kLatency, chosen).ok());
-  CHECK_FALSE(fs::exists(door + "/left"));
+  CHECK_FALSE(fs::exists(endpoint + "/left"));
   CHECK(node.Run(ContainerOf(first)) == Node::Expected());
 }
 
@@ -301,7 +301,7 @@ TEST_CASE("What is no share is not allocated, and breaks nothing") {
   CHECK(node.kubelet->Preferred(kPlain, {"x", ""}, 1000000).empty());
   CHECK(node.kubelet->Preferred(kPlain, shares, -5).empty());
   // An allocation that is refused opens nothing.
-  CHECK(fs::is_empty(node.path + "/run/doors"));
+  CHECK(fs::is_empty(node.path + "/run/endpoints"));
   CHECK(node.kubelet->Allocate(kPlain, {{shares[0]}}, &response).ok());
   CHECK(node.kubelet->Allocate(kLatency, {{latency}}, &response).ok());
 }
@@ -347,7 +347,7 @@ TEST_CASE("Without its daemon a GPU's shares are unhealthy, and healthy when it 
   CHECK(node.kubelet->PreStart(kPlain, {shares[5]}).error_code() == grpc::StatusCode::UNAVAILABLE);
   node.StartDaemon();
   node.AwaitHealthy(kPlain, 8);
-  // A container that has its door mounted since before goes on: nobody starts it again.
+  // A container that has its endpoint mounted since before goes on: nobody starts it again.
   CHECK(node.Run(container) == Node::Expected());
 }
 
@@ -379,15 +379,15 @@ TEST_CASE("With CDI a container gets a device by name, which the specification d
   const std::vector<std::string> shares = node.AwaitHealthy(kPlain, 8);
   v1beta1::AllocateResponse response;
   REQUIRE(node.kubelet->Allocate(kPlain, {{shares[7]}}, &response).ok());
-  const v1beta1::ContainerAllocateResponse& answer = response.container_responses(0);
-  CHECK(answer.mounts_size() == 0);
-  CHECK(answer.envs_size() == 0);
-  REQUIRE(answer.cdi_devices_size() == 1);
+  const v1beta1::ContainerAllocateResponse& container = response.container_responses(0);
+  CHECK(container.mounts_size() == 0);
+  CHECK(container.envs_size() == 0);
+  REQUIRE(container.cdi_devices_size() == 1);
   REQUIRE(node.kubelet->PreStart(kPlain, {shares[7]}).ok());
   std::ifstream stream(node.path + "/cdi/detshare.json");
   const nlohmann::json spec = nlohmann::json::parse(stream);
   CHECK(spec["devices"].size() == 12);
-  CHECK(node.Run(ContainerOf(spec, answer.cdi_devices(0).name())) == Node::Expected());
+  CHECK(node.Run(ContainerOf(spec, container.cdi_devices(0).name())) == Node::Expected());
 }
 
 TEST_CASE("A container with two of a node's GPUs sees these, and one with one sees one") {
@@ -401,18 +401,18 @@ TEST_CASE("A container with two of a node's GPUs sees these, and one with one se
   REQUIRE(node.kubelet->Allocate(kLatency, {both, {shares[1]}}, &response).ok());
   REQUIRE(node.kubelet->PreStart(kLatency, both).ok());
   REQUIRE(node.kubelet->PreStart(kLatency, {shares[1]}).ok());
-  const auto doors = [&] {
+  const auto endpoints = [&] {
     grpc::ClientContext context;
-    proto::DoorList list;
-    REQUIRE(proto::Doors::NewStub(
+    proto::EndpointList list;
+    REQUIRE(proto::TenantEndpoints::NewStub(
                 grpc::CreateChannel("unix:" + node.socket(), grpc::InsecureChannelCredentials()))
-                ->GetDoors(&context, {}, &list)
+                ->GetEndpoints(&context, {}, &list)
                 .ok());
     return list;
   }();
-  REQUIRE(doors.doors_size() == 2);
-  for (const proto::Door& door : doors.doors()) {
-    CHECK(door.device_ids_size() == (door.name() == "gpu-share-latency." + shares[0] ? 2 : 1));
+  REQUIRE(endpoints.endpoints_size() == 2);
+  for (const proto::TenantEndpoint& endpoint : endpoints.endpoints()) {
+    CHECK(endpoint.device_ids_size() == (endpoint.name() == "gpu-share-latency." + shares[0] ? 2 : 1));
   }
 }
 

@@ -100,7 +100,7 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
     for (const std::string& id : ids) request.add_devices_ids(id);
     v1beta1::PreStartContainerResponse response;
     grpc::ClientContext context;
-    // Kubelet's own patience.
+    // Kubelet's own timeout.
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     return StubOf(resource)->PreStartContainer(&context, request, &response);
   }

@@ -87,7 +87,7 @@ TEST_CASE("Every GPU has as many shares, in ids that kubelet takes") {
   CHECK_FALSE(shares[119].healthy);
   for (const Share& share : shares) {
     CHECK(share.id.size() <= 63);
-    CHECK(DoorName(*ParseResource("a-name-of-23-characters"), share.id).size() <= 64);
+    CHECK(EndpointName(*ParseResource("a-name-of-23-characters"), share.id).size() <= 64);
   }
 }
 
@@ -112,11 +112,11 @@ TEST_CASE("Shares of one GPU are preferred, and of the one that has most left") 
   CHECK(Prefer(shares, Ids(kFirst, 0, 1), Ids(kFirst, 0, 1), 2) == Ids(kFirst, 0, 1));
 }
 
-TEST_CASE("A container's door is the same for the same shares, and weighs what they weigh") {
+TEST_CASE("A container's endpoint is the same for the same shares, and weighs what they weigh") {
   const Resource resource = *ParseResource("gpu-share,shares=4,weight=3,class=batch");
   const std::vector<Share> shares =
       SharesOf(resource, {{kFirst, 4000, true}, {kSecond, 8000, true}});
-  const auto one = DoorOf(resource, shares, {Id(kSecond, 2)});
+  const auto one = EndpointOf(resource, shares, {Id(kSecond, 2)});
   REQUIRE(one.ok());
   CHECK(one->name() == "gpu-share." + Id(kSecond, 2));
   CHECK(one->tenant().weight() == 3);
@@ -126,34 +126,34 @@ TEST_CASE("A container's door is the same for the same shares, and weighs what t
   REQUIRE(one->device_ids_size() == 1);
   CHECK(one->device_ids(0) == kSecond);
 
-  const auto many = DoorOf(resource, shares, {Id(kSecond, 0), Id(kFirst, 3), Id(kFirst, 1)});
+  const auto many = EndpointOf(resource, shares, {Id(kSecond, 0), Id(kFirst, 3), Id(kFirst, 1)});
   REQUIRE(many.ok());
   CHECK(many->name() == "gpu-share." + Id(kFirst, 1));
   CHECK(many->tenant().weight() == 9);
   CHECK(many->tenant().memory() == 2000);  // on each device: twice a share of the smaller one
   REQUIRE(many->device_ids_size() == 2);
   CHECK(many->device_ids(0) == kFirst);
-  CHECK(DoorOf(resource, shares, {Id(kFirst, 1), Id(kSecond, 0), Id(kFirst, 3)})
+  CHECK(EndpointOf(resource, shares, {Id(kFirst, 1), Id(kSecond, 0), Id(kFirst, 3)})
             ->SerializeAsString() == many->SerializeAsString());
 
   const Resource limited = *ParseResource("gpu-share,shares=4,memory=1GiB,pinned-memory=2MiB");
-  const auto two = DoorOf(limited, SharesOf(limited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2));
+  const auto two = EndpointOf(limited, SharesOf(limited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2));
   REQUIRE(two.ok());
   CHECK(two->tenant().memory() == uint64_t{2} << 30);
   CHECK(two->tenant().pinned_memory() == uint64_t{4} << 20);
   const Resource unlimited = *ParseResource("gpu-share,memory=0");
-  CHECK(DoorOf(unlimited, SharesOf(unlimited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2))
+  CHECK(EndpointOf(unlimited, SharesOf(unlimited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2))
             ->tenant()
             .memory() == 0);
 
-  CHECK_FALSE(DoorOf(resource, shares, {}).ok());
-  CHECK_FALSE(DoorOf(resource, shares, {Id(kFirst, 0), Id(kFirst, 0)}).ok());
-  CHECK_FALSE(DoorOf(resource, shares, {Id(kFirst, 4)}).ok());
-  CHECK_FALSE(DoorOf(resource, shares, {"../../etc"}).ok());
-  CHECK_FALSE(DoorOf(resource, shares, {std::string(100000, 'x')}).ok());
+  CHECK_FALSE(EndpointOf(resource, shares, {}).ok());
+  CHECK_FALSE(EndpointOf(resource, shares, {Id(kFirst, 0), Id(kFirst, 0)}).ok());
+  CHECK_FALSE(EndpointOf(resource, shares, {Id(kFirst, 4)}).ok());
+  CHECK_FALSE(EndpointOf(resource, shares, {"../../etc"}).ok());
+  CHECK_FALSE(EndpointOf(resource, shares, {std::string(100000, 'x')}).ok());
 }
 
-TEST_CASE("The CDI specification has a device for each door, and is written when it changes") {
+TEST_CASE("The CDI specification has a device for each endpoint, and is written when it changes") {
   const Injection common = CommonInjection("/opt/detshare");
   const std::string text = CdiSpec(common, "/run/detshare", {"a.0-1", "b.0-2"});
   const auto spec = nlohmann::json::parse(text);
@@ -165,7 +165,7 @@ TEST_CASE("The CDI specification has a device for each door, and is written when
   REQUIRE(spec["devices"].size() == 2);
   CHECK(spec["devices"][1]["name"] == "b.0-2");
   const auto& mount = spec["devices"][1]["containerEdits"]["mounts"][0];
-  CHECK(mount["hostPath"] == "/run/detshare/doors/b.0-2");
+  CHECK(mount["hostPath"] == "/run/detshare/endpoints/b.0-2");
   CHECK(mount["containerPath"] == "/run/detshare");
   CHECK(mount["options"][1] == "rw");
 

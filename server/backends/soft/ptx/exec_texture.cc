@@ -254,7 +254,7 @@ void ExecImageQuery(Context& c, const Instr& in, uint32_t mask) {
   const uint64_t* const handles = c.Src<uint64_t>(in.a);
   const uint32_t* const levels = in.b == kNoOperand ? nullptr : c.Src<uint32_t>(in.b);
   uint32_t* const d = c.Dst<uint32_t>(in.d);
-  uint32_t answers[kLanes];
+  uint32_t results[kLanes];
   for (uint32_t m = mask; m != 0; m &= m - 1) {
     const uint32_t lane = FirstLane(m);
     const Texture* const texture =
@@ -268,26 +268,26 @@ void ExecImageQuery(Context& c, const Instr& in, uint32_t mask) {
     const bool layered = image->layered || image->cubemap;
     switch (query) {
       case ImageQuery::kWidth:
-        answers[lane] = level.width;
+        results[lane] = level.width;
         break;
       case ImageQuery::kHeight:
-        answers[lane] = level.height;
+        results[lane] = level.height;
         break;
       case ImageQuery::kDepth:
-        answers[lane] = layered ? 1 : level.slices;
+        results[lane] = layered ? 1 : level.slices;
         break;
       case ImageQuery::kArraySize:
-        answers[lane] = layered ? level.slices : 1;
+        results[lane] = layered ? level.slices : 1;
         break;
       case ImageQuery::kLevels:
-        answers[lane] = last + 1;
+        results[lane] = last + 1;
         break;
       case ImageQuery::kNormalizedCoordinates:
-        answers[lane] = texture->sampler.normalized_coordinates ? 1 : 0;
+        results[lane] = texture->sampler.normalized_coordinates ? 1 : 0;
         break;
     }
   }
-  ForEachLane(mask, [&](uint32_t lane) { d[lane] = answers[lane]; });
+  ForEachLane(mask, [&](uint32_t lane) { d[lane] = results[lane]; });
 }
 
 }  // namespace detshare::soft::ptx

@@ -157,7 +157,7 @@ class Sampling {
         at[d] = second ? near[d].second : near[d].first;
         weight *= (second ? near[d].weight : 256 - near[d].weight) / 256.0;
       }
-      if (weight == 0) continue;  // an infinity next door does no harm
+      if (weight == 0) continue;  // an infinity beside it does no harm
       Channels texel;
       if (!Fetch(image, at, &texel)) {
         *out = texel;

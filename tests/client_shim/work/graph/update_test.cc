@@ -9,13 +9,13 @@ namespace detshare::shim {
 namespace {
 
 struct Checked {
-  CUresult answer;
+  CUresult reply;
   CUgraphExecUpdateResultInfo info;
 };
 
 Checked Check(const Graph& before, const Graph& after, bool priorities = false) {
   Checked checked{};
-  checked.answer = CheckUpdate(before, after, priorities, &checked.info);
+  checked.reply = CheckUpdate(before, after, priorities, &checked.info);
   return checked;
 }
 
@@ -23,7 +23,7 @@ TEST_CASE("Parameters of nodes may change") {
   auto before = MakeGraph(false), after = MakeGraph(false);
   Put(*before, KernelOf(1, 10), {Put(*before, EmptyNode{})});
   Put(*after, KernelOf(2, 20), {Put(*after, EmptyNode{})});
-  CHECK(Check(*before, *after).answer == CUDA_SUCCESS);
+  CHECK(Check(*before, *after).reply == CUDA_SUCCESS);
 }
 
 TEST_CASE("Another number of nodes or edges is another topology") {
@@ -35,7 +35,7 @@ TEST_CASE("Another number of nodes or edges is another topology") {
   Put(*edges, EmptyNode{});
   GraphNode* loose = Put(*edges, EmptyNode{});
   Checked checked = Check(*before, *more);
-  CHECK(checked.answer == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  CHECK(checked.reply == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   CHECK(checked.info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
   CHECK(checked.info.errorNode == nullptr);
   checked = Check(*before, *edges);

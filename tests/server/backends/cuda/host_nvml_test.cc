@@ -24,7 +24,7 @@ struct Fixture {
     REQUIRE(opened.ok());
     host = *std::move(opened);
   }
-  HostAnswer Ask(std::string_view function, std::vector<uint32_t> arguments = {}, int device = 0,
+  HostResult Ask(std::string_view function, std::vector<uint32_t> arguments = {}, int device = 0,
                  int peer = -1) {
     return host->Ask({function, device, peer, arguments});
   }
@@ -39,10 +39,10 @@ TEST_CASE("Numbers, texts, lists and structs come back as the library wrote them
   CHECK(f.Ask("nvmlSystemGetDriverVersion", {}, -1).data == "1.2.3");
   CHECK(f.Ask("nvmlDeviceGetGspFirmwareVersion").data == "firmware");
   CHECK(f.Ask("nvmlDeviceGetSupportedMemoryClocks").data == Packed(0, 3201u, 1593u).data);
-  const HostAnswer value = f.Ask("nvmlDeviceGetFieldValues", {12, 5});
+  const HostResult value = f.Ask("nvmlDeviceGetFieldValues", {12, 5});
   REQUIRE(value.data.size() == sizeof(nvmlFieldValue_t));
   CHECK(reinterpret_cast<const nvmlFieldValue_t*>(value.data.data())->value.ullVal == 1205);
-  const HostAnswer words = f.Ask("nvmlDeviceGetCpuAffinity");
+  const HostResult words = f.Ask("nvmlDeviceGetCpuAffinity");
   CHECK(words.data.size() == 512);
   CHECK(words.data[0] == '\xFF');
 }
@@ -50,9 +50,9 @@ TEST_CASE("Numbers, texts, lists and structs come back as the library wrote them
 TEST_CASE("A versioned struct has the size that its version says, if the library knows that") {
   Fixture f;
   const unsigned version = NvmlStructVersion(8, 1);
-  const HostAnswer answer = f.Ask("nvmlDeviceGetMarginTemperature", {version});
-  CHECK(answer.result == NVML_SUCCESS);
-  CHECK(answer.data == Packed(0, version, 48u).data);
+  const HostResult reply = f.Ask("nvmlDeviceGetMarginTemperature", {version});
+  CHECK(reply.result == NVML_SUCCESS);
+  CHECK(reply.data == Packed(0, version, 48u).data);
   for (const unsigned wrong :
        {0u, 3u, NvmlStructVersion(8, 2), 0x01000000u, 0xFFFFFFFFu, NvmlStructVersion(5000, 1)})
     CHECK(f.Ask("nvmlDeviceGetMarginTemperature", {wrong}).result ==

@@ -28,9 +28,9 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int* power) {
   return NVML_SUCCESS;
 }
 nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t, unsigned int type, unsigned int pstate,
-                                              unsigned int* least, unsigned int* most) {
-  *least = type;
-  *most = pstate;
+                                              unsigned int* min, unsigned int* max) {
+  *min = type;
+  *max = pstate;
   return NVML_SUCCESS;
 }
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index,

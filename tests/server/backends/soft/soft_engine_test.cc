@@ -14,20 +14,20 @@ namespace detshare::soft {
 namespace {
 
 // `pieces` calls of `action`, which gets the piece's number.
-class TestTask final : public Task {
+class TestJob final : public Job {
  public:
-  TestTask(uint64_t pieces, std::function<void(uint64_t)> action, bool is_short = false)
+  TestJob(uint64_t pieces, std::function<void(uint64_t)> action, bool is_short = false)
       : pieces_(pieces), action_(std::move(action)), is_short_(is_short) {}
 
-  Claimed Claim(Piece* piece) override {
+  Claimed Claim(Chunk* chunk) override {
     if (next_ == pieces_) return in_flight_ == 0 ? Claimed::kFinished : Claimed::kNothing;
-    piece->begin = next_++;
+    chunk->begin = next_++;
     ++in_flight_;
-    return Claimed::kPiece;
+    return Claimed::kChunk;
   }
   bool HasMore() const override { return next_ < pieces_; }
-  void Perform(Piece* piece) override { action_(piece->begin); }
-  bool Finish(Piece* piece) override { return --in_flight_ == 0 && next_ == pieces_; }
+  void Perform(Chunk* chunk) override { action_(chunk->begin); }
+  bool Finish(Chunk* chunk) override { return --in_flight_ == 0 && next_ == pieces_; }
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override {
     timeline.EndNothing(entry);
   }
@@ -41,18 +41,18 @@ class TestTask final : public Task {
 };
 
 // Goes on until it is told to stop.
-class EndlessTask final : public Task {
+class EndlessJob final : public Job {
  public:
-  explicit EndlessTask(const std::atomic<bool>& stop) : stop_(stop) {}
-  Claimed Claim(Piece*) override {
+  explicit EndlessJob(const std::atomic<bool>& stop) : stop_(stop) {}
+  Claimed Claim(Chunk*) override {
     if (busy_) return Claimed::kNothing;
     if (stop_) return Claimed::kFinished;
     busy_ = true;
-    return Claimed::kPiece;
+    return Claimed::kChunk;
   }
   bool HasMore() const override { return false; }
-  void Perform(Piece*) override {}
-  bool Finish(Piece*) override {
+  void Perform(Chunk*) override {}
+  bool Finish(Chunk*) override {
     busy_ = false;
     return false;
   }
@@ -73,16 +73,16 @@ class Fixture {
     space = *made;
   }
 
-  Operation Make(std::shared_ptr<Task> task) {
+  Operation Make(std::shared_ptr<Job> job) {
     Operation operation;
-    operation.kind = Operation::Kind::kTask;
+    operation.kind = Operation::Kind::kJob;
     operation.space = space;
-    operation.task = std::move(task);
+    operation.job = std::move(job);
     return operation;
   }
   void Run(const std::shared_ptr<QueueState>& queue, std::function<void()> action,
            bool is_short = false) {
-    engine.Submit(queue, Make(std::make_shared<TestTask>(
+    engine.Submit(queue, Make(std::make_shared<TestJob>(
                              1, [action](uint64_t) { action(); }, is_short)));
   }
   void WriteFence(const std::shared_ptr<QueueState>& queue, std::atomic<uint64_t>* fence,
@@ -142,7 +142,7 @@ TEST_CASE("the work of a queue is done in its order, every piece once") {
   for (int i = 0; i < 200; ++i) {
     f.Run(
         queue, [&order, i] { order.push_back(i); }, i % 3 == 0);
-    f.engine.Submit(queue, f.Make(std::make_shared<TestTask>(5, [&](uint64_t) { ++pieces; })));
+    f.engine.Submit(queue, f.Make(std::make_shared<TestJob>(5, [&](uint64_t) { ++pieces; })));
   }
   f.Finish(queue);
   REQUIRE(order.size() == 200);
@@ -218,7 +218,7 @@ TEST_CASE("work that never ends starves nobody") {
   const auto endless = NewQueue(), queue = NewQueue();
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> ended{0};
-  f.engine.Submit(endless, f.Make(std::make_shared<EndlessTask>(stop)));
+  f.engine.Submit(endless, f.Make(std::make_shared<EndlessJob>(stop)));
   f.WriteFence(endless, &ended, 1);
   for (int i = 0; i < 100; ++i) f.Run(queue, [] {});
   std::atomic<uint64_t> fence{0};
@@ -274,7 +274,7 @@ TEST_CASE("an engine ends with work still queued") {
   const auto first = NewQueue(), second = NewQueue();
   f.WaitFence(first, &never, 1);
   f.Run(first, [] {});
-  f.engine.Submit(second, f.Make(std::make_shared<EndlessTask>(stop)));
+  f.engine.Submit(second, f.Make(std::make_shared<EndlessJob>(stop)));
 }
 
 TEST_CASE("many threads with many queues and markers between them come to an end") {

@@ -14,7 +14,7 @@ class TestQueue {
  public:
   explicit TestQueue(Timeline& timeline) : timeline_(timeline) {}
 
-  Timeline::EntryPtr Submit() { return timeline_.Submit(lane_); }
+  Timeline::EntryPtr Submit() { return timeline_.Submit(track_); }
 
   std::shared_ptr<TimePoint> Record() {
     auto point = std::make_shared<TimePoint>();
@@ -35,7 +35,7 @@ class TestQueue {
 
  private:
   Timeline& timeline_;
-  std::shared_ptr<Timeline::Lane> lane_ = std::make_shared<Timeline::Lane>();
+  std::shared_ptr<Timeline::Track> track_ = std::make_shared<Timeline::Track>();
 };
 
 Placement On(int first, int count, int per_sm, uint64_t units) {
@@ -149,7 +149,7 @@ TEST_CASE("the order of ending does not matter") {
   }
 }
 
-TEST_CASE("whoever asks before earlier work of others has ended gets an answer without it") {
+TEST_CASE("whoever asks before earlier work of others has ended gets a reply without it") {
   Timeline timeline(1);
   TestQueue endless(timeline), queue(timeline);
   const auto entry = endless.Submit();

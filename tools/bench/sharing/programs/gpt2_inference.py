@@ -19,11 +19,11 @@ with torch.inference_mode():
         logits = model(tokens).logits
 
 
-def answer():
+def respond():
     graph.replay()
     torch.cuda.synchronize()
 
 
 for _ in range(20):
-    answer()
-serve(requests(answer, 0.005))
+    respond()
+serve(requests(respond, 0.005))

@@ -41,7 +41,7 @@ def steps(step, synchronize):
     return work
 
 
-def requests(answer, mean_gap, seed=7):
+def requests(respond, mean_gap, seed=7):
     """The work of a program that serves one request after the other, with pauses of exponential length between them."""
     def work(deadline):
         arrivals = random.Random(seed)
@@ -49,7 +49,7 @@ def requests(answer, mean_gap, seed=7):
         while time.perf_counter() < deadline:
             time.sleep(arrivals.expovariate(1 / mean_gap))
             begin = time.perf_counter()
-            answer()
+            respond()
             latencies.append(time.perf_counter() - begin)
         return {"latencies": latencies}
     return work

@@ -15,13 +15,13 @@
 
 namespace detshare::cuda {
 
-class Caretaker {
+class DeferredReclaimer {
  public:
-  explicit Caretaker(CudaContext& context);
+  explicit DeferredReclaimer(CudaContext& context);
   // Does what is left to do, whatever is in flight, unless the context is lost.
-  ~Caretaker();
+  ~DeferredReclaimer();
 
-  // Says that work is about to be submitted. Cheap while the caretaker is awake already. Any
+  // Says that work is about to be submitted. Cheap while the deferred reclaimer is awake already. Any
   // thread.
   void NoteWork() {
     if (!watched_.load()) Wake();

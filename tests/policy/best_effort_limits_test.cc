@@ -1,4 +1,4 @@
-#include "policy/guest_terms.h"
+#include "policy/best_effort_limits.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -11,38 +11,38 @@ namespace {
 
 const DeviceShape kH200{132, 8};
 
-GuestRules Shares(double of_long, double of_yielding, double of_pressed) {
-  GuestRules rules;
+BestEffortRules Shares(double of_long, double of_yielding, double of_contended) {
+  BestEffortRules rules;
   rules.long_share = of_long;
   rules.yielding_share = of_yielding;
-  rules.pressed_share = rules.closing_share = of_pressed;
+  rules.contended_share = rules.tail_share = of_contended;
   return rules;
 }
 
 TEST_CASE("Shares that the standard pool has need no partitions of the policy's own") {
-  CHECK(GuestPartitions(kH200, Shares(0.5, 0.62, 0.25)).empty());
-  CHECK(GuestPartitions(kH200, Shares(1, 1, 1)).empty());
+  CHECK(BestEffortPartitions(kH200, Shares(0.5, 0.62, 0.25)).empty());
+  CHECK(BestEffortPartitions(kH200, Shares(1, 1, 1)).empty());
 }
 
 TEST_CASE("A share between the partitions of the pool brings one of its own, once") {
-  CHECK(GuestPartitions(kH200, Shares(0.44, 0.62, 0.44)) == std::vector<SmRange>{{72, 60}});
-  CHECK(GuestPartitions(kH200, Shares(0.42, 0.5, 0.25)) == std::vector<SmRange>{{0, 56}});
-  CHECK(GuestPartitions(kH200, GuestRules()) == std::vector<SmRange>{{0, 56}});
+  CHECK(BestEffortPartitions(kH200, Shares(0.44, 0.62, 0.44)) == std::vector<SmRange>{{72, 60}});
+  CHECK(BestEffortPartitions(kH200, Shares(0.42, 0.5, 0.25)) == std::vector<SmRange>{{0, 56}});
+  CHECK(BestEffortPartitions(kH200, BestEffortRules()) == std::vector<SmRange>{{0, 56}});
 }
 
-TEST_CASE("Who works for most of the time presses guests for all of it") {
-  GuestRules rules;
-  rules.closing = 0.25;
-  const auto pressing = [&](Nanoseconds burst, Nanoseconds gap) {
+TEST_CASE("Who works for most of the time restricts best-effort work for all of it") {
+  BestEffortRules rules;
+  rules.tail = 0.25;
+  const auto contention_phase = [&](Nanoseconds burst, Nanoseconds gap) {
     CoroutineView first;
     first.typical_burst = burst;
     first.typical_gap = gap;
     Grant grant;
-    PressGuests(first, rules, &grant);
-    return grant.pressing;
+    SetContentionPhase(first, rules, &grant);
+    return grant.contention_phase;
   };
-  CHECK(pressing(kMillisecond, kMillisecond) == 0.75);
-  CHECK(pressing(kMillisecond, kMillisecond - 1) == 1);
+  CHECK(contention_phase(kMillisecond, kMillisecond) == 0.75);
+  CHECK(contention_phase(kMillisecond, kMillisecond - 1) == 1);
 }
 
 TEST_CASE(
@@ -53,7 +53,7 @@ TEST_CASE(
       const double share = percent / 100.0;
       std::vector<SmRange> all = {SmRange{}};
       for (const SmRange& range : StandardPartitions(device)) all.push_back(range);
-      for (const SmRange& range : GuestPartitions(device, Shares(share, share, share))) {
+      for (const SmRange& range : BestEffortPartitions(device, Shares(share, share, share))) {
         CHECK(range.first % device.sm_group == 0);
         CHECK(range.first + range.count <= device.sm_count);
         CHECK(std::count(all.begin(), all.end(), range) == 0);

@@ -1,4 +1,4 @@
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 
 #include <fcntl.h>
 #include <google/protobuf/text_format.h>
@@ -23,11 +23,11 @@
 namespace detshare {
 namespace {
 
-constexpr double kMostWeight = 1e6;
+constexpr double kMaxWeight = 1e6;
 constexpr policy::Nanoseconds kLongestObjective = 3600 * policy::kSecond;
-constexpr size_t kMostFileBytes = 4 << 20;
-constexpr uint64_t kMostMemory = uint64_t{1} << 52;
-constexpr uint64_t kMostSessions = 1'000'000;
+constexpr size_t kMaxFileBytes = 4 << 20;
+constexpr uint64_t kMaxMemory = uint64_t{1} << 52;
+constexpr uint64_t kMaxSessions = 1'000'000;
 
 // One policy for each device.
 absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
@@ -70,7 +70,7 @@ const proto::TenantSetting* Find(const proto::Settings& settings, const std::str
 
 // That can be said of a tenant: as many as there are, and what is said already, since the daemon
 // may have started with a card less than before.
-size_t MostDevices(const proto::Settings& current, const std::string& tenant, size_t device_count) {
+size_t MaxDevices(const proto::Settings& current, const std::string& tenant, size_t device_count) {
   const proto::TenantSetting* const known = Find(current, tenant);
   return std::max<size_t>(device_count, known != nullptr ? known->devices() : 0);
 }
@@ -153,7 +153,7 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
   }
   if (setting.has_weight()) {
     tenant.weight = setting.weight();
-    if (!(tenant.weight > 0) || !(tenant.weight <= kMostWeight))
+    if (!(tenant.weight > 0) || !(tenant.weight <= kMaxWeight))
       return OutOfRange(tenant.name, "the weight", "above 0, and at most 1000000");
   }
   tenant.sm_percent = setting.sm_percent();
@@ -178,9 +178,9 @@ absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int
 }
 
 absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count) {
-  if (setting.memory() > kMostMemory || setting.pinned_memory() > kMostMemory)
+  if (setting.memory() > kMaxMemory || setting.pinned_memory() > kMaxMemory)
     return OutOfRange(setting.name(), "a limit of memory", "0 (none) to 4096 TiB");
-  if (setting.sessions() > kMostSessions)
+  if (setting.sessions() > kMaxSessions)
     return OutOfRange(setting.name(), "the number of sessions", "0 (no limit) to 1000000");
   if (setting.devices() > device_count) {
     return OutOfRange(setting.name(), "the number of devices",
@@ -208,7 +208,7 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   return setting;
 }
 
-Settings::Settings(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
+SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
                    proto::Settings initial, std::string file)
     : schedulers_(std::move(schedulers)),
       accounts_(accounts),
@@ -216,12 +216,12 @@ Settings::Settings(std::vector<DeviceScheduler*> schedulers, TenantAccounts& acc
       file_(std::move(file)),
       current_(std::move(initial)) {}
 
-proto::Settings Settings::current() const {
+proto::Settings SettingsStore::current() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return current_;
 }
 
-absl::Status Settings::SetPolicy(const proto::PolicySetting& setting) {
+absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
   const std::lock_guard<std::mutex> lock(mutex_);
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<policy::Policy>> wanted,
                             MakePolicies(setting, schedulers_.size()));
@@ -239,7 +239,7 @@ absl::Status Settings::SetPolicy(const proto::PolicySetting& setting) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSetting& change) {
+absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::TenantSetting& change) {
   const std::lock_guard<std::mutex> lock(mutex_);
   proto::Settings wanted = current_;
   proto::TenantSetting* place = nullptr;
@@ -247,9 +247,9 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
     if (tenant.name() == change.name()) place = &tenant;
   }
   if (place == nullptr) {
-    if (wanted.tenants_size() >= kMostTenants) {
+    if (wanted.tenants_size() >= kMaxTenants) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("there are ", kMostTenants, " tenants already"));
+          absl::StrCat("there are ", kMaxTenants, " tenants already"));
     }
     place = wanted.add_tenants();
   }
@@ -257,7 +257,7 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
   DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(*place, sm_count_));
   DETSHARE_ASSIGN_OR_RETURN(
       const TenantQuota quota,
-      ToQuota(*place, MostDevices(current_, place->name(), schedulers_.size())));
+      ToQuota(*place, MaxDevices(current_, place->name(), schedulers_.size())));
   *place = ToSetting(tenant, quota);
   const proto::TenantSetting result = *place;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
@@ -275,11 +275,11 @@ absl::StatusOr<proto::TenantSetting> Settings::SetTenant(const proto::TenantSett
   return result;
 }
 
-absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings& wanted) {
+absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Settings& wanted) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (wanted.tenants_size() > kMostTenants) {
+  if (wanted.tenants_size() > kMaxTenants) {
     return absl::InvalidArgumentError(
-        absl::StrCat(wanted.tenants_size(), " tenants are too many: ", kMostTenants, " may be"));
+        absl::StrCat(wanted.tenants_size(), " tenants are too many: ", kMaxTenants, " may be"));
   }
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
                             ToTenants(wanted, sm_count_));
@@ -290,7 +290,7 @@ absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings
     DETSHARE_ASSIGN_OR_RETURN(
         const TenantQuota quota,
         ToQuota(wanted.tenants(i),
-                MostDevices(current_, wanted.tenants(i).name(), schedulers_.size())));
+                MaxDevices(current_, wanted.tenants(i).name(), schedulers_.size())));
     *next.add_tenants() = ToSetting(tenants[static_cast<size_t>(i)], quota);
     quotas[wanted.tenants(i).name()] = quota;
   }
@@ -324,7 +324,7 @@ absl::StatusOr<std::vector<std::string>> Settings::Replace(const proto::Settings
   return changes;
 }
 
-void Settings::Save() {
+void SettingsStore::Save() {
   if (file_.empty()) return;
   std::string text;
   google::protobuf::TextFormat::PrintToString(current_, &text);
@@ -343,11 +343,11 @@ void Settings::Save() {
 absl::StatusOr<proto::Settings> ReadSettings(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return absl::NotFoundError(absl::StrCat("there is no ", file));
-  std::string text(kMostFileBytes + 1, '\0');
+  std::string text(kMaxFileBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
   proto::Settings settings;
-  if (text.size() > kMostFileBytes ||
+  if (text.size() > kMaxFileBytes ||
       !google::protobuf::TextFormat::ParseFromString(text, &settings)) {
     return absl::InvalidArgumentError(absl::StrCat(file, " is damaged"));
   }

@@ -12,26 +12,26 @@
 
 namespace detshare {
 
-// One thread. An answer is at most kMaxAge old, and one that never changes is asked for once.
-class HostAnswers {
+// One thread. A reply is at most kMaxAge old, and one that never changes is asked for once.
+class HostQueryCache {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::milliseconds kMaxAge{50};
 
   // `host` null: there is none, and everything is NVML_ERROR_NOT_SUPPORTED.
-  HostAnswers(std::shared_ptr<HostTelemetry> host, int devices)
+  HostQueryCache(std::shared_ptr<HostTelemetry> host, int devices)
       : host_(std::move(host)), devices_(devices) {}
 
   // Checks the question: NVML_ERROR_FUNCTION_NOT_FOUND for a function that is no `host` row of
   // nvml.table, NVML_ERROR_INVALID_ARGUMENT for a device that does not exist or another number of
   // arguments than the row has.
-  HostAnswer Ask(const std::string& function, int device, int peer,
+  HostResult Ask(const std::string& function, int device, int peer,
                  const std::vector<uint32_t>& arguments, Time now);
 
  private:
   using Key = std::tuple<std::string, int, int, std::vector<uint32_t>>;
   struct Known {
-    HostAnswer answer;
+    HostResult reply;
     Time time;
     bool fixed = false;
   };

@@ -26,14 +26,14 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
 std::string NameOf(policy::TenantClass tenant_class);
 
 // Any thread.
-class Settings {
+class SettingsStore {
  public:
   // Tenants about which something may be said.
-  static constexpr int kMostTenants = 1000;
+  static constexpr int kMaxTenants = 1000;
 
   // `initial` is in force already. The schedulers and the accounts outlive this. `file`: where what
   // is in force is kept after a change; empty: nowhere.
-  Settings(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
+  SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
            proto::Settings initial, std::string file);
 
   proto::Settings current() const;

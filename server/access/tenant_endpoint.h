@@ -1,4 +1,4 @@
-// A door: a socket of its own that leads to one tenant (doors.h).
+// An endpoint: a socket of its own that leads to one tenant (tenant_endpoints.h).
 #pragma once
 
 #include <unistd.h>
@@ -10,22 +10,22 @@
 namespace detshare {
 
 // What holds for whoever comes through it. Any thread.
-struct Door {
-  Door() = default;
-  ~Door() {
+struct TenantEndpoint {
+  TenantEndpoint() = default;
+  ~TenantEndpoint() {
     if (sessions_fd >= 0) close(sessions_fd);
   }
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  TenantEndpoint(const TenantEndpoint&) = delete;
+  TenantEndpoint& operator=(const TenantEndpoint&) = delete;
 
   std::string name;
   std::string tenant;
   std::vector<std::string> device_ids;  // UUIDs of those that are seen through it, in their order
   // Where its sessions have their files, as a path by a descriptor: root in a container may rename
-  // and replace what is in its door's directory, and the daemon follows none of that.
+  // and replace what is in its endpoint's directory, and the daemon follows none of that.
   std::string sessions_directory;
   int sessions_fd = -1;
-  // Set for good when the door is closed. Connections that were made before may open no session.
+  // Set for good when the endpoint is closed. Connections that were made before may open no session.
   std::atomic<bool> closed{false};
 };
 

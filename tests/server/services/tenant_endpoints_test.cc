@@ -1,5 +1,5 @@
-// Doors: what comes through them, what stays outside, and what a container may do to its directory.
-#include "server/services/doors.h"
+// Endpoints: what comes through them, what stays outside, and what a container may do to its directory.
+#include "server/services/tenant_endpoints.h"
 
 #include <sys/stat.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "coroutine_runtime/status_cuda.h"
-#include "proto/door.grpc.pb.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
 
@@ -26,31 +26,31 @@ ino_t InodeOf(const std::string& path) {
 // An operator at the daemon's own socket.
 struct Operator {
   explicit Operator(const std::string& socket)
-      : client(socket), doors(proto::Doors::NewStub(client.channel)) {}
+      : client(socket), endpoints(proto::TenantEndpoints::NewStub(client.channel)) {}
 
   grpc::Status Open(const std::string& name, const std::vector<std::string>& devices = {},
                     const proto::TenantSetting& tenant = {}) {
-    proto::Door door;
-    door.set_name(name);
-    *door.mutable_tenant() = tenant;
-    for (const std::string& device : devices) door.add_device_ids(device);
+    proto::TenantEndpoint endpoint;
+    endpoint.set_name(name);
+    *endpoint.mutable_tenant() = tenant;
+    for (const std::string& device : devices) endpoint.add_device_ids(device);
     grpc::ClientContext context;
-    proto::OpenedDoor opened;
-    const grpc::Status status = doors->OpenDoor(&context, door, &opened);
+    proto::OpenedEndpoint opened;
+    const grpc::Status status = endpoints->OpenEndpoint(&context, endpoint, &opened);
     directory = opened.directory();
     return status;
   }
   grpc::Status Close(const std::string& name) {
     grpc::ClientContext context;
-    proto::CloseDoorRequest request;
-    proto::CloseDoorReply reply;
+    proto::CloseEndpointRequest request;
+    proto::CloseEndpointReply reply;
     request.set_name(name);
-    return doors->CloseDoor(&context, request, &reply);
+    return endpoints->CloseEndpoint(&context, request, &reply);
   }
-  proto::DoorList List() {
+  proto::EndpointList List() {
     grpc::ClientContext context;
-    proto::DoorList list;
-    REQUIRE(doors->GetDoors(&context, {}, &list).ok());
+    proto::EndpointList list;
+    REQUIRE(endpoints->GetEndpoints(&context, {}, &list).ok());
     return list;
   }
   proto::Status Status() {
@@ -61,48 +61,48 @@ struct Operator {
   }
 
   TestClient client;
-  std::unique_ptr<proto::Doors::Stub> doors;
+  std::unique_ptr<proto::TenantEndpoints::Stub> endpoints;
   std::string directory;
 };
 
 struct Fixture {
   explicit Fixture(int devices = 1) : daemon({}, devices), me(daemon.socket()) {}
-  std::string Path(const std::string& door) const {
-    return daemon.directory.path + "/doors/" + door;
+  std::string Path(const std::string& endpoint) const {
+    return daemon.directory.path + "/endpoints/" + endpoint;
   }
-  std::string Socket(const std::string& door) const { return Path(door) + "/detshared.sock"; }
+  std::string Socket(const std::string& endpoint) const { return Path(endpoint) + "/detshared.sock"; }
 
   TestDaemon daemon;
   Operator me;
 };
 
-TEST_CASE("Who comes through a door is its tenant, and sees its devices only") {
+TEST_CASE("Who comes through an endpoint is its tenant, and sees its devices only") {
   Fixture f(2);
-  REQUIRE(f.me.Open("a-door", {"1"}).ok());
-  CHECK(f.me.directory == "doors/a-door");
-  const std::string uuid = f.me.List().doors(0).device_ids(0);
+  REQUIRE(f.me.Open("a-endpoint", {"1"}).ok());
+  CHECK(f.me.directory == "endpoints/a-endpoint");
+  const std::string uuid = f.me.List().endpoints(0).device_ids(0);
   CHECK(uuid == "GPU-ab000000-0000-0000-0000-000000000001");
 
-  TestClient client(f.Socket("a-door"));
+  TestClient client(f.Socket("a-endpoint"));
   REQUIRE(client.Open());
   REQUIRE(client.grant.devices_size() == 1);
   CHECK(static_cast<uint8_t>(client.grant.devices(0).uuid()[15]) == 1);
   CHECK(client.Allocate(4096) != 0);
-  // Its files are behind the door, and nowhere else.
-  CHECK(fs::exists(f.Path("a-door") + "/" + client.grant.directory() + "/session"));
+  // Its files are behind the endpoint, and nowhere else.
+  CHECK(fs::exists(f.Path("a-endpoint") + "/" + client.grant.directory() + "/session"));
   CHECK(f.daemon.session_directories() == 0);
   const proto::Status status = f.me.Status();
   REQUIRE(status.sessions_size() == 1);
-  CHECK(status.sessions(0).tenant() == "a-door");
+  CHECK(status.sessions(0).tenant() == "a-endpoint");
 
   const auto opens = [&](const std::string& tenant, const std::string& device) {
-    TestClient other(f.Socket("a-door"));
+    TestClient other(f.Socket("a-endpoint"));
     other.request.set_tenant(tenant);
     if (!device.empty()) other.request.add_device_ids(device);
     other.Open();
     return other.status().error_code();
   };
-  CHECK(opens("a-door", "0") == grpc::StatusCode::OK);
+  CHECK(opens("a-endpoint", "0") == grpc::StatusCode::OK);
   CHECK(opens("", uuid) == grpc::StatusCode::OK);
   CHECK(opens("root", "") == grpc::StatusCode::PERMISSION_DENIED);
   CHECK(opens("", "1") == grpc::StatusCode::INVALID_ARGUMENT);
@@ -119,7 +119,7 @@ TEST_CASE("Who comes through a door is its tenant, and sees its devices only") {
   CHECK(static_cast<uint8_t>(reply.devices(0).uuid()[15]) == 1);
 }
 
-TEST_CASE("Nothing of the operators' services is behind a door") {
+TEST_CASE("Nothing of the operators' services is behind an endpoint") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   Operator inside(f.Socket("d"));
@@ -132,17 +132,17 @@ TEST_CASE("Nothing of the operators' services is behind a door") {
           grpc::StatusCode::UNIMPLEMENTED);
   }
   Peer peer;
-  peer.door = std::make_shared<Door>();
-  CHECK(Identity().MaySteer(peer).code() == absl::StatusCode::kPermissionDenied);
-  peer.door = nullptr;
-  CHECK(Identity().MaySteer(peer).ok());
+  peer.endpoint = std::make_shared<TenantEndpoint>();
+  CHECK(Identity().MayAdminister(peer).code() == absl::StatusCode::kPermissionDenied);
+  peer.endpoint = nullptr;
+  CHECK(Identity().MayAdminister(peer).ok());
 }
 
-TEST_CASE("A session belongs to the connection that opened it, also among doors") {
+TEST_CASE("A session belongs to the connection that opened it, also among endpoints") {
   Fixture f;
   REQUIRE(f.me.Open("one").ok());
   REQUIRE(f.me.Open("two").ok());
-  // The first connection of each door.
+  // The first connection of each endpoint.
   TestClient one(f.Socket("one")), two(f.Socket("two"));
   REQUIRE(one.Open());
   REQUIRE(two.Open());
@@ -154,14 +154,14 @@ TEST_CASE("A session belongs to the connection that opened it, also among doors"
   CHECK(one.Call(Op::cuLibraryLoadData, load, "code").first.ok());
 }
 
-TEST_CASE("A door that is closed ends its sessions and no others, for connections of before, too") {
+TEST_CASE("An endpoint that is closed ends its sessions and no others, for connections of before, too") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   REQUIRE(f.me.Open("stays").ok());
   TestClient client(f.Socket("d")), idle(f.Socket("d")), other(f.Socket("stays"));
   REQUIRE(client.Open());
   REQUIRE(other.Open());
-  // The connection is accepted before the door is closed.
+  // The connection is accepted before the endpoint is closed.
   grpc::ClientContext context;
   proto::TelemetryReply reply;
   REQUIRE(proto::Telemetry::NewStub(idle.channel)->Read(&context, {}, &reply).ok());
@@ -175,10 +175,10 @@ TEST_CASE("A door that is closed ends its sessions and no others, for connection
   CHECK(idle.status().error_code() == grpc::StatusCode::UNAVAILABLE);
   CHECK(other.Allocate(4096) != 0);
   CHECK(f.me.Close("d").error_code() == grpc::StatusCode::NOT_FOUND);
-  CHECK(f.me.List().doors_size() == 1);
+  CHECK(f.me.List().endpoints_size() == 1);
 }
 
-TEST_CASE("A door that is opened again is a new one: nothing of the old one is left") {
+TEST_CASE("An endpoint that is opened again is a new one: nothing of the old one is left") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   const fs::path left = f.Path("d") + "/left behind";
@@ -198,7 +198,7 @@ TEST_CASE("A door that is opened again is a new one: nothing of the old one is l
   CHECK(next.Open());
 }
 
-TEST_CASE("Doors have names that are directories, and devices that exist") {
+TEST_CASE("Endpoints have names that are directories, and devices that exist") {
   Fixture f;
   for (const std::string& name :
        {std::string(), std::string("."), std::string(".."), std::string("a/b"),
@@ -210,40 +210,40 @@ TEST_CASE("Doors have names that are directories, and devices that exist") {
   proto::TenantSetting tenant;
   tenant.set_weight(-1);
   CHECK(f.me.Open("d", {}, tenant).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
-  CHECK(f.me.List().doors_size() == 0);
+  CHECK(f.me.List().endpoints_size() == 0);
   CHECK_FALSE(fs::exists(f.Path("d")));
   CHECK(f.me.Close("../sessions").error_code() == grpc::StatusCode::NOT_FOUND);
   CHECK(f.me.Open(std::string(64, 'a')).ok());
 }
 
-TEST_CASE("With strict isolation there are no doors") {
+TEST_CASE("With strict isolation there are no endpoints") {
   TestDaemon daemon([](Daemon::Options& options) { options.domain = geteuid(); });
   Operator me(daemon.socket());
   CHECK(me.Open("d").error_code() == grpc::StatusCode::FAILED_PRECONDITION);
   CHECK(me.Close("d").error_code() == grpc::StatusCode::NOT_FOUND);
-  CHECK(me.List().doors_size() == 0);
-  CHECK_FALSE(fs::exists(daemon.directory.path + "/doors"));
+  CHECK(me.List().endpoints_size() == 0);
+  CHECK_FALSE(fs::exists(daemon.directory.path + "/endpoints"));
 }
 
-TEST_CASE("Only who may set things opens doors, and nobody else reaches into their directory") {
+TEST_CASE("Only who may set things opens endpoints, and nobody else reaches into their directory") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
-  struct stat doors {
-  }, door{}, socket{};
-  REQUIRE(stat((f.daemon.directory.path + "/doors").c_str(), &doors) == 0);
-  REQUIRE(stat(f.Path("d").c_str(), &door) == 0);
+  struct stat endpoints {
+  }, endpoint{}, socket{};
+  REQUIRE(stat((f.daemon.directory.path + "/endpoints").c_str(), &endpoints) == 0);
+  REQUIRE(stat(f.Path("d").c_str(), &endpoint) == 0);
   REQUIRE(stat(f.Socket("d").c_str(), &socket) == 0);
-  CHECK((doors.st_mode & 0777) == 0700);
-  CHECK((door.st_mode & 0777) == 0711);
+  CHECK((endpoints.st_mode & 0777) == 0700);
+  CHECK((endpoint.st_mode & 0777) == 0711);
   CHECK((socket.st_mode & 0777) == 0666);
 }
 
-TEST_CASE("The daemon that comes next opens the doors again where they were") {
+TEST_CASE("The daemon that comes next opens the endpoints again where they were") {
   TestDirectory run;
   const auto in_run = [&](Daemon::Options& options) {
     options.server.runtime_directory = run.path;
   };
-  const std::string path = run.path + "/doors/d";
+  const std::string path = run.path + "/endpoints/d";
   ino_t before = 0;
   {
     TestDaemon daemon(in_run);
@@ -264,7 +264,7 @@ TEST_CASE("The daemon that comes next opens the doors again where they were") {
   }
   TestDaemon daemon(in_run);
   Operator me(daemon.socket());
-  CHECK(me.List().doors_size() == 2);
+  CHECK(me.List().endpoints_size() == 2);
   CHECK(InodeOf(path) == before);
   CHECK_FALSE(fs::exists(path + "/junk"));
   TestClient client(path + "/detshared.sock");
@@ -275,17 +275,17 @@ TEST_CASE("The daemon that comes next opens the doors again where they were") {
   CHECK(status.sessions(0).schedule().tenant_class() == "latency");
 }
 
-TEST_CASE("A list of doors that is damaged opens none") {
+TEST_CASE("A list of endpoints that is damaged opens none") {
   TestDirectory run;
-  fs::create_directory(run.path + "/doors");
-  const std::string texts[] = {"doors { name: \"../x\" }", "doors {", std::string(1000, '\0'),
-                               "doors { name: \"d\" device_ids: \"GPU-ff\" }"};
+  fs::create_directory(run.path + "/endpoints");
+  const std::string texts[] = {"endpoints { name: \"../x\" }", "endpoints {", std::string(1000, '\0'),
+                               "endpoints { name: \"d\" device_ids: \"GPU-ff\" }"};
   for (const std::string& text : texts) {
-    std::ofstream(run.path + "/doors/list") << text;
+    std::ofstream(run.path + "/endpoints/list") << text;
     TestDaemon daemon(
         [&](Daemon::Options& options) { options.server.runtime_directory = run.path; });
     Operator me(daemon.socket());
-    CHECK(me.List().doors_size() == 0);
+    CHECK(me.List().endpoints_size() == 0);
     CHECK(me.Open("fresh").ok());
     CHECK(me.Close("fresh").ok());
   }
@@ -324,7 +324,7 @@ TEST_CASE("A container that replaces what is in its directory leads the daemon n
   CHECK(fs::exists(victim.path + "/1"));
   CHECK((fs::status(victim.path).permissions() & fs::perms::all) == fs::perms::owner_all);
 
-  // And the door is opened again whatever is there.
+  // And the endpoint is opened again whatever is there.
   REQUIRE(f.me.Open("d").ok());
   TestClient again(f.Socket("d"));
   CHECK(again.Open());

@@ -11,7 +11,7 @@
 //     begins on the free SMs. Long operations of short blocks may have more SMs, because the
 //     request gets some of these SMs back whenever a block ends.
 //   - While a coroutine that goes first is in its contention phase, best-effort work has a small
-//     window, or none, on few SMs. A coroutine that was throttled for `longest_hold` may give one
+//     window, or none, on few SMs. A coroutine that was throttled for `max_throttle` may give one
 //     operation to the hardware in any case.
 //   - In the last part of a request, best-effort work goes on, on a part of the SMs. That makes the
 //     request a little longer. A request that began on a free device has time for that.
@@ -27,94 +27,94 @@
 namespace detshare::policy {
 
 // The rules' numbers. Shares are 0 to 1.
-struct GuestRules {
+struct BestEffortRules {
   Nanoseconds window = 100 * kMicrosecond;
-  Nanoseconds least_window = 30 * kMicrosecond;  // if the operations are short
+  Nanoseconds min_window = 30 * kMicrosecond;  // if the operations are short
   Nanoseconds long_operation = 300 * kMicrosecond;
   double long_share = 0.42;      // of the SMs, for long operations
   double yielding_share = 0.62;  // of the SMs, for long operations of short blocks
   Nanoseconds yielding_block = 100 * kMicrosecond;  // shorter blocks are short
-  double pressed_share = 0.25;                      // of the SMs, under contended limits
-  Nanoseconds pressed_window = 0;
-  double closing = 0.6;         // of a request: its last part, under tail limits
-  double closing_share = 0.42;  // of the SMs, under tail limits
-  Nanoseconds closing_window = 100 * kMicrosecond;
-  Nanoseconds longest_hold = 20 * kMillisecond;
+  double contended_share = 0.25;                      // of the SMs, under contended limits
+  Nanoseconds contended_window = 0;
+  double tail = 0.6;         // of a request: its last part, under tail limits
+  double tail_share = 0.42;  // of the SMs, under tail limits
+  Nanoseconds tail_window = 100 * kMicrosecond;
+  Nanoseconds max_throttle = 20 * kMillisecond;
   Nanoseconds absent_after = 10 * kSecond;
 
   // Reads the parameters below, which `values` must have.
-  static GuestRules Of(const ParameterValues& values);
+  static BestEffortRules Of(const ParameterValues& values);
 };
 
-// A policy that calls GuestRules::Of() lists all of these among its parameters.
-inline constexpr Parameter kGuestWindow = {
+// A policy that calls BestEffortRules::Of() lists all of these among its parameters.
+inline constexpr Parameter kBestEffortWindow = {
     "window", ParameterKind::kDuration,
     "100us",  "1us",
     "1s",     "most device time in flight of work that gives way to others"};
-inline constexpr Parameter kGuestLeastWindow = {
-    "least_window", ParameterKind::kDuration,
+inline constexpr Parameter kBestEffortMinWindow = {
+    "min_window", ParameterKind::kDuration,
     "30us",         "1us",
     "1s",           "its window when its operations are short"};
-inline constexpr Parameter kGuestLongOperation = {
+inline constexpr Parameter kBestEffortLongOperation = {
     "long_operation",
     ParameterKind::kDuration,
     "300us",
     "1us",
     "10s",
     "from which delay of others on its operations leave SMs free"};
-inline constexpr Parameter kGuestLongShare = {
+inline constexpr Parameter kBestEffortLongShare = {
     "long_share", ParameterKind::kPercent, "42", "1", "100", "of the SMs, for its long operations"};
-inline constexpr Parameter kGuestYieldingShare = {
+inline constexpr Parameter kBestEffortYieldingShare = {
     "yielding_share",
     ParameterKind::kPercent,
     "62",
     "1",
     "100",
     "of the SMs, for its long operations of short blocks"};
-inline constexpr Parameter kGuestYieldingBlock = {"yielding_block",
+inline constexpr Parameter kBestEffortYieldingBlock = {"yielding_block",
                                                   ParameterKind::kDuration,
                                                   "100us",
                                                   "0",
                                                   "10s",
                                                   "below which its blocks are short"};
-inline constexpr Parameter kGuestPressedShare = {
-    "pressed_share",
+inline constexpr Parameter kBestEffortContendedShare = {
+    "contended_share",
     ParameterKind::kPercent,
     "25",
     "1",
     "100",
     "of the SMs, for its operations while others come first"};
-inline constexpr Parameter kGuestPressedWindow = {
-    "pressed_window",
+inline constexpr Parameter kBestEffortContendedWindow = {
+    "contended_window",
     ParameterKind::kDuration,
     "0",
     "0",
     "1s",
     "its window while others come first; 0: it stops"};
-inline constexpr Parameter kGuestClosing = {
-    "closing", ParameterKind::kPercent,
+inline constexpr Parameter kBestEffortTail = {
+    "tail", ParameterKind::kPercent,
     "60",      "0",
     "100",     "of a request of those who come first: its last part, in which others go on"};
-inline constexpr Parameter kGuestClosingShare = {
-    "closing_share",
+inline constexpr Parameter kBestEffortTailShare = {
+    "tail_share",
     ParameterKind::kPercent,
     "42",
     "1",
     "100",
     "of the SMs, for its operations in the last part of a request"};
-inline constexpr Parameter kGuestClosingWindow = {
-    "closing_window",
+inline constexpr Parameter kBestEffortTailWindow = {
+    "tail_window",
     ParameterKind::kDuration,
     "100us",
     "0",
     "1s",
     "its window in the last part of a request; 0: it stops"};
-inline constexpr Parameter kGuestLongestHold = {
-    "longest_hold", ParameterKind::kDuration,
+inline constexpr Parameter kBestEffortMaxThrottle = {
+    "max_throttle", ParameterKind::kDuration,
     "20ms",         "100us",
     "10s",          "after which it may give one operation in any case"};
 
-inline constexpr Parameter kGuestAbsentAfter = {
+inline constexpr Parameter kBestEffortAbsentAfter = {
     "absent_after", ParameterKind::kDuration,
     "10s",          "1ms",
     "1000000s",     "without work, after which nobody makes room for a program that comes first"};
@@ -127,21 +127,21 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t
 
 // The partitions that the rules' shares need beside those that every device keeps. There is one for
 // each share to which whole groups of SMs come nearer than the partitions that are there.
-std::vector<SmRange> GuestPartitions(const DeviceShape& device, const GuestRules& rules);
+std::vector<SmRange> BestEffortPartitions(const DeviceShape& device, const BestEffortRules& rules);
 
 // The grant of a best-effort coroutine, without its rank. `others_first` is the result of
-// OthersFirst(); if it is false, the limits set no bounds beside `longest_hold` and the tenant's
+// OthersFirst(); if it is false, the limits set no bounds beside `max_throttle` and the tenant's
 // bounds of SMs.
-Grant GuestGrant(const Snapshot& snapshot, const CoroutineView& guest, const GuestRules& rules,
+Grant BestEffortGrant(const Snapshot& snapshot, const CoroutineView& coroutine, const BestEffortRules& rules,
                  bool others_first);
 
 // Sets the contention phase in the grant of coroutine `first`, which goes before best-effort work.
 // A coroutine that works for most of the time gets its whole burst, because a longer request makes
 // its next requests wait.
-void PressGuests(const CoroutineView& first, const GuestRules& rules, Grant* grant);
+void SetContentionPhase(const CoroutineView& first, const BestEffortRules& rules, Grant* grant);
 
 // Sets grant->prepare to the partitions that the limits name, except the partition of short
 // operations under idle limits.
-void PrepareTerms(Grant* grant);
+void PreparePartitions(Grant* grant);
 
 }  // namespace detshare::policy

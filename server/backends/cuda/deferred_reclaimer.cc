@@ -1,4 +1,4 @@
-#include "server/backends/cuda/caretaker.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 
 #include <chrono>
 #include <memory>
@@ -13,13 +13,13 @@ constexpr auto kPollInterval = std::chrono::milliseconds(2);
 // Polls without work in flight before the thread sleeps: so that a program that works now and then
 // need not wake it each time.
 constexpr int kIdlePolls = 50;
-constexpr int64_t kPatienceNs = 30'000'000'000;
+constexpr int64_t kTimeoutNs = 30'000'000'000;
 
 }  // namespace
 
-Caretaker::Caretaker(CudaContext& context) : context_(context), thread_([this] { Run(); }) {}
+DeferredReclaimer::DeferredReclaimer(CudaContext& context) : context_(context), thread_([this] { Run(); }) {}
 
-Caretaker::~Caretaker() {
+DeferredReclaimer::~DeferredReclaimer() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
@@ -30,22 +30,22 @@ Caretaker::~Caretaker() {
   for (Item& item : later_) item.work();
 }
 
-void Caretaker::Later(std::function<void()> work) {
+void DeferredReclaimer::Later(std::function<void()> work) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    later_.push_back({std::move(work), clock_.NowNanoseconds() + kPatienceNs});
+    later_.push_back({std::move(work), clock_.NowNanoseconds() + kTimeoutNs});
   }
   wake_.notify_all();
 }
 
-void Caretaker::Wake() {
+void DeferredReclaimer::Wake() {
   watched_.store(true);
   // The lock lets the thread either see the flag or be asleep already.
   { std::lock_guard<std::mutex> lock(mutex_); }
   wake_.notify_all();
 }
 
-void Caretaker::Run() {
+void DeferredReclaimer::Run() {
   context_.Enter();
   int idle_polls = 0;
   for (;;) {
@@ -77,7 +77,7 @@ void Caretaker::Run() {
   }
 }
 
-void Caretaker::Reclaim() {
+void DeferredReclaimer::Reclaim() {
   while (!context_.lost()) {
     std::list<Item> item;
     {
@@ -85,8 +85,8 @@ void Caretaker::Reclaim() {
       if (later_.empty()) return;
       item.splice(item.begin(), later_, later_.begin());
     }
-    const bool impatient = item.front().deadline_ns <= clock_.NowNanoseconds();
-    if (context_.idle.TryRun(item.front().work, impatient)) continue;
+    const bool overdue = item.front().deadline_ns <= clock_.NowNanoseconds();
+    if (context_.idle.TryRun(item.front().work, overdue)) continue;
     std::lock_guard<std::mutex> lock(mutex_);
     later_.splice(later_.begin(), item);
     return;

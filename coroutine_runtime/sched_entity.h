@@ -1,11 +1,11 @@
 // One GPU coroutine as the scheduler of its device sees it: what it may do, and what it does.
 //
-//     DeviceScheduler --Publish(orders)-->  CoroutineLane  <--MayRun, Choose, Started--  the
+//     DeviceScheduler --Publish(orders)-->  SchedEntity  <--MayRun, Choose, Started--  the
 //     session's worker
-//            ^------------report()----------'  |------------busy, held-------->  DeviceLoad
+//            ^------------report()----------'  |------------busy, held-------->  SchedBoard
 //
 // The worker asks MayRun() before it reads a record: closed means that the whole session is left
-// alone for the moment. Then each operation is told to the lane before it is given to the hardware.
+// alone for the moment. Then each operation is told to the entity before it is given to the hardware.
 // Where work is not followed (the coroutine is alone, or the policy does not care) both are a
 // comparison or two on memory that nobody writes.
 #pragma once
@@ -31,56 +31,56 @@
 
 namespace detshare {
 
-// What the lanes of one device tell each other. Outlives them.
-struct alignas(64) DeviceLoad {
+// What the entities of one device tell each other. Outlives them.
+struct alignas(64) SchedBoard {
   // How many coroutines of each rank have work: eight bits a rank, rank 0 lowest. Relaxed: it
   // publishes nothing else, and who sees it late gives one more operation to the hardware.
   std::atomic<uint64_t> busy{0};
-  // Coroutines that are held. Relaxed: whoever polls more eagerly because of it may do so late.
-  std::atomic<int> held{0};
-  // Coroutines with a long operation in the hardware. Relaxed: who sees it late presses the others
+  // Coroutines that are throttled. Relaxed: whoever polls more eagerly because of it may do so late.
+  std::atomic<int> throttled{0};
+  // Coroutines with a long operation in the hardware. Relaxed: who sees it late restricts the others
   // for a part of a burst instead of all of it, or the other way round.
   std::atomic<int> occupied{0};
-  // For each rank, until when the bursts that are running press others (policy::Grant::pressing);
+  // For each rank, until when the bursts that are running restrict others (policy::Grant::contention_phase);
   // of the past when there are none. Relaxed, as `busy`.
-  alignas(64) std::array<std::atomic<Nanoseconds>, policy::kRanks> pressing_until{};
+  alignas(64) std::array<std::atomic<Nanoseconds>, policy::kRanks> contention_until{};
 
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
   // Whether a coroutine of a rank below `rank` has work.
   bool BusyBelow(int rank) const {
     return (busy.load(std::memory_order_relaxed) & (One(rank) - 1)) != 0;
   }
-  // Whether one of these is in the pressing part of its burst.
-  bool PressingBelow(int rank, Nanoseconds now) const;
-  // A burst presses until then. `begins`: it was not counted in `busy` yet.
-  void PressUntil(int rank, Nanoseconds until, bool begins);
+  // Whether one of these is in the contention phase of its burst.
+  bool InContentionBelow(int rank, Nanoseconds now) const;
+  // A burst restricts until then. `begins`: it was not counted in `busy` yet.
+  void RestrictUntil(int rank, Nanoseconds until, bool begins);
 };
 static_assert(policy::kRanks == 8);
 
 // Threading: Publish() and report() from any thread, everything else from the worker's.
-class alignas(64) CoroutineLane {
+class alignas(64) SchedEntity {
  public:
-  // policy::Terms with partitions for their numbers.
-  struct Terms {
+  // policy::Limits with partitions for their numbers.
+  struct BoundLimits {
     Partition* partition = nullptr;
     Partition* long_partition = nullptr;
     Partition* yielding_partition = nullptr;
     Nanoseconds long_operation = policy::kForever;
     Nanoseconds yielding_block = 0;
     Nanoseconds window = policy::kForever;
-    Nanoseconds longest_hold = policy::kForever;
+    Nanoseconds max_throttle = policy::kForever;
   };
-  struct Orders {
-    bool followed = false;  // else only quiet.partition and urgent count
+  struct Assignment {
+    bool followed = false;  // else only idle.partition and urgent count
     int rank = 0;
     bool urgent = false;  // policy::Grant
-    Terms quiet, pressed, closing;
-    double pressing = 1;                    // policy::Grant
+    BoundLimits idle, contended, tail;
+    double contention_phase = 1;                    // policy::Grant
     Nanoseconds budget = policy::kForever;  // from now on
     absl::InlinedVector<Partition*, 4> prepare;
     // Of the device, those with fewer SMs first, the whole device last.
     std::vector<Partition*> partitions;
-    // Not 0: every so many operations go to the next of the partitions, whatever the terms say.
+    // Not 0: every so many operations go to the next of the partitions, whatever the limits say.
     uint32_t migrate_every = 0;
     bool awaited = false;  // somebody waits for each of its results
     // What the tenant is promised; 0: nothing. Only counted here.
@@ -95,31 +95,31 @@ class alignas(64) CoroutineLane {
   struct Report {
     bool has_work = false;
     int rank = 0;
-    Nanoseconds changed_at = 0, in_flight = 0, held_since = 0;
+    Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
     Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
     Nanoseconds typical_burst = 0, typical_gap = 0;
     double memory_bound = -1;                            // as in policy::CoroutineView
-    Nanoseconds held_by_window = 0, held_by_budget = 0;  // how long, in all
+    Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // how long, in all
     uint64_t operations = 0;                             // that were followed
-    uint64_t passes = 0;             // operations that went because they were held long enough
+    uint64_t passes = 0;             // operations that went because they were throttled long enough
     Partition* partition = nullptr;  // of the latest kernel or graph
     policy::TokenView tokens;
   };
 
   // `news` is called on the worker's thread when the policy should be asked again. All outlive the
-  // lane.
-  CoroutineLane(DeviceLoad& load, DurationTable& durations, const Clock& clock,
+  // entity.
+  SchedEntity(SchedBoard& board, DurationTable& durations, const Clock& clock,
                 std::function<void()> news)
-      : load_(load), table_(durations), clock_(clock), news_callback_(std::move(news)) {}
+      : board_(board), table_(durations), clock_(clock), news_callback_(std::move(news)) {}
   // The worker does not use it any more.
-  ~CoroutineLane();
-  CoroutineLane(const CoroutineLane&) = delete;
-  CoroutineLane& operator=(const CoroutineLane&) = delete;
+  ~SchedEntity();
+  SchedEntity(const SchedEntity&) = delete;
+  SchedEntity& operator=(const SchedEntity&) = delete;
 
   // ---- the scheduler
 
   // In force from the worker's next record on.
-  void Publish(Orders orders);
+  void Publish(Assignment assignment);
   Report report() const;
   WorkTotals totals() const;
 
@@ -139,11 +139,11 @@ class alignas(64) CoroutineLane {
       Refresh();
     return unlimited_ || HasRoom();
   }
-  // There is a record that may not be read. True when it was held for long enough to go all the
+  // There is a record that may not be read. True when it was throttled for long enough to go all the
   // same: then MayRun() lets one operation through.
-  bool Hold();
+  bool Throttle();
   // There is none any more.
-  void EndHold();
+  void EndThrottle();
 
   // Takes new orders, if there are any.
   void Update() {
@@ -151,32 +151,32 @@ class alignas(64) CoroutineLane {
       Refresh();
   }
   // Whether operations are to be told.
-  bool followed() const { return orders_.followed; }
-  // How an operation delays others; which of the partitions of the terms it has.
+  bool followed() const { return assignment_.followed; }
+  // How an operation delays others; which of the partitions of the limits it has.
   enum class Kind { kShort, kLong, kYielding };
   // Where the next operation runs, a kernel or graph.
   Partition& Choose(Kind kind) {
     if (fixed_ != nullptr) [[likely]]
       return *fixed_;
-    return ChooseByTerms(kind);
+    return ChooseByLimits(kind);
   }
-  // The terms of this moment.
-  const Terms& Current() const {
-    return same_terms_ || !load_.BusyBelow(orders_.rank) ? orders_.quiet : BesideOthers();
+  // The limits of this moment.
+  const BoundLimits& Current() const {
+    return same_limits_ || !board_.BusyBelow(assignment_.rank) ? assignment_.idle : BesideOthers();
   }
   // Whether its work goes first in the hardware.
-  bool urgent() const { return orders_.urgent; }
+  bool urgent() const { return assignment_.urgent; }
   // Whether an operation of this duration could be a long one.
   bool MayBeLong(Nanoseconds estimate) const {
     return fixed_ == nullptr && estimate >= Current().long_operation;
   }
   // Where an operation of another kind runs; null where its stream is.
   Partition* ChooseForOther() {
-    return orders_.migrate_every == 0 ? nullptr : &ChooseByTerms(Kind::kShort);
+    return assignment_.migrate_every == 0 ? nullptr : &ChooseByLimits(Kind::kShort);
   }
   // One occurrence of an operation; only while work is followed. The estimate is for the partition
   // of short operations.
-  DurationCache::Answer Look(const OperationKey& key, const OperationTraits& traits) {
+  DurationCache::Lookup Look(const OperationKey& key, const OperationTraits& traits) {
     return durations_->Look(key, traits, SizeClassOf(partition().sm_count(), table_.sm_count()));
   }
   int SizeClass(const Partition& partition) const {
@@ -184,12 +184,12 @@ class alignas(64) CoroutineLane {
   }
   // Whether others have work, too.
   bool contended() const {
-    return load_.busy.load(std::memory_order_relaxed) !=
-           (working_ ? DeviceLoad::One(counted_rank_) : 0);
+    return board_.busy.load(std::memory_order_relaxed) !=
+           (working_ ? SchedBoard::One(counted_rank_) : 0);
   }
   // The partition of short operations at this moment.
   Partition& partition() const { return *Current().partition; }
-  const Orders& orders() const { return orders_; }
+  const Assignment& assignment() const { return assignment_; }
   // After how much work of a stream its progress is to be seen.
   Nanoseconds fence_every() const { return fence_every_; }
 
@@ -216,16 +216,16 @@ class alignas(64) CoroutineLane {
   // Followed no longer: whatever was in flight is forgotten.
   void Forget();
   // Tells the scheduler, if there is something to tell.
-  void TellNews() {
+  void NotifyScheduler() {
     if (news_) [[unlikely]] {
       news_ = false;
       news_callback_();
     }
   }
   Nanoseconds in_flight() const { return in_flight_; }
-  // Whether somebody on the device is held, and so may wait for this coroutine's work to end.
-  bool others_held() const {
-    return load_.held.load(std::memory_order_relaxed) > (held_since_ != 0 ? 1 : 0);
+  // Whether somebody on the device is throttled, and so may wait for this coroutine's work to end.
+  bool others_throttled() const {
+    return board_.throttled.load(std::memory_order_relaxed) > (throttled_since_ != 0 ? 1 : 0);
   }
 
  private:
@@ -233,74 +233,74 @@ class alignas(64) CoroutineLane {
   bool HasRoom() {
     if (pass_) return true;
     if (Waiting() >= Current().window || budget_ <= 0) return false;
-    if (held_since_ != 0) EndHold();
+    if (throttled_since_ != 0) EndThrottle();
     return true;
   }
   // What counts against the window: parked work does not, but for what is too much of it.
   Nanoseconds Waiting() const {
-    return parked_ > kMostParked ? in_flight_ + (parked_ - kMostParked) : in_flight_;
+    return parked_ > kMaxParked ? in_flight_ + (parked_ - kMaxParked) : in_flight_;
   }
   // An operation can make progress.
   void AddToBurst(Nanoseconds estimate);
   // What is in flight is another sum.
   void SetInFlight(Nanoseconds in_flight);
-  // The terms while somebody of a lower rank has work.
-  const Terms& BesideOthers() const;
-  // Tells others how long the burst presses them, by what is known of its length.
-  void Press(bool begins);
-  Partition& ChooseByTerms(Kind kind);
+  // The limits while somebody of a lower rank has work.
+  const BoundLimits& BesideOthers() const;
+  // Tells others how long the burst restricts them, by what is known of its length.
+  void Restrict(bool begins);
+  Partition& ChooseByLimits(Kind kind);
   void PublishTokens();
   void SetWorking(bool working);
 
-  static constexpr Nanoseconds kMostParked = 10 * policy::kMillisecond;
+  static constexpr Nanoseconds kMaxParked = 10 * policy::kMillisecond;
 
   // ---- the worker's own
-  DeviceLoad& load_;
+  SchedBoard& board_;
   DurationTable& table_;
   const Clock& clock_;
   const std::function<void()> news_callback_;
-  Orders orders_;
-  uint64_t seen_ = 0;       // version of orders_
+  Assignment assignment_;
+  uint64_t seen_ = 0;       // version of assignment_
   bool unlimited_ = true;   // no window, no budget
-  bool same_terms_ = true;  // in any case
+  bool same_limits_ = true;  // in any case
   bool traced_ = false;
   Partition* fixed_ = nullptr;  // where everything runs, if that is one place
   Nanoseconds fence_every_ = policy::kForever;
   Nanoseconds budget_ = policy::kForever;  // what is left
   Nanoseconds in_flight_ = 0, parked_ = 0;
-  bool occupies_ = false;   // counted in load_.occupied
+  bool occupies_ = false;   // counted in board_.occupied
   bool disturbed_ = false;  // the burst that is running began beside a long operation
   std::unique_ptr<DurationCache> durations_;  // once work is followed
   TokenClock tokens_;
-  Nanoseconds held_since_ = 0;  // 0: not held
-  Cause held_by_ = Cause::kWindow;
-  bool pass_ = false;     // one operation may go, whatever the terms say
-  bool working_ = false;  // counted in load_.busy, with the rank below
+  Nanoseconds throttled_since_ = 0;  // 0: not held
+  Cause throttled_by_ = Cause::kWindow;
+  bool pass_ = false;     // one operation may go, whatever the limits say
+  bool working_ = false;  // counted in board_.busy, with the rank below
   int counted_rank_ = 0;
   bool news_ = false;
   uint32_t since_move_ = 0, next_place_ = 0;
   double known_time_ = 0, bound_time_ = 0;
   Nanoseconds burst_ = 0;        // of the burst that is running
-  Nanoseconds usual_until_ = 0;  // a longer one may press others for longer
+  Nanoseconds usual_until_ = 0;  // a longer one may restrict others for longer
   Nanoseconds changed_at_ = 0;   // of working_
 
   TraceRing trace_;
-  LatencyHistogram bursts_, holds_, timed_, first_tokens_, tokens_apart_;
+  LatencyHistogram bursts_, throttles_, timed_, first_tokens_, tokens_apart_;
 
   // ---- orders on their way. The number is stored after them, under the lock that the worker takes
   // to read them; so relaxed.
   alignas(64) std::atomic<uint64_t> version_{0};
   mutable std::mutex mutex_;
-  Orders published_;               // guarded by mutex_
+  Assignment published_;               // guarded by mutex_
   policy::TokenView tokens_view_;  // guarded by mutex_
 
   // ---- what report() says. Stored by the worker only; relaxed: each is a figure by itself.
   struct alignas(64) Figures {
     std::atomic<bool> has_work{false};
     std::atomic<int> rank{0};
-    std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, held_since{0}, device_time{0},
+    std::atomic<Nanoseconds> changed_at{0}, in_flight{0}, throttled_since{0}, device_time{0},
         longest_operation{0}, typical_operation{0}, typical_burst{0}, typical_gap{0},
-        held_by_window{0}, held_by_budget{0}, bound_time{0};
+        throttled_by_window{0}, throttled_by_budget{0}, bound_time{0};
     std::atomic<uint64_t> operations{0}, passes{0}, tokens{0};
     std::atomic<uint64_t> late_bursts{0}, late_first_tokens{0}, late_tokens{0};
     std::atomic<double> memory_bound{-1};

@@ -11,19 +11,19 @@
 
 namespace detshare::shim {
 
-struct FenceLease {
+struct OwnedFence {
   FenceIndex index = kNoFence;
   uint64_t value = 0;  // the highest that was ever asked for
 };
 
-class FencePool {
+class FenceAllocator {
  public:
   // `fences` has `count` entries and outlives the pool.
-  FencePool(Fence* fences, uint32_t count) : fences_(fences), count_(count) {}
+  FenceAllocator(Fence* fences, uint32_t count) : fences_(fences), count_(count) {}
 
   // A fence whose value is lease.value: the next to ask for is lease.value + 1. index kNoFence when
   // there are no more.
-  FenceLease Take();
+  OwnedFence Take();
   // `value`: the highest that was asked for.
   void Give(FenceIndex index, uint64_t value);
 
@@ -38,8 +38,8 @@ class FencePool {
   const uint32_t count_;
   std::mutex mutex_;  // guards the rest
   uint32_t used_ = 0;
-  std::vector<FenceLease> free_;     // their values have arrived
-  std::vector<FenceLease> pending_;  // perhaps not yet
+  std::vector<OwnedFence> free_;     // their values have arrived
+  std::vector<OwnedFence> pending_;  // perhaps not yet
 };
 
 }  // namespace detshare::shim

@@ -1,4 +1,4 @@
-#include "server/services/doors.h"
+#include "server/services/tenant_endpoints.h"
 
 #include <fcntl.h>
 #include <google/protobuf/text_format.h>
@@ -26,7 +26,7 @@ namespace detshare {
 namespace {
 
 constexpr char kSocketName[] = "detshared.sock";
-constexpr char kFolder[] = "doors";
+constexpr char kFolder[] = "endpoints";
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(absl::StrCat(what, ": ", std::generic_category().message(error)));
@@ -35,7 +35,7 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
 std::string ByDescriptor(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
 
 // The name is also that of a directory: none that is hidden, or leads elsewhere.
-bool IsDoorName(const std::string& name) {
+bool IsEndpointName(const std::string& name) {
   return IsTenantName(name) && absl::ascii_isalnum(static_cast<unsigned char>(name.front()));
 }
 
@@ -75,36 +75,36 @@ absl::StatusOr<int> ListenIn(int directory_fd, const std::string& beside) {
     const int error = errno;
     close(*fd);
     unlink(beside.c_str());
-    return ErrnoStatus(error, "cannot move a socket to its door");
+    return ErrnoStatus(error, "cannot move a socket to its endpoint");
   }
   return fd;
 }
 
 }  // namespace
 
-Doors::OpenDoor::~OpenDoor() {
+TenantEndpoints::OpenEndpoint::~OpenEndpoint() {
   acceptor.reset();
   if (listen_fd >= 0) close(listen_fd);
 }
 
-absl::StatusOr<std::unique_ptr<Doors>> Doors::Create(SessionManager& manager, Settings& settings,
+absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(SessionManager& manager, SettingsStore& settings,
                                                      Telemetry& telemetry, PeerTable& peers,
                                                      const Identity& identity, bool strict) {
-  std::unique_ptr<Doors> doors(new Doors(manager, settings, telemetry, peers, identity, strict));
-  if (strict) return doors;
-  DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(doors->directory_, 0700));
+  std::unique_ptr<TenantEndpoints> endpoints(new TenantEndpoints(manager, settings, telemetry, peers, identity, strict));
+  if (strict) return endpoints;
+  DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(endpoints->directory_, 0700));
   close(fd);
   grpc::ServerBuilder builder;
-  builder.RegisterService(&doors->control_);
-  builder.RegisterService(&doors->telemetry_);
+  builder.RegisterService(&endpoints->control_);
+  builder.RegisterService(&endpoints->telemetry_);
   SetLimits(&builder);
-  doors->grpc_ = builder.BuildAndStart();
-  if (doors->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
-  doors->Restore();
-  return doors;
+  endpoints->grpc_ = builder.BuildAndStart();
+  if (endpoints->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
+  endpoints->Restore();
+  return endpoints;
 }
 
-Doors::Doors(SessionManager& manager, Settings& settings, Telemetry& telemetry, PeerTable& peers,
+TenantEndpoints::TenantEndpoints(SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
              const Identity& identity, bool strict)
     : manager_(manager),
       settings_(settings),
@@ -114,69 +114,69 @@ Doors::Doors(SessionManager& manager, Settings& settings, Telemetry& telemetry, 
       control_(manager, peers, identity, /*directory_for_clients=*/""),
       telemetry_(telemetry, peers) {}
 
-Doors::~Doors() {
+TenantEndpoints::~TenantEndpoints() {
   StopAccepting();
   Shutdown();
 }
 
-void Doors::StopAccepting() {
+void TenantEndpoints::StopAccepting() {
   const std::lock_guard<std::mutex> lock(mutex_);
   stopped_ = true;
-  for (auto& [name, open] : doors_) open->acceptor.reset();
+  for (auto& [name, open] : endpoints_) open->acceptor.reset();
 }
 
-void Doors::Shutdown() {
+void TenantEndpoints::Shutdown() {
   if (grpc_ == nullptr) return;
   grpc_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(500));
   grpc_->Wait();
   grpc_.reset();
 }
 
-absl::StatusOr<std::string> Doors::Open(const proto::Door& wanted) {
+absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& wanted) {
   if (strict_) {
     return absl::FailedPreconditionError(
-        "there are no doors with strict isolation, where each user has a daemon of its own");
+        "there are no endpoints with strict isolation, where each user has a daemon of its own");
   }
-  if (!IsDoorName(wanted.name())) {
+  if (!IsEndpointName(wanted.name())) {
     return absl::InvalidArgumentError(
-        "a door's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter or a "
+        "an endpoint's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter or a "
         "digit");
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");
-  if (doors_.size() >= kMostDoors && doors_.count(wanted.name()) == 0)
-    return absl::ResourceExhaustedError(absl::StrCat("there are ", kMostDoors, " doors already"));
+  if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
+    return absl::ResourceExhaustedError(absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
   DETSHARE_RETURN_IF_ERROR(Make(wanted, /*in_place=*/false));
   Save();
   return absl::StrCat(kFolder, "/", wanted.name());
 }
 
-absl::Status Doors::Make(const proto::Door& wanted, bool in_place) {
-  auto open = std::make_unique<OpenDoor>();
-  open->door = std::make_shared<Door>();
-  Door& door = *open->door;
-  door.name = wanted.name();
+absl::Status TenantEndpoints::Make(const proto::TenantEndpoint& wanted, bool in_place) {
+  auto open = std::make_unique<OpenEndpoint>();
+  open->endpoint = std::make_shared<TenantEndpoint>();
+  TenantEndpoint& endpoint = *open->endpoint;
+  endpoint.name = wanted.name();
   absl::StatusOr<std::vector<int>> devices =
       manager_.ChooseDevices({wanted.device_ids().begin(), wanted.device_ids().end()});
   if (!devices.ok()) return devices.status();
   for (const int index : *devices)
-    door.device_ids.push_back(FormatUuid(manager_.devices()[index]->properties().uuid));
+    endpoint.device_ids.push_back(FormatUuid(manager_.devices()[index]->properties().uuid));
   open->setting = wanted.tenant();
   if (open->setting.name().empty()) open->setting.set_name(wanted.name());
-  door.tenant = open->setting.name();
+  endpoint.tenant = open->setting.name();
   absl::StatusOr<proto::TenantSetting> tenant = settings_.SetTenant(open->setting);
   if (!tenant.ok()) return tenant.status();
 
-  if (!in_place) CloseLocked(door.name).IgnoreError();
-  const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", door.name), 0711);
+  if (!in_place) CloseLocked(endpoint.name).IgnoreError();
+  const absl::StatusOr<int> fd = MakeDirectory(absl::StrCat(directory_, "/", endpoint.name), 0711);
   if (!fd.ok()) return fd.status();
   RemoveContents(*fd);
   const absl::StatusOr<int> sessions =
       MakeDirectory(absl::StrCat(ByDescriptor(*fd), "/sessions"), 0711);
   absl::StatusOr<int> listening = sessions;
   if (sessions.ok()) {
-    door.sessions_fd = *sessions;
-    door.sessions_directory = ByDescriptor(*sessions);
+    endpoint.sessions_fd = *sessions;
+    endpoint.sessions_directory = ByDescriptor(*sessions);
     listening = ListenIn(*fd, absl::StrCat(directory_, "/.socket"));
   }
   close(*fd);
@@ -185,51 +185,51 @@ absl::Status Doors::Make(const proto::Door& wanted, bool in_place) {
   grpc::Server* const server = grpc_.get();
   open->acceptor = std::make_unique<Acceptor>(
       open->listen_fd, peers_, [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); },
-      open->door);
-  doors_[door.name] = std::move(open);
+      open->endpoint);
+  endpoints_[endpoint.name] = std::move(open);
   return absl::OkStatus();
 }
 
-absl::Status Doors::Close(const std::string& name) {
+absl::Status TenantEndpoints::Close(const std::string& name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   absl::Status closed = CloseLocked(name);
   if (closed.ok()) Save();
   return closed;
 }
 
-absl::Status Doors::CloseLocked(const std::string& name) {
-  const auto found = doors_.find(name);
-  if (found == doors_.end()) return absl::NotFoundError(absl::StrCat("there is no such door"));
-  const std::shared_ptr<Door> door = found->second->door;
-  doors_.erase(found);
+absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
+  const auto found = endpoints_.find(name);
+  if (found == endpoints_.end()) return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
+  const std::shared_ptr<TenantEndpoint> endpoint = found->second->endpoint;
+  endpoints_.erase(found);
   // Before those that are open are looked for: whoever asks from now on is refused.
-  door->closed.store(true, std::memory_order_seq_cst);
-  manager_.EndThrough(*door, kCudaErrorSystemNotReady, "the door was closed");
+  endpoint->closed.store(true, std::memory_order_seq_cst);
+  manager_.EndThrough(*endpoint, kCudaErrorSystemNotReady, "the endpoint was closed");
   std::error_code error;
   std::filesystem::remove_all(absl::StrCat(directory_, "/", name), error);
-  if (error) LogWarning("cannot remove the directory of door ", name, ": ", error.message());
+  if (error) LogWarning("cannot remove the directory of endpoint ", name, ": ", error.message());
   return absl::OkStatus();
 }
 
-proto::DoorList Doors::List() const {
+proto::EndpointList TenantEndpoints::List() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  proto::DoorList list;
-  for (const auto& [name, open] : doors_) {
-    proto::Door* const one = list.add_doors();
+  proto::EndpointList list;
+  for (const auto& [name, open] : endpoints_) {
+    proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
-    one->mutable_tenant()->set_name(open->door->tenant);
-    for (const std::string& id : open->door->device_ids) one->add_device_ids(id);
+    one->mutable_tenant()->set_name(open->endpoint->tenant);
+    for (const std::string& id : open->endpoint->device_ids) one->add_device_ids(id);
   }
   return list;
 }
 
-void Doors::Save() {
-  proto::DoorList list;
-  for (const auto& [name, open] : doors_) {
-    proto::Door* const one = list.add_doors();
+void TenantEndpoints::Save() {
+  proto::EndpointList list;
+  for (const auto& [name, open] : endpoints_) {
+    proto::TenantEndpoint* const one = list.add_endpoints();
     one->set_name(name);
     *one->mutable_tenant() = open->setting;
-    for (const std::string& id : open->door->device_ids) one->add_device_ids(id);
+    for (const std::string& id : open->endpoint->device_ids) one->add_device_ids(id);
   }
   std::string text;
   google::protobuf::TextFormat::PrintToString(list, &text);
@@ -238,26 +238,26 @@ void Doors::Save() {
   stream << text;
   stream.close();
   if (!stream || rename(fresh.c_str(), file.c_str()) != 0)
-    LogWarning("cannot write ", file, ": a daemon that replaces this one will not know its doors");
+    LogWarning("cannot write ", file, ": a daemon that replaces this one will not know its endpoints");
 }
 
-void Doors::Restore() {
+void TenantEndpoints::Restore() {
   std::ifstream stream(directory_ + "/list", std::ios::binary);
   if (!stream) return;
   std::ostringstream text;
   text << stream.rdbuf();
-  proto::DoorList list;
+  proto::EndpointList list;
   if (!google::protobuf::TextFormat::ParseFromString(text.str(), &list)) {
-    LogWarning("the list of doors of the daemon before is damaged: there are none");
+    LogWarning("the list of endpoints of the daemon before is damaged: there are none");
     return;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const proto::Door& door : list.doors()) {
-    absl::Status made = IsDoorName(door.name())
-                            ? Make(door, /*in_place=*/true)
-                            : absl::InvalidArgumentError("its name is none for a door");
+  for (const proto::TenantEndpoint& endpoint : list.endpoints()) {
+    absl::Status made = IsEndpointName(endpoint.name())
+                            ? Make(endpoint, /*in_place=*/true)
+                            : absl::InvalidArgumentError("its name is none for an endpoint");
     if (!made.ok())
-      LogWarning("door ", door.name(), " is not opened again: ", std::string(made.message()));
+      LogWarning("endpoint ", endpoint.name(), " is not opened again: ", std::string(made.message()));
   }
 }
 
@@ -274,43 +274,43 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
-absl::Status DoorService::MaySteer(grpc::CallbackServerContext* context, std::string* who) const {
+absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* context, std::string* who) const {
   const std::optional<Peer> peer = peers_.Find(context->peer());
   if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
   *who = absl::StrCat("uid ", peer->uid, ", pid ", peer->pid);
-  return identity_.MaySteer(*peer);
+  return identity_.MayAdminister(*peer);
 }
 
-grpc::ServerUnaryReactor* DoorService::OpenDoor(grpc::CallbackServerContext* context,
-                                                const proto::Door* wanted,
-                                                proto::OpenedDoor* opened) {
+grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServerContext* context,
+                                                const proto::TenantEndpoint* wanted,
+                                                proto::OpenedEndpoint* opened) {
   std::string who;
-  if (absl::Status allowed = MaySteer(context, &who); !allowed.ok())
+  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
     return Finish(context, allowed);
-  absl::StatusOr<std::string> directory = doors_.Open(*wanted);
+  absl::StatusOr<std::string> directory = endpoints_.Open(*wanted);
   if (!directory.ok()) return Finish(context, directory.status());
-  LogInfo("door ", wanted->name(), " is open (", who, ")");
+  LogInfo("endpoint ", wanted->name(), " is open (", who, ")");
   opened->set_directory(*std::move(directory));
   return Finish(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* DoorService::CloseDoor(grpc::CallbackServerContext* context,
-                                                 const proto::CloseDoorRequest* request,
-                                                 proto::CloseDoorReply*) {
+grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(grpc::CallbackServerContext* context,
+                                                 const proto::CloseEndpointRequest* request,
+                                                 proto::CloseEndpointReply*) {
   std::string who;
-  absl::Status result = MaySteer(context, &who);
-  if (result.ok()) result = doors_.Close(request->name());
-  if (result.ok()) LogInfo("door ", request->name(), " is closed (", who, ")");
+  absl::Status result = MayAdminister(context, &who);
+  if (result.ok()) result = endpoints_.Close(request->name());
+  if (result.ok()) LogInfo("endpoint ", request->name(), " is closed (", who, ")");
   return Finish(context, result);
 }
 
-grpc::ServerUnaryReactor* DoorService::GetDoors(grpc::CallbackServerContext* context,
-                                                const proto::GetDoorsRequest*,
-                                                proto::DoorList* list) {
+grpc::ServerUnaryReactor* TenantEndpointService::GetEndpoints(grpc::CallbackServerContext* context,
+                                                const proto::GetEndpointsRequest*,
+                                                proto::EndpointList* list) {
   std::string who;
-  if (absl::Status allowed = MaySteer(context, &who); !allowed.ok())
+  if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
     return Finish(context, allowed);
-  *list = doors_.List();
+  *list = endpoints_.List();
   return Finish(context, absl::OkStatus());
 }
 

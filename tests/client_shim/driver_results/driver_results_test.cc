@@ -8,13 +8,13 @@ namespace detshare::e2e {
 namespace {
 
 TEST_CASE("The shim refuses what driver 580 refuses, with the same codes") {
-  std::ifstream file(Path("tests/client_shim/answers/driver_answers.expected"));
+  std::ifstream file(Path("tests/client_shim/driver_results/driver_results.expected"));
   std::stringstream expected;
   expected << file.rdbuf();
   REQUIRE_FALSE(expected.str().empty());
   Daemon daemon;
   const Outcome outcome =
-      Run({Path("tests/client_shim/answers/driver_answers")}, daemon.Environment());
+      Run({Path("tests/client_shim/driver_results/driver_results")}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
   CHECK(outcome.out == expected.str());
@@ -23,7 +23,7 @@ TEST_CASE("The shim refuses what driver 580 refuses, with the same codes") {
 TEST_CASE("Threads that use everything at once get what they would get alone") {
   Daemon daemon;
   const Outcome outcome =
-      Run({Path("tests/client_shim/answers/driver_threads")}, daemon.Environment());
+      Run({Path("tests/client_shim/driver_results/driver_threads")}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.err == "");
   CHECK(outcome.out == "ok\n");

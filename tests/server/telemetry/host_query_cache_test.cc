@@ -1,4 +1,4 @@
-#include "server/telemetry/host_answers.h"
+#include "server/telemetry/host_query_cache.h"
 
 #include <catch2/catch.hpp>
 
@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 // Says how often it was asked.
 class CountingHost final : public HostTelemetry {
  public:
-  HostAnswer Ask(const HostQuestion&) override {
+  HostResult Ask(const HostQuestion&) override {
     ++asked;
     return Packed(result, asked);
   }
@@ -23,61 +23,61 @@ class CountingHost final : public HostTelemetry {
 
 struct Fixture {
   std::shared_ptr<CountingHost> host = std::make_shared<CountingHost>();
-  HostAnswers answers{host, 2};
-  HostAnswers::Time now = HostAnswers::Time() + std::chrono::hours(1);
+  HostQueryCache cache{host, 2};
+  HostQueryCache::Time now = HostQueryCache::Time() + std::chrono::hours(1);
 };
 
 constexpr char kLive[] = "nvmlDeviceGetPowerUsage", kFixed[] = "nvmlDeviceGetNumGpuCores";
 
 TEST_CASE("A figure that changes is asked for again when it is old") {
   Fixture f;
-  const HostAnswer first = f.answers.Ask(kLive, 0, -1, {}, f.now);
-  CHECK(f.answers.Ask(kLive, 0, -1, {}, f.now + milliseconds(49)).data == first.data);
+  const HostResult first = f.cache.Ask(kLive, 0, -1, {}, f.now);
+  CHECK(f.cache.Ask(kLive, 0, -1, {}, f.now + milliseconds(49)).data == first.data);
   CHECK(f.host->asked == 1);
-  CHECK(f.answers.Ask(kLive, 0, -1, {}, f.now + milliseconds(50)).data != first.data);
+  CHECK(f.cache.Ask(kLive, 0, -1, {}, f.now + milliseconds(50)).data != first.data);
   CHECK(f.host->asked == 2);
 }
 
 TEST_CASE("A figure that never changes is asked for once, unless that failed") {
   Fixture f;
   f.host->result = NVML_ERROR_UNKNOWN;
-  CHECK(f.answers.Ask(kFixed, 0, -1, {}, f.now).result == NVML_ERROR_UNKNOWN);
+  CHECK(f.cache.Ask(kFixed, 0, -1, {}, f.now).result == NVML_ERROR_UNKNOWN);
   f.host->result = NVML_SUCCESS;
   f.now += milliseconds(60);
-  CHECK(f.answers.Ask(kFixed, 0, -1, {}, f.now).result == NVML_SUCCESS);
-  f.answers.Ask(kFixed, 0, -1, {}, f.now + std::chrono::hours(24));
+  CHECK(f.cache.Ask(kFixed, 0, -1, {}, f.now).result == NVML_SUCCESS);
+  f.cache.Ask(kFixed, 0, -1, {}, f.now + std::chrono::hours(24));
   CHECK(f.host->asked == 2);
 }
 
 TEST_CASE("Answers for other devices and arguments are others") {
   Fixture f;
-  f.answers.Ask("nvmlDeviceGetClockInfo", 0, -1, {0}, f.now);
-  f.answers.Ask("nvmlDeviceGetClockInfo", 0, -1, {1}, f.now);
-  f.answers.Ask("nvmlDeviceGetClockInfo", 1, -1, {1}, f.now);
+  f.cache.Ask("nvmlDeviceGetClockInfo", 0, -1, {0}, f.now);
+  f.cache.Ask("nvmlDeviceGetClockInfo", 0, -1, {1}, f.now);
+  f.cache.Ask("nvmlDeviceGetClockInfo", 1, -1, {1}, f.now);
   CHECK(f.host->asked == 3);
 }
 
 TEST_CASE("The host is not asked what does not exist") {
   Fixture f;
-  CHECK(f.answers.Ask("nvmlDeviceSetPowerManagementLimit", 0, -1, {1}, f.now).result ==
+  CHECK(f.cache.Ask("nvmlDeviceSetPowerManagementLimit", 0, -1, {1}, f.now).result ==
         NVML_ERROR_FUNCTION_NOT_FOUND);
-  CHECK(f.answers.Ask("", 0, -1, {}, f.now).result == NVML_ERROR_FUNCTION_NOT_FOUND);
+  CHECK(f.cache.Ask("", 0, -1, {}, f.now).result == NVML_ERROR_FUNCTION_NOT_FOUND);
   for (const int device : {-2, -1, 2, 1 << 30})
-    CHECK(f.answers.Ask(kLive, device, -1, {}, f.now).result == NVML_ERROR_INVALID_ARGUMENT);
-  CHECK(f.answers.Ask(kLive, 0, 1, {}, f.now).result == NVML_ERROR_INVALID_ARGUMENT);
-  CHECK(f.answers.Ask(kLive, 0, -1, {7}, f.now).result == NVML_ERROR_INVALID_ARGUMENT);
-  CHECK(f.answers.Ask("nvmlDeviceGetClockInfo", 0, -1, {}, f.now).result ==
+    CHECK(f.cache.Ask(kLive, device, -1, {}, f.now).result == NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(f.cache.Ask(kLive, 0, 1, {}, f.now).result == NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(f.cache.Ask(kLive, 0, -1, {7}, f.now).result == NVML_ERROR_INVALID_ARGUMENT);
+  CHECK(f.cache.Ask("nvmlDeviceGetClockInfo", 0, -1, {}, f.now).result ==
         NVML_ERROR_INVALID_ARGUMENT);
-  CHECK(f.answers.Ask("nvmlDeviceGetP2PStatus", 0, -1, {0}, f.now).result ==
+  CHECK(f.cache.Ask("nvmlDeviceGetP2PStatus", 0, -1, {0}, f.now).result ==
         NVML_ERROR_INVALID_ARGUMENT);
-  CHECK(f.answers.Ask("nvmlSystemGetDriverVersion", 0, -1, {}, f.now).result ==
+  CHECK(f.cache.Ask("nvmlSystemGetDriverVersion", 0, -1, {}, f.now).result ==
         NVML_ERROR_INVALID_ARGUMENT);
   CHECK(f.host->asked == 0);
 }
 
 TEST_CASE("Without a host nothing is supported") {
-  HostAnswers answers(nullptr, 1);
-  CHECK(answers.Ask(kLive, 0, -1, {}, {}).result == NVML_ERROR_NOT_SUPPORTED);
+  HostQueryCache cache(nullptr, 1);
+  CHECK(cache.Ask(kLive, 0, -1, {}, {}).result == NVML_ERROR_NOT_SUPPORTED);
 }
 
 TEST_CASE("The list of host functions is in the order in which it is searched") {

@@ -1,4 +1,4 @@
-#include "client_shim/nvml/answers.h"
+#include "client_shim/nvml/reply_cache.h"
 
 #include <pthread.h>
 
@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kMaxAge(50);
-constexpr std::chrono::milliseconds kPatience(10'000);
+constexpr std::chrono::milliseconds kTimeout(10'000);
 constexpr char kMethod[] = "/detshare.proto.Telemetry/Read";
 constexpr size_t kUuidBytes = 16;
 // Queries that fit into one request.
@@ -80,7 +80,7 @@ nvmlReturn_t ResultOf(CallResult result) {
 }
 
 bool IsSane(const proto::TelemetryReply& reply, int queries) {
-  return reply.devices_size() <= kMaxDevices && reply.answers_size() == queries &&
+  return reply.devices_size() <= kMaxDevices && reply.replies_size() == queries &&
          std::all_of(
              reply.devices().begin(), reply.devices().end(),
              [](const proto::VisibleDevice& device) { return device.uuid().size() == kUuidBytes; });
@@ -97,12 +97,12 @@ nvmlReturn_t Ask(proto::TelemetryRequest& request, proto::TelemetryReply* reply)
   const std::string socket = shim::SocketPath();
   std::string bytes;
   const CallResult result =
-      CallDaemon(socket, kMethod, request.SerializeAsString(), kPatience, &bytes);
+      CallDaemon(socket, kMethod, request.SerializeAsString(), kTimeout, &bytes);
   if (result != CallResult::kOk) {
     shim::Log(shim::LogLevel::kInfo, "NVML: %s at %s",
               result == CallResult::kNoDaemon       ? "no detshared"
               : result == CallResult::kNoPermission ? "no permission to connect to detshared"
-              : result == CallResult::kTimeout      ? "no answer of detshared"
+              : result == CallResult::kTimeout      ? "no reply of detshared"
                                                     : "no understandable answer of detshared",
               socket.c_str());
     // The next daemon may have other devices.
@@ -168,7 +168,7 @@ nvmlReturn_t AskForSnapshot(Snapshot* snapshot, bool utilization) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.snapshot = std::move(reply);
-  // Of the answer: with `utilization` the daemon looked at the end of a wait.
+  // Of the reply: with `utilization` the daemon looked at the end of a wait.
   state.snapshot_time = Clock::now();
   state.has_utilization = utilization;
   return NVML_SUCCESS;
@@ -209,11 +209,11 @@ nvmlReturn_t AskHost(const std::vector<HostQuery>& queries, Age age,
     if (state.known.size() > kMaxKnown) state.known.clear();
     const Clock::time_point now = Clock::now();
     for (size_t i = begin; i < end; ++i) {
-      const proto::HostReply& answer = reply.answers(static_cast<int>(i - begin));
-      (*replies)[unknown[i]] = answer;
+      const proto::HostReply& body = reply.replies(static_cast<int>(i - begin));
+      (*replies)[unknown[i]] = body;
       // A failure may pass.
-      const Age lasts = answer.result() == NVML_SUCCESS ? age : Age::kLive;
-      state.known[queries[unknown[i]]] = {answer, now, lasts};
+      const Age lasts = body.result() == NVML_SUCCESS ? age : Age::kLive;
+      state.known[queries[unknown[i]]] = {body, now, lasts};
     }
   }
   return NVML_SUCCESS;

@@ -1,4 +1,4 @@
-#include "coroutine_runtime/lane.h"
+#include "coroutine_runtime/sched_entity.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,19 +33,19 @@ void Follow(std::atomic<Nanoseconds>& figure, Nanoseconds value) {
 
 }  // namespace
 
-bool DeviceLoad::PressingBelow(int rank, Nanoseconds now) const {
+bool SchedBoard::InContentionBelow(int rank, Nanoseconds now) const {
   const uint64_t working = busy.load(std::memory_order_relaxed);
   for (int other = 0; other < rank; ++other) {
     const bool works = (working >> (8 * other) & 0xff) != 0;
-    if (works && now < pressing_until[other].load(std::memory_order_relaxed)) return true;
+    if (works && now < contention_until[other].load(std::memory_order_relaxed)) return true;
   }
   return false;
 }
 
-void DeviceLoad::PressUntil(int rank, Nanoseconds until, bool begins) {
-  std::atomic<Nanoseconds>& latest = pressing_until[rank];
+void SchedBoard::RestrictUntil(int rank, Nanoseconds until, bool begins) {
+  std::atomic<Nanoseconds>& latest = contention_until[rank];
   if (begins && (busy.load(std::memory_order_relaxed) >> (8 * rank) & 0xff) == 0) {
-    // What is there is of bursts that have ended. Of two that begin at once one may press for as
+    // What is there is of bursts that have ended. Of two that begin at once one may restrict for as
     // long as the other.
     latest.store(until, std::memory_order_relaxed);
     return;
@@ -56,28 +56,28 @@ void DeviceLoad::PressUntil(int rank, Nanoseconds until, bool begins) {
   }
 }
 
-CoroutineLane::~CoroutineLane() { Forget(); }
+SchedEntity::~SchedEntity() { Forget(); }
 
-void CoroutineLane::Publish(Orders orders) {
+void SchedEntity::Publish(Assignment assignment) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  published_ = std::move(orders);
+  published_ = std::move(assignment);
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-CoroutineLane::Report CoroutineLane::report() const {
+SchedEntity::Report SchedEntity::report() const {
   Report report;
   report.has_work = Get(figures_.has_work);
   report.rank = Get(figures_.rank);
   report.changed_at = Get(figures_.changed_at);
   report.in_flight = Get(figures_.in_flight);
-  report.held_since = Get(figures_.held_since);
+  report.throttled_since = Get(figures_.throttled_since);
   report.device_time = Get(figures_.device_time);
   report.longest_operation = Get(figures_.longest_operation);
   report.typical_operation = Get(figures_.typical_operation);
   report.typical_burst = Get(figures_.typical_burst);
   report.typical_gap = Get(figures_.typical_gap);
-  report.held_by_window = Get(figures_.held_by_window);
-  report.held_by_budget = Get(figures_.held_by_budget);
+  report.throttled_by_window = Get(figures_.throttled_by_window);
+  report.throttled_by_budget = Get(figures_.throttled_by_budget);
   report.memory_bound = Get(figures_.memory_bound);
   report.operations = Get(figures_.operations);
   report.passes = Get(figures_.passes);
@@ -87,148 +87,148 @@ CoroutineLane::Report CoroutineLane::report() const {
   return report;
 }
 
-WorkTotals CoroutineLane::totals() const {
+WorkTotals SchedEntity::totals() const {
   WorkTotals totals;
   totals.device_time = Get(figures_.device_time);
   totals.memory_bound = Get(figures_.bound_time);
-  totals.held_by_window = Get(figures_.held_by_window);
-  totals.held_by_budget = Get(figures_.held_by_budget);
+  totals.throttled_by_window = Get(figures_.throttled_by_window);
+  totals.throttled_by_budget = Get(figures_.throttled_by_budget);
   totals.passes = Get(figures_.passes);
   totals.tokens = Get(figures_.tokens);
   totals.late_bursts = Get(figures_.late_bursts);
   totals.late_first_tokens = Get(figures_.late_first_tokens);
   totals.late_tokens = Get(figures_.late_tokens);
   totals.bursts = DurationCounts(bursts_);
-  totals.holds = DurationCounts(holds_);
+  totals.throttles = DurationCounts(throttles_);
   totals.operations = DurationCounts(timed_);
   totals.first_tokens = DurationCounts(first_tokens_);
   totals.tokens_apart = DurationCounts(tokens_apart_);
   return totals;
 }
 
-void CoroutineLane::Refresh() {
+void SchedEntity::Refresh() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     seen_ = version_.load(std::memory_order_relaxed);
-    orders_ = published_;
+    assignment_ = published_;
   }
-  budget_ = orders_.budget;
-  if (orders_.followed && durations_ == nullptr)
+  budget_ = assignment_.budget;
+  if (assignment_.followed && durations_ == nullptr)
     durations_ = std::make_unique<DurationCache>(table_);
-  const Terms& quiet = orders_.quiet;
-  const Terms& pressed = orders_.pressed;
-  const Terms& closing = orders_.closing;
-  const auto one_place = [&](const Terms& terms) {
-    return terms.partition == quiet.partition && terms.long_partition == quiet.partition &&
-           (terms.yielding_block == 0 || terms.yielding_partition == quiet.partition);
+  const BoundLimits& idle = assignment_.idle;
+  const BoundLimits& contended = assignment_.contended;
+  const BoundLimits& tail = assignment_.tail;
+  const auto one_place = [&](const BoundLimits& limits) {
+    return limits.partition == idle.partition && limits.long_partition == idle.partition &&
+           (limits.yielding_block == 0 || limits.yielding_partition == idle.partition);
   };
-  unlimited_ = !orders_.followed ||
-               (quiet.window == policy::kForever && pressed.window == policy::kForever &&
-                closing.window == policy::kForever && budget_ == policy::kForever);
-  same_terms_ = !orders_.followed;
-  traced_ = orders_.trace != nullptr;
+  unlimited_ = !assignment_.followed ||
+               (idle.window == policy::kForever && contended.window == policy::kForever &&
+                tail.window == policy::kForever && budget_ == policy::kForever);
+  same_limits_ = !assignment_.followed;
+  traced_ = assignment_.trace != nullptr;
   fixed_ = nullptr;
-  if (orders_.migrate_every == 0 &&
-      (!orders_.followed || (one_place(quiet) && one_place(pressed) && one_place(closing)))) {
-    fixed_ = quiet.partition;
+  if (assignment_.migrate_every == 0 &&
+      (!assignment_.followed || (one_place(idle) && one_place(contended) && one_place(tail)))) {
+    fixed_ = idle.partition;
   }
   fence_every_ = kLongestUnfenced;
-  for (const Nanoseconds window : {quiet.window, pressed.window, closing.window}) {
+  for (const Nanoseconds window : {idle.window, contended.window, tail.window}) {
     if (window > 0) fence_every_ = std::min(fence_every_, window / kFencesPerWindow);
   }
-  if (working_ && counted_rank_ != orders_.rank) {
-    const int before = std::exchange(counted_rank_, orders_.rank);
-    Press(/*begins=*/true);
-    load_.busy.fetch_add(DeviceLoad::One(counted_rank_) - DeviceLoad::One(before),
+  if (working_ && counted_rank_ != assignment_.rank) {
+    const int before = std::exchange(counted_rank_, assignment_.rank);
+    Restrict(/*begins=*/true);
+    board_.busy.fetch_add(SchedBoard::One(counted_rank_) - SchedBoard::One(before),
                          std::memory_order_relaxed);
   }
-  Set(figures_.rank, orders_.rank);
+  Set(figures_.rank, assignment_.rank);
   if (Get(figures_.partition) == nullptr || fixed_ != nullptr) {
-    Set(figures_.partition, quiet.partition);
+    Set(figures_.partition, idle.partition);
   }
   if (unlimited_) {
     pass_ = false;
-    if (held_since_ != 0) EndHold();
+    if (throttled_since_ != 0) EndThrottle();
   }
 }
 
-bool CoroutineLane::Hold() {
+bool SchedEntity::Throttle() {
   const Nanoseconds now = clock_.NowNanoseconds();
-  if (held_since_ == 0) {
-    held_since_ = std::max<Nanoseconds>(now, 1);
-    held_by_ = budget_ <= 0 ? Cause::kBudget : Cause::kWindow;
-    if (held_by_ == Cause::kBudget) news_ = true;
-    load_.held.fetch_add(1, std::memory_order_relaxed);
-    Set(figures_.held_since, held_since_);
+  if (throttled_since_ == 0) {
+    throttled_since_ = std::max<Nanoseconds>(now, 1);
+    throttled_by_ = budget_ <= 0 ? Cause::kBudget : Cause::kWindow;
+    if (throttled_by_ == Cause::kBudget) news_ = true;
+    board_.throttled.fetch_add(1, std::memory_order_relaxed);
+    Set(figures_.throttled_since, throttled_since_);
     SetWorking(true);
   }
-  if (now - held_since_ < Current().longest_hold) return false;
+  if (now - throttled_since_ < Current().max_throttle) return false;
   pass_ = true;
   Add<uint64_t>(figures_.passes, 1);
-  EndHold();
+  EndThrottle();
   return true;
 }
 
-void CoroutineLane::EndHold() {
-  if (held_since_ == 0) return;
-  const Nanoseconds held = clock_.NowNanoseconds() - held_since_;
-  Add(held_by_ == Cause::kBudget ? figures_.held_by_budget : figures_.held_by_window, held);
-  holds_.Add(held);
+void SchedEntity::EndThrottle() {
+  if (throttled_since_ == 0) return;
+  const Nanoseconds throttled = clock_.NowNanoseconds() - throttled_since_;
+  Add(throttled_by_ == Cause::kBudget ? figures_.throttled_by_budget : figures_.throttled_by_window, throttled);
+  throttles_.Add(throttled);
   if (traced()) [[unlikely]] {
     TraceEvent event;
-    event.kind = TraceEvent::Kind::kHeld;
-    event.cause = static_cast<uint8_t>(held_by_);
-    event.at = held_since_;
-    event.duration = held;
+    event.kind = TraceEvent::Kind::kThrottled;
+    event.cause = static_cast<uint8_t>(throttled_by_);
+    event.at = throttled_since_;
+    event.duration = throttled;
     trace_.Add(event);
   }
-  held_since_ = 0;
-  load_.held.fetch_sub(1, std::memory_order_relaxed);
-  Set<Nanoseconds>(figures_.held_since, 0);
+  throttled_since_ = 0;
+  board_.throttled.fetch_sub(1, std::memory_order_relaxed);
+  Set<Nanoseconds>(figures_.throttled_since, 0);
 }
 
-void CoroutineLane::SetInFlight(Nanoseconds in_flight) {
+void SchedEntity::SetInFlight(Nanoseconds in_flight) {
   in_flight_ = in_flight;
   Set(figures_.in_flight, in_flight);
   // More than any window for short ones.
-  const bool occupies = in_flight > 0 && in_flight >= orders_.quiet.long_operation;
+  const bool occupies = in_flight > 0 && in_flight >= assignment_.idle.long_operation;
   if (occupies == occupies_) return;
   occupies_ = occupies;
-  load_.occupied.fetch_add(occupies ? 1 : -1, std::memory_order_relaxed);
+  board_.occupied.fetch_add(occupies ? 1 : -1, std::memory_order_relaxed);
 }
 
-const CoroutineLane::Terms& CoroutineLane::BesideOthers() const {
-  return load_.PressingBelow(orders_.rank, clock_.NowNanoseconds()) ? orders_.pressed
-                                                                    : orders_.closing;
+const SchedEntity::BoundLimits& SchedEntity::BesideOthers() const {
+  return board_.InContentionBelow(assignment_.rank, clock_.NowNanoseconds()) ? assignment_.contended
+                                                                    : assignment_.tail;
 }
 
-void CoroutineLane::Press(bool begins) {
+void SchedEntity::Restrict(bool begins) {
   const Nanoseconds typical = Get(figures_.typical_burst);
   const Nanoseconds until =
-      policy::PressingUntil(orders_.pressing, changed_at_, typical, burst_, disturbed_);
+      policy::ContentionPhaseEnd(assignment_.contention_phase, changed_at_, typical, burst_, disturbed_);
   usual_until_ = until == policy::kForever ? policy::kForever : typical;
-  load_.PressUntil(counted_rank_, until, begins);
+  board_.RestrictUntil(counted_rank_, until, begins);
 }
 
-Partition& CoroutineLane::ChooseByTerms(Kind kind) {
+Partition& SchedEntity::ChooseByLimits(Kind kind) {
   Partition* chosen;
-  if (orders_.migrate_every != 0 && !orders_.partitions.empty()) {
-    if (++since_move_ >= orders_.migrate_every) {
+  if (assignment_.migrate_every != 0 && !assignment_.partitions.empty()) {
+    if (++since_move_ >= assignment_.migrate_every) {
       since_move_ = 0;
       ++next_place_;
     }
-    chosen = orders_.partitions[next_place_ % orders_.partitions.size()];
+    chosen = assignment_.partitions[next_place_ % assignment_.partitions.size()];
   } else {
-    const Terms& terms = Current();
-    chosen = kind == Kind::kShort  ? terms.partition
-             : kind == Kind::kLong ? terms.long_partition
-                                   : terms.yielding_partition;
+    const BoundLimits& limits = Current();
+    chosen = kind == Kind::kShort  ? limits.partition
+             : kind == Kind::kLong ? limits.long_partition
+                                   : limits.yielding_partition;
   }
   Set(figures_.partition, chosen);
   return *chosen;
 }
 
-void CoroutineLane::SetWorking(bool working) {
+void SchedEntity::SetWorking(bool working) {
   if (working == working_) return;
   working_ = working;
   const Nanoseconds now = clock_.NowNanoseconds();
@@ -236,15 +236,15 @@ void CoroutineLane::SetWorking(bool working) {
     if (changed_at_ != 0) Follow(figures_.typical_gap, now - changed_at_);
     changed_at_ = now;
     burst_ = 0;
-    disturbed_ = load_.occupied.load(std::memory_order_relaxed) > (occupies_ ? 1 : 0);
-    counted_rank_ = orders_.rank;
-    Press(/*begins=*/true);
-    load_.busy.fetch_add(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
+    disturbed_ = board_.occupied.load(std::memory_order_relaxed) > (occupies_ ? 1 : 0);
+    counted_rank_ = assignment_.rank;
+    Restrict(/*begins=*/true);
+    board_.busy.fetch_add(SchedBoard::One(counted_rank_), std::memory_order_relaxed);
   } else {
-    load_.busy.fetch_sub(DeviceLoad::One(counted_rank_), std::memory_order_relaxed);
+    board_.busy.fetch_sub(SchedBoard::One(counted_rank_), std::memory_order_relaxed);
     Follow(figures_.typical_burst, burst_);
     bursts_.Add(now - changed_at_);
-    if (Late(now - changed_at_, orders_.promise.burst)) Add<uint64_t>(figures_.late_bursts, 1);
+    if (Late(now - changed_at_, assignment_.promise.burst)) Add<uint64_t>(figures_.late_bursts, 1);
   }
   changed_at_ = now;
   Set(figures_.changed_at, now);
@@ -252,7 +252,7 @@ void CoroutineLane::SetWorking(bool working) {
   news_ = true;
 }
 
-void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
+void SchedEntity::Started(Nanoseconds estimate, bool counts) {
   pass_ = false;
   if (budget_ != policy::kForever) {
     budget_ -= estimate;
@@ -274,49 +274,49 @@ void CoroutineLane::Started(Nanoseconds estimate, bool counts) {
   AddToBurst(estimate);
 }
 
-void CoroutineLane::AddToBurst(Nanoseconds estimate) {
+void SchedEntity::AddToBurst(Nanoseconds estimate) {
   SetWorking(true);
   burst_ += estimate;
   // Perhaps it is a longer one than usual.
-  if (burst_ > usual_until_) Press(/*begins=*/false);
+  if (burst_ > usual_until_) Restrict(/*begins=*/false);
   SetInFlight(in_flight_ + estimate);
 }
 
-void CoroutineLane::ResultRead() {
+void SchedEntity::ResultRead() {
   const TokenClock::Token token = tokens_.Read(clock_.NowNanoseconds());
   Add(figures_.tokens, token.counted);
   if (token.apart != 0) {
     tokens_apart_.Add(token.apart);
-    if (Late(token.apart, orders_.promise.token)) Add<uint64_t>(figures_.late_tokens, 1);
+    if (Late(token.apart, assignment_.promise.token)) Add<uint64_t>(figures_.late_tokens, 1);
   }
   if (token.prefill != 0) {
     first_tokens_.Add(token.prefill);
-    if (Late(token.prefill, orders_.promise.first_token))
+    if (Late(token.prefill, assignment_.promise.first_token))
       Add<uint64_t>(figures_.late_first_tokens, 1);
   }
   PublishTokens();
 }
 
-void CoroutineLane::PublishTokens() {
+void SchedEntity::PublishTokens() {
   const policy::TokenView view = tokens_.View();
   const std::lock_guard<std::mutex> lock(mutex_);
   tokens_view_ = view;
   news_ = news_ || view.tokens != 0;
 }
 
-void CoroutineLane::Resumed(Nanoseconds estimate) {
+void SchedEntity::Resumed(Nanoseconds estimate) {
   parked_ -= estimate;
   AddToBurst(estimate);
 }
 
-void CoroutineLane::Completed(Nanoseconds estimate) { SetInFlight(in_flight_ - estimate); }
+void SchedEntity::Completed(Nanoseconds estimate) { SetInFlight(in_flight_ - estimate); }
 
-void CoroutineLane::Idle() {
-  if (held_since_ == 0) SetWorking(false);
+void SchedEntity::Idle() {
+  if (throttled_since_ == 0) SetWorking(false);
 }
 
-void CoroutineLane::Forget() {
-  EndHold();
+void SchedEntity::Forget() {
+  EndThrottle();
   SetWorking(false);
   parked_ = 0;
   pass_ = false;

@@ -1,11 +1,11 @@
-#include "server/telemetry/host_answers.h"
+#include "server/telemetry/host_query_cache.h"
 
 #include "proto/nvml/host_functions.h"
 #include "proto/nvml/nvml_types.h"
 
 namespace detshare {
 
-HostAnswer HostAnswers::Ask(const std::string& function, int device, int peer,
+HostResult HostQueryCache::Ask(const std::string& function, int device, int peer,
                             const std::vector<uint32_t>& arguments, Time now) {
   const nvml::HostFunction* const row = nvml::FindHostFunction(function);
   if (row == nullptr) return {NVML_ERROR_FUNCTION_NOT_FOUND, {}};
@@ -20,14 +20,14 @@ HostAnswer HostAnswers::Ask(const std::string& function, int device, int peer,
 
   Key key(function, device, peer, arguments);
   if (auto found = known_.find(key); found != known_.end()) {
-    if (found->second.fixed || now - found->second.time < kMaxAge) return found->second.answer;
+    if (found->second.fixed || now - found->second.time < kMaxAge) return found->second.reply;
     known_.erase(found);
   }
-  HostAnswer answer = host_->Ask({row->name, device, peer, arguments});
+  HostResult reply = host_->Ask({row->name, device, peer, arguments});
   if (known_.size() >= kMaxKnown) known_.clear();
   // A failure may pass.
-  known_[std::move(key)] = {answer, now, row->fixed && answer.result == NVML_SUCCESS};
-  return answer;
+  known_[std::move(key)] = {reply, now, row->fixed && reply.result == NVML_SUCCESS};
+  return reply;
 }
 
 }  // namespace detshare

@@ -1,5 +1,5 @@
 // Settings of a running daemon, by the service and across a replacement.
-#include "server/services/settings.h"
+#include "server/services/settings_store.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -15,19 +15,19 @@ namespace {
 grpc::Status Set(TestClient& client, const proto::TenantSetting& setting,
                  proto::TenantSetting* in_force = nullptr) {
   grpc::ClientContext context;
-  proto::TenantSetting answer;
-  const grpc::Status status = client.admin->SetTenant(&context, setting, &answer);
-  if (in_force != nullptr) *in_force = answer;
+  proto::TenantSetting reply;
+  const grpc::Status status = client.admin->SetTenant(&context, setting, &reply);
+  if (in_force != nullptr) *in_force = reply;
   return status;
 }
 
 grpc::Status SetPolicy(TestClient& client, const std::string& name,
                        const std::map<std::string, std::string>& parameters = {}) {
   grpc::ClientContext context;
-  proto::PolicySetting setting, answer;
+  proto::PolicySetting setting, reply;
   setting.set_name(name);
   for (const auto& [key, value] : parameters) (*setting.mutable_parameters())[key] = value;
-  return client.admin->SetPolicy(&context, setting, &answer);
+  return client.admin->SetPolicy(&context, setting, &reply);
 }
 
 proto::Policies Policies(TestClient& client) {
@@ -128,7 +128,7 @@ TEST_CASE("There is an end to the number of tenants") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   proto::TenantSetting setting;
-  for (int i = 0; i < Settings::kMostTenants; ++i) {
+  for (int i = 0; i < SettingsStore::kMaxTenants; ++i) {
     setting.set_name("t" + std::to_string(i));
     REQUIRE(Set(client, setting).ok());
   }
@@ -178,25 +178,25 @@ TEST_CASE("A daemon that replaces one keeps what was set, a fresh one does not")
   }
 }
 
-TEST_CASE("Root, the daemon's own user and members of the admin group may steer, nobody else") {
+TEST_CASE("Root, the daemon's own user and members of the admin group may administer, nobody else") {
   Identity identity;
   Peer peer;
   peer.uid = 0;
-  CHECK(identity.MaySteer(peer).ok());
+  CHECK(identity.MayAdminister(peer).ok());
   peer.uid = geteuid();
-  CHECK(identity.MaySteer(peer).ok());
+  CHECK(identity.MayAdminister(peer).ok());
   peer.uid = geteuid() + 1;
   peer.gid = 70001;
   peer.groups = {70002, 70003};
-  CHECK(absl::IsPermissionDenied(identity.MaySteer(peer)));
+  CHECK(absl::IsPermissionDenied(identity.MayAdminister(peer)));
   TenantRules rules;
   rules.admins = {70004};
   identity.SetRules(rules);
-  CHECK(absl::IsPermissionDenied(identity.MaySteer(peer)));
+  CHECK(absl::IsPermissionDenied(identity.MayAdminister(peer)));
   for (const gid_t group : {70001, 70003}) {
     rules.admins = {group};
     identity.SetRules(rules);
-    CHECK(identity.MaySteer(peer).ok());
+    CHECK(identity.MayAdminister(peer).ok());
   }
 }
 

@@ -1,0 +1,339 @@
+// Asks the driver many questions that have wrong answers, and prints what it says.
+// driver_results.expected is what driver 580 (CUDA 13.0) says on an H200; the shim has to say the
+// same.
+#include <cuda.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+#define RESULT(call) printf("%s -> %d\n", #call, static_cast<int>(call))
+
+constexpr char kPtx[] = R"(.version 8.0
+.target sm_90
+.address_size 64
+.global .align 4 .b8 variable[64];
+.visible .entry plain() { ret; }
+.visible .entry two(.param .u64 a, .param .u32 b) { ret; }
+.visible .entry small() .maxntid 64,1,1 { ret; }
+.visible .entry paired() .reqnctapercluster 2,1,1 { ret; }
+)";
+
+CUdevice device;
+CUcontext primary;
+CUmodule module;
+CUfunction plain, two, small, paired;
+char host[1 << 20];
+CUdeviceptr first, second;  // of 1,000 bytes and 1 MiB
+
+void Start() {
+  unsigned int flags;
+  int active;
+  RESULT(cuInit(0));
+  RESULT(cuDeviceGet(&device, 0));
+  RESULT(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  printf("flags %u active %d\n", flags, active);
+  RESULT(cuCtxGetDevice(&device));
+  RESULT(cuDevicePrimaryCtxRetain(&primary, device));
+  RESULT(cuDevicePrimaryCtxGetState(device, &flags, &active));
+  printf("flags %u active %d\n", flags, active);
+  RESULT(cuCtxSetCurrent(primary));
+  RESULT(cuCtxGetFlags(&flags));
+  printf("flags %u\n", flags);
+}
+
+void Modules() {
+  CUfunction none;
+  CUdeviceptr address;
+  size_t bytes;
+  RESULT(cuModuleLoadData(&module, kPtx));
+  RESULT(cuModuleGetFunction(&plain, module, "plain"));
+  RESULT(cuModuleGetFunction(&two, module, "two"));
+  RESULT(cuModuleGetFunction(&small, module, "small"));
+  RESULT(cuModuleGetFunction(&paired, module, "paired"));
+  RESULT(cuModuleGetFunction(&none, module, "none"));
+  RESULT(cuModuleGetGlobal(&address, &bytes, module, "none"));
+  RESULT(cuModuleGetGlobal(&address, &bytes, module, "variable"));
+  printf("bytes %zu\n", bytes);
+}
+
+void Launches() {
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 2048, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 32, 33, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 128, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 70000, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 2147483648u, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 0, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 0, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 32, 1, 1, 60000, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 32, 1, 1, 400000, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(small, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchCooperativeKernel(plain, 100000, 1, 1, 1024, 1, 1, 0, nullptr, nullptr));
+
+  // (u64, u32): 12 bytes.
+  unsigned long long a = 0;
+  unsigned int b = 0;
+  char buffer[16] = {};
+  size_t size = 12;
+  void* params[] = {&a, &b};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
+  RESULT(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, params, extra));
+  RESULT(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
+  size = 16;
+  RESULT(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
+  size = 8;
+  RESULT(cuLaunchKernel(two, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
+}
+
+void Clusters() {
+  CUlaunchAttribute attribute{};
+  CUlaunchConfig config{};
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.blockDimX = 32;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  const auto launch = [&](CUfunction function, unsigned int grid, unsigned int x, unsigned int y,
+                          unsigned int z) {
+    config.gridDimX = grid;
+    attribute.value.clusterDim.x = x;
+    attribute.value.clusterDim.y = y;
+    attribute.value.clusterDim.z = z;
+    return cuLaunchKernelEx(&config, function, nullptr, nullptr);
+  };
+  RESULT(launch(plain, 32, 16, 1, 1));
+  RESULT(launch(plain, 32, 32, 1, 1));
+  RESULT(launch(plain, 32, 3, 1, 1));
+  RESULT(launch(plain, 32, 0, 0, 0));
+  RESULT(launch(plain, 32, 0, 1, 1));
+  RESULT(launch(plain, 32, 2, 1, 1));
+  RESULT(launch(plain, 30, 5, 1, 1));
+  RESULT(launch(paired, 32, 4, 1, 1));
+  RESULT(launch(paired, 32, 2, 1, 1));
+  RESULT(cuLaunchKernel(paired, 3, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(paired, 4, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  attribute.id = static_cast<CUlaunchAttributeID>(77);
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attribute.value.cooperative = 1;
+  config.gridDimX = 100000;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  config.gridDimX = 1;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  attribute.value.priority = -99;
+  RESULT(cuLaunchKernelEx(&config, plain, nullptr, nullptr));
+  RESULT(cuCtxSynchronize());
+}
+
+void Memory() {
+  const auto host_address = reinterpret_cast<CUdeviceptr>(host);
+  RESULT(cuMemAlloc(&first, 1000));
+  RESULT(cuMemAlloc(&second, 1 << 20));
+  RESULT(cuMemcpyHtoD(first, host, 1000));
+  RESULT(cuMemcpyHtoD(first, host, 1001));
+  RESULT(cuMemcpyHtoD(second, host, (1 << 20) + 1));
+  RESULT(cuMemcpyHtoD(second + 1, host, 1 << 20));
+  RESULT(cuMemcpyDtoH(host, host_address, 16));
+  RESULT(cuMemcpyHtoD(host_address, host, 16));
+  RESULT(cuMemcpyHtoD(second, reinterpret_cast<void*>(first), 16));
+  RESULT(cuMemcpyDtoH(reinterpret_cast<void*>(second), first, 16));
+  RESULT(cuMemcpyDtoD(second, host_address, 16));
+  RESULT(cuMemcpy(second, host_address, 16));
+  RESULT(cuMemcpyDtoD(second, 0, 16));
+  RESULT(cuMemcpyHtoD(0, host, 16));
+  RESULT(cuMemFree(first + 4));
+  RESULT(cuMemFree(host_address));
+  CUdeviceptr base;
+  size_t bytes;
+  RESULT(cuMemGetAddressRange(&base, &bytes, first + 8));
+  printf("first %d bytes %zu\n", base == first, bytes);
+  RESULT(cuMemGetAddressRange(&base, &bytes, host_address));
+  RESULT(cuMemsetD32(second + 1, 0, 4));
+  RESULT(cuMemsetD16(second + 1, 0, 4));
+  RESULT(cuMemsetD8(second, 0, (1 << 20) + 1));
+  RESULT(cuMemsetD2D32(second, 10, 0, 4, 4));
+  RESULT(cuMemsetD2D8(second, 2, 0, 4, 4));
+  RESULT(cuMemsetD8(0, 0, 4));
+  RESULT(cuMemsetD8(host_address, 0, 4));
+  size_t pitch;
+  RESULT(cuMemAllocPitch(&base, &pitch, 100, 10, 4));
+  printf("pitch %zu\n", pitch);
+  RESULT(cuMemAllocPitch(&base, &pitch, 100, 10, 3));
+  RESULT(cuMemAllocPitch(&base, &pitch, 0, 10, 4));
+  RESULT(cuMemAlloc(&base, size_t{1} << 50));
+}
+
+void HostMemory() {
+  char* range = static_cast<char*>(
+      mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  unsigned int flags;
+  CUdeviceptr address;
+  RESULT(cuMemHostRegister(range + 100, 8192, 0));
+  RESULT(cuMemHostRegister(range + 100, 8192, 0));
+  RESULT(cuMemHostRegister(range + 4096, 100, 0));
+  RESULT(cuMemHostRegister(range + 100 + 8192, 100, 0));
+  RESULT(cuMemHostRegister(range + 12288 + 4096, 100, 0));
+  RESULT(cuMemHostUnregister(range + 101));
+  RESULT(cuMemHostUnregister(range));
+  RESULT(cuMemHostGetFlags(&flags, range + 100));
+  printf("flags %u\n", flags);
+  RESULT(cuMemHostGetDevicePointer(&address, range + 200, 0));
+  RESULT(cuMemHostGetDevicePointer(&address, range, 0));
+  RESULT(cuMemHostGetDevicePointer(&address, host, 0));
+  RESULT(cuMemFreeHost(range + 100));
+  RESULT(cuMemcpyHtoD(second, range + 100, 8193));
+  RESULT(cuMemcpyHtoD(second, range + 100, 8192));
+  RESULT(cuMemHostUnregister(range + 100));
+  RESULT(cuMemHostUnregister(range + 100));
+  RESULT(cuMemHostRegister(nullptr, 100, 0));
+  RESULT(cuMemHostRegister(range, 0, 0));
+  RESULT(cuMemHostRegister(range, 100, 64));
+  void* pinned;
+  RESULT(cuMemHostAlloc(&pinned, 1000, CU_MEMHOSTALLOC_PORTABLE));
+  RESULT(cuMemHostGetFlags(&flags, pinned));
+  printf("flags %u\n", flags);
+  RESULT(cuMemAllocHost(&pinned, 1000));
+  RESULT(cuMemHostGetFlags(&flags, pinned));
+  printf("flags %u\n", flags);
+  RESULT(cuMemHostUnregister(pinned));
+  RESULT(cuMemHostRegister(pinned, 100, 0));
+  RESULT(cuMemFreeHost(static_cast<char*>(pinned) + 4));
+  RESULT(cuMemFreeHost(host));
+  RESULT(cuMemHostAlloc(&pinned, 0, 0));
+  RESULT(cuMemHostAlloc(&pinned, 100, 64));
+}
+
+void StreamsAndEvents() {
+  CUstream free_stream, stream;
+  CUevent event, other, untimed, refused;
+  int priority;
+  float milliseconds;
+  RESULT(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
+  RESULT(cuStreamCreate(&stream, 7));
+  RESULT(cuStreamCreateWithPriority(&stream, 0, -100));
+  RESULT(cuStreamGetPriority(stream, &priority));
+  printf("priority %d\n", priority);
+  RESULT(cuEventCreate(&event, 0));
+  RESULT(cuEventCreate(&other, 0));
+  RESULT(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+  RESULT(cuEventCreate(&refused, CU_EVENT_INTERPROCESS));
+  RESULT(cuEventCreate(&refused, 64));
+  RESULT(cuEventElapsedTime(&milliseconds, event, other));
+  RESULT(cuEventQuery(event));
+  RESULT(cuEventRecord(event, free_stream));
+  RESULT(cuEventElapsedTime(&milliseconds, event, other));
+  RESULT(cuEventElapsedTime(&milliseconds, event, untimed));
+  RESULT(cuStreamWaitEvent(free_stream, event, 1));
+  RESULT(cuStreamWaitEvent(free_stream, event, 2));
+  RESULT(cuEventRecordWithFlags(event, free_stream, 1));
+  RESULT(cuEventRecordWithFlags(event, free_stream, 2));
+  RESULT(cuStreamSynchronize(free_stream));
+  CUstreamAttrValue value{};
+  RESULT(cuStreamGetAttribute(free_stream, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+  value.priority = -2;
+  RESULT(cuStreamSetAttribute(free_stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+  RESULT(cuStreamGetPriority(free_stream, &priority));
+  printf("priority %d\n", priority);
+  RESULT(cuStreamDestroy(nullptr));
+  RESULT(cuStreamDestroy(CU_STREAM_LEGACY));
+  RESULT(cuStreamDestroy(CU_STREAM_PER_THREAD));
+
+  // Two contexts: what belongs to which.
+  CUcontext made, current;
+  unsigned int flags;
+  RESULT(cuCtxCreate(&made, nullptr, 0, device));
+  RESULT(cuCtxGetCurrent(&current));
+  printf("made %d\n", current == made);
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  RESULT(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, free_stream, nullptr, nullptr));
+  RESULT(cuMemcpyHtoDAsync(second, host, 16, free_stream));
+  RESULT(cuEventRecord(event, nullptr));
+  RESULT(cuStreamWaitEvent(nullptr, event, 0));
+  RESULT(cuCtxPopCurrent(&current));
+  RESULT(cuCtxGetCurrent(&current));
+  printf("primary %d\n", current == primary);
+  RESULT(cuCtxDestroy(primary));
+  RESULT(cuCtxDestroy(made));
+  RESULT(cuCtxSetFlags(0xFF));
+  RESULT(cuDevicePrimaryCtxSetFlags(device, 0xFF));
+  RESULT(cuCtxSetFlags(CU_CTX_SCHED_SPIN));
+  RESULT(cuCtxGetFlags(&flags));
+  printf("flags %u\n", flags);
+}
+
+void Settings() {
+  size_t limit;
+  CUfunc_cache cache;
+  CUsharedconfig banks;
+  RESULT(cuCtxGetLimit(&limit, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH));
+  RESULT(cuCtxGetLimit(&limit, static_cast<CUlimit>(9)));
+  RESULT(cuCtxGetLimit(&limit, static_cast<CUlimit>(10)));
+  RESULT(cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 100));
+  RESULT(cuCtxSetLimit(CU_LIMIT_CIG_ENABLED, 1));
+  RESULT(cuCtxSetLimit(static_cast<CUlimit>(99), 1));
+  RESULT(cuCtxGetCacheConfig(&cache));
+  printf("cache %d\n", cache);
+  RESULT(cuCtxSetCacheConfig(static_cast<CUfunc_cache>(9)));
+  RESULT(cuCtxSetSharedMemConfig(CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE));
+  RESULT(cuCtxGetSharedMemConfig(&banks));
+  printf("banks %d\n", banks);
+}
+
+void Pools() {
+  CUmemoryPool pool;
+  CUdeviceptr address;
+  cuuint64_t used;
+  RESULT(cuDeviceGetDefaultMemPool(&pool, device));
+  RESULT(cuMemPoolDestroy(pool));
+  RESULT(cuMemAllocAsync(&address, 0, nullptr));
+  RESULT(cuMemAllocAsync(&address, 1000, nullptr));
+  RESULT(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+  printf("used %llu\n", static_cast<unsigned long long>(used));
+  RESULT(cuMemFreeAsync(address + 4, nullptr));
+  RESULT(cuMemFreeAsync(address, nullptr));
+}
+
+void Copies2D() {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = first;
+  copy.WidthInBytes = copy.Height = 10;
+  copy.srcPitch = 5;
+  copy.dstPitch = 10;
+  RESULT(cuMemcpy2D(&copy));
+  copy.srcPitch = 10;
+  RESULT(cuMemcpy2D(&copy));
+  copy.srcPitch = copy.dstPitch = 0;
+  RESULT(cuMemcpy2D(&copy));
+  copy.srcPitch = 10;
+  copy.dstPitch = 200;
+  RESULT(cuMemcpy2D(&copy));
+  copy.Height = 0;
+  RESULT(cuMemcpy2D(&copy));
+  copy.Height = 1;
+  copy.dstMemoryType = static_cast<CUmemorytype>(9);
+  RESULT(cuMemcpy2D(&copy));
+}
+
+}  // namespace
+
+int main() {
+  Start();
+  Modules();
+  Launches();
+  Clusters();
+  Memory();
+  HostMemory();
+  StreamsAndEvents();
+  Settings();
+  Pools();
+  Copies2D();
+}

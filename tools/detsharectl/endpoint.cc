@@ -1,0 +1,90 @@
+#include "tools/detsharectl/endpoint.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_join.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
+#include "tools/detsharectl/daemon.h"
+#include "tools/text/table.h"
+
+namespace detshare::ctl {
+namespace {
+
+// `call(stub, context)` makes one call of the service; it may take ten seconds. Returns 0, or an
+// exit code after a message.
+template <typename Call>
+int CallEndpoints(const std::string& socket, Call call) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  const auto stub = proto::TenantEndpoints::NewStub(
+      grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
+  return Explain(call(*stub, &context), socket);
+}
+
+}  // namespace
+
+int OpenEndpoint(const EndpointOptions& options) {
+  TenantFlags flags = options.tenant;
+  if (flags.name.empty()) flags.name = options.name;
+  const absl::StatusOr<proto::TenantSetting> tenant = ToSetting(flags);
+  if (!tenant.ok()) {
+    std::fprintf(stderr, "detsharectl: %s\n", std::string(tenant.status().message()).c_str());
+    return kExitUsage;
+  }
+  proto::TenantEndpoint endpoint;
+  endpoint.set_name(options.name);
+  *endpoint.mutable_tenant() = *tenant;
+  for (const std::string& device : options.devices) endpoint.add_device_ids(device);
+  proto::OpenedEndpoint opened;
+  const int code = CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
+    return endpoints.OpenEndpoint(context, endpoint, &opened);
+  });
+  if (code != 0) return code;
+  const std::string directory = options.socket.substr(0, options.socket.rfind('/') + 1);
+  std::printf("%s%s\n", directory.c_str(), opened.directory().c_str());
+  return 0;
+}
+
+int CloseEndpoint(const EndpointOptions& options) {
+  proto::CloseEndpointRequest request;
+  proto::CloseEndpointReply reply;
+  request.set_name(options.name);
+  return CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
+    return endpoints.CloseEndpoint(context, request, &reply);
+  });
+}
+
+int PrintEndpoints(const EndpointOptions& options) {
+  proto::EndpointList list;
+  const int code = CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
+    return endpoints.GetEndpoints(context, proto::GetEndpointsRequest(), &list);
+  });
+  if (code == 0) std::fputs((options.json ? EndpointsJson(list) : EndpointsText(list)).c_str(), stdout);
+  return code;
+}
+
+std::string EndpointsText(const proto::EndpointList& endpoints) {
+  if (endpoints.endpoints_size() == 0) return "There are no endpoints.\n";
+  text::Table table({"ENDPOINT", "TENANT", "DEVICES"});
+  for (const proto::TenantEndpoint& endpoint : endpoints.endpoints())
+    table.Add({endpoint.name(), endpoint.tenant().name(), absl::StrJoin(endpoint.device_ids(), ",")});
+  return table.ToString();
+}
+
+std::string EndpointsJson(const proto::EndpointList& endpoints) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const proto::TenantEndpoint& endpoint : endpoints.endpoints()) {
+    list.push_back({{"name", endpoint.name()},
+                    {"tenant", endpoint.tenant().name()},
+                    {"devices", std::vector<std::string>(endpoint.device_ids().begin(),
+                                                         endpoint.device_ids().end())}});
+  }
+  return list.dump(2) + "\n";
+}
+
+}  // namespace detshare::ctl

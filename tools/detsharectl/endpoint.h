@@ -1,0 +1,30 @@
+// `detsharectl endpoint`: opens, closes and lists tenant endpoints, which are sockets for containers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/tenant_endpoint.pb.h"
+#include "tools/detsharectl/settings.h"
+
+namespace detshare::ctl {
+
+struct EndpointOptions {
+  std::string socket;  // of the daemon
+  bool json = false;
+  std::string name;                  // of the endpoint
+  std::vector<std::string> devices;  // indices or UUIDs; empty: all
+  TenantFlags tenant;                // an empty name: the endpoint's name
+};
+
+// All three return an exit code. After an error, a message is on stderr. OpenEndpoint() prints the
+// endpoint's directory, and first closes an endpoint of the same name. CloseEndpoint() ends the
+// endpoint's sessions.
+int OpenEndpoint(const EndpointOptions& options);
+int CloseEndpoint(const EndpointOptions& options);
+int PrintEndpoints(const EndpointOptions& options);
+
+std::string EndpointsText(const proto::EndpointList& endpoints);
+std::string EndpointsJson(const proto::EndpointList& endpoints);
+
+}  // namespace detshare::ctl
