@@ -1,6 +1,6 @@
 """Programs that tests run and //:bundle ships."""
 
-load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
+load("//bazel:cc.bzl", "cc_binary", "cc_library")
 
 def detshare_binary(name, srcs, deps = [], copts = [], linkopts = [], **kwargs):
     """Links one program twice: as `name` and as `name`_bundled.

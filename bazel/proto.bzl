@@ -1,6 +1,6 @@
 """C++ that Debian's protoc generates from .proto files."""
 
-load("@rules_cc//cc:defs.bzl", "cc_library")
+load("//bazel:cc.bzl", "cc_library")
 
 def detshare_proto_library(name, src, grpc = False, deps = [], **kwargs):
     """A cc_library with the messages of one .proto file and, with `grpc`, its services.

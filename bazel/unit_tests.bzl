@@ -1,6 +1,6 @@
 """Unit tests: one Catch2 program for each file."""
 
-load("@rules_cc//cc:defs.bzl", "cc_test")
+load("//bazel:cc.bzl", "cc_test")
 
 # The test acts as other users and groups when root runs it.
 OTHER_USERS = "other_users"

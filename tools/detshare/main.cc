@@ -32,8 +32,7 @@ int main(int argc, char** argv) {
   detshare::tools::RunOptions options;
   CLI::App app("Runs CUDA programs through DetShare.", "detshare");
   app.require_subcommand(1);
-  CLI::App* run =
-      app.add_subcommand("run", "Run a program with its CUDA calls served by detshared");
+  CLI::App* run = app.add_subcommand("run", "Run a program, whose CUDA calls detshared serves");
   run->footer(kUsage);
   run->add_option("--tenant", options.tenant, "Ask for this tenant's class and limits")
       ->type_name("NAME");
@@ -41,7 +40,7 @@ int main(int argc, char** argv) {
                   "Show only this device (index or UUID); may be repeated")
       ->type_name("N");
   run->add_option("--devices", options.device_count,
-                  "Show so many of the devices, which the daemon chooses: the same ones to all "
+                  "Show this many of the devices; the daemon chooses the same devices for all "
                   "processes of this command; 0: as many as the tenant may have [0]")
       ->type_name("N")
       ->check(CLI::Range(0, 64));
@@ -52,13 +51,14 @@ int main(int argc, char** argv) {
                 "Start a private daemon for this command: --standalone, --standalone=soft or "
                 "--standalone=cuda")
       ->check(CLI::IsMember({"auto", "soft", "cuda"}));
-  run->add_option("--log-level", options.log_level, "What DetShare says on stderr")
+  run->add_option("--log-level", options.log_level, "Messages of DetShare on stderr")
       ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
   run->add_flag("--digest{-}", options.digest,
-                "SHA-256 of all that the program reads back from its GPUs, at its end: --digest on "
-                "stderr, --digest=FILE a line for each process");
+                "Write the SHA-256 of all that the program reads back from its GPUs, at its end: "
+                "--digest to stderr, --digest=FILE to a file, with a line for each process");
   run->add_option("--digest-log", options.digest_log,
-                  "... of each read, and the kernel before it; a line each")
+                  "Write a line for each read of the program, with its SHA-256 and the kernel "
+                  "before it")
       ->type_name("FILE");
 
   if (!arguments.empty() && arguments.front() == "run") {

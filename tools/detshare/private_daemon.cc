@@ -59,8 +59,10 @@ PrivateDaemon::~PrivateDaemon() {
 bool PrivateDaemon::Start(const std::string& daemon, const Options& options) {
   directory_ = MakeDirectory();
   if (directory_.empty()) {
-    std::fprintf(stderr,
-                 "detshare: cannot make a directory in /dev/shm, $XDG_RUNTIME_DIR or /tmp\n");
+    std::fprintf(
+        stderr,
+        "detshare: cannot make a directory in /dev/shm, $XDG_RUNTIME_DIR or /tmp: make one "
+        "of them writable, or free space there\n");
     return false;
   }
   socket_ = directory_ + "/detshared.sock";
@@ -103,8 +105,9 @@ bool PrivateDaemon::Start(const std::string& daemon, const Options& options) {
   const bool serves = polled == 1 && read(ready[0], &byte, 1) == 1;
   close(ready[0]);
   if (!serves) {
-    std::fprintf(stderr, "detshare: the private daemon %s; its messages are above\n",
-                 polled == 0 ? "does not become ready" : "ended at once");
+    std::fprintf(stderr, "detshare: %s; read its messages above\n",
+                 polled == 0 ? "the private daemon did not become ready"
+                             : "the private daemon ended at once");
   }
   return serves;
 }

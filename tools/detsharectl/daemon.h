@@ -32,7 +32,7 @@ inline int Explain(const grpc::Status& result, const std::string& socket) {
   if (result.error_code() == grpc::StatusCode::UNAVAILABLE ||
       result.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     std::fprintf(stderr,
-                 "detsharectl: no detshared answers at %s\n"
+                 "detsharectl: no detshared replies at %s\n"
                  "Start it (systemctl start detshared), or name another socket with --socket or "
                  "DETSHARE_SOCKET.\n",
                  socket.c_str());

@@ -90,7 +90,7 @@ absl::StatusOr<DigestLog> ParseDigestLog(std::string_view text) {
     const std::vector<std::string> fields = absl::StrSplit(std::string(line), '\t');
     const auto wrong = [&] {
       return absl::InvalidArgumentError(
-          absl::StrCat("line ", number, " is no line of a digest log"));
+          absl::StrCat("line ", number, " is not a line of a digest log"));
     };
     if (fields[0] == "#process") {
       if (fields.size() != 3) return wrong();
@@ -114,7 +114,7 @@ absl::StatusOr<DigestLog> ParseDigestLog(std::string_view text) {
     for (const auto& [place, sequence] : SequencesOf(process)) {
       for (size_t i = 0; i < sequence.size(); ++i) {
         if (sequence[i]->number != i)
-          return absl::InvalidArgumentError(absl::StrCat("a read of ", place, " is not there"));
+          return absl::InvalidArgumentError(absl::StrCat("a read of ", place, " is missing"));
       }
     }
   }
@@ -171,14 +171,15 @@ std::string Demangle(const std::string& name) {
 
 std::string Describe(const Difference& difference) {
   if (difference.kind == Difference::Kind::kProcesses) {
-    return "another number of processes that use a GPU" +
+    return "the number of processes that use a GPU differs" +
            (difference.program.empty() ? "" : " (" + difference.program + ")");
   }
   const DigestRead& read = difference.read;
   const bool graph = !read.place.empty() && read.place[0] == 'g';
-  std::string text = absl::StrCat(
-      "read ", read.number + 1, " of ", graph ? "graph node " : "stream ",
-      read.place.empty() ? "" : read.place.substr(1), ", ", text::Count(read.bytes), " bytes, ");
+  std::string text =
+      absl::StrCat("read ", read.number + 1, " of ", graph ? "graph node " : "stream ",
+                   read.place.empty() ? "" : read.place.substr(1), ", ",
+                   text::Counted(read.bytes, "byte"), ", ");
   absl::StrAppend(&text, read.kernel.empty() ? "before any kernel"
                                              : "after the kernel " + Demangle(read.kernel));
   switch (difference.kind) {
@@ -190,7 +191,7 @@ std::string Describe(const Difference& difference) {
       break;
   }
   if (difference.seen.bytes != read.bytes)
-    absl::StrAppend(&text, ": read ", text::Count(difference.seen.bytes), " bytes");
+    absl::StrAppend(&text, ": read ", text::Counted(difference.seen.bytes, "byte"));
   if (difference.seen.kernel != read.kernel)
     absl::StrAppend(&text, "; the kernel before it was ", Demangle(difference.seen.kernel));
   return text;

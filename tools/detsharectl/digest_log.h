@@ -40,10 +40,10 @@ std::string DigestOf(const DigestLog& log);
 // The first difference between two runs.
 struct Difference {
   enum class Kind {
-    kBytes,      // a read returned other bytes
-    kMissing,    // a read of the expected run did not happen in the other run
-    kMore,       // a read of the other run did not happen in the expected run
-    kProcesses   // the numbers of processes differ
+    kBytes,     // a read returned other bytes
+    kMissing,   // a read of the expected run did not happen in the other run
+    kMore,      // a read of the other run did not happen in the expected run
+    kProcesses  // the numbers of processes differ
   };
   Kind kind = Kind::kBytes;
   std::string program;

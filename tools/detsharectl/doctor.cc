@@ -20,9 +20,9 @@
 #include <sstream>
 #include <system_error>
 
+#include "policy/config/config_file.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
-#include "policy/config/config_file.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -117,28 +117,28 @@ class Examination {
     if (stat(path.c_str(), &status) != 0) {
       const std::string advice =
           errno == EACCES
-              ? "make the directories above it accessible: chmod o+x"
+              ? "make the directories above it accessible to this user: chmod o+x"
               : "start the daemon (systemctl enable --now detshared.socket), or name its "
                 "socket with --socket or DETSHARE_SOCKET";
       return Add("socket", Level::kError, path + ": " + ErrorText(errno), advice);
     }
     if (!S_ISSOCK(status.st_mode))
-      return Add("socket", Level::kError, path + " is no socket",
-                 "name the daemon's with --socket");
+      return Add("socket", Level::kError, path + " is not a socket",
+                 "name the daemon's socket with --socket");
     if (access(path.c_str(), W_OK) != 0) {
       const group* const owner = getgrgid(status.st_gid);
       const std::string group = owner != nullptr ? owner->gr_name : std::to_string(status.st_gid);
       return Add("socket", Level::kError, "this user may not connect to " + path,
                  (status.st_mode & S_IWGRP) != 0
-                     ? "become a member of its group, and log in again: sudo adduser USER " + group
-                     : "let its mode be 0660 or 0666: socket_mode, or SocketMode= of "
+                     ? "join its group and log in again: sudo adduser USER " + group
+                     : "set its mode to 0660 or 0666, with socket_mode or with SocketMode= of "
                        "detshared.socket");
     }
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof(address.sun_path))
       return Add("socket", Level::kError, path + " is too long for a socket's path",
-                 "use one of at most 107 characters");
+                 "use a path of at most 107 characters");
     std::memcpy(address.sun_path, path.c_str(), path.size());
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const bool connected =
@@ -146,19 +146,20 @@ class Examination {
     const int error = errno;
     close(fd);
     if (!connected) {
-      return Add("socket", Level::kError, "nobody listens on " + path + ": " + ErrorText(error),
-                 error == EAGAIN ? "the daemon accepts no connections: systemctl restart detshared"
-                                 : "start the daemon: systemctl start detshared");
+      return Add("socket", Level::kError, "no process listens on " + path + ": " + ErrorText(error),
+                 error == EAGAIN
+                     ? "the daemon accepts no connections: run systemctl restart detshared"
+                     : "start the daemon: systemctl start detshared");
     }
-    Add("socket", Level::kOk, path + " takes connections");
+    Add("socket", Level::kOk, path + " accepts connections");
   }
 
   void Daemon() {
     if (!host_.status.has_value()) {
       return Add("daemon", Level::kError,
-                 "detshared does not answer" +
+                 "detshared does not reply" +
                      (host_.no_status.empty() ? std::string() : ": " + host_.no_status),
-                 "see its log: journalctl -u detshared");
+                 "read its log: journalctl -u detshared");
     }
     const proto::Status& status = *host_.status;
     const std::string text = "detshared " + status.version() + " (ABI " +
@@ -169,12 +170,12 @@ class Examination {
           "daemon", Level::kError,
           text + "; this installation is " + kVersion + " (ABI " + std::to_string(kAbiVersion) +
               ")",
-          "programs with the shim of this version are refused: install the same version, and "
-          "systemctl restart detshared");
+          "the daemon refuses programs with the shim of this version: install the same version, "
+          "then run systemctl restart detshared");
     }
     if (status.version() != kVersion) {
       return Add("daemon", Level::kWarning, text + "; this installation is " + kVersion,
-                 "systemctl restart detshared, when its programs can end");
+                 "run systemctl restart detshared when its programs can end");
     }
     Add("daemon", Level::kOk, text);
   }
@@ -188,37 +189,41 @@ class Examination {
       return Add("driver", backend == "soft" ? Level::kWarning : Level::kError,
                  "no NVIDIA driver is loaded" +
                      std::string(backend == "soft" ? "; the daemon serves software GPUs" : ""),
-                 "install it, or load it with modprobe nvidia; a container of programs needs none");
+                 "install a driver, or load it with modprobe nvidia; a container that only runs "
+                 "programs needs none");
     }
     const std::string device = host_.root + "/dev/nvidia0";
     if (!fs::exists(device)) {
       return Add("driver", Level::kError, "the driver is loaded, but there is no /dev/nvidia0",
-                 "make the device nodes: nvidia-modprobe -c 0 -u");
+                 "make the device nodes: run nvidia-modprobe -c 0 -u");
     }
     if (!fs::exists(host_.root + "/dev/nvidia-uvm")) {
       return Add("driver", Level::kError, "the driver is loaded, but there is no /dev/nvidia-uvm",
-                 "modprobe nvidia_uvm; nvidia-modprobe -u");
+                 "make the device node: run modprobe nvidia_uvm, then nvidia-modprobe -u");
     }
     if (backend == "soft") {
-      return Add("driver", Level::kWarning,
-                 "a driver is loaded, but the daemon serves software GPUs: " + version,
-                 "its log says why (journalctl -u detshared); backend = \"cuda\" in the "
-                 "configuration makes it insist");
+      return Add(
+          "driver", Level::kWarning,
+          "a driver is loaded, but the daemon serves software GPUs: " + version,
+          "read in its log why (journalctl -u detshared); to forbid software GPUs, set backend "
+          "= \"cuda\" in the configuration");
     }
     Add("driver", Level::kOk, version);
   }
 
   void Devices() {
     if (!host_.status.has_value())
-      return Add("devices", Level::kUnknown, "not known without the daemon");
+      return Add("devices", Level::kUnknown, "not known without a reply of the daemon");
     if (host_.status->devices().empty())
-      Add("devices", Level::kError, "the daemon has no device", "see its log");
+      Add("devices", Level::kError, "the daemon has no device",
+          "read its log: journalctl -u detshared");
     for (const proto::DeviceStatus& device : host_.status->devices()) {
       if (device.state() == "ok") {
         Add("devices", Level::kOk, device.name() + ", " + text::Bytes(device.total_memory()));
       } else {
         Add("devices", Level::kError, device.name() + ": " + device.state(),
-            "systemctl restart detshared; if it stays, dmesg | grep -i xid");
+            "run systemctl restart detshared; if the error stays, look for its cause with dmesg | "
+            "grep -i xid");
       }
     }
   }
@@ -228,18 +233,18 @@ class Examination {
     struct statfs system;
     if (statfs(directory.c_str(), &system) != 0)
       return Add("runtime-dir", Level::kError, directory + ": " + ErrorText(errno),
-                 "it is the directory of the socket: start the daemon");
+                 "this is the socket's directory: start the daemon");
     const uint64_t free = uint64_t{system.f_bavail} * static_cast<uint64_t>(system.f_bsize);
     if (system.f_type != TMPFS_MAGIC) {
-      return Add(
-          "runtime-dir", Level::kError, directory + " is not on a tmpfs",
-          "GPUs may not reach files there: let socket be in a directory of /run or /dev/shm");
+      return Add("runtime-dir", Level::kError, directory + " is not on a tmpfs",
+                 "GPUs may not reach files there: set socket to a path below /run or /dev/shm");
     }
     if (free < kLittleSpace) {
       return Add("runtime-dir", Level::kWarning,
                  directory + " has only " + text::Bytes(free) + " left",
-                 "sessions and pinned memory live there: mount -o remount,size=50% " + directory +
-                     " (or the mount above it)");
+                 "make it larger, because it holds sessions and pinned memory: mount -o "
+                 "remount,size=50% " +
+                     directory + " (or the mount above it)");
     }
     Add("runtime-dir", Level::kOk, directory + ", a tmpfs with " + text::Bytes(free) + " left");
   }
@@ -263,29 +268,32 @@ class Examination {
       } else {
         Add("library-path", Level::kWarning,
             "LD_LIBRARY_PATH leads to another libcuda.so.1: " + library,
-            "programs that are not started by detshare run go around the daemon: remove " +
-                directory + " from LD_LIBRARY_PATH");
+            "programs that detshare run does not start bypass the daemon: remove " + directory +
+                " from LD_LIBRARY_PATH");
       }
       return;
     }
-    Add("library-path", Level::kOk, "LD_LIBRARY_PATH leads to no libcuda.so.1: use detshare run");
+    Add("library-path", Level::kOk,
+        "LD_LIBRARY_PATH leads to no libcuda.so.1: start programs with detshare run");
   }
 
   void Configuration() {
     const absl::StatusOr<std::string> text = ReadConfigFile(host_.config_file);
     if (text.status().code() == absl::StatusCode::kNotFound)
-      return Add("config", Level::kOk, "there is no " + host_.config_file + ": defaults hold");
+      return Add("config", Level::kOk, "there is no " + host_.config_file + ": the defaults hold");
     if (!text.ok()) {
       const bool readable = access(host_.config_file.c_str(), R_OK) == 0;
       return Add("config", readable ? Level::kError : Level::kUnknown,
                  std::string(text.status().message()),
-                 readable ? "detshared does not take it" : "run this as root");
+                 readable ? "correct this, because detshared does not use such a file"
+                          : "run detsharectl doctor as root");
     }
     const std::vector<ConfigProblem> problems = ParseConfig(*text).problems;
     if (!problems.empty()) {
       return Add(
           "config", Level::kError, FirstLine(ProblemText(host_.config_file, problems)),
-          "detsharectl config check shows all mistakes; the daemon does not start with them");
+          "correct the mistakes that detsharectl config check shows; the daemon does not start "
+          "with them");
     }
     Add("config", Level::kOk, host_.config_file + " has no mistakes");
   }
@@ -296,13 +304,14 @@ class Examination {
     getrlimit(RLIMIT_AS, &addresses);
     if (files.rlim_cur < kFewFiles) {
       Add("limits", Level::kError,
-          "programs may open " + std::to_string(files.rlim_cur) + " files only", "ulimit -n 1024");
+          "programs may open only " + text::Counted(files.rlim_cur, "file"),
+          "run ulimit -n 1024 in this shell");
     } else if (addresses.rlim_cur < kLittleAddressSpace) {
       Add("limits", Level::kError,
-          "programs may use " + text::Bytes(addresses.rlim_cur) + " of addresses only",
-          "ulimit -v unlimited");
+          "programs may use only " + text::Bytes(addresses.rlim_cur) + " of addresses",
+          "run ulimit -v unlimited in this shell");
     } else {
-      Add("limits", Level::kOk, "of this shell: open files and addresses suffice");
+      Add("limits", Level::kOk, "this shell's limits of open files and addresses suffice");
     }
     if (daemon_pid() == 0) return;
     std::istringstream lines(
@@ -316,17 +325,17 @@ class Examination {
         words >> max >> soft;
         seen = true;
         if (soft != "unlimited" && std::strtoull(soft.c_str(), nullptr, 10) < kFewFilesOfDaemon) {
-          Add("daemon-limits", Level::kWarning, "the daemon may open " + soft + " files only",
-              "LimitNOFILE=1048576 in its unit, or ulimit -n before it is started");
+          Add("daemon-limits", Level::kWarning, "the daemon's limit of open files is only " + soft,
+              "set LimitNOFILE=1048576 in its unit, or run ulimit -n before you start it");
           return;
         }
       }
     }
     if (seen) {
-      Add("daemon-limits", Level::kOk, "of the daemon: open files suffice");
+      Add("daemon-limits", Level::kOk, "the daemon's limit of open files suffices");
     } else {
       Add("daemon-limits", Level::kUnknown, "the daemon's limits cannot be read",
-          "run this as root");
+          "run detsharectl doctor as root");
     }
   }
 
@@ -336,7 +345,8 @@ class Examination {
   }
 
   void ControlGroup() {
-    if (daemon_pid() == 0) return Add("cgroup", Level::kUnknown, "not known without the daemon");
+    if (daemon_pid() == 0)
+      return Add("cgroup", Level::kUnknown, "not known without a reply of the daemon");
     std::string group;
     for (const std::string& line :
          Split(ReadFile(host_.root + "/proc/" + std::to_string(daemon_pid()) + "/cgroup"), '\n')) {
@@ -350,19 +360,20 @@ class Examination {
     if (!memory.empty() && memory != "max") {
       limited = true;
       Add("cgroup", Level::kWarning,
-          "the daemon may use " + text::Bytes(std::strtoull(memory.c_str(), nullptr, 10)) +
-              " of memory only",
-          "the pinned memory of all programs counts for it: MemoryMax=infinity in its unit");
+          "the daemon may use only " + text::Bytes(std::strtoull(memory.c_str(), nullptr, 10)) +
+              " of memory",
+          "set MemoryMax=infinity in its unit, because the pinned memory of all programs counts");
     }
     if (!cpu.empty() && cpu.rfind("max", 0) != 0) {
       limited = true;
       Add("cgroup", Level::kWarning, "the daemon's CPU time is limited: cpu.max is " + cpu,
-          "every launch of every program waits for it: CPUQuota= (empty) in its unit");
+          "set CPUQuota= (empty) in its unit, because every launch of every program waits for the "
+          "daemon");
     }
     if (!threads.empty() && threads != "max" && std::strtoull(threads.c_str(), nullptr, 10) < 512) {
       limited = true;
-      Add("cgroup", Level::kWarning, "the daemon may have " + threads + " threads only",
-          "a session takes one: TasksMax=infinity in its unit");
+      Add("cgroup", Level::kWarning, "the daemon's limit of threads is only " + threads,
+          "set TasksMax=infinity in its unit, because each session takes a thread");
     }
     if (!limited) Add("cgroup", Level::kOk, "the daemon's control group sets no narrow limit");
   }
@@ -373,9 +384,10 @@ class Examination {
           FirstLine(ReadFile(host_.root + "/proc/" + std::to_string(pid) + "/comm"));
       // The kernel keeps 15 characters of a name.
       if (name.rfind("nvidia-cuda-mps", 0) != 0) continue;
-      return Add("mps", Level::kWarning, "MPS runs (pid " + std::to_string(pid) + ")",
-                 "a fault of an MPS client takes the daemon's work along: echo quit | "
-                 "nvidia-cuda-mps-control");
+      return Add(
+          "mps", Level::kWarning, "MPS runs (pid " + std::to_string(pid) + ")",
+          "end MPS, because a fault of an MPS client also ends the daemon's work: echo quit | "
+          "nvidia-cuda-mps-control");
     }
     Add("mps", Level::kOk, "MPS does not run");
   }
@@ -404,14 +416,14 @@ class Examination {
     }
     if (!others.empty()) {
       return Add("gpu-processes", Level::kWarning,
-                 "others use the GPU beside the daemon: " + others,
-                 "the GPU is divided in time between them and all of DetShare: start them with "
-                 "detshare run");
+                 "other processes use the GPU beside the daemon: " + others,
+                 "start them with detshare run, because the GPU divides its time between them and "
+                 "all of DetShare");
     }
     if (!all)
-      return Add("gpu-processes", Level::kUnknown, "not all processes can be looked at",
-                 "run this as root");
-    Add("gpu-processes", Level::kOk, "nobody else uses the GPU");
+      return Add("gpu-processes", Level::kUnknown, "not all processes can be examined",
+                 "run detsharectl doctor as root");
+    Add("gpu-processes", Level::kOk, "no other process uses the GPU");
   }
 
   const Host& host_;
@@ -456,8 +468,8 @@ std::string FindingsText(const std::vector<Finding>& findings) {
   for (char& c : out) {
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7F) c = '?';
   }
-  return out + "\n" + std::to_string(Count(findings, Level::kError)) + " errors, " +
-         std::to_string(Count(findings, Level::kWarning)) + " warnings\n";
+  return out + "\n" + text::Counted(Count(findings, Level::kError), "error") + ", " +
+         text::Counted(Count(findings, Level::kWarning), "warning") + "\n";
 }
 
 std::string FindingsJson(const std::vector<Finding>& findings) {

@@ -41,9 +41,10 @@ int OpenEndpoint(const EndpointOptions& options) {
   *endpoint.mutable_tenant() = *tenant;
   for (const std::string& device : options.devices) endpoint.add_device_ids(device);
   proto::OpenedEndpoint opened;
-  const int code = CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
-    return endpoints.OpenEndpoint(context, endpoint, &opened);
-  });
+  const int code =
+      CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
+        return endpoints.OpenEndpoint(context, endpoint, &opened);
+      });
   if (code != 0) return code;
   const std::string directory = options.socket.substr(0, options.socket.rfind('/') + 1);
   std::printf("%s%s\n", directory.c_str(), opened.directory().c_str());
@@ -61,10 +62,12 @@ int CloseEndpoint(const EndpointOptions& options) {
 
 int PrintEndpoints(const EndpointOptions& options) {
   proto::EndpointList list;
-  const int code = CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
-    return endpoints.GetEndpoints(context, proto::GetEndpointsRequest(), &list);
-  });
-  if (code == 0) std::fputs((options.json ? EndpointsJson(list) : EndpointsText(list)).c_str(), stdout);
+  const int code =
+      CallEndpoints(options.socket, [&](auto& endpoints, grpc::ClientContext* context) {
+        return endpoints.GetEndpoints(context, proto::GetEndpointsRequest(), &list);
+      });
+  if (code == 0)
+    std::fputs((options.json ? EndpointsJson(list) : EndpointsText(list)).c_str(), stdout);
   return code;
 }
 
@@ -72,7 +75,8 @@ std::string EndpointsText(const proto::EndpointList& endpoints) {
   if (endpoints.endpoints_size() == 0) return "There are no endpoints.\n";
   text::Table table({"ENDPOINT", "TENANT", "DEVICES"});
   for (const proto::TenantEndpoint& endpoint : endpoints.endpoints())
-    table.Add({endpoint.name(), endpoint.tenant().name(), absl::StrJoin(endpoint.device_ids(), ",")});
+    table.Add(
+        {endpoint.name(), endpoint.tenant().name(), absl::StrJoin(endpoint.device_ids(), ",")});
   return table.ToString();
 }
 

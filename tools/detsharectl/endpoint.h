@@ -1,4 +1,5 @@
-// `detsharectl endpoint`: opens, closes and lists tenant endpoints, which are sockets for containers.
+// `detsharectl endpoint`: opens, closes and lists tenant endpoints, which are sockets for
+// containers.
 #pragma once
 
 #include <string>

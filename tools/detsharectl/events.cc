@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "tools/detsharectl/daemon.h"
+#include "tools/text/table.h"
 
 namespace detshare::ctl {
 namespace {
@@ -62,8 +63,9 @@ int Events(const EventsOptions& options) {
     });
     if (code != 0) return code;
     if (events.lost() != 0) {
-      std::fprintf(stderr, "%s events are forgotten: more happened than the daemon keeps\n",
-                   absl::StrCat(events.lost()).c_str());
+      std::fprintf(stderr,
+                   "detsharectl: the daemon has dropped %s: it keeps only the latest events\n",
+                   text::Counted(events.lost(), "event").c_str());
     }
     // Of the past, only the last `count` wanted events are printed.
     int skip = 0;

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/admin.grpc.pb.h"
 #include "policy/config/config_text.h"
+#include "proto/admin.grpc.pb.h"
 #include "tools/detshare/launch.h"
 #include "tools/detsharectl/api.h"
 #include "tools/detsharectl/config.h"
@@ -78,8 +78,8 @@ int Usage(const absl::Status& status) {
 void SayWhoIsMissing(const proto::Status& status) {
   for (const proto::DomainStatus& domain : status.domains()) {
     if (domain.problem().empty()) continue;
-    std::fprintf(stderr, "detsharectl: what user %s has is not shown: %s\n", domain.user().c_str(),
-                 domain.problem().c_str());
+    std::fprintf(stderr, "detsharectl: the state of user %s is not shown: %s\n",
+                 domain.user().c_str(), domain.problem().c_str());
   }
 }
 
@@ -192,30 +192,34 @@ int PrintApi(const Options& options) {
 
 void AddVerify(CLI::App& app, VerifyOptions& options) {
   CLI::App* const verify = app.add_subcommand(
-      "verify", "whether a program reads the same bits back alone and beside neighbours");
+      "verify", "Check that a program reads the same bits back alone and beside noisy neighbours");
   verify->footer(
       "detsharectl verify [OPTIONS] -- PROGRAM [ARGUMENTS...]\n"
-      "Exit codes: 0 the same bits, 1 different ones, 2 it could not be run, 3 two runs alone "
-      "differ already.");
+      "Exit codes: 0: the same bits; 1: different bits; 2: the program could not be run; 3: two "
+      "runs "
+      "alone differ already.");
   verify
       ->add_flag("--standalone{auto}", options.standalone,
-                 "with a daemon of its own, in which work moves all the time: --standalone, "
-                 "--standalone=soft or --standalone=cuda [with the one that runs]")
+                 "Use a private daemon, which moves work all the time: --standalone, "
+                 "--standalone=soft or --standalone=cuda [the running daemon]")
       ->check(CLI::IsMember({"auto", "soft", "cuda"}));
-  verify->add_option("--policy", options.policy, "of the standalone daemon")->type_name("NAME");
+  verify->add_option("--policy", options.policy, "Policy of the private daemon [its default]")
+      ->type_name("NAME");
   verify
       ->add_option("--daemon-flag", options.daemon_flags,
-                   "of the standalone daemon, as --daemon-flag=--soft-sms=16; may be repeated")
+                   "Flag of the private daemon, for example --daemon-flag=--soft-sms=16; may be "
+                   "repeated")
       ->type_name("FLAG");
   verify
       ->add_option("--migrate-every", options.migrate_every,
-                   "operations after which work moves to other SMs; 0: when the policy says")
+                   "Operations after which the private daemon moves work to other SMs; 0: when the "
+                   "policy says so")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 30));
-  verify->add_option("--neighbours", options.neighbours, "noisy programs beside it")
+  verify->add_option("--neighbours", options.neighbours, "Number of noisy neighbours")
       ->capture_default_str()
       ->check(CLI::Range(0, 64));
-  verify->add_option("--runs", options.runs, "beside neighbours")
+  verify->add_option("--runs", options.runs, "Number of runs beside neighbours")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
 }
@@ -246,57 +250,63 @@ int PrintDoctor(const Options& options) {
 using Action = std::function<int()>;
 
 void AddPolicy(CLI::App& app, Options& options, Action& action) {
-  CLI::App* const policy =
-      app.add_subcommand("policy", "which policy decides, and which there are");
+  CLI::App* const policy = app.add_subcommand("policy", "Show and set the scheduling policy");
   policy->require_subcommand(0, 1);
   policy->final_callback([&, policy] {
     if (policy->get_subcommands().empty()) action = [&] { return PrintPolicies(options, false); };
   });
-  policy->add_subcommand("list", "all of them")->final_callback([&] {
+  policy->add_subcommand("list", "List all policies")->final_callback([&] {
     action = [&] { return PrintPolicies(options, false); };
   });
-  CLI::App* const show = policy->add_subcommand("show", "the parameters of one");
-  show->add_option("NAME", options.policy, "[the one that decides]");
+  CLI::App* const show = policy->add_subcommand("show", "Show the parameters of a policy");
+  show->add_option("NAME", options.policy, "[the policy in force]");
   show->final_callback([&] { action = [&] { return PrintPolicies(options, true); }; });
-  CLI::App* const set = policy->add_subcommand("set", "lets another one decide, at once");
+  CLI::App* const set = policy->add_subcommand("set", "Put a policy in force, at once");
   set->add_option("NAME", options.policy)->required();
-  set->add_option("--param", options.parameters, "a parameter; may be repeated [its default]")
+  set->add_option("--param", options.parameters,
+                  "A parameter of the policy; may be repeated [its default]")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   set->final_callback([&] { action = [&] { return SetPolicy(options); }; });
 }
 
 void AddTenant(CLI::App& app, Options& options, Action& action) {
-  CLI::App* const tenant = app.add_subcommand("tenant", "what is said about tenants");
+  CLI::App* const tenant = app.add_subcommand("tenant", "Show and change the settings of tenants");
   tenant->require_subcommand(1);
-  tenant->add_subcommand("list", "all about whom something was said")->final_callback([&] {
+  tenant->add_subcommand("list", "List the tenants that have settings")->final_callback([&] {
     action = [&] { return PrintTenants(options); };
   });
   CLI::App* const set =
-      tenant->add_subcommand("set", "says something about one, at once; the rest stays as it is");
+      tenant->add_subcommand("set", "Change the named settings of a tenant, at once");
   TenantFlags& flags = options.tenant;
   set->add_option("NAME", flags.name)->required();
   set->add_option("--class", flags.tenant_class, "latency, batch or unset");
-  set->add_option("--weight", flags.weight, "of its share, where shares are fair");
-  set->add_option("--share", flags.share, "a fixed share of the SMs, in percent");
-  set->add_option("--sms", flags.sms, "bounds of its partitions")->type_name("MIN..MAX");
-  set->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
-  set->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
-  set->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");
-  set->add_option("--memory", flags.memory, "device memory, on each device; 0: no limit")
+  set->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
+  set->add_option("--share", flags.share, "Fixed share of the SMs, in percent");
+  set->add_option("--sms", flags.sms, "Bounds of its partitions, in SMs")->type_name("MIN..MAX");
+  set->add_option("--slo-latency", flags.slo_latency, "Objective for the length of a burst of work")
+      ->type_name("TIME");
+  set->add_option("--slo-ttft", flags.slo_ttft, "Objective for the time to first token")
+      ->type_name("TIME");
+  set->add_option("--slo-tpot", flags.slo_tpot, "Objective for the time per output token")
+      ->type_name("TIME");
+  set->add_option("--memory", flags.memory,
+                  "Limit of its device memory, on each device; 0: no limit")
       ->type_name("SIZE");
-  set->add_option("--pinned-memory", flags.pinned_memory, "pinned host memory; 0: no limit")
+  set->add_option("--pinned-memory", flags.pinned_memory,
+                  "Limit of its pinned host memory; 0: no limit")
       ->type_name("SIZE");
-  set->add_option("--sessions", flags.sessions, "programs at a time; 0: no limit")->type_name("N");
+  set->add_option("--sessions", flags.sessions, "Limit of its programs at a time; 0: no limit")
+      ->type_name("N");
   set->add_option("--devices", flags.devices,
-                  "devices that each program gets at most, from its begin on; 0: all")
+                  "Limit of the devices of a program, for programs that begin afterwards; 0: all")
       ->type_name("N");
   set->final_callback([&] { action = [&] { return SetTenant(options); }; });
 }
 
 void AddEndpoint(CLI::App& app, Options& options, Action& action) {
-  CLI::App* const endpoint =
-      app.add_subcommand("endpoint", "sockets of their own that lead to one tenant, for containers");
+  CLI::App* const endpoint = app.add_subcommand(
+      "endpoint", "Open, close and list tenant endpoints: sockets for containers");
   endpoint->require_subcommand(1);
   const auto decide = [&](CLI::App* command, int (*act)(const EndpointOptions&)) {
     command->final_callback([&options, &action, act] {
@@ -307,37 +317,42 @@ void AddEndpoint(CLI::App& app, Options& options, Action& action) {
       };
     });
   };
-  decide(endpoint->add_subcommand("list", "those that are open"), PrintEndpoints);
+  decide(endpoint->add_subcommand("list", "List the open endpoints"), PrintEndpoints);
   CLI::App* const open = endpoint->add_subcommand(
       "open",
-      "opens one and prints its directory, to be mounted as /run/detshare; one of the same "
-      "name is closed first");
-  CLI::App* const close = endpoint->add_subcommand("close", "closes one; its sessions end");
+      "Open an endpoint and print its directory, to be mounted as /run/detshare; first close an "
+      "endpoint of the same name");
+  CLI::App* const close = endpoint->add_subcommand("close", "Close an endpoint; its sessions end");
   for (CLI::App* command : {open, close})
     command->add_option("NAME", options.endpoint.name)->required();
   TenantFlags& flags = options.endpoint.tenant;
-  open->add_option("--tenant", flags.name, "who comes through it [the endpoint's name]")
+  open->add_option("--tenant", flags.name,
+                   "Tenant of the programs that use the endpoint [the endpoint's name]")
       ->type_name("NAME");
   open->add_option("--device", options.endpoint.devices,
-                   "only this device (index or UUID) is seen through it; may be repeated")
+                   "Show only this device (index or UUID) to its programs; may be repeated")
       ->type_name("N")
       ->allow_extra_args(false);
   open->add_option("--class", flags.tenant_class, "latency, batch or unset");
-  open->add_option("--weight", flags.weight, "of its share, where shares are fair");
-  open->add_option("--sms", flags.sms, "bounds of its partitions")->type_name("MIN..MAX");
+  open->add_option("--weight", flags.weight, "Weight of its share, for policies with fair shares");
+  open->add_option("--sms", flags.sms, "Bounds of its partitions, in SMs")->type_name("MIN..MAX");
   open->add_option("--memory", flags.memory,
-                   "most device memory of all its programs, on each device")
+                   "Limit of the device memory of all its programs, on each device")
       ->type_name("SIZE");
-  open->add_option("--pinned-memory", flags.pinned_memory, "most pinned memory of the host")
+  open->add_option("--pinned-memory", flags.pinned_memory, "Limit of its pinned host memory")
       ->type_name("SIZE");
-  open->add_option("--sessions", flags.sessions, "most programs at a time")->type_name("N");
+  open->add_option("--sessions", flags.sessions, "Limit of its programs at a time")->type_name("N");
   open->add_option("--devices", flags.devices,
-                   "how many of the devices are seen, which the daemon chooses when the first "
-                   "program comes")
+                   "Show this many of the devices; the daemon chooses them when the first program "
+                   "comes")
       ->type_name("N");
-  open->add_option("--slo-latency", flags.slo_latency, "of a burst of work")->type_name("TIME");
-  open->add_option("--slo-ttft", flags.slo_ttft, "time to first token")->type_name("TIME");
-  open->add_option("--slo-tpot", flags.slo_tpot, "time per output token")->type_name("TIME");
+  open->add_option("--slo-latency", flags.slo_latency,
+                   "Objective for the length of a burst of work")
+      ->type_name("TIME");
+  open->add_option("--slo-ttft", flags.slo_ttft, "Objective for the time to first token")
+      ->type_name("TIME");
+  open->add_option("--slo-tpot", flags.slo_tpot, "Objective for the time per output token")
+      ->type_name("TIME");
   decide(open, OpenEndpoint);
   decide(close, CloseEndpoint);
 }
@@ -346,45 +361,46 @@ void AddSessions(CLI::App& app, Options& options, Action& action) {
   const auto list = [&] {
     action = [&] { return PrintStatus(options, SessionsText, SessionsJson); };
   };
-  CLI::App* const sessions =
-      app.add_subcommand("sessions", "the sessions: who runs what, and where");
+  CLI::App* const sessions = app.add_subcommand("sessions", "List and end sessions");
   sessions->require_subcommand(0, 1);
   sessions->final_callback([list, sessions] {
     if (sessions->get_subcommands().empty()) list();
   });
-  sessions->add_subcommand("list", "all of them")->final_callback(list);
+  sessions->add_subcommand("list", "List all sessions")->final_callback(list);
   CLI::App* const kill = sessions->add_subcommand(
       "kill",
-      "ends sessions, all that are named or none: one's own, or as root or a member of the "
-      "admin group anybody's");
-  kill->add_option("WHO", options.to_end, "numbers of sessions, or the name of a tenant");
-  kill->add_option("--tenant", options.tenant_to_end, "all sessions of a tenant")
+      "End all named sessions, or none of them if you may not end all. Root and members of the "
+      "admin group may end sessions of all users, other users their own");
+  kill->add_option("WHO", options.to_end, "Numbers of sessions, or the name of a tenant");
+  kill->add_option("--tenant", options.tenant_to_end, "End all sessions of this tenant")
       ->type_name("NAME");
-  kill->footer("The programs' calls return CUDA_ERROR_NOT_PERMITTED from then on.");
+  kill->footer("From then on the programs' calls return CUDA_ERROR_NOT_PERMITTED.");
   kill->final_callback([&] { action = [&] { return EndSessions(options); }; });
 
-  app.add_subcommand("tenants", "what each tenant uses")->final_callback([&] {
+  app.add_subcommand("tenants", "Show what each tenant uses")->final_callback([&] {
     action = [&] { return PrintTenantUse(options); };
   });
-  app.add_subcommand("partitions", "the partitions of the devices, and how many sessions run there")
+  app.add_subcommand("partitions",
+                     "Show the partitions of the devices, with the number of sessions on each")
       ->final_callback(
           [&] { action = [&] { return PrintStatus(options, PartitionsText, PartitionsJson); }; });
 }
 
 void AddEvents(CLI::App& app, Options& options, Action& action) {
   CLI::App* const events =
-      app.add_subcommand("events", "what happened to sessions and settings lately");
+      app.add_subcommand("events", "Show what happened to sessions and settings");
   EventsOptions& what = options.events;
-  events->add_flag("--follow,-f", what.follow, "goes on with what happens");
-  events->add_option("--count,-n", what.count, "events of the past, at most")
+  events->add_flag("--follow,-f", what.follow, "Go on with new events");
+  events->add_option("--count,-n", what.count, "Number of past events to show, at most")
       ->capture_default_str()
       ->check(CLI::Range(0, 1 << 20));
-  events->add_option("--session", what.session, "only of this one")->type_name("SESSION");
-  events->add_option("--tenant", what.tenant, "only of this one")->type_name("NAME");
-  events->add_option("--kind", what.kind, "only of this kind")
+  events->add_option("--session", what.session, "Show only events of this session")
+      ->type_name("SESSION");
+  events->add_option("--tenant", what.tenant, "Show only events of this tenant")->type_name("NAME");
+  events->add_option("--kind", what.kind, "Show only events of this kind")
       ->check(CLI::IsMember({"started", "opened", "refused", "ended", "killed", "violation",
                              "fault", "policy", "tenant", "config", "trace", "device-lost"}));
-  events->footer("The daemon keeps the latest 4096; --json prints one object a line.");
+  events->footer("The daemon keeps the latest 4096 events. --json prints one object on each line.");
   events->final_callback([&] {
     action = [&] {
       what.socket = options.socket;
@@ -395,11 +411,12 @@ void AddEvents(CLI::App& app, Options& options, Action& action) {
 }
 
 void AddTop(CLI::App& app, Options& options, Action& action) {
-  CLI::App* const top = app.add_subcommand("top", "who uses the devices, again and again");
-  top->add_option("--seconds", options.top.seconds, "between two looks")
+  CLI::App* const top =
+      app.add_subcommand("top", "Show how much each session uses the devices, refreshed");
+  top->add_option("--seconds", options.top.seconds, "Seconds between two readings")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 3600.0));
-  top->add_flag("--once", options.top.once, "one look, then end");
+  top->add_flag("--once", options.top.once, "Print one reading, then end");
   top->final_callback([&] {
     action = [&] {
       options.top.socket = options.socket;
@@ -411,9 +428,9 @@ void AddTop(CLI::App& app, Options& options, Action& action) {
 
 void AddTrace(CLI::App& app, Options& options, Action& action) {
   CLI::App* const trace = app.add_subcommand(
-      "trace", "writes what happens on the devices to a file for ui.perfetto.dev");
+      "trace", "Write what happens on the devices to a file for ui.perfetto.dev");
   trace->add_option("--out", options.trace.out)->type_name("FILE")->required();
-  trace->add_option("--seconds", options.trace.seconds, "for how long")
+  trace->add_option("--seconds", options.trace.seconds, "Length of the trace, in seconds")
       ->capture_default_str()
       ->check(CLI::Range(0.05, 600.0));
   trace->final_callback([&] {
@@ -427,16 +444,17 @@ void AddTrace(CLI::App& app, Options& options, Action& action) {
 int Main(int argc, char** argv) {
   Options options;
   options.socket = DefaultSocket();
-  CLI::App app("Looks at a running detshared.", "detsharectl");
+  CLI::App app("Inspects and administers a running detshared.", "detsharectl");
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--socket", options.socket, "the daemon's socket")->capture_default_str();
-  app.add_flag("--json", options.json, "print JSON");
-  CLI::App* status = app.add_subcommand("status", "sessions, devices, memory, operations");
+  app.add_option("--socket", options.socket, "The daemon's socket")->capture_default_str();
+  app.add_flag("--json", options.json, "Print JSON");
+  CLI::App* status =
+      app.add_subcommand("status", "Show the daemon, its devices, memory and sessions");
   CLI::App* api = app.add_subcommand(
-      "api", "the driver entry points and how far each is supported (needs no daemon)");
+      "api", "Show the driver entry points and how far each is supported (needs no daemon)");
   api->add_flag("--unsupported", options.api.unsupported,
-                "only what is not supported in full, with the reason");
+                "Show only entry points that are not supported in full, with the reasons");
   AddVerify(app, options.verify);
   Action action;
   AddPolicy(app, options, action);
@@ -448,31 +466,33 @@ int Main(int argc, char** argv) {
   AddEvents(app, options, action);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   options.verify.command = TakeCommand(&arguments);
-  CLI::App* config = app.add_subcommand("config", "the daemon's configuration file");
+  CLI::App* config =
+      app.add_subcommand("config", "Check, show and reload the daemon's configuration file");
   config->require_subcommand(1);
   CLI::App* check =
-      config->add_subcommand("check", "find mistakes, with line and column (needs no daemon)");
+      config->add_subcommand("check", "Find mistakes, with line and column (needs no daemon)");
   CLI::App* show =
-      config->add_subcommand("show", "what holds, defaults included (needs no daemon)");
+      config->add_subcommand("show", "Show all settings, with the defaults (needs no daemon)");
   for (CLI::App* command : {check, show}) {
-    command->add_option("file", options.config_file, "the file [/etc/detshare/detshare.toml]")
+    command->add_option("file", options.config_file, "The file [/etc/detshare/detshare.toml]")
         ->type_name("FILE");
   }
   CLI::App* example = config->add_subcommand(
-      "example", "a file to begin with, in which every key is explained (needs no daemon)");
+      "example", "Print a file to begin with, which explains every key (needs no daemon)");
   config
       ->add_subcommand(
           "reload",
-          "lets the daemon read its file again; says what changed, and what needs a restart")
+          "Let the daemon read its file again, and show what changed and what needs a restart")
       ->final_callback([&] { action = [&] { return ReloadConfig(options); }; });
   CLI::App* doctor =
-      app.add_subcommand("doctor", "what is wrong on this host, and what to do about it");
+      app.add_subcommand("doctor", "Find what is wrong on this host, and say what to do about it");
   doctor
       ->add_option("--config", options.config_file,
-                   "the configuration file [/etc/detshare/detshare.toml]")
+                   "The configuration file [/etc/detshare/detshare.toml]")
       ->type_name("FILE");
   doctor->footer(
-      "Exit codes: 0, 1 when there is an error. What needs root is \"unknown\" for others.");
+      "Exit codes: 0: no error; 1: there is an error. Findings that need root are \"unknown\" for "
+      "other users.");
   try {
     // CLI11 takes the last argument first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

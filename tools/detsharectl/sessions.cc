@@ -83,7 +83,7 @@ std::string SessionsJson(const proto::Status& status) {
 
 std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants) {
   const std::map<std::string, TenantUse> uses = Add(status, tenants);
-  if (uses.empty()) return "No tenant has a session, and nothing is said about any.\n";
+  if (uses.empty()) return "No tenant has sessions or settings.\n";
   text::Table table({"TENANT", "CLASS", "WEIGHT", "SESSIONS", "MEMORY", "PINNED", "OPERATIONS",
                      "KERNELS", "COPIED", "MIGRATIONS"});
   for (const auto& [name, use] : uses) {
@@ -140,7 +140,7 @@ absl::StatusOr<proto::EndSessionsRequest> ToEndRequest(const std::vector<std::st
                                                        const std::string& tenant) {
   proto::EndSessionsRequest request;
   if (!tenant.empty()) {
-    if (!who.empty()) return absl::InvalidArgumentError("name sessions, or a tenant, but not both");
+    if (!who.empty()) return absl::InvalidArgumentError("name either sessions or a tenant");
     request.set_tenant(tenant);
     return request;
   }
@@ -152,12 +152,14 @@ absl::StatusOr<proto::EndSessionsRequest> ToEndRequest(const std::vector<std::st
       request.set_tenant(text);
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", text, "\" is no number of a session; one tenant can be named alone"));
+          absl::StrCat("\"", text,
+                       "\" is not the number of a session; to end the sessions of a tenant, name "
+                       "only this tenant"));
     }
   }
   if (who.empty()) {
     return absl::InvalidArgumentError(
-        "who? detsharectl sessions kill SESSION..., or TENANT, or --tenant TENANT");
+        "name the sessions: detsharectl sessions kill SESSION..., or TENANT, or --tenant TENANT");
   }
   return request;
 }

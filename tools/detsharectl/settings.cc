@@ -113,7 +113,7 @@ absl::StatusOr<std::string> PolicyText(const proto::Policies& policies, const st
   if (!chosen.ok()) return chosen.status();
   const proto::PolicyInfo* const policy = *chosen;
   const bool decides = policies.current().name() == policy->name();
-  std::string out = absl::StrCat(policy->name(), decides ? " (decides now)\n" : "\n");
+  std::string out = absl::StrCat(policy->name(), decides ? " (in force)\n" : "\n");
   if (policy->parameters_size() == 0) return out + "It has no parameters.\n";
   text::Table table({"PARAMETER", "VALUE", "DEFAULT", "FROM", "TO", "MEANING"});
   for (const proto::ParameterInfo& parameter : policy->parameters()) {
@@ -157,7 +157,7 @@ std::string ReloadedJson(const proto::Reloaded& reloaded) {
 }
 
 std::string TenantsText(const proto::Tenants& tenants) {
-  if (tenants.tenants_size() == 0) return "Nothing is said about any tenant.\n";
+  if (tenants.tenants_size() == 0) return "No tenant has settings.\n";
   text::Table table({"TENANT", "CLASS", "WEIGHT", "SHARE", "SMS", "SLO LATENCY", "SLO TTFT",
                      "SLO TPOT", "MEMORY", "PINNED", "SESSIONS", "DEVICES"});
   for (const proto::TenantSetting& tenant : tenants.tenants()) {
@@ -251,7 +251,8 @@ absl::StatusOr<proto::TenantSetting> ToSetting(const TenantFlags& flags) {
     const std::string max_text = dots == std::string::npos ? min_text : flags.sms.substr(dots + 2);
     int min = 0, max = 0;
     if ((!min_text.empty() && !absl::SimpleAtoi(min_text, &min)) ||
-        (!max_text.empty() && !absl::SimpleAtoi(max_text, &max)) || (min_text.empty() && max_text.empty())) {
+        (!max_text.empty() && !absl::SimpleAtoi(max_text, &max)) ||
+        (min_text.empty() && max_text.empty())) {
       return Wrong("--sms", "MIN..MAX, MIN.., ..MAX or one number; 0 is no bound", flags.sms);
     }
     setting.set_min_sms(min);

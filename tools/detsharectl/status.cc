@@ -61,17 +61,18 @@ std::string StatusText(const proto::Status& status) {
   }
   if (status.domains_size() != 0) {
     out +=
-        "\nStrict isolation: each user's programs have a process of the daemon. This is of all of "
-        "them; "
-        "policy and settings are " +
-        status.domain() + "'s.\n";
-    text::Table domains({"USER", "SESSIONS", "ADMINISTER ALONE WITH --socket", "REPLY"});
+        "\nStrict isolation: each user's programs have a process of the daemon. The tables show "
+        "all "
+        "of these processes; policy and settings are those of user " +
+        status.domain() + ".\n";
+    text::Table domains({"USER", "SESSIONS", "ADMINISTER WITH --socket", "STATE"});
     for (const proto::DomainStatus& domain : status.domains())
       domains.Add({domain.user(), Count(domain.sessions()), domain.socket(),
                    domain.problem().empty() ? "ok" : domain.problem()});
     out += domains.ToString();
   } else if (!status.domain().empty()) {
-    out += "\nStrict isolation: this is the process of " + status.domain() + "'s programs.\n";
+    out +=
+        "\nStrict isolation: this process serves the programs of user " + status.domain() + ".\n";
   }
   out += TenantsText(status);
   if (status.sessions_size() == 0) return out + "\nNo sessions.\n";

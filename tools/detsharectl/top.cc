@@ -23,7 +23,7 @@ struct Line {
   const proto::SessionStatus* session = nullptr;
   double operations = 0;                 // for each second
   double device_share = 0;               // device time, of the interval; below 0: not known
-  double throttled_share = 0;                 // time throttled, of the interval; below 0: not known
+  double throttled_share = 0;            // time throttled, of the interval; below 0: not known
   uint64_t bursts = 0;                   // bursts that ended in the interval
   int64_t burst_p50 = 0, burst_p99 = 0;  // their durations; 0: none ended
 };
@@ -73,7 +73,8 @@ std::vector<Line> LinesOf(const proto::Status& before, const proto::Status& afte
     } else {
       // A throttle that still lasts is not in the sums yet, so throttled_ns() is added.
       const auto throttled = [](const proto::Schedule& schedule) {
-        return schedule.throttled_by_window_ns() + schedule.throttled_by_budget_ns() + schedule.throttled_ns();
+        return schedule.throttled_by_window_ns() + schedule.throttled_by_budget_ns() +
+               schedule.throttled_ns();
       };
       const auto share = [interval](int64_t part) {
         return std::clamp(static_cast<double>(part) / interval, 0.0, 1.0);
@@ -118,7 +119,7 @@ std::string TopText(const proto::Status& before, const proto::Status& after, int
   std::string out = "detshared " + after.version() + ", policy " + after.policy() + "\n";
   for (const proto::DomainStatus& domain : after.domains()) {
     if (!domain.problem().empty())
-      out += "what user " + domain.user() + " has is not shown: " + domain.problem() + "\n";
+      out += "the state of user " + domain.user() + " is not shown: " + domain.problem() + "\n";
   }
   for (int i = 0; i < after.devices_size(); ++i) {
     const proto::DeviceStatus& device = after.devices(i);

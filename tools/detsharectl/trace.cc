@@ -144,8 +144,8 @@ std::string TraceWriter::Finish() {
 int Trace(const TraceOptions& options) {
   std::ofstream file(options.out, std::ios::binary | std::ios::trunc);
   if (!file) {
-    std::fprintf(stderr, "detsharectl: cannot write %s: %s\n", options.out.c_str(),
-                 std::strerror(errno));
+    std::fprintf(stderr, "detsharectl: cannot write %s: %s; name another file with --out\n",
+                 options.out.c_str(), std::strerror(errno));
     return kExitUsage;
   }
   const std::unique_ptr<proto::Admin::Stub> admin = AdminAt(options.socket);
@@ -179,14 +179,15 @@ int Trace(const TraceOptions& options) {
   file << writer.Finish();
   file.close();
   if (!file) {
-    std::fprintf(stderr, "detsharectl: cannot write %s\n", options.out.c_str());
+    std::fprintf(stderr, "detsharectl: cannot write %s; name another file with --out\n",
+                 options.out.c_str());
     return kExitRefused;
   }
-  std::fprintf(stderr, "%s operations in %s; open it in ui.perfetto.dev\n",
-               text::Count(writer.operations()).c_str(), options.out.c_str());
+  std::fprintf(stderr, "%s in %s; open it in ui.perfetto.dev\n",
+               text::Counted(writer.operations(), "operation").c_str(), options.out.c_str());
   if (writer.lost() != 0) {
-    std::fprintf(stderr, "%s events were lost: more happened than could be noted down\n",
-                 text::Count(writer.lost()).c_str());
+    std::fprintf(stderr, "the trace lacks %s: more happened than the daemon could keep\n",
+                 text::Counted(writer.lost(), "event").c_str());
   }
   return 0;
 }

@@ -114,7 +114,7 @@ class Neighbours {
     for (const Neighbour& one : running_) {
       while (Contents(one.output).find("ready") == std::string::npos) {
         if (!Alive() || SteadyClock::now() > end) {
-          std::fprintf(stderr, "detsharectl: the neighbour \"%s\" does not begin:\n%s", one.kind,
+          std::fprintf(stderr, "detsharectl: the neighbour \"%s\" does not start:\n%s", one.kind,
                        Contents(one.output).c_str());
           return false;
         }
@@ -141,7 +141,7 @@ class Neighbours {
     for (const Neighbour& one : running_) {
       if (one.code < 0) continue;
       *differs = one.code == kNoiseDiffers;
-      return std::string("the neighbour \"") + one.kind + "\" ended with " +
+      return std::string("the neighbour \"") + one.kind + "\" ended with exit code " +
              std::to_string(one.code) + ": " + Contents(one.output);
     }
     return "";
@@ -194,12 +194,15 @@ class Verification {
 
  private:
   int Decide() {
-    if (!folder_.ok()) return Fail("cannot make a folder in /tmp");
+    if (!folder_.ok())
+      return Fail("cannot make a directory in /tmp: make /tmp writable, or free space there");
     launcher_ = FindTool("detshare", "tools/detshare", "DETSHARE_LAUNCHER");
     noise_ = FindTool("detshare-noise", "tools/verify", "DETSHARE_NOISE");
-    if (launcher_.empty()) return Fail("the launcher `detshare` is not beside this program");
+    if (launcher_.empty())
+      return Fail(
+          "the launcher `detshare` is not beside this program; set DETSHARE_LAUNCHER to its path");
     if (noise_.empty() && options_.neighbours > 0)
-      return Fail("`detshare-noise` is not beside this program");
+      return Fail("`detshare-noise` is not beside this program; set DETSHARE_NOISE to its path");
     {
       tools::PrivateDaemon daemon;
       if (!StartDaemon(daemon, 0)) return kVerifyFailed;
@@ -230,10 +233,10 @@ class Verification {
         return differs ? kVerifyDifferent : Fail(verdict_);
       }
     }
-    verdict_ = "equal: " + text::Count(ReadsOf(runs_[0].log)) + " reads, " +
+    verdict_ = "equal: " + text::Counted(ReadsOf(runs_[0].log), "read") + ", " +
                text::Bytes(BytesOf(runs_[0].log)) + ", the same bits alone and in " +
-               std::to_string(options_.runs) + " runs beside " +
-               std::to_string(options_.neighbours) + " neighbours";
+               text::Counted(options_.runs, "run") + " beside " +
+               text::Counted(options_.neighbours, "neighbour");
     return kVerifyEqual;
   }
 
@@ -261,11 +264,11 @@ class Verification {
     }
     const std::string path = FindTool("detshared", "server", "DETSHARE_DAEMON");
     if (path.empty()) {
-      Fail("the daemon `detshared` is not beside this program");
+      Fail("the daemon `detshared` is not beside this program; set DETSHARE_DAEMON to its path");
       return false;
     }
     if (!daemon.Start(path, how)) {
-      Fail("no daemon");
+      Fail("there is no private daemon to run the program with; its messages are above");
       return false;
     }
     socket_ = daemon.socket();
@@ -291,14 +294,15 @@ class Verification {
     ran.code = ExitCode(status);
     absl::StatusOr<DigestLog> parsed = ParseDigestLog(Contents(log));
     if (!parsed.ok()) {
-      Fail("the digests of a run: " + std::string(parsed.status().message()));
+      Fail("the digest log of a run is malformed: " + std::string(parsed.status().message()));
       return false;
     }
     ran.log = *std::move(parsed);
     if (!runs_.empty()) ran.difference = FirstDifference(runs_[0].log, ran.log);
     Progress(ran);
     if (ran.code != 0 && runs_.empty()) {
-      Fail("the program ended with " + std::to_string(ran.code) + ":\n" + Tail(Contents(output)));
+      Fail("the program ended with exit code " + std::to_string(ran.code) + ":\n" +
+           Tail(Contents(output)));
       return false;
     }
     if (ran.code != 0) std::fprintf(stderr, "%s", Tail(Contents(output)).c_str());
@@ -315,15 +319,15 @@ class Verification {
     const char* result = runs_.empty()                ? ""
                          : ran.difference.has_value() ? ", different"
                                                       : ", equal";
-    std::fprintf(stderr, "%-18s %7.2f s, %s reads, %s, digest %.16s%s\n",
+    std::fprintf(stderr, "%-18s %7.2f s, %s, %s, digest %.16s%s\n",
                  ran.alone ? "alone" : "beside neighbours", ran.seconds,
-                 text::Count(ReadsOf(ran.log)).c_str(), text::Bytes(BytesOf(ran.log)).c_str(),
-                 DigestOf(ran.log).c_str(), result);
+                 text::Counted(ReadsOf(ran.log), "read").c_str(),
+                 text::Bytes(BytesOf(ran.log)).c_str(), DigestOf(ran.log).c_str(), result);
   }
 
   std::string WhatDiffers(const Ran& ran) const {
     if (ran.difference.has_value()) return Describe(*ran.difference);
-    return "the program ended with " + std::to_string(ran.code) + " instead of " +
+    return "the program ended with exit code " + std::to_string(ran.code) + " instead of " +
            std::to_string(runs_[0].code);
   }
 

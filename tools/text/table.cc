@@ -109,4 +109,8 @@ std::string Count(uint64_t count) {
   return digits;
 }
 
+std::string Counted(uint64_t count, const std::string& noun) {
+  return Count(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 }  // namespace detshare::text

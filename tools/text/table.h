@@ -36,4 +36,7 @@ std::string Program(const std::string& command_line);
 // A number with thousands separators: "1,234,567".
 std::string Count(uint64_t count);
 
+// A number with a noun that forms its plural with s: "1 error", "1,234 errors".
+std::string Counted(uint64_t count, const std::string& noun);
+
 }  // namespace detshare::text

@@ -115,7 +115,7 @@ says '"text":"priority"'
 expect 1 config reload
 says 'without --config'
 expect 2 sessions kill
-says 'who?'
+says 'name the sessions'
 expect 1 sessions kill 999999
 says 'there is no session 999999'
 

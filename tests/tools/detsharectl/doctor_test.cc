@@ -266,7 +266,7 @@ TEST_CASE("Findings are for people and for machines") {
                                          {"b", Level::kError, "bro\xffken", "mend it"},
                                          {"c", Level::kWarning, "odd", "look"}};
   CHECK_THAT(FindingsText(findings),
-             Catch::Contains("-> mend it") && Catch::EndsWith("1 errors, 1 warnings\n"));
+             Catch::Contains("-> mend it") && Catch::EndsWith("1 error, 1 warning\n"));
   const nlohmann::json json = nlohmann::json::parse(FindingsJson(findings));
   CHECK(json["errors"] == 1);
   CHECK(json["findings"].size() == 3);

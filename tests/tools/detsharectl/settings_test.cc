@@ -37,7 +37,7 @@ TEST_CASE("Policies are listed with what decides, and the values that are in for
 TEST_CASE("One policy is shown with what its parameters mean") {
   const auto current = PolicyText(TwoPolicies(), "");
   REQUIRE(current.ok());
-  CHECK(current->find("priority (decides now)") == 0);
+  CHECK(current->find("priority (in force)") == 0);
   CHECK(current->find("how long") != std::string::npos);
   const auto whole = PolicyText(TwoPolicies(), "whole");
   REQUIRE(whole.ok());
@@ -103,7 +103,7 @@ TEST_CASE("What makes no sense is refused with what is allowed") {
 
 TEST_CASE("Tenants are listed with units") {
   proto::Tenants tenants;
-  CHECK(TenantsText(tenants).find("Nothing") == 0);
+  CHECK(TenantsText(tenants).find("No tenant") == 0);
   proto::TenantSetting* const tenant = tenants.add_tenants();
   tenant->set_name("serve");
   tenant->set_tenant_class("latency");

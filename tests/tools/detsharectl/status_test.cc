@@ -45,7 +45,8 @@ TEST_CASE("Status without sessions says so") {
 TEST_CASE("With strict isolation status says whose process it is, and for operators who has one") {
   proto::Status status = Example();
   status.set_domain("ann");
-  CHECK(StatusText(status).find("this is the process of ann's programs") != std::string::npos);
+  CHECK(StatusText(status).find("this process serves the programs of user ann") !=
+        std::string::npos);
   for (const char* user : {"ann", "bob"}) {
     proto::DomainStatus* const domain = status.add_domains();
     domain->set_user(user);
@@ -53,7 +54,7 @@ TEST_CASE("With strict isolation status says whose process it is, and for operat
   }
   status.mutable_domains(1)->set_problem("no reply in time");
   const std::string text = StatusText(status);
-  CHECK(text.find("This is of all of them") != std::string::npos);
+  CHECK(text.find("The tables show all of these processes") != std::string::npos);
   CHECK(text.find("no reply in time") != std::string::npos);
   const auto json = nlohmann::json::parse(StatusJson(status));
   CHECK(json["domains"][0]["problem"] == "");

@@ -54,7 +54,7 @@ says '^different: read .* after the kernel Fill'
 expect 2 --standalone=soft --neighbours 0 -- /bin/true
 says 'nothing to compare'
 expect 2 --standalone=soft --neighbours 0 -- /bin/false
-says 'ended with 1'
+says 'ended with exit code 1'
 expect 2 --socket "$folder/none" --neighbours 0 -- "$program" 0
 expect 2 --standalone=soft
 exit $failed

@@ -59,5 +59,11 @@ TEST_CASE("Counts have separators between thousands") {
   CHECK(Count(1234567) == "1,234,567");
 }
 
+TEST_CASE("Counted nouns have a plural unless there is one") {
+  CHECK(Counted(0, "error") == "0 errors");
+  CHECK(Counted(1, "error") == "1 error");
+  CHECK(Counted(1234, "error") == "1,234 errors");
+}
+
 }  // namespace
 }  // namespace detshare::text
