@@ -3,7 +3,7 @@
 namespace detshare::shim {
 namespace {
 
-// One row a value: programs print the descriptions, so they are worded as the driver words them.
+// One row for each value. Programs print the descriptions, so they have the driver's wording.
 #define DETSHARE_CUDA_RESULTS(X)                                                                                              \
   X(CUDA_SUCCESS, "no error")                                                                                                 \
   X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                                                             \

@@ -1,11 +1,11 @@
-// The names and descriptions of CUresult values, as cuGetErrorName and cuGetErrorString give them.
+// The names and descriptions of CUresult values. cuGetErrorName and cuGetErrorString return them.
 #pragma once
 
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
 
-// Static text, or null for a number that is no CUresult of CUDA 13.0. Any thread.
+// Both return static text, or null for a number that is no CUresult of CUDA 13.0. Any thread.
 const char* ErrorName(CUresult result);
 const char* ErrorDescription(CUresult result);
 

@@ -1,13 +1,13 @@
-// Handles that programs hold: numbers that look like pointers, checked at every use, never
-// followed.
+// The handles that programs hold, and a table that finds the object of a handle. A handle is a
+// number that looks like a pointer. The shim checks it at every use and never dereferences it.
 //
 //   63    56 55            28 27              4 3  0
 //   +-------+----------------+-----------------+----+
 //   | kind  |   generation   |      index      | 0  |
 //   +-------+----------------+-----------------+----+
 //
-// The kind makes them non-canonical addresses. Even numbers, since PyTorch takes odd streams for
-// its own.
+// The kind makes a handle a non-canonical address. Handles are even, because PyTorch uses odd
+// stream values for its own purposes.
 #pragma once
 
 #include <array>
@@ -39,11 +39,16 @@ enum class HandleKind : uint8_t {
   kMipmappedArray = 0x32,
 };
 
-// A table of objects that are reached by handle. Objects are never freed, only used again with
-// another generation: whoever still holds a T* after its end sees another object of the same type,
+// A table of objects that are found by handle. Creating an object takes three steps: Reserve() a
+// place, fill in the object, Publish() it. Ending takes two: Retire() the handle, then Recycle()
+// the place.
+//
+// The table never frees an object. It reuses the object's memory with another generation. So a
+// thread that still holds a T* after the object's end sees another object of the same type, and
 // never foreign memory. T needs a default constructor.
 //
-// Find: any thread, lock-free, two dependent loads. Create and Remove: any thread, a mutex.
+// Find() is lock-free and costs two dependent loads. The other functions take a mutex, except
+// Publish() and Retire(). Any thread may call any of them.
 template <typename T>
 class HandleTable {
  public:
@@ -52,7 +57,8 @@ class HandleTable {
   static constexpr uint32_t kMaxChunks = 1u << 10;
   static constexpr uint64_t kGenerationMask = (1u << 28) - 1;
 
-  // The live object of a handle of this kind, or null for every other number.
+  // Returns the live object of this handle, if the handle has this kind. Null for every other
+  // number.
   T* Find(HandleKind kind, uint64_t handle) const {
     if (handle >> 56 != static_cast<uint64_t>(kind) || (handle & 15) != 0) [[unlikely]]
       return nullptr;
@@ -64,8 +70,8 @@ class HandleTable {
     return &slot->object;
   }
 
-  // A place for a new object, not yet to be found; `*index` is unique among living objects. Null:
-  // there are no more.
+  // Returns a place for a new object, which Find does not see yet. `*index` is unique among living
+  // objects. Null if the table is full.
   T* Reserve(uint32_t* index) {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
@@ -82,7 +88,8 @@ class HandleTable {
     return &SlotOf(*index)->object;
   }
 
-  // Makes the object of Reserve known and returns its handle of that kind.
+  // Makes the object of Reserve visible to Find and returns its handle of this kind. The release
+  // store publishes the object.
   uint64_t Publish(HandleKind kind, uint32_t index) {
     Slot* slot = SlotOf(index);
     slot->next = slot->next % kGenerationMask + 1;
@@ -90,8 +97,8 @@ class HandleTable {
     return Handle(kind, index, slot->next);
   }
 
-  // Ends the object: its handles are stale from now on. False when somebody else was first. Recycle
-  // gives its place back.
+  // Ends the object: its handles are stale afterwards. Returns false if another thread ended it
+  // first. The caller then gives the place back with Recycle.
   bool Retire(uint64_t handle) {
     Slot* slot = SlotOf(IndexOf(handle));
     if (slot == nullptr) return false;
@@ -103,7 +110,7 @@ class HandleTable {
     free_.push_back(index);
   }
 
-  // Calls visit(T&) for every object that lives now.
+  // Calls visit(T&) for every object that is alive when the table reaches it.
   template <typename Visit>
   void ForEach(Visit visit) {
     uint32_t used;
@@ -122,15 +129,16 @@ class HandleTable {
   static uint64_t Handle(HandleKind kind, uint32_t index, uint64_t generation) {
     return static_cast<uint64_t>(kind) << 56 | generation << 28 | static_cast<uint64_t>(index) << 4;
   }
-  // The handle of the same object under another kind.
+  // Returns the handle of the same object under another kind.
   static uint64_t WithKind(HandleKind kind, uint64_t handle) {
     return (handle & ((uint64_t{1} << 56) - 1)) | static_cast<uint64_t>(kind) << 56;
   }
 
  private:
   struct Slot {
-    std::atomic<uint64_t> live{0};  // the generation while the object lives, else 0
-    uint64_t next = 0;  // the last generation; only touched by the one who reserved the slot
+    std::atomic<uint64_t> live{0};  // the generation while the object lives, else 0; release:
+                                    // publishes `object`
+    uint64_t next = 0;  // the last generation; only the thread that reserved the slot writes it
     T object{};
   };
 

@@ -1,4 +1,4 @@
-// How much a line of the log matters.
+// The importance of a line of the log.
 #pragma once
 
 namespace detshare::shim {

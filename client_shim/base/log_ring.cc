@@ -15,8 +15,8 @@ struct Line {
   char text[LogRing::kLineBytes];
 };
 
-// Held for a copy of one line. A child of fork may find it taken for ever, so nobody waits for
-// long.
+// Taken while one line is copied. A child of fork may find it taken for ever, so no thread waits
+// long for it.
 std::atomic<bool> g_taken{false};
 Line g_lines[LogRing::kLines];
 std::atomic<uint32_t> g_next{0};
@@ -63,7 +63,7 @@ void LogRing::Add(LogLevel level, const char* line, size_t length) {
     to.length = bytes;
     g_next.fetch_add(1, std::memory_order_relaxed);
   }
-  // Acquire: what the listener uses was made before it was set.
+  // Acquire: the listener's data was written before the listener was set.
   const Listener listener = g_listener.load(std::memory_order_acquire);
   if (listener != nullptr) listener(level, text, bytes);
 }

@@ -1,4 +1,4 @@
-// Threads that the shim starts inside of somebody else's program.
+// Blocks signals while the shim starts a thread inside the program's process.
 #pragma once
 
 #include <pthread.h>
@@ -6,10 +6,10 @@
 
 namespace detshare::shim {
 
-// While it lives, threads that this thread starts begin with all signals blocked. Signals belong to
-// the program's own threads: one that blocks SIGTERM everywhere and waits for it must not die of it
-// in a thread of ours. Not for longer than it takes to start them, since the calling thread is
-// deaf, too.
+// Threads that the calling thread starts during the life of this object begin with all signals
+// blocked. Signals belong to the program's own threads: a program that blocks SIGTERM everywhere
+// and waits for it must not die of SIGTERM in a thread of the shim. Keep the object only while
+// threads are started, because the calling thread gets no signals either.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -5,16 +5,16 @@
 
 namespace detshare::shim {
 
-// Made once for each function, and never destroyed.
+// Made once for each function, and never destroyed. Arm() is called on each thread that needs it.
 class ThreadExit {
  public:
   explicit ThreadExit(void (*release)(void*)) : made_(pthread_key_create(&key_, release) == 0) {}
   ThreadExit(const ThreadExit&) = delete;
   ThreadExit& operator=(const ThreadExit&) = delete;
 
-  // The function is called when the calling thread ends. Its argument means nothing.
+  // Lets the function run when the calling thread ends. The function must ignore its argument.
   void Arm() {
-    // Any value that is not null has the key's destructor called.
+    // pthreads calls the key's destructor only for a value that is not null.
     if (made_) pthread_setspecific(key_, this);
   }
 

@@ -1,4 +1,4 @@
-// What the shim knows of a thread of the program.
+// The shim's state of each thread of the program.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,26 @@ namespace detshare::shim {
 struct Context;
 struct PerThreadStreams;
 
-// Plain data, so that reading it costs no initialisation check; what owns something here releases
-// it by a ThreadExit. It is in static TLS: keep it small.
+// Plain data, so that reading it needs no initialisation check. The code that stores a resource
+// here releases it with a ThreadExit. The struct is in static TLS, whose space is scarce: keep it
+// small.
 struct ThreadState {
-  // The stack of current contexts. The top is kept here, with the object it was last found to be.
+  // The stack of current contexts. `current` is its top, and `context` the object that it was last
+  // found to be.
   CUcontext current;
-  Context* context;   // only valid while context->handle == current
-  CUcontext* below;   // what lies under the top, oldest first
+  Context* context;   // valid only while context->handle == current
+  CUcontext* below;   // the contexts under the top, oldest first
   uint32_t depth;     // contexts on the stack, the top included
   uint32_t capacity;  // of `below`
 
-  PerThreadStreams* streams;  // the thread's own default streams, one a context
-  uint32_t reply_hint;        // the reply slot that it used last
-  // The fence of the thread's own waits: whatever it asked to be signalled has been signalled
-  // before it asks again.
+  PerThreadStreams* streams;  // the thread's own default streams, one for each context
+  uint32_t reply_hint;        // the reply slot that the thread used last
+  // The fence of the thread's own waits. The thread waits for each value of it before it asks for
+  // the next one.
   FenceIndex fence_plus_one;
   uint64_t fence_value;
-  bool per_thread_default;  // PerThreadDefaultScope
-  bool in_host_function;    // runs a host function or stream callback, from where CUDA must not be
-                            // called
+  bool per_thread_default;  // set by PerThreadDefaultScope
+  bool in_host_function;    // a host function or stream callback runs, which must not call CUDA
   uint8_t capture_mode;     // CUstreamCaptureMode
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kGroups[] = "/sys/fs/cgroup";
 
-// The first KiB of a file. Empty when there is none.
+// Returns the first KiB of a file, or nothing if there is no such file.
 std::string Beginning(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
@@ -24,7 +24,7 @@ std::string Beginning(const std::string& path) {
   return {buffer, static_cast<size_t>(std::max<ssize_t>(bytes, 0))};
 }
 
-// The path of this process's group in the hierarchy of version 2, from "0::/PATH".
+// The path of this process's group in the version 2 hierarchy, from the line "0::/PATH".
 std::string OwnGroup() {
   const std::string groups = Beginning("/proc/self/cgroup");
   const size_t begin = groups.rfind("0::/", 0) == 0 ? 0 : groups.find("\n0::/");
@@ -48,8 +48,8 @@ int CpusOfQuota(std::string_view cpu_max) {
 int UsableCpus() {
   cpu_set_t affinity;
   int cpus = sched_getaffinity(0, sizeof(affinity), &affinity) == 0 ? CPU_COUNT(&affinity) : 1;
-  // In a container the group's path may mean something outside of what is mounted here: then only
-  // the root's file is found, which is the container's own.
+  // In a container the group's path may name a place outside the mounted hierarchy. Then the loop
+  // finds only the root's file, which is the container's own.
   std::string group = OwnGroup();
   for (;;) {
     const int allowed = CpusOfQuota(Beginning(kGroups + group + "/cpu.max"));

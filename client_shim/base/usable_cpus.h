@@ -1,16 +1,16 @@
-// How many CPUs this thread may keep busy.
+// The number of CPUs that the calling thread may keep busy.
 #pragma once
 
 #include <string_view>
 
 namespace detshare::shim {
 
-// The CPUs that `cpu.max` of a control group ("QUOTA PERIOD" or "max PERIOD", in microseconds)
-// allows at a time, rounded up. 0: no limit, or not understood.
+// The CPUs that `cpu.max` of a control group allows at a time, rounded up. The text is "QUOTA
+// PERIOD" or "max PERIOD", in microseconds. 0: there is no limit, or the text is malformed.
 int CpusOfQuota(std::string_view cpu_max);
 
-// The least of what the thread's affinity and the quotas of its control group and of those above it
-// allow, at least 1. Reads files: not for every call.
+// The smallest of three limits: the thread's affinity, the quota of its control group, and the
+// quotas of the groups above it. At least 1. Reads files, so do not call it often.
 int UsableCpus();
 
 }  // namespace detshare::shim

@@ -1,11 +1,12 @@
-// What the shim says it is.
+// The version of the driver interface that the shim offers.
 #pragma once
 
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
 
-// What cuDriverGetVersion says, with or without a daemon: the interface that the shim implements.
+// cuDriverGetVersion returns this version, with or without a daemon. It is the interface that the
+// shim implements.
 inline constexpr int kDriverVersion = CUDA_VERSION;
 
 }  // namespace detshare::shim
