@@ -1,4 +1,5 @@
-// Whether any session may have work on a device. Who watches over devices sleeps while none has.
+// Tells whether any session may have work on a device. Threads that watch devices sleep while no
+// session has.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,8 @@
 
 namespace detshare {
 
-// Any thread.
+// Begin() and End() surround the time in which one session may have work. Any thread may call this
+// class.
 class Activity {
  public:
   void Begin() { Change(1); }
@@ -17,8 +19,8 @@ class Activity {
     const std::lock_guard<std::mutex> lock(mutex_);
     return active_ != 0;
   }
-  // Returns true after `period`, as soon as somebody is active then, or was since the last return.
-  // False once Stop() was called.
+  // Waits for `period`, and then until a session is active or has been active since the last
+  // return. Then returns true. Returns false once Stop() has been called.
   bool Await(std::chrono::milliseconds period) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (changed_.wait_for(lock, period, [this] { return stopped_; })) return false;
@@ -47,7 +49,7 @@ class Activity {
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   int active_ = 0;
-  bool news_ = false;  // something began or ended since Await() returned
+  bool news_ = false;  // a session began or ended since Await() returned
   bool stopped_ = false;
 };
 

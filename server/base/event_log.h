@@ -1,5 +1,5 @@
-// What happened to sessions and settings lately, for people: a bounded list, which forgets its
-// oldest entry for each new one. It is no audit: the log on stderr has everything.
+// Keeps the latest events of sessions and settings for operators. The list is bounded and forgets
+// its oldest event for each new one. It is no audit log: the log on stderr has everything.
 #pragma once
 
 #include <cstdint>
@@ -13,53 +13,53 @@ namespace detshare {
 
 struct DaemonEvent {
   enum class Kind {
-    kStarted,        // the daemon
-    kOpened,         // a session
-    kRefused,        // a session that was asked for
-    kEnded,          // a session, by itself
-    kKilled,         // a session, by somebody who may
-    kViolation,      // a session, which broke the protocol
-    kFault,          // of a session's work
-    kPolicy,         // another one decides
-    kTenant,         // something was said about one
-    kConfiguration,  // it was read again
-    kTrace,          // one is taken
+    kStarted,  // the daemon started
+    kOpened,  // a session was opened
+    kRefused,  // a request for a session was refused
+    kEnded,  // a session ended by itself
+    kKilled,  // an operator or its user ended a session
+    kViolation,  // a session broke the protocol
+    kFault,  // a session's work had a fault
+    kPolicy,  // another policy was set
+    kTenant,  // a tenant's settings were changed
+    kConfiguration,  // the configuration was read again
+    kTrace,  // a trace was started
     kDeviceLost,
   };
 
-  uint64_t number = 0;   // 1, 2, ...: set by Add()
-  int64_t unix_ns = 0;   // set by Add()
+  uint64_t number = 0;  // 1, 2, ...; Add() sets it
+  int64_t unix_ns = 0;  // Add() sets it
   Kind kind = Kind::kStarted;
-  uint64_t session = 0;  // 0: of none
+  uint64_t session = 0;  // 0: the event concerns no session
   std::string tenant, program;
-  int pid = 0;           // of whom it is about, or who did it; 0: not known
+  int pid = 0;  // the client's or operator's process; 0: not known
   uint32_t uid = 0;
-  std::string text;      // one line; Add() replaces what is not printable ASCII
+  std::string text;  // one line; Add() replaces what is not printable ASCII
 };
 
-// "opened", "device-lost".
+// Returns a name such as "opened" or "device-lost".
 std::string_view NameOf(DaemonEvent::Kind kind);
 
-// Any thread.
+// Any thread may call it.
 class EventLog {
  public:
   static constexpr size_t kMax = 4096;
-  static constexpr size_t kMaxText = 1024;  // of one event
+  static constexpr size_t kMaxText = 1024;  // bytes of one event's text
 
   EventLog();
 
   void Add(DaemonEvent event);
 
   struct Page {
-    std::vector<DaemonEvent> events;  // in their order
-    uint64_t next = 1;                // what comes after them
-    uint64_t lost = 0;                // events that were asked for and are forgotten
+    std::vector<DaemonEvent> events;  // in order of their numbers
+    uint64_t next = 1;  // the number of the first event after this page
+    uint64_t lost = 0;  // events that were asked for and are forgotten
   };
-  // Events from number `first` on, at most `most`.
+  // Returns events from number `first` on, at most `max`.
   Page From(uint64_t first, size_t max) const;
-  // The latest `most`.
+  // Returns the latest events, at most `max`.
   Page Latest(size_t max) const;
-  // Names this list: another daemon's numbers begin again.
+  // Identifies this list (the time of its creation): the numbers of another daemon begin again.
   uint64_t id() const { return id_; }
 
  private:

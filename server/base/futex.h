@@ -1,4 +1,4 @@
-// Sleeping on a word of shared memory. The words are shared between processes.
+// Lets threads sleep on words of memory that processes share.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,8 +14,8 @@
 
 namespace detshare {
 
-// Sleeps while *word == expected, at most `timeout`. Returns 0 when woken, else the errno: EAGAIN
-// (the word differs), ETIMEDOUT, EINTR, EFAULT (the memory is gone).
+// Sleeps while *word == expected, at most `timeout`. Returns 0 when woken, else an errno: EAGAIN
+// (the word differs), ETIMEDOUT, EINTR, or EFAULT (the memory is gone).
 inline int FutexWait(std::atomic<uint32_t>* word, uint32_t expected,
                      std::chrono::nanoseconds timeout) {
   timespec relative{};
@@ -26,8 +26,8 @@ inline int FutexWait(std::atomic<uint32_t>* word, uint32_t expected,
   return result == 0 ? 0 : errno;
 }
 
-// Sleeps while *first == expected_first and *second == expected_second, without a limit. Errors as
-// above; ENOSYS where the kernel cannot wait for two words.
+// Sleeps while *first == expected_first and *second == expected_second, without a limit. Returns
+// errors as FutexWait(), and ENOSYS if the kernel cannot wait for two words.
 inline int FutexWaitForEither(std::atomic<uint32_t>* first, uint32_t expected_first,
                               std::atomic<uint32_t>* second, uint32_t expected_second) {
   futex_waitv words[2] = {
@@ -37,7 +37,7 @@ inline int FutexWaitForEither(std::atomic<uint32_t>* first, uint32_t expected_fi
   return syscall(SYS_futex_waitv, words, 2, 0, nullptr, 0) >= 0 ? 0 : errno;
 }
 
-// Wakes everybody who sleeps on `word`.
+// Wakes every thread that sleeps on `word`, in all processes.
 inline void FutexWake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

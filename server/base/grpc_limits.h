@@ -1,4 +1,4 @@
-// What every gRPC server of the daemon takes.
+// Message limits for every gRPC server of the daemon.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -6,13 +6,13 @@
 namespace detshare {
 
 inline void SetLimits(grpc::ServerBuilder* builder) {
-  // An image of code is one message.
+  // A client sends an image of code as one message.
   constexpr int kMaxMessageBytes = 1 << 30;
   constexpr int kLookaheadBytes = 8 << 20;
   builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder->SetMaxSendMessageSize(kMaxMessageBytes);
-  // Long messages do not wait for the reader's permission often. (By itself gRPC measures what it
-  // needs, with timers.)
+  // A large window lets the sender of a long message seldom wait for the reader's permission.
+  // gRPC's own measurement of the window is switched off, because it uses timers.
   builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }

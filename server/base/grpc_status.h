@@ -1,4 +1,4 @@
-// The same status in gRPC's words.
+// Converts an absl::Status to a grpc::Status.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -9,7 +9,7 @@
 
 namespace detshare {
 
-// The codes of both have the same numbers.
+// Codes of both types have the same numbers.
 inline grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};

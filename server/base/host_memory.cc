@@ -9,10 +9,11 @@
 namespace detshare {
 namespace {
 
-// The limit of a control group of version 2 in its own file system; UINT64_MAX when there is none.
+// Returns the limit of a version 2 control group that has its own file system, or UINT64_MAX if
+// there is no limit.
 uint64_t ControlGroupLimit() {
   std::ifstream file("/sys/fs/cgroup/memory.max");
-  uint64_t limit = UINT64_MAX;  // the file may say "max"
+  uint64_t limit = UINT64_MAX;  // the file may contain "max"
   if (!(file >> limit)) return UINT64_MAX;
   return limit;
 }

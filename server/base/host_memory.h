@@ -1,11 +1,12 @@
-// How much memory the host has for this process.
+// Tells how much memory the host has for this process.
 #pragma once
 
 #include <cstdint>
 
 namespace detshare {
 
-// Bytes: of the machine, or of the control group that the process is in, if that may use less.
+// Returns the bytes of the machine's memory, or the limit of the process's control group if that is
+// lower.
 uint64_t HostMemoryBytes();
 
 }  // namespace detshare

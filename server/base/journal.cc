@@ -31,7 +31,7 @@ bool Journal::Send(const Fields& fields) const {
     if (value.find('\n') == value.npos) {
       entry += '=';
     } else {
-      // With its length, 64 bits, the lowest byte first.
+      // The value follows its length: 64 bits, the lowest byte first.
       entry += '\n';
       for (int shift = 0; shift < 64; shift += 8)
         entry += static_cast<char>(static_cast<uint64_t>(value.size()) >> shift);
@@ -42,8 +42,8 @@ bool Journal::Send(const Fields& fields) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
-  // Not connected: a journal that was started anew is another one. Nobody waits for one that is
-  // behind.
+  // The socket is not connected, because a restarted journal listens on a new socket. The call does
+  // not wait for a journal that is behind.
   return sendto(fd_, entry.data(), entry.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
                 reinterpret_cast<const sockaddr*>(&address),
                 sizeof(address)) == static_cast<ssize_t>(entry.size());

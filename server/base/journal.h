@@ -1,4 +1,5 @@
-// systemd's journal, by its native protocol: a datagram of fields an entry. Needs no library.
+// Writes to systemd's journal by its native protocol: one datagram of fields for each entry. Needs
+// no library.
 #pragma once
 
 #include <memory>
@@ -11,22 +12,23 @@ namespace detshare {
 
 inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
 
-// Whether `fd` is the stream to the journal that $JOURNAL_STREAM ("device:inode") names. Nobody may
-// have redirected it since.
+// Returns whether `fd` is the stream to the journal that $JOURNAL_STREAM ("device:inode") names. A
+// program may have redirected the descriptor since systemd set the variable.
 bool IsJournalStream(int fd, const char* journal_stream);
 
-// Any thread.
+// A connectionless sender of entries. Any thread may call it.
 class Journal {
  public:
-  // Null when the socket cannot be made.
+  // Returns null if the socket cannot be made.
   static std::unique_ptr<Journal> At(const std::string& path);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
   using Fields = std::vector<std::pair<std::string_view, std::string_view>>;
-  // One entry. Names are capital letters, digits and underscores; values may be anything. False
-  // when the journal does not take it: it is gone, or will not take as much.
+  // Sends one entry. Names consist of capital letters, digits and underscores; values are arbitrary
+  // bytes. Returns false if the journal does not take the entry: it is gone, behind, or the entry
+  // is too large.
   bool Send(const Fields& fields) const;
 
  private:

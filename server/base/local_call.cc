@@ -19,7 +19,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectLocally(const std::string&
   if (path.size() >= sizeof(address.sun_path))
     return absl::UnavailableError("the socket's path is too long");
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  // Not blocking: a full queue of connections is a reply, too.
+  // The socket does not block: a full queue of connections is an error that the caller gets at
+  // once.
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0)
     return grpc::CreateInsecureChannelFromFd("detshared", fd);

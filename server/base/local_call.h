@@ -1,7 +1,7 @@
-// Calls to daemons of this host, at their sockets.
+// Calls daemons of this host at their sockets.
 //
-// gRPC's timers are off in the daemon (proto/quiet_grpc.h): whoever asks waits here, as long as it
-// likes, and lets go of what has not answered by then.
+// gRPC's timers are off in the daemon (proto/quiet_grpc.h). So the caller waits in AskAll() for its
+// own timeout, and then gives up the calls without a reply.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -21,18 +21,20 @@
 
 namespace detshare {
 
-// A channel over a connection that is there. Does not block: Unavailable at once when nobody
-// listens, or many wait there already. A channel that was cut off stays so.
+// Returns a channel over a new connection. Does not block: returns Unavailable at once if no
+// process listens or the queue of connections is full. A channel that loses its connection stays
+// disconnected.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectLocally(const std::string& socket);
 
-// Makes the call by an asynchronous stub and returns. It keeps its request and its stub until it is
-// destroyed, which is when the call is over.
+// A function that starts a call by an asynchronous stub and returns. It owns its request and its
+// stub until it is destroyed, which happens when the call is over.
 template <typename Reply>
 using Question = std::function<void(grpc::ClientContext* context, Reply* reply,
                                     std::function<void(grpc::Status)> done)>;
 
-// Asks all at once, and waits until each has answered or `timeout` is over: then it is
-// DeadlineExceeded. The answers in the order of the questions. Any thread.
+// Starts all calls at once and waits until each has a reply or `timeout` is over. A call without a
+// reply by then is DeadlineExceeded and is cancelled. The replies have the order of the questions.
+// Any thread may call it.
 template <typename Reply>
 std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions,
                                           std::chrono::milliseconds timeout) {
@@ -42,7 +44,7 @@ std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions
     Reply reply;
     std::optional<grpc::Status> status;  // guarded by mutex
   };
-  // Shared with gRPC, which may answer when nobody waits any more.
+  // gRPC shares this object, because a reply may come after the caller has given up.
   struct Round {
     std::vector<std::unique_ptr<Call>> calls;
     std::mutex mutex;
@@ -73,7 +75,7 @@ std::vector<absl::StatusOr<Reply>> AskAll(std::vector<Question<Reply>> questions
     } else if (call->status->ok()) {
       replies.emplace_back(std::move(call->reply));
     } else {
-      // The codes have the same numbers.
+      // Codes of both types have the same numbers.
       replies.emplace_back(absl::Status(static_cast<absl::StatusCode>(call->status->error_code()),
                                         call->status->error_message()));
     }

@@ -14,10 +14,11 @@ std::atomic<int> g_level{static_cast<int>(LogLevel::kInfo)};
 
 constexpr const char* kNames[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
 constexpr size_t kMaxLine = 4096;
-// syslog's.
+// syslog's priorities
 constexpr const char* kPriorities[] = {"3", "4", "6", "7"};
 
-// Set before there are other threads; never destroyed, since threads may outlive everything.
+// Set before there are other threads. Never destroyed, because threads may log until the process
+// ends.
 const Journal* g_journal = nullptr;
 
 thread_local std::string t_session, t_tenant;
@@ -92,11 +93,11 @@ void LogLine(LogLevel level, const std::string& message) {
   std::string line = stamp;
   line.append(message, 0, kMaxLine);
   Clean(&line);
-  // The journal's stream takes the priority from the line's beginning.
+  // The journal reads the priority at the beginning of a line of its stream.
   if (g_journal != nullptr)
     line.insert(0, absl::StrCat("<", kPriorities[static_cast<int>(level)], ">"));
   line.push_back('\n');
-  // Nothing can be done about a log that cannot be written.
+  // A failed write to the log has no remedy.
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

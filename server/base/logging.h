@@ -1,5 +1,5 @@
-// The daemon's log: one line per event on stderr, "LEVEL time message"; or an entry with fields, where
-// stderr is systemd's journal (docs/observing.md names them).
+// The daemon's log. Each event is one line on stderr, "LEVEL time message". If stderr is systemd's
+// journal, each event is an entry with fields (docs/observing.md names them).
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,20 @@ namespace detshare {
 
 enum class LogLevel : int { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 
-// Messages above this level are dropped. Any thread. kInfo until it is set.
+// Drops messages above this level from this call on. The level is kInfo before the first call. Any
+// thread may call it.
 void SetLogLevel(LogLevel level);
 bool LogEnabled(LogLevel level);
-// error, warning, info or debug; false for anything else.
+// Accepts error, warning, info and debug. Returns false for any other text and leaves `level`
+// alone.
 bool ParseLogLevel(const std::string& text, LogLevel* level);
 
-// Entries go to the journal from now on, if stderr is its stream; `socket` is for tests. Before any
-// other thread logs.
+// Sends entries to the journal from this call on, if stderr is the journal's stream. Must be called
+// before any other thread logs. `socket` differs only in tests.
 void LogToJournal(const std::string& socket = kJournalSocket);
 
-// What this thread logs is about this session, as long as the scope lives. One a thread.
+// Marks what this thread logs as about one session, as long as the scope lives. A thread has at
+// most one scope at a time.
 class LogScope {
  public:
   LogScope(uint64_t session, const std::string& tenant);
@@ -31,8 +34,8 @@ class LogScope {
   LogScope& operator=(const LogScope&) = delete;
 };
 
-// Writes one line with a single write(). Control characters in `message` are replaced, so that a
-// client's strings cannot forge lines. Any thread.
+// Writes one line with a single write(). Replaces control characters in `message`, so that a
+// client's strings cannot forge lines. Any thread may call it.
 void LogLine(LogLevel level, const std::string& message);
 
 template <typename... Parts>

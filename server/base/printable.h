@@ -1,4 +1,4 @@
-// Text that a client gave, for logs and people's terminals.
+// Makes text that a client gave safe for logs and terminals.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace detshare {
 
-// The first `most` bytes of it, with '?' for what is not printable ASCII: no control sequence of a
-// client's reaches a terminal, no newline a log.
+// Returns the first `max` bytes of `text`, with '?' for what is not printable ASCII. So no control
+// sequence of a client reaches a terminal, and no newline reaches a log.
 std::string Printable(std::string_view text, size_t max);
 
 }  // namespace detshare

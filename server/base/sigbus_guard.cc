@@ -12,11 +12,11 @@ namespace {
 
 constexpr uintptr_t kPage = 4096;
 
-// Of static storage: the handler may run at any moment of the process's life.
+// These have static storage, because the handler may run at any moment of the process's life.
 SigbusGuard::Slot g_slots[SigbusGuard::kMaxGuards];
 struct sigaction g_previous;
 
-// Only async-signal-safe calls; mmap is a plain system call here.
+// Makes only async-signal-safe calls; mmap is a plain system call here.
 void OnSigbus(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   const uintptr_t address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -32,7 +32,7 @@ void OnSigbus(int signal, siginfo_t* info, void* context) {
     errno = saved_errno;
     return;
   }
-  // Not ours: let it do what it would have done.
+  // The address is in no guarded range: do what would have happened without this handler.
   if ((g_previous.sa_flags & SA_SIGINFO) != 0 && g_previous.sa_sigaction != nullptr) {
     g_previous.sa_sigaction(signal, info, context);
     return;

@@ -1,9 +1,9 @@
-// Survives a client that truncates a file which the daemon has mapped.
+// Keeps the daemon alive when a client truncates a file that the daemon has mapped.
 //
-// Touching a page of a mapped file beyond the file's end raises SIGBUS. Inside a guarded range the
-// handler puts an anonymous zero page over the hole, raises the range's flag and lets the access go
-// on; the owner sees the flag and ends the session. A SIGBUS anywhere else ends the process as
-// ever.
+// An access to a page of a mapped file beyond the file's end raises SIGBUS. Inside a guarded range
+// the handler puts an anonymous zero page over the hole, raises the range's flag and lets the
+// access go on. The owner of the range sees the flag and ends the session. A SIGBUS anywhere else
+// ends the process, as without the handler.
 #pragma once
 
 #include <atomic>
@@ -12,28 +12,30 @@
 
 namespace detshare {
 
-// One guarded range of addresses, for as long as the object lives. At most kMaxGuards at a time:
-// further ones protect nothing (active() is false). Any thread.
+// Guards one range of addresses as long as the object lives. There are at most kMaxGuards at a
+// time; further objects protect nothing (active() is false). Any thread may use one.
 class SigbusGuard {
  public:
   static constexpr size_t kMaxGuards = 4096;
 
-  // [begin, begin + bytes) is page aligned. Installs the process's handler with the first guard.
+  // [begin, begin + bytes) is page aligned. The first guard installs the process's signal handler.
   SigbusGuard(const void* begin, size_t bytes);
-  // Nobody touches the range through its mapping any more.
+  // By now no thread accesses the range through its mapping.
   ~SigbusGuard();
   SigbusGuard(const SigbusGuard&) = delete;
   SigbusGuard& operator=(const SigbusGuard&) = delete;
 
   bool active() const { return slot_ != nullptr; }
-  // Whether a page of the range had to be replaced.
+  // Returns whether a page of the range had to be replaced.
   bool tripped() const;
 
   struct Slot {
-    // 0 when free, 1 while it is filled. Release-stored last: publishes `end`.
+    // 0 while the slot is free, 1 while it is being filled. The address is stored last, with
+    // release order, and publishes `end` to the signal handler.
     std::atomic<uintptr_t> begin{0};
     std::atomic<uintptr_t> end{0};
-    // Stored by the signal handler, in whatever thread touched the hole.
+    // The signal handler stores it, in the thread that touched the hole. It tells the owner of the
+    // guard.
     std::atomic<bool> tripped{false};
   };
 
