@@ -24,8 +24,8 @@ namespace {
 
 std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
-// Groups of the process at the other end, as they were when it connected. None when the kernel does
-// not say: fewer rights.
+// Returns the groups that the process at the other end had when it connected. Returns no groups if
+// the kernel does not tell them, which gives the peer fewer rights.
 std::vector<gid_t> GroupsOf(int fd) {
   std::vector<gid_t> groups(64);
   for (;;) {
@@ -34,13 +34,13 @@ std::vector<gid_t> GroupsOf(int fd) {
       groups.resize(bytes / sizeof(gid_t));
       return groups;
     }
-    // A process has at most 65536.
+    // Linux gives a process at most 65536 groups.
     if (errno != ERANGE || bytes / sizeof(gid_t) > 65536) return {};
     groups.resize(bytes / sizeof(gid_t));
   }
 }
 
-// What the kernel never gives to another socket; 0: `fd` is none.
+// Returns a number that the kernel never gives to another socket, or 0 if `fd` is not a socket.
 uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   socklen_t length = sizeof(cookie);
@@ -105,7 +105,7 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
   std::memcpy(address.sun_path, made.c_str(), made.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::InternalError(absl::StrCat("socket: ", ErrnoText(errno)));
-  // A daemon that was killed may have left it.
+  // A daemon that was killed may have left this socket.
   if (lstat(made.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) unlink(made.c_str());
   const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   if (!bound || chmod(made.c_str(), mode) != 0 || listen(fd, 1024) != 0 ||
@@ -144,7 +144,7 @@ void Acceptor::Run() {
     if ((fds[0].revents & POLLIN) == 0) continue;
     const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-      // Out of descriptors: a connection that ends will free one.
+      // If the process is out of descriptors, a connection that ends frees one.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
         LogWarning("cannot accept a connection: ", ErrnoText(errno));
         poll(&fds[1], 1, 100);

@@ -1,7 +1,9 @@
-// The daemon's socket: accepts connections, takes down who is at the other end, hands them to gRPC.
+// The daemon's sockets: takes the lock of a socket, listens, accepts connections, records the
+// credentials of the process at the other end, and hands the connections to gRPC.
 //
-// gRPC names such a connection "fd:<n>" (ServerContext::peer()), and keeps the descriptor open at
-// least as long as one of its calls lives: so the number tells whose call it is.
+// gRPC names such a connection "fd:<n>" (ServerContext::peer()). It keeps the descriptor open at
+// least as long as a call on the connection lives, so the number identifies the caller's
+// connection.
 #pragma once
 
 #include <sys/types.h>
@@ -23,51 +25,61 @@
 namespace detshare {
 
 struct Peer {
-  uint64_t connection = 0;  // never used twice; PeerTable gives it
+  // PeerTable sets it and never uses a number twice.
+  uint64_t connection = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  pid_t pid = 0;                     // 0 when it has none in the daemon's pid namespace
-  std::vector<gid_t> groups;         // supplementary ones
-  std::shared_ptr<const TenantEndpoint> endpoint;  // null: it came by the daemon's own socket
-  bool passed = false;  // with strict isolation: another process accepted it, at the main socket
+  pid_t pid = 0;  // 0: the process has no id in the daemon's pid namespace.
+  std::vector<gid_t> groups;  // supplementary groups
+  std::shared_ptr<const TenantEndpoint> endpoint;  // null: came by the daemon's own socket
+  // With strict isolation: another process accepted the connection, at the main socket.
+  bool passed = false;
 };
 
-// The credentials of the open connections. Any thread.
+// The credentials of the open connections. Any thread may call it.
 class PeerTable {
  public:
   void Add(int fd, Peer peer);
-  // Of a call's ServerContext::peer(). Nothing when that is no connection of ours.
+  // Takes a call's ServerContext::peer(). Returns nothing if that is not a connection of this
+  // table.
   std::optional<Peer> Find(const std::string& grpc_peer) const;
-  // Whether somebody is connected, other than process `except`. Forgets those who are not any more.
+  // Returns whether a process other than `except` is connected. Forgets connections that have
+  // ended.
   bool AnyConnected(pid_t except);
 
  private:
   struct Entry {
     Peer peer;
-    uint64_t cookie = 0;  // the socket's: gRPC closes it and tells nobody
+    // The socket's cookie. It tells that gRPC has closed the descriptor, because gRPC reports no
+    // close.
+    uint64_t cookie = 0;
   };
 
   mutable std::mutex mutex_;
-  std::map<int, Entry> peers_;    // guarded by mutex_; overwritten when the number is used again
+  // guarded by mutex_; an entry stays until its number is used again or AnyConnected() drops it
+  std::map<int, Entry> peers_;
   uint64_t next_connection_ = 1;  // guarded by mutex_
 };
 
-// Takes the lock `<path>.lock`, until the process ends or executes another program.
-// FailedPrecondition when another daemon serves there.
+// Takes the lock `<path>.lock`. The process holds it until it ends or executes another program.
+// Returns FailedPrecondition if another daemon serves there.
 absl::Status LockSocket(const std::string& path);
-// Makes the socket, replacing a dead one; with the lock. It has its name from when it listens on:
-// nobody finds a socket there that refuses him. It is made as `<path>.new`.
+// Makes a listening socket at `path` with permissions `mode` and replaces a socket that a dead
+// daemon left. The caller has taken LockSocket(path) and owns the returned descriptor. The socket
+// is made as `<path>.new` and renamed into place once it listens, so no client finds one that
+// refuses.
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
 
-// Accepts on a thread of its own.
+// Accepts connections on a thread of its own.
 class Acceptor {
  public:
-  // `accepted` gets each connection, its credentials are in `peers` by then. Takes nothing of
-  // `listen_fd` but its use. `endpoint`: whose socket it is; null: the daemon's own.
+  // Does not close `listen_fd`. Calls `accepted` for each connection after its credentials are in
+  // `peers`; `accepted` owns the descriptor. `endpoint` is the tenant endpoint that `listen_fd`
+  // belongs to; null stands for the daemon's own socket.
   Acceptor(int listen_fd, PeerTable& peers, std::function<void(int fd)> accepted,
            std::shared_ptr<const TenantEndpoint> endpoint = nullptr);
-  ~Acceptor();  // accepts no more
-  // A connection that was accepted by another process, at the main socket. Any thread.
+  ~Acceptor();  // stops accepting
+  // Takes a connection that another process accepted at the main socket. Any thread may call it.
   void Take(int fd) { Take(fd, /*passed=*/true); }
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;

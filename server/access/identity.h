@@ -1,4 +1,4 @@
-// Who asks, and in which tenant's name.
+// Decides which tenant a peer acts as and whether it may administer the daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -14,44 +14,48 @@
 
 namespace detshare {
 
-// PermissionDenied when the daemon does not serve this peer's user: only as root does it serve
-// others than its own.
+// Returns PermissionDenied if the daemon does not serve this peer's user. Only a daemon that runs
+// as root serves users other than its own.
 absl::Status MayUse(const Peer& peer);
 
-// Who may be which tenant.
+// Which users and groups may act as which tenant.
 struct TenantRules {
   struct Rule {
     std::string tenant;
-    bool restricted = false;  // to these
+    bool restricted = false;  // only `users` and `groups` may be this tenant
     std::vector<uid_t> users;
     std::vector<gid_t> groups;
   };
   std::vector<Rule> rules;  // in the order of the configuration
-  std::vector<gid_t> admins;  // groups whose members may change what is in force for all
-  bool unlisted = true;     // whether there are other tenants than these
+  std::vector<gid_t> admins;  // groups whose members may administer the daemon
+  bool unlisted = true;  // whether clients may also name tenants without a rule
 };
 
-// The rules, which may change at any time: they decide about whoever asks next. Any thread.
+// Applies the rules. SetRules() may replace them at any time; later calls use the new rules. Any
+// thread may call it.
 class Identity {
  public:
   void SetRules(TenantRules rules);
 
-  // The tenant that a client wishes to be. Empty: the first that names its user, else the first
-  // that names one of its groups, else the name of its user. InvalidArgument when that is no name:
-  // 1 to 64 letters, digits and signs that can stand in a table, a log and a path. PermissionDenied
-  // when it may not be that tenant; the daemon's own user and root may be any. Whoever came through
-  // an endpoint is the endpoint's.
+  // Returns the tenant of a client that asks for `wish`. For an empty wish that is the first tenant
+  // that names the peer's user, else the first that names one of its groups, else the name of its
+  // user. A peer that came through a tenant endpoint always gets the endpoint's tenant.
+  //
+  // Returns InvalidArgument if the name is not a tenant name: 1 to 64 letters, digits and signs
+  // that can stand in a table, a log and a path. Returns PermissionDenied if the peer may not be
+  // that tenant. Root and the daemon's user may be any tenant.
   absl::StatusOr<std::string> TenantName(const std::string& wish, const Peer& peer) const;
 
-  // PermissionDenied unless the peer may change what is in force for all: root, the daemon's user,
-  // and members of the groups of admins, but nobody through an endpoint.
+  // Returns PermissionDenied unless the peer may change what is in force for all sessions. Root,
+  // the daemon's user, and members of the admin groups may; a peer that came through a tenant
+  // endpoint may not.
   absl::Status MayAdminister(const Peer& peer) const;
 
  private:
   std::shared_ptr<const TenantRules> rules() const;
 
   mutable std::mutex mutex_;
-  std::shared_ptr<const TenantRules> rules_;  // guarded by mutex_; null: anybody may be anything
+  std::shared_ptr<const TenantRules> rules_;  // guarded by mutex_; null: there are no restrictions
 };
 
 }  // namespace detshare

@@ -1,4 +1,5 @@
-// An endpoint: a socket of its own that leads to one tenant (tenant_endpoints.h).
+// What the daemon knows about one tenant endpoint: a socket that leads to one tenant
+// (server/services/tenant_endpoints.h opens and closes them).
 #pragma once
 
 #include <unistd.h>
@@ -9,7 +10,7 @@
 
 namespace detshare {
 
-// What holds for whoever comes through it. Any thread.
+// Applies to every connection that comes through the endpoint. Any thread may read it.
 struct TenantEndpoint {
   TenantEndpoint() = default;
   ~TenantEndpoint() {
@@ -20,12 +21,15 @@ struct TenantEndpoint {
 
   std::string name;
   std::string tenant;
-  std::vector<std::string> device_ids;  // UUIDs of those that are seen through it, in their order
-  // Where its sessions have their files, as a path by a descriptor: root in a container may rename
-  // and replace what is in its endpoint's directory, and the daemon follows none of that.
+  std::vector<std::string> device_ids;  // UUIDs of the devices that the endpoint shows, in order
+  // The directory for the files of the endpoint's sessions, as a path by the descriptor
+  // `sessions_fd`. Root in a container may rename and replace what lies in the endpoint's
+  // directory; a path by a descriptor is not affected.
   std::string sessions_directory;
   int sessions_fd = -1;
-  // Set for good when the endpoint is closed. Connections that were made before may open no session.
+  // Set once, when the endpoint is closed. Connections that were made before may open no session
+  // then. The store tells SessionManager::Open(), which reads it under its lock, and
+  // SessionManager::EndThrough() ends the sessions that were opened before.
   std::atomic<bool> closed{false};
 };
 
