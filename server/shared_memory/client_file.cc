@@ -12,7 +12,8 @@
 namespace detshare {
 namespace {
 
-// Closes a descriptor that is no file of that kind. -1 stays -1.
+// Returns `fd` if it is a regular file on a tmpfs, belongs to `uid` and has at least `bytes` bytes.
+// Otherwise closes it and returns -1. -1 stays -1.
 int OnlyOwnMemoryFile(int fd, uid_t uid, uint64_t bytes) {
   if (fd < 0) return -1;
   struct stat file;
@@ -26,13 +27,13 @@ int OnlyOwnMemoryFile(int fd, uid_t uid, uint64_t bytes) {
   return -1;
 }
 
-// What a link of the client's folder in /proc leads to, whatever became of the file's name. A
-// process that has taken the pid of one that died has nothing of another user's that would be
-// opened.
+// Opens the target of a link in the client's directory of /proc, even if the file's name is gone.
+// If the client has died and another process has its pid, OnlyOwnMemoryFile() refuses files of
+// other users.
 int OpenLink(const ClientMapping& mapping, const std::string& link, uint64_t bytes) {
   if (mapping.pid <= 0) return -1;
   const std::string path = absl::StrCat("/proc/", mapping.pid, "/", link);
-  // First without opening the file itself, which could be a device.
+  // First opens the path without opening the file itself, which could be a device.
   const int found = open(path.c_str(), O_PATH | O_CLOEXEC);
   if (found < 0) return -1;
   struct stat file;
@@ -54,7 +55,7 @@ int OpenMapping(const ClientMapping& mapping, uint64_t bytes) {
                   bytes);
 }
 
-// Needs what a debugger that only looks needs: to be the same user, or CAP_SYS_PTRACE.
+// Needs what a debugger needs to read a process: the same user, or CAP_SYS_PTRACE.
 int OpenDescriptor(const ClientMapping& mapping, uint64_t bytes) {
   if (mapping.descriptor < 0) return -1;
   return OpenLink(mapping, absl::StrCat("fd/", mapping.descriptor), bytes);
@@ -71,7 +72,8 @@ int OpenByName(const ClientMapping& mapping, uint64_t bytes) {
       mapping.uid, bytes);
   if (fd < 0) return -1;
   struct stat file;
-  // The name may mean another file by now, or here.
+  // The name may mean another file by now, or may mean another file to the daemon than to the
+  // client.
   if (fstat(fd, &file) == 0 && file.st_dev == mapping.device && file.st_ino == mapping.inode)
     return fd;
   close(fd);

@@ -10,7 +10,8 @@
 namespace detshare {
 namespace {
 
-// The header of a record as it was at one moment; laid out as RecordHeader after its state word.
+// The header of a record as it was at one moment. Its layout is that of RecordHeader after the
+// state word.
 struct HeaderCopy {
   uint32_t bytes;
   uint16_t op;
@@ -54,8 +55,8 @@ uint16_t RingReader::NextDevice() const {
 
 RingReader::Result RingReader::Read(RingRecord* record) {
   if (!violation_.empty()) return Result::kViolation;
-  // Bounded: the caller has other things to look at, even while a client commits nothing but
-  // padding.
+  // The number of padding records in one call is bounded, because the caller has other work even
+  // while a client commits only padding.
   for (int padding = 0; padding < 16; ++padding) {
     const uint64_t offset = position_ & (ring_bytes_ - 1);
     uint8_t* const line = ring_ + offset;
@@ -118,7 +119,7 @@ void RingReader::Release(uint64_t offset, uint32_t bytes) {
     LineState(ring_ + offset + line)->store(0, std::memory_order_relaxed);
   }
   position_ += bytes;
-  // Publishes the zeroed lines to the threads that will reserve them next.
+  // Publishes the zeroed lines to the client's threads that will reserve them next.
   header_->head.store(position_, std::memory_order_release);
 }
 

@@ -46,9 +46,10 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
   return absl::InternalError(text);
 }
 
-// The directory of a session's files may be shared with a container in which the client is root,
-// and puts symbolic links and devices where the daemon expects what it made: the last two names of
-// the path are not followed, and what is no regular file is not opened. As open(): -1 and errno.
+// Opens a file of a session like open(): returns -1 and sets errno on failure. The directory of a
+// session's files may be shared with a container in which the client is root. There the client can
+// put symbolic links and devices in place of the daemon's files. So this follows no link at the
+// last two names of the path, and opens only regular files.
 int OpenIn(const std::string& path, int flags) {
   const size_t slash = path.rfind('/');
   const int directory =
@@ -89,7 +90,8 @@ ipc::mapped_region MapAnywhere(const ipc::file_mapping& file, uint64_t bytes) {
   try {
     return ipc::mapped_region(file, ipc::read_write, 0, bytes, FreshAddress(bytes));
   } catch (const ipc::interprocess_exception&) {
-    return ipc::mapped_region(file, ipc::read_write, 0, bytes);  // something is there
+    // another mapping is at the address
+    return ipc::mapped_region(file, ipc::read_write, 0, bytes);
   }
 }
 
@@ -130,13 +132,13 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Create(const std::string
   mapped->path_ = path;
   if (status.ok()) {
     try {
-      // What was made, whatever has the name by now.
+      // Maps the file that was made, even if its name means another file by now.
       ipc::file_mapping file(absl::StrCat("/proc/self/fd/", fd).c_str(), ipc::read_write);
       ipc::mapped_region region =
           address == 0 ? MapAnywhere(file, bytes)
                        : ipc::mapped_region(file, ipc::read_write, 0, bytes,
                                             reinterpret_cast<void*>(address), MAP_FIXED_NOREPLACE);
-      // The file itself need not stay open: a session may have many.
+      // The descriptor need not stay open: a session may have many files.
       mapped->mapping_.reset(new Mapping{ipc::file_mapping(), std::move(region)});
     } catch (const ipc::interprocess_exception& error) {
       status = absl::ResourceExhaustedError(absl::StrCat("cannot map ", path, ": ", error.what()));
@@ -193,7 +195,8 @@ absl::StatusOr<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::st
       RoundUp(region->fence_offset_ + sizes.fence_count * sizeof(Fence), kPageBytes);
   const uint64_t bytes = RoundUp(region->staging_offset_ + sizes.staging_bytes, kPageBytes);
 
-  // The shim cuts the area into small chunks and, behind them, large ones: the same place.
+  // The shim cuts the area into small chunks and, behind them, large ones. It computes the same
+  // boundary.
   region->first_staging_ = std::min(
       sizes.staging_bytes,
       std::clamp(sizes.staging_bytes / 4 / kFirstStagingGranule, uint64_t{1}, uint64_t{64}) *
@@ -259,8 +262,8 @@ bool SharedRegion::Print(std::string_view text) {
   SessionHeader* const h = header();
   uint8_t* const ring = file_->data() + output_offset_;
   const uint64_t size = sizes_.output_bytes;
-  // Acquire: the client has read what it says it has read. What it says is not believed beyond
-  // that.
+  // Acquire: the client has finished reading up to the position that it stores. The daemon believes
+  // nothing more of that position and checks it.
   const uint64_t unread = output_position_ - h->output_head.load(std::memory_order_acquire);
   if (unread > size || text.size() > size - unread) return false;
   const uint64_t offset = output_position_ % size;
@@ -268,7 +271,7 @@ bool SharedRegion::Print(std::string_view text) {
   std::memcpy(ring + offset, text.data(), first);
   std::memcpy(ring, text.data() + first, text.size() - first);
   output_position_ += text.size();
-  // Publishes the text.
+  // Publishes the text to the client.
   h->output_tail.store(output_position_, std::memory_order_release);
   return true;
 }
@@ -333,7 +336,7 @@ absl::StatusOr<uint64_t> PinnedWindow::FindPlace(uint64_t bytes) const {
                                                      limits_.bytes, " bytes and ", limits_.files,
                                                      " allocations"));
   }
-  // First fit, deterministic: the same program gets the same addresses.
+  // First fit is deterministic: the same program gets the same addresses.
   uint64_t address = base_;
   for (const auto& [begin, file] : files_) {
     if (begin - address >= bytes) break;
@@ -379,7 +382,7 @@ std::vector<uint64_t> PinnedWindow::Free(uint64_t address) {
   }
   kept_.emplace(file.allocation.file_bytes, address);
   kept_bytes_ += file.allocation.file_bytes;
-  // The largest go first: they free most for one drain of the device.
+  // Drops the largest files first, because they free most memory for one drain of the device.
   while (kept_bytes_ > limits_.kept_bytes) {
     auto largest = std::prev(kept_.end());
     dropped.push_back(largest->second);
@@ -416,7 +419,8 @@ std::vector<uint64_t> PinnedWindow::All() const {
 absl::Status MakeSharedDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0711) != 0)
     return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
-  // Whatever the umask says, and not through a link that has come into its place.
+  // Sets the mode in spite of the umask, and not through a link that has been put in the
+  // directory's place.
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   const int error = fd < 0 || fchmod(fd, 0711) != 0 ? errno : 0;
   if (fd >= 0) close(fd);

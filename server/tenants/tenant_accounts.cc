@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Between two lines of the log about one tenant: a program may ask in a loop.
+// The time between two log lines about one tenant, because a program may ask in a loop.
 constexpr std::chrono::seconds kSilence(10);
 
 uint64_t LimitOf(uint64_t limit) { return limit == 0 ? Quota::kNoLimit : limit; }
