@@ -23,14 +23,15 @@ namespace detshare::shim {
 namespace {
 
 constexpr auto kGrantTimeout = std::chrono::seconds(30);
-// A daemon that lost its device is replaced by one that begins anew; who came too early for that
-// one asks again for so long.
+// A daemon that lost its device replaces itself with a new process. A client that comes before the
+// new daemon is ready tries again for this long.
 constexpr auto kReplacementTimeout = std::chrono::seconds(5);
 constexpr auto kRedialPause = std::chrono::milliseconds(100);
 
 std::atomic<bool> g_started{false};
 
-// Prints why there is no session, once a process: programs try cuInit again and again.
+// Prints why there is no session. Only once in a process, because programs call cuInit again and
+// again.
 void Explain(const std::string& text) {
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) Log(LogLevel::kError, "%s", text.c_str());
@@ -57,19 +58,19 @@ class GrpcConnection final : public Connection {
  public:
   GrpcConnection(std::shared_ptr<grpc::Channel> channel, int fd)
       : fd_(fd), stub_(proto::Control::NewStub(channel)) {}
-  // Only after a failure: then the session's stream has ended.
+  // Only called after a failure, when the session's stream has ended.
   ~GrpcConnection() override {
     if (thread_started_) pthread_join(thread_, nullptr);
   }
 
-  // Begins to open the session, on a thread of its own.
+  // Begins to open the session on a thread of its own.
   void Start(const proto::OpenSessionRequest& request) {
     request_ = request;
     thread_started_ = pthread_create(&thread_, nullptr, Main, this) == 0;
     if (thread_started_) pthread_setname_np(thread_, "detshare-events");
   }
 
-  // After Start(): the grant, or why there is none.
+  // After Start(): waits for the grant, or for the reason why there is none.
   grpc::Status AwaitGrant() {
     if (!thread_started_)
       return {grpc::StatusCode::RESOURCE_EXHAUSTED, "this process may not have more threads"};
@@ -121,8 +122,8 @@ class GrpcConnection final : public Connection {
     return nullptr;
   }
 
-  // Reads what the daemon says about the session until the session ends. (gRPC's callbacks would
-  // have threads that look for work every second.)
+  // Reads the daemon's events about the session until the session ends. (A client with gRPC's
+  // callbacks would have threads that look for work every second.)
   void Listen() {
     const auto stream = stub_->OpenSession(&context_, request_);
     proto::SessionEvent event;
@@ -168,16 +169,16 @@ class GrpcConnection final : public Connection {
   std::atomic<uint32_t>* closed_ = nullptr;
 };
 
-// A session that the daemon granted, or null, and why in `status`. `fd`: of a connected socket,
-// which the session takes over.
+// Returns a session that the daemon granted, or null with the reason in `status`. `fd` is a
+// connected socket; the connection takes it over.
 std::unique_ptr<Connection> AskForSession(int fd, const proto::OpenSessionRequest& request,
                                           grpc::Status* status) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetMaxReceiveMessageSize(-1);
-  // The descriptor is the session: gRPC must not believe that it could dial again.
+  // The descriptor is the session, so gRPC must not try to dial again.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // It measures with timers, which are off.
+  // The probe measures with timers, so it is off.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
   std::unique_ptr<GrpcConnection> connection;

@@ -1,5 +1,5 @@
-// The gRPC connection to the daemon: opens the session, carries control calls, and notices when the
-// daemon is gone.
+// The gRPC connection to the daemon. It opens the session, carries control calls, and notices when
+// the daemon is gone.
 #pragma once
 
 #include <atomic>
@@ -16,31 +16,33 @@ namespace detshare::shim {
 
 class Connection {
  public:
-  // Whether gRPC has begun to run in this process. It does not survive a fork.
+  // Whether gRPC has started in this process. gRPC does not survive a fork.
   static bool started();
 
-  // Connects, opens a session and waits for its grant. Null when that fails: *result is what cuInit
-  // answers, and why was printed (once a process; not where CUDA_VISIBLE_DEVICES names no device,
-  // which is how programs are kept from using any). May be called again after a failure. Not
-  // reentrant.
+  // Connects to the daemon, opens a session and waits for its grant. Returns null on failure.
+  // *result is then the CUresult that cuInit returns. The reason is printed once in a process. It
+  // is not printed when CUDA_VISIBLE_DEVICES names no device, because users do that on purpose to
+  // keep programs from using any. May be called again after a failure. Not reentrant.
   static std::unique_ptr<Connection> Open(const std::string& socket_path,
                                           const proto::OpenSessionRequest& request,
                                           CUresult* result);
   virtual ~Connection() = default;
 
+  // What the daemon granted: shared memory, devices and settings. Valid as long as the connection.
   virtual const proto::Grant& grant() const = 0;
 
-  // From now on `closed` is set to 1 when the session ends; before that, result() says why.
+  // Asks the connection to set `closed` to 1 when the session ends (release). result() has the
+  // reason before that.
   virtual void Watch(std::atomic<uint32_t>* closed) = 0;
 
-  // The CUresult that calls answer after the session has ended.
+  // The CUresult that calls return after the session has ended.
   virtual CUresult result() const = 0;
 
-  // One control call. CUDA_SUCCESS or the daemon's CUresult; the reply is valid in both cases. Waits.
-  // Any thread.
+  // Makes one control call and waits for it. Returns CUDA_SUCCESS or the daemon's CUresult; the
+  // reply is valid in both cases. If gRPC fails, returns the CUresult of that failure. Any thread.
   virtual CUresult Call(const proto::CallRequest& request, proto::CallReply* reply) = 0;
 
-  // In the child of a fork: the descriptor is the parent's.
+  // For the child of a fork: closes the child's copy of the parent's descriptor.
   virtual void CloseInChild() = 0;
 };
 

@@ -1,15 +1,15 @@
-// How the shims reach the daemon.
+// Finds the daemon's socket and connects to it. Both shims use it.
 #pragma once
 
 #include <string>
 
 namespace detshare::shim {
 
-// The socket's path: DETSHARE_SOCKET, else the system's daemon.
+// The socket's path: DETSHARE_SOCKET, or else the path of the system's daemon.
 std::string SocketPath();
 
-// A connected stream socket, non-blocking and closed on exec; -1 with errno when nobody listens
-// there.
+// Returns a connected stream socket, non-blocking and close-on-exec. Returns -1 with errno if no
+// daemon listens there.
 int ConnectToDaemon(const std::string& path);
 
 }  // namespace detshare::shim

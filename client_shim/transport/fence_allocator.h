@@ -1,6 +1,6 @@
-// Who uses which fence of the session. A fence goes to its next user when the last value that the
-// former one asked for has arrived, and its values go on from there: so a late signal never takes a
-// fence back.
+// Hands out the session's fences to the parts of the shim. A fence goes to its next owner when the
+// last value that the previous owner asked for has arrived. The values go on from there, so a late
+// signal never moves a fence back.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@ namespace detshare::shim {
 
 struct OwnedFence {
   FenceIndex index = kNoFence;
-  uint64_t value = 0;  // the highest that was ever asked for
+  uint64_t value = 0;  // the highest value that was ever asked for
 };
 
+// Take and Give: any thread, a mutex. Reached: any thread, lock-free.
 class FenceAllocator {
  public:
-  // `fences` has `count` entries and outlives the pool.
+  // `fences` has `count` entries and outlives the allocator.
   FenceAllocator(Fence* fences, uint32_t count) : fences_(fences), count_(count) {}
 
-  // A fence whose value is lease.value: the next to ask for is lease.value + 1. index kNoFence when
-  // there are no more.
+  // Returns a fence and its value: the next value to ask for is `value` + 1. The index is kNoFence
+  // if no fence is left.
   OwnedFence Take();
-  // `value`: the highest that was asked for.
+  // Gives a fence back. `value` is the highest that was asked for; it may still be on its way.
   void Give(FenceIndex index, uint64_t value);
 
   Fence& operator[](FenceIndex index) const { return fences_[index]; }
@@ -39,7 +40,7 @@ class FenceAllocator {
   std::mutex mutex_;  // guards the rest
   uint32_t used_ = 0;
   std::vector<OwnedFence> free_;     // their values have arrived
-  std::vector<OwnedFence> pending_;  // perhaps not yet
+  std::vector<OwnedFence> pending_;  // their values may not have arrived yet
 };
 
 }  // namespace detshare::shim

@@ -7,7 +7,7 @@
 namespace detshare::shim {
 namespace {
 
-// A daemon that dies wakes nobody: sleepers look at `closed` this often.
+// A daemon that dies wakes no thread. So sleepers look at `closed` this often.
 constexpr uint32_t kNapMicroseconds = 50'000;
 
 }  // namespace
@@ -18,7 +18,7 @@ ReplySlots::ReplySlots(ReplySlot* slots, uint32_t count, const std::atomic<uint3
       closed_(closed),
       taken_(std::make_unique<std::atomic<uint64_t>[]>((count + 63) / 64)) {
   if (count % 64 != 0)
-    taken_[count / 64] = ~uint64_t{0} << count % 64;  // what is no slot is always taken
+    taken_[count / 64] = ~uint64_t{0} << count % 64;  // bits without a slot are always taken
 }
 
 uint32_t ReplySlots::Acquire(uint32_t* hint) {
@@ -63,11 +63,11 @@ uint32_t ReplySlots::Acquire(uint32_t* hint) {
 
 bool ReplySlots::Wait(uint32_t index, uint32_t spin_us) {
   ReplySlot& slot = slots_[index];
-  // Acquire: the reply lies in the slot.
+  // Acquire: the daemon wrote the reply before this state.
   const auto done = [&] { return slot.state.load(std::memory_order_acquire) == kReplyDone; };
   if (SpinUntil(done, spin_us)) return true;
-  // The daemon stores the state and then looks at `waiting`; we store `waiting` and then look at
-  // the state.
+  // The daemon stores the state and then looks at `waiting`. This thread stores `waiting` and then
+  // looks at the state. So at least one of them sees the other's store.
   slot.waiting.exchange(1, std::memory_order_seq_cst);
   while (!done()) {
     if (closed_.load(std::memory_order_acquire) != 0) return done();

@@ -1,5 +1,5 @@
-// The slots in which the daemon answers ring records (proto/ring_abi.h). A thread takes one for
-// each call that has a reply.
+// The slots in which the daemon replies to ring records (proto/ring_abi.h). A thread takes a slot
+// for each call that has a reply, names it in the record, waits for it, and releases it.
 #pragma once
 
 #include <atomic>
@@ -10,31 +10,33 @@
 
 namespace detshare::shim {
 
+// Any thread.
 class ReplySlots {
  public:
-  // `slots` has `count` entries; `closed` is the session's. All outlive the object.
+  // `slots` has `count` entries. `closed` is the session's word. All outlive this object.
   ReplySlots(ReplySlot* slots, uint32_t count, const std::atomic<uint32_t>& closed);
 
-  // A slot of the caller's own, pending. Looks at *hint first and leaves the slot there. Waits
-  // while all are taken. kNoReply when the session is closed. Lock-free.
+  // Takes a pending slot for the caller alone. Tries *hint first and leaves the taken slot there.
+  // Waits while all slots are taken. Returns kNoReply if the session is closed. Lock-free.
   uint32_t Acquire(uint32_t* hint);
 
-  // Spins for spin_us, then sleeps until the daemon has answered. False when the session ended
-  // instead.
+  // Spins for spin_us, then sleeps until the daemon has replied. Returns false if the session ended
+  // before that.
   bool Wait(uint32_t slot, uint32_t spin_us);
 
-  // Only after a Wait that returned true.
+  // The reply. Only after Wait has returned true.
   const ReplySlot& operator[](uint32_t slot) const { return slots_[slot]; }
 
-  // Gives a slot back that has been answered, or was never submitted. (A slot whose answer may
-  // still come stays taken.)
+  // Gives back a slot whose reply has arrived, or that was never submitted. A slot whose reply may
+  // still come stays taken.
   void Release(uint32_t slot);
 
  private:
   ReplySlot* const slots_;
   const uint32_t count_;
   const std::atomic<uint32_t>& closed_;
-  // Bit set: taken. Acquire and release order one owner's use after the one before.
+  // A set bit: the slot is taken. Acquire and release order each owner's use after the previous
+  // one's.
   std::unique_ptr<std::atomic<uint64_t>[]> taken_;
 };
 

@@ -17,7 +17,7 @@ RingWriter::Record RingWriter::Reserve(const Heading& heading, uint32_t args_byt
   for (;;) {
     needed = Needed(tail, bytes);
     if (tail + needed - known_head_.load(std::memory_order_acquire) > ring_bytes_) [[unlikely]] {
-      // Other threads may have moved the tail on, and the reader the head behind it.
+      // Other threads may have moved the tail since, and the reader may have moved the head.
       tail = header_.tail.load(std::memory_order_relaxed);
       const uint64_t head = header_.head.load(std::memory_order_acquire);
       known_head_.store(head, std::memory_order_release);
@@ -27,7 +27,7 @@ RingWriter::Record RingWriter::Reserve(const Heading& heading, uint32_t args_byt
       tail = header_.tail.load(std::memory_order_relaxed);
       continue;
     }
-    // Relaxed: a record publishes itself, by its state.
+    // Relaxed: a record publishes itself by its state.
     if (header_.tail.compare_exchange_weak(tail, tail + needed, std::memory_order_relaxed)) break;
   }
   if (const uint64_t padding = needed - bytes; padding != 0) [[unlikely]] {
@@ -59,9 +59,9 @@ void RingWriter::Commit(const Record& record) {
 }
 
 void RingWriter::WakeReader() {
-  // The reader stores reader_asleep and then looks at the ring once more; we publish and then look
-  // at reader_asleep. The sequentially consistent operation between makes sure that one of us sees
-  // the other.
+  // The reader stores reader_asleep and then looks at the ring once more. This thread publishes the
+  // record and then looks at reader_asleep. The sequentially consistent operation in between
+  // ensures that at least one of them sees the other's store.
 #ifdef __SANITIZE_THREAD__
   if (header_.reader_asleep.fetch_add(0, std::memory_order_seq_cst) == 0) return;
 #else
@@ -75,8 +75,9 @@ void RingWriter::WakeReader() {
 
 bool RingWriter::WaitForRoom(uint64_t bytes, uint32_t* rounds) {
   WakeReader();
-  // A full ring keeps the reader busy for long. Whoever polls for each line that it frees slows it
-  // down: wait for a good part of the ring, and after a while for what is needed.
+  // A full ring keeps the reader busy for long. A writer that polls for each freed line slows the
+  // reader down. So a writer waits for a large part of the ring, and after a while only for the
+  // room that it needs.
   constexpr uint32_t kMaxRounds = 100;
   const uint64_t wanted = ++*rounds < kMaxRounds ? std::max(bytes, ring_bytes_ / 8) : bytes;
   const auto room = [&] {

@@ -19,7 +19,7 @@
 namespace detshare::shim {
 namespace {
 
-// Whether [offset, offset + bytes) lies in a file of file_bytes, aligned.
+// Whether [offset, offset + bytes) lies in a file of file_bytes and offset is aligned.
 bool Inside(uint64_t offset, uint64_t bytes, uint64_t file_bytes, uint64_t alignment) {
   return offset % alignment == 0 && offset <= file_bytes && bytes <= file_bytes - offset;
 }
@@ -40,8 +40,8 @@ std::string ProgramName() {
   return text;
 }
 
-// Attributes that promise functions which the shim does not have. The daemon answers for the
-// device, this for its interface.
+// Attributes that promise functions which the shim does not have. The daemon reports the device's
+// attributes; the shim corrects them for its interface.
 constexpr CUdevice_attribute kNotOffered[] = {
     CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
@@ -64,7 +64,7 @@ constexpr CUdevice_attribute kNotOffered[] = {
     CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
 };
 
-// Attributes of what the shim itself offers on every device.
+// Attributes that the shim itself offers on every device.
 constexpr CUdevice_attribute kOffered[] = {
     CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
@@ -106,7 +106,7 @@ Session* Session::Open(CUresult* result) {
   const proto::Grant& grant = session->connection_->grant();
   *result = session->Map(grant, socket_path);
   if (*result != CUDA_SUCCESS) {
-    // Its thread still knows the connection.
+    // The connection's thread still uses the connection, so it is leaked.
     [[maybe_unused]] Connection* leaked = session->connection_.release();
     return nullptr;
   }
@@ -155,7 +155,7 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
     Log(LogLevel::kError, "cannot map the session's shared memory %s/session", directory.c_str());
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // A child of fork has no use for it, and must not change it.
+  // A child of fork must not change the session's memory and has no use for it.
   madvise(memory, bytes, MADV_DONTFORK);
   auto* base = static_cast<std::byte*>(memory);
   auto* header = reinterpret_cast<SessionHeader*>(base);
@@ -249,7 +249,7 @@ void Session::AdoptDevices(const proto::Grant& grant) {
 
 CUresult Session::Lost() const {
   const CUresult error = sticky_error();
-  return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_VALUE;  // a record that is too long
+  return error != CUDA_SUCCESS ? error : CUDA_ERROR_INVALID_VALUE;  // the record is too long
 }
 
 CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void* args,
@@ -309,7 +309,7 @@ CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const v
 void Session::DrainOutputSlowly() {
   const std::lock_guard lock(output_mutex_);
   uint64_t head = header_->output_head.load(std::memory_order_relaxed);
-  // Acquire: the text below is complete.
+  // Acquire: the text below `tail` is complete.
   const uint64_t tail = header_->output_tail.load(std::memory_order_acquire);
   while (head < tail) {
     const uint64_t offset = head % output_bytes_;
@@ -317,7 +317,7 @@ void Session::DrainOutputSlowly() {
     fwrite(output_ + offset, 1, bytes, stdout);
     head += bytes;
   }
-  // Release: the daemon may overwrite it.
+  // Release: the daemon may overwrite the text below `head`.
   header_->output_head.store(head, std::memory_order_release);
 }
 

@@ -1,8 +1,8 @@
-// The client's side of a session: its grant, its shared memory, and the ways to the daemon.
+// The client's side of a session: its grant, its shared memory, and the ways to reach the daemon.
 //
-// There is at most one in a process; it is made by cuInit (entry/process.h) and never destroyed.
-// Everything here may be used by any thread. What the daemon wrote into the session file's header
-// is read once, checked, and kept in private copies.
+// A process has at most one session. cuInit makes it (entry/process.h), and it is never destroyed.
+// Any thread may use everything here. The shim reads the values that the daemon wrote into the
+// session file's header once, checks them, and keeps private copies.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ namespace detshare::shim {
 
 inline constexpr uint32_t kMaxDevices = 16;  // of a session
 
-// What never changes about a device.
+// The properties of a device that never change.
 struct DeviceInfo {
   static constexpr int kAttributes = 256;
   static constexpr int kPeerAttributes = 8;
@@ -44,13 +44,16 @@ struct DeviceInfo {
   int least_priority = 0;
   int greatest_priority = 0;
   std::string tpc_gpc, tpc_index;
-  // By the other device's index, then by CUdevice_P2PAttribute.
+  // Indexed by the other device's index, then by CUdevice_P2PAttribute.
   std::vector<std::array<int32_t, kPeerAttributes>> peers;
 
+  // `which` is below kAttributes.
   int attribute(CUdevice_attribute which) const { return attributes[which]; }
+  // Whether the address lies in this device's range of the session.
   bool Holds(uint64_t address) const { return address - memory_base < memory_bytes; }
 };
 
+// Bytes that the caller owns.
 struct ConstBuffer {
   const void* data = nullptr;
   size_t bytes = 0;
@@ -58,20 +61,23 @@ struct ConstBuffer {
 
 class Session {
  public:
-  // Opens the session and maps its file. Null: *result says what cuInit answers.
+  // Opens the session and maps its file. Returns null on failure; *result is then what cuInit
+  // returns.
   static Session* Open(CUresult* result);
 
   const std::vector<DeviceInfo>& devices() const { return devices_; }
   const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
-  // How long a thread polls for a reply of the daemon, and for the GPU, before it sleeps.
+  // How long a thread polls before it sleeps, in microseconds: for a reply of the daemon (spin_us),
+  // and for the GPU (wait_spin_us).
   uint32_t spin_us() const { return spin_us_; }
   uint32_t wait_spin_us() const { return wait_spin_us_; }
+  // The range of addresses in which pinned memory lies, at the same addresses as in the daemon.
   uint64_t pinned_base() const { return pinned_base_; }
   uint64_t pinned_bytes() const { return pinned_bytes_; }
-  // Opens a file of the session's directory for reading and writing, wherever the process's root
-  // and working directory are by now. -1 with errno.
+  // Opens a file of the session's directory for reading and writing. Works even if the process has
+  // changed its root or working directory. Returns -1 with errno on failure.
   int OpenFile(const std::string& name) const;
-  // Whether something comes after each launch: rarely.
+  // Whether the shim does something after each launch, which is rare.
   bool launches_watched() const { return launches_watched_; }
   // Whether CUDA_LAUNCH_BLOCKING asks that launches wait for their kernels.
   bool launch_blocking() const { return launch_blocking_; }
@@ -81,12 +87,14 @@ class Session {
   std::byte* staging() { return staging_; }
   uint64_t staging_bytes() const { return staging_bytes_; }
 
+  // The word that becomes 1 when the session ends.
   const std::atomic<uint32_t>& closed_word() const { return header_->closed; }
   bool closed() const { return header_->closed.load(std::memory_order_acquire) != 0; }
-  // CUDA_SUCCESS, or the error that every later call answers: of the session's work, or that the
-  // session is over.
+  // CUDA_SUCCESS, or the error that every later call returns: an error of the session's work, or
+  // the reason why the session is over.
   CUresult sticky_error() const {
-    // Acquire: pairs with the daemon's release, before it forces fences.
+    // Acquire: pairs with the daemon's release store, which comes before the daemon forces the
+    // fences.
     const uint32_t error = header_->sticky_error.load(std::memory_order_acquire);
     if (error != 0) [[unlikely]]
       return static_cast<CUresult>(error);
@@ -95,8 +103,8 @@ class Session {
     return CUDA_SUCCESS;
   }
 
-  // Submits a record without a reply. The session's error when it is over. `*position` is the
-  // record's place in the order of the ring.
+  // Submits a record without a reply, and does not wait. Returns the session's error if it is over.
+  // `*position` is the record's place in the order of the ring.
   template <typename Args>
   CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args, ConstBuffer payload = {},
                   uint64_t* position = nullptr) {
@@ -121,18 +129,18 @@ class Session {
   CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, ConstBuffer payload) {
     return CallRing(op, device, context, &args, sizeof(Args), payload, nullptr, 0);
   }
-  // ... and, with CUDA_SUCCESS, its reply.
+  // The same. With CUDA_SUCCESS, `*body` is the reply.
   template <typename Args, typename Body>
   CUresult Call(Op op, uint16_t device, ContextId context, const Args& args, Body* body) {
     return CallRing(op, device, context, &args, sizeof(Args), {}, body, sizeof(Body));
   }
 
-  // A control call over gRPC, ordered after what was submitted so far. `body` is what came back,
-  // also with an error.
+  // Makes a control call over gRPC and waits for it. It is ordered after every record submitted so
+  // far. `body` gets the reply, even with an error.
   CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
                     std::span<const ConstBuffer> payload, std::string* body);
 
-  // Writes what kernels have printed to stdout. Cheap when there is nothing.
+  // Writes the text that kernels have printed to stdout. Cheap when there is none.
   void DrainOutput() {
     if (header_->output_tail.load(std::memory_order_acquire) !=
         header_->output_head.load(std::memory_order_relaxed)) {
@@ -140,9 +148,10 @@ class Session {
     }
   }
 
-  // What calls answer when the session is over.
+  // The error that calls return when the session is over.
   CUresult Lost() const;
 
+  // For the child of a fork.
   void CloseInChild() { connection_->CloseInChild(); }
 
  private:
@@ -166,13 +175,13 @@ class Session {
   uint64_t staging_bytes_ = 0;
   const char* output_ = nullptr;
   uint64_t output_bytes_ = 0;
-  std::mutex output_mutex_;  // held by whoever reads the text ring
+  std::mutex output_mutex_;  // held while a thread reads the text ring
   uint32_t spin_us_ = 0, wait_spin_us_ = 0;
   uint64_t pinned_base_ = 0, pinned_bytes_ = 0;
   std::vector<DeviceInfo> devices_;
 };
 
-// The session. Only once g_gate says CUDA_SUCCESS.
+// The session. Only used while g_gate is CUDA_SUCCESS.
 extern Session* g_session;
 inline Session& session() { return *g_session; }
 

@@ -12,7 +12,8 @@ Staging::Staging(std::byte* memory, uint64_t bytes, FenceAllocator& fences,
   const uint32_t small_count = std::clamp<uint64_t>(bytes / 4 / kSmallBytes, 1, 64);
   const uint64_t small_total = uint64_t{small_count} * kSmallBytes;
   const uint64_t rest = bytes > small_total ? bytes - small_total : 0;
-  // Chunks of a MiB copy well; a small area gets smaller ones, so that there are enough to overlap.
+  // Chunks of one MiB copy well. A small area gets smaller chunks, so that there are enough to
+  // overlap copies.
   large_bytes_ = std::clamp<uint64_t>(rest / 8 / kSmallBytes * kSmallBytes, kSmallBytes, 1 << 20);
   const uint32_t large_count = std::min<uint64_t>(rest / large_bytes_, 64);
   Divide(small_, 0, kSmallBytes, bytes >= kSmallBytes ? small_count : 0, memory);

@@ -9,9 +9,9 @@
 namespace detshare::shim {
 namespace {
 
-// gRPC keeps about ten open.
+// gRPC keeps about ten descriptors open.
 constexpr int kDescriptors = 24;
-// The stacks of its threads, what malloc sets aside for them, and the session's file.
+// The stacks of gRPC's threads, the arenas that malloc reserves for them, and the session's file.
 constexpr size_t kAddressBytes = size_t{512} << 20;
 
 bool DescriptorsLeft() {
