@@ -1,4 +1,4 @@
-// Which contexts there are, and each thread's stack of current ones.
+// Finds contexts by handle, and keeps each thread's stack of current contexts.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace detshare::shim {
 
-// The context of a handle, or null. A primary context is found even while nobody retains it (its id
-// is 0).
+// The context of a handle, or null. A primary context is found even while it is not retained; its
+// id is then 0.
 inline Context* FindContext(CUcontext handle) {
   return objects().contexts.Find(HandleKind::kContext, reinterpret_cast<uint64_t>(handle));
 }
@@ -19,8 +19,8 @@ inline CUcontext HandleOf(const Context& context) {
   return reinterpret_cast<CUcontext>(context.handle.load(std::memory_order_relaxed));
 }
 
-// The thread's current context. CUDA_ERROR_INVALID_CONTEXT when there is none,
-// CUDA_ERROR_CONTEXT_IS_DESTROYED when it is gone.
+// Gets the calling thread's current context. CUDA_ERROR_INVALID_CONTEXT: there is none.
+// CUDA_ERROR_CONTEXT_IS_DESTROYED: it was destroyed.
 inline CUresult CurrentContext(Context** context) {
   ThreadState& thread = thread_state;
   if (thread.current == nullptr) [[unlikely]]
@@ -38,7 +38,7 @@ inline CUresult CurrentContext(Context** context) {
   return CUDA_SUCCESS;
 }
 
-// The same for calls that reach the device: also the session's sticky error, and
+// The same for calls that reach the device. Also returns the session's sticky error, and
 // CUDA_ERROR_NOT_PERMITTED in a host function.
 inline CUresult ContextForWork(Context** context) {
   if (thread_state.in_host_function) [[unlikely]]
@@ -48,12 +48,14 @@ inline CUresult ContextForWork(Context** context) {
   return CurrentContext(context);
 }
 
-// The thread's stack. A null handle is not for Push.
+// Change the calling thread's stack. PushContext needs a handle that is not null. SetContext
+// replaces the top, and a null handle pops it. PopContext accepts a null pointer.
+// CUDA_ERROR_INVALID_CONTEXT: no such context, or the stack is empty.
 CUresult PushContext(CUcontext handle);
 CUresult PopContext(CUcontext* handle);
 CUresult SetContext(CUcontext handle);
 
-// At initialisation, once.
+// Called once, at initialisation.
 void CreatePrimaryContexts();
 // The primary context of a valid device.
 Context& PrimaryContext(uint16_t device);

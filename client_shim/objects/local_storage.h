@@ -1,5 +1,5 @@
-// What CUDA runtimes and libraries keep with a context, by key. Read at nearly every call of
-// theirs: reading is lock-free.
+// The data that CUDA runtimes and libraries keep with a context, by key. They read it in nearly
+// every call, so reading is lock-free.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 
 namespace detshare::shim {
 
+// Any thread.
 class LocalStorage {
  public:
   using Destructor = void (*)(CUcontext context, void* key, void* value);
@@ -20,18 +21,19 @@ class LocalStorage {
   LocalStorage(const LocalStorage&) = delete;
   LocalStorage& operator=(const LocalStorage&) = delete;
 
-  // Any thread. Null key or a full store: CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_OUT_OF_MEMORY.
-  // Replaces a former value.
+  // Stores a value, and replaces a former value of the key. CUDA_ERROR_INVALID_VALUE: the key is
+  // null. CUDA_ERROR_OUT_OF_MEMORY: the store is full.
   CUresult Put(void* key, void* value, Destructor destructor);
-  // CUDA_ERROR_INVALID_HANDLE when there is no such key.
+  // CUDA_ERROR_INVALID_HANDLE: there is no such key.
   CUresult Get(void* key, void** value) const;
+  // Removes the key without calling its destructor. Errors as for Get.
   CUresult Delete(void* key);
 
-  // Empties the store, then calls the destructors. The context ends.
+  // Empties the store, then calls the destructors. For the end of the context.
   void Clear(CUcontext context);
 
  private:
-  // A key keeps its place for ever; only its value comes and goes.
+  // A key keeps its place for ever. Only its value comes and goes.
   struct Entry {
     std::atomic<void*> key{nullptr};
     std::atomic<void*> value{nullptr};
@@ -44,9 +46,9 @@ class LocalStorage {
   }
   Entry* Find(void* key) const;
 
-  // Made with the first Put; stays.
+  // Made by the first Put and never replaced.
   std::atomic<std::array<Entry, kEntries>*> entries_{nullptr};
-  std::mutex mutex_;  // held by whoever changes something
+  std::mutex mutex_;  // held by threads that change something
 };
 
 }  // namespace detshare::shim

@@ -15,7 +15,7 @@ void GiveThreadFence(void*) {
   ThreadState& thread = thread_state;
   const FenceIndex fence_plus_one = thread.fence_plus_one;
   thread.fence_plus_one = 0;
-  // After a fork or the library's end there is nobody to give things back to.
+  // After a fork or the library's end there is no session to give the fence back to.
   if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   if (fence_plus_one != 0) session().fences().Give(fence_plus_one - 1, thread.fence_value);
 }
@@ -60,7 +60,7 @@ CUresult SynchronizeContext(Context& context) {
       return session().sticky_error();
     }
   }
-  // An own wait for the same point, in which the daemon wakes us.
+  // Waits with a reply slot for the same point. The daemon wakes this thread.
   args.signal = {0, kNoFence, 0};
   const CUresult result = session().Call(Op::cuCtxSynchronize, context.device, id, args);
   if (result == CUDA_SUCCESS) RaiseTo(context.complete, position + 1);

@@ -1,4 +1,4 @@
-// Waits for fences and for all work of a context.
+// Waits for fences, and for all work of a context.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace detshare::shim {
 
-// Polls a fence for as long as the daemon's grant says, or for a moment when the program has asked
-// for waits that block. Acquire: what it stands for happened
-// before.
+// Polls a fence for as long as the daemon's grant says (wait_spin_us). With `blocking`, for a
+// program that asked for blocking waits, it polls only for a moment (spin_us). Returns whether the
+// fence has reached the value. Acquire: what the value stands for happened before.
 bool SpinForFence(FenceIndex index, uint64_t value, bool blocking = false);
 
-// The next signal of the thread's own fence, which only this thread waits for. False when there are
-// no fences left.
+// Asks for the next signal of the calling thread's own fence. Only this thread waits for that
+// fence. Returns false if no fence is left.
 bool ThreadFence(wire::Signal* signal);
 
-// Waits for all work of the context. The sticky error, when there is one.
+// Waits for all work of the context. Returns the sticky error if there is one.
 CUresult SynchronizeContext(Context& context);
 
 }  // namespace detshare::shim
