@@ -11,7 +11,7 @@ namespace {
 
 using Table = HandleTable<ArrayObject>;
 
-// Both kinds. Never destroyed.
+// Arrays, levels and mipmapped arrays. Never destroyed.
 Table& arrays() {
   static Table* const table = new Table;
   return *table;
@@ -24,7 +24,8 @@ ArrayObject* Find(HandleKind kind, uint64_t handle) {
   return array;
 }
 
-// Sides that a driver can be asked for: of kinds that the daemon knows, and not absurd.
+// Refuses descriptions that the daemon does not know or that make no sense. The daemon can ask a
+// driver for all others.
 CUresult CheckDescription(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   constexpr unsigned int kOffered = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
                                     CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
@@ -83,7 +84,7 @@ CUresult Destroy(ArrayObject* array) {
   arrays().Recycle(array->index);
   const CUresult result =
       session().Call(Op::cuArrayDestroy, device, context, wire::cuArrayDestroy{id, 0});
-  // The call waits for the work before it, which may have printed.
+  // The call waits for earlier work, which may have printed.
   session().DrainOutput();
   return result;
 }
@@ -130,7 +131,7 @@ CUresult CreateArray(const CUDA_ARRAY3D_DESCRIPTOR& description, CUarray* handle
 CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
                               CUmipmappedArray* handle) {
   if (levels == 0) return CUDA_ERROR_INVALID_VALUE;
-  // More levels than sides can be halved are as many as can.
+  // More levels than the longest side can be halved mean as many as it can.
   uint64_t longest = std::max<uint64_t>(description.Width, description.Height);
   if ((description.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
     longest = std::max<uint64_t>(longest, description.Depth);

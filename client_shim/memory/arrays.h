@@ -1,4 +1,4 @@
-// Arrays as the shim holds them: their handles, what is known of them, places in them.
+// The shim's arrays: finds them by handle, makes and destroys them, and describes places in them.
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,53 @@
 
 namespace detshare::shim {
 
-// A CUarray: an array, or a level of a mipmapped array. Or a CUmipmappedArray.
+// A CUmipmappedArray, or a CUarray: an array, or a level of a mipmapped array.
 struct ArrayObject {
   uint64_t handle = 0;
   uint32_t index = 0;
   ArrayId id = 0;
-  uint32_t level = 0;   // of a mipmapped array's level
-  uint32_t levels = 0;  // of a mipmapped array
+  uint32_t level = 0;   // of a level: its number in the mipmapped array
+  uint32_t levels = 0;  // of a mipmapped array: how many it has
   bool is_level = false;
   Context* context = nullptr;
   ContextId context_id = 0;
   uint16_t device = 0;
-  CUDA_ARRAY3D_DESCRIPTOR description{};  // of a level: its own sides
+  CUDA_ARRAY3D_DESCRIPTOR description{};  // of a level: with its own width, height and depth
 
-  std::mutex mutex;                     // guards the rest, of mipmapped arrays
-  std::vector<uint64_t> level_handles;  // 0: not asked for yet
+  std::mutex mutex;                     // guards the next field, which mipmapped arrays use
+  std::vector<uint64_t> level_handles;  // 0: the program has not asked for this level yet
 
   bool layered() const {
     return (description.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
   }
-  // What copies see: `slices` layers or planes of `rows` rows.
+  // The array as copies see it: `slices` layers or planes, each of `rows` rows.
   uint64_t texel_bytes() const;
   uint64_t row_bytes() const { return description.Width * texel_bytes(); }
   uint64_t rows() const { return description.Height == 0 ? 1 : description.Height; }
   uint64_t slices() const { return description.Depth == 0 ? 1 : description.Depth; }
 };
 
-// Bytes of a channel; 0 for formats that arrays cannot have here.
+// Bytes of a channel. 0 for formats that arrays cannot have here.
 uint64_t ChannelBytes(CUarray_format format);
 
-// Null when there is none, or when its context is over.
+// Null if there is no such array, or if its context has ended.
 ArrayObject* FindArray(CUarray handle);
 ArrayObject* FindMipmappedArray(CUmipmappedArray handle);
 
+// The array belongs to the current context. CUDA_ERROR_INVALID_VALUE: the description makes no
+// sense. CUDA_ERROR_NOT_SUPPORTED: DetShare does not offer its flags or format. A mipmapped array
+// gets at most as many levels as its longest side can be halved.
 CUresult CreateArray(const CUDA_ARRAY3D_DESCRIPTOR& description, CUarray* handle);
 CUresult CreateMipmappedArray(const CUDA_ARRAY3D_DESCRIPTOR& description, uint32_t levels,
                               CUmipmappedArray* handle);
+// The same handle at every call. CUDA_ERROR_INVALID_VALUE: there is no such level.
 CUresult GetLevel(CUmipmappedArray handle, uint32_t level, CUarray* array);
-// Waits until the work before it is complete. Levels end with their mipmapped array.
+// Wait until all earlier work is complete. A mipmapped array's levels end with it.
 CUresult DestroyArray(CUarray handle);
 CUresult DestroyMipmappedArray(CUmipmappedArray handle);
 
-// The place of a box in an array of `device`: CUDA_ERROR_INVALID_VALUE unless it is made of whole
-// texels in it.
+// The place of a box in an array of `device`. CUDA_ERROR_INVALID_VALUE: the box is not made of
+// whole texels of the array. CUDA_ERROR_NOT_SUPPORTED: the array is on another device.
 CUresult FindArrayPlace(CUarray handle, uint64_t x_bytes, uint64_t y, uint64_t z, uint64_t width,
                         uint64_t height, uint64_t depth, uint16_t device,
                         wire::ArrayPosition* position);

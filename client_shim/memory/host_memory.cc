@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t kPageMask = kPageBytes - 1;
 
-// The file that the daemon made, mapped at `address` (0: anywhere). Null with errno.
+// Maps the daemon's file at `address` (0: anywhere). Returns null with errno on failure.
 void* MapFile(const wire::cuMemHostAlloc_Reply& file, uint64_t address, int protection) {
   const int fd = session().OpenFile("pinned." + std::to_string(file.file));
   if (fd < 0) return nullptr;
@@ -58,16 +58,16 @@ CUresult GiveBack(const Context& context, uint64_t window) {
                         context.id.load(std::memory_order_acquire), wire::cuMemFreeHost{window});
 }
 
-// A mapping that is shared with other processes.
+// A mapping that the program shares with other processes.
 struct SharedMapping {
   uint64_t begin = 0, end = 0;  // end 0: none
   uint64_t offset = 0;          // of `begin` in the file
   uint64_t device = 0, inode = 0;
-  std::string name;  // in /dev/shm; empty: it has none there
+  std::string name;  // its name in /dev/shm; empty: none
 };
 
-// A descriptor of the process that is open on the file: whoever maps a file often keeps one, even
-// after its name is gone. -1 when there is none.
+// Finds an open descriptor of this process for the file. A program that maps a file often keeps one
+// open, even after the file's name is gone. Returns -1 if there is none.
 int FindDescriptor(const SharedMapping& shared) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
   if (folder == nullptr) return -1;
@@ -83,7 +83,7 @@ int FindDescriptor(const SharedMapping& shared) {
   return -1;
 }
 
-// What a line of /proc/self/maps says of a shared mapping.
+// Reads what a line of /proc/self/maps says about a shared mapping.
 SharedMapping ReadSharedMapping(const char* line, uint64_t begin, uint64_t end) {
   SharedMapping shared;
   shared.begin = begin;
@@ -101,8 +101,9 @@ SharedMapping ReadSharedMapping(const char* line, uint64_t begin, uint64_t end) 
   return shared;
 }
 
-// The protection of [address, address + bytes), when all of it is mapped and private. Some of it is
-// shared: CUDA_ERROR_NOT_SUPPORTED, and *shared is the mapping when one holds all of it.
+// Finds the protection of [address, address + bytes), if all of it is mapped and private.
+// CUDA_ERROR_NOT_SUPPORTED: some of it is shared. If one shared mapping holds all of it, *shared is
+// that mapping.
 CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedMapping* shared) {
   const std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), fclose);
   if (maps == nullptr) return CUDA_ERROR_UNKNOWN;
@@ -116,8 +117,8 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedM
     if (end <= covered) continue;
     if (start > covered) return CUDA_ERROR_INVALID_VALUE;
     if (permissions[3] == 's') {
-      // A private copy in its place would cut the program off from those that it shares the memory
-      // with.
+      // A private copy in its place would separate the program from the processes that it shares
+      // the memory with.
       if (start <= address && end >= address + bytes) *shared = ReadSharedMapping(line, start, end);
       return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -132,8 +133,8 @@ CUresult InspectRange(uint64_t address, uint64_t bytes, int* protection, SharedM
   return covered >= address + bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Copies [from, from + bytes) to `to` and moves that mapping over it. What others write meanwhile
-// into the edge pages is lost, so those come last and one by one.
+// Copies [from, from + bytes) to `to` and moves that mapping over the range. Writes of other
+// threads into the edge pages during that time are lost. So the edge pages come last, one by one.
 bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
   const auto exchange = [&](uint64_t offset, uint64_t length) {
     std::byte* const source = reinterpret_cast<std::byte*>(from + offset);
@@ -150,8 +151,8 @@ bool CopyAndExchange(uint64_t from, std::byte* to, uint64_t bytes) {
          exchange(bytes - kPageBytes, kPageBytes);
 }
 
-// Ordinary memory of this process alone with the same contents, in the place of the allocation's
-// mapping.
+// Replaces the allocation's mapping with ordinary memory of this process alone, with the same
+// contents.
 bool MakeMappingPrivate(const Allocation& allocation) {
   if (allocation.mapping == 0) return true;
   void* mapped = mmap(nullptr, allocation.mapping_bytes, PROT_READ | PROT_WRITE,
@@ -184,7 +185,8 @@ CUresult RememberRegistration(Context& context, uint64_t start, uint64_t bytes, 
                                                      : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 }
 
-// Lets the daemon map the same file. False when it cannot, or when somebody was faster.
+// Asks the daemon to map the same file. Returns false if the daemon cannot, or if another thread
+// registered the memory first.
 bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint32_t flags,
                           const SharedMapping& shared) {
   const uint64_t first = start & ~kPageMask;
@@ -265,8 +267,8 @@ CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, u
 
 namespace {
 
-// Before the daemon gives the address to somebody else. Work that still uses the memory has the
-// daemon's mapping.
+// Unmaps the memory before the daemon gives the address to another allocation. Work that still uses
+// the memory has the daemon's mapping.
 bool TakeHostMemory(void* address, Allocation* allocation) {
   if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kPinned, allocation))
     return false;
@@ -302,7 +304,7 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   CUresult result = InspectRange(first, end - first, &protection, &shared);
   if (shared.end != 0 && RegisterSharedMemory(context, start, bytes, flags, shared))
     return CUDA_SUCCESS;
-  // A page that a neighbour's registration has exchanged already cannot be exchanged a second time.
+  // A page can be exchanged only once, and a neighbour's registration may have exchanged it.
   if (result == CUDA_SUCCESS && pointers().OverlapsHostMemory(first, end - first))
     result = CUDA_ERROR_NOT_SUPPORTED;
   if (result == CUDA_ERROR_NOT_SUPPORTED && (flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) {
@@ -330,7 +332,7 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
   allocation.mapping_bytes = end - first;
   allocation.window = file.address;
   allocation.protection = protection;
-  // Before the exchange, so that two threads cannot exchange the same pages.
+  // Recorded before the exchange, so that two threads cannot exchange the same pages.
   if (!pointers().AddUnlessOverlapping(allocation)) {
     munmap(mapped, file.file_bytes);
     GiveBack(context, file.address);
@@ -358,15 +360,15 @@ CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uin
 CUresult UnregisterHostMemory(void* address) {
   Allocation allocation, alias;
   if (!pointers().Take(reinterpret_cast<uint64_t>(address), MemoryKind::kRegistered, &allocation)) {
-    // A place inside of such memory is no name for it; anything else is not known at all.
+    // An address inside registered memory does not name it. Any other address is unknown.
     return pointers().Find(reinterpret_cast<uint64_t>(address), &allocation)
                ? CUDA_ERROR_INVALID_VALUE
                : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   if (allocation.window == 0) return CUDA_SUCCESS;
   pointers().Take(allocation.gpu_address, MemoryKind::kRegisteredAlias, &alias);
-  // The program keeps what the work before has written, and the daemon may use the file for others
-  // as soon as it is told.
+  // Earlier work may still write the memory, and the program keeps what it writes. The daemon may
+  // reuse the file as soon as it is told.
   objects().contexts.ForEach([](Context& context) {
     if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
   });

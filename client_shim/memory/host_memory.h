@@ -1,17 +1,20 @@
-// Host memory that the GPU reaches: files of the session, mapped by the program and by the daemon.
+// Host memory that the GPU reaches: files of the session, which the program and the daemon both
+// map.
 //
-// cuMemHostAlloc maps such a file at an address that the daemon chose, the same on both sides.
-// cuMemHostRegister puts one in the place of pages that the program has already: their contents are
-// copied into the file, and the file is mapped over them. Whole pages are exchanged, so what else
-// lies in the first and last page moves along; another thread that writes there in the microsecond
-// between copy and exchange loses that write. The program's own address is not the GPU's
-// (cuMemHostGetDevicePointer tells it).
+// cuMemHostAlloc maps such a file at an address that the daemon chose. The address is the same in
+// both processes.
 //
-// Memory that the program shares with other processes stays where it is: the daemon maps the same
-// file (wire::cuMemHostRegister_v2 says which it can find). Where it cannot, or where the memory
-// has a page in common with memory that is registered already, it is registered by name only: the
-// GPU does not reach it (cuMemHostGetDevicePointer returns CUDA_ERROR_NOT_SUPPORTED), and copies
-// are staged as those of ordinary memory are.
+// cuMemHostRegister replaces pages that the program already has with such a file. It copies their
+// contents into the file and maps the file over them. It exchanges whole pages, so other data in
+// the first and last page moves along. If another thread writes there in the microsecond between
+// copy and exchange, that write is lost. The program's own address is not the GPU's;
+// cuMemHostGetDevicePointer returns the GPU's.
+//
+// Memory that the program shares with other processes stays where it is. The daemon maps the same
+// file instead, if it can find the file (wire::cuMemHostRegister_v2 says which files it finds).
+// Otherwise the memory is registered by name only. So is memory that has a page in common with
+// memory that is already registered. The GPU does not reach such memory (cuMemHostGetDevicePointer
+// returns CUDA_ERROR_NOT_SUPPORTED), and copies of it are staged like those of ordinary memory.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +25,38 @@
 
 namespace detshare::shim {
 
-// `kind`: kPinned or kManaged.
+// Allocates pinned memory in the context. `kind` is kPinned or kManaged. CUDA_ERROR_OUT_OF_MEMORY:
+// the file cannot be mapped.
 CUresult AllocateHostMemory(Context& context, MemoryKind kind, uint64_t bytes, uint32_t flags,
                             void** address);
+// Unmaps the memory, then waits until the daemon has freed it. CUDA_ERROR_INVALID_VALUE: no pinned
+// memory begins at the address.
 CUresult FreeHostMemory(void* address);
-// The same without waiting: the daemon keeps the memory until the work before is over. The caller
-// knows that nobody in this process uses it any more.
+// The same without waiting: the daemon keeps the memory until all earlier work is complete. The
+// caller knows that no thread of this process uses the memory any more.
 CUresult FreeHostMemoryLater(void* address);
+// Registers memory of the program. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED: some of it is already
+// registered or pinned. CUDA_ERROR_NOT_SUPPORTED: the GPU cannot reach it, and `flags` has
+// CU_MEMHOSTREGISTER_DEVICEMAP.
 CUresult RegisterHostMemory(Context& context, void* address, uint64_t bytes, uint32_t flags);
+// Waits for the work of all contexts, then makes the memory ordinary again, with the same contents.
+// CUDA_ERROR_INVALID_VALUE: the address is inside registered memory, not at its beginning.
+// CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED: the address is not registered.
 CUresult UnregisterHostMemory(void* address);
 
-// Maps a file of pinned memory, which the daemon made, at its address in the window. False when
-// that cannot be done.
+// Maps a file of pinned memory that the daemon made at `address`, which lies in the pinned range.
+// Returns false if that fails.
 bool MapPinnedFile(uint32_t file, uint64_t address, uint64_t file_bytes);
 
-// Takes the mapping of an allocation away, before the daemon is told: pinned and managed memory is
-// unmapped, registered memory becomes ordinary memory with the same contents.
+// Removes the mapping of an allocation. Called before the daemon is told. Pinned and managed memory
+// is unmapped. Registered memory becomes ordinary memory with the same contents.
 void UnmapHostMemory(const Allocation& allocation);
 
-// A context ends: its memory is no longer known, its host memory is unmapped.
+// Forgets the memory of a context that ends, and unmaps its host memory.
 void ForgetMemoryOf(ContextId context);
 
-// In the child of a fork: registered memory becomes the child's own, so that it does not write into
-// its parent.
+// For the child of a fork: makes registered memory the child's own, so that the child does not
+// write into its parent's memory.
 void KeepRegisteredMemoryInChild();
 
 }  // namespace detshare::shim

@@ -16,15 +16,14 @@ bool Same(const CUmemLocation& a, const CUmemLocation& b) {
   return a.type == b.type && a.id == b.id;
 }
 
-// Advice by address: an entry holds up to the next one. Memory about which nothing was said has the
-// default.
+// Advice by address: an entry holds up to the next one. Memory without advice has the default.
 struct AdviceMap {
   std::mutex mutex;  // guards the rest
   std::map<uint64_t, MemoryAdvice> from{{0, MemoryAdvice()}};
 
   using Iterator = std::map<uint64_t, MemoryAdvice>::iterator;
 
-  // The entry that begins at `address`, made if need be.
+  // The entry that begins at `address`. Makes it if there is none.
   Iterator Cut(uint64_t address) {
     const auto next = from.upper_bound(address);
     const auto before = std::prev(next);
@@ -64,7 +63,7 @@ CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* ad
 
 CUresult FreeManagedMemory(CUdeviceptr address) {
   Allocation allocation;
-  // A variable of a library has no memory of its own to be freed.
+  // A variable of a library has no memory of its own to free.
   if (!pointers().Find(address, &allocation) || allocation.window == 0 ||
       !pointers().Take(address, MemoryKind::kManaged, &allocation)) {
     return CUDA_ERROR_INVALID_VALUE;

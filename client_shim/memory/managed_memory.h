@@ -1,6 +1,6 @@
-// Managed memory: host memory that CPU and GPU see at one address, always, as on a device with
-// concurrent access. It never migrates, so prefetching and advice change nothing but what is asked
-// back about them.
+// Managed memory: host memory that CPU and GPU always see at one address, as on a device with
+// concurrent access. It never migrates, so prefetching and advice change only what later queries
+// about them return.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,31 @@
 
 namespace detshare::shim {
 
+// Allocates managed memory in the context, without advice. Errors as AllocateHostMemory.
 CUresult AllocateManagedMemory(Context& context, uint64_t bytes, CUdeviceptr* address);
-// CUDA_ERROR_INVALID_VALUE when no managed memory begins there. Waits for the context's work.
+// Waits for the context's work. CUDA_ERROR_INVALID_VALUE: no managed allocation begins at the
+// address; a variable of a library is none.
 CUresult FreeManagedMemory(CUdeviceptr address);
 // Whether [address, address + bytes) lies in one allocation of managed memory.
 bool IsManagedMemory(uint64_t address, uint64_t bytes);
 
-// What was said last about a part of managed memory.
+// The program's latest advice about a part of managed memory.
 struct MemoryAdvice {
   static constexpr CUmemLocation kNowhere{CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
   bool read_mostly = false;
   bool accessed_by_host = false;
-  uint32_t accessed_by = 0;  // a bit a device
+  uint32_t accessed_by = 0;  // one bit for each device
   CUmemLocation preferred = kNowhere;
   CUmemLocation prefetched = kNowhere;
 };
 
-// The range is managed memory and the location valid.
+// Record a prefetch or advice. The caller has checked that the range is managed memory and that the
+// location is valid. CUDA_ERROR_INVALID_VALUE: an unknown advice.
 void NotePrefetch(uint64_t address, uint64_t bytes, const CUmemLocation& location);
 CUresult NoteAdvice(uint64_t address, uint64_t bytes, CUmem_advise advice,
                     const CUmemLocation& location);
-// What holds for all of the range: a location only where it is the same everywhere.
+// The advice that holds for all of the range. A location is given only where it is the same
+// everywhere.
 MemoryAdvice AdviceOf(uint64_t address, uint64_t bytes);
 
 }  // namespace detshare::shim

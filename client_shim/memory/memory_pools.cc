@@ -56,7 +56,7 @@ void SetCurrentPool(uint16_t device, MemoryPool& pool) {
 }
 
 CUresult CreatePool(uint16_t device, const CUmemPoolProps& properties, CUmemoryPool* handle) {
-  // Never used again: the daemon keeps the id of a pool until its memory is free.
+  // Ids are never reused, because the daemon keeps a pool's id until its memory is free.
   static std::atomic<PoolId> next_id{wire::kDefaultPool + 1};
   const PoolId id = next_id.fetch_add(1, std::memory_order_relaxed);
   const CUresult result = session().Call(Op::cuMemPoolCreate, device, 0,
@@ -86,7 +86,7 @@ CUresult ImportPool(uint16_t device, const std::array<uint8_t, 16>& identity,
 CUresult DestroyPool(CUmemoryPool handle) {
   MemoryPool* pool = FindPool(handle);
   if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  // A device whose current pool goes falls back to its default.
+  // A device whose current pool ends goes back to its default pool.
   MemoryPool* expected = pool;
   g_current[pool->device].compare_exchange_strong(expected, g_default[pool->device]);
   const uint16_t device = pool->device;

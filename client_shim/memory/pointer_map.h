@@ -1,4 +1,4 @@
-// What the process has allocated: which memory an address belongs to.
+// The process's allocations: finds the memory that an address belongs to.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@
 namespace detshare::shim {
 
 enum class MemoryKind : uint8_t {
-  kPageable,         // nothing that the driver knows
+  kPageable,         // memory that the driver does not know
   kDevice,           // cuMemAlloc and the like
   kPinned,           // cuMemHostAlloc
   kRegistered,       // cuMemHostRegister; `address` is the program's
-  kRegisteredAlias,  // the same memory where the GPU sees it
+  kRegisteredAlias,  // the same memory at the GPU's address
   kGlobal,           // a variable of a library
   kVirtual,          // cuMemMap
-  kManaged,          // cuMemAllocManaged: host memory, at one address for all
+  kManaged,          // cuMemAllocManaged: host memory, at one address for CPU and GPU
   kOpened,           // cuIpcOpenMemHandle
 };
 
+// An allocation, with everything that the shim's queries about pointers need.
 struct Allocation {
   MemoryKind kind = MemoryKind::kPageable;
   bool sync_memops = false;
@@ -30,18 +31,18 @@ struct Allocation {
   ContextId context = 0;
   uint64_t context_handle = 0;
   uint64_t address = 0;       // of its first byte, for the program
-  uint64_t bytes = 0;         // as asked for
+  uint64_t bytes = 0;         // as the program asked for
   uint64_t gpu_address = 0;   // of its first byte, for the GPU; 0: none
   uint64_t host_address = 0;  // of its first byte, for the CPU; 0: none
   uint64_t buffer_id = 0;     // unique in the process
   uint64_t pool = 0;          // handle of its memory pool; 0: none
-  uint32_t flags = 0;         // as asked for
-  // Host memory: the shim's mapping that holds it; 0 when it is still the program's own.
+  uint32_t flags = 0;         // as the program asked for
+  // Of host memory: the shim's mapping that holds it. 0: the memory is still the program's own.
   uint64_t mapping = 0;
   uint64_t mapping_bytes = 0;
-  uint64_t window = 0;   // the daemon's name of it: its address in the pinned window; 0: none
-  int protection = 0;    // of registered memory, as it was
-  uint32_t access = 0;   // of kVirtual: two bits of CUmemAccess_flags a device
+  uint64_t window = 0;   // the daemon's name for it: its address in the pinned window; 0: none
+  int protection = 0;    // of registered memory: its protection before the registration
+  uint32_t access = 0;   // of kVirtual: two bits of CUmemAccess_flags for each device
   int handle_types = 0;  // CUmemAllocationHandleType: what it can be exported as
 
   bool on_device() const {
@@ -52,34 +53,35 @@ struct Allocation {
   bool on_host() const { return host_address != 0; }
 };
 
-// Any thread. Readers share a lock, and allocate nothing.
+// Any thread. Readers share a lock and allocate nothing.
 class PointerMap {
  public:
-  // Gives it a buffer id.
+  // Adds the allocation and gives it a buffer id.
   void Add(Allocation allocation);
-  // False when an allocation begins before `address + bytes` and ends after `address`, of the same
-  // kind of address.
+  // The same, but returns false if it overlaps an allocation of the same kind of address: if one
+  // begins before `address + bytes` and ends after `address`.
   bool AddUnlessOverlapping(Allocation allocation);
-  // The allocation that holds `address`; one of zero bytes holds its first. False: pageable memory,
-  // or nothing at all.
+  // Finds the allocation that holds `address`. An allocation of zero bytes holds its first byte.
+  // Returns false for pageable memory and for addresses without memory.
   bool Find(uint64_t address, Allocation* found) const;
-  // The one that begins there, taken out.
+  // Removes the allocation of this kind that begins at `address`. Returns false if there is none.
   bool Take(uint64_t address, MemoryKind kind, Allocation* taken);
+  // Returns false if no allocation holds `address`.
   bool SetSyncMemops(uint64_t address, bool value);
-  // Of the mapping that begins there: the bits of `mask` become those of `access`.
+  // For the mapping that begins at `address`: replaces the bits of `mask` with those of `access`.
   void SetAccess(uint64_t address, uint32_t mask, uint32_t access);
-  // How many bytes from `address` on lie in mappings that follow each other and that `device` may
-  // use in that way (a CUmemAccess_flags).
+  // The number of bytes from `address` that lie in adjacent mappings to which `device` has that
+  // access (a CUmemAccess_flags).
   uint64_t AccessibleFrom(uint64_t address, uint16_t device, uint32_t flags) const;
   // Whether some of [address, address + bytes) is registered or pinned.
   bool OverlapsHostMemory(uint64_t address, uint64_t bytes) const;
 
-  // Takes out everything that belongs to the context, and returns what is pinned, registered or
-  // managed.
+  // Removes all allocations of the context. Returns those that are pinned, registered or managed.
   std::vector<Allocation> TakeContext(ContextId context);
 
-  // Calls visit(const Allocation&) for everything. Takes no lock: only for the child of a fork,
-  // which has one thread, while another thread of the parent may have held it.
+  // Calls visit(const Allocation&) for every allocation. Takes no lock, because another thread of
+  // the parent may have held it at the fork. So it is only for the child of a fork, which has one
+  // thread.
   template <typename Visit>
   void ForEachInChild(Visit visit) const {
     for (const auto& [address, allocation] : by_address_) visit(allocation);

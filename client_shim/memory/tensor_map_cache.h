@@ -1,6 +1,6 @@
-// Tensor maps that were encoded before. Programs encode one for every launch, and what the driver
-// makes of the same arguments on the same device is always the same: only the first time is asked
-// of the daemon.
+// A cache of encoded tensor maps. Programs encode a map for every launch, and the driver always
+// makes the same map of the same arguments on the same device. So the shim asks the daemon only the
+// first time.
 #pragma once
 
 #include <array>
@@ -12,9 +12,10 @@
 
 namespace detshare::shim {
 
+// A CUtensorMap.
 using TensorMapWords = std::array<uint64_t, 16>;
 
-// Everything that decides what a map is: the device, the operation, its arguments.
+// The inputs that determine a map: the device, the operation and its arguments.
 class TensorMapKey {
  public:
   static constexpr size_t kArgumentBytes = 184;
@@ -34,17 +35,18 @@ class TensorMapKey {
   std::array<uint64_t, 1 + kArgumentBytes / 8> words_{};
 };
 
-// Any thread. The maps take 320 bytes each, from the first on.
+// Any thread. Allocates 320 bytes for each of kEntries entries at the first Store.
 class TensorMapCache {
  public:
   static constexpr size_t kEntries = 4096;  // a new map takes the place of an old one
 
+  // Returns false if the map is not there.
   bool Find(const TensorMapKey& key, TensorMapWords* map);
   void Store(const TensorMapKey& key, const TensorMapWords& map);
 
  private:
   struct Entry {
-    TensorMapKey key;  // all zero: no entry, since no operation is 0
+    TensorMapKey key;  // all zero: no entry, because no operation is 0
     TensorMapWords map{};
   };
   std::mutex mutex_;

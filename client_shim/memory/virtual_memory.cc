@@ -28,7 +28,7 @@ struct Mapping {
 };
 
 struct State {
-  std::mutex mutex;  // guards the rest, and what the handles' objects hold
+  std::mutex mutex;  // guards the rest, and the fields of the handles' objects
   HandleTable<Physical> physical;
   std::map<uint64_t, uint64_t> reserved;  // address -> bytes
   std::map<uint64_t, Mapping> mapped;     // by address
@@ -39,7 +39,7 @@ State& state() {
   return *all;
 }
 
-// With the lock. Null for what is no handle; the memory of a mapping may have no references.
+// Needs the lock. Null if this is no handle. The memory of a mapping may have no references.
 Physical* FindHeld(CUmemGenericAllocationHandle handle) {
   Physical* found = state().physical.Find(HandleKind::kPhysicalMemory, handle);
   return found != nullptr && found->references != 0 ? found : nullptr;
@@ -56,7 +56,7 @@ CUresult Publish(const Physical& made, CUmemGenericAllocationHandle* handle) {
   return CUDA_SUCCESS;
 }
 
-// With the lock: tells the daemon when nothing is left of the memory.
+// Needs the lock. Tells the daemon when the memory has neither references nor mappings.
 CUresult EndIfUnused(Physical& memory) {
   if (memory.references != 0 || memory.mappings != 0) return CUDA_SUCCESS;
   const wire::cuMemRelease args{memory.id, 0};
@@ -66,7 +66,7 @@ CUresult EndIfUnused(Physical& memory) {
   return session().Call(Op::cuMemRelease, device, 0, args);
 }
 
-// The mappings that make up exactly this range; empty when they do not. With the lock.
+// Needs the lock. The mappings that make up exactly this range; empty if none do.
 std::vector<std::map<uint64_t, Mapping>::iterator> Exactly(uint64_t address, uint64_t bytes) {
   std::vector<std::map<uint64_t, Mapping>::iterator> parts;
   for (auto part = state().mapped.find(address); bytes != 0; ++part) {
@@ -79,7 +79,8 @@ std::vector<std::map<uint64_t, Mapping>::iterator> Exactly(uint64_t address, uin
   return parts;
 }
 
-// In whose window a range should lie: where the program wants it, else of the current context.
+// The device in whose window a range should lie: that of the wanted address, else that of the
+// current context.
 uint16_t DeviceForRange(uint64_t wanted) {
   for (size_t i = 0; i < session().devices().size(); ++i) {
     if (session().devices()[i].Holds(wanted)) return static_cast<uint16_t>(i);
@@ -219,7 +220,8 @@ CUresult UnmapPhysicalMemory(uint64_t address, uint64_t bytes) {
     const std::lock_guard lock(state().mutex);
     if (Exactly(address, bytes).empty()) return CUDA_ERROR_INVALID_VALUE;
   }
-  // Waits for the work before it: not with the lock. Of two threads the daemon refuses one.
+  // Waits for earlier work, so the lock is not held. If two threads unmap one range, the daemon
+  // refuses one of them.
   CUresult result = session().Call(Op::cuMemUnmap, 0, 0, wire::cuMemUnmap{address, bytes});
   session().DrainOutput();
   if (result != CUDA_SUCCESS) return result;

@@ -1,5 +1,5 @@
-// Virtual memory management as the shim holds it: handles of physical memory, reserved ranges, and
-// what is mapped where. The daemon checks everything again; what is here answers questions.
+// The shim's side of virtual memory management: handles of physical memory, reserved ranges, and
+// mappings. The shim uses them to reply to queries. The daemon checks every call again. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,38 @@
 
 namespace detshare::shim {
 
-// Physical memory of that device in whole units; `properties` are those of the request.
+// Creates physical memory of the device, of `bytes` in whole granules. `properties` are the
+// program's and are kept for queries.
 CUresult CreatePhysicalMemory(uint16_t device, uint64_t bytes,
                               const CUmemAllocationProp& properties,
                               CUmemGenericAllocationHandle* handle);
-// One reference less; the last one that is neither held nor mapped ends the memory.
+// Removes a reference. The memory ends when it has neither references nor mappings.
+// CUDA_ERROR_INVALID_VALUE: no such handle.
 CUresult ReleasePhysicalMemory(CUmemGenericAllocationHandle handle);
-// The handle of what is mapped at `address`, with one reference more.
+// The handle of the memory that is mapped at `address`. Adds a reference. CUDA_ERROR_INVALID_VALUE:
+// nothing is mapped there.
 CUresult RetainPhysicalMemory(uint64_t address, CUmemGenericAllocationHandle* handle);
 CUresult GetPhysicalProperties(CUmemGenericAllocationHandle handle,
                                CUmemAllocationProp* properties);
 
-// A token that other processes can import, and the way back.
+// Make a token that other processes can import, and a handle from such a token.
+// CUDA_ERROR_INVALID_VALUE: memory that was created without
+// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
 CUresult ExportPhysicalMemory(CUmemGenericAllocationHandle handle, wire::ShareToken* token);
 CUresult ImportPhysicalMemory(const wire::ShareToken& token, CUmemGenericAllocationHandle* handle);
 
+// Reserve and free ranges of addresses. `wanted`: the address that the program wants; 0: any. Only
+// a whole reserved range can be freed.
 CUresult ReserveAddresses(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
 CUresult FreeAddresses(uint64_t address, uint64_t bytes);
 
+// Map and unmap memory. Unmapping waits for all earlier work. Only a range that is made up of whole
+// mappings can be unmapped.
 CUresult MapPhysicalMemory(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
 CUresult UnmapPhysicalMemory(uint64_t address, uint64_t bytes);
-// The last one for a device counts.
+// Sets the access of devices to whole mappings. Of several entries for one device the last counts.
 CUresult SetMemoryAccess(uint64_t address, uint64_t bytes, std::span<const CUmemAccessDesc> access);
-// Of the mapping that holds `address`.
+// The access to the mapping that holds `address`.
 CUresult GetMemoryAccess(uint64_t address, uint16_t device, CUmemAccess_flags* flags);
 
 }  // namespace detshare::shim
