@@ -1,4 +1,5 @@
-// Who lets sessions in when a daemon has several processes: each of them asks before it opens one.
+// Admission of sessions if a daemon has several processes (strict isolation): each process asks
+// before it opens a session.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +10,24 @@
 
 namespace detshare {
 
-// Any thread.
+// Decides about sessions. Any thread may call it.
 class SessionAdmission {
  public:
   struct Decision {
-    // ResourceExhausted, with the limit, when there are as many as there may be; Unavailable when
-    // nobody decides.
+    // ResourceExhausted, with the limit, if a limit of sessions is reached. Unavailable if no
+    // process replies.
     absl::Status status;
     uint64_t session = 0;    // a number that no session of the daemon had before
-    bool of_tenant = false;  // it was a limit of the tenant's
+    bool of_tenant = false;  // the limit that was reached is the tenant's
   };
   virtual ~SessionAdmission() = default;
-  // May wait for a moment.
+  // Asks for one more session of `tenant`. May wait for a moment.
   virtual Decision Enter(const std::string& tenant) = 0;
-  // Does not wait.
+  // Tells that an admitted session is gone. Does not wait.
   virtual void Leave(uint64_t session) = 0;
 };
 
-// A session that was let in; leaves when it is destroyed.
+// Holds the admission of one session and gives it back when it is destroyed.
 class AdmittedSession {
  public:
   AdmittedSession() = default;

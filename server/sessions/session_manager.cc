@@ -22,7 +22,8 @@ namespace {
 
 const RealClock kClock;
 
-// Threads that copy between a card and the host: one copies some 9 GB/s in memory, the bus 55.
+// The number of threads that copy between a card and the host. One thread copies about 9 GB/s in
+// memory, and the bus carries 55 GB/s.
 int CopyChannels() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
 }
@@ -55,11 +56,11 @@ DaemonEvent About(uint64_t id, const SessionRequest& request, DaemonEvent::Kind 
   return event;
 }
 
-// Files of pinned memory that each of `sessions` may have: the kernel bounds the mappings of a
-// process, and no session may take those of the others.
+// Returns how many files of pinned memory each of `sessions` may have. The kernel limits the
+// mappings of a process, and no session may use up those of the others.
 uint32_t PinnedFiles(uint32_t wanted, int sessions) {
   constexpr uint64_t kUsualMappings = 65530;
-  constexpr uint64_t kOwnMappings = 4096;  // the daemon's
+  constexpr uint64_t kOwnMappings = 4096;  // mappings that the daemon itself needs
   uint64_t mappings = 0;
   if (!(std::ifstream("/proc/sys/vm/max_map_count") >> mappings)) mappings = kUsualMappings;
   const uint64_t each = (std::max(mappings, 2 * kOwnMappings) - kOwnMappings) /
@@ -67,7 +68,7 @@ uint32_t PinnedFiles(uint32_t wanted, int sessions) {
   return static_cast<uint32_t>(std::min<uint64_t>(wanted, each));
 }
 
-// With the address windows laid out for the devices.
+// Returns `options` with the address windows laid out for the devices.
 ServerOptions LaidOut(ServerOptions options, const std::vector<Device*>& devices) {
   std::vector<uint64_t> memories;
   for (const Device* device : devices) memories.push_back(device->properties().total_memory);
@@ -96,7 +97,8 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     if (!policy.ok()) return policy.status();
     DeviceScheduler::Options how;
     how.migrate_every = options.migrate_every;
-    // Whoever moves at every operation goes through all partitions: two halves will do.
+    // With a migration at every operation, all partitions come into use. Two halves are enough
+    // then.
     how.standard_partitions = options.migrate_every == 0;
     DETSHARE_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceScheduler> scheduler,
@@ -218,7 +220,7 @@ absl::StatusOr<std::vector<int>> SessionManager::ChooseVisible(
 
 policy::PlacementRequest SessionManager::PlacementRequestOf(const std::string& tenant) const {
   policy::PlacementRequest request;
-  // What is said about tenants is the same on all devices.
+  // The settings of a tenant are the same on all devices.
   request.tenant = schedulers_.front()->SettingsOf(tenant);
   const TenantHabit habit = habits_.Of(tenant);
   request.memory_bound = habit.memory_bound;
@@ -240,7 +242,8 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
     const Device::Memory memory = devices_[i]->memory();
     policy::DeviceLoad& load = loads.emplace_back();
     load.memory = memory.total;
-    // A limit holds for all sessions of a tenant: what it has already is part of what it asks for.
+    // A limit holds for all sessions of a tenant, so the memory that the tenant has already is part
+    // of what it asks for.
     const uint64_t own = account_of(tenant).memory_used(i);
     load.memory_used = memory.total - std::min(memory.free, memory.total);
     load.memory_used -= std::min(own, load.memory_used);
@@ -255,7 +258,7 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
         if (habit.memory_bound >= 0) there.memory_bound = habit.memory_bound;
         if (habit.load >= 0) there.load = habit.load;
       }
-      // What somebody else was promised there and has not taken yet.
+      // Adds the memory that another tenant was promised on this device and does not use yet.
       if (name == tenant || !tenants[index].insert(name).second) continue;
       const TenantAccount& account = account_of(name);
       const uint64_t limit = account.limits().memory;
@@ -303,7 +306,7 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
   uint64_t largest = 0;
   for (const int index : group.among)
     largest = std::max(largest, devices_[index]->properties().total_memory);
-  // A limit that no device reaches says nothing about what will be used.
+  // A limit that no device reaches does not tell how much memory the tenant will use.
   const uint64_t limit = account->limits().memory;
   if (limit < largest) wanted.memory = limit;
   const uint64_t may_leave =
@@ -326,7 +329,7 @@ void SessionManager::SetPlacement(std::unique_ptr<policy::DevicePlacement> place
 absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const SessionRequest& request,
                                                                     Listener listener) {
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
-  // Asked without the lock, since the reply comes from another process.
+  // Enter() is called without the lock, because it waits for another process.
   SessionAdmission::Decision decision;
   AdmittedSession admitted;
   if (admission_ != nullptr) {
@@ -338,7 +341,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
 
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
-  // EndThrough() does not see a session that would begin after it.
+  // EndThrough() does not see a session that begins after it.
   if (request.endpoint != nullptr && request.endpoint->closed.load(std::memory_order_seq_cst))
     return absl::UnavailableError("the endpoint was closed");
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
@@ -374,8 +377,8 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
       request.endpoint != nullptr ? request.endpoint->sessions_directory : sessions_directory_, "/", id);
   config.shared_memory_objects = &shared_memory_objects_;
   config.shared_event_tokens = &shared_events_;
-  // Every device of the daemon has its part of the slot, whether the session uses it or not:
-  // addresses do not depend on that.
+  // Each device of the daemon has its part of the slot, even if the session does not use the
+  // device. So addresses do not depend on the session's choice of devices.
   const AddressWindows& windows = options_.windows;
   const uint64_t part = DevicePart(windows, devices_.size());
   for (const int index : chosen) {
@@ -398,7 +401,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   events.opened = [this, id, listener, request, where](const absl::Status& status,
                                                        uint64_t file_bytes) {
     if (status.ok()) {
-      // Known as soon as Open() has let go of the lock.
+      // Find() succeeds as soon as Open() has released the lock.
       events_.Add(About(id, request, DaemonEvent::Kind::kOpened, where));
       const std::shared_ptr<SessionWorker> worker = Find(id);
       {
@@ -549,7 +552,8 @@ void SessionManager::Reap() {
       continue;
     }
     std::shared_ptr<SessionWorker> worker = finished->second.worker;
-    // Until the session's files are gone.
+    // Keeps the endpoint, and with it its directory's descriptor, until the session's files are
+    // gone.
     const std::shared_ptr<const TenantEndpoint> endpoint = finished->second.request.endpoint;
     slots_[finished->second.slot] = false;
     TenantUse& use = use_.At(worker->config().tenant);
@@ -559,10 +563,10 @@ void SessionManager::Reap() {
     use.faulted += worker->faulted();
     use.violations += worker->broke_protocol();
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
-    sessions_.erase(finished);  // gives the tenant's session back
+    sessions_.erase(finished);  // gives back the tenant's session
     changed_.notify_all();
     lock.unlock();
-    // Joins, unless a call still holds it for a moment: then that does.
+    // Joins the thread. If a call still holds the worker for a moment, that call joins it.
     worker.reset();
     lock.lock();
   }

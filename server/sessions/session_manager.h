@@ -1,4 +1,4 @@
-// All sessions of the daemon, and the devices that they share.
+// Opens, finds and ends all sessions of the daemon, and holds the devices that they share.
 #pragma once
 
 #include <algorithm>
@@ -39,24 +39,25 @@
 
 namespace detshare {
 
-// Who asks for a session. What the client says about itself is for people to read only.
+// A request for a session. What the client says about itself serves only for display.
 struct SessionRequest {
-  Owner owner;  // by SO_PEERCRED, as is `pid`
-  int pid = 0;  // 0 in a foreign pid namespace
+  Owner owner;  // from SO_PEERCRED, like `pid`
+  int pid = 0;  // 0: in a foreign pid namespace
   std::string tenant, program;
-  std::vector<std::string> device_ids;  // empty: all; else indices or UUIDs
+  std::vector<std::string> device_ids;  // indices or UUIDs; empty: all devices
   uint32_t device_count = 0;            // how many of them; 0: as many as the tenant may have
   std::string run;                      // as PlacementGroup::run
-  // Which of those that are granted, as CUDA_VISIBLE_DEVICES says it; empty: all.
+  // Which of the granted devices are visible, in the words of CUDA_VISIBLE_DEVICES; empty: all.
   std::vector<std::string> visible_ids;
-  std::shared_ptr<const TenantEndpoint> endpoint;  // through which it came; null: the daemon's own socket
+  // The tenant endpoint through which the client came; null: it came by the daemon's own socket.
+  std::shared_ptr<const TenantEndpoint> endpoint;
 };
 
-// Any thread.
+// Any thread may call it.
 class SessionManager {
  public:
-  // What is told about a session, on its thread: `granted` then `ended`, or `refused`. `result` as
-  // in SessionWorker. They hold no shared pointer to the worker.
+  // Callbacks about one session. The session's thread calls `granted` and later `ended`, or it
+  // calls `refused`. `result` is as in SessionWorker. They hold no shared pointer to the worker.
   struct Listener {
     std::function<void(SessionWorker& worker, uint64_t file_bytes)> granted;
     std::function<void(const absl::Status& why)> refused;
@@ -68,86 +69,93 @@ class SessionManager {
     int64_t age_ms = 0;
     Session::Counters counters;
     std::string state;
-    bool open = false;                         // it runs, or has had a fault
+    bool open = false;                         // the session runs, or has had a fault
     DeviceScheduler::CoroutineState schedule;  // on its first device
-    // On all of them, in the session's order: positions in devices().
+    // On all of its devices, in the session's order; the first element is a position in devices().
     std::vector<std::pair<size_t, DeviceScheduler::CoroutineState>> places;
   };
 
-  // The devices outlive the manager. Makes the policy's partitions; removes what an earlier daemon
-  // left in the directory of the sessions. NotFound for an unknown policy.
+  // Creates the manager and the policy's partitions. Removes what an earlier daemon left in the
+  // directory of the sessions. The devices outlive the manager. Returns NotFound for an unknown
+  // policy.
   static absl::StatusOr<std::unique_ptr<SessionManager>> Create(std::vector<Device*> devices,
                                                                 const ServerOptions& options);
   // Ends all sessions and waits for them.
   ~SessionManager();
 
-  // Begins to open a session and returns its worker; the listener hears how it goes. At once: what
-  // DevicesOf() refuses, NotFound when visible_ids names none of the devices, ResourceExhausted and
-  // Unavailable.
+  // Begins to open a session and returns its worker. The listener learns the result. Returns at
+  // once the errors of DevicesOf(), NotFound if visible_ids names none of the devices,
+  // ResourceExhausted if a limit is reached, and Unavailable if the daemon opens no sessions.
   absl::StatusOr<std::shared_ptr<SessionWorker>> Open(const SessionRequest& request,
                                                       Listener listener);
   std::shared_ptr<SessionWorker> Find(uint64_t id);
-  // Positions in devices() of those that `ids` (indices or UUIDs; none: all) name, in their order.
-  // Through an endpoint: of those that it shows, which `ids` count from 0. InvalidArgument.
+  // Returns the positions in devices() of the devices that `ids` name (indices or UUIDs; none:
+  // all), in the order of `ids`. With an endpoint, only the devices that it shows count, and
+  // indices count from 0 among them. Returns InvalidArgument for any other id.
   absl::StatusOr<std::vector<int>> ChooseDevices(const std::vector<std::string>& ids,
                                                  const TenantEndpoint* endpoint = nullptr) const;
 
-  // Positions in devices() of what such a client may use, before visible_ids: placed, where it may
-  // have some of those that it may see and not all. The same client gets the same ones again
-  // (session_placement.h). InvalidArgument for devices that are not there, PermissionDenied for
-  // more than the tenant may have, ResourceExhausted when they have no room.
+  // Returns the positions in devices() of the devices that such a client may use, before
+  // visible_ids is applied. If the client may have some of the devices that it may see, but not
+  // all, the placement chooses. The same client gets the same devices again (session_placement.h).
+  // Returns InvalidArgument for devices that do not exist, PermissionDenied for more devices than
+  // the tenant may have, and ResourceExhausted if they have no room.
   absl::StatusOr<std::vector<int>> DevicesOf(const SessionRequest& request);
-  // Who is placed from now on is placed by this.
+  // Sets the placement for clients that are placed from this call on.
   void SetPlacement(std::unique_ptr<policy::DevicePlacement> placement);
 
-  // Ends the sessions that `which` chooses; `who` did it, for log and events. PermissionDenied, and
-  // none is ended, when `may` does not allow one of them; NotFound when there is none. Their numbers.
+  // Ends the sessions that `which` chooses and returns their numbers. `who` names the requester in
+  // the log and in events. Returns PermissionDenied, and ends none, if `may` does not allow one of
+  // them. Returns NotFound if `which` chooses none.
   absl::StatusOr<std::vector<uint64_t>> EndSome(
       const std::function<bool(uint64_t id, const SessionRequest& request)>& which,
       const std::function<bool(const SessionRequest& request)>& may, const std::string& who);
-  // Whom to ask before a session is opened, and whose numbers sessions have; before any is. It
-  // outlives this. Without it the manager decides alone.
+  // Sets whom Open() asks before it opens a session; the numbers of sessions come from there too.
+  // Must be called before the first session. `admission` outlives the manager. Without this call
+  // the manager decides alone.
   void SetAdmission(SessionAdmission* admission) { admission_ = admission; }
-  // What sessions may have that are opened from now on, and how many there may be; 0: as many as fit.
+  // Sets the limits of sessions that are opened from this call on, and how many sessions there may
+  // be at a time; 0: as many as there are slots.
   void SetLimits(const SessionLimits& limits, uint32_t max_sessions);
 
-  // No session is opened any more, and those that are there end; `result` is what their calls
-  // answer. Waits at most `timeout` until all of them have told their clients.
+  // Refuses new sessions with `reason` and ends all open ones; their calls return `result`. Waits
+  // at most `timeout` until every session has told its client.
   void EndAll(int result, const std::string& reason, std::chrono::milliseconds timeout);
-  // ... until all of them are gone. False when some are not.
+  // Waits until all sessions are gone. Returns false if some remain after `timeout`.
   bool WaitUntilEmpty(std::chrono::milliseconds timeout);
-  // Ends the sessions that came through the endpoint, which is closed. Does not wait.
+  // Ends the sessions that came through the endpoint. The endpoint is marked as closed before. Does
+  // not wait.
   void EndThrough(const TenantEndpoint& endpoint, int result, const std::string& reason);
 
   std::vector<SessionInfo> Sessions();
-  // The sessions that are open, with what was asked for each. Held for a moment only: who ends the
-  // last hold on a worker joins its thread.
+  // Returns the open sessions, each with its request. The caller keeps the workers only for a
+  // moment, because the last owner of a worker joins its thread.
   std::vector<std::pair<SessionRequest, std::shared_ptr<SessionWorker>>> Workers();
-  // By tenant, as ByTenant names them.
+  // Keyed by the names that ByTenant gives to tenants.
   std::map<std::string, TenantUse> Use();
-  // A client got no session.
+  // Counts a client that got no session.
   void CountRefusal(absl::StatusCode why);
   std::map<absl::StatusCode, uint64_t> Refusals() const;
-  // OkStatus while all devices work; else the error, with the CUresult, that all work on the lost
-  // one ends with.
+  // Returns OkStatus while all devices work. Otherwise returns the error of the lost device, with
+  // the CUresult that all work on it ends with.
   absl::Status DeviceHealth();
   std::vector<DeviceScheduler::PartitionView> Partitions(size_t device) const {
     return schedulers_[device]->Partitions();
   }
-  // One a device.
+  // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   ImageStore& image_store() { return *image_store_; }
-  // What tenants have and may have; device i is devices()[i].
+  // What tenants use and may use; device i is devices()[i].
   TenantAccounts& tenant_accounts() { return tenant_accounts_; }
-  // Host memory that holds device memory of sessions.
+  // The host memory that holds device memory of sessions.
   const HostStore& host_store() const { return host_store_; }
-  // Sessions that may have work on a device are active.
+  // Sessions that may have work on a device are active in it.
   Activity& activity() { return activity_; }
   EventLog& events() { return events_; }
   uint64_t next_session() const;
-  // At a time.
+  // The number of sessions that may be open at a time.
   size_t max_sessions() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return max_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), max_sessions_);
@@ -161,28 +169,30 @@ class SessionManager {
     int slot = 0;
     AdmittedSession admitted;
     std::vector<int> devices;                 // positions in devices_
-    std::optional<PlacementGroup> placed_as;  // nothing: it has all that it may see
-    QuotaCharge charge;     // one of the tenant's sessions
-    bool killed = false;    // EndSome() chose it
-    bool told = false;      // its client knows that it has ended
-    bool finished = false;  // its thread can be joined
+    std::optional<PlacementGroup> placed_as;  // empty: the session has all devices that it may see
+    QuotaCharge charge;                       // counts as one of the tenant's sessions
+    bool killed = false;                      // EndSome() chose it
+    bool told = false;                        // its client knows that it has ended
+    bool finished = false;                    // its thread can be joined
   };
 
   SessionManager(std::vector<Device*> devices,
                  std::vector<std::unique_ptr<DeviceScheduler>> schedulers,
                  std::unique_ptr<policy::DevicePlacement> placement, const ServerOptions& options);
-  // The one device of `among` whose UUID begins so, as CUDA takes it; -1 when there is none, or
-  // several.
+  // Returns the only device of `among` whose UUID begins with `id`, as CUDA does; -1 if there is
+  // none, or several.
   int FindByUuid(const std::string& id, const std::vector<int>& among) const;
-  // Of `granted`, by the rules of CUDA_VISIBLE_DEVICES. NotFound when that is none.
+  // Chooses among `granted` by the rules of CUDA_VISIBLE_DEVICES. Returns NotFound if nothing is
+  // left.
   absl::StatusOr<std::vector<int>> ChooseVisible(const std::vector<std::string>& ids,
                                                  const std::vector<int>& granted) const;
-  // With mutex_ held. `placed_as` is left alone when all that may be seen is granted.
+  // Called with mutex_ held. Leaves `placed_as` alone if all visible devices are granted.
   absl::StatusOr<std::vector<int>> Grant(const SessionRequest& request,
                                          std::optional<PlacementGroup>* placed_as);
   policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const;
   std::vector<policy::DeviceLoad> Loads(const std::string& tenant);
-  // Notes down how a session ended. On its worker's thread, before it gives anything back.
+  // Notes how a session ended. Called on its worker's thread, before the session gives anything
+  // back.
   void NoteEnd(uint64_t id, const std::string& reason);
   void Reap();
 
@@ -192,12 +202,12 @@ class SessionManager {
   const std::unique_ptr<ImageStore> image_store_;
   Activity activity_;
   EventLog events_;
-  // One a device; the queues are of the schedulers' partitions.
+  // One for each device. The queues belong to the schedulers' partitions.
   const std::vector<std::unique_ptr<DeviceScheduler>> schedulers_;
   std::vector<std::unique_ptr<QueuePool>> queues_;
   TenantAccounts tenant_accounts_;
   HostStore host_store_;
-  // One a device; none when memory does not leave the cards.
+  // One for each device; empty if memory does not leave the cards.
   std::vector<std::unique_ptr<MemoryMover>> movers_;
   std::vector<std::unique_ptr<MemoryBroker>> brokers_;
   SharedMemoryObjects shared_memory_objects_;
@@ -205,22 +215,23 @@ class SessionManager {
   SessionAdmission* admission_ = nullptr;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;     // told, finished, gone, or stopping
+  // Notified when a session is told, finished or gone, or the manager stops.
+  std::condition_variable changed_;
   std::map<uint64_t, Entry> sessions_;  // guarded by mutex_
   SessionPlacement placement_;          // guarded by mutex_
   TenantHabits habits_;                 // guarded by mutex_
-  std::vector<bool> slots_;             // guarded by mutex_, but for its size: taken
-  uint64_t next_session_;               // guarded by mutex_
-  uint32_t max_sessions_;              // guarded by mutex_
-  SessionLimits limits_;                // guarded by mutex_: of sessions that are opened next
-  std::string refusing_;                // guarded by mutex_: why no session is opened any more
-  bool stopping_ = false;               // guarded by mutex_
-  ByTenant<TenantUse> use_;             // guarded by mutex_: of sessions that are gone
+  std::vector<bool> slots_;  // guarded by mutex_, except for its size: whether a slot is taken
+  uint64_t next_session_;    // guarded by mutex_
+  uint32_t max_sessions_;    // guarded by mutex_
+  SessionLimits limits_;     // guarded by mutex_: for sessions that are opened next
+  std::string refusing_;  // guarded by mutex_: why no session is opened; empty: sessions are opened
+  bool stopping_ = false;    // guarded by mutex_
+  ByTenant<TenantUse> use_;  // guarded by mutex_: work of sessions that are gone
   std::map<absl::StatusCode, uint64_t> refusals_;  // guarded by mutex_
   std::thread reaper_;
 };
 
-// "GPU-8a1b...", as nvidia-smi writes it.
+// Formats a UUID as nvidia-smi does: "GPU-8a1b...".
 std::string FormatUuid(const std::array<uint8_t, 16>& uuid);
 
 }  // namespace detshare

@@ -34,14 +34,15 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& g
       const bool counted =
           std::any_of(device.sessions.begin(), device.sessions.end(),
                       [&](const auto& there) { return there.tenant.name == other.tenant; });
-      // A tenant's limit is that of all of its sessions together, and its own is not in its way.
+      // A tenant's limit is that of all of its sessions together, so its own promised memory does
+      // not count against it.
       if (!counted && other.tenant != group.tenant) device.memory_used += placed.request.memory;
       device.sessions.push_back(placed.request);
     }
   }
   absl::StatusOr<std::vector<int>> chosen = Choose(group, request, devices);
   if (absl::IsResourceExhausted(chosen.status()) && more_memory != 0) {
-    // No card holds more than it has, whatever leaves it.
+    // A card never holds more than its size, however much memory may leave it.
     for (policy::DeviceLoad& device : devices)
       device.memory_used -= std::min(device.memory_used, more_memory);
     if (absl::StatusOr<std::vector<int>> again = Choose(group, request, std::move(devices));
@@ -99,7 +100,8 @@ void SessionPlacement::Forget(const PlacementGroup& next, int64_t now) {
   std::erase_if(groups_, [now](const auto& entry) {
     return entry.second.sessions == 0 && now - entry.second.asked_at >= kRemembered;
   });
-  // Nobody fills the daemon's memory with placement groups, or drives out those of others.
+  // Bounds the groups of one owner, so that a user can neither fill the daemon's memory with groups
+  // nor displace groups of other users.
   size_t without = 0;
   auto oldest = groups_.end();
   for (auto entry = groups_.begin(); entry != groups_.end(); ++entry) {

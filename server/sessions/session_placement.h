@@ -1,18 +1,19 @@
-// Which of the daemon's devices a client gets, when it may have some of them and not all.
+// Chooses which of the daemon's devices a client gets if it may have some of them and not all.
 //
-// A DevicePlacement (policy/placement.h) decides. What it decided holds for all who belong
-// together: the processes of one `detshare run`, whoever comes through one endpoint, and otherwise one
-// process. So NVML, which needs no session, shows the devices that CUDA will have, and processes
-// that work together find each other on the same ones.
+// A DevicePlacement (policy/placement.h) decides, and the decision holds for a placement group: the
+// processes of one `detshare run`, all processes behind one tenant endpoint, or one process. So
+// NVML, which needs no session, shows the devices that CUDA will have, and processes that work
+// together get the same devices.
 //
-//   placed, nobody there  --session opened-->  there  --last session closed-->  nobody there
-//        |                                                                          |
-//        +--- ten minutes in which nobody asked, or too many of one owner: forgotten +
+//   placed, no session  --session opened-->  has sessions  --last session closed-->  no session
+//        |                                                                              |
+//        +---- ten minutes without a question, or too many of one owner: forgotten -----+
 //
-// What was placed counts for those who are placed next: its sessions while they are open, and until
-// the first one opens itself, for half a minute.
+// A placed group counts when the next group is placed: while its sessions are open, and for at most
+// half a minute until its first session opens.
 //
-// Knows no device: memory, sessions and time are passed in. One thread at a time.
+// This class knows no device; callers pass in memory, sessions and time. One thread at a time uses
+// it.
 #pragma once
 
 #include <sys/types.h>
@@ -30,48 +31,49 @@
 
 namespace detshare {
 
-// Those who get the same devices. `run` is the client's own word: it tells its processes apart from
-// others of the same tenant, user and endpoint, and nobody else's.
+// Processes that get the same devices. The client chooses `run`, so it distinguishes only processes
+// of the same tenant, user and endpoint.
 struct PlacementGroup {
   std::string tenant;
   uid_t uid = 0;
   std::string endpoint;  // "": the daemon's own socket
-  std::string run;   // "": `pid` says who belongs together, if there is no endpoint
+  std::string run;       // "": without an endpoint, `pid` alone makes the group
   int pid = 0;
-  std::vector<int> among;  // positions of the devices that it may see, in its order
-  size_t count = 0;        // how many of them it gets
+  std::vector<int> among;  // positions of the devices that the client may see, in its order
+  size_t count = 0;        // how many of them the group gets
   auto operator<=>(const PlacementGroup&) const = default;
 };
 
-// What a client may say of itself there: "" or at most 64 letters and digits.
+// Returns whether a client may use this name of a run: "" or at most 64 letters and digits.
 bool IsRunName(const std::string& run);
 
 class SessionPlacement {
  public:
-  static constexpr int64_t kComing = 30'000'000'000;       // ns, from being placed to a session
-  static constexpr int64_t kRemembered = 600'000'000'000;  // ns, since somebody asked
-  // Of one user, or one endpoint, without a session.
+  static constexpr int64_t kComing = 30'000'000'000;  // ns from being placed to the first session
+  static constexpr int64_t kRemembered = 600'000'000'000;  // ns since the last question
+  // The groups that one user or one endpoint may have without a session.
   static constexpr size_t kMaxWithoutSession = 64;
 
-  // The clock outlives it.
+  // `clock` outlives this object.
   SessionPlacement(std::unique_ptr<policy::DevicePlacement> placement, const Clock& clock)
       : placement_(std::move(placement)), clock_(clock) {}
 
-  // Decides from now on; what is placed stays where it is.
+  // Sets the placement for later decisions. Groups that are placed stay where they are.
   void SetPlacement(std::unique_ptr<policy::DevicePlacement> placement) {
     placement_ = std::move(placement);
   }
 
-  // The placement group's devices, in the order of `among`; null when it has none yet.
+  // Returns the group's devices, in the order of `among`; null if it has none yet.
   const std::vector<int>* Find(const PlacementGroup& group);
-  // Gives it some. `devices`: all of the daemon's, with the sessions that are there. `more_memory`:
-  // bytes that may leave a device to make room, which is used only where there is no other way.
-  // ResourceExhausted, with the reason, when fewer than `count` devices have the memory.
+  // Places a group. `devices` are all devices of the daemon, with the sessions on them.
+  // `more_memory` is the number of bytes that may leave a device to make room; it is used only if
+  // there is no other way. Returns ResourceExhausted, with the reason, if fewer than `count`
+  // devices have the memory.
   absl::StatusOr<std::vector<int>> Place(const PlacementGroup& group,
                                          const policy::PlacementRequest& request,
                                          std::vector<policy::DeviceLoad> devices,
                                          uint64_t more_memory);
-  // A session of the placement group begins and ends.
+  // Tell that a session of the group begins or ends.
   void Opened(const PlacementGroup& group);
   void Closed(const PlacementGroup& group);
 

@@ -1,6 +1,6 @@
-// What programs of a tenant were seen to do, for the placement of its next ones.
+// Keeps what programs of a tenant were seen to do, for the placement of its next programs.
 //
-// One thread at a time.
+// One thread at a time uses it.
 #pragma once
 
 #include <algorithm>
@@ -12,20 +12,21 @@
 
 namespace detshare {
 
-// Below 0: not known.
+// Values below 0 are unknown.
 struct TenantHabit {
   // As in policy::PlacementRequest.
   double memory_bound = -1, load = -1;
 };
 
-// Of a session on one device. A scheduler follows a session's work only while others share its
-// device.
+// Returns the habit of a session on one device. A scheduler follows a session's work only while
+// other sessions share its device.
 inline TenantHabit HabitOf(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now) {
   const SchedEntity::Report& seen = state.figures;
   TenantHabit habit;
   habit.memory_bound = seen.memory_bound;
   if (!state.followed || seen.changed_at == 0) return habit;
-  // What it does now may be longer than anything before: a training has one burst that never ends.
+  // The current burst or gap may be longer than any before: a training run has one burst that never
+  // ends.
   const policy::Nanoseconds lately = std::max<policy::Nanoseconds>(0, now - seen.changed_at);
   const double busy = static_cast<double>(seen.has_work ? std::max(seen.typical_burst, lately)
                                                         : seen.typical_burst);
@@ -37,7 +38,7 @@ inline TenantHabit HabitOf(const DeviceScheduler::CoroutineState& state, policy:
 
 class TenantHabits {
  public:
-  // The latest that is known of each figure counts.
+  // Notes the known figures of `habit`; each replaces the figure before.
   void Note(const std::string& tenant, const TenantHabit& habit) {
     TenantHabit& known = habits_.At(tenant);
     if (habit.memory_bound >= 0) known.memory_bound = habit.memory_bound;

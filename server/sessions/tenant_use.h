@@ -1,4 +1,4 @@
-// What a tenant's sessions have done in all, and what they have now.
+// Totals of what a tenant's sessions have done, and what they have at the moment.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace detshare {
 
 struct TenantUse {
   uint64_t opened = 0;      // sessions, ever
-  uint64_t faulted = 0;     // of these, those whose work had a fault
-  uint64_t violations = 0;  // ... that were ended because they broke the protocol
-  uint64_t open = 0;        // now
-  // Counts since the daemon began; memory of the sessions that are open.
+  uint64_t faulted = 0;     // sessions whose work had a fault
+  uint64_t violations = 0;  // sessions that were ended because they broke the protocol
+  uint64_t open = 0;        // sessions that are open
+  // Counts since the daemon began; memory is that of open sessions.
   Session::Counters counters;
 
   void Add(const Session::Counters& other) {
