@@ -19,7 +19,7 @@ constexpr size_t kMaxName = 64;
 struct RequestMessage {
   uint64_t question = 0;
   uint64_t session = 0;
-  char tenant[kMaxName] = {};  // ends with its first zero, or is full
+  char tenant[kMaxName] = {};  // ends at its first zero, or fills the array
 };
 
 struct ReplyMessage {
@@ -100,7 +100,7 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
       const auto outcome = static_cast<SessionBook::Outcome>(reply.outcome);
       if (reply.question == request.question)
         return {WhyNot(reply, tenant), reply.session, outcome == SessionBook::Outcome::kTenantIsFull};
-      // To one that did not wait for it.
+      // This is the reply to an earlier question that timed out: give its session back.
       if (outcome == SessionBook::Outcome::kEnter) Leave(reply.session);
       continue;
     }
@@ -117,7 +117,7 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
 void AdmissionChannel::Leave(uint64_t session) {
   RequestMessage message;
   message.session = session;
-  // The acceptor reads all the time; one that does not is not there any more.
+  // The accepting process reads all the time. If it does not read, it is gone.
   [[maybe_unused]] const ssize_t sent =
       send(channel_, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
 }

@@ -1,9 +1,9 @@
-// How a trust domain's process asks the one that accepts connections whether it may open a session,
-// on a pair of sockets that keep messages apart:
+// Lets the process of a trust domain ask the accepting process whether it may open a session. They
+// exchange messages over a socketpair that keeps message boundaries:
 //
-//     domain --[may tenant T have one more?]--> acceptor
-//     domain <--[its number, or which limit]--- acceptor
-//     domain --[session N is gone]------------> acceptor
+//     domain --[may tenant T open one more session?]--> acceptor
+//     domain <--[its number, or which limit]----------- acceptor
+//     domain --[session N is gone]--------------------> acceptor
 #pragma once
 
 #include <chrono>
@@ -23,15 +23,15 @@ struct AdmissionRequest {
   uint64_t session = 0;
   std::string tenant;
 };
-// Nothing when there is none; does not block. What is malformed is passed over.
+// Returns the next request, or nothing if there is none. Does not block. Skips malformed messages.
 std::optional<AdmissionRequest> TakeAdmissionRequest(int channel);
-// Dropped when the domain does not read.
+// Sends a reply. Drops it if the domain does not read.
 void SendAdmissionReply(int channel, uint64_t question, const SessionBook::Decision& decision);
 
-// ---- the domain's end. Any thread.
+// ---- The domain's end. Any thread may call it.
 class AdmissionChannel final : public SessionAdmission {
  public:
-  // Takes the descriptor. `timeout`: how long a session waits for the reply.
+  // Owns the descriptor. `timeout` is how long Enter() waits for the reply.
   AdmissionChannel(int channel, std::chrono::milliseconds timeout);
   ~AdmissionChannel() override;
   AdmissionChannel(const AdmissionChannel&) = delete;
@@ -43,8 +43,8 @@ class AdmissionChannel final : public SessionAdmission {
  private:
   const int channel_;
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;       // one question at a time; guards what follows
-  uint64_t question_ = 0;  // number of the latest
+  std::mutex mutex_;       // admits one question at a time; guards what follows
+  uint64_t question_ = 0;  // number of the latest question
 };
 
 }  // namespace detshare

@@ -1,12 +1,12 @@
-// What the process that accepts connections and the process of a trust domain say to each other,
-// on a pair of sockets that keep messages apart:
+// The messages between the accepting process and the process of a trust domain, over a socketpair
+// that keeps message boundaries:
 //
 //     acceptor --[a connection, as a descriptor]--> domain    for each program that connects
-//     acceptor <--[how many it got]---------------- domain    nobody has been there for a while
-//     acceptor --(end of file)--------------------> domain    it is to end
+//     acceptor <--[how many it has received]------- domain    the domain offers to end: it is idle
+//     acceptor --(end of file)--------------------> domain    the domain must end
 //
-// A domain that offers to end is taken at its word only when it has got all that was sent: no
-// connection is lost.
+// The acceptor accepts the offer only if the domain has received all connections that were sent, so
+// no connection is lost.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@
 
 namespace detshare {
 
-// Two ends. Both are closed when another program is executed. Neither blocks.
+// The two ends. Both are closed on exec. Neither blocks.
 struct DomainChannel {
   int acceptor = -1, domain = -1;
 };
 absl::StatusOr<DomainChannel> MakeDomainChannel();
 
 // ---- the acceptor's end
-// Takes nothing of `connection`. Unavailable when the domain does not read, or is gone.
+// Sends a connection. Does not close `connection`. Returns Unavailable if the domain does not read
+// or is gone.
 absl::Status PassConnection(int channel, int connection);
-// The number of an offer; nothing when there is none.
+// Returns the number in an offer to end; nothing if there is no offer.
 std::optional<uint64_t> TakeOffer(int channel);
 
 // ---- the domain's end
 struct Received {
   bool any = false;     // a message has come
-  bool end = false;     // nothing comes any more
-  int connection = -1;  // -1: there was no descriptor left for it
+  bool end = false;     // no further message will come
+  int connection = -1;  // -1: the process had no free descriptor for it
 };
 Received TakeConnection(int channel);
 void OfferToEnd(int channel, uint64_t received);

@@ -36,7 +36,7 @@ std::string UserName(uid_t user) {
 std::vector<DomainInfo> DomainsBeside(const std::string& domain_directory) {
   std::vector<DomainInfo> domains;
   std::error_code error;
-  // Domains may end meanwhile: then there is less to see.
+  // Domains may end meanwhile; they are missing then.
   for (const auto& entry :
        fs::directory_iterator(fs::path(domain_directory).parent_path(), error)) {
     DomainInfo info;

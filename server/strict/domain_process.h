@@ -1,4 +1,4 @@
-// One trust domain's process: where its files are, how it gets connections, when it ends.
+// The process of one trust domain: where its files are, how it gets connections, and when it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,16 @@
 
 namespace detshare {
 
-// Below the runtime directory of the daemon: `domains/UID`, as clients and as root see it.
+// The domain's directory, `domains/UID` below the runtime directory: as a path of the host, and as
+// clients reach it from the socket's directory.
 std::string DomainsDirectory(const std::string& runtime_directory);
 std::string DomainDirectoryForClients(uid_t user);
 
 std::string DomainSocket(const std::string& domain_directory);
 
-// How a domain's process ended.
+// How a domain's process ended: it was asked to, it failed, or it lost a device.
 enum class DomainEnd { kAsked, kFailed, kDeviceLost };
-// Its exit code when it lost a device.
+// The exit code of a process that lost a device.
 inline constexpr int kExitDeviceLost = 3;
 
 struct DomainInfo {
@@ -27,25 +28,26 @@ struct DomainInfo {
   uint32_t sessions = 0;
   std::string socket;
 };
-// The domains whose directories lie beside `domain_directory`, that one among them.
+// Returns the domains whose directories lie beside `domain_directory`, including that one.
 std::vector<DomainInfo> DomainsBeside(const std::string& domain_directory);
-// Its name, or its number.
+// Returns the user's name, or the number as text if the user has no name.
 std::string UserName(uid_t user);
 
-// One thread.
+// The domain's end of its channel. One thread uses it.
 class DomainMember {
  public:
-  // Takes the channel. `idle`: after so long without use it offers to end.
+  // Owns the channel. After `idle` without use, the domain offers to end.
   DomainMember(int channel, std::chrono::milliseconds idle);
   ~DomainMember();
   DomainMember(const DomainMember&) = delete;
   DomainMember& operator=(const DomainMember&) = delete;
 
   int fd() const { return channel_; }
-  // Takes what has come and offers to end when that is due. False when the process is to end.
+  // Calls `take` for each connection that has come, and offers to end if that is due. Returns false
+  // if the process must end.
   bool Proceed(const std::function<void(int connection)>& take,
                const std::function<bool()>& in_use);
-  // When it wants to be asked again at the latest, in milliseconds.
+  // Returns in how many milliseconds Proceed() must be called again at the latest.
   int timeout() const;
 
  private:

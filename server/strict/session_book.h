@@ -1,7 +1,7 @@
-// Which sessions there are in all processes of a daemon with strict isolation: numbers them, and
-// counts how many each tenant has, whichever users they are.
+// Numbers the sessions in all processes of a daemon with strict isolation, and counts the sessions
+// of each tenant over all users.
 //
-// Plain values, one thread at a time.
+// Holds plain values. One thread at a time uses it.
 #pragma once
 
 #include <sys/types.h>
@@ -15,27 +15,27 @@ namespace detshare {
 
 class SessionBook {
  public:
-  // At a time; 0: no limit.
+  // Limits of sessions at a time; 0: no limit.
   struct Limits {
     uint64_t all = 0;
     std::map<std::string, uint64_t> tenants;
-    uint64_t other_tenants = 0;  // each of those that are not named
+    uint64_t other_tenants = 0;  // for each tenant that `tenants` does not name
   };
   enum class Outcome : uint32_t { kEnter, kTenantIsFull, kDaemonIsFull, kProcessIsFull };
   struct Decision {
     Outcome outcome = Outcome::kEnter;
-    uint64_t session = 0;          // of kEnter
-    uint64_t used = 0, limit = 0;  // of the others
+    uint64_t session = 0;          // set if the outcome is kEnter
+    uint64_t used = 0, limit = 0;  // set for the other outcomes
   };
-  // Of one process: more than it can have.
+  // The number of sessions that one process may have. It is above what a process has room for.
   static constexpr size_t kMaxOfProcess = 4096;
 
-  // Holds at once; what is above a lower limit stays.
+  // Takes effect at once. Sessions above a lower limit stay.
   void SetLimits(Limits limits) { limits_ = std::move(limits); }
   Decision Enter(pid_t process, const std::string& tenant);
-  // Nothing happens when the process has no such session.
+  // Does nothing if the process has no such session.
   void Leave(pid_t process, uint64_t session);
-  // All of its sessions are gone.
+  // Removes all sessions of a process that has ended.
   void Forget(pid_t process);
 
  private:
@@ -44,7 +44,7 @@ class SessionBook {
   Limits limits_;
   uint64_t next_ = 1;
   uint64_t all_ = 0;
-  std::map<std::string, uint64_t> tenants_;  // that have a session
+  std::map<std::string, uint64_t> tenants_;  // tenants that have a session
   std::map<pid_t, std::map<uint64_t, std::string>> sessions_;
 };
 

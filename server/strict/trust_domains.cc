@@ -30,10 +30,11 @@ extern char** environ;
 namespace detshare {
 namespace {
 
-// What an event is about, with the user in the lower half.
+// The source of an event of the epoll, in the upper half of its data. The lower half is the user.
 enum class Source : uint64_t { kSocket = 0, kChannel = 1, kProcess = 2, kAdmission = 3 };
 
-// Whoever ends sooner after its beginning has failed, and is not begun again for as long.
+// A process that ends sooner than this after its beginning has failed. It is not started again for
+// as long.
 constexpr std::chrono::seconds kSoon(2);
 constexpr size_t kMaxWaiting = 512;
 constexpr size_t kMaxFailed = 1024;
@@ -48,18 +49,20 @@ void Watch(int epoll, int fd, Source source, uid_t user, uint32_t events = EPOLL
   epoll_ctl(epoll, operation, fd, &event);
 }
 
-// The descriptors of ours that a domain's process has, beside the standard ones.
+// Descriptors that a domain's process inherits besides the standard ones.
 constexpr int kDomainFd = 3, kAdmissionFd = 4;
-// Requests about sessions that are answered in one go, so that nobody keeps the others out.
+// The number of admission requests that are decided in one round, so that one domain cannot keep
+// the others waiting.
 constexpr int kMaxAtOnce = 64;
 
-// A process of `program`. No code of ours runs in it before that: other threads may hold any lock.
+// Starts a process of `program`. posix_spawn runs no code of the daemon in the child, because
+// another thread may hold any lock.
 absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string> command,
                             int domain_fd, int admission_fd) {
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
-  // The service manager's words are for the process that accepts.
+  // The service manager's variables are meant for the accepting process only.
   constexpr std::string_view kOwn[] = {
       "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "LISTEN_FDS=", "LISTEN_PID="};
   std::vector<char*> environment;
@@ -73,7 +76,7 @@ absl::StatusOr<pid_t> Spawn(const std::string& program, std::vector<std::string>
   posix_spawn_file_actions_t actions;
   if (const int error = posix_spawn_file_actions_init(&actions); error != 0)
     return absl::ResourceExhaustedError(absl::StrCat("spawn: ", ErrnoText(error)));
-  // Out of the way of the first one's place.
+  // Moves the descriptor away from kDomainFd, which the first dup2 overwrites.
   const int moved = fcntl(admission_fd, F_DUPFD_CLOEXEC, kAdmissionFd + 1);
   int error = moved < 0 ? errno : 0;
   if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, domain_fd, kDomainFd);
@@ -144,7 +147,7 @@ void TrustDomains::Accept() {
   const int connection =
       accept4(options_.listen_fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (connection < 0) {
-    // Out of descriptors: the connection waits until some are free.
+    // If the process is out of descriptors, the connection waits in the queue until some are free.
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       LogWarning("cannot accept a connection: ", ErrnoText(errno));
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -157,7 +160,8 @@ void TrustDomains::Accept() {
     close(connection);
     return;
   }
-  // A daemon that serves its own user alone refuses the others there, with the reason.
+  // A daemon that serves only its own user refuses other users in that user's domain, with the
+  // reason.
   Pass(geteuid() == 0 ? peer.uid : geteuid(), connection);
 }
 
@@ -193,7 +197,7 @@ void TrustDomains::Flush(uid_t user, Domain& domain) {
     domain.waiting.pop_front();
     ++domain.sent;
   }
-  // A process that begins reads later.
+  // A process that has just begun reads later: its connections stay in `waiting`.
   if (domain.full == !domain.waiting.empty()) return;
   domain.full = !domain.full;
   const uint32_t events = domain.full ? EPOLLIN | EPOLLOUT : EPOLLIN;
@@ -245,7 +249,7 @@ absl::Status TrustDomains::Begin(uid_t user, Domain* domain) {
 
 void TrustDomains::Notify(Domain& domain) {
   if (domain.channel < 0) return;
-  close(domain.channel);  // which takes it out of the epoll, too
+  close(domain.channel);  // closing removes it from the epoll
   domain.channel = -1;
 }
 
@@ -269,7 +273,7 @@ void TrustDomains::Decide(Domain& domain) {
                       book_.Enter(domain.pid, request->tenant));
     }
   }
-  // Closed by a process that ends: there is nothing to be heard of it any more.
+  // The channel was closed by a process that ends: it sends no more requests.
   char byte;
   if (recv(domain.admission, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
     epoll_ctl(epoll_, EPOLL_CTL_DEL, domain.admission, nullptr);

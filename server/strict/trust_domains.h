@@ -1,15 +1,15 @@
-// Strict isolation: programs of different users never share a process of the daemon, and so never a
-// context of a device.
+// Strict isolation: programs of different users never share a process of the daemon, and so never
+// share a context of a device.
 //
-//     socket --> this process: accepts, asks the kernel whose the connection is, opens no device
+//     socket --> this process: accepts, asks the kernel for the connection's user, opens no device
 //                   |  connections, as descriptors (domain_channel.h)
 //                   +--> process of user A: devices, scheduler, sessions
 //                   +--> process of user B: ...
 //
-// A domain is a process of the same program, begun at the first connection of its user, and ended
-// some time after the last one, or when it fails; then the next connection begins it anew.
+// A trust domain is a process of the same program. It starts at the first connection of its user.
+// It ends some time after the last one, or when it fails; the next connection starts it again.
 //
-// Threading: one thread, which may be one of several.
+// Threading: one thread calls this object; the process may have others.
 #pragma once
 
 #include <sys/types.h>
@@ -33,31 +33,33 @@ namespace detshare {
 class TrustDomains {
  public:
   struct Options {
-    // Of a domain's process; its user and descriptor are added: `--domain UID --domain-fd N`.
+    // The command line of a domain's process. `--domain UID --domain-fd N --admission-fd N` are
+    // appended.
     std::vector<std::string> command;
-    std::string program;         // what is executed; "": this one
-    std::string directory;       // whose entry UID is removed when that domain has ended; "": none
-    int listen_fd = -1;          // stays the caller's
-    SessionBook::Limits limits;  // of all processes together
-    // Told when a process has begun, and when it has ended; may be empty.
+    std::string program;  // the executable; "": this process's own
+    // The entry UID of this directory is removed when that user's domain has ended; "": none.
+    std::string directory;
+    int listen_fd = -1;          // the caller closes it
+    SessionBook::Limits limits;  // over all processes
+    // Called when a process has begun, and when it has ended; may be empty.
     std::function<void(uid_t user, pid_t process)> begun;
     std::function<void(uid_t user, pid_t process, DomainEnd how)> ended;
   };
 
   explicit TrustDomains(Options options);
-  ~TrustDomains();  // kills what End() has left
+  ~TrustDomains();  // kills the processes that End() has left
   TrustDomains(const TrustDomains&) = delete;
   TrustDomains& operator=(const TrustDomains&) = delete;
 
-  // Readable when there is something to do ...
+  // Readable when Proceed() has something to do.
   int fd() const { return epoll_; }
-  // ... by this. Does not block.
+  // Does what is due. Does not block.
   void Proceed();
   void SetLimits(SessionBook::Limits limits) { book_.SetLimits(std::move(limits)); }
-  // To every domain.
+  // Sends `signal` to every domain's process.
   void Signal(int signal);
-  // No connection is accepted any more, and domains end. False when some are still there after
-  // `timeout`.
+  // Accepts no more connections and tells the domains to end. Returns false if some are still there
+  // after `timeout`.
   bool End(std::chrono::milliseconds timeout);
 
   size_t size() const { return domains_.size(); }
@@ -66,8 +68,8 @@ class TrustDomains {
   using Clock = std::chrono::steady_clock;
   struct Domain {
     pid_t pid = -1;
-    int process = -1;    // a descriptor of it
-    int channel = -1;    // -1: it is told to end
+    int process = -1;    // a pidfd of the process
+    int channel = -1;    // -1: the process was told to end
     int admission = -1;  // where it asks about sessions (admission_channel.h)
     uint64_t sent = 0;
     bool full = false;        // the channel takes no more at the moment
@@ -78,14 +80,14 @@ class TrustDomains {
 
   void Accept();
   absl::Status Begin(uid_t user, Domain* domain);
-  // Gives the connection to the domain, which may be new, or closes it.
+  // Gives the connection to the user's domain, which it starts if there is none, or closes it.
   void Pass(uid_t user, int connection);
-  // Passes on what waits, as far as the domain reads.
+  // Sends the waiting connections, as far as the domain reads.
   void Flush(uid_t user, Domain& domain);
   void HandleMessage(uid_t user, Domain& domain);
-  // About sessions.
+  // Decides the domain's requests about sessions.
   void Decide(Domain& domain);
-  // Its process has ended.
+  // The domain's process has ended.
   void Reap(Domains::iterator domain);
   void Notify(Domain& domain);
 
@@ -94,7 +96,7 @@ class TrustDomains {
   bool ending_ = false;
   Domains domains_;
   SessionBook book_;
-  std::map<uid_t, Clock::time_point> failed_;  // whose domain ended as soon as it had begun
+  std::map<uid_t, Clock::time_point> failed_;  // users whose domain ended soon after it had begun
 };
 
 }  // namespace detshare
