@@ -1,5 +1,5 @@
-// Which share of the last second a session had work on a device: counts the samples at which it
-// had.
+// Computes in which share of the last second a session had work on a device: the share of the
+// samples at which it had work.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,20 @@
 
 namespace detshare {
 
-// One thread. Samples are taken at equal distances by whoever has one.
+// The caller adds samples at equal distances of time. One thread uses it.
 class BusySampler {
  public:
-  static constexpr size_t kSamples = 64;  // that are remembered
+  static constexpr size_t kSamples = 64;  // the number of samples that are remembered
   using SessionOnDevice = std::pair<uint64_t, const Device*>;
 
-  // `busy`: those who have work queued or running at this moment.
+  // Adds a sample. `busy` are the sessions that have work queued or running at this moment, each
+  // with a device.
   void Add(std::set<SessionOnDevice> busy);
   void Clear() { samples_.clear(); }
   size_t size() const { return samples_.size(); }
 
-  // Percent of the samples at which any of `sessions` had work on `device`, rounded to the nearest;
-  // 0 without samples.
+  // Returns the percentage of the samples at which any of `sessions` had work on `device`, rounded
+  // to the nearest; 0 without samples.
   uint32_t Percent(const std::set<uint64_t>& sessions, const Device* device) const;
 
  private:

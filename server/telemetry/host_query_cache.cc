@@ -25,7 +25,7 @@ HostResult HostQueryCache::Ask(const std::string& function, int device, int peer
   }
   HostResult reply = host_->Ask({row->name, device, peer, arguments});
   if (known_.size() >= kMaxKnown) known_.clear();
-  // A failure may pass.
+  // A failed query is not kept for ever, because the failure may pass.
   known_[std::move(key)] = {reply, now, row->fixed && reply.result == NVML_SUCCESS};
   return reply;
 }

@@ -1,4 +1,4 @@
-// The host's NVML, asked no more often than necessary.
+// Queries the host's NVML and keeps its replies for a short time.
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,19 @@
 
 namespace detshare {
 
-// One thread. A reply is at most kMaxAge old, and one that never changes is asked for once.
+// A reply is at most kMaxAge old. A reply that never changes is asked for once. One thread uses it.
 class HostQueryCache {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::milliseconds kMaxAge{50};
 
-  // `host` null: there is none, and everything is NVML_ERROR_NOT_SUPPORTED.
+  // A null `host` means that the host has no NVML: every query returns NVML_ERROR_NOT_SUPPORTED.
   HostQueryCache(std::shared_ptr<HostTelemetry> host, int devices)
       : host_(std::move(host)), devices_(devices) {}
 
-  // Checks the question: NVML_ERROR_FUNCTION_NOT_FOUND for a function that is no `host` row of
-  // nvml.table, NVML_ERROR_INVALID_ARGUMENT for a device that does not exist or another number of
-  // arguments than the row has.
+  // Checks and makes a query. Returns NVML_ERROR_FUNCTION_NOT_FOUND if `function` is not a `host`
+  // row of nvml.table. Returns NVML_ERROR_INVALID_ARGUMENT if a device does not exist or the number
+  // of arguments is not that of the row.
   HostResult Ask(const std::string& function, int device, int peer,
                  const std::vector<uint32_t>& arguments, Time now);
 
@@ -35,7 +35,7 @@ class HostQueryCache {
     Time time;
     bool fixed = false;
   };
-  // Clients choose the arguments, so there is a limit to what is remembered.
+  // Clients choose the arguments, so the number of remembered replies is bounded.
   static constexpr size_t kMaxKnown = 4096;
 
   const std::shared_ptr<HostTelemetry> host_;

@@ -12,7 +12,7 @@
 namespace detshare {
 namespace {
 
-// The process's ids from the daemon's namespace inwards; empty when it is gone.
+// Returns the process's ids from the daemon's pid namespace inwards; empty if the process is gone.
 std::vector<uint32_t> IdsByDepth(pid_t process) {
   std::ifstream status(absl::StrCat("/proc/", process, "/status"));
   std::vector<uint32_t> ids;

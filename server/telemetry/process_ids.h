@@ -1,4 +1,4 @@
-// Process ids as another process knows them.
+// Translates process ids between pid namespaces.
 #pragma once
 
 #include <sys/types.h>
@@ -8,17 +8,17 @@
 namespace detshare {
 
 // Translates the daemon's process ids for one viewer. A viewer in a pid namespace of its own (a
-// container) is told only of processes of that same namespace, by their ids there.
+// container) sees only processes of that namespace, by their ids there.
 class ProcessIds {
  public:
-  // `viewer`: as the daemon sees it; 0 when it does not.
+  // `viewer` is the viewer's id as the daemon sees it; 0 if the daemon sees none.
   explicit ProcessIds(pid_t viewer);
-  // 0 when the viewer has no name for the process, or it is gone.
+  // Returns the process's id for the viewer; 0 if the viewer cannot see the process, or it is gone.
   uint32_t OfViewer(pid_t process) const;
 
  private:
-  int depth_ = 0;           // of the viewer's namespace under the daemon's; -1: unknown
-  uint64_t namespace_ = 0;  // its inode, when depth_ > 0
+  int depth_ = 0;           // depth of the viewer's namespace below the daemon's; -1: unknown
+  uint64_t namespace_ = 0;  // its inode, if depth_ > 0
 };
 
 }  // namespace detshare

@@ -16,12 +16,12 @@
 namespace detshare {
 namespace {
 
-// 64 samples are about a second.
+// 64 samples make about a second.
 constexpr std::chrono::milliseconds kSamplePeriod(16);
 constexpr std::chrono::seconds kSampleAfterQuestion(3);
 constexpr size_t kFirstSamples = 6;
 
-// Of one client, and of all that wait.
+// Limits for one client's question, and for the questions of all clients that wait.
 constexpr int kMaxDeviceIds = 64;
 constexpr int kMaxQueries = 128;
 constexpr size_t kMaxQuestions = 256;
@@ -110,7 +110,7 @@ void Telemetry::Run() {
       if (!sampling_) next_sample_ = now;
       sampling_ = true;
       sample_until_ = now + kSampleAfterQuestion;
-      // Room for those who wait is room that the queue had.
+      // waiting_ has as much room as the queue.
       if (waiting_.size() < kMaxQuestions) {
         waiting_.push_back(std::move(question));
       } else {
@@ -155,8 +155,8 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
   proto::TelemetryReply reply;
   if (!manager_.devices().empty())
     reply.set_driver_version(manager_.devices().front()->properties().driver_version);
-  // Who would get no session sees a machine without devices, as by cuInit: a list may name a device
-  // that is not there, or no device have room.
+  // A client that would get no session sees a machine without devices, as cuInit would show it.
+  // This happens if its list names a device that does not exist, or no device has room.
   SessionRequest session;
   session.owner = {peer.uid, peer.gid};
   session.pid = peer.pid;
@@ -173,7 +173,8 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
              reply.add_devices());
   }
 
-  // The tenant's name is only a wish: nobody sees what another user runs under it.
+  // The client only claims the tenant's name, so it does not see what other users run under that
+  // name.
   const ProcessIds ids(peer.pid);
   std::set<uint64_t> sessions;
   for (const auto& [opened, worker] : manager_.Workers()) {

@@ -1,9 +1,10 @@
-// What NVML tells a tenant (proto/telemetry.proto): its devices and their memory, its processes,
-// how busy it keeps a device, and what the host's own NVML says of the cards.
+// Replies to what NVML asks on behalf of a tenant (proto/telemetry.proto): its devices and their
+// memory, its processes, how busy it keeps a device, and what the host's own NVML says about the
+// cards.
 //
-// One thread does everything, since the host's NVML may take milliseconds. How busy a tenant is, is
-// sampled from the first question about it until some seconds after the last one; otherwise the
-// thread sleeps and nothing is measured.
+// One thread does everything, because the host's NVML may take milliseconds. The thread samples how
+// busy tenants are from the first question about it until some seconds after the last one.
+// Otherwise it sleeps.
 #pragma once
 
 #include <chrono>
@@ -27,14 +28,15 @@ namespace detshare {
 
 class Telemetry {
  public:
-  // `host` may be null. The manager outlives it.
+  // `host` may be null. `manager` and `identity` outlive this object.
   Telemetry(SessionManager& manager, std::shared_ptr<HostTelemetry> host, const Identity& identity);
-  // Questions that are not answered yet are answered with NVML_ERROR_UNKNOWN.
+  // Replies with NVML_ERROR_UNKNOWN to questions that are still open.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  // Any thread. `request` stays valid until `done` is called, once, on some thread.
+  // Starts a reply. `request` stays valid until `done` is called, once, on some thread. Any thread
+  // may call Reply().
   using Done = std::function<void(proto::TelemetryReply)>;
   void Reply(const Peer& peer, const proto::TelemetryRequest& request, Done done);
 
@@ -48,7 +50,8 @@ class Telemetry {
 
   void Run();
   void Sample();
-  // The rest of a second's samples come later: a reply must not be the accident of one moment.
+  // Returns whether there are enough samples for a reply, so that it does not depend on one moment.
+  // The rest of a second's samples come later.
   bool EnoughSamples() const;
   proto::TelemetryReply Reply(const Peer& peer, const proto::TelemetryRequest& request);
 
@@ -56,11 +59,11 @@ class Telemetry {
   HostQueryCache host_;
   const Identity& identity_;
 
-  // Of the thread.
+  // Used by thread_ only.
   BusySampler sampler_;
   bool sampling_ = false;
   Clock::time_point next_sample_, sample_until_;
-  std::vector<Question> waiting_;  // for samples
+  std::vector<Question> waiting_;  // questions that wait for samples
 
   std::mutex mutex_;
   std::condition_variable changed_;
