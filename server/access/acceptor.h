@@ -29,7 +29,7 @@ struct Peer {
   uint64_t connection = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  pid_t pid = 0;  // 0: the process has no id in the daemon's pid namespace.
+  pid_t pid = 0;              // 0: the process has no id in the daemon's pid namespace.
   std::vector<gid_t> groups;  // supplementary groups
   std::shared_ptr<const TenantEndpoint> endpoint;  // null: came by the daemon's own socket
   // With strict isolation: another process accepted the connection, at the main socket.
@@ -56,7 +56,7 @@ class PeerTable {
   };
 
   mutable std::mutex mutex_;
-  // guarded by mutex_; an entry stays until its number is used again or AnyConnected() drops it
+  // Guarded by mutex_; an entry stays until its number is used again or AnyConnected() drops it.
   std::map<int, Entry> peers_;
   uint64_t next_connection_ = 1;  // guarded by mutex_
 };

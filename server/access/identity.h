@@ -26,9 +26,9 @@ struct TenantRules {
     std::vector<uid_t> users;
     std::vector<gid_t> groups;
   };
-  std::vector<Rule> rules;  // in the order of the configuration
+  std::vector<Rule> rules;    // in the order of the configuration
   std::vector<gid_t> admins;  // groups whose members may administer the daemon
-  bool unlisted = true;  // whether clients may also name tenants without a rule
+  bool unlisted = true;       // whether clients may also name tenants without a rule
 };
 
 // Applies the rules. SetRules() may replace them at any time; later calls use the new rules. Any

@@ -13,17 +13,17 @@ namespace detshare {
 
 struct DaemonEvent {
   enum class Kind {
-    kStarted,  // the daemon started
-    kOpened,  // a session was opened
-    kRefused,  // a request for a session was refused
-    kEnded,  // a session ended by itself
-    kKilled,  // an operator or its user ended a session
-    kViolation,  // a session broke the protocol
-    kFault,  // a session's work had a fault
-    kPolicy,  // another policy was set
-    kTenant,  // a tenant's settings were changed
+    kStarted,        // the daemon started
+    kOpened,         // a session was opened
+    kRefused,        // a request for a session was refused
+    kEnded,          // a session ended by itself
+    kKilled,         // an operator or its user ended a session
+    kViolation,      // a session broke the protocol
+    kFault,          // a session's work had a fault
+    kPolicy,         // another policy was set
+    kTenant,         // a tenant's settings were changed
     kConfiguration,  // the configuration was read again
-    kTrace,  // a trace was started
+    kTrace,          // a trace was started
     kDeviceLost,
   };
 
@@ -52,8 +52,8 @@ class EventLog {
 
   struct Page {
     std::vector<DaemonEvent> events;  // in order of their numbers
-    uint64_t next = 1;  // the number of the first event after this page
-    uint64_t lost = 0;  // events that were asked for and are forgotten
+    uint64_t next = 1;                // the number of the first event after this page
+    uint64_t lost = 0;                // events that were asked for and are forgotten
   };
   // Returns events from number `first` on, at most `max`.
   Page From(uint64_t first, size_t max) const;

@@ -14,7 +14,7 @@ std::atomic<int> g_level{static_cast<int>(LogLevel::kInfo)};
 
 constexpr const char* kNames[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
 constexpr size_t kMaxLine = 4096;
-// syslog's priorities
+// Priorities as in syslog.
 constexpr const char* kPriorities[] = {"3", "4", "6", "7"};
 
 // Set before there are other threads. Never destroyed, because threads may log until the process

@@ -22,7 +22,7 @@ struct RingRecord {
   uint16_t op = 0;
   uint16_t device = 0;
   ContextId context = 0;
-  uint32_t reply_slot = kNoReply;  // below the session's reply count, or kNoReply
+  uint32_t reply_slot = kNoReply;    // below the session's reply count, or kNoReply
   std::span<const uint8_t> args;     // 8-byte aligned
   std::span<const uint8_t> payload;  // 8-byte aligned
 };
@@ -44,7 +44,7 @@ class RingReader {
   // when this returns.
   Result Read(RingRecord* record);
 
-  // bytes consumed since the session began
+  // Bytes consumed since the session began.
   uint64_t position() const { return position_; }
   uint64_t ring_bytes() const { return ring_bytes_; }
   // Names the rule that the client broke. Empty while it has broken none.

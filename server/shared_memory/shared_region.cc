@@ -90,7 +90,7 @@ ipc::mapped_region MapAnywhere(const ipc::file_mapping& file, uint64_t bytes) {
   try {
     return ipc::mapped_region(file, ipc::read_write, 0, bytes, FreshAddress(bytes));
   } catch (const ipc::interprocess_exception&) {
-    // another mapping is at the address
+    // Another mapping is at the address.
     return ipc::mapped_region(file, ipc::read_write, 0, bytes);
   }
 }

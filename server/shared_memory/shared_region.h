@@ -127,7 +127,7 @@ class SharedRegion {
   uint64_t ring_offset_ = 0, reply_offset_ = 0, output_offset_ = 0, fence_offset_ = 0,
            staging_offset_ = 0;
   uint64_t first_staging_ = 0;
-  uint64_t allocated_ = 0;  // bytes of the file whose space is allocated
+  uint64_t allocated_ = 0;        // bytes of the file whose space is allocated
   uint64_t output_position_ = 0;  // bytes ever written to the output ring
   std::unique_ptr<MappedFile> file_;
   std::unique_ptr<SigbusGuard> guard_;
@@ -139,7 +139,7 @@ class SharedRegion {
 class PinnedWindow {
  public:
   struct Limits {
-    uint64_t bytes = uint64_t{64} << 30;  // files in use and kept files together
+    uint64_t bytes = uint64_t{64} << 30;        // files in use and kept files together
     uint64_t kept_bytes = uint64_t{512} << 20;  // files kept for later allocations
     // The number of mappings of a process is limited: all sessions together have less than 65536.
     uint32_t files = 1000;
@@ -197,7 +197,7 @@ class PinnedWindow {
   const Owner owner_;
   const Limits limits_;
   const std::shared_ptr<Quota> quota_;
-  std::map<uint64_t, File> files_;  // by address
+  std::map<uint64_t, File> files_;          // by address
   std::multimap<uint64_t, uint64_t> kept_;  // file_bytes -> address
   uint64_t in_use_ = 0, kept_bytes_ = 0;
   uint32_t next_file_ = 0;
