@@ -10,7 +10,7 @@
 namespace detshare::shim {
 namespace {
 
-// As proto/images/fatbin.h draws them.
+// The layout is drawn in proto/images/fatbin.h.
 constexpr size_t kFatbinHeaderBytes = 16;
 constexpr size_t kEntryHeaderBytes = 64;
 constexpr uint16_t kPtxEntry = 1;
@@ -32,8 +32,9 @@ void Append(std::string* to, std::span<const std::byte> bytes) {
   to->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// Appends the fatbin at the start of `bytes` without the entries of kind `unwanted`, and cuts it
-// off. False when it is not well formed. Counts the entries that stay.
+// Copies the fatbin at the start of `bytes` to the end of *out, without the entries of kind
+// `unwanted`, and removes it from `bytes`. Adds the number of entries that stay to *kept. Returns
+// false if the fatbin is malformed.
 bool Filter(std::span<const std::byte>* bytes, uint16_t unwanted, std::string* out, size_t* kept) {
   if (bytes->size() < kFatbinHeaderBytes) return false;
   const auto header = Read<uint16_t>(*bytes, 6);

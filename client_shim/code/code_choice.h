@@ -1,5 +1,5 @@
-// What the environment leaves of module images: CUDA_FORCE_PTX_JIT=1 has PTX compiled even where
-// there is machine code, CUDA_DISABLE_PTX_JIT=1 has it never compiled.
+// Applies two environment variables to module images. With CUDA_FORCE_PTX_JIT=1 PTX is compiled
+// even where there is machine code. With CUDA_DISABLE_PTX_JIT=1 it is never compiled.
 #pragma once
 
 #include <deque>
@@ -12,12 +12,12 @@ namespace detshare::shim {
 
 enum class CodeChoice { kAny, kPtxOnly, kMachineCodeOnly };
 
-// What both variables say together; read once. To disable wins.
+// The choice that both variables make together. They are read once. CUDA_DISABLE_PTX_JIT wins.
 CodeChoice CodeChoiceOfProcess();
 
-// Leaves out of the pieces what was not chosen. Where something was left out of a fatbin, what
-// remains of it lies in `storage`. CUDA_ERROR_NO_BINARY_FOR_GPU: there is no PTX;
-// CUDA_ERROR_JIT_COMPILATION_DISABLED: there is nothing else.
+// Removes from the pieces the code that was not chosen. If something was removed from a fatbin, the
+// rest of that fatbin lies in `storage`. CUDA_ERROR_NO_BINARY_FOR_GPU: PTX is wanted and there is
+// none. CUDA_ERROR_JIT_COMPILATION_DISABLED: machine code is wanted and there is only PTX.
 CUresult ChooseCode(CodeChoice choice, ImagePieces* pieces, std::deque<std::string>* storage);
 
 }  // namespace detshare::shim

@@ -1,5 +1,5 @@
-// The cache in which NVRTC keeps what it has compiled: in memory, and on disk for the processes
-// that come later.
+// The cache in which NVRTC keeps the code that it has compiled: in memory, and on disk for later
+// processes.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ namespace detshare::shim {
 // Any thread.
 class CompileCache {
  public:
-  // Keeps up to limit_bytes in memory. `disk`: null, or outlives the cache.
+  // Keeps up to limit_bytes in memory. `disk` is null or outlives the cache.
   explicit CompileCache(size_t limit_bytes, DiskCache* disk = nullptr)
       : limit_bytes_(limit_bytes), disk_(disk) {}
 
-  // One place in the cache: what a handle of NVRTC's stands for.
+  // A place in the cache. NVRTC holds a handle to it.
   struct Entry {
     std::string key;
   };
-  // Never null; ended by Close.
+  // Returns an entry that is never null. Close ends it.
   Entry* Open(std::string key);
   void Close(Entry* entry);
 
-  // A copy that the caller frees with free(). False when there is nothing.
+  // Gives the caller a copy, which the caller frees with free(). Returns false if there is nothing.
   bool Find(const Entry& entry, void** data, size_t* bytes);
-  // Replaces what was there. What would make the cache larger than its limit, keys included, is
-  // not kept in memory.
+  // Replaces the entry's contents. Contents that would make the cache larger than its limit (keys
+  // included) are not kept in memory.
   void Store(const Entry& entry, const void* data, size_t bytes);
 
  private:

@@ -20,9 +20,9 @@ namespace {
 
 constexpr char kSuffix[] = ".entry";
 constexpr char kUnfinished[] = ".new.";
-// A file that is being written for longer than this has lost its writer.
+// The writer of a file that has been unfinished for longer than this has died.
 constexpr time_t kAbandonedSeconds = 600;
-// How much of the limit is left when room is made.
+// The share of the limit that is left after entries were removed.
 constexpr uint64_t kKeptPercent = 80;
 
 struct EntryHeader {
@@ -101,7 +101,7 @@ std::string DiskCache::PathOf(std::string_view key) const {
 
 bool DiskCache::Find(std::string_view key, std::string* value) const {
   const std::string path = PathOf(key);
-  // Not blocking: what is no regular file must not hold anybody up.
+  // Not blocking, so that a file which is not a regular file cannot stop the thread.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   struct stat status;
@@ -121,7 +121,7 @@ bool DiskCache::Find(std::string_view key, std::string* value) const {
             HeaderOf(found_key, *value).hash == header.hash;
   }
   if (sound) {
-    // It was used just now: others go first.
+    // The entry was used just now, so others are removed first.
     const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
     futimens(fd, now);
   }
@@ -137,7 +137,7 @@ void DiskCache::Store(std::string_view key, std::string_view value) {
     const std::lock_guard lock(mutex_);
     unfinished += std::to_string(getpid()) + "." + std::to_string(next_name_++);
   }
-  // Processes of several containers may have one number.
+  // Processes of several containers may have the same process id.
   unsigned int random = 0;
   if (getentropy(&random, sizeof(random)) != 0) return;
   unfinished += "." + std::to_string(random) + kUnfinished;
@@ -160,7 +160,7 @@ void DiskCache::Store(std::string_view key, std::string_view value) {
   if (!looked_ || bytes_ > limit_bytes_) MakeRoom();
 }
 
-// Counts what is there, and removes what is too much. mutex_ is held.
+// Needs mutex_. Counts the bytes of all entries and removes entries above the limit.
 void DiskCache::MakeRoom() {
   struct Entry {
     timespec used;
@@ -215,7 +215,7 @@ CacheSettings ReadCacheSettings(const char* disable, const char* max_size, const
   number(disable, &disabled);
   settings.disabled = disabled != 0;
   number(max_size, &settings.limit_bytes);
-  // The specification of these folders has relative paths ignored.
+  // The XDG base directory specification says to ignore relative paths.
   const auto absolute = [](const char* folder) { return folder != nullptr && *folder == '/'; };
   if (absolute(path)) {
     settings.directory = path;

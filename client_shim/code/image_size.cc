@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kElfHeaderBytes = 64;
 
-// Compares byte by byte, so that a text which is shorter than `magic` is not read past its end.
+// Compares byte by byte, so that it does not read past the end of a text shorter than `magic`.
 bool StartsWith(const std::byte* image, const char* magic, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
     if (image[i] != static_cast<std::byte>(magic[i])) return false;
@@ -19,9 +19,9 @@ bool StartsWith(const std::byte* image, const char* magic, size_t bytes) {
   return true;
 }
 
-// The end of what an ELF file's own tables describe. Sections without bytes in the file
-// (SHT_NOBITS, and the processor's own kinds, of which some have none) count for nothing: in a
-// cubin all sections lie before the section headers.
+// The end of what an ELF file's own tables describe. Sections that may have no bytes in the file
+// are not counted: SHT_NOBITS and the processor's own kinds. In a cubin all sections lie before the
+// section headers.
 uint64_t EndOfElf(const std::byte* image) {
   const std::optional<images::CubinInfo> info = images::ReadCubinHeader({image, kElfHeaderBytes});
   return info.has_value() && info->bytes < kMaxImageBytes ? info->bytes : 0;
@@ -65,7 +65,7 @@ CUresult CheckImage(std::span<const std::byte> image, ImagePieces* pieces) {
     case images::ImageKind::kFatbin:
       return One(image, pieces);
     case images::ImageKind::kPtx:
-      // A text that is stored with its terminator.
+      // The text is stored with its terminator.
       return One(image.first(strnlen(reinterpret_cast<const char*>(image.data()), image.size())),
                  pieces);
     default:

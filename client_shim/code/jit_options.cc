@@ -8,7 +8,7 @@
 namespace detshare::shim {
 namespace {
 
-// Programs may write any number where an option belongs.
+// Reads an option as an int, because programs may write any number there.
 int OptionAt(const CUjit_option* option) {
   int number;
   static_assert(sizeof(number) == sizeof(*option));
@@ -16,7 +16,7 @@ int OptionAt(const CUjit_option* option) {
   return number;
 }
 
-// An option's number lies in the low half of its pointer.
+// The number of an option lies in the low half of its pointer.
 uint32_t Number(void* value) { return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(value)); }
 
 }  // namespace
@@ -45,7 +45,7 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
         error_.bytes = Number(values[i]);
         error_.filled = &values[i];
         break;
-      case CU_JIT_TARGET_FROM_CUCONTEXT:  // has no value
+      case CU_JIT_TARGET_FROM_CUCONTEXT:  // this option has no value
         plain_.push_back({static_cast<uint32_t>(option), 1});
         break;
       case CU_JIT_GLOBAL_SYMBOL_NAMES:
@@ -57,7 +57,7 @@ CUresult JitOptions::Parse(unsigned int count, const CUjit_option* options, void
       case CU_JIT_REFERENCED_KERNEL_COUNT:
       case CU_JIT_REFERENCED_VARIABLE_NAMES:
       case CU_JIT_REFERENCED_VARIABLE_COUNT:
-        break;  // deprecated hints about what may be left out
+        break;  // deprecated hints about code that may be left out
       default:
         if (option < 0 || option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
         plain_.push_back({static_cast<uint32_t>(option), Number(values[i])});

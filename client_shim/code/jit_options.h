@@ -1,5 +1,5 @@
-// The options of a compilation or link, as programs give them: an array of CUjit_option, and one of
-// values that are sometimes numbers, sometimes pointers, and sometimes answers.
+// The options of a compilation or link, as programs give them: an array of CUjit_option and an
+// array of values. A value is a number, a pointer to a buffer, or the place for a result.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,30 @@
 namespace detshare::shim {
 
 // Not thread-safe. Keeps pointers to the caller's value array, which must outlive the last
-// WriteBack (as CUDA demands of its callers).
+// WriteBack. CUDA demands that of its callers, too.
 class JitOptions {
  public:
-  // CUDA_ERROR_INVALID_VALUE: null arrays, unknown options, a log buffer that is null with a size.
-  // CUDA_ERROR_NOT_SUPPORTED: options that would bind names to addresses of the caller.
+  // Reads the options. CUDA_ERROR_INVALID_VALUE: a null array, an unknown option, or a log buffer
+  // that is null but has a size. CUDA_ERROR_NOT_SUPPORTED: options that would bind names to the
+  // caller's addresses.
   CUresult Parse(unsigned int count, const CUjit_option* options, void** values);
 
-  // What crosses to the daemon: the options with plain numbers.
+  // The options with plain numbers, which the shim sends to the daemon.
   const std::vector<wire::JitOption>& plain() const { return plain_; }
-  // How many characters are worth sending: one more than the caller has room for, so that a cut is
-  // noticed.
+  // The number of log characters that the daemon should send: one more than the caller has room
+  // for, so that a cut is noticed.
   uint64_t info_log_bytes() const { return info_.wanted(); }
   uint64_t error_log_bytes() const { return error_.wanted(); }
 
-  // Hands the replies to the caller: logs (cut to the room), their lengths (of a cut one: the
-  // buffer's), the time.
+  // Gives the results to the caller: logs (cut to the room), their lengths (for a cut log, the
+  // length of its buffer), and the time.
   void WriteBack(std::string_view info, std::string_view error, float milliseconds);
 
  private:
   struct Log {
     char* buffer = nullptr;
-    uint64_t bytes = 0;       // of the buffer
-    void** filled = nullptr;  // where the caller wants to know how much was written
+    uint64_t bytes = 0;       // the buffer's size
+    void** filled = nullptr;  // where the caller wants the number of written bytes
     uint64_t wanted() const { return buffer != nullptr ? bytes : 0; }
     void Write(std::string_view text);
   };

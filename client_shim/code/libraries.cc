@@ -71,11 +71,11 @@ void AppendPieces(const ImagePieces& image, std::vector<ConstBuffer>* payload, u
   }
 }
 
-// Smaller images are sent at once.
+// Smaller images are sent without asking whether the daemon has them.
 constexpr uint64_t kAskedImageBytes = 64 << 10;
 
-// Maps the managed variables of a library that was loaded just now, unless another device has them
-// already. library.mutex is held.
+// Needs library.mutex. Maps the managed variables of a library that was just loaded, unless another
+// device has loaded them already.
 CUresult AdoptManaged(Library& library, uint16_t device,
                       const wire::cuLibraryLoadData_Reply& fixed, ReplyReader& reader) {
   if (fixed.managed_count == 0 || library.managed_address != 0) return CUDA_SUCCESS;
@@ -104,8 +104,8 @@ CUresult AdoptManaged(Library& library, uint16_t device,
   return CUDA_SUCCESS;
 }
 
-// Before the library is unloaded from its last device. Work that still uses the variables has the
-// daemon's mapping. library.mutex is held.
+// Needs library.mutex. Called before the library is unloaded from its last device. Work that still
+// uses the variables has the daemon's mapping.
 void DropManaged(Library& library) {
   for (const auto& [name, variable] : library.managed) {
     Allocation taken;
@@ -117,7 +117,7 @@ void DropManaged(Library& library) {
   library.managed_address = 0;
 }
 
-// The library's managed variables go with its last device. library.mutex is held.
+// Needs library.mutex. The library's managed variables end with its last device.
 CUresult UnloadOn(Library& library, uint16_t device) {
   const auto loaded =
       std::count_if(library.ids.begin(), library.ids.end(), [](LibraryId id) { return id != 0; });
@@ -128,8 +128,8 @@ CUresult UnloadOn(Library& library, uint16_t device) {
                             {}, &reply);
 }
 
-// One cuLibraryLoadData. The logs, when somebody wants them, go to *jit. *unknown: the daemon does
-// not have the image. library.mutex is held.
+// Needs library.mutex. Makes one cuLibraryLoadData call. If `jit` is not null, it gets the logs.
+// Sets *unknown if the daemon does not have the image.
 CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args,
                  std::vector<ConstBuffer> payload, JitOptions* jit, bool* unknown) {
   const auto begin = std::chrono::steady_clock::now();
@@ -167,8 +167,8 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
   return adopted;
 }
 
-// Has the daemon load the image for that device; sends it where the daemon does not have it from an
-// earlier process. library.mutex is held.
+// Needs library.mutex. Lets the daemon load the image for that device. Sends the image unless the
+// daemon has it from an earlier process.
 CUresult Send(Library& library, const ImagePieces& image, uint16_t device, JitOptions* jit) {
   wire::cuLibraryLoadData args{};
   std::vector<ConstBuffer> payload;
@@ -204,7 +204,7 @@ bool CanReload(const Library& library) {
   return !library.image.empty() || !library.preserved.empty();
 }
 
-// Has the library on that device. library.mutex is held.
+// Needs library.mutex. Loads the library on that device if it is not loaded there.
 CUresult EnsureLoaded(Library& library, uint16_t device) {
   if (library.ids[device] != 0) [[likely]]
     return CUDA_SUCCESS;
@@ -213,7 +213,7 @@ CUresult EnsureLoaded(Library& library, uint16_t device) {
   return Send(library, {std::as_bytes(std::span(library.image))}, device, nullptr);
 }
 
-// Asks the daemon for a kernel. library.mutex is held.
+// Needs library.mutex. Asks the daemon for a kernel.
 CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
                       KernelInstance** instance) {
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
@@ -240,11 +240,11 @@ CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
   for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
     made->attributes[i].store(fixed.attributes[i], std::memory_order_relaxed);
   }
-  *instance = made.release();  // programs launch without a lock: it stays
+  *instance = made.release();  // never freed, because programs launch without a lock
   return CUDA_SUCCESS;
 }
 
-// A kernel of that name without instances. library.mutex is held.
+// Needs library.mutex. Makes a kernel of that name without instances.
 Kernel* AddKernel(Library& library, std::string_view name) {
   uint32_t index;
   Kernel* kernel = code_tables().kernels.Reserve(&index);
@@ -264,7 +264,7 @@ uint16_t CurrentDeviceOr(uint16_t device) {
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : device;
 }
 
-// Forgets what the library has on that device. library.mutex is held.
+// Needs library.mutex. Forgets what the library has on that device.
 void DropInstance(Library& library, uint16_t device) {
   library.ids[device] = 0;
   for (const auto& [name, kernel] : library.kernels) {
@@ -281,7 +281,7 @@ void DropInstance(Library& library, uint16_t device) {
   }
 }
 
-// Ends the library here; its handle is stale already. library.mutex is held.
+// Needs library.mutex. Ends the library here. Its handle is stale already.
 void Forget(Library& library) {
   DropManaged(library);
   for (uint16_t device = 0; device < kMaxDevices; ++device) DropInstance(library, device);
@@ -295,7 +295,7 @@ void Forget(Library& library) {
   library.options.clear();
 }
 
-// Fills library.names. library.mutex is held.
+// Needs library.mutex. Fills library.names.
 CUresult AskForNames(Library& library) {
   if (!library.names.empty() || library.kernel_count == 0) return CUDA_SUCCESS;
   const uint16_t device = library.home_device;
@@ -339,7 +339,7 @@ CUresult LoadInstance(Kernel& kernel, uint16_t device, KernelInstance** instance
   if (*instance != nullptr) return CUDA_SUCCESS;
   const CUresult result = AskForKernel(library, kernel.name, device, instance);
   if (result != CUDA_SUCCESS) return result;
-  // Release: publishes what is in the instance.
+  // Release: publishes the contents of the instance.
   kernel.instances[device].store(*instance, std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -469,7 +469,7 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
   if (!ReplyReader(reply).Struct(&found)) return Malformed(Op::cuLibraryGetGlobal);
   *global = {found.address, found.bytes};
   library.globals.emplace(key, *global);
-  // Belongs to the library, not to the context's allocations.
+  // It belongs to the library and not to the context's allocations.
   Allocation allocation;
   allocation.kind = MemoryKind::kGlobal;
   allocation.device = device;

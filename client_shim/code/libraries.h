@@ -1,13 +1,15 @@
-// Code as the shim holds it: libraries and modules, their kernels and global variables.
+// The shim's code: libraries and modules, their kernels and global variables.
 //
-// A library is sent to the daemon when it is loaded, for the device that is current then; another
-// device gets it when it is first used there. Each kernel is asked for once a device, with
-// everything that programs want to know of it; a module is a library that belongs to one context. A
-// CUfunction is its CUkernel under another kind, and means the kernel on the device of the context
-// in which it is used.
+// When a program loads a library, the shim sends it to the daemon for the device that is current.
+// Another device gets it at its first use there. The shim asks the daemon for each kernel once for
+// each device, and gets everything that programs may want to know of the kernel. A module is a
+// library that belongs to one context. A CUfunction is its CUkernel under another kind. It means
+// the kernel on the device of the context in which it is used.
 //
-// Descriptions of kernels stay in memory after their library is unloaded, since other threads may
-// be reading them: a few hundred bytes each.
+// Descriptions of kernels stay in memory after their library is unloaded, because other threads may
+// be reading them. Each takes a few hundred bytes.
+//
+// Any thread may call these functions.
 #pragma once
 
 #include <array>
@@ -32,25 +34,28 @@
 
 namespace detshare::shim {
 
-// A kernel on one device. Never changes but for the attributes, never freed.
+// A kernel on one device. Only its attributes and `occupancy` change. Never freed.
 struct KernelInstance {
   KernelId id = 0;
   uint32_t parameter_bytes = 0;
   std::vector<wire::KernelParameter> parameters;
   std::array<std::atomic<int32_t>, wire::kFunctionAttributes> attributes{};
-  // Answers of the daemon to occupancy questions, forgotten when an attribute changes.
+  // The daemon's replies to occupancy queries. Cleared when an attribute changes. The mutex guards
+  // them.
   std::mutex mutex;
   std::map<std::array<uint64_t, 8>, int64_t> occupancy;
 };
 
 struct Library;
 
+// A kernel of a library. Other threads may read it after the library is unloaded.
 struct Kernel {
-  uint64_t handle = 0;  // CUkernel; the CUfunction is the same with another kind
+  uint64_t handle = 0;  // CUkernel; the CUfunction has the same value but for the kind
   uint32_t index = 0;
   Library* library = nullptr;
   uint64_t library_handle = 0;
-  const char* name = nullptr;  // never freed: programs keep it
+  const char* name = nullptr;  // never freed, because programs keep it
+  // By device; null until the first use there. Release: publishes the instance.
   std::array<std::atomic<KernelInstance*>, kMaxDevices> instances{};
 };
 
@@ -59,45 +64,46 @@ struct Global {
   uint64_t bytes = 0;
 };
 
-// A CUlibrary, or a CUmodule: a library that belongs to one context.
+// A CUlibrary, or a CUmodule.
 struct Library {
-  uint64_t handle = 0;  // as CUlibrary; the CUmodule is the same with another kind
+  uint64_t handle = 0;  // the CUlibrary; the CUmodule has the same value but for the kind
   uint32_t index = 0;
   bool module = false;
   Context* context = nullptr;  // of a module
   ContextId context_id = 0;
-  std::mutex mutex;  // guards the rest; held while something is asked of the daemon
+  std::mutex mutex;  // guards the rest; held during calls to the daemon
   uint16_t home_device = 0;
   uint32_t kernel_count = 0;
-  std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded there
-  // The image, where it may be needed again: on a second device, or after the context was reset.
+  std::array<LibraryId, kMaxDevices> ids{};  // 0: not loaded on this device
+  // The image, if it may be needed again: for a second device, or after the context was reset.
   std::string image;
-  std::vector<std::span<const std::byte>> preserved;  // ... or where the program keeps it
+  std::vector<std::span<const std::byte>> preserved;  // the same where the program keeps the image
   std::vector<wire::JitOption> options;
   std::map<std::string, Kernel*, std::less<>> kernels;
   std::map<std::pair<uint16_t, std::string>, Global> globals;
-  // Its managed variables, on whatever devices it is loaded, and the memory that holds them.
+  // Its managed variables, one for all devices on which the library is loaded, and the memory that
+  // holds them.
   std::map<std::string, Global, std::less<>> managed;
   uint64_t managed_address = 0, managed_bytes = 0;
-  std::vector<std::string> names;
+  std::vector<std::string> names;  // of its kernels, in the library's order
 };
 
-// The tables of the process. Never destroyed.
+// The process's tables of code. Never destroyed.
 struct CodeTables {
   HandleTable<Library> libraries;
   HandleTable<Kernel> kernels;
 };
 CodeTables& code_tables();
 
-// Of a CUlibrary; null for everything else.
+// Finds a CUlibrary. Null for any other value.
 Library* FindLibrary(CUlibrary handle);
-// Of a CUmodule: a loaded one, or that of a library (cuLibraryGetModule).
+// Finds a CUmodule: a loaded one, or the module of a library (cuLibraryGetModule).
 Library* FindModule(CUmodule handle);
-// Of a CUkernel.
+// Finds a CUkernel.
 inline Kernel* FindKernel(CUkernel handle) {
   return code_tables().kernels.Find(HandleKind::kKernel, reinterpret_cast<uint64_t>(handle));
 }
-// Of a CUfunction, or of a CUkernel cast to one, which CUDA allows everywhere.
+// Finds a CUfunction, or a CUkernel cast to a CUfunction, which CUDA allows everywhere.
 inline Kernel* FindFunction(CUfunction handle) {
   const auto value = reinterpret_cast<uint64_t>(handle);
   const auto kind = static_cast<HandleKind>(value >> 56);
@@ -120,10 +126,9 @@ inline CUfunction FunctionHandle(const Kernel& kernel) {
       HandleTable<Kernel>::WithKind(HandleKind::kFunction, kernel.handle));
 }
 
-// Asks the daemon for the kernel on that device, and loads its library there first where that is
-// needed.
+// Asks the daemon for the kernel on that device. Loads its library there first if needed.
 CUresult LoadInstance(Kernel& kernel, uint16_t device, KernelInstance** instance);
-// The kernel on that device. After its first use a plain load.
+// The kernel on that device. After its first use this is a plain load.
 inline CUresult InstanceOn(Kernel& kernel, uint16_t device, KernelInstance** instance) {
   // Acquire: pairs with the release that published the filled instance.
   *instance = kernel.instances[device].load(std::memory_order_acquire);
@@ -132,34 +137,35 @@ inline CUresult InstanceOn(Kernel& kernel, uint16_t device, KernelInstance** ins
   return LoadInstance(kernel, device, instance);
 }
 
-// The device that a call about a function or kernel means: that of the current context, else that
-// of its library.
+// The device that a call about a function or kernel means: the device of the current context, else
+// that of its library. For a module's kernels it is always the module's.
 uint16_t DeviceFor(const Kernel& kernel);
 
-// Loads an image. `context`: null for a library. `preserved`: the pieces stay where they are for
-// the life of the library.
+// Loads an image. `context` is null for a library. `preserved`: the program keeps the pieces in
+// place for the library's life.
 CUresult LoadLibrary(const ImagePieces& image, Context* context, uint16_t device, bool preserved,
                      JitOptions& options, Library** library);
-// Waits for the work of the session, then ends the library, its kernels and its globals.
+// Waits for the session's work, then ends the library, its kernels and its globals.
 CUresult UnloadLibrary(Library& library);
 
-// CUDA_ERROR_NOT_FOUND when the library has no such kernel.
+// CUDA_ERROR_NOT_FOUND: the library has no such kernel.
 CUresult GetKernel(Library& library, std::string_view name, Kernel** kernel);
-// The first kernels->size() kernels in the library's order; *kernels is made shorter when it has
-// fewer.
+// Gets the first kernels->size() kernels in the library's order. Shortens *kernels if the library
+// has fewer.
 CUresult EnumerateKernels(Library& library, std::vector<Kernel*>* kernels);
-// A global variable on the context's device. CUDA_ERROR_NOT_FOUND when there is none of that name.
+// Finds a global variable on the context's device. CUDA_ERROR_NOT_FOUND: there is none of that
+// name.
 CUresult GetGlobal(Library& library, Context& context, std::string_view name, Global* global);
-// A managed variable. CUDA_ERROR_NOT_FOUND when there is none of that name.
+// Finds a managed variable. CUDA_ERROR_NOT_FOUND: there is none of that name.
 CUresult GetManaged(Library& library, std::string_view name, Global* global);
 
-// Sets an attribute of the kernel on that device, in the daemon, too.
+// Sets an attribute of the kernel on that device, here and in the daemon.
 CUresult SetKernelAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute,
                             int value);
 
-// Context life `context` is over in the daemon: its modules are gone. The libraries of a device
-// that now has no context are loaded again when they are next used there, so that their globals
-// begin afresh.
+// Ends the modules of context life `context`, which is over in the daemon. Unloads the libraries of
+// a device that has no context left; their next use there loads them again, so that their globals
+// have their initial values.
 void RetireModules(ContextId context);
 
 }  // namespace detshare::shim

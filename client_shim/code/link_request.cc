@@ -16,7 +16,7 @@ LinkRequest::LinkRequest(const LinkState& state) {
   args_.jit_option_count = static_cast<uint32_t>(state.options.plain().size());
   args_.info_log_bytes = state.options.info_log_bytes();
   args_.error_log_bytes = state.options.error_log_bytes();
-  headers_.reserve(state.inputs.size());  // its addresses are in the payload
+  headers_.reserve(state.inputs.size());  // the payload has its addresses
   for (const LinkState::Input& input : state.inputs) {
     const wire::LinkInput& header = headers_.emplace_back(
         wire::LinkInput{input.type, static_cast<uint32_t>(input.name.size()), input.bytes.size()});

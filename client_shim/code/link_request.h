@@ -1,4 +1,5 @@
-// A link as it crosses to the daemon, and its reply.
+// A link: its inputs as the program adds them, the request that the shim sends to the daemon, and
+// the reply.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace detshare::shim {
 
-// A CUlinkState.
+// A CUlinkState. Any thread may use it.
 struct LinkState {
   struct Input {
     uint32_t type = 0;
@@ -33,11 +34,12 @@ struct LinkState {
   JitOptions options;
   std::string image;  // after cuLinkComplete
   bool complete = false;
-  CUresult failed = CUDA_SUCCESS;  // what every later step answers
+  CUresult failed = CUDA_SUCCESS;  // the result of every later step
 };
 HandleTable<LinkState>& links();
 
-// Points into the state, which must stay as it is (its lock is held).
+// The request to the daemon. It points into the state, which must not change: the caller holds its
+// lock.
 class LinkRequest {
  public:
   explicit LinkRequest(const LinkState& state);
@@ -51,7 +53,8 @@ class LinkRequest {
   std::vector<ConstBuffer> payload_;
 };
 
-// What the daemon sent, within `answer`. False when that is malformed.
+// The parts of the daemon's reply. They point into `reply`. ParseLinkReply returns false if the
+// reply is malformed.
 struct LinkReply {
   std::string_view image, info, error;
 };

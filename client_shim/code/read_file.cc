@@ -25,7 +25,7 @@ CUresult ReadFile(const char* path, std::string* contents) {
     if (more > 0) {
       read_bytes += more;
     } else if (more == 0) {
-      contents->resize(read_bytes);  // it has become shorter
+      contents->resize(read_bytes);  // the file has become shorter
     } else if (errno != EINTR) {
       result = CUDA_ERROR_FILE_NOT_FOUND;
     }

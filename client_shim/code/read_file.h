@@ -1,4 +1,4 @@
-// Files that programs hand to the driver by name.
+// Reads files that programs give to the driver by name.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace detshare::shim {
 
-// CUDA_ERROR_FILE_NOT_FOUND when it cannot be read, CUDA_ERROR_OUT_OF_MEMORY when it is longer than
+// CUDA_ERROR_FILE_NOT_FOUND: the file cannot be read. CUDA_ERROR_OUT_OF_MEMORY: it is longer than
 // any image.
 CUresult ReadFile(const char* path, std::string* contents);
 
