@@ -16,7 +16,7 @@ namespace detshare::shim {
 namespace {
 
 struct Primary {
-  std::mutex mutex;  // held while the context comes or goes, and guards `retained`
+  std::mutex mutex;  // held while the context begins or ends; guards `retained`
   uint32_t retained = 0;
 };
 Primary g_primary[kMaxDevices];
@@ -29,11 +29,11 @@ void Begin(Context& context) {
   }
   context.cache_config.store(CU_FUNC_CACHE_PREFER_NONE, std::memory_order_relaxed);
   context.shared_config.store(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE, std::memory_order_relaxed);
-  // Release: publishes the above.
+  // Release: publishes the stores above.
   context.id.store(NextContextId(), std::memory_order_release);
 }
 
-// The context's own streams are gone.
+// Called when the context's own streams have ended.
 void Forget(Context& context) {
   context.legacy.store(nullptr, std::memory_order_release);
   const std::lock_guard lock(context.mutex);
@@ -42,12 +42,12 @@ void Forget(Context& context) {
   context.gated.store(false, std::memory_order_relaxed);
 }
 
-// Ends what is in the context, here and in the daemon. Waits for its work.
+// Waits for the context's work, then ends everything in the context, here and in the daemon.
 CUresult End(Context& context) {
   // Destructors may still use the context.
   context.storage.Clear(HandleOf(context));
-  // Host memory keeps what the work has written, and is unmapped before the daemon gives its
-  // addresses to others.
+  // The program keeps what the work has written to host memory. The memory is unmapped before the
+  // daemon gives its addresses to other allocations.
   if (context.id.load(std::memory_order_acquire) != 0) SynchronizeContext(context);
   const ContextId id = context.id.exchange(0, std::memory_order_acq_rel);
   if (id == 0) return CUDA_SUCCESS;  // another thread was first
@@ -58,7 +58,7 @@ CUresult End(Context& context) {
   RetireStreamsAndEvents(id);
   RetireModules(id);
   Forget(context);
-  // What stands for a part of it is over, too.
+  // Contexts that stand for a part of this one end with it.
   objects().contexts.ForEach([id](Context& other) {
     ContextId same = id;
     if (other.id.compare_exchange_strong(same, 0, std::memory_order_acq_rel)) Forget(other);
@@ -104,7 +104,7 @@ CUresult DestroyContext(CUcontext handle) {
   Context* context = FindContext(handle);
   if (context == nullptr || context->primary || context->green.load(std::memory_order_acquire) != 0)
     return CUDA_ERROR_INVALID_CONTEXT;
-  // The storage's destructors may ask about the context, so its handle ends after it.
+  // The storage's destructors may ask about the context, so its handle ends after them.
   CUresult result = End(*context);
   if (!objects().contexts.Retire(reinterpret_cast<uint64_t>(handle)))
     return CUDA_ERROR_INVALID_CONTEXT;

@@ -40,7 +40,7 @@ CUresult CreateGreenContext(uint16_t device, const SmSet& sms, CUgreenCtx* handl
   green->index = index;
   green->id = NextContextId();
   green->sms = sms;
-  // Its sets come from no split any more, so it may be split itself.
+  // A green context's SMs count as not split, so the program may split them.
   green->sms.split = 0;
   const uint64_t value = green_contexts().Publish(HandleKind::kGreenContext, index);
   green->context->green.store(value, std::memory_order_release);

@@ -1,6 +1,6 @@
-// Green contexts of the program's own: contexts that share everything with the primary context, and
-// are described by the SMs that the program asked for. The daemon alone decides on which SMs work
-// runs, so they confine nothing.
+// The program's green contexts. They share everything with the primary context, and they record the
+// SMs that the program asked for. They confine no work, because only the daemon decides on which
+// SMs work runs.
 #pragma once
 
 #include <atomic>
@@ -13,21 +13,24 @@
 
 namespace detshare::shim {
 
+// A CUgreenCtx.
 struct GreenContext {
   std::atomic<uint64_t> handle{0};  // CUgreenCtx
   uint32_t index = 0;
   uint64_t id = 0;             // cuGreenCtxGetId
-  Context* context = nullptr;  // what cuCtxFromGreenCtx gives; it has its primary context's id
+  Context* context = nullptr;  // the result of cuCtxFromGreenCtx; it has its primary context's id
   SmSet sms;
 };
 
 HandleTable<GreenContext>& green_contexts();
+// Null if there is no such green context.
 GreenContext* FindGreenContext(CUgreenCtx handle);
 SmTopology TopologyOf(uint16_t device);
 
-// Retains the primary context. `sms`: of that device.
+// Retains the primary context. `sms` belongs to `device`.
 CUresult CreateGreenContext(uint16_t device, const SmSet& sms, CUgreenCtx* handle);
-// Releases it. Streams that were made in the green context are not to be found any more.
+// Releases the primary context. Streams that were made in the green context are no longer found.
+// CUDA_ERROR_INVALID_CONTEXT: no such green context.
 CUresult DestroyGreenContext(CUgreenCtx handle);
 
 }  // namespace detshare::shim

@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kMagic = 0x534D5331;
 static_assert(sizeof(SmSet) <= sizeof(CUdevResource::_internal_padding));
 
-// How finely SMs are divided: by the smallest partition and the step from size to size.
+// The granularity of a division: the smallest partition, and the step from size to size.
 struct Grain {
   uint32_t least, step;
 };
@@ -23,9 +23,9 @@ Grain GrainOf(const SmTopology& topology, unsigned int flags) {
   return topology.compute_major == 7 ? Grain{2, 2} : Grain{1, 1};
 }
 
-// How many sets of `step` SMs the device has, each within one GPC.
+// The number of sets of `step` SMs on the device that each lie within one GPC.
 uint32_t StepsOf(const SmTopology& topology, const SmSet& input, uint32_t step) {
-  // What was joined from a split is as good as its groups.
+  // A set that was joined from a split is as good as its groups.
   if (step <= 2 || topology.gpc_of_tpc.empty() || input.split != 0 ||
       input.count != topology.sm_count) {
     return input.count / step;
@@ -69,11 +69,11 @@ CUresult SplitSms(const SmTopology& topology, const SmSet& input, unsigned int f
   constexpr unsigned int kKnown = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                                   CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
   if ((flags & ~kKnown) != 0 || least > input.count) return CUDA_ERROR_INVALID_VALUE;
-  // What a split made is split again only by way of a green context.
+  // A set that a split made can only be split again through a green context.
   if (input.split != 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   const Grain grain = GrainOf(topology, flags);
   uint32_t size = std::max<uint32_t>(least, grain.least);
-  // A cluster of the largest size has 16 blocks, each of which may need an SM.
+  // A cluster of the largest size has 16 blocks, and each may need an SM.
   if ((flags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE) != 0 &&
       topology.compute_major >= 9) {
     size = std::max<uint32_t>(size, 16);
