@@ -1,5 +1,5 @@
-// What every generated entry point does before and after it calls its implementation in
-// detshare::shim::api.
+// The code that every generated entry point runs before and after its implementation in
+// detshare::shim::api. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace detshare::shim {
 
-// The checks that come before everything else, for row `row` of kRows.
+// Makes the checks that come before everything else, for row `row` of kRows. The entry point
+// returns the result if it is an error.
 template <size_t row>
 inline CUresult Enter() {
   if constexpr (kRows[row].before_init) {
@@ -21,11 +22,11 @@ inline CUresult Enter() {
   }
 }
 
-// Names the call and its error in the log at DETSHARE_LOG=debug, except for CUDA_ERROR_NOT_READY,
-// of which programs that poll get many.
+// Names the call and its error in the log at DETSHARE_LOG=debug. Does not name
+// CUDA_ERROR_NOT_READY, which programs that poll get often.
 void NoteFailure(size_t row, CUresult result);
 
-// What row `row` of kRows answers.
+// Returns the result of row `row` of kRows and logs it if it is an error.
 template <size_t row>
 inline CUresult Leave(CUresult result) {
   if (result != CUDA_SUCCESS) [[unlikely]]
@@ -33,17 +34,17 @@ inline CUresult Leave(CUresult result) {
   return result;
 }
 
-// The reply of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Named in the log at
-// its first call.
+// The result of an entry point that is not supported: CUDA_ERROR_NOT_SUPPORTED. Its first call is
+// logged.
 CUresult Unsupported(size_t row);
 
-// What a stream argument means to the variants of entry points with a default stream for each
-// thread.
+// The meaning of a stream argument in the variants of entry points that have a default stream for
+// each thread.
 inline CUstream PerThreadStream(CUstream stream) {
   return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
 }
 
-// While it lives, the default stream of this thread's calls is the thread's own.
+// While this object lives, the calling thread's default stream is its own.
 class PerThreadDefaultScope {
  public:
   PerThreadDefaultScope() : before_(thread_state.per_thread_default) {

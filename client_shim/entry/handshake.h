@@ -1,4 +1,4 @@
-// What the driver answers when the CUDA runtime asks it to prove that it is one.
+// The reply with which the driver proves to the CUDA runtime that it is a driver.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 
 namespace detshare::shim {
 
+// A device, as the hash includes it.
 struct HandshakeDevice {
   CUuuid uuid{};
   int32_t pci_domain = 0, pci_bus = 0, pci_device = 0;
@@ -17,9 +18,9 @@ struct HandshakeDevice {
 // Everything that both sides know and hash.
 struct Handshake {
   uint32_t driver_version = 0;
-  uint32_t version = 0;  // what the caller asks with
+  uint32_t version = 0;  // the version that the caller gives
   uint32_t pid = 0;
-  uint32_t thread = 0;  // low half of pthread_self()
+  uint32_t thread = 0;  // the low half of pthread_self()
   const void* runtime_table = nullptr;
   const void* handshake_table = nullptr;
   const void* handshake_function = nullptr;
@@ -27,6 +28,7 @@ struct Handshake {
   std::span<const HandshakeDevice> devices;
 };
 
+// The 16 bytes that the runtime expects.
 std::array<uint64_t, 2> RespondToHandshake(const Handshake& handshake);
 
 }  // namespace detshare::shim

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kBlock = 16;
 
-// The permutation of RFC 1319, made from the digits of pi.
+// The permutation of RFC 1319, which comes from the digits of pi.
 constexpr uint8_t kPermutation[256] = {
      41,  46,  67, 201, 162, 216, 124,   1,  61,  54,  84, 161, 236, 240,   6,  19,
      98, 167,   5, 243, 192, 199, 115, 140, 152, 147,  43, 217, 188,  76, 130, 202,

@@ -1,5 +1,5 @@
-// HMAC with MD2 (RFC 1319, RFC 2104; block size 16): what the CUDA runtime uses to tell a driver
-// from something else. Not for anything that needs to be secure.
+// HMAC with MD2 (RFC 1319, RFC 2104; block size 16). With it the CUDA runtime distinguishes a
+// driver from something else. Do not use it for anything that must be secure.
 #pragma once
 
 #include <array>

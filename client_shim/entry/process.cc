@@ -18,16 +18,17 @@
 namespace detshare::shim {
 namespace {
 
-// Held while a session is opened. A fork waits for it, so that no child begins in the middle.
+// Held while a session is opened. A fork waits for it, so that no child starts in the middle.
 std::mutex g_opening;
-std::atomic<bool> g_dead{false};  // a child whose parent had a session, or torn down
+std::atomic<bool> g_dead{false};  // a child whose parent had a session, or a process that was torn
+                                  // down
 
 void BeforeFork() { g_opening.lock(); }
 void AfterForkInParent() { g_opening.unlock(); }
 void AfterForkInChild() {
   g_opening.unlock();
   if (g_session == nullptr && Connection::started()) {
-    // The parent was refused: gRPC cannot begin a second time in its child.
+    // The daemon refused the parent a session. gRPC cannot start a second time in a child.
     g_dead.store(true, std::memory_order_relaxed);
     return;
   }
@@ -38,10 +39,10 @@ void AfterForkInChild() {
   KeepRegisteredMemoryInChild();
 }
 
-// Runs after the exit handlers that the program registered since cuInit, and before those from
-// earlier: the CUDA runtime's own among them, which would take the contexts from under threads that
-// are still in it. As with the real driver, they are told CUDA_ERROR_DEINITIALIZED. Everything else
-// is left as it is.
+// Runs after the exit handlers that the program registered since cuInit, and before earlier ones.
+// The CUDA runtime's handler is an earlier one; it would end the contexts while threads still use
+// them. The earlier handlers get CUDA_ERROR_DEINITIALIZED, as with the real driver. Everything else
+// stays as it is.
 void TearDown() {
   if (g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   g_session->DrainOutput();
@@ -75,6 +76,6 @@ CUresult Initialise() {
 
 }  // namespace detshare::shim
 
-// For people who look at a file of unknown origin.
+// Lets people identify a file of unknown origin.
 extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] =
     DETSHARE_VERSION;

@@ -2,19 +2,18 @@
 //
 //   no session --Initialise (cuInit)--> session --exit handler--> torn down
 //                                          |
-//                                          +--fork, in the child--> dead:
-//                                          CUDA_ERROR_NOT_INITIALIZED for ever
+//                                          +--fork, in the child--> dead
 //
-// The child of a process that had no session may open one of its own, unless the daemon refused its
-// parent one: then it is dead, too.
+// A dead process gets CUDA_ERROR_NOT_INITIALIZED for ever. The child of a process without a session
+// may open its own session. If the daemon refused its parent a session, the child is dead, too.
 #pragma once
 
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
 
-// What cuInit does: opens the session, once; later calls answer the same. After a failure the next
-// call tries again.
+// Does what cuInit does: opens the session. Later calls return the same result. After a failure the
+// next call tries again. Any thread.
 CUresult Initialise();
 
 }  // namespace detshare::shim
