@@ -17,8 +17,8 @@ nvmlReturn_t AskOne(const char* function, Age age, const Subject& subject, Argum
       AskHost({{function, subject.device, subject.peer, arguments}}, age, &replies);
   if (result != NVML_SUCCESS) return result;
   *data = replies[0].data();
-  // An older host library lacks what a newer caller asks for: for that caller the card does not
-  // support it.
+  // An older host library may lack a function that a newer caller uses. For that caller the card
+  // does not support it.
   return replies[0].result() == NVML_ERROR_FUNCTION_NOT_FOUND ? NVML_ERROR_NOT_SUPPORTED
                                                               : replies[0].result();
 }

@@ -1,9 +1,10 @@
-// How the generated functions of `host` rows answer: each asks the daemon and writes what comes
-// back through the caller's pointers, if its size is right. Nothing is written when the reply is
-// an error.
+// The generated functions of `host` rows call these functions. Each asks the daemon and writes the
+// reply through the caller's pointers, if the reply's size is right. It writes nothing if the reply
+// is an error.
 //
-// All of them return NVML_ERROR_UNINITIALIZED first, NVML_ERROR_INVALID_ARGUMENT for a null pointer
-// or what is no device, the function's own result, or as AskHost.
+// All of them return NVML_ERROR_UNINITIALIZED first, and NVML_ERROR_INVALID_ARGUMENT for a null
+// pointer or an invalid device. Otherwise they return the result of the host's function or an error
+// of AskHost. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@
 
 namespace detshare::nvml {
 
-// What a function is about: the machine, a device, or two.
+// What a function is about: the machine, one device, or two devices. `valid` is false for a handle
+// that is no device.
 struct Subject {
   Subject() = default;
   explicit Subject(nvmlDevice_t device);
@@ -24,7 +26,7 @@ struct Subject {
   bool valid = true;
 };
 
-// A number or a struct of the caller's.
+// A number or a struct of the caller that gets the reply.
 struct Out {
   template <typename T>
   explicit Out(T* to) : to(to), bytes(sizeof(T)) {}
@@ -34,16 +36,20 @@ struct Out {
 
 using Arguments = std::initializer_list<uint32_t>;
 
+// Ask for numbers and structs (AskPlain) and for a text of at most `length` bytes with its end
+// (AskText).
 nvmlReturn_t AskPlain(const char* function, Age age, Subject subject, Arguments arguments,
                       std::initializer_list<Out> outs);
 nvmlReturn_t AskText(const char* function, Age age, Subject subject, Arguments arguments,
                      char* text, unsigned int length);
-// NVML_ERROR_INSUFFICIENT_SIZE, with *count set, when that was too small.
+// Asks for a list. NVML_ERROR_INSUFFICIENT_SIZE: *count was too small, and now has the right value.
 nvmlReturn_t AskList(const char* function, Age age, Subject subject, Arguments arguments,
                      unsigned int* count, unsigned int* list);
-// `data` begins with the struct's version, whose low 24 bits are its size.
+// Asks for a struct that begins with its version. The low 24 bits of the version are the struct's
+// size.
 nvmlReturn_t AskVersioned(const char* function, Age age, Subject subject, void* data);
-// A mask: as many words as the caller has room for, zeroes after the last one that there is.
+// Asks for a mask. Fills all `size` words of the caller; words after the last one of the reply are
+// zero.
 nvmlReturn_t AskWords(const char* function, Age age, Subject subject, Arguments arguments,
                       unsigned int size, unsigned long* words);
 

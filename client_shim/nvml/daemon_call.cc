@@ -15,11 +15,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// HTTP/2 (RFC 9113). A frame: 24 bits length of what follows, type, flags, 32 bits stream.
+// HTTP/2 (RFC 9113). A frame has a length (24 bits, of what follows the header), a type, flags, and
+// a stream (32 bits).
 constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr size_t kFrameHeader = 9;
-constexpr size_t kMaxFrame =
-    16384;  // that we and the daemon may send, unless the other allows more
+// Both sides may send frames of this size, unless the other side allows more.
+constexpr size_t kMaxFrame = 16384;
 constexpr uint32_t kStream = 1;
 enum FrameType : uint8_t {
   kData = 0,
@@ -33,7 +34,8 @@ enum FrameType : uint8_t {
 constexpr uint8_t kEndStream = 0x1, kAcknowledged = 0x1, kEndHeaders = 0x4, kPadded = 0x8;
 constexpr uint16_t kEnablePush = 2, kInitialWindowSize = 4;
 
-// gRPC: a message is one byte (whether it is compressed), 32 bits length, and so many bytes.
+// A gRPC message: one byte says whether it is compressed, then the length (32 bits), then the
+// bytes.
 constexpr size_t kMessagePrefix = 5;
 constexpr size_t kMaxRequest = 16000;
 constexpr uint32_t kMaxReply = 4 << 20;
@@ -58,8 +60,8 @@ void AppendFrame(std::string* out, FrameType type, uint8_t flags, uint32_t strea
   out->append(payload);
 }
 
-// A header in the form that needs no table (RFC 7541, 6.2.2). Name and value have less than 127
-// bytes.
+// Appends a header in the form that needs no table (RFC 7541, 6.2.2). Name and value are shorter
+// than 127 bytes.
 void AppendHeader(std::string* out, std::string_view name, std::string_view value) {
   out->push_back(0);
   for (const std::string_view text : {name, value}) {
@@ -115,7 +117,7 @@ class Wire {
     return CallResult::kOk;
   }
 
-  // Exactly `count` bytes.
+  // Receives exactly `count` bytes.
   CallResult Receive(size_t count, std::string* out) {
     out->resize(count);
     for (size_t have = 0; have < count;) {
@@ -146,8 +148,8 @@ class Wire {
   const Clock::time_point deadline_;
 };
 
-// Reads frames until the stream ends. The reply of a call that went well is one message; one that
-// failed has none, and says so in headers that need not be understood.
+// Reads frames until the stream ends. A successful call replies with one message. A failed call
+// replies without a message; its headers describe the failure and need not be understood here.
 CallResult ReadReply(Wire& wire, std::string* reply) {
   std::string header, payload, message;
   for (;;) {

@@ -1,9 +1,9 @@
-// One call of the daemon's Telemetry service, with nothing left behind.
+// Makes one call of the daemon's Telemetry service and leaves nothing behind.
 //
-// By hand and not by gRPC: a program that asks NVML may fork at any moment (PyTorch asks it so that
-// it may), and gRPC's threads do not survive that. A call connects, sends one request and reads one
-// answer, in the caller's thread, so the daemon sees who asks by SO_PEERCRED in a child of fork,
-// too. What is spoken is what gRPC speaks: HTTP/2 with one stream.
+// This code does not use gRPC. A program that uses NVML may fork at any moment, and gRPC's threads
+// do not survive that. PyTorch uses NVML just so that it can fork later. A call connects, sends one
+// request and reads one reply, all in the caller's thread. So the daemon sees the right process by
+// SO_PEERCRED, even in a child of fork. The call uses gRPC's protocol: HTTP/2 with one stream.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@ namespace detshare::nvml {
 
 enum class CallResult {
   kOk,
-  kNoDaemon,      // nobody listens there
-  kNoPermission,  // to connect
+  kNoDaemon,      // no daemon listens there
+  kNoPermission,  // no permission to connect
   kTimeout,
-  kBroken,  // refused, or no reply that can be understood
+  kBroken,  // refused, or a reply that cannot be understood
 };
 
-// Calls `method` ("/package.Service/Method") with a serialized request of at most 16,000 bytes. Any
-// thread.
+// Calls `method` ("/package.Service/Method") with a serialized request of at most 16,000 bytes.
+// Waits up to `timeout`. Any thread.
 CallResult CallDaemon(const std::string& socket_path, const std::string& method,
                       const std::string& request, std::chrono::milliseconds timeout,
                       std::string* reply);

@@ -6,7 +6,7 @@
 namespace detshare::nvml {
 namespace {
 
-// Only the addresses mean something.
+// Only the addresses have a meaning.
 uint64_t g_handles[kMaxDevices];
 
 }  // namespace

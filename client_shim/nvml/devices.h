@@ -1,4 +1,5 @@
-// Handles of devices: a position in the daemon's answer, the same in every process and for ever.
+// Handles of devices, and the device's part of a reply. A handle is the device's position in the
+// daemon's reply. It is the same in every process and for ever.
 #pragma once
 
 #include "client_shim/nvml/reply_cache.h"
@@ -8,20 +9,20 @@ namespace detshare::nvml {
 inline constexpr int kMaxDevices = 64;
 
 nvmlDevice_t HandleOf(int position);
-// -1 for what is no handle.
+// Returns -1 if this is no handle.
 int PositionOf(nvmlDevice_t device);
 
-// The device's part of a snapshot that is recent enough. The pointer is valid as long as *snapshot.
-// NVML_ERROR_UNINITIALIZED, then NVML_ERROR_INVALID_ARGUMENT when it is none of the devices, else
-// as GetSnapshot.
+// Finds the device in a snapshot that is recent enough. The pointer is valid as long as *snapshot.
+// NVML_ERROR_UNINITIALIZED comes first. NVML_ERROR_INVALID_ARGUMENT: there is no such device. Other
+// errors are those of GetSnapshot.
 nvmlReturn_t FindDevice(nvmlDevice_t device, Snapshot* snapshot, const proto::VisibleDevice** found,
                         bool utilization = false);
 
-// "GPU-8a1b...", as NVML writes it.
+// The UUID as NVML writes it: "GPU-8a1b...".
 std::string UuidText(const proto::VisibleDevice& device);
 
-// Copies `text` with its end into `length` bytes. NVML_ERROR_INSUFFICIENT_SIZE,
-// NVML_ERROR_INVALID_ARGUMENT.
+// Copies `text` with its terminator into `length` bytes. NVML_ERROR_INSUFFICIENT_SIZE: it does not
+// fit. NVML_ERROR_INVALID_ARGUMENT: `to` is null.
 nvmlReturn_t CopyText(const std::string& text, char* to, size_t length);
 
 }  // namespace detshare::nvml

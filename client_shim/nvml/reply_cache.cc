@@ -25,9 +25,9 @@ constexpr std::chrono::milliseconds kMaxAge(50);
 constexpr std::chrono::milliseconds kTimeout(10'000);
 constexpr char kMethod[] = "/detshare.proto.Telemetry/Read";
 constexpr size_t kUuidBytes = 16;
-// Queries that fit into one request.
+// The number of queries that fit into one request.
 constexpr size_t kQueriesAtOnce = 128;
-// A program that asks for ever new things must not fill its own memory.
+// A program that always asks for new values must not fill its own memory.
 constexpr size_t kMaxKnown = 4096;
 
 struct Known {
@@ -45,14 +45,14 @@ struct State {
   std::map<HostQuery, Known> known;
   std::set<std::string> named;  // unsupported functions
 
-  // With the mutex.
+  // Needs the mutex.
   void Forget() {
     snapshot = nullptr;
     known.clear();
   }
 };
 
-// Never destroyed: threads may ask until the end of the process.
+// Never destroyed, because threads may ask until the end of the process.
 State& TheState() {
   static State* const state = [] {
     auto* const made = new State;
@@ -86,10 +86,10 @@ bool IsSane(const proto::TelemetryReply& reply, int queries) {
              [](const proto::VisibleDevice& device) { return device.uuid().size() == kUuidBytes; });
 }
 
-// One question to the daemon.
+// Asks the daemon one question.
 nvmlReturn_t Ask(proto::TelemetryRequest& request, proto::TelemetryReply* reply) {
   if (const char* tenant = getenv("DETSHARE_TENANT")) request.set_tenant(tenant);
-  // CUDA_VISIBLE_DEVICES is no business of NVML's.
+  // NVML ignores CUDA_VISIBLE_DEVICES.
   const shim::Machine machine = shim::MachineOfEnvironment();
   for (const std::string& id : machine.ids) request.add_device_ids(id);
   request.set_device_count(machine.count);
@@ -168,7 +168,7 @@ nvmlReturn_t AskForSnapshot(Snapshot* snapshot, bool utilization) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.snapshot = std::move(reply);
-  // Of the reply: with `utilization` the daemon looked at the end of a wait.
+  // The time of the reply: with `utilization` the daemon looks at the end of a wait.
   state.snapshot_time = Clock::now();
   state.has_utilization = utilization;
   return NVML_SUCCESS;

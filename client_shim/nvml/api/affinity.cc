@@ -1,4 +1,4 @@
-// Which processors and memory are near a device, and which devices are near each other.
+// The CPUs and the memory that are near a device, and the devices that are near each other.
 #include <sched.h>
 
 #include <cstring>
@@ -30,7 +30,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device,
                   nodeSet);
 }
 
-// Of the calling thread.
+// Sets the affinity of the calling thread.
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceSetCpuAffinity(nvmlDevice_t device) {
   cpu_set_t set;
   static_assert(sizeof(set) % sizeof(unsigned long) == 0);

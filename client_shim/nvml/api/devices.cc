@@ -1,4 +1,4 @@
-// Which devices there are, and what they are.
+// The devices: their handles, identities and how they are divided.
 #include "client_shim/nvml/devices.h"
 
 #include <strings.h>
@@ -21,7 +21,7 @@ nvmlReturn_t Device(nvmlDevice_t device, Snapshot* snapshot, const proto::Visibl
   return pointers ? FindDevice(device, snapshot, found) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// The first device for which `is` holds.
+// Finds the first device for which `is` holds.
 template <typename Is>
 nvmlReturn_t HandleWhere(nvmlDevice_t* device, const Is& is) {
   Snapshot snapshot;
@@ -34,14 +34,14 @@ nvmlReturn_t HandleWhere(nvmlDevice_t* device, const Is& is) {
   return NVML_ERROR_NOT_FOUND;
 }
 
-// Everything but the legacy name's length is the same in all versions of the struct.
+// All versions of the struct are the same, except for the length of the legacy name.
 nvmlReturn_t PciInfo(nvmlDevice_t device, nvmlPciInfo_t* pci) {
   Snapshot snapshot;
   const proto::VisibleDevice* found = nullptr;
   if (const nvmlReturn_t result = Device(device, &snapshot, &found, true); result != NVML_SUCCESS)
     return result;
   *pci = {};
-  // Ids of the chip and the board, where the host knows them.
+  // The ids of the chip and the board, if the host knows them.
   (void)AskPlain("nvmlDeviceGetPciInfo_v3", Age::kFixed, Subject(device), {}, {Out(pci)});
   pci->domain = found->pci_domain();
   pci->bus = found->pci_bus();
@@ -53,7 +53,7 @@ nvmlReturn_t PciInfo(nvmlDevice_t device, nvmlPciInfo_t* pci) {
   return NVML_SUCCESS;
 }
 
-// The first fields of the struct, as old versions end with them.
+// Copies the first fields of the struct. Old versions of the struct end after them.
 nvmlReturn_t PciInfoPrefix(nvmlDevice_t device, void* pci, size_t bytes) {
   if (const nvmlReturn_t result = CheckInitialised(); result != NVML_SUCCESS) return result;
   if (pci == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
@@ -119,7 +119,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid,
   });
 }
 
-// "domain:bus:device.function" or "bus:device.function".
+// Accepts "domain:bus:device.function" and "bus:device.function".
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pciBusId,
                                                               nvmlDevice_t* device) {
   if (const nvmlReturn_t result = CheckInitialised(); result != NVML_SUCCESS) return result;
@@ -173,11 +173,11 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid,
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
   return PciInfoPrefix(device, pci, sizeof(*pci));
 }
-// Up to pciSubSystemId; what follows there is reserved.
+// Fills the struct up to pciSubSystemId. The fields behind it are reserved.
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, void* pci) {
   return PciInfoPrefix(device, pci, offsetof(nvmlPciInfo_t, busId));
 }
-// Up to pciDeviceId.
+// Fills the struct up to pciDeviceId.
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, void* pci) {
   return PciInfoPrefix(device, pci, offsetof(nvmlPciInfo_t, pciSubSystemId));
 }
@@ -200,7 +200,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsi
   if (const nvmlReturn_t result = Device(device, &snapshot, &found, arch != nullptr);
       result != NVML_SUCCESS)
     return result;
-  // NVML's numbers, by compute capability; 10 is Blackwell.
+  // NVML's numbers, by compute capability. 10 is Blackwell.
   struct Architecture {
     unsigned from, number;
   };
@@ -217,7 +217,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsi
   return NVML_SUCCESS;
 }
 
-// ---- how it is divided: among tenants, by the daemon
+// ---- how it is divided among tenants: the daemon divides it
 
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int* mode) {
   Snapshot snapshot;

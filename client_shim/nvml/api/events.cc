@@ -1,5 +1,5 @@
-// Sets of events. A tenant gets none: what happens to a card is told to its session, and is the
-// operator's affair.
+// Sets of events. A tenant gets no events. DetShare reports a card's failure to the session, and
+// the card's condition is the operator's concern.
 #include <chrono>
 #include <new>
 #include <thread>
@@ -7,7 +7,7 @@
 #include "client_shim/nvml/devices.h"
 #include "client_shim/nvml/export.h"
 
-// Nothing in it: its address is the handle.
+// It has no content. Its address is the handle.
 struct nvmlEventSet_st {
   char unused;
 };

@@ -1,4 +1,4 @@
-// Start and end, versions, errors, the machine.
+// Initialisation and shutdown, versions, errors, the machine.
 #include <cstdio>
 #include <string>
 
@@ -10,8 +10,8 @@ namespace detshare::nvml {
 
 DETSHARE_EXPORT nvmlReturn_t nvmlInit() { return Initialise(); }
 DETSHARE_EXPORT nvmlReturn_t nvmlInit_v2() { return Initialise(); }
-// The flags allow a machine without GPUs, which is no error here, and leave GPUs unattached, as
-// they always are.
+// One flag allows a machine without GPUs, which is no error here. The other leaves GPUs unattached,
+// which they always are here.
 DETSHARE_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int) { return Initialise(); }
 DETSHARE_EXPORT nvmlReturn_t nvmlShutdown() { return ShutDown(); }
 
@@ -83,7 +83,7 @@ DETSHARE_EXPORT const char* nvmlErrorString(nvmlReturn_t result) {
   }
 }
 
-// As with NVML, this works before nvmlInit.
+// Works before nvmlInit, as NVML's own function does.
 DETSHARE_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
   if (cudaDriverVersion == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   Snapshot snapshot;
@@ -97,7 +97,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* cudaDriverVe
   return nvmlSystemGetCudaDriverVersion(cudaDriverVersion);
 }
 
-// The first word of the command line, as far as there is room.
+// Returns the first word of the command line, cut to the caller's room.
 DETSHARE_EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name,
                                                       unsigned int length) {
   if (const nvmlReturn_t result = CheckInitialised(); result != NVML_SUCCESS) return result;
@@ -124,7 +124,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int* deviceCou
   return nvmlGetExcludedDeviceCount(deviceCount);
 }
 
-// By which the daemon knows the shim from the real library.
+// The daemon distinguishes the shim from the real library by this symbol.
 extern "C" __attribute__((visibility("default"))) const char detshare_shim_version[] =
     DETSHARE_VERSION;
 

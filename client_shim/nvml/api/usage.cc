@@ -1,4 +1,4 @@
-// Memory, processes and utilisation: the tenant's own.
+// Memory, processes and utilisation of the tenant.
 #include <chrono>
 #include <cstring>
 #include <type_traits>
@@ -16,7 +16,7 @@ nvmlReturn_t Device(nvmlDevice_t device, Snapshot* snapshot, const proto::Visibl
   return pointers ? FindDevice(device, snapshot, found, utilization) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// `Info`: any version of the struct.
+// `Info` is any version of the struct.
 template <typename Info>
 nvmlReturn_t ComputeProcesses(nvmlDevice_t device, unsigned int* count, Info* infos) {
   Snapshot snapshot;
@@ -39,7 +39,7 @@ nvmlReturn_t ComputeProcesses(nvmlDevice_t device, unsigned int* count, Info* in
   return NVML_SUCCESS;
 }
 
-// Nobody draws, and nobody uses MPS.
+// No process uses graphics or MPS.
 nvmlReturn_t NoProcesses(nvmlDevice_t device, unsigned int* count) {
   Snapshot snapshot;
   const proto::VisibleDevice* found = nullptr;
@@ -73,8 +73,8 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
   return NVML_SUCCESS;
 }
 
-// The share of the last second in which work of this tenant was queued or running. On which parts
-// of the card it worked is not known apart: whatever runs may use its memory.
+// The share of the last second in which work of this tenant was queued or running. The shim does
+// not know which parts of the card the work used, so it reports the same share for the memory.
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
                                                            nvmlUtilization_t* utilization) {
   Snapshot snapshot;
@@ -85,7 +85,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
   return NVML_SUCCESS;
 }
 
-// `lastSeenTimeStamp` is no matter: each process has one sample, of the last second.
+// Ignores `lastSeenTimeStamp`: each process has one sample, of the last second.
 DETSHARE_EXPORT nvmlReturn_t
 nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* utilization,
                                 unsigned int* processSamplesCount, unsigned long long) {

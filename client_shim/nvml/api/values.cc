@@ -1,4 +1,4 @@
-// What the host says in forms that the table of functions does not describe.
+// Values of the host in forms that the table of functions does not describe.
 #include <cstring>
 #include <vector>
 
@@ -41,7 +41,7 @@ DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device,
                   {temperature->sensorType}, {Out(&temperature->temperature)});
 }
 
-// The struct of this version ends before the long form of the bus id.
+// This version of the struct ends before the long form of the bus id.
 DETSHARE_EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device,
                                                               unsigned int link, void* pci) {
   if (const nvmlReturn_t result = CheckInitialised(); result != NVML_SUCCESS) return result;
