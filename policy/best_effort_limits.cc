@@ -73,8 +73,8 @@ bool OthersFirst(const Snapshot& snapshot, const std::vector<int>& ranks, size_t
   return others;
 }
 
-Grant BestEffortGrant(const Snapshot& snapshot, const CoroutineView& coroutine, const BestEffortRules& rules,
-                 bool others_first) {
+Grant BestEffortGrant(const Snapshot& snapshot, const CoroutineView& coroutine,
+                      const BestEffortRules& rules, bool others_first) {
   const auto partition = [&](double share) {
     return NearestWithin(snapshot.device, snapshot.partitions, *coroutine.tenant,
                          share * snapshot.device.sm_count);

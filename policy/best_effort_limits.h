@@ -34,7 +34,7 @@ struct BestEffortRules {
   double long_share = 0.42;      // of the SMs, for long operations
   double yielding_share = 0.62;  // of the SMs, for long operations of short blocks
   Nanoseconds yielding_block = 100 * kMicrosecond;  // shorter blocks are short
-  double contended_share = 0.25;                      // of the SMs, under contended limits
+  double contended_share = 0.25;                    // of the SMs, under contended limits
   Nanoseconds contended_window = 0;
   double tail = 0.6;         // of a request: its last part, under tail limits
   double tail_share = 0.42;  // of the SMs, under tail limits
@@ -53,8 +53,8 @@ inline constexpr Parameter kBestEffortWindow = {
     "1s",     "most device time in flight of work that gives way to others"};
 inline constexpr Parameter kBestEffortMinWindow = {
     "min_window", ParameterKind::kDuration,
-    "30us",         "1us",
-    "1s",           "its window when its operations are short"};
+    "30us",       "1us",
+    "1s",         "its window when its operations are short"};
 inline constexpr Parameter kBestEffortLongOperation = {
     "long_operation",
     ParameterKind::kDuration,
@@ -72,11 +72,11 @@ inline constexpr Parameter kBestEffortYieldingShare = {
     "100",
     "of the SMs, for its long operations of short blocks"};
 inline constexpr Parameter kBestEffortYieldingBlock = {"yielding_block",
-                                                  ParameterKind::kDuration,
-                                                  "100us",
-                                                  "0",
-                                                  "10s",
-                                                  "below which its blocks are short"};
+                                                       ParameterKind::kDuration,
+                                                       "100us",
+                                                       "0",
+                                                       "10s",
+                                                       "below which its blocks are short"};
 inline constexpr Parameter kBestEffortContendedShare = {
     "contended_share",
     ParameterKind::kPercent,
@@ -93,22 +93,16 @@ inline constexpr Parameter kBestEffortContendedWindow = {
     "its window while others come first; 0: it stops"};
 inline constexpr Parameter kBestEffortTail = {
     "tail", ParameterKind::kPercent,
-    "60",      "0",
-    "100",     "of a request of those who come first: its last part, in which others go on"};
+    "60",   "0",
+    "100",  "of a request of those who come first: its last part, in which others go on"};
 inline constexpr Parameter kBestEffortTailShare = {
-    "tail_share",
-    ParameterKind::kPercent,
-    "42",
-    "1",
-    "100",
-    "of the SMs, for its operations in the last part of a request"};
+    "tail_share", ParameterKind::kPercent,
+    "42",         "1",
+    "100",        "of the SMs, for its operations in the last part of a request"};
 inline constexpr Parameter kBestEffortTailWindow = {
-    "tail_window",
-    ParameterKind::kDuration,
-    "100us",
-    "0",
-    "1s",
-    "its window in the last part of a request; 0: it stops"};
+    "tail_window", ParameterKind::kDuration,
+    "100us",       "0",
+    "1s",          "its window in the last part of a request; 0: it stops"};
 inline constexpr Parameter kBestEffortMaxThrottle = {
     "max_throttle", ParameterKind::kDuration,
     "20ms",         "100us",
@@ -132,8 +126,8 @@ std::vector<SmRange> BestEffortPartitions(const DeviceShape& device, const BestE
 // The grant of a best-effort coroutine, without its rank. `others_first` is the result of
 // OthersFirst(); if it is false, the limits set no bounds beside `max_throttle` and the tenant's
 // bounds of SMs.
-Grant BestEffortGrant(const Snapshot& snapshot, const CoroutineView& coroutine, const BestEffortRules& rules,
-                 bool others_first);
+Grant BestEffortGrant(const Snapshot& snapshot, const CoroutineView& coroutine,
+                      const BestEffortRules& rules, bool others_first);
 
 // Sets the contention phase in the grant of coroutine `first`, which goes before best-effort work.
 // A coroutine that works for most of the time gets its whole burst, because a longer request makes

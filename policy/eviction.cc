@@ -67,7 +67,8 @@ EvictionDecision Evict(const EvictionSnapshot& snapshot, const EvictionParameter
     }
     uint64_t host_room = HostRoom(snapshot, request);
     if (needed > host_room || needed > now + later) {
-      const uint64_t goes = request.part != 0 && needed <= now + later ? std::min(host_room, now) : 0;
+      const uint64_t goes =
+          request.part != 0 && needed <= now + later ? std::min(host_room, now) : 0;
       if (goes == 0 || goes < parameters.least_bytes) {
         if (request.part != 0 && request.part <= snapshot.free) {
           decision.request = static_cast<int>(index);

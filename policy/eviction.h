@@ -40,7 +40,7 @@ struct ResidentMemory {
   uint64_t session = 0;
   TenantClass tenant_class = TenantClass::kUnset;
   uint64_t movable = 0;               // bytes on the card that can leave it
-  bool blocked = false;                  // the session waits for its memory and does nothing else
+  bool blocked = false;               // the session waits for its memory and does nothing else
   Nanoseconds working_until = 0;      // when it last had work; now, if it has some
   Nanoseconds placed_at = kNever;     // when sessions were last evicted to make room for it
   Nanoseconds could_not_go = kNever;  // when it last was asked to go and did not

@@ -23,7 +23,7 @@ struct Parameter {
   ParameterKind kind;
   absl::string_view default_value;
   absl::string_view min, max;  // inclusive bounds, written as values are
-  absl::string_view help;         // one line
+  absl::string_view help;      // one line
 };
 
 // The values of all parameters of a policy: the operator's, and defaults for the others.

@@ -95,8 +95,7 @@ int NearestWithin(const DeviceShape& device, absl::Span<const SmRange> partition
   // The largest partition that is not too large, or else the smallest of all.
   for (size_t i = 0; i < partitions.size(); ++i) {
     const int other = size(static_cast<int>(i));
-    const bool better =
-        size(best) > max ? other < size(best) : other <= max && other > size(best);
+    const bool better = size(best) > max ? other < size(best) : other <= max && other > size(best);
     if (better) best = static_cast<int>(i);
   }
   return best;

@@ -20,8 +20,8 @@ namespace detshare::policy {
 
 inline constexpr int kStandardPartitions = 24;
 
-// The standard pool: at most `max_count` partitions, the most useful first, without the whole device
-// and without duplicates. A device of few groups has few or none.
+// The standard pool: at most `max_count` partitions, the most useful first, without the whole
+// device and without duplicates. A device of few groups has few or none.
 std::vector<SmRange> StandardPartitions(const DeviceShape& device,
                                         int max_count = kStandardPartitions);
 

@@ -7,11 +7,10 @@
 //
 //   - A coroutine may give an operation to the hardware while its work in flight is less than the
 //     window of its limits. So at most one operation beyond the window is in flight.
-//   - A coroutine has its idle limits (`idle`) while no coroutine of a lower rank has work. It has
-//     its contended limits (`contended`) while such a coroutine is in its contention phase
-//     (Grant::contention_phase). It has its tail limits (`tail`) while such coroutines have work and all
-//     of them are past that phase. The limits are looked up for every operation, without asking the
-//     policy.
+//   - A coroutine has its idle limits while no coroutine of a lower rank has work. It has its
+//     contended limits while such a coroutine is in its contention phase (Grant::contention_phase).
+//     It has its tail limits while such coroutines have work and all of them are past that phase.
+//     The limits are looked up for every operation, without asking the policy.
 //   - A coroutine that was throttled for longer than `max_throttle` may give one operation to the
 //     hardware in any case. So no policy can starve a program, or stop two programs for ever when
 //     one waits for the other.
@@ -78,10 +77,10 @@ enum class TenantClass : uint8_t {
 struct Tenant {
   std::string name;
   TenantClass tenant_class = TenantClass::kUnset;
-  double weight = 1;             // of its share, for policies with fair shares; above 0
-  int sm_percent = 0;            // a fixed share of the SMs
-  int min_sms = 0, max_sms = 0;  // bounds of the partitions that it gets
-  Nanoseconds slo_latency = 0;   // of a burst, from its first operation to its end
+  double weight = 1;                       // of its share, for policies with fair shares; above 0
+  int sm_percent = 0;                      // a fixed share of the SMs
+  int min_sms = 0, max_sms = 0;            // bounds of the partitions that it gets
+  Nanoseconds slo_latency = 0;             // of a burst, from its first operation to its end
   Nanoseconds slo_ttft = 0, slo_tpot = 0;  // time to first token, time per output token
 };
 
@@ -166,8 +165,8 @@ struct Grant {
   // True: blocks of its kernels begin before waiting blocks of other coroutines, where the hardware
   // can do that. It stops no block that runs.
   bool urgent = false;
-  Limits idle, contended;          // idle limits, contended limits
-  std::optional<Limits> tail;  // tail limits; none: the contended limits
+  Limits idle, contended;
+  std::optional<Limits> tail;  // none: the contended limits
   // The contention phase of its bursts: the part of a burst, from its first operation on, in which
   // coroutines of higher ranks have their contended limits. 0 to 1, of the typical length of a
   // burst; 1: the whole burst, however long it takes. After that they have their tail limits,
@@ -190,11 +189,13 @@ inline const Limits& TailLimits(const Grant& grant) {
 }
 
 // The end of the contention phase of a burst that began at `began`; kForever: it lasts to the
-// burst's end. `contention_phase` is Grant::contention_phase. `burst` is the device time that the burst has given
-// to the hardware so far. A burst that is longer than usual, or the coroutine's first, has no known
-// end. `disturbed`: a long operation of another coroutine was in the hardware when the burst began.
-inline Nanoseconds ContentionPhaseEnd(double contention_phase, Nanoseconds began, Nanoseconds typical_burst,
-                                 Nanoseconds burst, bool disturbed) {
+// burst's end. `contention_phase` is that of the Grant. `burst` is the device time that the burst
+// has given to the hardware so far. A burst that is longer than usual, or the coroutine's first,
+// has no known end. `disturbed`: a long operation of another coroutine was in the hardware when the
+// burst began.
+inline Nanoseconds ContentionPhaseEnd(double contention_phase, Nanoseconds began,
+                                      Nanoseconds typical_burst, Nanoseconds burst,
+                                      bool disturbed) {
   const bool usual = typical_burst > 0 && burst <= typical_burst + typical_burst / 4;
   if (contention_phase >= 1 || !usual || disturbed) return kForever;
   return began + static_cast<Nanoseconds>(static_cast<double>(typical_burst) * contention_phase);

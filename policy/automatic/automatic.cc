@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "policy/status_macros.h"
-#include "policy/fair/fair.h"
 #include "policy/best_effort_limits.h"
+#include "policy/fair/fair.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
+#include "policy/status_macros.h"
 #include "policy/tenants.h"
 #include "policy/tpot_first/tpot_first.h"
 
@@ -123,8 +123,8 @@ class Automatic final : public Policy {
     const auto size = [&](int partition) {
       return SmsOf(snapshot.device, snapshot.partitions[partition]);
     };
-    for (int* partition : {&grant->idle.partition, &grant->idle.long_partition,
-                           &grant->idle.yielding_partition}) {
+    for (int* partition :
+         {&grant->idle.partition, &grant->idle.long_partition, &grant->idle.yielding_partition}) {
       if (size(*partition) > size(half)) *partition = half;
     }
     PreparePartitions(grant);

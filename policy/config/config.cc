@@ -221,16 +221,15 @@ std::string Allowed(const ConfigSetting& setting) {
     if (setting.type == "NAME") return "the name of a policy, or the path of a shared object";
     return "a text";
   }
-  return absl::StrCat(setting.type == "SIZE" ? "a size (\"4GiB\", or bytes) of " : "",
-                      setting.min, " to ", setting.max);
+  return absl::StrCat(setting.type == "SIZE" ? "a size (\"4GiB\", or bytes) of " : "", setting.min,
+                      " to ", setting.max);
 }
 
 absl::Status SetNumber(const ConfigSetting& setting, int64_t value, Config* config) {
-  const bool chosen =
-      setting.choices.empty() ? value >= setting.min && value <= setting.max : [&] {
-        const auto choices = Choices(setting);
-        return std::find(choices.begin(), choices.end(), absl::StrCat(value)) != choices.end();
-      }();
+  const bool chosen = setting.choices.empty() ? value >= setting.min && value <= setting.max : [&] {
+    const auto choices = Choices(setting);
+    return std::find(choices.begin(), choices.end(), absl::StrCat(value)) != choices.end();
+  }();
   if (!chosen) return NotAllowed(setting, absl::StrCat(value));
   config->*std::get<int64_t Config::*>(setting.field) = value;
   return absl::OkStatus();

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "policy/policy.h"
 #include "policy/config/tenant_quota.h"
+#include "policy/policy.h"
 
 namespace detshare {
 
@@ -92,10 +92,10 @@ struct ConfigSetting {
   std::variant<std::string Config::*, int64_t Config::*> field;
   // What help texts call the value: PATH, MIB, ... A SIZE is bytes; as a text it may have a unit.
   absl::string_view type;
-  absl::string_view choices;    // the allowed values, separated by |; "": see `least` and `most`
-  int64_t min = 0, max = 0;  // inclusive bounds of a number
-  absl::string_view computed;   // the default in words, if it is not a constant
-  bool live = false;            // a reload of the configuration changes the setting
+  absl::string_view choices;   // the allowed values, separated by |; "": see `least` and `most`
+  int64_t min = 0, max = 0;    // inclusive bounds of a number
+  absl::string_view computed;  // the default in words, if it is not a constant
+  bool live = false;           // a reload of the configuration changes the setting
   absl::string_view help;
 };
 

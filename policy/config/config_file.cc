@@ -30,8 +30,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "policy/status_macros.h"
 #include "policy/registry.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -269,7 +269,8 @@ class Reader {
       int64_t value = node.value_exact<int64_t>().value_or(-1);
       const bool known = node.is_integer() || (size && ParseSize(text, &value));
       if (!known || value < 1 || value > (size ? int64_t{1} << 52 : 1'000'000)) {
-        expected = size ? "a size, as \"24GiB\" or a number of bytes" : "an integer of 1 to 1000000";
+        expected =
+            size ? "a size, as \"24GiB\" or a number of bytes" : "an integer of 1 to 1000000";
       } else {
         tenant->quota.*(*limit) = static_cast<uint64_t>(value);
       }

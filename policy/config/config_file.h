@@ -1,5 +1,5 @@
-// Reads the configuration file: TOML with the sections and keys of AllConfigSettings() and TenantKeys(),
-// and no others.
+// Reads the configuration file: TOML with the sections and keys of AllConfigSettings() and
+// TenantKeys(), and no others.
 #pragma once
 
 #include <string>

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <string>
 
-#include "proto/version.h"
 #include "policy/config/config_text.h"
+#include "proto/version.h"
 
 int main(int argc, char** argv) {
   const std::string what = argc == 2 ? argv[1] : "";

@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "policy/status_macros.h"
 #include "policy/parameters.h"
 #include "policy/policy.h"
 #include "policy/shared_object.h"
+#include "policy/status_macros.h"
 
 namespace {
 

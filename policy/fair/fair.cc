@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
+#include "policy/status_macros.h"
 #include "policy/tenants.h"
 
 namespace detshare::policy {
@@ -50,8 +50,8 @@ class Fair final : public Policy {
       Grant& grant = decision.grants[i];
       const bool shares = active.size() > 1 && account.workers > 0;
       grant.idle.partition = shares ? account.partition
-                                     : NearestWithin(snapshot.device, snapshot.partitions,
-                                                     *coroutine.tenant, snapshot.device.sm_count);
+                                    : NearestWithin(snapshot.device, snapshot.partitions,
+                                                    *coroutine.tenant, snapshot.device.sm_count);
       grant.idle.long_partition = grant.idle.partition;
       if (shares && account.stopped_until > snapshot.now) {
         grant.idle.window = 0;
@@ -71,10 +71,10 @@ class Fair final : public Policy {
   // The account of a tenant that has a coroutine on the device.
   struct Account {
     const Tenant* tenant = nullptr;
-    double served = 0;    // nanoseconds of device time, divided by the weight
-    bool active = false;  // had work at the last decision
-    int workers = 0;      // coroutines with work
-    bool here = false;    // has a coroutine in the snapshot
+    double served = 0;              // nanoseconds of device time, divided by the weight
+    bool active = false;            // had work at the last decision
+    int workers = 0;                // coroutines with work
+    bool here = false;              // has a coroutine in the snapshot
     Nanoseconds stopped_until = 0;  // 0: not stopped
     int partition = 0;
     Nanoseconds budget = kForever;

@@ -1,17 +1,18 @@
 #include "policy/priority/priority.h"
 
-#include "policy/status_macros.h"
 #include "policy/best_effort_limits.h"
 #include "policy/priority/ranks.h"
+#include "policy/status_macros.h"
 #include "policy/tenants.h"
 
 namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    kBestEffortWindow,        kBestEffortMinWindow,   kBestEffortLongOperation, kBestEffortLongShare,
-    kBestEffortYieldingShare, kBestEffortYieldingBlock, kBestEffortContendedShare,  kBestEffortContendedWindow,
-    kBestEffortTail,       kBestEffortTailShare,  kBestEffortTailWindow, kBestEffortMaxThrottle,
+    kBestEffortWindow,         kBestEffortMinWindow,       kBestEffortLongOperation,
+    kBestEffortLongShare,      kBestEffortYieldingShare,   kBestEffortYieldingBlock,
+    kBestEffortContendedShare, kBestEffortContendedWindow, kBestEffortTail,
+    kBestEffortTailShare,      kBestEffortTailWindow,      kBestEffortMaxThrottle,
     kBestEffortAbsentAfter,
 };
 

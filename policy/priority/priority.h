@@ -4,8 +4,8 @@
 // Latency tenants have ranks by their latency SLO. An SLO that is at least four times the shortest
 // SLO of a rank begins the next rank; a latency tenant without an SLO has rank 0. Tenants without a
 // class follow, then batch. Latency tenants have the whole device and no window, unless a latency
-// tenant of a lower rank has work. The other tenants have the limits of best_effort_limits.h while a
-// coroutine of a lower rank is on the device.
+// tenant of a lower rank has work. The other tenants have the limits of best_effort_limits.h while
+// a coroutine of a lower rank is on the device.
 #pragma once
 
 #include <memory>

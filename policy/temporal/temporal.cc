@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "policy/status_macros.h"
 #include "policy/saturating.h"
+#include "policy/status_macros.h"
 
 namespace detshare::policy {
 namespace {

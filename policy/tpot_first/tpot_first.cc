@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "policy/status_macros.h"
 #include "policy/best_effort_limits.h"
 #include "policy/partition_pool.h"
 #include "policy/saturating.h"
+#include "policy/status_macros.h"
 #include "policy/tenants.h"
 
 namespace detshare::policy {

@@ -14,8 +14,8 @@ using policy::Grant;
 using policy::kForever;
 using policy::kMicrosecond;
 using policy::kMillisecond;
-using policy::Nanoseconds;
 using policy::Limits;
+using policy::Nanoseconds;
 
 constexpr double kNever = 1e300;
 // All times are nanoseconds.
@@ -61,9 +61,9 @@ struct State {
   Grant grant;
   double budget = kNever;
   bool stopped = false;
-  bool disturbed = false;  // the burst began beside a long operation of another program
-  double drain = 0;        // nanoseconds of work that a stopped program has in the hardware
-  double throttled_since = 0;   // when its throttle began, if it is stopped
+  bool disturbed = false;      // the burst began beside a long operation of another program
+  double drain = 0;            // nanoseconds of work that a stopped program has in the hardware
+  double throttled_since = 0;  // when its throttle began, if it is stopped
   double last_window = kLaunchAhead;
 
   // The present stretch, measured from the end of one step to the end of another.
@@ -318,7 +318,8 @@ class Simulation {
     views_.clear();
     for (State& state : states_) {
       state.view.device_time = static_cast<Nanoseconds>(state.result->device_seconds * 1e9);
-      state.view.throttled_since = state.stopped ? static_cast<Nanoseconds>(state.throttled_since) : 0;
+      state.view.throttled_since =
+          state.stopped ? static_cast<Nanoseconds>(state.throttled_since) : 0;
       views_.push_back(state.view);
     }
     policy::Snapshot snapshot;
@@ -355,9 +356,9 @@ class Simulation {
   // The end of the contention phase of the running burst.
   static double ContentionEnd(const State& state) {
     const double burst = (state.result->device_seconds - state.burst_from) * 1e9;
-    const Nanoseconds end =
-        policy::ContentionPhaseEnd(state.grant.contention_phase, state.view.changed_at, state.view.typical_burst,
-                              static_cast<Nanoseconds>(burst), state.disturbed);
+    const Nanoseconds end = policy::ContentionPhaseEnd(
+        state.grant.contention_phase, state.view.changed_at, state.view.typical_burst,
+        static_cast<Nanoseconds>(burst), state.disturbed);
     return end == kForever ? kNever : static_cast<double>(end);
   }
 
@@ -405,9 +406,11 @@ class Simulation {
         next = std::min(next, state.program->requests[state.next_request].at * 1e9);
       }
       if (state.has_work() && state.stopped) {
-        next = std::min(next, state.throttled_since + static_cast<double>(LimitsOf(state).max_throttle));
+        next = std::min(next,
+                        state.throttled_since + static_cast<double>(LimitsOf(state).max_throttle));
       }
-      if (state.has_work() && ContentionEnd(state) > now_) next = std::min(next, ContentionEnd(state));
+      if (state.has_work() && ContentionEnd(state) > now_)
+        next = std::min(next, ContentionEnd(state));
     }
     for (size_t k = 0; k < flowing_.size(); ++k) {
       const State& state = states_[flowing_[k]];

@@ -11,7 +11,7 @@ namespace detshare::sim {
 // A language model on one device. Arithmetic and traffic for each token follow from the number of
 // parameters, on a device like an H200: 500 TFLOPS in matrix products, 3.8 TB/s.
 struct LanguageModel {
-  double billions = 8;      // of parameters, two bytes each
+  double billions = 8;     // of parameters, two bytes each
   int max_sequences = 64;  // in a batch
 
   uint64_t bytes() const { return static_cast<uint64_t>(billions * 2e9); }

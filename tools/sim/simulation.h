@@ -41,7 +41,7 @@ struct Summary {
   double ttft_violations = 0, tpot_violations = 0;  // shares of the requests that have them
   double utilisation = 0;  // device time of the work done, alone, divided by the devices' time
   double training = 0;     // speed of the trainings; 1: as fast as alone
-  double fairness = 0;  // Jain's index of the speeds that programs have while they have work
+  double fairness = 0;     // Jain's index of the speeds that programs have while they have work
   uint64_t decisions = 0;
 };
 
