@@ -74,8 +74,8 @@ absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options) {
     LogInfo("backend cuda: ", cuda->devices.size(), " device(s)");
     return cuda;
   }
-  // A GPU that is there but cannot be used, for lack of memory say, is no reason to compute somewhere
-  // else in silence.
+  // A GPU that exists but cannot be used, for example for lack of memory, is an error. The daemon
+  // must not compute on the CPU instead without a word.
   if (!absl::IsNotFound(cuda.status())) return cuda.status();
   LogInfo("backend soft: ", std::string(cuda.status().message()));
   return OpenSoft(options);

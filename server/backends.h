@@ -1,4 +1,4 @@
-// Which GPUs the daemon serves.
+// Opens the GPUs that the daemon serves.
 #pragma once
 
 #include <memory>
@@ -13,23 +13,24 @@ namespace detshare {
 
 struct BackendOptions {
   std::string backend = "auto";  // auto, cuda or soft
-  std::string cuda_driver;       // path of the real libcuda.so.1; "": looks for it
-  int cuda_sm_group = 8;         // SMs of a partition come in groups of this size
+  std::string cuda_driver;       // path of the real libcuda.so.1; "": found by search
+  // The SMs of a partition come in groups of this size.
+  int cuda_sm_group = 8;
   int soft_devices = 1;
-  int soft_sms = 0;          // 0: the default device's
-  uint64_t soft_memory = 0;  // bytes; 0: the default device's
-  std::string soft_cc;       // "9.0"; "": the default device's
+  int soft_sms = 0;          // 0: as the default device
+  uint64_t soft_memory = 0;  // bytes; 0: as the default device
+  std::string soft_cc;       // "9.0"; "": as the default device
   int soft_threads = 0;      // 0: one for each core
 };
 
 struct OpenedBackend {
   std::string name;  // cuda or soft
   std::vector<std::unique_ptr<Device>> devices;
-  std::shared_ptr<HostTelemetry> telemetry;  // null: nothing is known
+  std::shared_ptr<HostTelemetry> telemetry;  // null: NVML has no data
 };
 
-// Opens the devices. Once, before the process has other threads. auto: the real ones when there is
-// a driver and a device, else one in software; the log says which and why.
+// Opens the devices. Called once, before the process has other threads. `auto` opens the real GPUs
+// if there is a driver and a GPU, else the software GPU; the log tells which and why.
 absl::StatusOr<OpenedBackend> OpenBackend(const BackendOptions& options);
 
 }  // namespace detshare

@@ -38,7 +38,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHealthPeriod(20);
 constexpr milliseconds kOthersTimeout(2000);  // for replies of other domains
-// A card may be missing now.
+// Settings of an earlier daemon may name more devices than there are: a card may be missing.
 constexpr size_t kAnyNumberOfDevices = std::numeric_limits<size_t>::max();
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
                                      "detshare.proto.TenantEndpoints", "detshare.proto.Telemetry"};
@@ -77,7 +77,8 @@ proto::Settings FlagsAsSettings(const ServerOptions& options) {
   return settings;
 }
 
-// A daemon that replaces one goes on with what was in force there; any other begins with its flags.
+// A daemon that replaces another one takes over its settings. Any other daemon begins with its
+// flags.
 void AdoptSettings(int sm_count, ServerOptions* options) {
   const std::string file = SettingsFile(*options);
   if (options->first_session <= 1) {
@@ -179,7 +180,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
       daemon->endpoints_, TenantEndpoints::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
                                     daemon->peers_, daemon->identity_, opts.domain.has_value()));
   daemon->endpoint_service_ = std::make_unique<TenantEndpointService>(*daemon->endpoints_, daemon->peers_, daemon->identity_);
-  // grpc.health.v1, for which gRPC has what is needed.
+  // gRPC implements grpc.health.v1.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.RegisterService(daemon->control_.get());

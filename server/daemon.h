@@ -1,5 +1,5 @@
-// Everything that serves, put together: devices, sessions, services, socket. Without flags and
-// signals, so that a test can have one in its own process.
+// Puts together everything that serves: devices, sessions, services and sockets. It handles no
+// flags and no signals, so a test can run a daemon in its own process.
 #pragma once
 
 #include <sys/types.h>
@@ -46,45 +46,51 @@ class Daemon {
  public:
   struct Options {
     std::string socket;
-    mode_t socket_mode = 0666;  // who may connect; what a session may do depends on who it is
-    int listen_fd = -1;         // a listening socket that is there already
-    bool keep_socket = false;   // its name stays when the daemon ends: the service manager's
-    std::string backend;        // for people
-    std::shared_ptr<HostTelemetry> host_telemetry;  // of the devices; null: nothing is known
-    ServerOptions server;                           // runtime_directory: "" for that of the socket
+    // Who may connect; the peer's user decides what its sessions may do.
+    mode_t socket_mode = 0666;
+    int listen_fd = -1;  // a listening socket that exists already; -1: none
+    // The socket's name stays when the daemon ends, because it belongs to the service manager.
+    bool keep_socket = false;
+    std::string backend;  // name of the backend, for display
+    // What NVML says about the devices; null: nothing.
+    std::shared_ptr<HostTelemetry> host_telemetry;
+    // runtime_directory: "" for the socket's directory.
+    ServerOptions server;
     TenantRules tenant_rules;
-    std::optional<uid_t> domain;        // the one user who is served, with strict isolation
+    std::optional<uid_t> domain;        // with strict isolation: the only user who is served
     std::string directory_for_clients;  // as in ControlService
-    std::string profile_directory;  // of DurationProfiles; "": nothing is kept
-    // Where metrics and the dashboard are; nothing: nowhere.
+    std::string profile_directory;      // of DurationProfiles; "": durations are not kept
+    // Where HTTP is served; nothing: nowhere.
     std::optional<ListenAddress> http;
-    unsigned http_mode = 0660;  // of a unix socket
+    unsigned http_mode = 0660;  // permissions of a unix socket
     bool dashboard = true;
-    // Who decides about sessions where there are several processes; null: this one alone. It
-    // outlives the daemon.
+    // Decides about sessions if the daemon has several processes; null: this process decides alone.
+    // It outlives the daemon.
     SessionAdmission* admission = nullptr;
-    bool observe = false;        // by who may administer, over gRPC (proto/observation.proto)
-    uint64_t device_losses = 0;  // of daemons that this one replaces
-    // A device is lost: every session has been told. Once, on a thread of the daemon's.
+    // Serves observations to clients that may administer (proto/observation.proto).
+    bool observe = false;
+    uint64_t device_losses = 0;  // device losses of the daemons that this one replaces
+    // Called once, on a thread of the daemon, when a device is lost. By then every session has been
+    // told.
     std::function<void()> device_lost;
   };
 
-  // Serves when it returns.
+  // Starts a daemon. It serves when this returns.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(std::vector<std::unique_ptr<Device>> devices,
                                                        Options options);
-  // Stop(), then waits for all sessions, however long that takes.
+  // Calls Stop(), then waits for all sessions without a limit.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Tells the clients and takes their sessions down. False when some are still there after
-  // `timeout` (kernels that run on).
+  // Tells the clients that their sessions end, and ends the sessions. Returns false if some are
+  // still there after `timeout` (kernels that run on).
   bool Stop(std::chrono::milliseconds timeout);
 
-  // A connection that another process accepted.
+  // Takes a connection that another process accepted.
   void Take(int connection) { acceptor_->Take(connection); }
-  // Whether somebody is connected, other than the process that began this one and looks at it, or a
-  // session is there still. Any thread.
+  // Returns whether a session exists or a process is connected. The parent process, which only
+  // observes this one, does not count. Any thread may call it.
   bool InUse();
 
   SessionManager& manager() { return *manager_; }

@@ -37,7 +37,7 @@ std::optional<uint32_t> UserId(const std::string& name) {
 std::optional<uint32_t> GroupId(const std::string& name) {
   uint32_t id = 0;
   if (absl::SimpleAtoi(name, &id)) return id;
-  // Members are listed, too.
+  // The buffer is large, because it also receives the group's members.
   std::vector<char> buffer(1 << 20);
   group entry;
   group* found = nullptr;
@@ -75,7 +75,7 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   server.default_quota = DefaultQuota(config);
   server.max_sessions = static_cast<uint32_t>(config.max_sessions);
   server.image_store_bytes = static_cast<uint64_t>(config.image_store_mib) << 20;
-  // Each domain has its own room, and makes none for the others.
+  // Each domain has room of its own, so a domain uses none by default.
   const uint64_t usual_swap = config.isolation == "strict" ? 0 : HostMemoryBytes() / 2;
   server.swap_bytes =
       config.swap_memory >= 0 ? static_cast<uint64_t>(config.swap_memory) : usual_swap;

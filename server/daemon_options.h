@@ -1,4 +1,4 @@
-// From the configuration to what the parts of the daemon take.
+// Converts the configuration to the options of the daemon's parts.
 #pragma once
 
 #include "server/backends.h"
@@ -8,19 +8,20 @@
 
 namespace detshare {
 
-// Fills in what the configuration decides and leaves the rest.
+// Sets the options that the configuration decides and leaves the others.
 void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* backend);
-// ... and what depends on the backend that was opened, too: how long to spin, how much to stage.
+// Does the same for the options that also depend on the opened backend: how long to spin, how much
+// to stage.
 void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server);
 
-// What a tenant may have that is not named.
+// Returns the limits of a tenant without limits of its own.
 TenantQuota DefaultQuota(const Config& config);
-// How many sessions there may be, in all processes of the daemon.
+// Returns how many sessions there may be, over all processes of the daemon.
 SessionBook::Limits LimitsOfSessions(const Config& config);
-// What one session may have; the rest of `limits` stays.
+// Sets the limits of one session that the configuration decides and leaves the others.
 void ApplyLimits(const Config& config, SessionLimits* limits);
 
-// Looks up users and groups. A name that does not exist is logged and means nobody.
+// Looks up users and groups. A name that does not exist is logged and matches nobody.
 TenantRules ResolveTenantRules(const Config& config);
 
 }  // namespace detshare

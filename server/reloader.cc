@@ -20,11 +20,12 @@ std::string Shown(const ConfigSetting& setting, const Config& config) {
   return ValueText(setting, config);
 }
 
-// Settings that a reload changes, or those that it does not.
+// Returns a line for each setting that differs: of those that a reload changes (`live`), or of the
+// others.
 std::vector<std::string> Differences(const Config& before, const Config& after, bool live) {
   std::vector<std::string> lines;
   for (const ConfigSetting& setting : AllConfigSettings()) {
-    // The policy is said by Settings.
+    // SettingsStore::Replace() reports the policy.
     if (setting.live != live || &setting == FindConfigSetting("policy", "name")) continue;
     if (ValueText(setting, before) == ValueText(setting, after)) continue;
     lines.push_back(absl::StrCat("[", setting.section, "] ", setting.key, ": ",
@@ -50,7 +51,7 @@ Reloader::Reloader(Config started, std::function<absl::StatusOr<Config>()> read,
 
 absl::StatusOr<Reloader::Report> Reloader::Apply() {
   DETSHARE_ASSIGN_OR_RETURN(Config wanted, read_());
-  // What can fail comes first.
+  // The steps that can fail come first.
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<policy::DevicePlacement> placement,
                             policy::CreatePlacement(wanted.placement));
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::string> settings,
@@ -66,13 +67,13 @@ absl::StatusOr<Reloader::Report> Reloader::Apply() {
   LogLevel level = LogLevel::kInfo;
   ParseLogLevel(wanted.log_level, &level);
   SetLogLevel(level);
-  // Always: what a name stands for may have changed.
+  // Applied even without a change, because a user or group name may mean another id by now.
   daemon_.identity().SetRules(ResolveTenantRules(wanted));
   SessionLimits limits = daemon_.manager().options().limits;
   ApplyLimits(wanted, &limits);
   daemon_.manager().SetLimits(limits, static_cast<uint32_t>(wanted.max_sessions));
   daemon_.manager().tenant_accounts().SetDefault(DefaultQuota(wanted));
-  // One that stays goes on where it is.
+  // The same placement goes on with what it has placed.
   if (wanted.placement != applied_.placement) daemon_.manager().SetPlacement(std::move(placement));
   applied_ = std::move(wanted);
   return report;

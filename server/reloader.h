@@ -1,4 +1,5 @@
-// Reads the configuration again while the daemon runs, and puts in force what can change then.
+// Reads the configuration again while the daemon runs, and puts in force what can change at run
+// time.
 #pragma once
 
 #include <functional>
@@ -12,20 +13,20 @@
 
 namespace detshare {
 
-// Any thread.
+// Any thread may call it.
 class Reloader {
  public:
-  // `started` is what the daemon was started with; `read` gives what is wanted now, or what is wrong
-  // with it. The daemon outlives this.
+  // `started` is the configuration with which the daemon was started. `read` returns the wanted
+  // configuration, or what is wrong with it. The daemon outlives this object.
   Reloader(Config started, std::function<absl::StatusOr<Config>()> read, Daemon& daemon);
 
   struct Report {
     std::vector<std::string> changed;  // "[daemon] log_level: \"info\" -> \"debug\""
-    std::vector<std::string> restart;  // what stays as it is until the daemon is started again
+    std::vector<std::string> restart;  // what changes only when the daemon is started again
   };
-  // All that can change, or with an error nothing: then everything is as it was. What was set while
-  // the daemon ran, and not by the configuration, is in force no more. `who` asked, for log and
-  // events.
+  // Puts in force all that can change at run time or, with an error, nothing. Replaces settings
+  // that were made at run time and not by the configuration. `who` names the requester in the log
+  // and in events.
   absl::StatusOr<Report> Reload(const std::string& who);
 
  private:
@@ -34,7 +35,7 @@ class Reloader {
   const Config started_;
   const std::function<absl::StatusOr<Config>()> read_;
   Daemon& daemon_;
-  std::mutex mutex_;  // one at a time
+  std::mutex mutex_;  // one reload at a time
   Config applied_;    // guarded by mutex_
 };
 

@@ -25,7 +25,7 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Whether a variable names this process; a forked child inherits its parent's variables.
+// Returns whether a variable names this process. A forked child inherits its parent's variables.
 bool MeansThisProcess(const std::string& pid) {
   int64_t number = 0;
   return absl::SimpleAtoi(pid, &number) && number == getpid();
@@ -53,7 +53,8 @@ ServiceManager::ServiceManager(std::string address, std::chrono::microseconds wa
     : address_(std::move(address)), watchdog_(watchdog) {}
 
 void ServiceManager::Reloading() const {
-  // When it began, so that a Ready() from before is not taken for the end of it.
+  // Sends the time of the beginning, so that an earlier Ready() is not taken for the end of the
+  // reload.
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   Send(absl::StrCat("RELOADING=1\nMONOTONIC_USEC=",
@@ -63,7 +64,7 @@ void ServiceManager::Reloading() const {
 void ServiceManager::Say(std::string_view status) const {
   std::string line = "STATUS=" + std::string(status);
   for (char& c : line) {
-    if (c == '\n') c = ' ';  // would begin another variable
+    if (c == '\n') c = ' ';  // a newline would begin another variable
   }
   Send(line);
 }

@@ -1,6 +1,6 @@
-// What a service manager and the daemon tell each other: systemd's protocols sd_notify(3), which
-// are datagrams of VARIABLE=value lines, and sd_listen_fds(3), which are descriptors from 3 on.
-// Spoken here and not by libsystemd, so that the same program runs where that does not exist.
+// Speaks systemd's protocols with the service manager: sd_notify(3), datagrams of VARIABLE=value
+// lines, and sd_listen_fds(3), descriptors from 3 on. It does not use libsystemd, so that the same
+// program runs where that library does not exist.
 #pragma once
 
 #include <chrono>
@@ -15,27 +15,27 @@ namespace detshare {
 // A socket that listens already.
 struct PassedSocket {
   int fd = -1;
-  std::string path;  // that it is bound to
+  std::string path;  // the path that it is bound to
 };
 
-// Any thread. Messages that cannot be sent are lost: the service manager misses them in time.
+// Tells the service manager about the daemon's state. A message that cannot be sent is lost; the
+// service manager notices its absence in time. Any thread may call it.
 class ServiceManager {
  public:
-  // By NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. They stay in the environment: a process that
-  // executes itself anew is the same service.
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. The variables stay in the environment,
+  // because a process that executes itself again is the same service.
   static ServiceManager FromEnvironment();
-  // Says everything to the socket at `address` (its path, or @ and an abstract name); "" for
-  // nobody.
+  // Sends to the socket at `address` (a path, or @ and an abstract name); "": to nothing.
   explicit ServiceManager(std::string address, std::chrono::microseconds watchdog = {});
 
   void Ready() const { Send("READY=1"); }
   void Reloading() const;
   void Stopping() const { Send("STOPPING=1"); }
   void Alive() const { Send("WATCHDOG=1"); }
-  // One line for people: what the service does now.
+  // Describes the service's state in one line for people.
   void Say(std::string_view status) const;
 
-  // Alive() must be called at least this often; 0: nobody waits for it.
+  // Alive() must be called at least this often; 0: there is no watchdog.
   std::chrono::microseconds watchdog() const { return watchdog_; }
 
  private:
@@ -45,9 +45,9 @@ class ServiceManager {
   const std::chrono::microseconds watchdog_;
 };
 
-// The socket that LISTEN_PID and LISTEN_FDS hand to this process, from now on closed when another
-// program is executed; nothing when they hand none. InvalidArgument for several, or for one that is
-// no listening unix socket with a path.
+// Returns the socket that LISTEN_PID and LISTEN_FDS pass to this process, and marks it
+// close-on-exec; nothing if they pass none. Returns InvalidArgument for several sockets, or for one
+// that is not a listening unix socket with a path.
 absl::StatusOr<std::optional<PassedSocket>> TakePassedSocket();
 
 }  // namespace detshare

@@ -14,14 +14,15 @@ namespace detshare {
 
 absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds timeout) {
   DETSHARE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ConnectLocally(socket));
-  const auto request = std::make_shared<proto::CallRequest>();  // of no session: nothing is done
+  // Names no session, so the daemon does nothing.
+  const auto request = std::make_shared<proto::CallRequest>();
   const std::shared_ptr<proto::Control::Stub> stub = proto::Control::NewStub(channel);
   const Question<proto::CallReply> question = [request, stub](auto* context, auto* reply,
                                                               auto done) {
     stub->async()->Call(context, request.get(), reply, std::move(done));
   };
   const absl::Status body = AskAll<proto::CallReply>({question}, timeout)[0].status();
-  // That there is no such session is the reply.
+  // NotFound is the reply: there is no such session.
   if (absl::IsNotFound(body)) return absl::OkStatus();
   if (absl::IsDeadlineExceeded(body)) {
     return absl::DeadlineExceededError(

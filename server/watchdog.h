@@ -1,4 +1,4 @@
-// Feeds the service manager's watchdog while the daemon really serves.
+// Feeds the service manager's watchdog as long as the daemon serves.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,20 @@
 
 namespace detshare {
 
-// Asks the daemon, through its socket, as any client may. A reply shows that connections are
-// accepted, that gRPC serves, and that the service of clients is not locked up. It says nothing of
-// the driver on purpose: a kernel that runs for minutes may hold the driver's lock for that long,
-// and to end the daemon would end everybody's work. DeadlineExceeded without a reply, Unavailable
-// without a connection.
+// Makes a call through the daemon's socket, as any client may. A reply shows that the daemon
+// accepts connections, that gRPC serves, and that the service of clients is not deadlocked. The
+// call does not test the driver: a kernel that runs for minutes may hold the driver's lock for that
+// long, and ending the daemon would end everybody's work. Returns DeadlineExceeded without a reply,
+// and Unavailable without a connection.
 absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds timeout);
 
-// Calls `feed` every `period` as long as `check` is content, on a thread of its own. A check that
-// fails is logged, and made again after the next period.
+// Calls `feed` every `period` as long as `check` succeeds, on a thread of its own. Logs a check
+// that fails, and repeats it after the next period.
 class Watchdog {
  public:
   Watchdog(std::chrono::milliseconds period, std::function<absl::Status()> check,
            std::function<void()> feed);
-  ~Watchdog();  // waits for a check that is being made
+  ~Watchdog();  // waits for a check in progress
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Writes one of the files that are generated from driver_api.table.
 
-usage: generate.py TABLE KIND OUTPUT      (KIND: one of the keys of KINDS below)
+usage: generate.py TABLE KIND OUTPUT [HEADER...]      (KIND: one of the keys of KINDS below)
+
+HEADER: what the file includes beside headers of proto/. It declares what the generated code calls.
 """
 
 import sys
@@ -21,6 +23,10 @@ def parameters(row):
 
 def types(row):
     return ", ".join(a.type for a in row.args) or "void"
+
+
+def includes(headers):
+    return "".join('#include "%s"\n' % header for header in headers)
 
 
 def exported(table):
@@ -180,13 +186,9 @@ def entry_point(row, base):
     return "\n".join(out)
 
 
-def shim_exports_cc(table):
-    out = [BANNER + """// Every entry point calls these functions first. A test replaces the shim's header with its own.
-#ifndef DETSHARE_SHIM_ENTRY_H
-#define DETSHARE_SHIM_ENTRY_H "client_shim/entry/entry.h"
-#endif
-#include DETSHARE_SHIM_ENTRY_H
-#include "proto/driver_api/shim_api.h"
+def shim_exports_cc(table, *headers):
+    """`headers`: declare what every entry point does before and after its call."""
+    out = [BANNER + includes(headers) + """#include "proto/driver_api/shim_api.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -339,11 +341,10 @@ def prototype_check_cc(table):
 # ---- for the tests of the generated code
 
 
-def recording_api_cc(table):
-    """Returns implementations of all supported rows that record their call."""
+def recording_api_cc(table, *headers):
+    """Returns implementations of all supported rows that record their call. `headers` declare Record()."""
     out = [BANNER + """#include "proto/driver_api/shim_api.h"
-#include "tests/proto/driver_api/recorder.h"
-
+""" + includes(headers) + """
 namespace detshare::shim::api {
 """]
     for r in table.rows:
@@ -354,12 +355,11 @@ namespace detshare::shim::api {
     return "\n".join(out)
 
 
-def recording_handlers_cc(table):
-    """Returns handlers of all operations that record their call."""
+def recording_handlers_cc(table, *headers):
+    """Returns handlers of all operations that record their call. `headers` declare RecordHandler()."""
     out = [BANNER + """#include "proto/driver_api/server_dispatch.h"
 #include "proto/wire/all.h"
-#include "tests/proto/driver_api/recorder.h"
-
+""" + includes(headers) + """
 namespace detshare::handlers {
 """]
     for r in crossing(table):
@@ -474,11 +474,11 @@ KINDS = {
 
 
 def main(argv):
-    if len(argv) != 4 or argv[2] not in KINDS:
+    if len(argv) < 4 or argv[2] not in KINDS:
         sys.stderr.write(__doc__ + "kinds: %s\n" % " ".join(KINDS))
         return 2
     try:
-        text = KINDS[argv[2]](table_module.load(argv[1]))
+        text = KINDS[argv[2]](table_module.load(argv[1]), *argv[4:])
     except table_module.TableError as error:
         sys.stderr.write("%s\n" % error)
         return 1

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Writes one of the files that are generated from nvml.table.
 
-usage: generate.py TABLE KIND OUTPUT      (KIND: one of the keys of KINDS below)
+usage: generate.py TABLE KIND OUTPUT [HEADER...]      (KIND: one of the keys of KINDS below)
+
+HEADER: what the file includes beside headers of proto/. It declares what the generated code calls.
 """
 
 import re
@@ -96,6 +98,10 @@ def host_rows(families):
     return sorted((r for r in rows_of(families) if r.source == "host"), key=lambda r: r.name)
 
 
+def includes(headers):
+    return "".join('#include "%s"\n' % header for header in headers)
+
+
 def pointer(c_type, name):
     return "%s* %s" % (c_type, name)
 
@@ -120,11 +126,8 @@ def parameters(row):
 # ---- the shim
 
 
-def exports_cc(families):
-    out = [BANNER + """
-#include "client_shim/nvml/ask.h"
-#include "client_shim/nvml/export.h"
-#include "proto/nvml/nvml_types.h"
+def exports_cc(families, *headers):
+    out = [BANNER + "\n" + includes(headers) + """#include "proto/nvml/nvml_types.h"
 
 namespace detshare::nvml {
 
@@ -197,10 +200,8 @@ inline const HostFunction* FindHostFunction(std::string_view name) {
     return "\n".join(out)
 
 
-def host_calls_cc(families):
-    out = [BANNER + """
-#include "server/backends/cuda/host_nvml_calls.h"
-
+def host_calls_cc(families, *headers):
+    out = [BANNER + "\n" + includes(headers) + """
 namespace detshare::cuda {
 namespace {
 """]
@@ -300,9 +301,9 @@ KINDS = {
 
 
 def main():
-    path, kind, output = sys.argv[1:]
+    path, kind, output, *headers = sys.argv[1:]
     with open(output, "w") as file:
-        file.write(KINDS[kind](parse(path)))
+        file.write(KINDS[kind](parse(path), *headers))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ struct DaemonEvent {
     kOpened,         // a session was opened
     kRefused,        // a request for a session was refused
     kEnded,          // a session ended by itself
-    kKilled,         // an operator or its user ended a session
+    kKilled,         // an operator, or the session's user, ended it
     kViolation,      // a session broke the protocol
     kFault,          // a session's work had a fault
     kPolicy,         // another policy was set

@@ -20,7 +20,7 @@
 namespace detshare {
 namespace {
 
-constexpr size_t kMaxOfAName = 64;  // of what a client says, in answers and events
+constexpr size_t kMaxOfAName = 64;  // characters of a client's text in replies and events
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -264,7 +264,7 @@ grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* c
                                                   proto::PolicySetting* in_force) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return Finish(context, peer.status());
-  // Loading code into the daemon is not administering it.
+  // Administering the daemon does not include loading code into it.
   if (setting->name().find('/') != std::string::npos && peer->uid != 0 && peer->uid != geteuid()) {
     return Finish(context,
                   absl::PermissionDeniedError("only root may load a policy from a shared object"));
@@ -293,7 +293,7 @@ absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
     const proto::EndSessionsRequest& request, const Peer& peer, const std::string& who) {
   const bool any = identity_.MayAdminister(peer).ok();
   const std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
-  // All or none.
+  // Ends all of them or none.
   for (const uint64_t id : wanted) {
     if (manager_.Find(id) == nullptr)
       return absl::NotFoundError(absl::StrCat("there is no session ", id));
@@ -303,7 +303,7 @@ absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
         return wanted.empty() ? session.tenant == request.tenant() : wanted.contains(id);
       },
       [&](const SessionRequest& session) {
-        // Users of containers are not those of the host.
+        // Users inside containers are not those of the host.
         return any || (session.owner.uid == peer.uid && session.endpoint == peer.endpoint);
       },
       who);
@@ -316,7 +316,7 @@ absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
 
 absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
                                          proto::EndedSessions* ended) {
-  // Whose they are, before any is ended.
+  // Finds the owners of all sessions before it ends any.
   std::set<uint64_t> wanted(request.sessions().begin(), request.sessions().end());
   const auto is_meant = [&](uint64_t id, const std::string& tenant) {
     return request.tenant().empty() ? wanted.contains(id) : tenant == request.tenant();
@@ -385,7 +385,7 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
     if (!begun) reactor->Finish(ToGrpc(absl::ResourceExhaustedError(kBusy)));
     return reactor;
   }
-  // Nobody but the daemon and root comes to a domain's own socket.
+  // Only the daemon's user and root can connect to a domain's own socket.
   const bool trusted = others_ != nullptr && !peer->passed;
   const absl::StatusOr<std::vector<uint64_t>> done = EndHere(
       *request, *peer,
@@ -452,7 +452,7 @@ grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* cont
 absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
   const std::lock_guard<std::mutex> lock(trace_mutex_);
   const auto now = std::chrono::steady_clock::now();
-  // Somebody who does not fetch is taken to be gone.
+  // A client that fetches nothing for kTraceTimeout is taken to be gone.
   if (tracing_ && now - trace_fetched_ < kTraceTimeout)
     return absl::FailedPreconditionError("somebody else takes a trace at the moment");
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();

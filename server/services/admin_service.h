@@ -1,4 +1,4 @@
-// The gRPC service of people and their tools (proto/admin.proto).
+// The gRPC service of operators and their tools (proto/admin.proto).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -22,7 +22,7 @@ namespace detshare {
 
 class AdminService final : public proto::Admin::CallbackService {
  public:
-  // Reads the configuration again and puts it in force; `who` asked for it.
+  // Reads the configuration again and puts it in force. `who` names the requester.
   using Reloading = std::function<absl::StatusOr<proto::Reloaded>(const std::string& who)>;
 
   AdminService(SessionManager& manager, SettingsStore& settings, const Identity& identity,
@@ -68,26 +68,28 @@ class AdminService final : public proto::Admin::CallbackService {
                                        const proto::FetchTraceRequest* request,
                                        proto::TraceChunk* chunk) override;
 
-  // What Reload does; before, there is nothing to read. Any thread.
+  // Sets what Reload calls. Before this call Reload is an error. Any thread may call it.
   void OnReload(Reloading reloading);
 
  private:
-  // Who asked for something; nothing when that is no connection of ours.
+  // Returns the caller's credentials; nothing if the call did not come through a connection of this
+  // daemon.
   std::optional<Peer> FindPeer(grpc::CallbackServerContext* context) const;
-  // Of this process.
+  // Describes this process only.
   void DescribeSelf(proto::Status* status);
-  // Whether the caller means all domains: who may administer and came to the main socket does.
+  // Returns whether the request covers all domains: the caller may administer and came to the main
+  // socket.
   bool MeansAll(const std::optional<Peer>& peer) const;
-  // On the thread for that: adds what the other domains say.
+  // Adds the status of the other domains. Runs as a job of others_.
   void DescribeAll(proto::Status* status);
   absl::StatusOr<std::vector<uint64_t>> EndHere(const proto::EndSessionsRequest& request,
                                                 const Peer& peer, const std::string& who);
-  // Of all domains; on the thread for that.
+  // Ends sessions of all domains. Runs as a job of others_.
   absl::Status EndEverywhere(const proto::EndSessionsRequest& request, const Peer& peer,
                              proto::EndedSessions* ended);
   void Note(DaemonEvent::Kind kind, const Peer& peer, std::string tenant, std::string text);
   absl::Status BeginTrace(proto::TraceStarted* started);
-  // Whether the caller may change settings, and who it is.
+  // Returns the caller's credentials, or PermissionDenied if it may not change settings.
   absl::StatusOr<Peer> MayAdminister(grpc::CallbackServerContext* context) const;
 
   SessionManager& manager_;
@@ -95,17 +97,18 @@ class AdminService final : public proto::Admin::CallbackService {
   const Identity& identity_;
   const PeerTable& peers_;
   const std::string backend_;
-  const std::optional<uid_t> domain_;  // the one user who is served
-  OtherDomains* const others_;         // null: there are none
+  const std::optional<uid_t> domain_;  // the only user who is served
+  OtherDomains* const others_;         // null: this is the only process
   const std::chrono::steady_clock::time_point begin_;
 
   std::mutex reload_mutex_;
   Reloading reloading_;  // guarded by reload_mutex_
 
-  std::mutex trace_mutex_;                               // guards what follows
-  uint64_t trace_ = 0;                                   // number of the latest trace
-  bool tracing_ = false;                                 // it goes on
-  std::chrono::steady_clock::time_point trace_fetched_;  // the last time
+  std::mutex trace_mutex_;  // guards what follows
+  uint64_t trace_ = 0;      // number of the latest trace
+  bool tracing_ = false;    // the trace goes on
+  // When the client last fetched a part of the trace.
+  std::chrono::steady_clock::time_point trace_fetched_;
 };
 
 }  // namespace detshare

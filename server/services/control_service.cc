@@ -66,7 +66,7 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
 // ---- OpenSession
 
 // Lives from the call until gRPC is done with it. The session's thread and gRPC's threads meet
-// under mutex_; the session's callbacks hold a shared State, so that they may come when the reactor
+// under State's mutex. The session's callbacks share the State, so they may run after the reactor
 // is gone.
 class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto::SessionEvent> {
  public:
@@ -106,14 +106,14 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
  private:
   struct State {
     std::mutex mutex;
-    OpenReactor* reactor = nullptr;  // null once gRPC is done
+    OpenReactor* reactor = nullptr;  // null once gRPC is done with it
     std::weak_ptr<SessionWorker> worker;
     bool writing = false, finished = false, cancelled = false;
-    proto::SessionEvent event;  // being written
+    proto::SessionEvent event;  // the message that is being written
     std::optional<proto::SessionEvent> next;
-    std::optional<grpc::Status> status;  // to finish with, after `next`
+    std::optional<grpc::Status> status;  // the status to finish with, after `next`
 
-    // With the lock.
+    // Called with the mutex held.
     void Proceed() {
       if (reactor == nullptr || writing || finished) return;
       if (next.has_value()) {
@@ -258,7 +258,7 @@ grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* cont
     }
   }
   if (worker == nullptr) {
-    // Whether somebody else has such a session is nobody's business.
+    // The reply does not tell whether another connection has such a session.
     reactor->Finish({grpc::StatusCode::NOT_FOUND, "this connection has no such session"});
     return reactor;
   }
@@ -273,7 +273,7 @@ grpc::ServerUnaryReactor* ControlService::Call(grpc::CallbackServerContext* cont
   call.after = request->after();
   // gRPC keeps request and reply until Finish().
   call.args = {reinterpret_cast<const uint8_t*>(request->args().data()), request->args().size()};
-  // It was made for this call and nobody else reads it: its payload may be kept.
+  // No other code reads this call's payload, so the call may take it over.
   call.payload = std::make_shared<const std::string>(
       std::move(*const_cast<proto::CallRequest*>(request)->mutable_payload()));
   call.done = [reactor, reply](int result, std::string body) {

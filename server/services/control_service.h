@@ -17,11 +17,13 @@
 
 namespace detshare {
 
-// Runs on gRPC's threads, none of which waits: sessions are opened and served by their own threads.
+// Runs on gRPC's threads and never makes them wait: sessions are opened and served by their own
+// threads.
 class ControlService final : public proto::Control::CallbackService {
  public:
-  // `directory_for_clients`: the runtime directory as clients reach it from the directory of the
-  // socket: "" or a path with a / behind.
+  // `directory_for_clients` is the path from the socket's directory, as clients see it, to the
+  // runtime directory: "" or a path that ends with a slash. The other arguments outlive this
+  // object.
   ControlService(SessionManager& manager, const PeerTable& peers, const Identity& identity,
                  std::string directory_for_clients)
       : manager_(manager),
@@ -46,11 +48,11 @@ class ControlService final : public proto::Control::CallbackService {
   const Identity& identity_;
   const std::string directory_for_clients_;
   std::mutex mutex_;
-  // Which connection opened a session that is still open. Guarded by mutex_.
+  // Which connection opened which session that is still open. Guarded by mutex_.
   std::map<uint64_t, uint64_t> connections_;
 };
 
-// What a new session's client learns about the daemon and its devices.
+// Returns what a new session's client must know about the daemon and its devices.
 proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker,
                        uint64_t file_bytes);
 

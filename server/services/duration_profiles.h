@@ -1,5 +1,6 @@
-// Keeps what was learned about durations on disk, a file for each device: so that the first runs of
-// programs under a new daemon are scheduled as well as the last ones under the old one.
+// Keeps what the daemon has learned about durations of operations on disk, one file for each
+// device. So a new daemon schedules the first runs of programs as well as the old one scheduled the
+// last ones.
 #pragma once
 
 #include <chrono>
@@ -14,15 +15,15 @@
 
 namespace detshare {
 
-// Nothing here stops a daemon: what cannot be read or written is a warning in the log.
+// No error here stops the daemon: a file that cannot be read or written is a warning in the log.
 class DurationProfiles {
  public:
   struct Entry {
     const Device* device = nullptr;
-    DurationTable* table = nullptr;  // of which nobody has asked anything yet
+    DurationTable* table = nullptr;  // no code has used the table yet
   };
-  // Reads what is in `directory`, which is made where it is not there, and writes at each `period`
-  // in which something new was learned. Devices and tables outlive it.
+  // Reads the files in `directory`, which it creates if it does not exist. Writes after each
+  // `period` in which the daemon has learned something. Devices and tables outlive this object.
   DurationProfiles(std::string directory, std::vector<Entry> entries,
                    std::chrono::milliseconds period = std::chrono::minutes(5));
   // Writes once more.
@@ -34,12 +35,12 @@ class DurationProfiles {
   struct Kept {
     Entry entry;
     std::string path;
-    size_t written = 0;    // operations that were known when the file was written
-    bool warned = false;   // that it cannot be
+    size_t written = 0;   // how many operations were known when the file was written
+    bool warned = false;  // a warning that the file cannot be written is in the log
   };
   void Write();
 
-  std::vector<Kept> kept_;  // the thread's, once it runs
+  std::vector<Kept> kept_;  // only the thread uses it, once it runs
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;  // guarded by mutex_

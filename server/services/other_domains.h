@@ -1,5 +1,5 @@
-// The other processes of this daemon, with strict isolation: whoever may administer and asks one of them
-// who is there, or ends sessions, means all of them.
+// Reaches the other processes of this daemon, with strict isolation. When an operator asks one
+// process for the status, or ends sessions, the request covers all of them.
 #pragma once
 
 #include <chrono>
@@ -25,20 +25,22 @@ class OtherDomains {
     absl::StatusOr<proto::Status> status;
   };
 
-  // `own_directory`: of this process. `timeout`: for each round of questions.
+  // `own_directory` is the directory of this process's domain. `timeout` applies to each round of
+  // calls.
   OtherDomains(std::string own_directory, std::chrono::milliseconds timeout);
-  ~OtherDomains();  // when all that was begun is done
+  ~OtherDomains();  // completes all jobs first
   OtherDomains(const OtherDomains&) = delete;
   OtherDomains& operator=(const OtherDomains&) = delete;
 
-  // Does it on the thread for that, one after the other: questions take time. False, and nothing is
-  // done, when too many wait. Any thread.
+  // Runs `job` on a thread for that, one job after the other, because calls to other processes take
+  // time. Returns false, and does nothing, if too many jobs wait. Any thread may call it.
   bool Do(std::function<void()> job);
 
-  // ---- In such a job.
-  // The status of each, at its own socket, with those that do not answer; not of this process.
+  // ---- Called in a job.
+  // Asks each other domain for its status at its own socket. A domain that does not reply has an
+  // error as its status.
   std::vector<Reply> Ask();
-  // Ends sessions of that one, all or none.
+  // Ends sessions of `domain`: all of the request's, or none.
   absl::Status End(const DomainInfo& domain, const proto::EndSessionsRequest& request);
 
  private:

@@ -14,7 +14,7 @@ using google::protobuf::FileDescriptor;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-// Of one stream: whoever asks more begins another.
+// The number of questions in one stream. A tool with more questions opens another stream.
 constexpr int kMaxQuestions = 10'000;
 constexpr size_t kMaxName = 512;
 
@@ -23,7 +23,7 @@ void Fail(grpc::StatusCode code, const std::string& why, ServerReflectionRespons
   response->mutable_error_response()->set_error_message(why);
 }
 
-// A file and all that it imports, each once.
+// Adds a file and all files that it imports, each once.
 void AddFile(const FileDescriptor& file, std::set<std::string>* added,
              ServerReflectionResponse* response) {
   if (!added->insert(std::string(file.name())).second) return;

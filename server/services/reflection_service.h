@@ -1,6 +1,6 @@
-// gRPC's server reflection, so that tools such as grpcurl need no .proto files. gRPC's own brings a
-// thread pool that wakes up every few seconds, for a daemon that is to sleep while it is idle; this
-// one has none.
+// gRPC's server reflection, so that tools such as grpcurl need no .proto files. gRPC's own
+// implementation brings a thread pool that wakes up every few seconds. This one has no threads, so
+// an idle daemon sleeps.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,7 +15,7 @@ namespace detshare {
 class ReflectionService final
     : public grpc::reflection::v1alpha::ServerReflection::CallbackService {
  public:
-  // `services`: full names of those that the server has.
+  // `services` are the full names of the server's services.
   explicit ReflectionService(std::vector<std::string> services) : services_(std::move(services)) {}
 
   grpc::ServerBidiReactor<grpc::reflection::v1alpha::ServerReflectionRequest,

@@ -29,7 +29,7 @@ constexpr size_t kMaxFileBytes = 4 << 20;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 52;
 constexpr uint64_t kMaxSessions = 1'000'000;
 
-// One policy for each device.
+// Makes one policy for each device.
 absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> MakePolicies(
     const proto::PolicySetting& setting, size_t count) {
   policy::Options options;
@@ -68,8 +68,8 @@ const proto::TenantSetting* Find(const proto::Settings& settings, const std::str
   return nullptr;
 }
 
-// That can be said of a tenant: as many as there are, and what is said already, since the daemon
-// may have started with a card less than before.
+// Returns how many devices a tenant's setting may name: the daemon's number, or the number that the
+// setting has already. The daemon may have fewer cards than when it was set.
 size_t MaxDevices(const proto::Settings& current, const std::string& tenant, size_t device_count) {
   const proto::TenantSetting* const known = Find(current, tenant);
   return std::max<size_t>(device_count, known != nullptr ? known->devices() : 0);
@@ -83,7 +83,7 @@ std::string SmsText(const proto::TenantSetting& tenant) {
 
 std::string LimitText(uint64_t limit) { return limit == 0 ? "no limit" : absl::StrCat(limit); }
 
-// Both in the form that ToSetting() gives.
+// Both arguments have the form that ToSetting() returns.
 std::vector<std::string> Differences(const proto::Settings& before, const proto::Settings& after) {
   std::vector<std::string> lines;
   if (TextOf(before.policy()) != TextOf(after.policy())) {
@@ -297,7 +297,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
   std::vector<std::string> changes = Differences(current_, next);
   if (changes.empty()) return changes;
 
-  // A policy that stays keeps what it has learnt.
+  // A policy that stays the same keeps what it has learned.
   const bool same_policy = TextOf(current_.policy()) == TextOf(next.policy());
   auto policies = MakePolicies(next.policy(), schedulers_.size());
   if (!policies.ok()) return policies.status();

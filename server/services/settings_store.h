@@ -1,6 +1,6 @@
-// What operators set while the daemon runs: the policy, what is said about tenants, and what they
-// may have. Checks it, puts it in force on every device, and leaves it to the daemon that replaces
-// this one.
+// The settings that operators change at run time: the policy, and the class, objectives and limits
+// of tenants. Checks them, puts them in force on every device, and keeps them for the daemon that
+// replaces this one.
 #pragma once
 
 #include <mutex>
@@ -16,39 +16,41 @@
 
 namespace detshare {
 
-// A tenant as policies see it. InvalidArgument, with what is allowed, for values that make no
-// sense; `sm_count` is that of the largest device.
+// Returns the tenant as policies see it. Returns InvalidArgument, with the allowed values, for
+// values that make no sense. `sm_count` is that of the largest device.
 absl::StatusOr<policy::Tenant> ToTenant(const proto::TenantSetting& setting, int sm_count);
-// The same for what it may have, of a host with so many devices.
+// Returns the tenant's limits, for a host with `device_count` devices. Errors as ToTenant().
 absl::StatusOr<TenantQuota> ToQuota(const proto::TenantSetting& setting, size_t device_count);
 proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& quota);
-// "unset", "latency" or "batch".
+// Returns "unset", "latency" or "batch".
 std::string NameOf(policy::TenantClass tenant_class);
 
-// Any thread.
+// Any thread may call it.
 class SettingsStore {
  public:
-  // Tenants about which something may be said.
+  // The number of tenants that may have settings.
   static constexpr int kMaxTenants = 1000;
 
-  // `initial` is in force already. The schedulers and the accounts outlive this. `file`: where what
-  // is in force is kept after a change; empty: nowhere.
+  // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
+  // them. The schedulers and the accounts outlive this object.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
            proto::Settings initial, std::string file);
 
   proto::Settings current() const;
 
-  // On all devices or, with an error, on none. May drain the devices, where a partition is missing.
+  // Sets the policy of all devices or, with an error, of none. May drain the devices if a partition
+  // must be made.
   absl::Status SetPolicy(const proto::PolicySetting& setting);
-  // What is in force for the tenant then. Fields that `change` lacks stay.
+  // Changes a tenant's settings and returns those in force afterwards. Fields that `change` lacks
+  // stay.
   absl::StatusOr<proto::TenantSetting> SetTenant(const proto::TenantSetting& change);
-  // Policy and all that is said about tenants: what `wanted` does not mention is in force no more.
-  // What has changed, a line each: "[policy] name: whole -> fair". Nothing is touched where nothing
-  // changes.
+  // Replaces the policy and the settings of all tenants; a tenant that `wanted` does not name has
+  // none afterwards. Returns the changes, one line each, such as "[policy] name: whole -> fair".
+  // Without a change it touches nothing.
   absl::StatusOr<std::vector<std::string>> Replace(const proto::Settings& wanted);
 
  private:
-  void Save();  // with mutex_ held
+  void Save();  // called with mutex_ held
 
   const std::vector<DeviceScheduler*> schedulers_;
   TenantAccounts& accounts_;
@@ -58,7 +60,8 @@ class SettingsStore {
   proto::Settings current_;  // guarded by mutex_
 };
 
-// What a daemon has kept in the file. NotFound without one; InvalidArgument when it is damaged.
+// Reads the settings that a daemon kept in `file`. Returns NotFound if there is no file, and
+// InvalidArgument if it is damaged.
 absl::StatusOr<proto::Settings> ReadSettings(const std::string& file);
 
 }  // namespace detshare

@@ -1,12 +1,12 @@
-// The status of several processes of one daemon as one, with strict isolation.
+// Adds up the status of several processes of one daemon, with strict isolation.
 #pragma once
 
 #include "proto/admin.pb.h"
 
 namespace detshare {
 
-// Adds to `all` what `other` says: its sessions, what its tenants have, who is in which partition.
-// Both look at the same devices.
+// Adds `other` to `all`: its sessions, what its tenants use, and the sessions in each partition.
+// Both describe the same devices.
 void AddStatus(const proto::Status& other, proto::Status* all);
 
 }  // namespace detshare

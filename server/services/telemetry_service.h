@@ -9,7 +9,7 @@
 
 namespace detshare {
 
-// Runs on gRPC's threads, none of which waits.
+// Runs on gRPC's threads and never makes them wait.
 class TelemetryService final : public proto::Telemetry::CallbackService {
  public:
   TelemetryService(Telemetry& telemetry, const PeerTable& peers)

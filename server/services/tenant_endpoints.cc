@@ -34,7 +34,7 @@ absl::Status ErrnoStatus(int error, const std::string& what) {
 
 std::string ByDescriptor(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
 
-// The name is also that of a directory: none that is hidden, or leads elsewhere.
+// An endpoint's name is also the name of a directory. So it must not be hidden or lead elsewhere.
 bool IsEndpointName(const std::string& name) {
   return IsTenantName(name) && absl::ascii_isalnum(static_cast<unsigned char>(name.front()));
 }
@@ -43,7 +43,7 @@ int OpenDirectory(const std::string& path) {
   return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// Makes `path` unless it is there. The descriptor of the directory.
+// Creates `path` unless it exists. Returns a descriptor of the directory; the caller closes it.
 absl::StatusOr<int> MakeDirectory(const std::string& path, mode_t mode) {
   if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST)
     return ErrnoStatus(errno, absl::StrCat("cannot create ", path));
@@ -65,8 +65,8 @@ void RemoveContents(int directory_fd) {
   }
 }
 
-// A socket in the directory. It is made beside, where nobody but the daemon can put something in
-// its way, and moved.
+// Makes a listening socket in the directory. It is made at `beside`, where only the daemon can
+// write, and then moved, so that no client can put something in its way.
 absl::StatusOr<int> ListenIn(int directory_fd, const std::string& beside) {
   absl::StatusOr<int> fd = ListenOn(beside, 0666);
   if (!fd.ok()) return fd;
@@ -202,7 +202,8 @@ absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
   if (found == endpoints_.end()) return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
   const std::shared_ptr<TenantEndpoint> endpoint = found->second->endpoint;
   endpoints_.erase(found);
-  // Before those that are open are looked for: whoever asks from now on is refused.
+  // Closed before EndThrough() looks for open sessions, so a session that is requested later is
+  // refused.
   endpoint->closed.store(true, std::memory_order_seq_cst);
   manager_.EndThrough(*endpoint, kCudaErrorSystemNotReady, "the endpoint was closed");
   std::error_code error;
@@ -267,7 +268,7 @@ namespace {
 
 grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // The codes have the same numbers.
+  // Codes of both types have the same numbers.
   reactor->Finish({static_cast<grpc::StatusCode>(status.code()), std::string(status.message())});
   return reactor;
 }

@@ -1,20 +1,19 @@
-// The endpoints of the daemon: sockets of their own that lead to one tenant each.
+// Opens and closes tenant endpoints: sockets that lead to one tenant each.
 //
-// Containers of different people have the same users: root in each of them is root. So what a
-// container may do is decided by what is mounted into it. Whoever comes through an endpoint is its
-// tenant, whatever user it is, and sees its devices only. It can open sessions and ask what NVML is
-// asked; the services of operators are not there. Files of its sessions lie in the endpoint's
-// directory: who has one endpoint mounted sees nothing of another's.
+// Containers of different people have the same users: root in each of them is root. So what is
+// mounted into a container decides what it may do. A client that comes through an endpoint belongs
+// to the endpoint's tenant, whatever its user is, and sees only the endpoint's devices. It can open
+// sessions and ask what NVML asks; the services of operators are not available there. The files of
+// its sessions lie in the endpoint's directory, so a container sees nothing of other endpoints.
 //
-//   <runtime directory>/endpoints/          0700: only root goes through it, and whoever has a part of
-//   it mounted
-//     list                              what endpoints there are, for the daemon that comes after this
-//     one <name>/                           to be mounted as /run/detshare
-//       detshared.sock                  0666
+//   <runtime directory>/endpoints/    0700: only root, and containers with a part of it mounted
+//     list                            the endpoints, for the daemon that replaces this one
+//     <name>/                         mounted into a container as /run/detshare
+//       detshared.sock                0666
 //       sessions/<session>/
 //
-// A container may do with its endpoint's directory what it likes. The daemon goes into it by
-// descriptors, follows no symbolic link there, and trusts nothing that it finds.
+// A container may do with its endpoint's directory what it likes. The daemon accesses the directory
+// by descriptors, follows no symbolic link there, and trusts nothing that it finds.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -39,30 +38,30 @@
 
 namespace detshare {
 
-// Any thread.
+// Any thread may call it.
 class TenantEndpoints {
  public:
   static constexpr size_t kMaxEndpoints = 512;
 
-  // All that is given outlives this. Opens the endpoints that an earlier daemon had, in the directories
-  // that they had then: containers have them mounted. `strict`: there are none, since this daemon
-  // serves one user and ends when it is idle.
+  // Opens again the endpoints that an earlier daemon had, in the same directories, because
+  // containers have them mounted. All arguments outlive this object. With `strict` there are no
+  // endpoints, because such a daemon serves one user and ends when it is idle.
   static absl::StatusOr<std::unique_ptr<TenantEndpoints>> Create(SessionManager& manager, SettingsStore& settings,
                                                        Telemetry& telemetry, PeerTable& peers,
                                                        const Identity& identity, bool strict);
-  ~TenantEndpoints();  // directories stay
+  ~TenantEndpoints();  // the directories stay
   TenantEndpoints(const TenantEndpoints&) = delete;
   TenantEndpoints& operator=(const TenantEndpoints&) = delete;
 
-  // As the service's calls (proto/tenant_endpoint.proto). Open() returns the endpoint's directory, below the
-  // runtime directory.
+  // Implement the service's calls (proto/tenant_endpoint.proto). Open() returns the endpoint's
+  // directory, relative to the runtime directory.
   absl::StatusOr<std::string> Open(const proto::TenantEndpoint& wanted);
   absl::Status Close(const std::string& name);
   proto::EndpointList List() const;
 
-  // No connection is accepted any more, and no endpoint opened.
+  // Accepts no more connections and opens no more endpoints.
   void StopAccepting();
-  // Ends the calls that are there; after StopAccepting().
+  // Ends the calls in progress. Called after StopAccepting().
   void Shutdown();
 
  private:
@@ -79,7 +78,7 @@ class TenantEndpoints {
 
   TenantEndpoints(SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
         const Identity& identity, bool strict);
-  // With mutex_ held.
+  // Called with mutex_ held.
   absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place);
   absl::Status CloseLocked(const std::string& name);
   void Restore();
@@ -90,7 +89,8 @@ class TenantEndpoints {
   PeerTable& peers_;
   const std::string directory_;
   const bool strict_;
-  // Services and server of their own: what the daemon's socket offers besides is not there.
+  // The endpoints have services and a gRPC server of their own, without the daemon's other
+  // services.
   ControlService control_;
   TelemetryService telemetry_;
   std::unique_ptr<grpc::Server> grpc_;
@@ -100,7 +100,7 @@ class TenantEndpoints {
   bool stopped_ = false;                                    // guarded by mutex_
 };
 
-// The service, for those who may administer.
+// The gRPC service that opens, closes and lists endpoints for operators.
 class TenantEndpointService final : public proto::TenantEndpoints::CallbackService {
  public:
   TenantEndpointService(TenantEndpoints& endpoints, const PeerTable& peers, const Identity& identity)
@@ -116,7 +116,7 @@ class TenantEndpointService final : public proto::TenantEndpoints::CallbackServi
                                      proto::EndpointList* list) override;
 
  private:
-  // Whether the caller may, and who it is, for the log.
+  // Returns whether the caller may administer, and in `who` its credentials for the log.
   absl::Status MayAdminister(grpc::CallbackServerContext* context, std::string* who) const;
 
   TenantEndpoints& endpoints_;

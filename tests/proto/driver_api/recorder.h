@@ -1,4 +1,5 @@
-// Stands behind the generated code in its tests: records who was called with what.
+// Takes the place of the implementations behind the generated code: records which functions were
+// called with which arguments.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +21,9 @@ struct Recorded {
   CUstream config_stream;      // of an argument `const CUlaunchConfig*`
 };
 
-// What was called since the last time somebody cleared it.
+// The calls since a test last cleared the list.
 extern std::vector<Recorded> recorded;
-// What Enter() returns to rows that are not before_init.
+// The result of Enter() for rows that are not before_init.
 extern CUresult enter_result;
 extern int per_thread_default_depth;
 
@@ -31,7 +32,7 @@ uint64_t AsNumber(T value) {
   if constexpr (std::is_pointer_v<T>) {
     return reinterpret_cast<uint64_t>(value);
   } else if constexpr (std::is_class_v<T>) {
-    // A struct by value is known by its first bytes.
+    // A struct passed by value is recorded by its first bytes.
     uint64_t number = 0;
     std::memcpy(&number, &value, std::min(sizeof(number), sizeof(value)));
     return number;

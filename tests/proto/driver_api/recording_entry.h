@@ -1,4 +1,4 @@
-// Takes the place of the shim's entry.h in front of the generated entry points.
+// Replaces the shim's entry.h for the generated entry points.
 #pragma once
 
 #include "proto/driver_api/driver_api_table.h"
