@@ -50,68 +50,70 @@ struct BestEffortRules {
 inline constexpr Parameter kBestEffortWindow = {
     "window", ParameterKind::kDuration,
     "100us",  "1us",
-    "1s",     "most device time in flight of work that gives way to others"};
+    "1s",     "largest device time in flight of best-effort work"};
 inline constexpr Parameter kBestEffortMinWindow = {
     "min_window", ParameterKind::kDuration,
     "30us",       "1us",
-    "1s",         "its window when its operations are short"};
+    "1s",         "window of best-effort work whose operations are short"};
 inline constexpr Parameter kBestEffortLongOperation = {
     "long_operation",
     ParameterKind::kDuration,
     "300us",
     "1us",
     "10s",
-    "from which delay of others on its operations leave SMs free"};
+    "operations that delay others at least this long leave SMs free"};
 inline constexpr Parameter kBestEffortLongShare = {
-    "long_share", ParameterKind::kPercent, "42", "1", "100", "of the SMs, for its long operations"};
+    "long_share", ParameterKind::kPercent,
+    "42",         "1",
+    "100",        "share of the SMs for long operations"};
 inline constexpr Parameter kBestEffortYieldingShare = {
     "yielding_share",
     ParameterKind::kPercent,
     "62",
     "1",
     "100",
-    "of the SMs, for its long operations of short blocks"};
+    "share of the SMs for long operations of short blocks"};
 inline constexpr Parameter kBestEffortYieldingBlock = {"yielding_block",
                                                        ParameterKind::kDuration,
                                                        "100us",
                                                        "0",
                                                        "10s",
-                                                       "below which its blocks are short"};
-inline constexpr Parameter kBestEffortContendedShare = {
-    "contended_share",
-    ParameterKind::kPercent,
-    "25",
-    "1",
-    "100",
-    "of the SMs, for its operations while others come first"};
+                                                       "blocks that take less than this are short"};
+inline constexpr Parameter kBestEffortContendedShare = {"contended_share",
+                                                        ParameterKind::kPercent,
+                                                        "25",
+                                                        "1",
+                                                        "100",
+                                                        "share of the SMs under contended limits"};
 inline constexpr Parameter kBestEffortContendedWindow = {
     "contended_window",
     ParameterKind::kDuration,
     "0",
     "0",
     "1s",
-    "its window while others come first; 0: it stops"};
+    "window under contended limits; 0: best-effort work stops"};
 inline constexpr Parameter kBestEffortTail = {
     "tail", ParameterKind::kPercent,
     "60",   "0",
-    "100",  "of a request of those who come first: its last part, in which others go on"};
+    "100",  "share of a request: its last part, under tail limits; 0: no tail limits"};
 inline constexpr Parameter kBestEffortTailShare = {
-    "tail_share", ParameterKind::kPercent,
-    "42",         "1",
-    "100",        "of the SMs, for its operations in the last part of a request"};
+    "tail_share", ParameterKind::kPercent, "42", "1", "100", "share of the SMs under tail limits"};
 inline constexpr Parameter kBestEffortTailWindow = {
     "tail_window", ParameterKind::kDuration,
     "100us",       "0",
-    "1s",          "its window in the last part of a request; 0: it stops"};
+    "1s",          "window under tail limits; 0: best-effort work stops"};
 inline constexpr Parameter kBestEffortMaxThrottle = {
     "max_throttle", ParameterKind::kDuration,
     "20ms",         "100us",
-    "10s",          "after which it may give one operation in any case"};
+    "10s",          "longest throttle; then one operation goes through in any case"};
 
 inline constexpr Parameter kBestEffortAbsentAfter = {
-    "absent_after", ParameterKind::kDuration,
-    "10s",          "1ms",
-    "1000000s",     "without work, after which nobody makes room for a program that comes first"};
+    "absent_after",
+    ParameterKind::kDuration,
+    "10s",
+    "1ms",
+    "1000000s",
+    "time without work after which other programs make no room for a program that goes first"};
 
 // Whether coroutine `index` must make room: a coroutine of a lower rank has work, or it had work or
 // was opened within the last `absent_after`. Lowers `ask_again_at` to the time when the result

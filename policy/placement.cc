@@ -129,8 +129,8 @@ absl::StatusOr<std::unique_ptr<DevicePlacement>> CreatePlacement(std::string_vie
     if (name == std::string_view(entry.name.data(), entry.name.size())) return entry.create();
     absl::StrAppend(&known, known.empty() ? "" : ", ", entry.name);
   }
-  return absl::NotFoundError(
-      absl::StrCat("no placement is called \"", std::string(name), "\"; there are ", known));
+  return absl::NotFoundError(absl::StrCat("no placement is called \"", std::string(name),
+                                          "\"; the placements are ", known));
 }
 
 std::vector<std::string> PlacementNames() {

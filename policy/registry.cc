@@ -38,7 +38,8 @@ absl::StatusOr<const Entry*> Find(absl::string_view name) {
     if (entry.name == name) return &entry;
     absl::StrAppend(&known, known.empty() ? "" : ", ", entry.name);
   }
-  return absl::NotFoundError(absl::StrCat("no policy is called \"", name, "\"; there are ", known));
+  return absl::NotFoundError(
+      absl::StrCat("no policy is called \"", name, "\"; the policies are ", known));
 }
 
 }  // namespace

@@ -74,17 +74,18 @@ absl::StatusOr<std::unique_ptr<Policy>> LoadPolicy(const std::string& path,
                                                    const Options& options) {
   if (path.empty() || path[0] != '/') {
     return absl::InvalidArgumentError(
-        absl::StrCat("the path of a policy is absolute, not \"", path, "\""));
+        absl::StrCat("the path of a policy must be absolute, not \"", path, "\""));
   }
   Library library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (library == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no policy can be loaded: ", dlerror()));
+    return absl::NotFoundError(absl::StrCat("cannot load the policy: ", dlerror()));
   }
   const auto* const found =
       static_cast<const PolicyInterface*>(dlsym(library.get(), kPolicySymbol));
   if (found == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " is no policy: it does not export ", kPolicySymbol));
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a policy: it does not export ",
+                                                      kPolicySymbol,
+                                                      "; use DETSHARE_POLICY in one of its files"));
   }
   const PolicyInterface expected;
   if (found->version != expected.version || found->snapshot_bytes != expected.snapshot_bytes ||

@@ -13,16 +13,18 @@ absl::Status CheckTenants(absl::Span<const Tenant> tenants) {
     const auto refuse = [&](absl::string_view reason) {
       return absl::InvalidArgumentError(absl::StrCat("tenant ", tenant.name, ": ", reason));
     };
-    if (!names.insert(tenant.name).second) return refuse("is configured twice");
+    if (!names.insert(tenant.name).second) return refuse("it is configured twice");
     if (!(tenant.weight > 0 && tenant.weight < 1e6)) {
-      return refuse("a weight is above 0 and below a million");
+      return refuse("its weight must be above 0 and below a million");
     }
-    if (tenant.min_sms < 0 || tenant.max_sms < 0) return refuse("a number of SMs is not negative");
+    if (tenant.min_sms < 0 || tenant.max_sms < 0) {
+      return refuse("its bounds of SMs must not be negative");
+    }
     if (tenant.max_sms > 0 && tenant.min_sms > tenant.max_sms) {
-      return refuse("it cannot have more SMs at least than at most");
+      return refuse("its lower bound of SMs must not be above its upper bound");
     }
     if (tenant.slo_latency < 0 || tenant.slo_ttft < 0 || tenant.slo_tpot < 0) {
-      return refuse("an SLO is a time above 0");
+      return refuse("its SLOs must not be negative");
     }
   }
   return absl::OkStatus();

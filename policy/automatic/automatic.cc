@@ -18,11 +18,11 @@ namespace {
 
 constexpr Parameter kOwnParameters[] = {
     {"learn_after", ParameterKind::kDuration, "100ms", "0", "100s",
-     "device time of a program before its class is judged"},
+     "device time of a program before the policy judges its class"},
     {"longest_burst", ParameterKind::kDuration, "50ms", "10us", "10s",
-     "longest burst of a program that somebody waits for"},
+     "longest burst of a program whose user waits for results"},
     {"min_gap", ParameterKind::kDuration, "500us", "1us", "10s",
-     "shortest pause of a program that somebody waits for"},
+     "shortest pause of a program whose user waits for results"},
 };
 
 constexpr double kMinGapToBurst = 0.5;

@@ -177,7 +177,8 @@ class Reader {
     if (table == nullptr)
       return Problem(node.source(), "parameters is a section: [policy.parameters]");
     for (const auto& [key, value] : *table) {
-      if (!IsPlain(Name(key))) Problem(key.source(), "no parameter has such a name");
+      if (!IsPlain(Name(key)))
+        Problem(key.source(), "the name of a parameter has no control characters");
       std::string text;
       if (const auto* string = value.as_string(); string != nullptr && IsPlain(string->get())) {
         text = string->get();
@@ -215,7 +216,7 @@ class Reader {
       if (!table->contains("name")) Problem(table->source(), "this tenant has no name");
       for (const auto& [key, value] : *table) ReadTenantKey(key, value, &tenant);
       if (!tenant.tenant.name.empty() && !names.insert(tenant.tenant.name).second)
-        Problem(table->source(), absl::StrCat("tenant ", tenant.tenant.name, " is there twice"));
+        Problem(table->source(), absl::StrCat("tenant ", tenant.tenant.name, " has two sections"));
     }
   }
 
@@ -364,12 +365,12 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
   if (fstat(fd, &status) != 0) {
     refused = ErrnoStatus(path, errno);
   } else if (!S_ISREG(status.st_mode)) {
-    refused = absl::InvalidArgumentError(path + ": is no regular file");
+    refused = absl::InvalidArgumentError(path + ": is not a regular file");
   } else if (status.st_uid != 0 && status.st_uid != geteuid()) {
     refused = absl::PermissionDeniedError(
-        path + ": belongs to another user, who could change it: chown root");
+        path + ": belongs to another user, which could change it: run chown root");
   } else if ((status.st_mode & S_IWOTH) != 0) {
-    refused = absl::PermissionDeniedError(path + ": everybody may write to it: chmod o-w");
+    refused = absl::PermissionDeniedError(path + ": all users may write to it: run chmod o-w");
   }
   std::string text;
   char buffer[16384];

@@ -24,17 +24,18 @@ std::string DefaultText(const ConfigSetting& setting) {
 
 std::string SectionHelp(absl::string_view section) {
   if (section == "limits") {
-    return "What one session may have; beyond it calls fail. A change holds for sessions that "
-           "begin later.";
+    return "Limits of one session; calls beyond them fail. A change holds for sessions that begin "
+           "later.";
   }
   if (section == "tenant_defaults") {
-    return "What a tenant may have, all of its programs together, that has no [[tenant]] here. "
-           "Whoever may be any tenant (unlisted_tenants) may be several.";
+    return "Limits of a tenant that has no [[tenant]] section, for all of its programs together. A "
+           "user that may be any tenant (unlisted_tenants) may be several tenants.";
   }
   if (section == "metrics")
-    return "What watches the daemon: metrics for Prometheus and a dashboard for browsers, both "
-           "read-only. Off unless an address is given.";
-  if (section == "software_gpu") return "The software GPU, where that is the backend.";
+    return "Metrics for Prometheus and a dashboard for browsers, both read-only. Without an "
+           "address, "
+           "both are off.";
+  if (section == "software_gpu") return "The software GPU, if it is the backend.";
   if (section == "policy") return "The scheduler's policy; `detsharectl policy list` names them.";
   return "The daemon itself.";
 }
@@ -131,11 +132,11 @@ std::string ManText(absl::string_view text) {
 
 std::string ExampleText() {
   std::string out =
-      "# Configuration of detshared, in TOML. Everything is optional; what is commented out shows "
-      "the\n"
-      "# defaults. detshare.toml(5) explains all of it; `detsharectl config check` finds mistakes, "
-      "and\n"
-      "# `systemctl reload detshared` applies what can change while the daemon runs.\n";
+      "# Configuration of detshared, in TOML. All settings are optional; the lines that are "
+      "commented\n"
+      "# out show the defaults. detshare.toml(5) explains every setting. `detsharectl config "
+      "check`\n"
+      "# finds mistakes, and `systemctl reload detshared` applies changes that need no restart.\n";
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, "\n", Comment(SectionHelp(section)), "[", section, "]\n");
     for (const ConfigSetting& setting : AllConfigSettings()) {
@@ -146,7 +147,7 @@ std::string ExampleText() {
                       setting.computed.empty() ? ValueText(setting, Defaults()) : "", "\n");
     }
   }
-  absl::StrAppend(&out, "\n# Who shares the GPUs.\n", kTenantExample);
+  absl::StrAppend(&out, "\n# The tenants that share the GPUs.\n", kTenantExample);
   return out;
 }
 
@@ -176,23 +177,25 @@ std::string ConfigText(const Config& config) {
 std::string ReferenceMarkdown() {
   std::string out = R"(# Configuration
 
-`detshared --config FILE` reads one file; as a service it reads `/etc/detshare/detshare.toml`. Everything in it is optional. Flags
-override the file, and `DETSHARE_SOCKET` overrides its `socket`. This page is generated from the table that also parses the file
-(`policy/config/config.cc`) by `bazel run //policy/config:update_docs`.
+After this page you know every setting of the daemon. `detshared --config FILE` reads one file; the
+service reads `/etc/detshare/detshare.toml`. All settings are optional. Flags override the file, and
+`DETSHARE_SOCKET` overrides its `socket`. `bazel run //policy/config:update_docs` makes this page
+from the table that also parses the file (`policy/config/config.cc`).
 
 | to | run |
 |---|---|
 | find mistakes, with line and column | `detsharectl config check [FILE]` |
-| see what holds, defaults included | `detsharectl config show [FILE] [--json]` |
+| see all settings, with the defaults | `detsharectl config show [FILE] [--json]` |
 | get a file to begin with | `detsharectl config example` |
 | apply a change | `systemctl reload detshared` (SIGHUP); the log says what needs a restart |
 
-A file with a mistake is not used: the daemon does not start with it, and a reload leaves everything as it was. The file must belong to
-root, and nobody else may be able to write to it.
+The daemon does not use a file with a mistake: it does not start with such a file, and a reload
+changes nothing. The file must belong to root or to the daemon's user, and must not be writable for
+all users.
 )";
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, "\n## [", section, "]\n\n", SectionHelp(section), "\n\n",
-                    "| key | what it is | allowed | default | flag | changes at "
+                    "| key | meaning | allowed | default | flag | changes at "
                     "|\n|---|---|---|---|---|---|\n");
     for (const ConfigSetting& setting : AllConfigSettings()) {
       if (setting.section != section) continue;
@@ -208,16 +211,18 @@ root, and nobody else may be able to write to it.
       absl::StrAppend(&out, "\n`[policy.parameters]` holds the policy's own parameters by name.\n");
   }
   absl::StrAppend(&out, "\n## [[tenant]]\n\nOne section for each tenant.\n\n",
-                  "| key | type | what it is |\n|---|---|---|\n");
+                  "| key | type | meaning |\n|---|---|---|\n");
   for (const TenantKey& key : TenantKeys())
     absl::StrAppend(&out, "| `", key.key, "` | ", key.type, " | ", key.help, " |\n");
   absl::StrAppend(&out, R"(
-A duration is a number with its unit: `"250us"`, `"5ms"`, `"1.5s"`. A size is a number of bytes, or a text with a unit (powers of
-1024): `"24GiB"`.
+A duration is a number with its unit: `"250us"`, `"5ms"`, `"1.5s"`. A size is a number of bytes, or
+a text with a unit (powers of 1024): `"24GiB"`.
 
-Who may be which tenant is decided by the process's user and groups, which the kernel names (SO_PEERCRED, SO_PEERGROUPS), never by what
-it says. A program that asks for no tenant is the first one that names its user, else the first one that names one of its groups,
-else the tenant of its user's name. Root may be any. A change holds for sessions that are opened from then on.
+The user and the groups of a process decide which tenant it may be. The daemon takes them from the
+kernel (SO_PEERCRED, SO_PEERGROUPS) and never from the process. A program that asks for no tenant is
+the first tenant that names its user, otherwise the first tenant that names one of its groups,
+otherwise the tenant with its user's name. Root may be any tenant. A change holds for sessions that
+are opened afterwards.
 
 ```toml
 )",
@@ -235,13 +240,14 @@ detshare.toml \- configuration of detshared
 .SH DESCRIPTION
 TOML, read by
 .BR detshared (8).
-Everything is optional. Flags override the file.
-A file with a mistake is not used: the daemon does not start with it, and a reload leaves everything as it was.
+All settings are optional. Flags override the file.
+The daemon does not use a file with a mistake: it does not start with such a file, and a reload
+changes nothing.
 .B detsharectl config check
 finds mistakes with line and column,
 .B detsharectl config show
-prints what holds.
-The file must belong to root, and nobody else may be able to write to it.
+prints all settings.
+The file must belong to root or to the daemon\(aqs user, and must not be writable for all users.
 .PP
 A duration is a number with its unit, as "5ms" (ns, us, ms, s).
 A size is a number of bytes, or a text with a unit, as "24GiB" (powers of 1024).
@@ -255,7 +261,7 @@ A size is a number of bytes, or a text with a unit, as "24GiB" (powers of 1024).
           "Allowed: ", ManText(Allowed(setting)), ".\nDefault: ", ManText(DefaultText(setting)),
           ".\n",
           setting.flag.empty() ? "" : absl::StrCat("Flag: \\-\\-", ManText(setting.flag), ".\n"),
-          setting.live ? "A reload changes it.\n" : "");
+          setting.live ? "A reload changes this setting.\n" : "");
     }
     if (section == "policy") {
       absl::StrAppend(&out,
@@ -267,10 +273,10 @@ A size is a number of bytes, or a text with a unit, as "24GiB" (powers of 1024).
     absl::StrAppend(&out, ".TP\n.BR ", ManText(key.key), " = \\fI", ManText(key.type), "\\fR\n",
                     ManText(key.help), ".\n");
   absl::StrAppend(&out, R"(.PP
-Who may be which tenant is decided by the user and the groups of the process, as the kernel names them.
-A program that asks for no tenant is the first one that names its user, else the first one that names one of its groups, else the
-tenant of its user\(aqs name.
-Root may be any.
+The user and the groups of a process, as the kernel names them, decide which tenant it may be.
+A program that asks for no tenant is the first tenant that names its user, otherwise the first
+tenant that names one of its groups, otherwise the tenant with its user\(aqs name.
+Root may be any tenant.
 .SH SEE ALSO
 .BR detshared (8),
 .BR detsharectl (1),

@@ -51,9 +51,10 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   if (address.ipv6) host = host.substr(1, host.size() - 2);
   address.host = host == "localhost" ? "127.0.0.1" : std::string(host);
   if (!IsLoopback(address.host, address.ipv6))
-    return Wrong(text,
-                 "is no loopback address: put a proxy before the daemon that knows who may "
-                 "look, and let it reach a loopback address or a unix socket");
+    return Wrong(
+        text,
+        "is not a loopback address: use a loopback address or a unix socket, and a proxy in "
+        "front of it that authenticates other machines");
   return address;
 }
 

@@ -30,7 +30,7 @@ using detshare::policy::Tenant;
 
 constexpr Parameter kParameters[] = {
     {"window", ParameterKind::kDuration, "100us", "1us", "1s",
-     "device time in flight of whoever is not the shortest"},
+     "device time in flight of programs whose bursts are not the shortest"},
 };
 
 class ShortestFirst final : public Policy {

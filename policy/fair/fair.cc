@@ -18,7 +18,7 @@ constexpr Parameter kParameters[] = {
     {"lead", ParameterKind::kDuration, "4ms", "100us", "1s",
      "device time that the tenant of the largest weight may be ahead of another"},
     {"longest_stop", ParameterKind::kDuration, "40ms", "100us", "1s",
-     "how long a tenant that is ahead is stopped at most"},
+     "longest stop of a tenant that is ahead"},
     {"window", ParameterKind::kDuration, "500us", "10us", "1s",
      "device time in flight of each tenant while several have work"},
 };

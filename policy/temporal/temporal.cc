@@ -9,7 +9,7 @@ namespace detshare::policy {
 namespace {
 
 constexpr Parameter kParameters[] = {
-    {"slice", ParameterKind::kDuration, "2ms", "100us", "1s", "how long a turn lasts"},
+    {"slice", ParameterKind::kDuration, "2ms", "100us", "1s", "length of a turn"},
 };
 
 class Temporal final : public Policy {

@@ -13,13 +13,14 @@ namespace {
 
 constexpr Parameter kParameters[] = {
     {"tpot", ParameterKind::kDuration, "50ms", "1ms", "100s",
-     "time per output token of tenants that say nothing"},
+     "time per output token for tenants without this objective"},
     {"ttft", ParameterKind::kDuration, "1s", "1ms", "1000s",
-     "time to first token of tenants that say nothing"},
+     "time to first token for tenants without this objective"},
     {"prefill_share", ParameterKind::kPercent, "50", "1", "100",
-     "of the SMs, for prefills beside decoding"},
+     "share of the SMs for prefills beside decoding"},
     {"relaxed_window", ParameterKind::kDuration, "0", "0", "1s",
-     "device time in flight of decoding with slack, beside who is nearer to its objective"},
+     "device time in flight of decoding with slack, beside a program that is nearer to its "
+     "objective"},
     {"prefill_window", ParameterKind::kDuration, "1ms", "1us", "1s",
      "device time in flight of a prefill beside decoding"},
     kBestEffortWindow,

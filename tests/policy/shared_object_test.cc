@@ -41,7 +41,7 @@ TEST_CASE("What is no policy, or one for another interface, is not loaded") {
     CHECK(std::string(status.message()).find(why) != std::string::npos);
   };
   refused(PathOf("tests/policy/no_policy.so"), absl::StatusCode::kFailedPrecondition,
-          "is no policy");
+          "is not a policy");
   refused(PathOf("tests/policy/other_policy.so"), absl::StatusCode::kFailedPrecondition,
           "another DetShare");
   refused("/nowhere/policy.so", absl::StatusCode::kNotFound, "/nowhere/policy.so");

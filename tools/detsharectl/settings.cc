@@ -64,7 +64,7 @@ absl::StatusOr<const proto::PolicyInfo*> Choose(const proto::Policies& policies,
     for (const proto::PolicyInfo& one : policies.policies())
       absl::StrAppend(&known, known.empty() ? "" : ", ", one.name());
     return absl::NotFoundError(
-        absl::StrCat("no policy is called \"", wanted, "\"; there are ", known));
+        absl::StrCat("no policy is called \"", wanted, "\"; the policies are ", known));
   }
   return policy;
 }

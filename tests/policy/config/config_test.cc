@@ -149,7 +149,7 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK(Problems("[policy]\nplacement = \"nearest\"\n") ==
         "f:2:13: placement is workload-aware, best-fit or round-robin, not \"nearest\"\n");
   CHECK_THAT(Problems("[policy.parameters]\nnonsense = 1\n"), Catch::StartsWith("f: "));
-  // Looked at, not loaded.
+  // The policy is looked up and not loaded.
   CHECK(Problems("[policy]\nname = \"/nowhere/policy.so\"\n").empty());
   Config absent;
   absent.policy = "/nowhere/policy.so";
@@ -173,7 +173,7 @@ TEST_CASE("Mistakes of tenants are named, too") {
   CHECK_THAT(Problems("[[tenant]]\nname = \"a b\"\n"), Catch::StartsWith("f:2:8: name is"));
   CHECK_THAT(Problems("[[tenant]]\nname = 7\n"), Catch::StartsWith("f:2:8: name is"));
   CHECK_THAT(Problems("[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"\n"),
-             Catch::StartsWith("f:3:1: tenant a is there twice"));
+             Catch::StartsWith("f:3:1: tenant a has two sections"));
   CHECK_THAT(tenant("class = \"fast\""), Catch::Contains("\"latency\" or \"batch\""));
   CHECK_THAT(tenant("clas = \"batch\""), Catch::Contains("f:3:1: [[tenant]] has no \"clas\""));
   for (const char* weight : {"0", "-1", "nan", "inf", "1e99", "\"2\"", "true"})
@@ -271,7 +271,7 @@ TEST_CASE("A file that others may write, and what is no file, are refused") {
   chmod(file.path.c_str(), 0646);
   CHECK_THAT(std::string(LoadConfig(file.path).status().message()), Catch::Contains("chmod o-w"));
   chmod(file.path.c_str(), 0644);
-  // Not in every sandbox.
+  // Not every sandbox allows this.
   if (chown(file.path.c_str(), 12345, 0) == 0) {
     CHECK_THAT(std::string(LoadConfig(file.path).status().message()), Catch::Contains("chown"));
   }
@@ -342,7 +342,7 @@ users = ["u", 7]
       continue;
     }
     ++good;
-    // What is accepted can be printed and read again.
+    // An accepted configuration can be printed and read again.
     CHECK(Same(Parsed(ConfigText(parsed.config)), parsed.config));
   }
   CHECK(good > 0);
