@@ -39,7 +39,8 @@ class ArrayCopy {
             absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take)
       : space_(space), take_(take) {}
 
-  // Divides what no single call can do: into slices, these into rows, these into pieces.
+  // Divides a copy that no single call can make: into slices, the slices into rows, and the rows
+  // into pieces.
   absl::Status Copy(Side to, Side from, const Box& box) {
     if (Fits(to, box) && Fits(from, box)) return Call(to, from, box);
     Box part = box;
@@ -54,7 +55,7 @@ class ArrayCopy {
       count = box.height;
       y = 1;
     } else {
-      // Texels have 16 bytes at most, and memory is registered by pages.
+      // A texel has at most 16 bytes, and memory is registered by pages.
       step = std::min(Reach(to), Reach(from)) / 16 * 16;
       if (step == 0)
         return CudaError(kCudaErrorNotSupported, "a texel across pieces of registered memory");
@@ -75,7 +76,7 @@ class ArrayCopy {
     return side.memory() ? space_.Reach(side.address) : UINT64_MAX;
   }
 
-  // Whether one call can do this side.
+  // Returns whether one call can access this side as a whole.
   bool Fits(const Side& side, const Box& box) const {
     if (!side.memory()) return true;
     if (box.depth > 1 && box.height > 1 &&
@@ -87,7 +88,7 @@ class ArrayCopy {
     return extent <= space_.Reach(side.address);
   }
 
-  // What a call wants to know of memory: the pitch and the rows of a slice.
+  // Computes what a call needs to know of memory: the pitch, and the number of rows of a slice.
   static void Pitches(const Side& side, const Box& box, size_t* pitch, size_t* height) {
     if (box.height == 1) {
       *pitch = box.depth > 1 ? side.slice : box.width;

@@ -9,13 +9,13 @@
 
 namespace detshare::cuda {
 
-// Divides the copy into calls of the driver, as few as registered pieces of host memory allow, and
-// hands them to `take` until that fails.
+// Divides the copy into calls of the driver, as few as the registered pieces of host memory allow.
+// Passes each call to `take` and stops at the first error.
 absl::Status ForEachArrayCopy(const CudaAddressSpace& space, const CopyRequest& request,
                               absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take);
 
-// Queues the copy on the stream, in as few calls as registered pieces of host memory allow.
-// Nothing of it, or a first part of it, is queued when the driver refuses.
+// Queues the copy on the stream, in as few calls as the registered pieces of host memory allow. If
+// the driver refuses a call, the calls before it are queued already.
 absl::Status CopyWithArrays(CudaContext& context, CUstream stream, const CudaAddressSpace& space,
                             const CopyRequest& request);
 

@@ -65,7 +65,7 @@ void ConditionalHome::Leave(std::vector<CUgraphNode> nodes, CUgraphExec executab
 
 absl::Status ConditionalHome::Clear() {
   DestroyExecutable();
-  // Last ones first: the driver then has no edges to move.
+  // Destroys the last node first, so that the driver has no edges to move.
   while (!nodes_.empty()) {
     DETSHARE_RETURN_IF_ERROR(
         context_.Check(context_.api.cuGraphDestroyNode(nodes_.back()), "cuGraphDestroyNode"));

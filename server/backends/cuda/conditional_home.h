@@ -1,8 +1,9 @@
-// The CUgraph for which the handles of a graph's conditional nodes were made. A handle works in no
-// other, and kernels hold its value: so all instantiations of a program's graph with conditional
-// nodes are made of this one, one at a time.
+// Keeps the CUgraph for which the handles of a graph's conditional nodes were made. A handle works
+// in no other CUgraph, and kernels hold the handle's value. So the backend makes all instantiations
+// of a program's graph with conditional nodes in this CUgraph, one at a time.
 //
-// The nodes of an instantiation stay until the next one is made, as does its executable, unless the
+// The nodes and the executable of an instantiation stay until the next instantiation is made. The
+// deferred reclaimer destroys the executable earlier if it finds an idle moment.
 // deferred reclaimer finds an idle moment for that.
 #pragma once
 
@@ -21,24 +22,25 @@ namespace detshare::cuda {
 
 class CudaAddressSpace;
 
-// The session's thread, but for what the deferred reclaimer does.
+// One home. The session's thread calls it; the deferred reclaimer's thread destroys the executable.
 class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
  public:
-  // `number`: not 0, and no other home's in the session.
+  // `number` is not 0, and no other home of the session has it.
   static absl::StatusOr<std::shared_ptr<ConditionalHome>> Create(CudaContext& context,
                                                                  DeferredReclaimer& reclaimer,
                                                                  uint32_t number);
-  // The deferred reclaimer destroys the graph when nothing is in flight.
+  // Leaves the graph to the deferred reclaimer, which destroys it when nothing is in flight.
   ~ConditionalHome();
 
-  // The id of a new handle: the home's number above the handle, which is the same in many graphs
-  // (measured with driver 580: they count from 1 in each).
+  // Makes a handle and returns its id: the home's number above the driver's handle. The driver's
+  // handle alone is not unique (measured with driver 580: handles count from 1 in each graph).
   absl::StatusOr<uint64_t> CreateHandle(uint32_t default_value, bool assign_default);
 
-  // The graph, without nodes, for one instantiation until Leave(). CUDA_ERROR_INVALID_VALUE while
-  // there is one. May wait for an idle moment.
+  // Returns the graph, without nodes, for one instantiation until Leave(). Returns
+  // CUDA_ERROR_INVALID_VALUE while another instantiation uses it. May wait for an idle moment.
   absl::StatusOr<CUgraph> Enter(CudaAddressSpace& space);
-  // `nodes`: of the graph itself. `executable` may be null; its launches go on.
+  // Ends an instantiation. `nodes` are the nodes of the graph itself. `executable` may be null; its
+  // launches go on.
   void Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable);
 
  private:
@@ -52,25 +54,26 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
   const uint32_t number_;
   const CUgraph graph_;
   bool occupied_ = false;
-  std::vector<CUgraphNode> nodes_;  // of the last instantiation
+  std::vector<CUgraphNode> nodes_;  // nodes of the last instantiation
   std::mutex mutex_;                // guards what follows
   CUgraphExec executable_ = nullptr;
 };
 
-// Those of one session.
+// The homes of one session.
 class ConditionalHomes {
  public:
-  // Makes a handle in the home of `sibling`, an id, or in a new one when that is 0; its id.
-  // CUDA_ERROR_INVALID_VALUE for a sibling that is none.
+  // Makes a handle and returns its id. The handle belongs to the home of `sibling`, the id of
+  // another handle, or to a new home if `sibling` is 0. Returns CUDA_ERROR_INVALID_VALUE if no
+  // handle has the id `sibling`.
   absl::StatusOr<uint64_t> CreateHandle(CudaContext& context, DeferredReclaimer& reclaimer,
                                         uint64_t sibling, uint32_t default_value,
                                         bool assign_default);
-  // Null when there is no such id.
+  // Returns the home of a handle; null if there is no such id.
   std::shared_ptr<ConditionalHome> Find(uint64_t id) const;
 
  private:
   uint32_t homes_made_ = 0;
-  std::map<uint64_t, std::shared_ptr<ConditionalHome>> homes_;  // by id of each handle
+  std::map<uint64_t, std::shared_ptr<ConditionalHome>> homes_;  // by the id of each handle
 };
 
 }  // namespace detshare::cuda

@@ -11,8 +11,8 @@
 namespace detshare::cuda {
 namespace {
 
-// As CU_STREAM_WAIT_VALUE_GEQ compares: a fence that was forced to the largest value does not
-// release the GPU.
+// Compares as CU_STREAM_WAIT_VALUE_GEQ does. So a fence that was forced to the largest value does
+// not release the GPU.
 bool Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
   return static_cast<int64_t>(fence->load(std::memory_order_relaxed) - value) >= 0;
 }
@@ -65,7 +65,7 @@ void CudaAddressSpace::WaitForWork() {
     streams.swap(streams_);
   }
   for (const std::shared_ptr<StreamState>& stream : streams) {
-    // A queue that serves somebody else by now was given back idle.
+    // A queue that serves another space by now was given back idle.
     if (stream->space.load() != this) continue;
     context.Check(context.api.cuStreamSynchronize(stream->stream), "cuStreamSynchronize")
         .IgnoreError();
@@ -73,8 +73,8 @@ void CudaAddressSpace::WaitForWork() {
   }
 }
 
-// Whether the range is whole granules of the session's, as far as this process knows free. The
-// driver refuses what is not.
+// Returns whether the range consists of whole granules inside the session's range. The driver
+// refuses a range that is not free.
 bool CudaAddressSpace::IsFreePlace(DeviceAddress address, uint64_t bytes) const {
   return bytes != 0 && (address | bytes) % parts_.granularity == 0 && address >= base_ &&
          bytes <= size_ && address - base_ <= size_ - bytes;
@@ -106,7 +106,7 @@ absl::Status CudaAddressSpace::Place(DeviceAddress address, uint64_t bytes,
       context.Check(context.api.cuMemMap(address, bytes, 0, memory.handle(), 0), "cuMemMap");
   if (!status.ok()) return status;
   CUmemAccess_flags now = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  // What anybody may see of it is zero from its first mapping on.
+  // Zeroes the memory at its first mapping, before any session can read it.
   if (parts_.zeroing_stream != nullptr && memory.TakeFirstUse()) {
     now = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     status = Permit(address, bytes, now);
@@ -179,7 +179,8 @@ absl::Status CudaAddressSpace::SetAccess(DeviceAddress address, uint64_t bytes,
       if (found == mapped_.end() || found->second.bytes != bytes || !found->second.physical)
         return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
     }
-    // Before the driver takes it back, after it gave it.
+    // Removes access here before the driver does. Below, access is added after the driver has given
+    // it.
     if (access == MemoryAccess::kNone) permitted_.erase(address);
   }
   if (access != MemoryAccess::kReadWrite) NoteRemoval();
@@ -323,8 +324,8 @@ bool CudaAddressSpace::WaitsForTheHost() {
 void CudaAddressSpace::Abandon() {
   std::lock_guard<std::mutex> lock(work_mutex_);
   abandoned_ = true;
-  // The fences lie in memory that the daemon maps writable; the streams go on as if the host had
-  // answered.
+  // The fences lie in memory that the daemon maps writable. The streams go on as if the host had
+  // stored the values.
   for (const auto& [fence, value] : host_waits_) {
     if (Reached(fence, value)) continue;
     const_cast<std::atomic<uint64_t>*>(fence)->store(value, std::memory_order_release);
@@ -334,10 +335,10 @@ void CudaAddressSpace::Abandon() {
 void CudaAddressSpace::ReleaseMemoryWaits() {
   if (!abandoned()) return;
   for (const MemoryOp& wait : memory_waits_.OneOfEachStream()) {
-    // A wait that cannot be over is refused before it comes here.
+    // A wait that can never end is refused before it comes here.
     const uint64_t word = wait.Satisfying().value_or(0);
     const uint64_t bytes = static_cast<uint64_t>(wait.bytes());
-    std::shared_lock<std::shared_mutex> lock(mutex_);  // what is mapped stays so meanwhile
+    std::shared_lock<std::shared_mutex> lock(mutex_);  // keeps what is mapped
     if (Covers(host_, wait.address, bytes, /*write=*/true)) {
       if (bytes == 4) {
         __atomic_store_n(reinterpret_cast<uint32_t*>(wait.address), static_cast<uint32_t>(word),

@@ -1,5 +1,5 @@
-// One session's addresses on one GPU: a reserved range, physical memory with exportable handles
-// behind it, registered host memory, globals of its libraries.
+// One session's addresses on one GPU: a reserved range with exportable physical memory behind it,
+// registered host memory, and the globals of the session's libraries.
 #pragma once
 
 #include <atomic>
@@ -28,8 +28,8 @@ class CudaAddressSpace final : public AddressSpace {
     DeferredReclaimer& reclaimer;
     HostRegistry& registry;
     uint64_t granularity = 0;
-    // Set when the driver was seen to hand out memory with old contents: a stream on which to zero
-    // it, else null.
+    // A stream on which to zero memory, if the driver was seen to hand out memory with old
+    // contents; else null.
     CUstream zeroing_stream = nullptr;
   };
 
@@ -59,46 +59,48 @@ class CudaAddressSpace final : public AddressSpace {
 
   void WaitForWork() override;
 
-  // For queues. Of the space's device.
+  // ---- For queues. A queue calls the space of its own device.
   CudaContext& context() const { return parts_.context; }
-  // How many bytes from `address` on one driver call may touch: up to the end of a
+  // Returns how many bytes from `address` on one driver call may touch: up to the end of a
   // registered piece.
   uint64_t Reach(DeviceAddress address) const;
-  // Grows whenever something stops being the space's. Acquire: who sees the number sees the change.
+  // Grows whenever a range stops belonging to the space. Acquire: a thread that sees the number
+  // sees the change.
   uint64_t removals() const { return removals_.load(std::memory_order_acquire); }
-  // The space has work on this stream from now on.
+  // Notes that the space has work on this stream from this call on.
   void Use(const std::shared_ptr<StreamState>& stream);
-  // A stream waits until the host stores `value` to `fence`. False when the space is abandoned: do
-  // not wait.
+  // Notes that a stream waits until the host stores `value` to `fence`. Returns false if the space
+  // is abandoned: the stream must not wait then.
   bool NoteHostWait(const std::atomic<uint64_t>* fence, uint64_t value);
   MemoryWaits& memory_waits() { return memory_waits_; }
-  // Of the session's graphs. The session's thread.
+  // The homes of the session's graphs. Used by the session's thread.
   ConditionalHomes& conditional_homes() { return conditional_homes_; }
 
-  // For libraries.
+  // ---- For libraries.
   void AddGlobal(DeviceAddress address, uint64_t bytes);
   void RemoveGlobal(DeviceAddress address);
 
-  // For the context.
+  // ---- For the context.
   void SetSuspect() { suspect_.store(true, std::memory_order_relaxed); }
-  // The session is gone. Any thread.
+  // Returns whether the session is gone. Any thread may call it.
   bool abandoned() const;
   bool suspect() const { return suspect_.load(std::memory_order_relaxed); }
-  // Whether a stream waits for its client, or for a word of memory, which may be the same.
+  // Returns whether a stream waits for its client or for a word of memory. A client may be the
+  // writer of such a word.
   bool WaitsForTheHost();
-  // Lets the streams of an abandoned space pass what they wait for in memory, one wait of each a
-  // call.
+  // Lets the streams of an abandoned space pass the waits on memory where they stand. Each call
+  // releases one wait of each stream.
   void ReleaseMemoryWaits();
 
  private:
   CudaAddressSpace(const Parts& parts, DeviceAddress base, uint64_t size)
       : parts_(parts), base_(base), size_(size), memory_waits_(parts.context.api) {}
 
-  // Whether ranges that follow each other without a hole cover [address, address + bytes).
+  // Returns whether ranges that follow each other without a gap cover [address, address + bytes).
   template <typename Ranges>
   static bool Covers(const Ranges& ranges, DeviceAddress address, uint64_t bytes, bool write);
   bool IsFreePlace(DeviceAddress address, uint64_t bytes) const;
-  // Maps it for the first `bytes` bytes, zeroed before anybody sees it.
+  // Maps the first `bytes` bytes of `memory` at `address`, zeroed before any session can read them.
   absl::Status Place(DeviceAddress address, uint64_t bytes, CudaPhysicalMemory& memory,
                      CUmemAccess_flags flags);
   absl::Status Permit(DeviceAddress address, uint64_t bytes, CUmemAccess_flags flags);
@@ -108,7 +110,7 @@ class CudaAddressSpace final : public AddressSpace {
   struct Mapping {
     uint64_t bytes = 0;
     std::shared_ptr<CudaPhysicalMemory> memory;
-    bool physical = false;  // by MapPhysical
+    bool physical = false;  // mapped by MapPhysical()
   };
   struct Range {
     uint64_t bytes = 0;
@@ -118,14 +120,16 @@ class CudaAddressSpace final : public AddressSpace {
   const Parts parts_;
   const DeviceAddress base_;
   const uint64_t size_;
-  // Release: after what Contains() asks has changed.
+  // Release: publishes the change that Contains() returns.
   void NoteRemoval() { removals_.fetch_add(1, std::memory_order_release); }
   std::atomic<uint64_t> removals_{0};
-  std::atomic<bool> suspect_{false};  // published by CudaContext::fault_
+  // Set by the context's first fault, and published by the release store of CudaContext::fault_.
+  std::atomic<bool> suspect_{false};
 
   mutable std::shared_mutex mutex_;  // guards the maps
   std::map<DeviceAddress, Mapping> mapped_;
-  // `permitted_`: what work may touch of device memory, here and of other devices.
+  // `permitted_` are the ranges of device memory that the session's work may touch, on this and on
+  // other devices.
   std::map<DeviceAddress, Range> permitted_, host_, globals_;
 
   mutable std::mutex work_mutex_;  // guards what follows

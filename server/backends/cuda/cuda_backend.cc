@@ -12,10 +12,10 @@
 namespace detshare {
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const CudaOptions& options) {
-  // Code is uploaded when it is needed: an upload drains the device.
+  // Uploads code only when it is needed, because an upload drains the device.
   setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
-  // Streams share hardware queues when there are more streams than these; sessions must not wait
-  // for each other there.
+  // Streams share hardware queues if there are more streams than hardware queues. Sessions must not
+  // wait for each other there.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DriverApi> opened,
                             cuda::OpenDriver(options.driver_path));

@@ -10,7 +10,7 @@
 namespace detshare::cuda {
 namespace {
 
-// After these nothing works any more in the whole process.
+// Returns whether nothing works any more in the whole process after this error.
 bool EndsTheContext(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -149,7 +149,8 @@ void CudaContext::WriteWord(CUdeviceptr address, uint64_t value, int bytes) {
   std::lock_guard<std::mutex> lock(urgent_mutex_);
   Enter();
   if (urgent_stream_ == nullptr) {
-    // Streams of one priority may share a hardware queue, and so stand behind each other.
+    // Streams of the same priority may share a hardware queue and then wait for each other. So this
+    // stream gets the greatest priority.
     int least = 0, greatest = 0;
     api.cuCtxGetStreamPriorityRange(&least, &greatest);
     if (api.cuStreamCreateWithPriority(&urgent_stream_, CU_STREAM_NON_BLOCKING, greatest) !=

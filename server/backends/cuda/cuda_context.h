@@ -1,5 +1,5 @@
-// The primary context of one GPU, as all parts of the backend use it: calls with it current,
-// errors, faults.
+// The primary context of one GPU, which all parts of the backend share: makes it current, converts
+// errors, and finds the sessions that may have caused a fault.
 #pragma once
 
 #include <atomic>
@@ -17,24 +17,27 @@ namespace detshare::cuda {
 class CudaAddressSpace;
 class CudaContext;
 
-// A physical stream. Lives as long as its queue or an address space whose work may be on it.
+// A physical stream. Its queue keeps it, and so do address spaces whose work may be on it.
 struct StreamState {
   StreamState(CudaContext& context, CUstream stream) : context(context), stream(stream) {}
   ~StreamState();
 
   CudaContext& context;
   const CUstream stream;
-  // In whose name the latest work was submitted. Changes only while the stream is idle.
+  // The space of the latest work. Changes only while the stream is idle. Tells the threads that
+  // call Busy() or look for suspects whose work is on the stream.
   std::atomic<CudaAddressSpace*> space{nullptr};
-  // Work ever submitted (by the queue's thread) and the value of that at which Busy() last
-  // saw the stream idle. Sequentially consistent against CudaContext's `watched_`.
+  // `submitted` counts the work that the queue's thread has submitted. `completed` is the value of
+  // `submitted` at which Busy() last saw the stream idle. Both are sequentially consistent with the
+  // `watched_` of DeferredReclaimer.
   std::atomic<uint64_t> submitted{0};
   std::atomic<uint64_t> completed{0};
-  // Whether the queue's thread is just submitting (see IdleWindow::holding).
+  // Set while the queue's thread submits work. Tells the thread that waits in IdleWindow (see
+  // IdleWindow::holding).
   std::atomic<bool> entering{false};
 };
 
-// Any thread.
+// Any thread may call it.
 class CudaContext {
  public:
   CudaContext(const DriverApi& api, CUdevice device, CUcontext context)
@@ -48,41 +51,43 @@ class CudaContext {
   // threads.
   void Enter() const;
 
-  // OkStatus for CUDA_SUCCESS, else the error with the name of the call. Notes errors that end the
-  // context.
+  // Returns OkStatus for CUDA_SUCCESS, else the error with the name of the call. Notes errors that
+  // end the context.
   absl::Status Check(CUresult result, const char* call);
 
-  // The error that ended the context, else OkStatus.
+  // Returns the error that ended the context, else OkStatus.
   absl::Status health() const;
-  // What a session is told: says whether its own work may be the cause.
+  // Returns the context's error for a session. The message tells whether the session's own work may
+  // be the cause.
   absl::Status FaultOf(const CudaAddressSpace& space) const;
   bool lost() const { return fault_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
 
-  // Those whose work may be in flight, to find who caused a fault.
+  // Streams and spaces whose work may be in flight. They serve to find the cause of a fault.
   void AddStream(const std::shared_ptr<StreamState>& stream);
   void AddSpace(CudaAddressSpace* space);
   void RemoveSpace(CudaAddressSpace* space);
   std::vector<std::shared_ptr<StreamState>> Streams();
   bool AnySpaceWaitsForTheHost();
-  // Lets the streams of abandoned spaces pass what they wait for in memory, one wait of each a
-  // call.
+  // Lets the streams of abandoned spaces pass the waits on memory where they stand. Each call
+  // releases one wait of each stream.
   void ReleaseAbandonedWaits();
-  // Writes a word of 4 or 8 bytes of device memory past whatever the streams wait for. It has
-  // mostly arrived when the call returns.
+  // Writes a word of 4 or 8 bytes of device memory without waiting for the sessions' streams.
+  // Usually the word has arrived when the call returns.
   void WriteWord(CUdeviceptr address, uint64_t value, int bytes);
-  // Whether any stream has work in flight, or somebody is submitting some. Asks every stream that
-  // may have.
+  // Returns whether a stream has work in flight or a thread submits some. Asks the driver about
+  // each stream that may have work.
   bool Busy();
 
   IdleWindow idle{*this};
-  // The most local memory of a thread that a launched kernel needed.
+  // The largest local memory per thread that a launched kernel needed. Relaxed: a thread that sees
+  // an old value only takes the slow path of a launch.
   std::atomic<uint32_t> local_bytes{0};
 
  private:
   void OnFault(CUresult result, const char* call);
 
-  // The first error that ended the context. Release: publishes the fields below and the spaces'
-  // suspicion.
+  // The first error that ended the context. Release: publishes the members below and the suspicion
+  // of the spaces to every thread that sees the error.
   std::atomic<CUresult> fault_{CUDA_SUCCESS};
   std::string fault_call_;
   int suspects_ = 0;
@@ -92,7 +97,7 @@ class CudaContext {
   std::vector<CudaAddressSpace*> spaces_;
 
   std::mutex urgent_mutex_;           // guards what follows
-  CUstream urgent_stream_ = nullptr;  // made when first needed, ends with the context
+  CUstream urgent_stream_ = nullptr;  // made when first needed; ends with the context
 };
 
 }  // namespace detshare::cuda

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kLargestStack = 512 << 10;
 constexpr uint64_t kLargestFetch = 128;
-constexpr uint64_t kStackShare = 16;  // one part of so many of the device's memory
+constexpr uint64_t kStackShare = 16;  // stacks get at most this part of the device's memory
 
 }  // namespace
 
@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (CUresult result = api->cuDeviceGet(&device, ordinal); result != CUDA_SUCCESS) {
     return failed(result, "cuDeviceGet");
   }
-  // Threads that wait sleep; nobody waits on the way of a launch. Fails when the context is active
-  // already: then it stays as it is.
+  // Threads that wait sleep; no thread waits in the course of a launch. The call fails if the
+  // context is active already, which then keeps its flags.
   api->cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
   CUcontext primary = nullptr;
   if (CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) {
@@ -89,13 +89,13 @@ absl::Status CudaDevice::Split(int sm_group) {
                                                         static_cast<unsigned>(sm_group)),
                       "cuDevSmResourceSplitByCount");
   if (!status.ok() || count == 0) {
-    // A GPU without partitions: only the whole of it.
+    // This GPU has no partitions: use it as a whole.
     groups_.clear();
     properties_.sm_group = properties_.sm_count;
     return context_->health();
   }
   groups_.resize(count);
-  // The driver may round up: groups are as large as it made them.
+  // The driver may round up, so the groups have the size that it made.
   properties_.sm_group = static_cast<int>(groups_[0].sm.smCount);
   if (left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount > 0) groups_.push_back(left);
   return absl::OkStatus();
@@ -104,7 +104,7 @@ absl::Status CudaDevice::Split(int sm_group) {
 absl::StatusOr<bool> CudaDevice::MemoryKeepsContents() {
   constexpr uint64_t kBytes = 16 << 20;
   bool keeps = false;
-  // Any free range will do.
+  // Reserves any free range.
   CUdeviceptr base = 0;
   absl::Status status =
       context_->Check(api_->cuMemAddressReserve(&base, kBytes, 0, 0, 0), "cuMemAddressReserve");
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
     return CudaError(kCudaErrorInvalidValue,
                      absl::StrCat("SMs ", first, " to ", end, " are not whole groups of ", group));
   }
-  // What the driver leaves over is the last group, whatever its size.
+  // The last group consists of the SMs that the driver left over, whatever their number.
   const int last = end == properties_.sm_count ? groups : end / group;
   if (last > groups - 1 && end != properties_.sm_count) {
     return CudaError(kCudaErrorInvalidValue, "the last SMs come only together");
@@ -271,10 +271,10 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
   const auto attribute = [&](CUdevice_attribute which) {
     return static_cast<uint64_t>(properties_.attributes[which]);
   };
-  // What the session reads depends on what it asked for alone.
+  // The value that a session reads depends only on what the session asked for.
   switch (name) {
     case CU_LIMIT_STACK_SIZE: {
-      // Each resident thread has its own, for all sessions together.
+      // Each resident thread has a stack of its own, for all sessions together.
       const uint64_t threads = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
                                attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
       if (value > kLargestStack) return CudaError(kCudaErrorInvalidValue, "the stack is too large");
@@ -298,7 +298,7 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
   absl::Status status = context_->Check(api_->cuCtxGetLimit(&now, name), "cuCtxGetLimit");
   if (!status.ok()) return status;
   if (value > now) {
-    // May make the context's memory for stacks, heap or printf anew.
+    // May allocate the context's memory for stacks, heap or printf again, which drains the context.
     status = context_->idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
       context_->Enter();
       return context_->Check(api_->cuCtxSetLimit(name, value), "cuCtxSetLimit");

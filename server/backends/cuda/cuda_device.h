@@ -60,9 +60,9 @@ class CudaDevice final : public Device {
   CudaDevice(std::shared_ptr<const DriverApi> api, std::shared_ptr<HostRegistry> registry)
       : api_(std::move(api)), registry_(std::move(registry)) {}
 
-  // Divides the SMs into the groups of which partitions are made.
+  // Divides the SMs into the groups from which partitions are made.
   absl::Status Split(int sm_group);
-  // Whether memory comes with the contents that it had before.
+  // Returns whether the driver hands out memory with old contents.
   absl::StatusOr<bool> MemoryKeepsContents();
 
   const std::shared_ptr<const DriverApi> api_;
@@ -73,10 +73,10 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaTensorMaps> tensor_maps_;  // null: the GPU has none
   DeviceProperties properties_;
   std::unique_ptr<CudaPartition> whole_;
-  // SMs [i * sm_group, ...); the last one is what the driver leaves over and may be larger or
-  // smaller.
+  // Group i begins at SM i * sm_group. The last group holds the SMs that the driver left over, so
+  // it may be larger or smaller than the others.
   std::vector<CUdevResource> groups_;
-  CUstream zeroing_stream_ = nullptr;  // null: memory is zero as it comes
+  CUstream zeroing_stream_ = nullptr;  // null: new memory is zero
   std::mutex limits_mutex_;
 };
 

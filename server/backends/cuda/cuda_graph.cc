@@ -16,18 +16,19 @@ absl::Status CannotChange(const char* what) {
   return CudaError(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, what);
 }
 
-// What the driver takes from a node's attributes, which an executable graph does not change.
+// Compares the parts of a node that the driver takes from its attributes. An executable graph
+// cannot change these.
 bool SameAttributes(const KernelStep& a, const KernelStep& b) {
   LaunchShape first = a.shape, second = b.shape;
   first.grid = second.grid;
   first.block = second.block;
   first.dynamic_shared_bytes = second.dynamic_shared_bytes;
   first.programmatic_serialization = second.programmatic_serialization;
-  first.hints = second.hints;  // results do not depend on them: they stay as they were
+  first.hints = second.hints;  // results do not depend on hints, so hints are not changed
   return first == second;
 }
 
-// Whether [address, the last byte) is the space's.
+// Returns whether the space contains the box: from `address` to its last byte.
 bool Holds(const CudaAddressSpace& space, DeviceAddress address, uint64_t width, uint64_t height,
            uint64_t depth, uint64_t pitch, uint64_t slice, bool write) {
   if (width == 0 || height == 0 || depth == 0) return true;
@@ -47,10 +48,10 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
   graph->removals_seen_ = space.removals();
   DETSHARE_RETURN_IF_ERROR(graph->Build(description, refused));
   if (graph->print_ != nullptr && graph->waits()) {
-    // Everybody else who prints would have to wait for that, too.
+    // All other sessions that print would have to wait for that, too.
     return CudaError(kCudaErrorNotSupported, "a graph that waits and has kernels that print");
   }
-  // Local memory that is made anew drains (see CudaQueue::Launch).
+  // The driver drains the context to enlarge local memory (see CudaQueue::Launch).
   const auto instantiate = [&] {
     return graph->Instantiate(description.use_node_priority, refused);
   };
@@ -79,7 +80,7 @@ CudaGraph::~CudaGraph() {
 
 absl::Status CudaGraph::CheckKernel(const KernelStep& step) const {
   if (!step.shape.cooperative) return absl::OkStatus();
-  // The driver may notice only when the graph is launched.
+  // The driver may notice this error only when the graph is launched.
   OccupancyQuery query;
   query.block_size = static_cast<int>(step.shape.block.x * step.shape.block.y * step.shape.block.z);
   query.dynamic_shared_bytes = step.shape.dynamic_shared_bytes;
@@ -135,7 +136,7 @@ absl::Status CudaGraph::BuildBody(const GraphDescription& description, uint32_t 
   const GraphBody& body = description.graphs[number];
   std::vector<Node>& nodes = bodies_[number];
   nodes.resize(body.nodes.size());
-  // Edges by their ends.
+  // Lists the edges by the node at their end.
   std::vector<std::vector<const GraphEdge*>> into(body.nodes.size());
   for (const GraphEdge& edge : body.edges) into[edge.to].push_back(&edge);
   for (uint32_t index = 0; index < body.nodes.size(); ++index) {
@@ -193,13 +194,13 @@ absl::Status CudaGraph::BuildBody(const GraphDescription& description, uint32_t 
 absl::Status CudaGraph::SetAttributes(CUgraphNode node, const LaunchShape& shape) {
   LaunchAttributes attributes(shape);
   for (const CUlaunchAttribute& attribute : attributes.without_hints()) {
-    // What follows what is said by edges.
+    // Edges express this attribute in a graph.
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) continue;
     DETSHARE_RETURN_IF_ERROR(context_.Check(
         context_.api.cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value),
         "cuGraphKernelNodeSetAttribute"));
   }
-  // A device may not know a hint, which is no reason not to make the node.
+  // A device may not know a hint; the node is made without it.
   for (const CUlaunchAttribute& hint : attributes.all().subspan(attributes.without_hints().size()))
     context_.api.cuGraphKernelNodeSetAttribute(node, hint.id, &hint.value);
   return absl::OkStatus();
@@ -303,7 +304,7 @@ absl::Status CudaGraph::CheckMemory() {
   bool held = true;
   ForEachNode([&](const Node& node) {
     if (const auto* copy = std::get_if<CopyRequest>(&node.what.step)) {
-      // Arrays are kept by their nodes.
+      // Nodes keep their arrays alive, so arrays need no check.
       held = held &&
              (copy->source_array.array != nullptr ||
               Holds(space_, copy->source, copy->width, copy->height, copy->depth,
@@ -341,7 +342,7 @@ absl::StatusOr<bool> CudaGraph::Prepare(absl::Span<const uint64_t> values) {
                                                              &params.all().front()),
                        "cuGraphExecNodeSetParams"));
   }
-  // Only now: what is not launched is not waited for.
+  // Notes the waits last: a graph that is not launched waits for nothing.
   for (size_t i = 0; i < valued_.size(); ++i) {
     if (const auto* wait = std::get_if<WaitStep>(&bodies_.front()[valued_[i]].what.step)) {
       if (!space_.NoteHostWait(wait->fence, values[i])) return false;

@@ -1,15 +1,15 @@
-// Graphs of a real GPU: a CUgraph with its executable, for the SMs of one partition.
+// Executable graphs of a real GPU: a CUgraph and its CUgraphExec, for the SMs of one partition.
 //
-// Kernels, copies and fills name the partition's context, since graphs do not run on the SMs of the
-// stream on which they are launched. A copy or fill that touches several registered pieces of host
-// memory is a chain of nodes. A signal or wait is a batch of one memory operation, whose value is
-// set before each launch; a graph without them is launched by one call of the driver.
+// Kernels, copies and fills name the partition's context, because a graph does not run on the SMs
+// of the stream on which it is launched. A copy or fill that touches several registered pieces of
+// host memory is a chain of nodes. A signal or wait is a batch of one memory operation, whose value
+// is set before each launch. One call of the driver launches a graph without signals and waits.
 //
-// What was freed or unregistered since a graph's copies and fills were looked at last may have been
-// theirs: they are looked at again before the next launch.
+// The session may free or unregister memory that a graph's copies and fills use. So the graph
+// checks its addresses again before the next launch after each removal.
 //
-// A graph with conditional nodes is built in the CUgraph for which their handles were made
-// (conditional_home.h), and runs on the whole device only.
+// A graph with conditional nodes is built in the CUgraph for which its handles were made
+// (conditional_home.h), and runs only on the whole device.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ namespace detshare::cuda {
 
 class CudaGraph final : public Graph {
  public:
-  // Where a graph is to run.
+  // Where a graph runs.
   struct Place {
     CUcontext context = nullptr;          // of the green context, or the primary one
     std::shared_ptr<GreenContext> green;  // null: the whole device
@@ -44,22 +44,22 @@ class CudaGraph final : public Graph {
   static absl::StatusOr<std::unique_ptr<CudaGraph>> Create(
       CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place,
       const GraphDescription& description, GraphPlace* refused);
-  // The deferred reclaimer destroys it when nothing is in flight.
+  // Leaves the graph to the deferred reclaimer, which destroys it when nothing is in flight.
   ~CudaGraph() override;
 
   absl::Status Replace(GraphPlace place, const GraphNode& now) override;
 
-  // For queues. Sets what one launch gives, and notes what it waits for. False: the space is
-  // abandoned, and the launch must not wait for what never comes.
+  // Called by queues. Sets the values of one launch, and notes what it waits for. Returns false if
+  // the space is abandoned: the launch must not wait for values that never come.
   absl::StatusOr<bool> Prepare(absl::Span<const uint64_t> values);
   CUgraphExec executable() const { return executable_; }
-  // The most local memory that a thread of its kernels needs.
+  // The largest local memory that a thread of its kernels needs, in bytes.
   uint32_t local_bytes() const { return local_bytes_; }
-  // Where its kernels print; null when none can.
+  // Receives the text that its kernels print; null if none can print.
   const std::function<void(std::string_view)>* print() const { return print_; }
-  // The waits on memory of a launch.
+  // The waits on memory in one launch.
   const std::vector<MemoryOp>& memory_waits() const { return memory_waits_; }
-  // Whether a launch waits for its client, or for memory.
+  // Returns whether a launch waits for its client or for memory.
   bool waits() const { return waits_for_host_ || !memory_waits_.empty(); }
 
  private:
@@ -71,11 +71,11 @@ class CudaGraph final : public Graph {
   CudaGraph(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place)
       : context_(context), reclaimer_(reclaimer), space_(space), place_(place) {}
 
-  // The home of the description's conditional handles; null when it has none.
+  // Returns the home of the description's conditional handles; null if there are none.
   absl::StatusOr<std::shared_ptr<ConditionalHome>> FindHome(
       const GraphDescription& description) const;
   absl::Status Build(const GraphDescription& description, GraphPlace* refused);
-  // The description's graph `index`, into `graph`, with the bodies inside.
+  // Builds the description's graph `index`, with the bodies inside it, into `graph`.
   absl::Status BuildBody(const GraphDescription& description, uint32_t index, CUgraph graph,
                          GraphPlace* refused);
   template <typename Visit>
@@ -88,19 +88,19 @@ class CudaGraph final : public Graph {
   absl::Status SetAttributes(CUgraphNode node, const LaunchShape& shape);
   absl::Status CheckKernel(const KernelStep& step) const;
   absl::Status CheckMemory();
-  // What the whole graph needs of kernels and memory operations.
+  // Computes what the whole graph needs because of its kernels and memory operations.
   void NoteNeeds();
 
   CudaContext& context_;
   DeferredReclaimer& reclaimer_;
   CudaAddressSpace& space_;
   const Place place_;
-  std::shared_ptr<ConditionalHome> home_;  // whose graph_ is; null: this object's
+  std::shared_ptr<ConditionalHome> home_;  // owns graph_; null: this object owns it
   CUgraph graph_ = nullptr;
   CUgraphExec executable_ = nullptr;
   std::vector<std::vector<Node>> bodies_;  // as in the description: the root first
   std::vector<uint32_t> valued_;           // signals and waits of the root
-  uint64_t removals_seen_ = 0;             // of the space, when memory was looked at last
+  uint64_t removals_seen_ = 0;  // the space's count of removals when memory was last checked
   uint32_t local_bytes_ = 0;
   const std::function<void(std::string_view)>* print_ = nullptr;
   std::vector<MemoryOp> memory_waits_;

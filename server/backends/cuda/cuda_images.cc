@@ -9,9 +9,9 @@
 namespace detshare::cuda {
 namespace {
 
-constexpr uint64_t kZeroBytes = 8 << 20;  // a row of any array, at least
+constexpr uint64_t kZeroBytes = 8 << 20;  // at least one row of any array
 
-// A handle of the driver's that ends later.
+// A handle of the driver that the deferred reclaimer destroys.
 class CudaImage final : public ImageObject {
  public:
   using Destroy = CUresult (*)(unsigned long long);
@@ -164,7 +164,7 @@ absl::Status CudaImages::PrepareZeros() {
   status = context_.Check(context_.api.cuMemAlloc(&zeros, kZeroBytes), "cuMemAlloc");
   if (!status.ok()) return status;
   zeros_ = zeros;
-  // Copies follow it on the stream.
+  // The copies that follow are on the same stream.
   return context_.Check(context_.api.cuMemsetD8Async(zeros, 0, kZeroBytes, stream_),
                         "cuMemsetD8Async");
 }
@@ -173,7 +173,7 @@ absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
   const ArrayExtent extent = LevelExtent(array.description(), level);
   const uint64_t rows_at_once = std::min(extent.rows, kZeroBytes / extent.row_bytes);
   if (rows_at_once == 0) return CudaError(kCudaErrorInvalidValue, "rows that are too long");
-  // Whole slices where several fit.
+  // Clears whole slices if several fit.
   const uint64_t slices_at_once =
       rows_at_once < extent.rows
           ? 1
@@ -205,7 +205,7 @@ absl::Status CudaImages::Clear(const CudaArray& array) {
   for (uint32_t level = 0; status.ok() && level < array.description().level_count(); ++level)
     status = ClearLevel(array, level);
   if (stream_ == nullptr) return status;
-  // In any case: what was queued must not outlive the array.
+  // Waits in any case, because queued work must not outlive the array.
   absl::Status done =
       context_.Check(context_.api.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   return status.ok() ? done : status;

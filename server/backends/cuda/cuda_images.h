@@ -1,9 +1,9 @@
 // Arrays, textures and surfaces of a real GPU.
 //
-// The driver gives memory of arrays that was another session's before, with its contents: every new
-// array is cleared before anybody sees it. Ending an array may wait for everything that runs, with
-// the context's lock held, so that is left to the deferred reclaimer, and so are textures and surfaces, in
-// the order in which they were ended: an object before its array.
+// The driver hands out memory for arrays with the contents of another session. So each new array is
+// cleared before any session can read it. Destroying an array may wait for all running work with
+// the context's lock held. So the deferred reclaimer destroys arrays, textures and surfaces, in the
+// order in which they were given up: an object before its array.
 #pragma once
 
 #include <mutex>
@@ -17,7 +17,7 @@ namespace detshare::cuda {
 
 class CudaArray final : public Array {
  public:
-  // Takes over one of the two.
+  // Owns `array` or `mipmap`; the other is null.
   CudaArray(CudaContext& context, DeferredReclaimer& reclaimer, const ArrayDescription& description,
             CUarray array, CUmipmappedArray mipmap)
       : Array(description),
@@ -27,7 +27,7 @@ class CudaArray final : public Array {
         levels_(array == nullptr ? 0 : 1, array) {}
   ~CudaArray() override;
 
-  // Fetches the levels of a mipmapped array.
+  // Gets the levels of a mipmapped array.
   absl::Status FindLevels();
   CUarray level(uint32_t index) const { return levels_[index]; }
   CUmipmappedArray mipmap() const { return mipmap_; }  // null: an ordinary array
@@ -43,7 +43,7 @@ class CudaImages final : public ImageDevice {
  public:
   CudaImages(CudaContext& context, DeferredReclaimer& reclaimer)
       : context_(context), reclaimer_(reclaimer) {}
-  // Everything that it made is gone.
+  // By now all objects that it made are gone.
   ~CudaImages() override;
 
   absl::StatusOr<std::unique_ptr<Array>> CreateArray(AddressSpace& space,
@@ -56,7 +56,7 @@ class CudaImages final : public ImageDevice {
   absl::StatusOr<uint64_t> LinearTextureWidth(uint32_t format, uint32_t channels) override;
 
  private:
-  // Clears all levels; waits for that alone.
+  // Clears all levels. Waits only for that work.
   absl::Status Clear(const CudaArray& array);
   absl::Status ClearLevel(const CudaArray& array, uint32_t level);
   absl::Status PrepareZeros();

@@ -16,7 +16,7 @@
 namespace detshare::cuda {
 namespace {
 
-// More parameters than a kernel can have.
+// A kernel cannot have as many parameters.
 constexpr size_t kMaxParameters = 32768;
 constexpr unsigned kMaxKernels = 1 << 20;
 
@@ -44,7 +44,6 @@ CUlaunchConfig ConfigOf(const LaunchShape& shape, CUlaunchAttribute* cluster) {
 }  // namespace
 
 // ---- kernels
-// ---------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<CudaKernel>> CudaKernel::Create(
     CudaContext& context, CudaAddressSpace& space, CUkernel handle, std::string name,
@@ -64,7 +63,7 @@ absl::Status CudaKernel::Upload() {
   for (size_t i = 0; i < kMaxParameters; ++i) {
     size_t offset = 0, bytes = 0;
     const CUresult result = context_.api.cuKernelGetParamInfo(kernel_, i, &offset, &bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no more
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no further parameters
     status = context_.Check(result, "cuKernelGetParamInfo");
     if (!status.ok()) return status;
     info_.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
@@ -141,7 +140,6 @@ absl::StatusOr<int> CudaKernel::MaxActiveClusters(const LaunchShape& shape) {
 }
 
 // ---- libraries
-// -------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
@@ -160,12 +158,12 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   if (read) placed = managed.Place(context, space, options, logs, place);
   if (!placed.ok()) return placed.status();
   if (placed->has_value()) bytes = std::as_bytes(std::span(**placed));
-  // The driver trusts the sizes in an image. A client does not deserve that: what they name must
-  // lie inside.
+  // The driver trusts the sizes in an image, but a client may have made them up. So they are
+  // checked: all that they name must lie inside the image.
   std::string text;
   const void* data = bytes.data();
-  // Several fatbins are a program that nvlink has linked: the driver finds the parts by a wrapper,
-  // and links their PTX anew where the linked code is for another architecture.
+  // Several fatbins are a program that nvlink has linked. The driver finds the parts by a wrapper.
+  // If the linked code is for another architecture, the driver links the PTX of the parts again.
   images::FatbinWrapper wrapper{images::kFatbinWrapperMagic, 2, data, nullptr};
   std::vector<const void*> parts;
   switch (images::SniffImage(bytes)) {
@@ -200,9 +198,10 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
       data = text.c_str();  // terminated
       break;
   }
-  // Text is compiled now, as cuModuleLoadData would: its errors and logs belong to this call. So
-  // are parts, which lie in memory that is gone afterwards. Everything else is uploaded when a
-  // kernel is needed, so the driver must not be given log buffers that it could write to then.
+  // Text is compiled in this call, as cuModuleLoadData would do: its errors and logs belong to this
+  // call. Parts are linked in this call as well, because their memory is gone afterwards. All other
+  // code is uploaded when a kernel is needed, so the driver must not get log buffers that it could
+  // write to at that time.
   const bool compile = !text.empty() || bytes.empty() || !parts.empty();
   JitOptions jit(options, logs, compile);
   CUlibrary handle = nullptr;
@@ -287,7 +286,6 @@ absl::StatusOr<Library::Global> CudaLibrary::GetGlobal(std::string_view name) {
 }
 
 // ---- linking
-// ---------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::string> LinkImages(CudaContext& context,
                                        absl::Span<const LinkInputImage> inputs,
@@ -300,7 +298,7 @@ absl::StatusOr<std::string> LinkImages(CudaContext& context,
       context.api.cuLinkCreate(jit.count(), jit.names(), jit.values(), &state), "cuLinkCreate");
   if (!status.ok()) return status;
   for (const LinkInputImage& input : inputs) {
-    // A PTX input is read up to its terminator, which c_str() has.
+    // The driver reads a PTX input up to its terminator, which c_str() provides.
     const size_t bytes = input.bytes.size() + (input.type == CU_JIT_INPUT_PTX ? 1 : 0);
     status = context.Check(context.api.cuLinkAddData(state, static_cast<CUjitInputType>(input.type),
                                                      const_cast<char*>(input.bytes.c_str()), bytes,

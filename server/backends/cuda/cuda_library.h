@@ -1,4 +1,4 @@
-// Code of one session on a real GPU.
+// Code of one session on a real GPU: libraries, their kernels, and linking.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ namespace detshare::cuda {
 
 class CudaKernel final : public Kernel {
  public:
-  // Uploads the code, which any question about the kernel would do, and so waits for an idle moment
-  // of the device. `print`: null unless the kernel may print.
+  // Uploads the code, as any query about the kernel would do, and therefore waits for an idle
+  // moment of the device. `print` is null unless the kernel may print.
   static absl::StatusOr<std::unique_ptr<CudaKernel>> Create(
       CudaContext& context, CudaAddressSpace& space, CUkernel kernel, std::string name,
       const std::function<void(std::string_view)>* print);
@@ -32,11 +32,11 @@ class CudaKernel final : public Kernel {
   absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) override;
   absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) override;
 
-  // The kernel in the primary context, whose functions run on streams of green contexts as well.
+  // The kernel in the primary context. Such functions also run on streams of green contexts.
   CUfunction function() const { return function_; }
   // The kernel in no particular context.
   CUkernel handle() const { return kernel_; }
-  // What each of its threads needs of the context's local memory.
+  // The bytes of the context's local memory that each of its threads needs.
   uint32_t local_bytes() const { return info_.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES]; }
   const std::function<void(std::string_view)>* print() const { return print_; }
 
@@ -60,7 +60,7 @@ class CudaLibrary final : public Library {
       CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
       absl::Span<const std::byte> image, absl::Span<const JitOptionValue> options, int device_sm,
       CompileLogs& logs, std::function<void(std::string_view)> print, const PlaceManaged& place);
-  // Unloading waits for everything on the device, so it happens later.
+  // Leaves unloading to the deferred reclaimer, because it waits for all work on the device.
   ~CudaLibrary() override;
 
   std::vector<std::string> KernelNames() const override;
@@ -90,7 +90,7 @@ class CudaLibrary final : public Library {
   std::map<std::string, Global, std::less<>> globals_;
 };
 
-// cuLink*.
+// Links as cuLink* does, and returns the linked code.
 absl::StatusOr<std::string> LinkImages(CudaContext& context,
                                        absl::Span<const LinkInputImage> inputs,
                                        absl::Span<const JitOptionValue> options, CompileLogs& logs);

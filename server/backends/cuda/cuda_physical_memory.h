@@ -1,4 +1,4 @@
-// Memory of one GPU without an address.
+// Memory of one GPU that has no address.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace detshare::cuda {
 
-// Any thread. Does not outlive its context.
+// Must not outlive its context. Any thread may call it.
 class CudaPhysicalMemory final : public PhysicalMemory {
  public:
   static absl::StatusOr<std::shared_ptr<CudaPhysicalMemory>> Create(CudaContext& context,
@@ -22,7 +22,8 @@ class CudaPhysicalMemory final : public PhysicalMemory {
   CUmemGenericAllocationHandle handle() const { return handle_; }
   CudaContext& context() const { return context_; }
 
-  // True once: for whoever maps it first, and zeroes it where the driver does not.
+  // Returns true once: to the space that maps the memory first, which zeroes it if the driver does
+  // not.
   bool TakeFirstUse() { return !used_.exchange(true, std::memory_order_relaxed); }
 
  private:
@@ -32,10 +33,12 @@ class CudaPhysicalMemory final : public PhysicalMemory {
   CudaContext& context_;
   const CUmemGenericAllocationHandle handle_;
   const uint64_t bytes_;
-  std::atomic<bool> used_{false};  // relaxed: two that map it at once are of one session
+  // Whether the memory was mapped before. Relaxed: two spaces that map it at once belong to one
+  // session.
+  std::atomic<bool> used_{false};
 };
 
-// Where memory of the context's GPU is, for the driver.
+// Returns the location of the context's GPU for the driver's calls.
 CUmemLocation LocationOf(const CudaContext& context);
 
 }  // namespace detshare::cuda

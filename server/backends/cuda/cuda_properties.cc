@@ -7,9 +7,9 @@
 namespace detshare::cuda {
 namespace {
 
-// The SM topology, from a table of functions that the driver does not document: entry 4 gives two
-// allocated arrays with one byte a TPC, its GPC and its index in it; entry 13 frees them. Anything
-// unexpected leaves the topology unknown.
+// Reads the SM topology from a table of functions that NVIDIA does not document. Entry 4 returns
+// two allocated arrays with one byte for each TPC: its GPC, and its index in the GPC. Entry 13
+// frees them. After any unexpected result the topology stays unknown.
 void ReadTopology(CudaContext& context, DeviceProperties& properties) {
   constexpr unsigned char kTable[16] = {0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45,
                                         0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca};
@@ -78,7 +78,7 @@ absl::StatusOr<DeviceProperties> ReadProperties(CudaContext& context) {
       properties.attributes[attribute] = value;
     }
   }
-  // Registered memory lies elsewhere in the client.
+  // Registered memory has another address in the client.
   properties.attributes[CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM] = 0;
   properties.sm_count = properties.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
 

@@ -1,4 +1,4 @@
-// What the driver says about a GPU.
+// Reads what the driver reports about a GPU.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,7 +7,7 @@
 
 namespace detshare::cuda {
 
-// Everything but sm_group.
+// Reads all properties except sm_group.
 absl::StatusOr<DeviceProperties> ReadProperties(CudaContext& context);
 
 }  // namespace detshare::cuda

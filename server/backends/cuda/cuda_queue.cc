@@ -19,9 +19,9 @@
 namespace detshare::cuda {
 namespace {
 
-// Where small copies from ordinary memory start. Registrations are taken back late
-// (host_registry.h), so an ordinary address may be one that the driver still takes for registered
-// memory; these addresses never are.
+// A buffer from which small copies of ordinary memory start. The driver unregisters memory late
+// (host_registry.h), so it may still take an ordinary address for registered memory. It never does
+// that for these buffers.
 class InlineSource {
  public:
   static constexpr uint64_t kBytes = 4096;
@@ -31,7 +31,7 @@ class InlineSource {
     thread_local const unsigned first = next_thread.fetch_add(1, std::memory_order_relaxed);
     for (unsigned i = first;; ++i) {
       slot_ = &slots_[i % std::size(slots_)];
-      // Acquire: after the copy of the slot's last user.
+      // Acquire: follows the release of the slot's previous user, so that user's copy is complete.
       if (!slot_->busy.exchange(true, std::memory_order_acquire)) return;
     }
   }
@@ -56,10 +56,10 @@ CudaMarker::~CudaMarker() {
   context_.api.cuEventDestroy(event_);
 }
 
-// One piece of work that is being submitted.
+// Surrounds the submission of one piece of work.
 class CudaQueue::Submission {
  public:
-  // kInIdleWindow: by whoever has the idle window, which holds back all others.
+  // kInIdleWindow: the caller is inside IdleWindow::Run(), which holds back all other work.
   enum Place { kAnywhere, kInIdleWindow };
 
   Submission(CudaQueue& queue, AddressSpace& space, Place place = kAnywhere)
@@ -75,7 +75,8 @@ class CudaQueue::Submission {
     state_.submitted.store(state_.submitted.load(std::memory_order_relaxed) + 1);
     queue.reclaimer_.NoteWork();
   }
-  // Release: whoever sees the queue's thread gone asks the driver about the stream after this work.
+  // Release: a thread that sees the submission ended also sees this work when it queries the
+  // stream.
   ~Submission() { state_.entering.store(false, std::memory_order_release); }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -93,12 +94,14 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
   if (parameters.size() < own.info().parameter_bytes) {
     return CudaError(kCudaErrorInvalidValue, "too few parameter bytes");
   }
-  // For a kernel that needs more local memory than any before, the driver makes the context's local
-  // memory anew, which drains. (One that prints is waited for, which no idle moment may be.)
+  // If a kernel needs more local memory than any before, the driver enlarges the context's local
+  // memory, which drains the context. A kernel that prints does not go this way, because its launch
+  // waits for the kernel, and the call in an idle moment must not wait.
   if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
       own.print() == nullptr) [[unlikely]] {
     return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
-      // Nobody else launches now. Relaxed: whoever does not see it comes here, too.
+      // No other thread launches at this time. Relaxed: a thread that does not see the new value
+      // also comes here.
       context_.local_bytes.store(own.local_bytes(), std::memory_order_relaxed);
       const Submission submission(*this, space, Submission::kInIdleWindow);
       return LaunchNow(own, shape, parameters);
@@ -129,7 +132,7 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
   void** extra = parameter_bytes == 0 ? nullptr : buffer;
   return Printing(kernel.print(), [&] {
     CUresult result = context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra);
-    // A device may not know a hint, which is no reason not to launch.
+    // A device may not know a hint; the kernel is launched without it.
     if (result != CUDA_SUCCESS && attributes.has_hints()) [[unlikely]] {
       config.numAttrs = static_cast<unsigned>(attributes.without_hints().size());
       result = context_.api.cuLaunchKernelEx(&config, kernel.function(), nullptr, extra);
@@ -141,8 +144,8 @@ absl::Status CudaQueue::LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
 absl::Status CudaQueue::Printing(const std::function<void(std::string_view)>* print,
                                  absl::FunctionRef<absl::Status()> launch) {
   if (print == nullptr) return launch();
-  // What the stream waits for, perhaps for long, is waited for before the others who print are held
-  // up.
+  // The stream may have to wait for long. This waits for it before the lock of PrintCapture delays
+  // other sessions that print.
   absl::Status status =
       context_.Check(context_.api.cuStreamSynchronize(state_->stream), "cuStreamSynchronize");
   if (!status.ok()) return status;
@@ -159,7 +162,7 @@ absl::Status CudaQueue::Printing(const std::function<void(std::string_view)>* pr
 absl::Status CudaQueue::LaunchGraph(AddressSpace& space, Graph& graph,
                                     absl::Span<const uint64_t> values) {
   auto& own = static_cast<CudaGraph&>(graph);
-  // As in Launch.
+  // As in Launch().
   if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
       own.print() == nullptr) [[unlikely]] {
     return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
@@ -194,7 +197,6 @@ absl::Status CudaQueue::UploadGraph(AddressSpace& space, Graph& graph) {
 }
 
 // ---- copies
-// ----------------------------------------------------------------------------------------------------------
 
 absl::Status CudaQueue::CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                                  DeviceAddress source, bool inline_source, uint64_t bytes) {
@@ -205,8 +207,8 @@ absl::Status CudaQueue::CopyLine(const CudaAddressSpace& space, DeviceAddress de
       part = std::min(part, InlineSource::kBytes);
       const InlineSource copy;
       std::memcpy(copy.bytes(), reinterpret_cast<const void*>(source), part);
-      // The driver stages small copies from ordinary memory before the call returns, whatever the
-      // stream waits for.
+      // The driver stages small copies from ordinary memory before the call returns, even if the
+      // stream waits.
       result = context_.api.cuMemcpyHtoDAsync(destination, copy.bytes(), part, state_->stream);
     } else {
       part = std::min(part, space.Reach(source));
@@ -238,7 +240,7 @@ absl::Status CudaQueue::CopyBox(const CopyRequest& request) {
   return context_.Check(context_.api.cuMemcpy3DAsync(&copy, state_->stream), "cuMemcpy3DAsync");
 }
 
-// One slice, rows in as few calls as registered pieces allow.
+// Copies one slice, its rows in as few calls as the registered pieces allow.
 absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyRequest& request) {
   CopyRequest part = request;
   uint64_t left = request.height;
@@ -268,7 +270,7 @@ absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyReques
   return absl::OkStatus();
 }
 
-// Names both contexts, since only that reaches memory of the virtual-memory calls to which this
+// Names both contexts. Only such a copy reaches memory of the virtual-memory calls to which this
 // device has no access.
 absl::Status CudaQueue::CopyBetweenDevices(const CopyRequest& request) {
   const auto context_of = [this](AddressSpace* space) {
@@ -298,7 +300,7 @@ absl::Status CudaQueue::CopyBetweenDevices(const CopyRequest& request) {
   copy.WidthInBytes = request.width;
   copy.Height = request.height;
   copy.Depth = 1;
-  // A slice at a time: the distance of slices need not be a number of rows.
+  // Copies one slice at a time, because the distance of slices need not be a multiple of the pitch.
   for (uint64_t slice = 0; slice < request.depth; ++slice) {
     copy.srcDevice = request.source + slice * request.source_slice;
     copy.dstDevice = request.destination + slice * request.destination_slice;
@@ -348,7 +350,7 @@ absl::Status CudaQueue::FillRow(const CudaAddressSpace& space, DeviceAddress add
                                 uint64_t elements, uint32_t value, int element_bytes) {
   while (elements > 0) {
     uint64_t part = std::min(elements, space.Reach(address) / element_bytes);
-    if (part == 0) part = elements;  // not aligned: the driver says what it thinks of that
+    if (part == 0) part = elements;  // not aligned: the driver returns the error
     CUresult result;
     if (element_bytes == 1) {
       result = context_.api.cuMemsetD8Async(address, static_cast<unsigned char>(value), part,
@@ -402,12 +404,11 @@ absl::Status CudaQueue::Fill(AddressSpace& any_space, const FillRequest& request
 }
 
 // ---- order
-// -----------------------------------------------------------------------------------------------------------
 
 absl::Status CudaQueue::WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
                                    uint64_t value) {
   const Submission submission(*this, space);
-  // The default flag includes a barrier: what was written before is visible first.
+  // The default flag includes a barrier: earlier writes become visible first.
   return context_.Check(
       context_.api.cuStreamWriteValue64(state_->stream, reinterpret_cast<CUdeviceptr>(fence), value,
                                         CU_STREAM_WRITE_VALUE_DEFAULT),
@@ -460,7 +461,6 @@ absl::Status CudaQueue::Wait(Marker& marker) {
 }
 
 // ---- partitions
-// ------------------------------------------------------------------------------------------------------
 
 GreenContext::~GreenContext() {
   context_.Enter();

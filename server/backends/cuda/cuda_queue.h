@@ -54,7 +54,8 @@ class CudaQueue final : public Queue {
 
   absl::Status LaunchGraphNow(CudaAddressSpace& space, CudaGraph& graph,
                               absl::Span<const uint64_t> values);
-  // Makes `launch`; if `print` is not null, alone among all that print, and gives it the text.
+  // Calls `launch`. If `print` is not null, no other launch that prints runs meanwhile, and `print`
+  // gets the text.
   absl::Status Printing(const std::function<void(std::string_view)>* print,
                         absl::FunctionRef<absl::Status()> launch);
   absl::Status LaunchNow(CudaKernel& kernel, const LaunchShape& shape,
@@ -62,7 +63,7 @@ class CudaQueue final : public Queue {
   absl::Status CopyLine(const CudaAddressSpace& space, DeviceAddress destination,
                         DeviceAddress source, bool inline_source, uint64_t bytes);
   absl::Status CopyBox(const CopyRequest& request);
-  // Device memory of which some is another device's.
+  // Copies device memory if a part of it belongs to another device.
   absl::Status CopyBetweenDevices(const CopyRequest& request);
   absl::Status CopyRows(const CudaAddressSpace& space, const CopyRequest& request);
   absl::Status FillRow(const CudaAddressSpace& space, DeviceAddress address, uint64_t elements,
@@ -73,7 +74,7 @@ class CudaQueue final : public Queue {
   const std::shared_ptr<StreamState> state_;
 };
 
-// Lives as long as its partition, or something that was made for it.
+// A green context. Its partition keeps it, and so does everything that was made for it.
 class GreenContext {
  public:
   GreenContext(CudaContext& context, CUgreenCtx handle) : context_(context), handle_(handle) {}
@@ -81,7 +82,7 @@ class GreenContext {
   GreenContext(const GreenContext&) = delete;
   GreenContext& operator=(const GreenContext&) = delete;
   CUgreenCtx handle() const { return handle_; }
-  // For calls that take a context.
+  // Returns the context for calls that take a CUcontext.
   absl::StatusOr<CUcontext> AsContext() const;
 
  private:
@@ -89,7 +90,7 @@ class GreenContext {
   const CUgreenCtx handle_;
 };
 
-// `green` null: the whole device.
+// A null `green` stands for the whole device.
 class CudaPartition final : public Partition {
  public:
   CudaPartition(CudaContext& context, DeferredReclaimer& reclaimer, std::shared_ptr<GreenContext> green,

@@ -1,4 +1,4 @@
-// Tensor maps as the real driver encodes them.
+// Encodes tensor maps with the real driver.
 #pragma once
 
 #include "coroutine_runtime/device_tensor_map.h"

@@ -8,10 +8,10 @@
 namespace detshare::cuda {
 namespace {
 
-// A client that waits for work that was lost learns of it after about this long.
+// A client that waits for lost work learns of the loss after about this time.
 constexpr auto kPollInterval = std::chrono::milliseconds(2);
-// Polls without work in flight before the thread sleeps: so that a program that works now and then
-// need not wake it each time.
+// The number of polls without work in flight before the thread sleeps. It is large, so that a
+// program that works now and then need not wake the thread each time.
 constexpr int kIdlePolls = 50;
 constexpr int64_t kTimeoutNs = 30'000'000'000;
 
@@ -40,7 +40,7 @@ void DeferredReclaimer::Later(std::function<void()> work) {
 
 void DeferredReclaimer::Wake() {
   watched_.store(true);
-  // The lock lets the thread either see the flag or be asleep already.
+  // The lock makes sure that the thread either sees the flag or sleeps already.
   { std::lock_guard<std::mutex> lock(mutex_); }
   wake_.notify_all();
 }
@@ -60,7 +60,7 @@ void DeferredReclaimer::Run() {
       if (stop_) return;
     }
     if (context_.lost()) {
-      // Nothing is left to look after. Sleeps until the end.
+      // Nothing is left to do. Sleeps until the destructor.
       std::unique_lock<std::mutex> lock(mutex_);
       wake_.wait(lock, [this] { return stop_; });
       return;

@@ -1,5 +1,5 @@
-// Looks after one GPU in the background: notices faults while work is in flight, and does what
-// would hold up everybody's launches (unregistering memory, unloading code) when nothing is in
+// Watches one GPU in the background. It notices faults while work is in flight. It also makes the
+// calls that would delay all launches (unregistering memory, unloading code) when nothing is in
 // flight.
 #pragma once
 
@@ -18,17 +18,16 @@ namespace detshare::cuda {
 class DeferredReclaimer {
  public:
   explicit DeferredReclaimer(CudaContext& context);
-  // Does what is left to do, whatever is in flight, unless the context is lost.
+  // Makes the calls that are left, even while work is in flight, unless the context is lost.
   ~DeferredReclaimer();
 
-  // Says that work is about to be submitted. Cheap while the deferred reclaimer is awake already. Any
-  // thread.
+  // Tells that work will be submitted. Cheap while the thread is awake. Any thread may call it.
   void NoteWork() {
     if (!watched_.load()) Wake();
   }
 
-  // Runs `work` in the background when the GPU is idle, or after half a minute in spite of work in
-  // flight. Any thread.
+  // Runs `work` in the background when the GPU is idle, or after half a minute even while work is
+  // in flight (unless a stream waits for its client). Any thread may call it.
   void Later(std::function<void()> work);
 
  private:
@@ -39,15 +38,15 @@ class DeferredReclaimer {
 
   void Wake();
   void Run();
-  // Runs what may run now.
+  // Runs the items for which the moment is right.
   void Reclaim();
 
   CudaContext& context_;
   const RealClock clock_;
 
-  // Whether the thread polls. Whoever submits work counts it in StreamState first and then looks
-  // here; the thread clears this first and then looks at the counts: one of them sees the other
-  // (sequentially consistent).
+  // Whether the thread polls. A thread that submits work first counts it in StreamState and then
+  // reads this flag. The background thread first clears the flag and then reads the counts. So one
+  // of them sees the other's store (sequentially consistent).
   std::atomic<bool> watched_{false};
 
   std::mutex mutex_;

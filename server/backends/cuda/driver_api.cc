@@ -10,12 +10,13 @@
 namespace detshare::cuda {
 namespace {
 
-// Our own libcuda.so.1 exports it, a real one does not.
+// The shim's libcuda.so.1 exports this symbol; a real one does not.
 constexpr char kShimSymbol[] = "detshare_shim_version";
 
 std::vector<std::string> Candidates(const std::string& path) {
   if (!path.empty()) return {path};
-  // Full paths first: the daemon may have been started where the shim is first on the library path.
+  // Full paths come first: the shim may come first on the library path with which the daemon was
+  // started.
   return {
       "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
       "/usr/lib64/libcuda.so.1",
@@ -63,7 +64,8 @@ absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path) {
     };
 #define DETSHARE_RESOLVE(name, version) \
   api->name = reinterpret_cast<PFN_##name##_v##version>(resolve(#name, version));
-// Not in terms of the other: cuda.h's names are macros, which an outer macro would expand.
+// This does not use DETSHARE_RESOLVE, because cuda.h's names are macros, which an outer macro would
+// expand.
 #define DETSHARE_REQUIRE(name, version)                                           \
   api->name = reinterpret_cast<PFN_##name##_v##version>(resolve(#name, version)); \
   if (api->name == nullptr) absl::StrAppend(&missing, missing.empty() ? "" : ", ", #name);

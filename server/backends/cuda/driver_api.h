@@ -1,7 +1,8 @@
-// The functions of the real libcuda.so.1, found at run time: the daemon starts where there is none.
+// The functions of the real libcuda.so.1, found at run time, so that the daemon also starts without
+// a driver.
 //
-// Names and types are those of cuda.h. Versions are those at which the types appeared
-// (cudaTypedefs.h), so that a newer driver gives the function that the type describes.
+// Names and types are those of cuda.h. A version is the one at which the function's type appeared
+// (cudaTypedefs.h), so that a newer driver returns the function that the type describes.
 #pragma once
 
 #include <cuda.h>
@@ -14,7 +15,7 @@
 
 namespace detshare::cuda {
 
-// X(name, version). All of them are in drivers from CUDA 12.5 on.
+// X(name, version). Every driver from CUDA 12.5 on has all of them.
 #define DETSHARE_DRIVER_FUNCTIONS(X)                            \
   X(cuInit, 2000)                                               \
   X(cuDriverGetVersion, 2020)                                   \
@@ -132,7 +133,7 @@ namespace detshare::cuda {
   X(cuSurfObjectCreate, 5000)                                   \
   X(cuSurfObjectDestroy, 5000)
 
-// The same for what newer drivers have: null where the driver is older.
+// The same for functions of newer drivers; null if the driver is older.
 #define DETSHARE_NEWER_DRIVER_FUNCTIONS(X) X(cuTensorMapEncodeIm2colWide, 12080)
 
 struct DriverApi {
@@ -140,12 +141,12 @@ struct DriverApi {
   DETSHARE_DRIVER_FUNCTIONS(DETSHARE_DECLARE)
   DETSHARE_NEWER_DRIVER_FUNCTIONS(DETSHARE_DECLARE)
 #undef DETSHARE_DECLARE
-  std::string path;  // of the library, for messages
+  std::string path;  // path of the library, for messages
 };
 
-// Opens the driver. `path` empty: looks in the usual places, then on the library path, and passes
-// over our own shim and the toolkit's stub. Does not call cuInit. The library stays open until the
-// process ends. NotFound when there is no driver, FailedPrecondition when it is too old.
+// Opens the driver. If `path` is empty, looks in the usual places and then on the library path, and
+// skips the shim and the toolkit's stub. Does not call cuInit. The library stays open until the
+// process ends. Returns NotFound if there is no driver, and FailedPrecondition if it is too old.
 absl::StatusOr<std::unique_ptr<DriverApi>> OpenDriver(const std::string& path);
 
 }  // namespace detshare::cuda

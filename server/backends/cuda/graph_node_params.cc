@@ -43,7 +43,8 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
   if (const auto* kernel = std::get_if<KernelStep>(&step)) {
     auto& own = static_cast<CudaKernel&>(*kernel->kernel);
     CUDA_KERNEL_NODE_PARAMS_v3& params = Add(CU_GRAPH_NODE_TYPE_KERNEL).kernel;
-    // A function belongs to the primary context; a CUkernel runs wherever it is told to.
+    // A function belongs to the primary context. A CUkernel runs in the context that its node
+    // names.
     if (green) {
       params.kern = own.handle();
       params.ctx = context;
@@ -58,7 +59,7 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
     params.blockDimY = shape.block.y;
     params.blockDimZ = shape.block.z;
     params.sharedMemBytes = shape.dynamic_shared_bytes;
-    // One by one: the driver takes no buffer of all for a kernel that is cooperative.
+    // Sets each parameter on its own: the driver takes no single buffer for a cooperative kernel.
     for (const KernelParameterInfo& parameter : own.info().parameters) {
       kernel_params_.push_back(
           const_cast<std::byte*>(kernel->parameters.data() + parameter.offset));
@@ -99,7 +100,7 @@ absl::Status GraphNodeParams::Read(const GraphStep& step, const CudaAddressSpace
     params.size = conditional->body_count;
     params.ctx = context;
   }
-  // Nothing to do is a node, too: others depend on it.
+  // A step without work becomes an empty node, because other nodes depend on it.
   if (all_.empty()) Add(CU_GRAPH_NODE_TYPE_EMPTY);
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// What the driver is told of a node.
+// The driver's parameters for a node of a graph.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace detshare::cuda {
 
-// One or more nodes of the driver in a row, with what their parameters point to. Not moved while
-// they are in use.
+// The parameters of one or more of the driver's nodes in a row, with the memory that they point to.
+// Must not be moved while they are in use.
 class GraphNodeParams {
  public:
   GraphNodeParams() = default;
   GraphNodeParams(const GraphNodeParams&) = delete;
   GraphNodeParams& operator=(const GraphNodeParams&) = delete;
 
-  // `context` is where it is to run; `green` whether that is not the primary one. The step outlives
-  // this object.
+  // Reads the parameters of a step. `context` is where it runs; `green` tells whether that is
+  // another context than the primary one. The step outlives this object.
   absl::Status Read(const GraphStep& step, const CudaAddressSpace& space, CUcontext context,
                     bool green);
-  // A signal or wait with the value of a launch.
+  // Reads a signal or wait with the value of a launch.
   void ReadValued(const GraphStep& step, CUcontext context, uint64_t value);
 
   std::vector<CUgraphNodeParams>& all() { return all_; }

@@ -32,7 +32,7 @@ CUDA_MEMCPY3D Box(const CopyRequest& request) {
   return box;
 }
 
-// A copy of one row has a pitch, too, for the driver, which is less than 2 GiB.
+// The driver also requires a pitch for a copy of one row, and a pitch is less than 2 GiB.
 constexpr uint64_t kLongestLine = 1 << 30;
 
 CUDA_MEMCPY3D Line(DeviceAddress destination, DeviceAddress source, uint64_t bytes) {
@@ -43,7 +43,7 @@ CUDA_MEMCPY3D Line(DeviceAddress destination, DeviceAddress source, uint64_t byt
   return Box(line);
 }
 
-// Whether a side of a copy can be one operation.
+// Returns whether one operation can access this side of a copy.
 bool IsWhole(const CudaAddressSpace& space, const CopyRequest& request, DeviceAddress address,
              uint64_t pitch, uint64_t slice) {
   if (request.height == 1 && request.depth == 1) return false;  // made of lines

@@ -1,5 +1,5 @@
-// What one copy or fill is for the driver: as many operations as registered pieces of host memory
-// demand (CudaAddressSpace::Reach).
+// Divides a copy or fill into as many operations of the driver as the registered pieces of host
+// memory demand (CudaAddressSpace::Reach).
 #pragma once
 
 #include <vector>
@@ -10,13 +10,14 @@
 
 namespace detshare::cuda {
 
-// Of one node. More is CUDA_ERROR_OUT_OF_MEMORY: a client could ask for any number of rows.
+// The number of pieces of one node. A node with more pieces is CUDA_ERROR_OUT_OF_MEMORY, because a
+// client could ask for any number of rows.
 inline constexpr size_t kMaxPieces = 4096;
 
-// Empty when there is nothing to do.
+// Returns no pieces if there is nothing to copy.
 absl::StatusOr<std::vector<CUDA_MEMCPY3D>> PiecesOf(const CudaAddressSpace& space,
                                                     const CopyRequest& request);
-// Without the context.
+// Leaves the context out.
 absl::StatusOr<std::vector<CUDA_MEMSET_NODE_PARAMS_v2>> PiecesOf(const CudaAddressSpace& space,
                                                                  const FillRequest& request);
 

@@ -1,4 +1,4 @@
-// Hints of launches as the driver takes them.
+// Converts the hints of launches to the driver's attributes.
 #pragma once
 
 #include <cuda.h>
@@ -9,7 +9,7 @@ namespace detshare::cuda {
 
 inline constexpr unsigned kMaxHints = 7;
 
-// Writes an attribute for each hint that is given, at most kMaxHints, and says how many.
+// Writes an attribute for each hint that is set, at most kMaxHints, and returns their number.
 unsigned WriteHints(const LaunchHints& hints, CUlaunchAttribute* attributes);
 
 }  // namespace detshare::cuda

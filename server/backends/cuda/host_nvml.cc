@@ -14,10 +14,11 @@ namespace detshare {
 namespace cuda {
 namespace {
 
-// Our own libnvidia-ml.so.1 exports it, a real one does not.
+// The shim's libnvidia-ml.so.1 exports this symbol; a real one does not.
 constexpr char kShimSymbol[] = "detshare_shim_version";
 
-// Full paths first: the daemon may have been started where the shim is first on the library path.
+// Full paths come first: the shim may come first on the library path with which the daemon was
+// started.
 constexpr const char* kCandidates[] = {
     "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
     "/usr/lib64/libnvidia-ml.so.1",
@@ -83,7 +84,7 @@ class NvmlTelemetry final : public HostTelemetry {
   const std::vector<nvmlDevice_t> devices_;
 };
 
-// Masks of more processors or memory nodes than a machine has.
+// Masks have room for more processors or memory nodes than a machine has.
 constexpr unsigned int kWords = 64;
 
 template <typename Call>

@@ -1,4 +1,4 @@
-// The real libnvidia-ml.so.1, found at run time as the driver is.
+// Opens the real libnvidia-ml.so.1 at run time.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,10 @@
 
 namespace detshare {
 
-// Answers for the devices with these properties (their UUIDs tell which cards they are), in this
-// order. `path`: of the library; empty: looks for it. Passes over our own shim. The library stays
-// open until the process ends. NotFound when there is none, or it does not know a device.
+// Returns an object that replies for the devices with these properties, in this order; their UUIDs
+// identify the cards. `path` is the path of the library; empty: looks for it, and skips the shim.
+// The library stays open until the process ends. Returns NotFound if there is no library, or it
+// does not know a device.
 absl::StatusOr<std::unique_ptr<HostTelemetry>> OpenHostNvml(
     const std::vector<DeviceProperties>& devices, const std::string& path = "");
 

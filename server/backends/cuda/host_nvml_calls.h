@@ -1,5 +1,5 @@
-// Calls of the host's NVML, one function each: generated from proto/nvml/nvml.table where a pattern
-// fits, else written in host_nvml.cc.
+// Calls of the host's NVML, one function each. They are generated from proto/nvml/nvml.table if a
+// pattern fits, and otherwise written in host_nvml.cc.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ struct HostNvml {
   }
 };
 
-// `arguments`: as many as the function's row has.
+// `arguments` has as many elements as the function's row.
 using HostCall = HostResult (*)(const HostNvml& nvml, nvmlDevice_t device, nvmlDevice_t peer,
                                 const uint32_t* arguments);
 
@@ -37,7 +37,7 @@ HostResult Special_nvmlDeviceGetMemoryAffinity(const HostNvml&, nvmlDevice_t, nv
 HostResult Special_nvmlDeviceGetFieldValues(const HostNvml&, nvmlDevice_t, nvmlDevice_t,
                                             const uint32_t*);
 
-// Texts are shorter than this.
+// NVML's texts are shorter than this.
 inline constexpr unsigned int kTextBytes = 256;
 
 template <typename Call>
@@ -63,8 +63,9 @@ HostResult CallForList(const Call& call) {
   return {result, std::string(reinterpret_cast<const char*>(list), count * sizeof(list[0]))};
 }
 
-// The library compares the version with those that it knows, so it writes no more than the size in
-// it; a client chose it.
+// Calls a function whose struct begins with its version, which the client chose. The library
+// compares the version with those that it knows. So it writes no more than the size that is part of
+// the version.
 template <typename Call>
 HostResult CallVersioned(const Call& call, uint32_t version) {
   constexpr uint32_t kMaxBytes = 4096;

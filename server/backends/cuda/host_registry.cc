@@ -24,7 +24,8 @@ absl::Status HostRegistry::Register(CudaAddressSpace& space, CudaContext& contex
   return absl::OkStatus();
 }
 
-// One piece at a time, so that other sessions' registrations and launches get in between.
+// Registers one piece at a time, so that registrations and launches of other sessions come in
+// between.
 absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& context,
                                          uint64_t address, uint64_t bytes) {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -42,8 +43,8 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
       }
       return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "overlaps registered memory");
     }
-    // It drains the context: without an idle moment it would wait, with the driver's lock, for
-    // streams that wait for their clients, and those for that lock.
+    // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
+    // wait for streams that wait for their clients, and those clients would wait for the lock.
     const uint64_t old = piece->first, serial = piece->second.serial;
     lock.unlock();
     absl::Status status = context.idle.Run(space, [&] {

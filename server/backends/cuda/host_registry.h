@@ -1,11 +1,12 @@
-// Host memory that the GPUs may reach. Registrations belong to the process, whatever the device:
-// one registry serves all.
+// Registers host memory, so that the GPUs can reach it. A registration belongs to the process and
+// holds for all devices, so one registry serves all devices.
 //
-// Memory is registered in pieces, because registering holds the context's lock for about 45 us a
-// MiB. Unregistering drains the context, so it is left to the deferred reclaimer; the pages stay pinned
-// until then, even when the memory is unmapped meanwhile. Other memory at an address that still
-// waits for this is registered after it, at an idle moment, too: whoever maps memory to register it
-// does so where none was before (coroutine_runtime/fresh_address.h).
+// Memory is registered in pieces, because registering holds the context's lock for about 45 us per
+// MiB. Unregistering drains the context, so it is left to the deferred reclaimer. The pages stay
+// pinned until then, even if the memory is unmapped meanwhile. To register other memory at such an
+// address, the registry first unregisters the old memory at an idle moment. To avoid this delay,
+// code that maps memory to register it uses addresses where nothing was mapped before
+// (coroutine_runtime/fresh_address.h).
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,13 @@ class CudaAddressSpace;
 
 inline constexpr uint64_t kHostPieceBytes = 16ull << 20;
 
-// Any thread. Outlives the deferred reclaimers that it was given.
+// Outlives the deferred reclaimers that callers pass. Any thread may call it.
 class HostRegistry {
  public:
-  // In the name of `space`. Several devices may register the same memory.
+  // Registers memory on behalf of `space`. Several devices may register the same memory.
   absl::Status Register(CudaAddressSpace& space, CudaContext& context, DeferredReclaimer& reclaimer,
                         void* memory, uint64_t bytes);
-  // Takes one registration of exactly this range back, later.
+  // Takes back one registration of exactly this range, and unregisters the memory later.
   void Unregister(CudaContext& context, DeferredReclaimer& reclaimer, void* memory, uint64_t bytes);
 
  private:

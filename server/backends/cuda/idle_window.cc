@@ -15,12 +15,12 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// How long others' work is held back for one try, from the first try to the last.
+// The time for which one try holds back new work: of the first try, and at most.
 constexpr milliseconds kFirstHold(10), kLongestHold(500);
-// Between tries everybody goes on for as long as they were held back; while somebody waits for the
-// host there is no point in trying.
+// Between tries, work goes on for as long as it was held back. While a stream waits for the host, a
+// try is pointless.
 constexpr milliseconds kHostWaitPoll(1);
-// An idle moment is near while nothing new comes: look often.
+// The device becomes idle soon while no new work comes, so the poll is short.
 constexpr microseconds kIdlePoll(5);
 
 }  // namespace
@@ -55,7 +55,7 @@ bool IdleWindow::TryRun(const std::function<void()>& call, bool in_spite_of_work
   const std::unique_lock<std::mutex> turn(turn_, std::try_to_lock);
   if (!turn.owns_lock()) return false;
   Hold();
-  // A wait for the host may be among what is just being submitted.
+  // The work that is being submitted may contain a wait for the host.
   const bool now = !context_.Busy() || (in_spite_of_work && !context_.AnySpaceWaitsForTheHost());
   if (now) call();
   Open();
@@ -69,7 +69,7 @@ void IdleWindow::WaitUntilOpen() {
 
 void IdleWindow::Open() {
   {
-    // The lock lets a waiter either see the change or be asleep already.
+    // The lock makes sure that a waiter either sees the change or sleeps already.
     const std::lock_guard<std::mutex> lock(mutex_);
     holding_.store(false);
   }

@@ -1,18 +1,19 @@
-// Places what drains a GPU's context at moments at which nothing is in flight.
+// Makes the calls that drain a GPU's context at moments at which nothing is in flight.
 //
-// Uploading code (the first use of a kernel, compiling PTX, asking for a global), unloading it and
-// unregistering memory make the driver wait for everything that runs in the context, with the
-// context's lock held: meanwhile nobody can launch, and if what runs waits for its client, and that
-// client for a launch, nobody ever will again. So whoever needs such a call waits for an idle
-// moment first, and meanwhile others' new work is held back, for a short time at first and longer
-// at each try:
+// Some calls make the driver wait for everything that runs in the context, with the context's lock
+// held: uploading code (the first use of a kernel, compiling PTX, asking for a global), unloading
+// code, and unregistering memory. Meanwhile no thread can launch. If the running work waits for its
+// client, and that client waits for a launch, all of them wait for ever.
 //
-//     open --nobody waits for the host--> holding --idle--> the call --> open
-//       ^                                    |
-//       +------- the time is over -----------+   (work goes on; tried again later)
+// So a thread that needs such a call first waits for an idle moment. Meanwhile it holds back other
+// threads' new work, for a short time at first and longer at each try:
 //
-// What cannot become idle (a stream that waits for its client, a kernel that never ends) delays
-// only those who need the call.
+//     open --no stream waits for the host--> holding --idle--> the call --> open
+//       ^                                       |
+//       +--------- the time is over ------------+   (work goes on; tried again later)
+//
+// A device that does not become idle (a stream waits for its client, a kernel never ends) delays
+// only the threads that need such a call.
 #pragma once
 
 #include <atomic>
@@ -27,22 +28,22 @@ namespace detshare::cuda {
 class CudaAddressSpace;
 class CudaContext;
 
-// Any thread.
+// Any thread may call it.
 class IdleWindow {
  public:
   explicit IdleWindow(CudaContext& context) : context_(context) {}
 
-  // Makes `call` at an idle moment, in the name of `space`. Waits as long as it takes; the error of
-  // the context when that is lost, CUDA_ERROR_DEINITIALIZED when the space is abandoned.
+  // Makes `call` at an idle moment, on behalf of `space`. Waits without a limit. Returns the
+  // context's error if the context is lost, and CUDA_ERROR_DEINITIALIZED if the space is abandoned.
   absl::Status Run(CudaAddressSpace& space, const std::function<absl::Status()>& call);
 
-  // Makes `call` if this is an idle moment, or, with `in_spite_of_work`, if nobody waits for the
-  // host. Whether it did.
+  // Makes `call` if nothing is in flight. With `in_spite_of_work`, also makes it if no stream waits
+  // for the host. Returns whether it made the call.
   bool TryRun(const std::function<void()>& call, bool in_spite_of_work);
 
-  // Whether new work must wait. Sequentially consistent against StreamState::entering: whoever
-  // submits stores that and then looks here; whoever waits for an idle moment stores this and then
-  // looks there.
+  // Returns whether new work must wait. Sequentially consistent with StreamState::entering: a
+  // thread that submits first stores `entering` and then reads this; a thread that waits for an
+  // idle moment first stores this and then reads `entering`.
   bool holding() const { return holding_.load(); }
   // Waits until new work may go on.
   void WaitUntilOpen();
@@ -52,9 +53,9 @@ class IdleWindow {
   void Open();
 
   CudaContext& context_;
-  std::mutex turn_;  // held by whoever's turn it is
+  std::mutex turn_;  // held by the thread that makes or tries a call
   std::atomic<bool> holding_{false};
-  std::mutex mutex_;  // with opened_: for those who are held back
+  std::mutex mutex_;  // with opened_: for the threads that are held back
   std::condition_variable opened_;
 };
 

@@ -6,7 +6,7 @@ namespace detshare::cuda {
 namespace {
 
 constexpr uint64_t kLargestLog = 1 << 20;
-constexpr uint64_t kOwnLog = 4096;  // what the daemon's log shows when the client wants none
+constexpr uint64_t kOwnLog = 4096;  // for the daemon's log if the client wants no log
 
 bool HasPlainValue(int option) {
   switch (option) {

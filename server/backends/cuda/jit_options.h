@@ -1,4 +1,4 @@
-// JIT options in the form that the driver takes, with room for the logs.
+// JIT options in the driver's form, with buffers for the logs.
 #pragma once
 
 #include <cuda.h>
@@ -13,17 +13,17 @@ namespace detshare::cuda {
 
 class JitOptions {
  public:
-  // Only options with plain integer values are passed on. `with_logs`: the driver may write logs
-  // until TakeLogs().
+  // Passes on only options with plain integer values. `with_logs`: the driver may write logs until
+  // TakeLogs().
   JitOptions(absl::Span<const JitOptionValue> options, const CompileLogs& wanted, bool with_logs);
 
   unsigned count() const { return static_cast<unsigned>(names_.size()); }
   CUjit_option* names() { return names_.data(); }
   void** values() { return values_.data(); }
 
-  // After the call: gives the caller the logs that it wanted.
+  // Called after the driver's call. Copies the logs that the client wanted to `logs`.
   void TakeLogs(CompileLogs& logs) const;
-  // The compiler's complaints, for a message.
+  // Returns the compiler's messages, for an error message.
   std::string Complaints() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a launch's shape is for the driver, beyond dimensions and shared memory.
+// The driver's attributes for a launch's shape, except dimensions and shared memory.
 #pragma once
 
 #include "absl/types/span.h"

@@ -30,7 +30,8 @@ void ManagedScan::Add(const images::DeviceCode& code) {
     kept.sm = code.entry->sm;
     kept.specific = (code.entry->flags & images::kEntryArchitectureSpecific) != 0;
   }
-  // A text is linked with those of the other fatbins, whichever of them has the variables.
+  // Keeps each PTX text: it is linked with the texts of the other fatbins, and any of them may have
+  // the variables.
   if (managed || (!elf && code.entry != nullptr)) kept.bytes = code.bytes;
   codes_.push_back(std::move(kept));
 }
@@ -39,7 +40,7 @@ absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
     CudaContext& context, CudaAddressSpace& space, absl::Span<const JitOptionValue> options,
     CompileLogs& logs, const PlaceManaged& place) {
   if (!any_) return std::nullopt;
-  // The best of each fatbin, as the driver chooses: the newest architecture.
+  // Chooses the best code of each fatbin as the driver does: the newest architecture.
   std::map<size_t, const Code*> best;
   for (const Code& code : codes_) {
     const Code*& chosen = best[code.fatbin];
@@ -50,7 +51,7 @@ absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
   }
   std::string elf;
   if (codes_.front().kind == images::EntryKind::kElf) {
-    // Of several fatbins the one that is linked already is the program.
+    // If there are several fatbins, the first one is linked already and is the program.
     const Code& code = *best.begin()->second;
     if (!code.managed) return std::nullopt;
     elf = code.bytes;

@@ -1,8 +1,8 @@
-// Images with managed variables. The driver would place these where only the daemon's process sees
-// them; so they get their addresses here, as a loader gives them (managed_elf.h), and the driver
-// loads machine code that has none.
+// Prepares images with managed variables. The driver would place these variables where only the
+// daemon's process sees them. So this code gives them their addresses, as a loader does
+// (managed_elf.h), and the driver loads machine code without managed variables.
 //
-// PTX is compiled first. Of a fatbin the code that the driver would choose is taken alone.
+// PTX is compiled first. From a fatbin, only the code that the driver would choose is loaded.
 #pragma once
 
 #include <optional>
@@ -21,13 +21,13 @@ namespace detshare::cuda {
 
 class ManagedScan {
  public:
-  // A code of the image, from images::ForEachDeviceCode. Keeps a copy where it may have managed
-  // variables, which few have.
+  // Adds a code of the image, from images::ForEachDeviceCode(). Keeps a copy only if the code may
+  // have managed variables or may be linked; most code is neither.
   void Add(const images::DeviceCode& code);
 
-  // What to load in the place of the image: nothing when there are no managed variables.
-  // CUDA_ERROR_NOT_SUPPORTED when they cannot be placed. Compiles, and so may wait for an idle
-  // moment of the device.
+  // Returns the code to load in place of the image; nothing if there are no managed variables.
+  // Returns CUDA_ERROR_NOT_SUPPORTED if they cannot be placed. May compile, and so may wait for an
+  // idle moment of the device.
   absl::StatusOr<std::optional<std::string>> Place(CudaContext& context, CudaAddressSpace& space,
                                                    absl::Span<const JitOptionValue> options,
                                                    CompileLogs& logs, const PlaceManaged& place);
@@ -37,7 +37,7 @@ class ManagedScan {
     images::EntryKind kind = images::EntryKind::kPtx;
     size_t fatbin = 0;
     uint32_t sm = 0;
-    bool specific = false;  // for exactly this architecture
+    bool specific = false;  // runs only on exactly this architecture
     bool managed = false;
     std::string bytes;
   };

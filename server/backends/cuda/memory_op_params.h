@@ -1,4 +1,4 @@
-// An operation on memory as the driver wants it.
+// Converts an operation on memory to the driver's form.
 #pragma once
 
 #include "coroutine_runtime/memory_op.h"

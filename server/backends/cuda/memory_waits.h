@@ -1,5 +1,5 @@
-// The waits on memory that one session's streams stand at or will come to. The driver does not say
-// which are over, so an event is recorded behind each batch.
+// Tracks the waits on memory at which one session's streams stand or will stand. The driver does
+// not tell which waits have ended, so an event is recorded behind each batch of operations.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 
 namespace detshare::cuda {
 
-// Any thread, with the GPU's context current.
+// Any thread may call it, with the GPU's context current.
 class MemoryWaits {
  public:
   explicit MemoryWaits(const DriverApi& api) : api_(api) {}
-  // Nothing is pending any more, or the context is lost.
+  // By now no wait is pending, or the context is lost.
   ~MemoryWaits();
   MemoryWaits(const MemoryWaits&) = delete;
   MemoryWaits& operator=(const MemoryWaits&) = delete;
 
-  // `submit` puts work with these operations, waits among them, into `stream`. From before the call
-  // on the waits are pending.
+  // Calls `submit`, which puts work with these operations, waits among them, into `stream`. The
+  // waits are pending from before that call.
   CUresult Submit(CUstream stream, absl::Span<const MemoryOp> operations,
                   absl::FunctionRef<CUresult()> submit);
 
-  // Whether a wait may not be over.
+  // Returns whether a wait may be pending.
   bool Pending();
-  // For each stream a wait at which it may stand: those of one batch take turns from call to call,
-  // since nobody knows at which of them it does.
+  // Returns, for each stream, a wait at which it may stand. The waits of one batch take turns from
+  // call to call, because it is unknown at which of them the stream stands.
   std::vector<MemoryOp> OneOfEachStream();
 
  private:
@@ -43,7 +43,7 @@ class MemoryWaits {
     std::vector<MemoryOp> waits;
     size_t turn = 0;
   };
-  // Forgets what is over. With mutex_.
+  // Forgets batches that have ended. Called with mutex_ held.
   void Prune();
 
   const DriverApi& api_;

@@ -15,7 +15,7 @@ PrintCapture& PrintCapture::Get() {
 
 std::string PrintCapture::During(const std::function<void()>& run) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // A file, not a pipe: the driver writes before anybody could read.
+  // Uses a file and not a pipe, because the driver writes before any thread could read.
   if (file_ < 0) file_ = memfd_create("detshare-print", MFD_CLOEXEC);
   fflush(stdout);
   const int output = file_ < 0 ? -1 : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

@@ -1,6 +1,6 @@
-// What kernels print. The driver writes it to the daemon's standard output when a stream is
-// synchronised, with nothing that says whose it is. So kernels that can print run one at a time,
-// with the standard output redirected into a file meanwhile.
+// Captures what kernels print. The driver writes the text to the daemon's standard output when a
+// stream is synchronised, without telling whose it is. So kernels that can print run one at a time,
+// with the standard output redirected to a file meanwhile.
 #pragma once
 
 #include <functional>
@@ -9,13 +9,13 @@
 
 namespace detshare::cuda {
 
-// One for the process, since file descriptor 1 is.
+// There is one for the process, because the process has one file descriptor 1.
 class PrintCapture {
  public:
   static PrintCapture& Get();
 
-  // Calls `run` and returns what was written to standard output meanwhile. Without a file to
-  // redirect it to, calls `run` and returns nothing. Any thread; others wait.
+  // Calls `run` and returns what was written to standard output meanwhile. If there is no file to
+  // redirect it to, calls `run` and returns nothing. Any thread may call it; other threads wait.
   std::string During(const std::function<void()>& run);
 
  private:

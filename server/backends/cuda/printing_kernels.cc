@@ -19,7 +19,7 @@ using images::StringAt;
 // The function that device printf() calls.
 constexpr std::string_view kPrintFunction = "vprintf";
 
-// Everything from which the functions in `reached` are called, by edges from caller to callee.
+// Returns `reached` and all functions from which they are called, by edges from callee to caller.
 template <typename Name>
 std::set<Name> CallersOf(std::set<Name> reached, const std::multimap<Name, Name>& callers) {
   std::vector<Name> open(reached.begin(), reached.end());
@@ -38,8 +38,8 @@ bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c ==
 
 }  // namespace
 
-// The section .nv.callgraph holds pairs of symbol numbers, caller and callee. A pair whose first
-// number is 0 heads a group: -1 direct calls, -2 prototypes, -3 functions that call through
+// The section .nv.callgraph holds pairs of symbol numbers: caller and callee. A pair whose first
+// number is 0 begins a group: -1 direct calls, -2 prototypes, -3 functions that call through
 // pointers, -4 functions whose address is taken.
 PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   if (elf.find(kPrintFunction) == std::string_view::npos) return PrintingKernels::None();
@@ -83,7 +83,7 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
       indirect.insert(caller);
     }
   }
-  // A pointer may lead to whoever prints.
+  // A call through a pointer may reach a function that prints.
   printing.insert(indirect.begin(), indirect.end());
   std::set<std::string, std::less<>> result;
   for (uint32_t symbol : CallersOf(std::move(printing), callers)) {
@@ -94,8 +94,8 @@ PrintingKernels FindPrintingKernelsInElf(std::string_view elf) {
   return PrintingKernels::These(std::move(result));
 }
 
-// Functions are cut out by the words `.entry` and `.func`; a function mentions whom it calls by
-// name.
+// Splits the text into functions at the words `.entry` and `.func`. A function mentions the
+// functions that it calls by name.
 PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
   if (ptx.find(kPrintFunction) == std::string_view::npos) return PrintingKernels::None();
   struct Function {
@@ -106,8 +106,8 @@ PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
   std::map<std::string_view, Function> functions;
   std::set<std::string_view>
       outside;                  // words of initialisers: functions whose address is taken there
-  Function* current = nullptr;  // whose body this is
-  std::string_view pending;     // declared, its body may follow
+  Function* current = nullptr;  // the function whose body this is
+  std::string_view pending;     // declared; its body may follow
   bool pending_kernel = false;
   enum { kNothing, kWantsName } state = kNothing;
   bool call = false;  // in a call, before its target
@@ -163,7 +163,7 @@ PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
     }
     if (c == ';') {
       call = false;
-      if (braces == 0) pending = {};  // a declaration only
+      if (braces == 0) pending = {};  // was only a declaration
     }
     if (braces < 0 || parentheses < 0) return PrintingKernels::All();
   }
@@ -175,7 +175,8 @@ PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx) {
     for (const std::string_view word : function.words) {
       if (word != name && functions.contains(word)) callers.emplace(word, name);
     }
-    if (function.indirect) printing.insert(name);  // a pointer may lead to whoever prints
+    // A call through a pointer may reach a function that prints.
+    if (function.indirect) printing.insert(name);
   }
   std::set<std::string, std::less<>> result;
   for (const std::string_view name : CallersOf(std::move(printing), callers)) {
@@ -190,7 +191,7 @@ void PrintingScan::Add(const images::DeviceCode& code) {
                               ? FindPrintingKernelsInElf(code.bytes)
                               : FindPrintingKernelsInPtx(code.bytes);
   if (found.empty()) return;
-  // Two images that print: which of them runs is the driver's choice.
+  // If two images can print, the driver's choice between them is unknown.
   found_ = found_.has_value() ? PrintingKernels::All() : std::move(found);
 }
 

@@ -1,5 +1,6 @@
-// Which kernels of an image can print. Launches of these are costly (print_capture.h), so it
-// matters to be exact; where an image cannot be understood, all of its kernels count.
+// Finds the kernels of an image that can print. Launches of these are costly (print_capture.h), so
+// the result should be exact. If an image cannot be understood, all of its kernels count as
+// printing.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ class PrintingKernels {
   std::set<std::string, std::less<>> names_;
 };
 
-// Of the codes of one image.
+// Collects the printing kernels from the codes of one image.
 class PrintingScan {
  public:
   void Add(const images::DeviceCode& code);
@@ -42,11 +43,11 @@ class PrintingScan {
   std::optional<PrintingKernels> found_;
 };
 
-// `image` as Device::LoadLibrary takes it, for a GPU of compute capability `device_sm` (90
-// for 9.0). The image may be hostile.
+// `image` is as in Device::LoadLibrary, for a GPU of compute capability `device_sm` (90 for 9.0).
+// The image may be hostile.
 PrintingKernels FindPrintingKernels(std::span<const std::byte> image, int device_sm);
 
-// Of one machine-code image and of one PTX text.
+// Do the same for one machine-code image and for one PTX text.
 PrintingKernels FindPrintingKernelsInElf(std::string_view elf);
 PrintingKernels FindPrintingKernelsInPtx(std::string_view ptx);
 
