@@ -1,4 +1,4 @@
-// The codes in an image that a device may run.
+// Visits the codes in an image that a device may run.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,14 @@ namespace detshare::images {
 struct DeviceCode {
   EntryKind kind = EntryKind::kPtx;
   std::string_view bytes;              // decompressed; valid during the visit
-  const FatbinEntry* entry = nullptr;  // null: the image is this code
+  const FatbinEntry* entry = nullptr;  // null: the image itself is this code
 };
 
-// Visits the codes of an ELF image, a PTX text or fatbins, one after the other, that compute
-// capability `device_sm` (90 for 9.0) can run: of fatbins the machine codes, or, where there are
-// none, the PTX texts, as the driver prefers them. Whatever is no ELF and no fatbin counts as text.
-// False when the image, which may be hostile, is not well formed; some codes may have been visited.
+// Visits, one after the other, the codes of an ELF image, a PTX text or fatbins that compute
+// capability `device_sm` (90 for 9.0) can run. Of fatbins it visits the machine codes, or the PTX
+// texts if there are no machine codes, which is the driver's preference. An image that is neither
+// ELF nor fatbin counts as text. Returns false if the image, which may be hostile, is malformed;
+// some codes may have been visited by then.
 bool ForEachDeviceCode(std::span<const std::byte> image, int device_sm,
                        const std::function<void(const DeviceCode&)>& visit);
 

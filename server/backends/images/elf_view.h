@@ -1,4 +1,4 @@
-// Reading ELF images that may be hostile: whatever lies outside of the image is not there.
+// Reads ELF images that may be hostile. A read outside the image returns nothing.
 #pragma once
 
 #include <elf.h>
@@ -11,7 +11,7 @@
 
 namespace detshare::images {
 
-// A record of fixed size.
+// Reads a record of fixed size.
 template <typename T>
 std::optional<T> ReadRecord(std::string_view image, uint64_t offset) {
   if (offset > image.size() || image.size() - offset < sizeof(T)) return std::nullopt;
@@ -22,16 +22,17 @@ std::optional<T> ReadRecord(std::string_view image, uint64_t offset) {
 
 std::optional<std::string_view> Slice(std::string_view image, uint64_t offset, uint64_t bytes);
 
-// The text that begins there and ends with a 0 byte.
+// Returns the text that begins at `offset` and ends before a 0 byte.
 std::optional<std::string_view> StringAt(std::string_view table, uint64_t offset);
 
 struct ElfSection {
   Elf64_Shdr header;
-  uint64_t header_offset;  // in the image
+  uint64_t header_offset;  // offset in the image
   std::string_view name;
 };
 
-// Of a 64-bit ELF image, in its order. Nullopt when the table, or one of the names, is not whole.
+// Returns the sections of a 64-bit ELF image in their order; nothing if the table or a name is not
+// whole.
 std::optional<std::vector<ElfSection>> ElfSections(std::string_view elf);
 
 }  // namespace detshare::images

@@ -15,11 +15,11 @@ constexpr uint8_t kManaged = 4;  // bit of st_other
 // Types of relocations.
 enum : uint32_t {
   kWord64 = 2,
-  kGenericWord64 = 4,  // the same, of a variable's initial contents
-  kImmediateLow = 56,  // the 32-bit immediate of an instruction gets half of the address
+  kGenericWord64 = 4,  // the same, in a variable's initial contents
+  kImmediateLow = 56,  // the 32-bit immediate of an instruction gets the low half of the address
   kImmediateHigh = 57,
 };
-constexpr uint64_t kImmediateOffset = 4;  // in the instruction
+constexpr uint64_t kImmediateOffset = 4;  // offset of the immediate in the instruction
 
 constexpr uint64_t kMaxAlignment = 4096;
 constexpr size_t kMaxVariables = 4096;
@@ -31,7 +31,7 @@ bool Fail(std::string* error, std::string_view what) {
 
 struct Variable {
   uint32_t symbol = 0;
-  uint64_t symbol_offset = 0;  // of the symbol, in the image
+  uint64_t symbol_offset = 0;  // offset of the symbol in the image
   std::string_view name;
   uint32_t section = 0;
   uint64_t begin = 0, bytes = 0;  // in the section
@@ -87,11 +87,11 @@ bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
   return true;
 }
 
-// One relocation, of either kind of table.
+// One relocation, from either kind of table.
 struct Relocation {
   uint64_t offset = 0;  // in its section
   uint32_t type = 0, symbol = 0;
-  std::optional<int64_t> addend;  // none: it is in place
+  std::optional<int64_t> addend;  // empty: the addend is in place
 };
 
 std::optional<Relocation> RelocationAt(std::string_view elf, const Elf64_Shdr& table,
@@ -108,7 +108,7 @@ std::optional<Relocation> RelocationAt(std::string_view elf, const Elf64_Shdr& t
                     static_cast<uint32_t>(ELF64_R_SYM(entry->r_info)), std::nullopt};
 }
 
-// The bytes that a relocation changes, in the image; null when they are not there.
+// Returns the bytes of the image that a relocation changes; null if they are outside the image.
 template <typename T>
 char* Target(std::string* elf, const Elf64_Shdr& section, uint64_t offset) {
   if (section.sh_type == SHT_NOBITS || offset > section.sh_size ||
@@ -224,7 +224,7 @@ bool PlaceManagedVariables(std::string* elf, std::span<const uint64_t> addresses
     }
     if (kept == count) continue;
     table.sh_size = kept * entry;
-    if (kept == 0) table.sh_type = SHT_NULL;  // nobody expects a table that is empty
+    if (kept == 0) table.sh_type = SHT_NULL;  // a loader may not expect an empty table
     std::memcpy(elf->data() + section.header_offset, &table, sizeof(table));
   }
 

@@ -1,18 +1,19 @@
-// The __managed__ variables of machine code, and putting them where the caller wants them.
+// Finds the __managed__ variables of machine code and places them at addresses of the caller's
+// choice.
 //
 // In an ELF image a managed variable is a symbol of .nv.global or .nv.global.init with a bit of its
-// own in st_other. Code reaches it as every global variable, through an address that the loader
-// fills in: a word of constant bank 4, or, in code for debuggers, the immediates of two
-// instructions. Relocations say where:
+// own in st_other. Code reaches it as it reaches every global variable: through an address that the
+// loader fills in. The address is a word of constant bank 4, or, in code for debuggers, the
+// immediates of two instructions. Relocations name the places:
 //
 //     .nv.constant4  [ address of x ] <-- R_CUDA_64 x        .text  MOV32I r, lo(x) <-- 32_LO x
 //                                                                   MOV32I r, hi(x) <-- 32_HI x
 //
-// PlaceManagedVariables() does the loader's work for these relocations alone, and takes them and
-// the bits away: what remains is an image without managed variables. The variables' places in the
-// image stay, unused. The instructions are those that a loader would have made.
+// PlaceManagedVariables() does the loader's work for these relocations only, and removes them and
+// the bits. The result is an image without managed variables. The variables' room in the image
+// stays, unused. The instructions are those that a loader would have made.
 //
-// Images may be hostile: nothing outside of them is read or written.
+// Images may be hostile: these functions read and write nothing outside the image.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +27,23 @@ namespace detshare::images {
 struct ManagedElfVariable {
   std::string name;
   uint64_t bytes = 0;
-  uint64_t alignment = 1;  // of its section: no variable needs more
+  // The alignment of its section. No variable needs more.
+  uint64_t alignment = 1;
 };
 
-// Whether the image may have some: false for almost all of them, and quickly so.
+// Returns whether the image may have managed variables. Returns false quickly for almost all
+// images.
 bool HasManagedVariables(std::string_view elf);
 
-// In the order of their symbols. False, with *error set, when the image is not well formed.
+// Lists the variables in the order of their symbols. Returns false and sets *error if the image is
+// malformed.
 bool FindManagedVariables(std::string_view elf, std::vector<ManagedElfVariable>* variables,
                           std::string* error);
 
-// Puts the variables that FindManagedVariables() gave at `addresses`. `contents`: what each begins
-// with, of its size. False, with *error set and *elf in any state, when the image refers to one of
-// them in a way that is not known, or the contents of one depend on what only a loader knows.
+// Places the variables that FindManagedVariables() listed at `addresses`. Writes to *contents the
+// initial bytes of each variable, of the variable's size. Returns false and sets *error, with *elf
+// in any state, if the image refers to a variable in an unknown way, or if a variable's contents
+// depend on values that only a loader knows.
 bool PlaceManagedVariables(std::string* elf, std::span<const uint64_t> addresses,
                            std::vector<std::string>* contents, std::string* error);
 

@@ -17,8 +17,8 @@ uint64_t Product(uint64_t a, uint64_t b) {
   return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
-// ".nv.global", ".nv.global.init", ".nv.constant3": but not ".nv.constant0.<kernel>", which holds a
-// kernel's parameters.
+// Accepts ".nv.global", ".nv.global.init" and ".nv.constant3". Rejects ".nv.constant0.<kernel>",
+// which holds a kernel's parameters.
 bool HoldsVariables(std::string_view section) {
   return section == ".nv.global" || section == ".nv.global.init" || section == ".nv.constant3";
 }
@@ -36,7 +36,7 @@ uint64_t OfElf(std::string_view elf) {
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kEndOfWord = " \t\r\n;=[{(,)}]";
 
-// The words of one declaration, one after the other.
+// Takes the next word of a declaration from the front of *text.
 std::string_view NextWord(std::string_view* text) {
   text->remove_prefix(std::min(text->find_first_not_of(kBlanks), text->size()));
   const size_t end = std::max<size_t>(std::min(text->find_first_of(kEndOfWord), text->size()), 1);
@@ -45,7 +45,7 @@ std::string_view NextWord(std::string_view* text) {
   return word;
 }
 
-// ".b8" is 1, ".f64" 8, ".b128" 16; 0 for what is no type.
+// Returns 1 for ".b8", 8 for ".f64", 16 for ".b128", and 0 for a word that is not a type.
 uint64_t BytesOfType(std::string_view word) {
   if (word.size() < 3 || word[0] != '.' || std::string_view("busf").find(word[1]) == word.npos)
     return 0;
@@ -54,7 +54,7 @@ uint64_t BytesOfType(std::string_view word) {
   return parsed.ptr == word.data() + word.size() && bits % 8 == 0 && bits <= 128 ? bits / 8 : 0;
 }
 
-// What follows ".global" or ".const", up to the end of the declaration:
+// Returns the bytes of a declaration. `rest` follows ".global" or ".const":
 //   .align 16 .b8 table[1024];      .v4 .f32 corner = {...};     .attribute(.managed) .u32 counter;
 uint64_t OfDeclaration(std::string_view rest) {
   rest = rest.substr(0, rest.find_first_of(";={"));
@@ -71,7 +71,7 @@ uint64_t OfDeclaration(std::string_view rest) {
   for (size_t open = rest.find('['); open != rest.npos; open = rest.find('[', open + 1)) {
     const size_t first = std::min(rest.find_first_not_of(kBlanks, open + 1), rest.size());
     uint64_t count = 0;
-    // A dimension that is not said follows from the initial value: that is text as long.
+    // A dimension without a number follows from the initial value, which is text of that length.
     if (std::from_chars(rest.data() + first, rest.data() + rest.size(), count).ec == std::errc())
       elements = Product(elements, count);
   }
@@ -82,7 +82,7 @@ uint64_t OfPtx(std::string_view text) {
   uint64_t bytes = 0;
   for (const std::string_view space : {std::string_view(".global"), std::string_view(".const")}) {
     for (size_t at = text.find(space); at != text.npos; at = text.find(space, at + 1)) {
-      // Not the end of "ld.global", nor the beginning of ".global.u32".
+      // Skips the end of "ld.global" and the beginning of ".global.u32".
       const bool begins = at == 0 || kBlanks.find(text[at - 1]) != kBlanks.npos;
       const size_t end = at + space.size();
       if (begins && end < text.size() && kBlanks.find(text[end]) != kBlanks.npos)
@@ -98,7 +98,7 @@ uint64_t VariableBytes(std::span<const std::byte> image, int device_sm) {
   uint64_t bytes = 0;
   ForEachDeviceCode(image, device_sm, [&](const DeviceCode& code) {
     const uint64_t one = code.kind == EntryKind::kElf ? OfElf(code.bytes) : OfPtx(code.bytes);
-    // Of several codes for one device, one runs.
+    // The device runs one of its codes.
     bytes = std::max(bytes, one);
   });
   return bytes;

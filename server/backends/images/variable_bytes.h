@@ -1,4 +1,4 @@
-// How much device memory the variables of an image take.
+// Computes how much device memory the variables of an image need.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace detshare::images {
 
-// Bytes of the global and constant variables in the code of `image` that compute capability
-// `device_sm` (90 for 9.0) would run. 0 for what is not understood: whoever loads it will say so.
-// Sums that would overflow end at UINT64_MAX.
+// Returns the bytes of the global and constant variables in the code of `image` that compute
+// capability `device_sm` (90 for 9.0) would run. Returns 0 for an image that it does not
+// understand; loading it will return the error. A sum that would overflow is UINT64_MAX.
 uint64_t VariableBytes(std::span<const std::byte> image, int device_sm);
 
 }  // namespace detshare::images
