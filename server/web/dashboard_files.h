@@ -12,6 +12,7 @@ struct DashboardFile {
   std::string_view content;
 };
 
+// Returns all files. They stay valid as long as the process.
 std::span<const DashboardFile> DashboardFiles();
 
 }  // namespace detshare

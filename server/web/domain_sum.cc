@@ -18,7 +18,8 @@ void Add(const TenantObservation& one, TenantObservation* sum) {
   sum->memory_traffic += one.memory_traffic;
 }
 
-// What stays of a process that is not there, or does not answer.
+// Returns the part of a tenant's figures that stays valid after its process has ended or stopped
+// replying.
 TenantObservation Counts(TenantObservation one) {
   one.use.open = 0;
   one.use.counters.device_memory = 0;
@@ -142,7 +143,7 @@ Observation DomainSum::Sum() const {
   all.policy = policy_;
   all.device_losses = device_losses_;
   all.refusals = ended_refusals_;
-  // More names than are told apart are counted together here, too.
+  // If there are too many names to keep them apart, ByTenant counts the rest together here, too.
   ByTenant<TenantObservation> tenants = ended_;
   ByTenant<DomainObservation> users = users_;
   all.devices = devices_;
@@ -170,7 +171,7 @@ Observation DomainSum::Sum() const {
       all.sessions.push_back(std::move(session));
     }
     for (size_t i = 0; i < one.last.devices.size() && i < all.devices.size(); ++i) {
-      // All of them look at the same device.
+      // All processes observe the same device.
       const DeviceObservation& seen = one.last.devices[i];
       DeviceObservation& device = all.devices[i];
       device.used_memory = std::max(device.used_memory, seen.used_memory);

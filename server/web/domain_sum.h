@@ -1,9 +1,9 @@
-// The figures of all users' processes as those of one daemon, with strict isolation.
+// Adds up the figures of all users' processes as those of one daemon, with strict isolation.
 //
-// Counts never fall: what a process has counted stays when it has ended, and while it does not
-// answer. What is there at the moment (sessions, memory) is that of the processes that answer.
+// Counts never fall: the counts of a process stay when it has ended, and while it does not reply.
+// Momentary figures (sessions, memory) are the sum over the processes that reply.
 //
-// Plain values, one thread at a time.
+// Holds plain values. One thread at a time uses it.
 #pragma once
 
 #include <sys/types.h>
@@ -21,39 +21,40 @@ namespace detshare {
 
 class DomainSum {
  public:
-  // A tenant that is configured has series of its own, whoever came before it.
+  // Gives a configured tenant a series of its own, even if many other names came first.
   void Reserve(const std::string& tenant);
   void Begun(const std::string& user, pid_t process);
   void Ended(pid_t process, DomainEnd how);
-  // All that answered in one round; `seconds` since the round before. Who is not known any more is
-  // left out.
+  // Adds the replies of one round; `seconds` is the time since the round before. Skips processes
+  // that are not known any more.
   void Update(std::map<pid_t, Observation> replies, double seconds);
-  // It was asked and did not answer in time.
+  // Tells that the process was asked and did not reply in time.
   void Missed(pid_t process);
 
-  // Without times and the figures of a process, which are not sums.
+  // Returns the sum, without times and without the figures of a process (Observation::process).
   Observation Sum() const;
 
  private:
   struct Process {
     std::string user;
     bool received = false, responds = false;
-    Observation last;     // of its latest answer
-    double silent_s = 0;  // since then, while others answered
+    Observation last;  // the latest reply
+    // Seconds since that reply in which other processes replied.
+    double silent_s = 0;
   };
 
-  // What was sampled since the last answer of each. Users take turns on a device: what they see of
-  // it together is not more than there is.
+  // Adds what was sampled since the last reply of each process. Users take turns on a device, so
+  // the sum over users is limited to what the device has.
   void AddSamples(const std::map<pid_t, Observation>& replies, double seconds);
 
   std::map<pid_t, Process> processes_;
-  // Of processes that have ended; and by user, of all.
+  // Sums over processes that have ended; users_ has the sums of all processes by user.
   ByTenant<TenantObservation> ended_;
   std::map<absl::StatusCode, uint64_t> ended_refusals_;
   ByTenant<DomainObservation> users_;
-  // Of all, as far as they were heard.
+  // Samples from all replies.
   ByTenant<TenantSamples> samples_;
-  std::vector<DeviceObservation> devices_;  // as they were last seen; busy_seconds is the sum
+  std::vector<DeviceObservation> devices_;  // as last observed; busy_seconds is the sum
   std::string backend_, policy_;
   uint64_t device_losses_ = 0;
 };

@@ -92,7 +92,7 @@ void DomainsObserver::Ask(double seconds) {
     if (one.stub == nullptr) {
       const auto channel = ConnectLocally(one.socket);
       if (!channel.ok()) {
-        // A process that begins has no socket yet.
+        // A process that has just begun has no socket yet.
         if (one.received || begin - one.begun > options_.beginning) missed.push_back(process);
         continue;
       }
@@ -108,7 +108,7 @@ void DomainsObserver::Ask(double seconds) {
   std::map<pid_t, Observation> received;
   for (size_t i = 0; i < asked.size(); ++i) {
     Process& one = processes_.at(asked[i]);
-    // Another one may listen where the one before did.
+    // A new process may listen at the socket of an earlier one.
     if (replies[i].ok() && replies[i]->pid() == asked[i]) {
       one.received = true;
       received[asked[i]] = FromMessage(*replies[i]);
@@ -119,7 +119,7 @@ void DomainsObserver::Ask(double seconds) {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const pid_t process : missed) {
-    // One that has ended meanwhile is not silent.
+    // A process that has ended meanwhile has not failed to reply.
     if (std::any_of(changes_.begin(), changes_.end(),
                     [&](const Change& change) { return change.process == process; }))
       continue;

@@ -1,9 +1,8 @@
-// Watches all processes of a daemon with strict isolation, for those who look: asks each once a
-// second what it has seen, and shows the sum (domain_sum.h) as one daemon's.
+// Observes all processes of a daemon with strict isolation: asks each process once a second for its
+// observation, and shows the sum (domain_sum.h) as that of one daemon.
 //
-// A thread of its own asks; whoever looks gets what was found last and waits for nobody. A process
-// that does not answer in time keeps nothing back but its own figures; it is asked again less
-// often.
+// A thread of its own asks. HTTP requests get the latest sum and wait for no process. A process
+// that does not reply in time delays only its own figures, and is asked less often.
 #pragma once
 
 #include <sys/types.h>
@@ -27,26 +26,27 @@
 
 namespace detshare {
 
-// Any thread.
+// Any thread may call it.
 class DomainsObserver {
  public:
   struct Options {
-    std::string directory;             // of the domains
-    bool dashboard = true;             // and the JSON that it shows
-    std::vector<std::string> tenants;  // that are configured
-    // Sessions at a time in all processes; 0: as many as they have room for.
+    std::string directory;             // directory of the domains
+    bool dashboard = true;             // the dashboard, and the JSON that it shows
+    std::vector<std::string> tenants;  // the configured tenants
+    // Sessions at a time over all processes; 0: as many as they have room for.
     size_t max_sessions = 0;
     std::chrono::milliseconds period{1000};
-    std::chrono::milliseconds timeout{3000};     // for a reply
-    std::chrono::milliseconds silence{10'000};    // before one that did not answer is asked again
-    std::chrono::milliseconds beginning{30'000};  // in which it need not answer yet
+    std::chrono::milliseconds timeout{3000};  // for a reply
+    // Before a process that did not reply is asked again.
+    std::chrono::milliseconds silence{10'000};
+    std::chrono::milliseconds beginning{30'000};  // in which a new process need not reply
   };
   explicit DomainsObserver(Options options);
   ~DomainsObserver();
   DomainsObserver(const DomainsObserver&) = delete;
   DomainsObserver& operator=(const DomainsObserver&) = delete;
 
-  // These are quick.
+  // These calls return quickly.
   void Begun(uid_t user, pid_t process);
   void Ended(uid_t user, pid_t process, DomainEnd how);
   void SetMaxSessions(size_t max);
@@ -58,14 +58,14 @@ class DomainsObserver {
   using Clock = std::chrono::steady_clock;
   struct Process {
     std::string socket;
-    std::shared_ptr<proto::Observing::Stub> stub;  // null: it is not connected
+    std::shared_ptr<proto::Observing::Stub> stub;  // null: not connected
     bool received = false;
     Clock::time_point begun, ask_at;
   };
   struct Change {
     uid_t user = 0;
     pid_t process = 0;
-    std::optional<DomainEnd> end;  // nothing: it has begun
+    std::optional<DomainEnd> end;  // nothing: the process has begun
   };
 
   void Run();
@@ -75,7 +75,7 @@ class DomainsObserver {
   const Options options_;
   const Clock::time_point begin_ = Clock::now();
 
-  std::map<pid_t, Process> processes_;  // of the thread
+  std::map<pid_t, Process> processes_;  // used by thread_ only
 
   std::mutex mutex_;  // guards what follows
   std::vector<Change> changes_;

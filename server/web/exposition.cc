@@ -8,7 +8,8 @@
 namespace detshare {
 namespace {
 
-// Of the histograms' buckets, four to a doubling: from 16 us to 67 s, one to a doubling.
+// Indices of a histogram's buckets, four to a doubling. The exposed edges run from 16 us to 67 s,
+// one to a doubling.
 constexpr int kFirstEdge = 4 * 4, kLastEdge = 26 * 4, kEdgeStep = 4;
 
 void AppendEscaped(std::string_view text, bool quotes, std::string* out) {
@@ -25,7 +26,7 @@ void AppendEscaped(std::string_view text, bool quotes, std::string* out) {
   }
 }
 
-// As short as it can be, and exact enough to count on.
+// Formats a number as short as possible, but exact enough for counts.
 std::string Text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";

@@ -1,6 +1,6 @@
-// Prometheus' text format, version 0.0.4.
+// Writes Prometheus' text format, version 0.0.4.
 //
-// One thread.
+// One thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class MetricType { kCounter, kGauge, kHistogram };
 struct Metric {
   std::string_view name;
   MetricType type = MetricType::kGauge;
-  std::string_view labels;  // their names, separated by commas
+  std::string_view labels;  // names of the labels, separated by commas
   std::string_view help;
 };
 
@@ -29,11 +29,11 @@ class Exposition {
  public:
   using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-  // What follows are samples of this metric. Each metric comes once.
+  // Begins a metric; the samples that follow belong to it. Each metric comes once.
   void Begin(const Metric& metric);
   void Add(Labels labels, uint64_t value);
   void Add(Labels labels, double value);
-  // Of nanoseconds; shown in seconds.
+  // Adds a histogram of nanoseconds, shown in seconds.
   void Add(Labels labels, const DurationCounts& counts);
 
   const std::string& text() const { return text_; }

@@ -1,6 +1,6 @@
-// The last minutes of a daemon, a point a second: what charts are drawn of.
+// Keeps the last minutes of a daemon, one point a second, for charts.
 //
-// One thread at a time. Memory is bounded: points, and tenants of a point.
+// Its memory is bounded in points and in tenants of a point. One thread at a time uses it.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ struct SmRange {
   friend bool operator==(const SmRange&, const SmRange&) = default;
 };
 
-// Rates are over the time since the point before.
+// What one tenant did since the point before. Rates are over that time.
 struct TenantPoint {
-  double sm_share = 0;    // of the SMs of all devices, while busy there
-  double throttled_share = 0;  // of the time of its sessions together: above 1 with several
-  double operations = 0;  // a second
-  double tokens = 0;      // a second
+  double sm_share = 0;  // of the SMs of all devices, while busy there
+  // Of the time of its sessions; above 1 if several sessions are throttled.
+  double throttled_share = 0;
+  double operations = 0;  // per second
+  double tokens = 0;      // per second
   uint64_t device_memory = 0;
-  uint64_t bursts = 0;                                 // that ended
-  std::vector<SmRange> ranges;                         // where its sessions' work went, each once
+  uint64_t bursts = 0;          // bursts that ended
+  std::vector<SmRange> ranges;  // where its sessions' work went, each range once
   int64_t burst_p50 = 0, burst_p99 = 0, tpot_p99 = 0;  // nanoseconds; 0: there were none
 };
 
@@ -36,16 +37,16 @@ struct DevicePoint {
 };
 
 struct HistoryPoint {
-  uint64_t number = 0;  // 1 for the first
+  uint64_t number = 0;  // 1 for the first point
   int64_t unix_ms = 0;
   double seconds = 0;  // since the point before
   std::vector<DevicePoint> devices;
-  std::map<std::string, TenantPoint> tenants;  // who had sessions or did something
+  std::map<std::string, TenantPoint> tenants;  // tenants that had sessions or did something
 };
 
-// Of one tenant, over the last minute or what there is of it.
+// One tenant's work over the last minute, or over the time that is recorded.
 struct RecentTenant {
-  double seconds = 0;  // how long that is
+  double seconds = 0;  // length of that time
   WorkTotals work;
   WaitsFor waits_for;
 };
@@ -53,14 +54,15 @@ struct RecentTenant {
 class History {
  public:
   static constexpr size_t kMaxPoints = 600;
-  static constexpr size_t kMaxRanges = 16;   // of a tenant in a point
-  static constexpr size_t kMaxTenants = 32;  // of a point, those that use most
+  static constexpr size_t kMaxRanges = 16;   // of one tenant in one point
+  static constexpr size_t kMaxTenants = 32;  // of one point: those that use most
 
-  // Needs a Observation of before to say something, so that the first one makes no point.
+  // Adds a point with the difference to the observation before. The first observation makes no
+  // point.
   void Add(const Observation& now);
 
   const std::deque<HistoryPoint>& points() const { return points_; }
-  // Up to `now`.
+  // Returns each tenant's work up to `now`.
   std::map<std::string, RecentTenant> Recent(const Observation& now) const;
 
  private:

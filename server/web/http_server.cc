@@ -37,12 +37,13 @@ constexpr uint32_t kMaxHeaderBytes = 8192;
 constexpr size_t kMaxBufferBytes = 16384;
 constexpr std::chrono::milliseconds kAcceptPause(100);
 
-// A page may load from here only what is here, send nothing, and be in no other page.
+// A page may load only from this server, send nothing, and be embedded in no other page.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// Numbers and this machine's own name cannot be made to mean it by others.
+// Returns whether the host is an IP address or localhost. No owner of a domain can make these lead
+// to this machine.
 bool IsOwnHost(std::string_view host) {
   if (host.empty()) return true;  // HTTP/1.0
   if (host.front() == '[') {
@@ -95,7 +96,7 @@ absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode) {
     const int one = 1;  // a daemon that replaces itself comes back at once
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
   } else {
-    // What answers is somebody's; what does not is left over.
+    // A socket that accepts belongs to another process. A socket that refuses is left over.
     const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat there;
     const bool dead = connect(probe, to, bytes) != 0 && errno == ECONNREFUSED &&
@@ -103,7 +104,7 @@ absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode) {
     close(probe);
     if (dead) unlink(address.path.c_str());
   }
-  // The mode before anybody can connect.
+  // The mode is set before any client can connect.
   const bool bound =
       bind(fd, to, bytes) == 0 && (address.path.empty() || chmod(address.path.c_str(), mode) == 0);
   if (!bound || listen(fd, 64) != 0) {
@@ -147,14 +148,14 @@ struct HttpServer::Impl {
 
   const Options options;
   const Handler handler;
-  size_t connections = 0;  // of the thread
+  size_t connections = 0;  // used by the thread only
   asio::io_context io;
   asio::posix::stream_descriptor listener;
   asio::steady_timer pause;
   std::thread thread;
 };
 
-// Lives in the handlers of what it waits for.
+// The handlers of its pending operations keep it alive.
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Impl& server, asio::generic::stream_protocol::socket socket)
@@ -179,8 +180,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       return Write({431, "text/plain; charset=utf-8", "too many headers\n"}, false);
     if (error == http::error::body_limit)
       return Write({413, "text/plain; charset=utf-8", "nothing is taken here\n"}, false);
-    // Its own errors are those of a request that makes no sense; the others those of the
-    // connection.
+    // Errors of Beast's HTTP category mean that the request is malformed; others that the
+    // connection failed.
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message)
       return Write({400, "text/plain; charset=utf-8", "malformed\n"}, false);
@@ -251,7 +252,7 @@ void HttpServer::Impl::Accept() {
 void HttpServer::Impl::Take() {
   const int fd = accept4(listener.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-    // Nothing to accept it with: it waits, and does not keep this thread busy meanwhile.
+    // There is no descriptor left to accept with: waits, so that this thread does not spin.
     pause.expires_after(kAcceptPause);
     pause.async_wait([this](error_code error) {
       if (!error) Accept();
@@ -278,7 +279,7 @@ void HttpServer::Impl::Run() {
   pthread_setname_np(pthread_self(), "http");
   Accept();
   for (;;) {
-    // What a request could not be answered for ends that connection only.
+    // An exception while a request is handled ends only that connection.
     try {
       io.run();
       return;

@@ -1,9 +1,10 @@
-// A small HTTP/1.1 server for those who look: GET and HEAD, nothing that changes anything.
+// A small HTTP/1.1 server for monitoring. It serves GET and HEAD, and nothing that changes
+// anything.
 //
-// Whoever connects may be hostile: the number of connections, the size of a request and the time
-// that it may take are bounded, whatever is malformed is answered and closed, and requests whose
-// Host is a name of somebody's domain are refused (a web page must not reach the daemon through a
-// name that it resolves to this machine).
+// Clients may be hostile. So the number of connections, the size of a request and its time are
+// bounded, and a malformed request gets an error and is closed. Requests whose Host is a foreign
+// domain name are refused, because a web page must not reach the daemon through a name that its
+// owner resolves to this machine.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ namespace detshare {
 
 struct HttpRequest {
   std::string_view path;   // "/metrics", as it was sent
-  std::string_view query;  // behind the "?"
+  std::string_view query;  // what follows the "?"
 };
 
 struct HttpResponse {
@@ -31,24 +32,26 @@ struct HttpResponse {
   bool cacheable = false;
 };
 
-// Makes the socket. A unix socket has `mode`, and replaces one to which nobody listens any more.
+// Makes a listening socket; the caller owns it. A unix socket gets `mode` and replaces one on which
+// no process listens.
 absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode);
 
-// What such a socket is called: "http://127.0.0.1:9464", "unix:/run/x.sock".
+// Returns the socket's name: "http://127.0.0.1:9464", "unix:/run/x.sock".
 std::string HttpName(int listen_fd);
 
 class HttpServer {
  public:
   struct Options {
-    size_t connections = 64;  // further ones are closed at once
-    // From the first moment in which a request may come to its last byte; and for a reply.
+    size_t connections = 64;  // further connections are closed at once
+    // From the first moment in which a request may come to its last byte; the same again for the
+    // reply.
     std::chrono::milliseconds timeout{30'000};
-    bool check_host = true;  // a unix socket has none
+    bool check_host = true;  // a unix socket has no host to check
   };
-  // On the server's one thread.
+  // Replies to a request. Called on the server's only thread.
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
-  // Takes over the listening socket. Serves until it is destroyed.
+  // Owns the listening socket. Serves until it is destroyed.
   HttpServer(int listen_fd, const Options& options, Handler handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -19,7 +19,7 @@ constexpr auto kHistogram = MetricType::kHistogram;
 
 double Seconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
 
-// Why a client got no session.
+// Labels for the reasons why a client got no session.
 constexpr struct {
   absl::StatusCode code;
   std::string_view reason;
@@ -49,7 +49,7 @@ std::function<void(const Observation&, Out&)> OfTenantsAndClasses(Value value) {
   };
 }
 
-// Of those that have one.
+// Adds samples for the tenants that have such a limit.
 template <typename Value>
 std::function<void(const Observation&, Out&)> Limits(Value value) {
   return [value](const Observation& seen, Out& out) {
@@ -72,7 +72,7 @@ std::function<void(const Observation&, Out&)> Single(Value value) {
   return [value](const Observation& seen, Out& out) { out.Add({}, value(seen)); };
 }
 
-// Of users with strict isolation, of whom it holds.
+// Adds samples for the users for whom `which` is true, with strict isolation.
 template <typename Which, typename Value>
 std::function<void(const Observation&, Out&)> OfUsers(Which which, Value value) {
   return [which, value](const Observation& seen, Out& out) {
@@ -341,7 +341,7 @@ const std::vector<Entry>& Entries() {
       {{"detshare_user_process_resident_memory_bytes", kGauge, "user",
         "Resident memory of the user's process (strict isolation)"},
        OfUsers(Responds, [](const U& user) { return user.resident_bytes; })},
-      // ---- the daemon's process, under the names that all have
+      // ---- the daemon's process, under the names that all processes use
       {{"process_cpu_seconds_total", kCounter, "", "CPU time of the daemon"},
        Single([](const O& seen) { return seen.process.cpu_seconds; })},
       {{"process_resident_memory_bytes", kGauge, "", "Resident memory of the daemon"},

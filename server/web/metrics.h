@@ -1,4 +1,4 @@
-// What Prometheus reads: the one table of metrics, and their values.
+// The metrics that Prometheus reads: their table and their values.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace detshare {
 
-// All that are exposed, in this order. docs/metrics.md shows the same table; a test compares them.
+// Returns all metrics, in the order in which they are exposed. docs/metrics.md shows the same
+// table; a test compares them.
 std::span<const Metric> AllMetrics();
 
 std::string MetricsText(const Observation& observation);

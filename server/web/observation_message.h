@@ -1,4 +1,5 @@
-// What a process of one user says of itself to the one that listens (proto/observation.proto).
+// Converts an observation to the message that a user's process sends to the listening process
+// (proto/observation.proto), and back.
 #pragma once
 
 #include "proto/observation.pb.h"
@@ -6,10 +7,10 @@
 
 namespace detshare {
 
-// All but the times of the observation and the files and threads of its process.
+// Writes all except the times of the observation and the files and threads of its process.
 void ToMessage(const Observation& seen, proto::Observation* message);
-// What is no figure that an observation could have (a class, a bucket, a device that is not there)
-// is left out.
+// Leaves out values that an observation cannot have, such as an unknown class or bucket, or a
+// device that does not exist.
 Observation FromMessage(const proto::Observation& message);
 
 }  // namespace detshare

@@ -1,4 +1,5 @@
-// What is seen of this process, for the one that listens (proto/observation.proto).
+// The gRPC service with which the listening process gets this process's observation
+// (proto/observation.proto).
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -11,7 +12,7 @@ namespace detshare {
 
 class ObservationService final : public proto::Observing::CallbackService {
  public:
-  // What it is given outlives it.
+  // The arguments outlive this object.
   ObservationService(Observer& observer, const PeerTable& peers, const Identity& identity)
       : observer_(observer), peers_(peers), identity_(identity) {}
 

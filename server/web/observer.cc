@@ -27,7 +27,7 @@ double PeakBandwidth(const DeviceProperties& properties) {
     const auto found = properties.attributes.find(attribute);
     return found != properties.attributes.end() ? std::max(found->second, 0) : 0;
   };
-  // Kilohertz and bits; two transfers a clock.
+  // The clock is in kilohertz and the width in bits; there are two transfers per clock.
   return 2e3 * value(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) *
          value(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
 }

@@ -1,7 +1,7 @@
-// Watches a daemon for those who look: samples it, and answers what HTTP asks (pages.h).
+// Observes a daemon in this process: samples it, and replies to HTTP requests (pages.h).
 //
-// One thread samples, ten times a second while a session may have work, once a second otherwise.
-// The daemon's other threads wait for it no longer than a report takes that somebody asks for.
+// One thread samples, ten times a second while a session may have work, and once a second
+// otherwise. The daemon's other threads wait for it at most as long as a requested report takes.
 #pragma once
 
 #include <chrono>
@@ -19,14 +19,14 @@
 
 namespace detshare {
 
-// Any thread. What it is given outlives it.
+// Any thread may call it. The constructor's arguments outlive it.
 class Observer {
  public:
   struct Options {
     std::string backend;
-    uint64_t device_losses = 0;  // of daemons that this one replaces
-    bool dashboard = true;       // and the JSON that it shows
-    bool own_thread = true;      // without one whoever has the observer calls Look()
+    uint64_t device_losses = 0;  // of the daemons that this one replaces
+    bool dashboard = true;       // the dashboard, and the JSON that it shows
+    bool own_thread = true;      // false: the owner calls Look()
   };
   Observer(SessionManager& manager, const SettingsStore& settings, Options options);
   ~Observer();
@@ -35,7 +35,8 @@ class Observer {
 
   Observation Observe();
   HttpResponse Respond(const HttpRequest& request) { return pages_.Respond(request); }
-  // `seconds` since the last time. `point`: notes the history, too.
+  // Samples once; `seconds` is the time since the last sample. `point` also adds a point to the
+  // history.
   void Look(double seconds, bool point);
 
  private:

@@ -1,4 +1,4 @@
-// What HTTP answers about whatever is observed: metrics, health, the dashboard and its figures.
+// Replies to HTTP requests about an observation: metrics, health, the dashboard and its data.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,17 @@
 
 namespace detshare {
 
-// Any thread.
+// Any thread may call it.
 class Pages {
  public:
-  // `observe`: what there is to see now. `health`: why nothing is served, in one line. Both are
-  // called by whoever calls here. `dashboard`: whether there is more than metrics.
+  // `observe` returns the present observation. `health` returns why nothing is served, in one line,
+  // or OkStatus. Both run on the caller's thread. `dashboard` tells whether to serve more than
+  // metrics and health.
   Pages(std::function<Observation()> observe, std::function<absl::Status()> health, bool dashboard);
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
 
-  // A point of the history is due.
+  // Adds a point to the history.
   void Note();
   HttpResponse Respond(const HttpRequest& request);
 
@@ -29,7 +30,8 @@ class Pages {
   const std::function<absl::Status()> health_;
   const bool dashboard_;
 
-  std::mutex mutex_;  // guards what follows; held while it is observed, so that no point is later
+  // Guards what follows. Held during observe_(), so that points come in the order of their times.
+  std::mutex mutex_;
   History history_;
 };
 

@@ -25,7 +25,7 @@ uint64_t CountFiles() {
   uint64_t count = 0;
   while (const dirent* entry = readdir(directory)) count += entry->d_name[0] != '.';
   closedir(directory);
-  return count - 1;  // the one that reads this
+  return count - 1;  // without the descriptor that reads this directory
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ ProcessFigures ReadProcessFigures() {
   ProcessFigures figures;
   std::ifstream file("/proc/self/stat");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  // Behind the name, which may hold anything: the state, field 3.
+  // The name may contain anything, so the fields are read from behind it: the state is field 3.
   const size_t name_end = text.rfind(')');
   if (name_end != std::string::npos) {
     std::istringstream fields(text.substr(name_end + 1));

@@ -1,4 +1,4 @@
-// What the kernel says of this process.
+// Reads what the kernel reports about this process.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct ProcessFigures {
   double start_time = 0;  // seconds since 1970
 };
 
-// Reads /proc/self; what cannot be read is 0.
+// Reads /proc/self. A figure that cannot be read is 0.
 ProcessFigures ReadProcessFigures();
 
 }  // namespace detshare

@@ -8,7 +8,7 @@ namespace detshare {
 void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, double seconds) {
   bool busy = false;
   std::set<std::string> busy_tenants;
-  // What several are on belongs to each of them in part.
+  // SMs that several sessions use are divided among them.
   std::vector<int> users;
   for (const detshare::Look& one : looks) {
     if (!one.busy) continue;
@@ -24,7 +24,8 @@ void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, dou
       busy_tenants.insert(one.tenant);
     }
     if (!one.throttled) continue;
-    // For those who go first; else for those who share the device with it; else for itself.
+    // Counts the time for the tenants that go first; else for those that share the device with it;
+    // else for the tenant itself.
     std::set<std::string> first, others;
     for (const detshare::Look& other : looks) {
       if (&other == &one || !(other.has_work || other.busy) || other.throttled) continue;

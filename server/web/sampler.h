@@ -1,6 +1,7 @@
-// What can only be seen by looking often: who has work where, and who is throttled while who has work.
+// Samples what only frequent samples show: which tenants have work on which SMs, and which are
+// throttled while others have work.
 //
-// One thread at a time.
+// One thread at a time uses it.
 #pragma once
 
 #include <map>
@@ -13,13 +14,13 @@
 
 namespace detshare {
 
-// One session on one device, at the moment of a look.
+// One session on one device, at the time of a sample.
 struct Look {
   std::string tenant;
   int first_sm = 0, sm_count = 0;  // of the partition where its work goes
-  bool busy = false;               // queued or running on the device
-  bool throttled = false;               // by the scheduler
-  bool has_work = false;           // as the scheduler knows it
+  bool busy = false;               // has work queued or running on the device
+  bool throttled = false;          // by the scheduler
+  bool has_work = false;           // has work, as the scheduler knows it
   int rank = 0;
 };
 
@@ -27,9 +28,9 @@ class Sampler {
  public:
   explicit Sampler(size_t devices) : device_busy_(devices, 0) {}
 
-  // `seconds` since the look before.
+  // Takes a sample; `seconds` is the time since the sample before.
   void Look(SessionManager& manager, double seconds);
-  // The same of one device, for tests.
+  // Does the same for one device, for tests.
   void Count(size_t device, const std::vector<detshare::Look>& looks, double seconds);
 
   const std::map<std::string, TenantSamples>& tenants() const { return tenants_.all(); }

@@ -18,7 +18,7 @@ std::string Dump(const ordered_json& json) {
 
 double Milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-// Null where there is nothing to say.
+// Returns null if there are no durations.
 ordered_json Tail(const DurationCounts& counts) {
   const uint64_t total = counts.total();
   if (total == 0) return nullptr;
@@ -99,7 +99,8 @@ ordered_json SessionJson(const SessionObservation& session) {
                       {"throttled", place.throttled},
                       {"rank", place.followed ? ordered_json(place.rank) : ordered_json()}});
   }
-  // Those of the first device are what there was before a session had several.
+  // The members partition, first_sm, sm_count, followed and rank describe the first device;
+  // `devices` has all devices.
   static const PlaceObservation* const nowhere = new PlaceObservation;
   const PlaceObservation& first = session.places.empty() ? *nowhere : session.places.front();
   return {{"session", session.id},

@@ -1,4 +1,4 @@
-// What the dashboard shows, as JSON. docs/observing.md describes it.
+// The dashboard's data as JSON. docs/observing.md describes it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace detshare {
 
 std::string StatusJson(const Observation& seen, const std::map<std::string, RecentTenant>& recent);
-// The points after number `after`.
+// Returns the points after number `after`.
 std::string HistoryJson(const History& history, uint64_t after);
 
 }  // namespace detshare

@@ -1,13 +1,14 @@
-// Charts over time, as SVG: stacked areas or lines, with a grid, units and the values under the pointer.
+// Charts over time, as SVG: stacked areas or lines, with a grid, units and the values under the
+// pointer.
 
 import { element, shape } from "./elements.js";
 import { clock } from "./format.js";
 
 const MARGIN = { left: 58, right: 8, top: 8, bottom: 22 };
-// A hole of so many periods is no line.
+// A gap between points that is longer than this interrupts the line.
 const LONGEST_STEP_MS = 3500;
 
-// 1, 2 or 5 times a power of ten, at least `value`.
+// The smallest of 1, 2 or 5 times a power of ten that is at least `value`.
 function niceAbove(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -22,7 +23,8 @@ export function niceBytes(value) {
 }
 
 export class Chart {
-  // options: title, hint, unit(value) -> text, stacked, log, most(value) -> top of the axis, empty: what to say without values.
+  // options: title, hint, unit(value) -> text, stacked, log, max(value) -> top of the axis, empty:
+  // text for a chart without values.
   constructor(parent, options) {
     this.options = options;
     this.svg = shape("svg", { role: "img", "aria-label": `${options.title}: ${options.hint}` });
@@ -40,7 +42,8 @@ export class Chart {
     new ResizeObserver(() => this.draw()).observe(this.svg);
   }
 
-  // times: unix milliseconds, ascending. series: [{name, color, values, promise?}], a value for each time or null.
+  // times: unix milliseconds, ascending. series: [{name, color, values, promise?}], with a value or
+  // null for each time.
   show(times, series, from, to) {
     Object.assign(this, { times, series, from, to });
     this.draw();
@@ -121,7 +124,7 @@ export class Chart {
     }
   }
 
-  // Runs of points with no hole between them: [first, last] positions.
+  // Returns the runs of points without a gap between them, as [first, last] positions.
   runs(values) {
     const runs = [];
     let begin = -1;

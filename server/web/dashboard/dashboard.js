@@ -1,4 +1,4 @@
-// The dashboard: asks the daemon once a second, and shows what it says. It changes nothing.
+// The dashboard: asks the daemon once a second, and shows its replies. It changes nothing.
 
 import { Chart, niceBytes } from "./chart.js";
 import { byId, element } from "./elements.js";
@@ -12,7 +12,7 @@ const COLORS = 8;
 
 const state = { points: [], last: 0, minutes: 5, names: [], status: null, began: null };
 
-// ---- who has which colour: in the order in which they were first seen, so that nobody's changes
+// ---- colours of tenants, in the order of their first appearance, so that no colour changes
 
 function colorOf(name) {
   let index = state.names.indexOf(name);
@@ -67,7 +67,7 @@ function drawCharts() {
   byId("legend").replaceChildren(...names.map((name) => element("li", {}, dotOf(name), name)));
 }
 
-// ---- what is so now
+// ---- the present state
 
 function fact(name, value) {
   return element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: value }));
@@ -135,7 +135,7 @@ function showMap(status) {
   byId("map").replaceChildren(...(devices.length > 0 ? devices : [none]));
 }
 
-// columns: [title, number?]; rows: of nodes or texts, or {text, className}.
+// columns: [title, number?]; rows: lists of nodes or texts, or {text, className}.
 function fillTable(table, columns, rows, empty) {
   if (rows.length === 0) {
     table.replaceChildren(element("tbody", {}, element("tr", {}, element("td", { className: "empty", textContent: empty }))));
@@ -265,7 +265,7 @@ function showStatus(status) {
   showUsers(status);
 }
 
-// ---- asking
+// ---- asking the daemon
 
 async function ask(path) {
   const response = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT_MS), cache: "no-store" });
@@ -274,7 +274,7 @@ async function ask(path) {
 }
 
 function adopt(status, points) {
-  // Another daemon counts anew.
+  // A daemon that was started again numbers its points anew.
   const began = status.unix_ms - status.uptime_seconds * 1000;
   if (state.began !== null && Math.abs(began - state.began) > 5000) {
     state.last = 0;

@@ -1,4 +1,4 @@
-// Makes elements. All text goes in as text: a program's name is never markup.
+// Makes elements. All text is inserted as text, so a program's name is never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

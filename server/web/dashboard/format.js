@@ -1,10 +1,10 @@
-// Numbers as people read them. What is not known is a dash.
+// Formats numbers for people. An unknown value is a dash.
 
 const DASH = "–";
 
 const round = (value, digits) => value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: 0 });
 
-// Three digits that mean something.
+// Shows three significant digits.
 const short = (value) => round(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
 
 export function bytes(value) {

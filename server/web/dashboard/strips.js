@@ -1,5 +1,6 @@
-// Which SMs each tenant's work went to, over time: a strip for each tenant on each device where it was, time from left to right and SMs
-// from bottom to top, the stronger the more the tenant did.
+// Shows to which SMs each tenant's work went, over time: one strip for each tenant on each device
+// that it used. Time runs from left to right and SMs from bottom to top. The colour is the
+// stronger, the more work the tenant did.
 
 import { element, shape } from "./elements.js";
 
@@ -18,7 +19,7 @@ export class Strips {
     new ResizeObserver(() => this.draw()).observe(parent);
   }
 
-  // points: as in the history. names: who is shown. sms: of each device.
+  // points: as in the history. names: the tenants to show. sms: the number of SMs of each device.
   show(points, names, colorOf, sms, from, to) {
     Object.assign(this, { points: points.filter((point) => point.unix_ms >= from), names, colorOf, sms, from, to });
     this.draw();
@@ -57,7 +58,7 @@ export class Strips {
       shape("text", { x: LEFT - 6, y: top + ROW, "text-anchor": "end" }, "0"),
     );
     const y = (sm) => top + ROW - (sm / sms) * ROW;
-    // What goes on unchanged is one rectangle: runs of points with the same ranges and about the same work.
+    // One rectangle stands for a run of points with the same ranges and about the same work.
     let run = null;
     const close = () => {
       for (const [, first, count] of run?.ranges ?? []) {
@@ -72,7 +73,7 @@ export class Strips {
       const one = point.tenants[name];
       const begin = Math.max(this.from, point.unix_ms - point.seconds * 1000);
       const ranges = (one?.ranges ?? []).filter((range) => range[0] === device);
-      // What it did is known of all devices together.
+      // The amount of work is known only for all devices together.
       const has = (one?.ranges ?? []).reduce((sum, [, , count]) => sum + count, 0) / all;
       const level = has === 0 ? 0 : Math.round(Math.min(1, one.sms / has) * 8) / 8;
       const key = JSON.stringify([ranges, level]);
