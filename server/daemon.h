@@ -46,13 +46,13 @@ class Daemon {
  public:
   struct Options {
     std::string socket;
-    // Who may connect; the peer's user decides what its sessions may do.
+    // Permissions of the socket; the peer's user decides what its sessions may do.
     mode_t socket_mode = 0666;
     int listen_fd = -1;  // a listening socket that exists already; -1: none
     // The socket's name stays when the daemon ends, because it belongs to the service manager.
     bool keep_socket = false;
     std::string backend;  // name of the backend, for display
-    // What NVML says about the devices; null: nothing.
+    // Replies of the host's NVML about the devices; null: there are none.
     std::shared_ptr<HostTelemetry> host_telemetry;
     // runtime_directory: "" for the socket's directory.
     ServerOptions server;
@@ -60,7 +60,7 @@ class Daemon {
     std::optional<uid_t> domain;        // with strict isolation: the only user who is served
     std::string directory_for_clients;  // as in ControlService
     std::string profile_directory;      // of DurationProfiles; "": durations are not kept
-    // Where HTTP is served; nothing: nowhere.
+    // The address at which HTTP is served; empty: HTTP is not served.
     std::optional<ListenAddress> http;
     unsigned http_mode = 0660;  // permissions of a unix socket
     bool dashboard = true;

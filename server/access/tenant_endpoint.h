@@ -1,4 +1,4 @@
-// What the daemon knows about one tenant endpoint: a socket that leads to one tenant
+// The data of one tenant endpoint: a socket that leads to one tenant
 // (server/services/tenant_endpoints.h opens and closes them).
 #pragma once
 

@@ -10,6 +10,7 @@
 namespace detshare {
 namespace {
 
+// Relaxed: it publishes only itself, to threads that log.
 std::atomic<int> g_level{static_cast<int>(LogLevel::kInfo)};
 
 constexpr const char* kNames[] = {"ERROR", "WARNING", "INFO", "DEBUG"};

@@ -147,7 +147,7 @@ class SessionManager {
   const std::vector<Device*>& devices() const { return devices_; }
   const ServerOptions& options() const { return options_; }
   ImageStore& image_store() { return *image_store_; }
-  // What tenants use and may use; device i is devices()[i].
+  // The use and the limits of tenants; device i is devices()[i].
   TenantAccounts& tenant_accounts() { return tenant_accounts_; }
   // The host memory that holds device memory of sessions.
   const HostStore& host_store() const { return host_store_; }

@@ -52,6 +52,7 @@ class TenantAccount {
   const std::string tenant_;
   std::vector<std::unique_ptr<Quota>> memory_;  // one for each device
   Quota pinned_, sessions_;
+  // Relaxed: both publish only themselves. `devices_` is as devices().
   std::atomic<uint64_t> devices_;
   std::atomic<uint64_t> refusals_{0};
   // When the next refusal may be logged, in steady_clock ticks. The thread that moves it forward

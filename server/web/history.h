@@ -18,10 +18,10 @@ struct SmRange {
   friend bool operator==(const SmRange&, const SmRange&) = default;
 };
 
-// What one tenant did since the point before. Rates are over that time.
+// One tenant's work since the point before. Rates are over that time.
 struct TenantPoint {
   double sm_share = 0;  // of the SMs of all devices, while busy there
-  // Of the time of its sessions; above 1 if several sessions are throttled.
+  // Share of the time in which its sessions were throttled, added up; above 1 with several sessions.
   double throttled_share = 0;
   double operations = 0;  // per second
   double tokens = 0;      // per second

@@ -1,4 +1,4 @@
-// What can be observed of a daemon at one moment: plain values, collected once and shown in several
+// An observation of a daemon at one moment: plain values, collected once and shown in several
 // forms.
 #pragma once
 
@@ -49,7 +49,7 @@ struct DeviceObservation {
   std::vector<DeviceScheduler::PartitionView> partitions;  // the whole device first
 };
 
-// Where a session's work runs on one of its devices.
+// The SMs on which a session's work runs, on one of its devices.
 struct PlaceObservation {
   int device = 0;  // index in Observation::devices
   std::string partition;

@@ -24,8 +24,8 @@ struct StreamState {
 
   CudaContext& context;
   const CUstream stream;
-  // The space of the latest work. Changes only while the stream is idle. Tells the threads that
-  // call Busy() or look for suspects whose work is on the stream.
+  // The space of the latest work. Changes only while the stream is idle. It tells the thread that
+  // handles a fault, and the space's own Busy(), to which space the stream's work belongs.
   std::atomic<CudaAddressSpace*> space{nullptr};
   // `submitted` counts the work that the queue's thread has submitted. `completed` is the value of
   // `submitted` at which Busy() last saw the stream idle. Both are sequentially consistent with the

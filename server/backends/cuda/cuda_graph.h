@@ -33,7 +33,7 @@ namespace detshare::cuda {
 
 class CudaGraph final : public Graph {
  public:
-  // Where a graph runs.
+  // The context and the SMs on which a graph runs.
   struct Place {
     CUcontext context = nullptr;          // of the green context, or the primary one
     std::shared_ptr<GreenContext> green;  // null: the whole device

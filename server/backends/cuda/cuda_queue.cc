@@ -27,6 +27,7 @@ class InlineSource {
   static constexpr uint64_t kBytes = 4096;
 
   InlineSource() {
+    // Relaxed: spreads the threads over the slots.
     static std::atomic<unsigned> next_thread{0};
     thread_local const unsigned first = next_thread.fetch_add(1, std::memory_order_relaxed);
     for (unsigned i = first;; ++i) {
@@ -40,6 +41,7 @@ class InlineSource {
 
  private:
   struct alignas(64) Slot {
+    // Set by the thread that uses the slot. The release of false publishes that its copy is complete.
     std::atomic<bool> busy;
     alignas(64) char bytes[kBytes];
   };

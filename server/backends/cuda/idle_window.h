@@ -53,9 +53,9 @@ class IdleWindow {
   void Open();
 
   CudaContext& context_;
-  std::mutex turn_;  // held by the thread that makes or tries a call
-  std::atomic<bool> holding_{false};
-  std::mutex mutex_;  // with opened_: for the threads that are held back
+  std::mutex turn_;                   // held by the thread that makes or tries a call
+  std::atomic<bool> holding_{false};  // tells submitting threads to wait; see holding()
+  std::mutex mutex_;                  // with opened_: for the threads that are held back
   std::condition_variable opened_;
 };
 

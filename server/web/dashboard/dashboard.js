@@ -274,7 +274,7 @@ async function ask(path) {
 }
 
 function adopt(status, points) {
-  // A daemon that was started again numbers its points anew.
+  // A daemon that was started again numbers its points from the beginning.
   const began = status.unix_ms - status.uptime_seconds * 1000;
   if (state.began !== null && Math.abs(began - state.began) > 5000) {
     state.last = 0;
