@@ -21,7 +21,7 @@ struct SmRange {
 // One tenant's work since the point before. Rates are over that time.
 struct TenantPoint {
   double sm_share = 0;  // of the SMs of all devices, while busy there
-  // Share of the time in which its sessions were throttled, added up; above 1 with several sessions.
+  // Sum of its sessions' shares of the time in which they were throttled; may exceed 1.
   double throttled_share = 0;
   double operations = 0;  // per second
   double tokens = 0;      // per second

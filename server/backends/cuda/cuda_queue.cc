@@ -41,7 +41,7 @@ class InlineSource {
 
  private:
   struct alignas(64) Slot {
-    // Set by the thread that uses the slot. The release of false publishes that its copy is complete.
+    // Set by the thread that uses the slot. The release of false publishes the end of its copy.
     std::atomic<bool> busy;
     alignas(64) char bytes[kBytes];
   };

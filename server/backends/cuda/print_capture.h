@@ -1,6 +1,6 @@
 // Captures what kernels print. The driver writes the text to the daemon's standard output when a
-// stream is synchronised, without telling which kernel wrote it. So kernels that can print run one at a time,
-// with the standard output redirected to a file meanwhile.
+// stream is synchronised, without telling which kernel wrote it. So kernels that can print run one
+// at a time, with the standard output redirected to a file meanwhile.
 #pragma once
 
 #include <functional>
