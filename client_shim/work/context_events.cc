@@ -13,8 +13,8 @@ CUstream HandleOf(const Stream& stream) {
   return reinterpret_cast<CUstream>(stream.handle.load(std::memory_order_acquire));
 }
 
-// A stream of the context's own that the program does not see, and the event by which others are
-// ordered with it. With context.mutex.
+// Needs context.mutex. Makes a stream of the context that the program does not see, and the event
+// that orders other streams with it.
 CUresult MakeHidden(Context& context, CUstream* stream) {
   if (context.ordering == nullptr) {
     const CUresult result = CreateEvent(context, CU_EVENT_DISABLE_TIMING, &context.ordering);
@@ -24,7 +24,7 @@ CUresult MakeHidden(Context& context, CUstream* stream) {
                             : CreateStream(context, CU_STREAM_NON_BLOCKING, 0, stream);
 }
 
-// `second` goes on behind what `first` has got so far. With context.mutex.
+// Needs context.mutex. Lets `second` go on behind the work that `first` has so far.
 CUresult Order(Context& context, CUstream first, CUstream second) {
   const CUresult result = RecordOnStream(context.ordering, first, CU_EVENT_RECORD_DEFAULT);
   return result != CUDA_SUCCESS ? result : WaitOnStream(second, context.ordering, 0);
@@ -50,7 +50,7 @@ CUresult RecordContext(Context& context, Event& event) {
   if (result != CUDA_SUCCESS) return result;
   for (const CUstream stream : StreamsOf(context)) {
     result = Order(context, stream, context.collector);
-    // One that another thread has destroyed meanwhile.
+    // Another thread may have destroyed the stream in the meantime.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_HANDLE) return result;
   }
   return RecordOnStream(reinterpret_cast<CUevent>(event.handle.load(std::memory_order_acquire)),

@@ -18,7 +18,7 @@
 namespace detshare::shim {
 namespace {
 
-// Above this several CPUs copy.
+// Several CPUs copy more bytes than this.
 constexpr uint64_t kParallelBytes = 1 << 20;
 
 Staging& staging() {
@@ -33,7 +33,7 @@ wire::Location InChunk(const StagingChunk& chunk) { return {chunk.offset, wire::
 uint64_t RoomIn(bool large) { return large ? staging().large_bytes() : Staging::kSmallBytes; }
 
 // The rows of a copy that has ordinary host memory on one side, cut into tasks that fit a chunk. A
-// row that does not fit is cut itself. Linear copies have one row.
+// row that does not fit is cut, too. A linear copy has one row.
 class StagedCopy {
  public:
   StagedCopy(Stream& stream, bool to_device, const PitchedPlace& device, std::byte* host,
@@ -112,7 +112,7 @@ class StagedCopy {
       result = SubmitWork(stream_, Op::cuMemcpy3DAsync_v2, args);
     }
     if (result != CUDA_SUCCESS) {
-      --chunk.value;  // nobody will signal it
+      --chunk.value;  // no copy will signal this value
       Fail(result);
     }
     return result;
@@ -179,14 +179,15 @@ class StagedCopy {
   const uint64_t host_row_pitch_, host_slice_pitch_;
   const uint64_t width_, height_, depth_;
   const bool large_;
-  uint64_t piece_, pieces_;  // bytes of a row in one task, and how many make a row
-  uint64_t rows_, groups_;   // rows in one task, and how many make a slice
+  uint64_t piece_, pieces_;  // bytes of a row in one task, and the number of tasks for a row
+  uint64_t rows_, groups_;   // rows in one task, and the number of tasks for a slice
   uint64_t tiles_;
   std::atomic<uint64_t> next_{0};
   std::atomic<int> error_{CUDA_SUCCESS};
 };
 
-// A signal for a copy that the caller waits for, else none. False: no fences left.
+// Makes a signal for a copy that the caller waits for; no signal if the caller does not wait.
+// Returns false if no fence is left.
 bool CompletionSignal(bool wait, wire::Signal* signal) {
   *signal = {0, kNoFence, 0};
   return !wait || ThreadFence(signal);
@@ -214,7 +215,7 @@ bool IsManaged(const Place& place) {
   return pointers().Find(place.gpu, &allocation) && allocation.kind == MemoryKind::kManaged;
 }
 
-// Into ordinary host memory.
+// Copies to ordinary host memory.
 CUresult Receive(Stream& stream, const PitchedPlace& to, const PitchedPlace& from, uint64_t width,
                  uint64_t height, uint64_t depth) {
   const CUresult result =
@@ -228,7 +229,7 @@ CUresult Receive(Stream& stream, const PitchedPlace& to, const PitchedPlace& fro
   return result;
 }
 
-// A copy for the GPU alone, between memory that it reaches. `args` lacks the signal.
+// Submits a copy that the GPU does alone, between memory that it reaches. `args` lacks the signal.
 template <typename Args>
 CUresult SubmitCopy(Stream& stream, Op op, Args& args, const PitchedPlace& to, uint64_t width,
                     uint64_t height, uint64_t depth, bool wait) {
@@ -260,8 +261,8 @@ CUresult FindPlace(uint64_t address, uint64_t bytes, Side side, uint16_t device,
   if (pointers().Find(address, &allocation)) {
     const uint64_t offset = address - allocation.address;
     if (allocation.kind == MemoryKind::kVirtual) {
-      // Programs build large ranges of many mappings. The device that does the copy reaches them,
-      // or that of the memory.
+      // Programs build large ranges from many mappings. The device that does the copy must reach
+      // all of them, or else the device of the memory.
       const auto may = [&](CUmemAccess_flags flags) {
         return pointers().AccessibleFrom(address, device, flags) >= bytes ||
                pointers().AccessibleFrom(address, allocation.device, flags) >= bytes;
@@ -323,8 +324,8 @@ CUresult AwaitSignal(Stream& stream, FenceIndex fence, uint64_t value) {
 
 namespace {
 
-// Of a copy from ordinary memory that the stream has taken: whoever is to see it in memory of the
-// host waits for it.
+// For a copy from ordinary memory to host memory that the stream has taken: waits for the copy if
+// the caller shall see its result.
 CUresult FinishHostWrite(Stream& stream, bool wait, CUresult taken) {
   return taken == CUDA_SUCCESS && wait ? SynchronizeStream(stream) : taken;
 }
@@ -357,7 +358,7 @@ CUresult CopyLinear(Stream& stream, const Place& to, const Place& from, uint64_t
     return FinishHostWrite(stream, synchronous && to.host != 0, result);
   }
   if (to.pageable()) return Receive(stream, {to, bytes, bytes}, {from, bytes, bytes}, bytes, 1, 1);
-  // Device memory alone: the call does not wait.
+  // A copy between device memory alone does not wait.
   const bool wait = synchronous && (to.host != 0 || from.host != 0);
   wire::cuMemcpyAsync args{AtAddress(to.gpu), AtAddress(from.gpu), bytes, stream.id, 0, {}};
   return SubmitCopy(stream, Op::cuMemcpyAsync, args, {to, bytes, bytes}, bytes, 1, 1, wait);

@@ -29,7 +29,7 @@ class Helpers {
     wake_.notify_all();
     work(context);
     std::unique_lock lock(mutex_);
-    // A helper that has not begun does not begin any more.
+    // A helper that has not begun must not begin any more.
     work_ = nullptr;
     idle_.wait(lock, [this] { return running_ == 0; });
   }
@@ -39,7 +39,7 @@ class Helpers {
     if (started_) return;
     started_ = true;
     const SignalsBlocked for_the_threads;
-    // They inherit this thread's affinity.
+    // The helpers inherit this thread's affinity.
     const int helpers = std::min(kMaxHelpers, UsableCpus() - 1);
     for (int i = 0; i < helpers; ++i) {
       pthread_t thread;

@@ -19,7 +19,7 @@ CUresult RecordOnStream(CUevent handle, CUstream stream_handle, unsigned int fla
     return flags != CU_EVENT_RECORD_DEFAULT ? CUDA_ERROR_INVALID_VALUE
                                             : RecordInCapture(*event, *stream);
   }
-  // CU_EVENT_RECORD_EXTERNAL only means something in a capture.
+  // CU_EVENT_RECORD_EXTERNAL has a meaning only in a capture.
   if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   if (event->context_id != stream->context_id) return CUDA_ERROR_INVALID_HANDLE;
@@ -39,10 +39,11 @@ CUresult WaitOnStream(CUstream stream_handle, CUevent handle, unsigned int flags
     return flags != CU_EVENT_WAIT_DEFAULT ? CUDA_ERROR_INVALID_VALUE
                                           : WaitInCapture(*stream, *event);
   }
-  // CU_EVENT_WAIT_EXTERNAL only means something in a capture.
+  // CU_EVENT_WAIT_EXTERNAL has a meaning only in a capture.
   if (flags == CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  // Never recorded: nothing to wait for. Of an event between processes the daemon knows that.
+  // The event was never recorded, so there is nothing to wait for. For an event between processes
+  // only the daemon knows whether it was.
   if (event->point.load(std::memory_order_acquire) == 0 && !event->interprocess())
     return CUDA_SUCCESS;
   return SubmitWork(*stream, Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{stream->id, event->id});

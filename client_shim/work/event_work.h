@@ -1,14 +1,14 @@
-// Recording events and waiting for them: work of the stream, or of a graph while the stream
-// captures.
+// Records events and waits for them. On a stream this is work of the stream. While the stream
+// captures, it becomes part of a graph.
 #pragma once
 
 #include "proto/driver_api/cuda_unrenamed.h"
 
 namespace detshare::shim {
 
-// What cuEventRecordWithFlags does.
+// Does what cuEventRecordWithFlags does. Any thread.
 CUresult RecordOnStream(CUevent handle, CUstream stream_handle, unsigned int flags);
-// What cuStreamWaitEvent does.
+// Does what cuStreamWaitEvent does. Any thread.
 CUresult WaitOnStream(CUstream stream_handle, CUevent handle, unsigned int flags);
 
 }  // namespace detshare::shim

@@ -18,7 +18,7 @@
 namespace detshare::shim {
 namespace {
 
-// Microseconds.
+// In microseconds.
 constexpr uint32_t kShortestNap = 10;
 constexpr uint32_t kLongestNapAtFirst = 20;
 constexpr uint32_t kLongestNap = 50;
@@ -87,8 +87,8 @@ class Runner {
     return nullptr;
   }
 
-  // The first function whose stream has arrived, taken out. (Streams wait for each other, so the
-  // first to come need not be the first to run.)
+  // Takes the first task whose fence has reached its value. Streams may wait for each other, so the
+  // task that was added first need not run first.
   bool TakeReady(HostTask* ready) {
     FenceAllocator& fences = session().fences();
     for (auto it = pending_.begin(); it != pending_.end(); ++it) {
@@ -101,7 +101,7 @@ class Runner {
   }
 
   void Loop() {
-    // Naps are as short as they say, not 50 us longer.
+    // Naps take as long as they should, and not 50 us longer.
     prctl(PR_SET_TIMERSLACK, 1);
     uint64_t since_us = 0;
     uint32_t nap_us = 0;
@@ -120,21 +120,21 @@ class Runner {
       if (TakeReady(&ready)) {
         lock.unlock();
         Run(ready);
-        // What a task holds may enqueue another when it goes.
+        // Destroying a task may enqueue another task.
         ready = {};
         lock.lock();
         begin_again();
         continue;
       }
       lock.unlock();
-      // The GPU wakes nobody: look again soon, then less often.
+      // The GPU wakes no thread, so this thread looks again soon, and then less often.
       const uint64_t waited_us = NowMicroseconds() - since_us;
       if (waited_us < session().spin_us()) {
         SpinUntil([] { return false; }, 5);
       } else {
         const timespec nap{0, nap_us * 1000L};
         nanosleep(&nap, nullptr);
-        // As long as other waits would poll, a program that waits for its function is not to notice
+        // While other waits would still poll, a program that waits for its function must not notice
         // the naps.
         const uint32_t longest =
             waited_us < session().wait_spin_us() ? kLongestNapAtFirst : kLongestNap;
@@ -166,7 +166,7 @@ class Runner {
   static void Run(const HostTask& task) {
     CollectReads();  // the function knows that they are complete
     task.run(session().sticky_error());
-    // Release: what the task did happens before what follows in the stream.
+    // Release: what the task did happens before the stream's later work.
     if (task.resume != kNoFence)
       session().fences()[task.resume].store(task.resume_value, std::memory_order_release);
   }

@@ -1,6 +1,6 @@
-// Functions of the program that streams call: cuLaunchHostFunc and cuStreamAddCallback. They run on
-// one thread of the process, started with the first; each stands in its stream, in order, and what
-// follows waits for its return.
+// Functions of the program that streams call: cuLaunchHostFunc and cuStreamAddCallback. One thread
+// of the process runs all of them; it starts with the first. Each function has its place in its
+// stream, and the stream's later work waits for its return.
 #pragma once
 
 #include <functional>
@@ -10,29 +10,31 @@
 
 namespace detshare::shim {
 
-// Exactly one of the two functions.
+// Exactly one of `function` and `callback` is set.
 struct HostFunction {
   CUhostFn function = nullptr;
   CUstreamCallback callback = nullptr;
-  CUstream stream_handle = nullptr;  // as the program named it, for the callback
+  CUstream stream_handle = nullptr;  // as the program named the stream, for the callback
   void* data = nullptr;
 };
 
+// Adds the function to the stream and does not wait. Any thread.
 CUresult EnqueueHostFunction(Stream& stream, const HostFunction& function);
 
-// Something that the thread of host functions does when a fence has a value.
+// A task of the thread of host functions. It runs when a fence has reached a value.
 struct HostTask {
-  FenceIndex reached = kNoFence;  // kNoFence: at once
+  FenceIndex reached = kNoFence;  // kNoFence: runs at once
   uint64_t reached_value = 0;
-  FenceIndex resume = kNoFence;  // is given resume_value afterwards; kNoFence: none
+  FenceIndex resume = kNoFence;  // gets resume_value after the task; kNoFence: none
   uint64_t resume_value = 0;
-  std::function<void(CUresult status)> run;  // the session's sticky error
+  std::function<void(CUresult status)> run;  // gets the session's sticky error
 };
 
-// False when there can be no thread. Tasks of a session that has ended are dropped.
+// Returns false if the thread cannot be started. Tasks of a session that has ended are dropped. Any
+// thread.
 bool EnqueueHostTask(HostTask task);
 
-// Calls a function of the program, from where it must not call CUDA.
+// Calls a function of the program that must not call CUDA.
 void CallHostFunction(CUhostFn function, void* data);
 
 }  // namespace detshare::shim

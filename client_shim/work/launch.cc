@@ -30,7 +30,7 @@ CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request
           std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT))),
       static_cast<uint64_t>(
           std::max(0, AttributeOf(kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)))};
-  // All zero means that none is given.
+  // All zero: the launch gives no cluster size.
   const bool given = (request.flags & wire::kLaunchHasCluster) != 0;
   const bool compiled = required[0] != 0;
   if (!given && !compiled) {
@@ -50,7 +50,7 @@ CUresult CheckCluster(const KernelInstance& kernel, const LaunchRequest& request
   return size > (large ? 16 : 8) ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
-// What launches on the stream say beyond what they say for themselves.
+// Adds the stream's attributes to a launch that does not have its own.
 void AddStreamAttributes(Stream& stream, uint32_t* flags, int32_t* priority,
                          const wire::LaunchHints** hints, wire::LaunchHints* merged) {
   if (stream.priority_changed.load(std::memory_order_relaxed) &&
@@ -71,7 +71,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
   if (config.numAttrs != 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config.attrs[i].value;
-    // A program built with a newer CUDA may say what this enumeration does not have.
+    // A program built with a newer CUDA may use a value that this enumeration does not have.
     uint32_t id;
     std::memcpy(&id, &config.attrs[i].id, sizeof(id));
     switch (id) {
@@ -95,8 +95,8 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: {
-        // The event may come as late as the kernel's end: that is where a kernel without a trigger
-        // has it.
+        // The event may come as late as the kernel's end. For a kernel without a trigger it comes
+        // there.
         const CUevent handle = id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
                                    ? value.programmaticEvent.event
                                    : value.launchCompletionEvent.event;
@@ -117,7 +117,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
         break;
       }
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:  // of streams: a launch waits for nothing
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:  // of streams; a launch waits for nothing
         break;
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -138,7 +138,7 @@ CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
     }
   }
   if (events != nullptr && (events->hints.given & wire::kHintPreferredCluster) != 0) {
-    // It is made of whole clusters of the size that holds in any case.
+    // A preferred cluster consists of whole clusters of the size that always holds.
     if ((request->flags & wire::kLaunchHasCluster) == 0) return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < 3; ++i) {
       const uint32_t preferred = events->hints.preferred_cluster[i];
@@ -186,7 +186,7 @@ CUresult CheckShape(KernelInstance& kernel, uint16_t device_index, ContextId con
     if (result != CUDA_SUCCESS) return result;
     const uint64_t room =
         static_cast<uint64_t>(blocks) * device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    // 128 bits are not needed: the limits were checked, and 2^31 * 2^16 * 2^16 fits.
+    // 64 bits are enough: the limits were checked, and 2^31 * 2^16 * 2^16 fits.
     if (uint64_t{request.grid[0]} * request.grid[1] * request.grid[2] > room)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
@@ -215,7 +215,7 @@ CUresult FindParameters(const KernelInstance& kernel, void** params, void** extr
   }
   if (kernel.parameter_bytes == 0) return CUDA_SUCCESS;
   if (*buffer == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // As driver 580 has it: a longer buffer is refused, what a shorter one lacks is zero.
+  // As in driver 580: a longer buffer is an error, and a shorter one is padded with zeros.
   if (*size > kernel.parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   *buffer_bytes = *size;
   return CUDA_SUCCESS;
@@ -232,7 +232,7 @@ void PackParameters(const KernelInstance& kernel, void** params, const void* buf
   uint32_t written = 0;
   for (size_t i = 0; i < kernel.parameters.size(); ++i) {
     const wire::KernelParameter& parameter = kernel.parameters[i];
-    // What lies between parameters is zero, so that equal launches are equal bytes.
+    // Padding between parameters is zero, so that equal launches have equal bytes.
     if (parameter.offset > written) memset(to + written, 0, parameter.offset - written);
     memcpy(to + parameter.offset, params[i], parameter.bytes);
     written = std::max(written, parameter.offset + parameter.bytes);
@@ -253,8 +253,8 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
   result = ResolveStream(stream_handle, &stream);
   if (result != CUDA_SUCCESS) [[unlikely]]
     return result;
-  // A module's function runs in its context; that of a library in every one. The current context is
-  // not asked.
+  // A module's function runs in the module's context, and a library's function in every context.
+  // The current context does not matter.
   if (kernel->library->module && kernel->library->context_id != stream->context_id) [[unlikely]]
     return CUDA_ERROR_INVALID_HANDLE;
   KernelInstance* instance;
@@ -278,7 +278,7 @@ CUresult Launch(CUfunction function, CUstream stream_handle, const LaunchRequest
   uint32_t flags = request.flags;
   int32_t priority = request.priority;
   const wire::LaunchHints* hints = nullptr;
-  wire::LaunchHints merged;  // where the stream has some
+  wire::LaunchHints merged;  // used if the stream has hints
   if (events != nullptr && events->hints.given != 0) [[unlikely]]
     hints = &events->hints;
   if (stream->has_attributes.load(std::memory_order_acquire)) [[unlikely]]

@@ -1,5 +1,5 @@
-// Launches: checks everything that CUDA answers at the call, packs the parameters straight into the
-// ring.
+// Launches: checks everything that CUDA checks in the call, and packs the parameters straight into
+// the ring. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 namespace detshare::shim {
 
+// The shape of a launch and how it runs.
 struct LaunchRequest {
   uint32_t grid[3] = {1, 1, 1};
   uint32_t block[3] = {1, 1, 1};
@@ -25,13 +26,13 @@ struct LaunchRequest {
 // What cuLaunchKernelEx adds to a launch.
 struct LaunchEvents {
   Event* events[2] = {};  // recorded behind the kernel
-  // In a capture: how whoever waits for it depends on the kernel.
+  // In a capture: how a node that waits for the event depends on the kernel.
   CUgraphEdgeData edges[2] = {};
   int count = 0;
   wire::LaunchHints hints{};
 };
 
-// A launch as it crosses.
+// Makes the argument struct of the launch's record.
 inline wire::cuLaunchKernelEx LaunchArguments(StreamId stream, KernelId kernel,
                                               const LaunchRequest& request) {
   return {stream,
@@ -44,28 +45,29 @@ inline wire::cuLaunchKernelEx LaunchArguments(StreamId stream, KernelId kernel,
           request.priority};
 }
 
-// CUDA_ERROR_NOT_SUPPORTED for attributes whose meaning cannot be kept. `events` null: a question
-// about a launch, for which events and hints do not count.
+// Reads the attributes of a launch. CUDA_ERROR_NOT_SUPPORTED: an attribute whose meaning DetShare
+// cannot keep. `events` is null for queries about a launch, which ignore events and hints.
 CUresult ParseAttributes(const CUlaunchConfig& config, LaunchRequest* request,
                          LaunchEvents* events);
 
-// CUDA's own checks of a launch's shape. May ask the daemon once about a kernel's occupancy
-// (cooperative launches).
+// Makes CUDA's own checks of a launch's shape. For a cooperative launch it may ask the daemon once
+// about the kernel's occupancy.
 CUresult CheckShape(KernelInstance& kernel, uint16_t device, ContextId context,
                     const LaunchRequest& request);
 
-// Where the parameters come from: an array of pointers, or the buffer of `extra`. Exactly one of
-// them where there are parameters. `buffer` is null for the array.
+// Finds the parameters: an array of pointers (`params`), or the buffer that `extra` names. A kernel
+// with parameters needs exactly one of them. `*buffer` is null for the array.
 CUresult FindParameters(const KernelInstance& kernel, void** params, void** extra,
                         const void** buffer, size_t* buffer_bytes);
 // Writes kernel.parameter_bytes to `to`.
 void PackParameters(const KernelInstance& kernel, void** params, const void* buffer,
                     size_t buffer_bytes, std::byte* to);
 
+// Does what cuLaunchKernelEx does. `events` may be null.
 CUresult Launch(CUfunction function, CUstream stream, const LaunchRequest& request,
                 const LaunchEvents* events, void** params, void** extra);
 
-// Blocks of the kernel that fit an SM. Asked once for each shape.
+// The number of the kernel's blocks that fit an SM. Asks the daemon once for each shape.
 CUresult MaxActiveBlocks(KernelInstance& kernel, uint16_t device, ContextId context, int block_size,
                          uint64_t shared_bytes, uint32_t flags, int* blocks);
 

@@ -23,7 +23,7 @@ CUresult AddWindow(uint16_t device, const CUaccessPolicyWindow& window, wire::La
   hints->window_hit_ratio = window.hitRatio;
   hints->window_hit = window.hitProp;
   hints->window_miss = window.missProp;
-  // An empty window switches off what was asked for before.
+  // An empty window switches off an earlier hint.
   if (window.num_bytes == 0) {
     hints->given &= ~static_cast<uint32_t>(wire::kHintAccessWindow);
   } else {

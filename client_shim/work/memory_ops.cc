@@ -42,7 +42,7 @@ CUresult TranslateWait(uint16_t device, const CUstreamBatchMemOpParams& from,
   if (condition != flags && !offered.flush) return CUDA_ERROR_NOT_SUPPORTED;
   to->flags = flags;
   to->value = wide ? from.waitValue.value64 : from.waitValue.value;
-  // The daemon keeps no stream waiting for what cannot come.
+  // The daemon does not keep a stream waiting for a value that cannot come.
   const uint64_t all = wide ? UINT64_MAX : UINT32_MAX;
   if ((condition == CU_STREAM_WAIT_VALUE_AND && to->value == 0) ||
       (condition == CU_STREAM_WAIT_VALUE_NOR && to->value == all)) {

@@ -1,4 +1,4 @@
-// Operations of streams on words of memory, as programs name them.
+// Operations of streams on words of memory: translates the program's structs.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace detshare::shim {
 
-// The two generations of these functions differ in what they allow.
+// The two generations of these functions allow different operations.
 enum class MemoryOpVersion { kFirst, kSecond };
 
-// Checks `count` operations (at most wire::kMaxStreamMemoryOps) for `device` as the driver does
-// and writes them to `operations`. CUDA_ERROR_NOT_SUPPORTED for what the device's attributes do not
-// claim.
+// Checks `count` operations (at most wire::kMaxStreamMemoryOps) for `device` as the driver does,
+// and writes them to `operations`. CUDA_ERROR_NOT_SUPPORTED: the device's attributes do not promise
+// the operation.
 CUresult TranslateMemoryOps(uint16_t device, const CUstreamBatchMemOpParams* parameters,
                             uint32_t count, MemoryOpVersion version,
                             wire::StreamMemoryOp* operations);

@@ -1,5 +1,5 @@
-// The order that a synchronous copy between devices has with the work of the contexts at its two
-// ends: after all that they were given before, before all that they are given later.
+// Orders a synchronous copy between devices with the work of the contexts at both ends. The copy
+// comes after all work that they had before, and before all work that they get later.
 #pragma once
 
 #include <array>
@@ -9,22 +9,22 @@
 
 namespace detshare::shim {
 
-// Used around one copy. One thread.
+// For one copy, on one thread: Add the contexts, Begin, submit the copy, End.
 class PeerOrder {
  public:
-  // `stream` does the copy.
+  // `stream` does the copy. It outlives this object.
   explicit PeerOrder(Stream& stream) : stream_(stream) {}
 
-  // The copy reaches into this context. That of the stream needs nothing more, nor does one that is
-  // gone.
+  // Adds a context that the copy reaches into. Does nothing for the stream's own context and for a
+  // context that has ended.
   void Add(Context* context);
-  // Before and after the copy is submitted. Does not wait.
+  // Called before and after the copy is submitted. They do not wait.
   CUresult Begin();
   CUresult End();
 
  private:
   Stream& stream_;
-  std::array<Stream*, 2> ends_{};  // default streams of the other contexts
+  std::array<Stream*, 2> ends_{};  // default streams of the added contexts
   std::array<Context*, 2> contexts_{};
 };
 

@@ -11,14 +11,14 @@ struct BlockSizeSearch {
   int warp_size = 32;
   int multiprocessors = 0;
   int threads_per_multiprocessor = 0;
-  int limit = 0;  // of the block size
+  int limit = 0;  // the largest block size
 };
 
-// The block size with the most resident threads on a multiprocessor, the largest of several, and
-// the grid that fills the device with such blocks. Candidates are the limit and the whole warps
-// below it, from the largest down, until one fills the multiprocessor. `blocks_for(block_size,
-// &blocks)` says how many blocks of a size fit a multiprocessor; its error ends the search. Both
-// answers are 0 when no block fits.
+// Finds the block size with the most resident threads on a multiprocessor, and the grid that fills
+// the device with such blocks. If several sizes are equal, the largest wins. Candidates are the
+// limit and the whole warps below it, from the largest down, until one fills the multiprocessor.
+// `blocks_for(block_size, &blocks)` says how many blocks of a size fit a multiprocessor; its error
+// ends the search. Both results are 0 if no block fits.
 template <typename BlocksFor>
 CUresult FindBlockSize(const BlockSizeSearch& search, BlocksFor blocks_for, int* min_grid_size,
                        int* block_size) {

@@ -35,8 +35,8 @@ uint64_t NextStreamUniqueId() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Makes a stream of any kind. The handle is valid for all, though only those of CreateStream are
-// given to programs.
+// Makes a stream of any kind. Each has a valid handle, but programs get only the handles of
+// CreateStream.
 CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy, bool per_thread,
                     Stream** made) {
   const OwnedFence fence = session().fences().Take();
@@ -73,7 +73,7 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
       wire::cuStreamCreateWithPriority{stream->id, stream->context_id,
                                        flags | (legacy ? wire::kStreamLegacyDefault : 0), priority},
       {}, &position);
-  // The default stream may have blocking streams to wait for.
+  // The default stream may have to wait for blocking streams.
   stream->work.store(legacy ? position + 1 : 0, std::memory_order_relaxed);
   if (result != CUDA_SUCCESS) {
     session().fences().Give(fence.index, fence.value);
@@ -86,17 +86,17 @@ CUresult MakeStream(Context& context, uint32_t flags, int priority, bool legacy,
   return CUDA_SUCCESS;
 }
 
-// ... and lets it wait for what the context's new work has to wait for.
+// The same, and lets the stream wait for what the context's new work has to wait for.
 CUresult MakeHeldStream(Context& context, uint32_t flags, int priority, bool legacy,
                         bool per_thread, Stream** made) {
   const CUresult result = MakeStream(context, flags, priority, legacy, per_thread, made);
-  // Acquire: the gate is there.
+  // Acquire: the gate was made before.
   if (result == CUDA_SUCCESS && context.gated.load(std::memory_order_acquire)) [[unlikely]]
     return HoldNewStream(context, **made);
   return result;
 }
 
-// Gives back what the stream held, after its handle was retired.
+// Releases what the stream had, after its handle was retired.
 void Dispose(Stream& stream) {
   LeaveCapture(stream);
   stream.handle.store(0, std::memory_order_release);
@@ -107,14 +107,14 @@ void Dispose(Stream& stream) {
   objects().streams.Recycle(stream.index);
 }
 
-// At the end of a thread: its own streams end.
+// Runs at the end of a thread and ends the thread's own streams.
 void ReleaseThreadStreams(void*) {
   PerThreadStreams* const streams = thread_state.streams;
   thread_state.streams = nullptr;
-  // After a fork or the library's end there is nobody to give things back to.
+  // After a fork or the library's end there is no session to give them back to.
   if (streams == nullptr || g_gate.load(std::memory_order_acquire) != CUDA_SUCCESS) return;
   for (const PerThreadStreams::Entry& entry : streams->entries) {
-    // A context that ended took its streams along.
+    // A context that ended has ended its streams, too.
     if (!objects().streams.Retire(entry.handle)) continue;
     session().Submit(Op::cuStreamDestroy_v2, entry.stream->device, entry.stream->context_id,
                      wire::cuStreamDestroy_v2{entry.stream->id, 0});
@@ -123,7 +123,7 @@ void ReleaseThreadStreams(void*) {
   delete streams;
 }
 
-// The fence of the event's last recording goes to its next user, unless it is not the event's.
+// Gives the fence of the event's last recording to its next user, unless it belongs to a graph.
 void GiveEventFence(Event& event) {
   const uint64_t point = event.point.load(std::memory_order_relaxed);
   if (Event::Signalled(point) && !event.foreign_fence)
@@ -155,7 +155,7 @@ CUresult PerThreadDefault(Context& context, Stream** stream) {
   return CUDA_SUCCESS;
 }
 
-// How far the stream is known to be complete, with no look at its fence.
+// The position up to which the stream is known to be complete, without a look at its fence.
 uint64_t KnownComplete(const Stream& stream) {
   uint64_t known = std::max(stream.complete.load(std::memory_order_acquire),
                             stream.context->complete.load(std::memory_order_acquire));
@@ -166,11 +166,11 @@ uint64_t KnownComplete(const Stream& stream) {
 
 struct StreamPoint {
   uint64_t value = 0;     // of the stream's fence
-  uint64_t position = 0;  // + 1: what it covers
-  bool fresh = false;     // was asked for just now
+  uint64_t position = 0;  // the ring position + 1 that the value covers
+  bool fresh = false;     // the value was asked for just now
 };
 
-// A point of the stream behind everything that was submitted to it so far.
+// Finds a point of the stream behind everything that was submitted to it so far.
 CUresult SignalStream(Stream& stream, uint64_t work, StreamPoint* point) {
   const std::lock_guard lock(stream.lock);
   if (stream.signalled_position < work) {
@@ -195,11 +195,11 @@ bool WaitsBlock(const Stream& stream) {
          stream.sync_policy.load(std::memory_order_relaxed) == CU_SYNC_POLICY_BLOCKING_SYNC;
 }
 
-// Waits until the daemon has read the signal, and a little longer for the GPU to give it.
+// Waits until the daemon has read the signal, and a little longer for the GPU to store it.
 bool GiveTime(Stream& stream, const StreamPoint& point) {
   constexpr uint32_t kReadMicroseconds = 5'000;
-  // A daemon that spins answers within microseconds; one that shares few cores with its clients may
-  // be kept from running.
+  // A daemon that spins replies within microseconds. A daemon that shares few cores with its
+  // clients may not run for longer.
   const uint32_t signal_us = session().spin_us() != 0 ? 200 : 2'000;
   RingWriter& ring = session().ring();
   const auto reached = [&] { return session().fences().Reached(stream.fence, point.value); };
@@ -239,8 +239,8 @@ CUresult LegacyStream(Context& context, Stream** stream) {
     const std::lock_guard lock(context.mutex);
     found = context.legacy.load(std::memory_order_acquire);
     if (found == nullptr) {
-      // The daemon knows one default stream of a primary context; that of a green context is
-      // ordered with no other.
+      // The daemon knows one default stream for a primary context. The default stream of a green
+      // context is not ordered with any other.
       const bool green = context.green.load(std::memory_order_acquire) != 0;
       const CUresult result =
           MakeStream(context, green ? CU_STREAM_NON_BLOCKING : 0, 0, !green, green, &found);
@@ -259,7 +259,7 @@ CUresult LegacyStream(Context& context, Stream** stream) {
 
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle) {
   Stream* stream;
-  // The context's own streams are made under its lock: nothing holds them.
+  // The context's own streams are made under its lock, and they wait for nothing.
   const bool own = handle == &context.collector || handle == &context.gate;
   const CUresult result = own ? MakeStream(context, flags, priority, false, false, &stream)
                               : MakeHeldStream(context, flags, priority, false, false, &stream);
@@ -306,9 +306,9 @@ CUresult QueryStream(Stream& stream) {
     StreamPoint point;
     const CUresult result = SignalStream(stream, work, &point);
     if (result != CUDA_SUCCESS) return result;
-    // Whoever knows by other means that the stream is idle expects to be told so: the daemon gets a
-    // moment to answer a question that is new. Asked again without new work, the reply is a plain
-    // load.
+    // A program that knows by other means that the stream is idle expects this call to confirm it.
+    // So the daemon gets a moment to reply to a new question. If the program asks again without new
+    // work, the reply is a plain load.
     const bool reached = point.fresh ? GiveTime(stream, point)
                                      : session().fences().Reached(stream.fence, point.value);
     if (!reached) {
@@ -360,7 +360,7 @@ void RetireStreamsAndEvents(ContextId context) {
 
 namespace {
 
-// Makes an event with what `submit` asks of the daemon for it.
+// Makes an event. `submit` asks the daemon for it.
 template <typename Submit>
 CUresult MakeEvent(Context& context, uint32_t flags, CUevent* handle, Submit submit) {
   uint32_t index;
@@ -423,7 +423,7 @@ void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
   GiveEventFence(event);
   event.foreign_fence = true;
   event.capture.store(0, std::memory_order_relaxed);
-  // The end of this recording says nothing of a stream.
+  // The end of this recording says nothing about a stream.
   event.recorded_stream = 0;
   event.stream.store(nullptr, std::memory_order_relaxed);
   event.point.store(Event::Pack(fence, value), std::memory_order_release);
@@ -431,12 +431,13 @@ void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value) {
 
 namespace {
 
-// A signal for the event's next recording on the stream. With its lock. False: there are no fences.
+// Needs the event's lock. Takes a signal for the event's next recording on the stream. Returns
+// false if no fence is left.
 bool LeaseSignal(Event& event, const Stream& stream, uint64_t point, OwnedFence* fence) {
   FenceAllocator& fences = session().fences();
   const bool has = Event::Signalled(point) && !event.foreign_fence;
-  // Signals of one stream arrive in order. Another stream's could overtake one that is still under
-  // way, so it gets a fence of its own.
+  // Signals of one stream arrive in order. A signal of another stream could overtake one that has
+  // not arrived yet, so it gets another fence.
   if (has && (event.recorded_stream == stream.unique_id ||
               fences.Reached(Event::FenceOf(point), Event::ValueOf(point)))) {
     *fence = {Event::FenceOf(point), Event::ValueOf(point)};
@@ -463,7 +464,7 @@ CUresult RecordEvent(Event& event, Stream& stream) {
     OwnedFence fence;
     if (!LeaseSignal(event, stream, point, &fence)) return CUDA_ERROR_OUT_OF_MEMORY;
     signal = {fence.value, fence.index, 0};
-    // Release: whoever sees the point may poll the fence for it.
+    // Release: a thread that sees the point may poll its fence.
     event.point.store(Event::Pack(fence.index, fence.value), std::memory_order_release);
   } else {
     GiveEventFence(event);
@@ -496,8 +497,8 @@ CUresult OrderStreams(Stream& before, Stream& after) {
 
 namespace {
 
-// The recording `point` of the event was found complete: so is its stream, up to there. (A stream
-// that was made later in the same place only has records behind it.)
+// The recording `point` of the event was found complete, so its stream is complete up to there. (A
+// stream that was made later in the same place has only later records.)
 void MarkEventComplete(Event& event, uint64_t point) {
   CollectReads();
   Stream* stream = event.stream.load(std::memory_order_acquire);
@@ -506,7 +507,8 @@ void MarkEventComplete(Event& event, uint64_t point) {
     return;
   }
   const std::lock_guard lock(event.lock);
-  if (event.point.load(std::memory_order_relaxed) != point) return;  // recorded again meanwhile
+  if (event.point.load(std::memory_order_relaxed) != point) return;  // another thread has recorded
+                                                                     // it again
   RaiseTo(event.stream.load(std::memory_order_relaxed)->complete,
           event.recorded_position.load(std::memory_order_relaxed));
 }
@@ -515,13 +517,13 @@ void MarkEventComplete(Event& event, uint64_t point) {
 
 namespace {
 
-// Whether the recording `point`, which nobody signals, is complete: as QueryEvent.
+// Whether the recording `point` is complete, if no fence is signalled for it. Results as of
+// QueryEvent.
 CUresult QueryUnsignalled(Event& event, uint64_t point) {
   event.asked.store(true, std::memory_order_relaxed);
   {
     const std::lock_guard lock(event.lock);
-    // What is known of the stream tells without asking, unless another stream lies in its place by
-    // now.
+    // The shim's knowledge of the stream may be enough, unless another stream has taken its place.
     const Stream* stream = event.stream.load(std::memory_order_relaxed);
     if (event.point.load(std::memory_order_relaxed) == point && stream != nullptr &&
         stream->unique_id == event.recorded_stream &&
@@ -568,8 +570,8 @@ CUresult SynchronizeEvent(Event& event) {
   }
   const uint64_t point = event.point.load(std::memory_order_acquire);
   if (point != 0 && !Event::Signalled(point)) {
-    // Nobody signals it, so the daemon is asked again and again: at once for as long as others
-    // spin.
+    // No fence is signalled for it, so this thread asks the daemon again and again. It asks without
+    // a pause for as long as other waits spin.
     const bool blocking = (event.flags & CU_EVENT_BLOCKING_SYNC) != 0;
     const uint64_t spin_end =
         NowMicroseconds() + (blocking ? session().spin_us() : session().wait_spin_us());
@@ -580,7 +582,8 @@ CUresult SynchronizeEvent(Event& event) {
         nanosleep(&nap, nullptr);
         nap_us = std::min<uint32_t>(nap_us + 5, 50);
       }
-      // Recorded again meanwhile: this waits for what was recorded when it was called, or for more.
+      // The event was recorded again. This call waits for the recording at its beginning, or for a
+      // later one.
       result = event.point.load(std::memory_order_acquire) == point ? QueryUnsignalled(event, point)
                                                                     : QueryEvent(event);
     }
@@ -590,7 +593,7 @@ CUresult SynchronizeEvent(Event& event) {
     const FenceIndex fence = Event::FenceOf(point);
     const uint64_t value = Event::ValueOf(point);
     if (!SpinForFence(fence, value, (event.flags & CU_EVENT_BLOCKING_SYNC) != 0)) {
-      // The GPU wakes nobody: sleep in steps that grow to 50 us.
+      // The GPU wakes no thread, so this thread sleeps in steps that grow to 50 us.
       uint32_t nap_us = 5;
       while (!session().fences().Reached(fence, value)) {
         if (session().closed()) return session().Lost();

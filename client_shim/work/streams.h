@@ -1,4 +1,5 @@
-// Streams and events as the shim holds them, and the ways to wait for them.
+// Streams and events: makes and destroys them, submits work to them, and waits for them. Any
+// thread.
 #pragma once
 
 #include "client_shim/objects/current_context.h"
@@ -9,17 +10,20 @@
 
 namespace detshare::shim {
 
-// The stream that a handle means: 0 and CU_STREAM_LEGACY are the current context's default stream
-// (0 the thread's own inside a PerThreadDefaultScope), CU_STREAM_PER_THREAD is the thread's own;
-// made when first used. For stale and foreign values CUDA_ERROR_INVALID_HANDLE;
-// CUDA_ERROR_INVALID_CONTEXT where a default stream needs a current context.
+// Finds the stream that a handle means:
+// - 0 and CU_STREAM_LEGACY are the current context's default stream;
+// - 0 inside a PerThreadDefaultScope and CU_STREAM_PER_THREAD are the calling thread's own.
+//
+// Makes a default stream at its first use. CUDA_ERROR_INVALID_HANDLE: a stale or foreign value.
+// CUDA_ERROR_INVALID_CONTEXT: a default stream needs a current context and there is none.
 CUresult ResolveStream(CUstream handle, Stream** stream);
 
-// The error of a call that a capturing stream does not allow (graph/capture.h).
+// Returns the error of a call that a capturing stream does not allow (graph/capture.h).
 CUresult RefuseInCapture(Stream& stream);
 
-// The same for a call that gives the stream work, or waits for it: the sticky error, too, and that
-// of a stream that captures. Calls that a graph can hold use StreamForWorkOrCapture.
+// ResolveStream for a call that gives the stream work, or waits for it. It also returns the sticky
+// error and the error of a stream that captures. Calls that a graph can hold use
+// StreamForWorkOrCapture.
 inline CUresult StreamForWork(CUstream handle, Stream** stream) {
   if (thread_state.in_host_function) [[unlikely]]
     return CUDA_ERROR_NOT_PERMITTED;
@@ -33,21 +37,23 @@ inline CUresult StreamForWork(CUstream handle, Stream** stream) {
   return result;
 }
 
+// Null if there is no such event.
 inline Event* FindEvent(CUevent handle) {
   return objects().events.Find(HandleKind::kEvent, reinterpret_cast<uint64_t>(handle));
 }
 
-// The context's legacy default stream, made when first used.
+// The context's legacy default stream. Makes it at its first use.
 CUresult LegacyStream(Context& context, Stream** stream);
 
+// Make and destroy a stream of the program. A destroyed stream's work goes on.
 CUresult CreateStream(Context& context, uint32_t flags, int priority, CUstream* handle);
 CUresult DestroyStream(CUstream handle);
-// All that were made in the context; their work goes on.
+// Destroys all streams that were made in the context. Their work goes on.
 CUresult DestroyStreamsOf(Context& context);
-// A lower number is a higher priority; what lies outside the device's range is moved to its end.
+// Moves a priority into the device's range. A lower number is a higher priority.
 int PriorityInRange(uint16_t device, int priority);
 
-// To be called after a record of the stream was committed at that ring position.
+// Called after a record of the stream was committed at that ring position.
 inline void MarkWork(Stream& stream, uint64_t position) {
   RaiseTo(stream.work, position + 1);
   if (stream.flags == 0 && !stream.legacy) {
@@ -57,7 +63,7 @@ inline void MarkWork(Stream& stream, uint64_t position) {
   }
 }
 
-// It has been seen that the stream's records up to that ring position are complete.
+// Notes that the stream's records up to that ring position are complete.
 inline void MarkComplete(Stream& stream, uint64_t position) {
   RaiseTo(stream.complete, position + 1);
   if (stream.legacy) RaiseTo(stream.context->blocking_complete, position + 1);
@@ -77,27 +83,31 @@ CUresult SubmitWork(Stream& stream, Op op, const Args& args, ConstBuffer payload
   return result;
 }
 
-// Whether everything that was submitted to the stream so far is complete. Usually a plain load.
+// CUDA_SUCCESS if everything that was submitted to the stream so far is complete, else
+// CUDA_ERROR_NOT_READY. Usually a plain load.
 CUresult QueryStream(Stream& stream);
-// Waits for it. The session's sticky error when there is one.
+// Waits until it is complete. Returns the session's sticky error if there is one.
 CUresult SynchronizeStream(Stream& stream);
 
-// Everything of context life `context` is over.
+// Ends all streams and events of context life `context`.
 void RetireStreamsAndEvents(ContextId context);
 
-// Events. `stream` belongs to the event's context or not: the caller has checked.
+// Makes an event of the program in the context.
 CUresult CreateEvent(Context& context, uint32_t flags, CUevent* handle);
-// Another process's event, on the context's device.
+// Opens another process's event on the context's device.
 CUresult OpenEvent(Context& context, const wire::IpcToken& token, CUevent* handle);
 CUresult DestroyEvent(CUevent handle);
+// Records the event on the stream, of the event's context or of another one. The caller has checked
+// both.
 CUresult RecordEvent(Event& event, Stream& stream);
-// The event is recorded by a launch of a graph, which has given it this fence and value.
+// Notes that a launch of a graph records the event and signals this value of this fence.
 void RecordEventInGraph(Event& event, FenceIndex fence, uint64_t value);
-// What follows on `after` waits for what `before`, of any device, has been given so far.
+// Lets later work of `after` wait for the work that `before` has so far. `before` may be of any
+// device.
 CUresult OrderStreams(Stream& before, Stream& after);
-// Whether the last recording is complete: CUDA_SUCCESS (also when there is none) or
-// CUDA_ERROR_NOT_READY.
+// CUDA_SUCCESS if the last recording is complete or there is none, else CUDA_ERROR_NOT_READY.
 CUresult QueryEvent(Event& event);
+// Waits until the last recording is complete. Returns the session's sticky error if there is one.
 CUresult SynchronizeEvent(Event& event);
 
 }  // namespace detshare::shim

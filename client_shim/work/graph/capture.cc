@@ -11,24 +11,24 @@ std::atomic<uint32_t> g_captures{0};
 
 namespace {
 
-// What the next node of a stream depends on.
+// The nodes on which the next node of a stream depends.
 struct Tail {
   std::vector<GraphEdge> dependencies;
-  // As programs are shown it.
+  // The same as programs see it.
   std::vector<CUgraphNode> shown_nodes;
   std::vector<CUgraphEdgeData> shown_data;
 };
 
 struct Sequence {
   uint64_t id = 0;
-  std::unique_ptr<Graph> owned;  // unless it captures to a graph of the program's
+  std::unique_ptr<Graph> owned;  // null if the program captures to its own graph
   Graph* graph = nullptr;
   Stream* origin = nullptr;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id thread;
   bool invalidated = false;
   std::map<Stream*, Tail> tails;
-  std::map<Event*, std::vector<GraphEdge>> events;  // recorded in it
+  std::map<Event*, std::vector<GraphEdge>> events;  // the events that were recorded in it
 };
 
 std::map<uint64_t, std::unique_ptr<Sequence>>& sequences() {
@@ -43,7 +43,8 @@ Sequence* Find(uint64_t id) {
 
 bool Blocking(const Stream& stream) { return stream.flags == 0 && !stream.legacy; }
 
-// Makes the default stream of the context as usable as the captures of its blocking streams say.
+// Makes the context's default stream usable, unless a capture of one of its blocking streams
+// forbids it.
 void UpdateDefaultStream(const Context& context) {
   Stream* legacy = context.legacy.load(std::memory_order_acquire);
   if (legacy == nullptr) return;
@@ -57,7 +58,7 @@ void UpdateDefaultStream(const Context& context) {
 
 void Join(Sequence& sequence, Stream& stream) {
   sequence.tails[&stream];
-  // Release: whoever sees the number finds the sequence.
+  // Release: a thread that sees the number finds the sequence.
   stream.capture.store(sequence.id, std::memory_order_release);
   UpdateDefaultStream(*stream.context);
 }
@@ -74,7 +75,8 @@ void End(Sequence& sequence) {
   for (const Context* context : contexts) UpdateDefaultStream(*context);
 }
 
-// The legacy default stream is used while streams that synchronise with it capture.
+// Returns the error of a call that uses the legacy default stream while streams that synchronise
+// with it capture.
 CUresult RefuseDefaultStream(const Context& context) {
   for (const auto& [id, sequence] : sequences()) {
     for (const auto& [stream, tail] : sequence->tails) {
@@ -84,12 +86,12 @@ CUresult RefuseDefaultStream(const Context& context) {
   return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-// The sequence to which work of a capturing stream is added.
+// Finds the sequence to which work of a capturing stream is added.
 CUresult ActiveSequence(Stream& stream, Sequence** sequence) {
   const uint64_t id = stream.capture.load(std::memory_order_relaxed);
   if (id == kImplicitCapture) return RefuseDefaultStream(*stream.context);
   *sequence = Find(id);
-  if (*sequence == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // it ended meanwhile
+  if (*sequence == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // it has ended
   return (*sequence)->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
@@ -98,7 +100,7 @@ CUresult Invalidate(Sequence& sequence, CUresult error) {
   return error;
 }
 
-// Adds dependencies to a set. A plain edge says more than an annotated one.
+// Adds dependencies to a set. A plain edge replaces an annotated one, because it demands more.
 void Merge(std::span<const GraphEdge> more, std::vector<GraphEdge>* set) {
   for (const GraphEdge& edge : more) {
     const auto known = std::find_if(set->begin(), set->end(), [&](const GraphEdge& candidate) {
@@ -118,7 +120,7 @@ bool ToEdges(const Graph& graph, const CUgraphNode* nodes, const CUgraphEdgeData
   for (size_t i = 0; i < count; ++i) {
     GraphNode* node = FindNode(nodes[i]);
     if (node == nullptr || node->graph != &graph) return false;
-    // Whether an edge fits depends on the node to come: ask for one that fits all.
+    // Whether an edge fits depends on the later node, so check it with a node that fits every edge.
     const CUgraphEdgeData edge = data == nullptr ? CUgraphEdgeData{} : data[i];
     if (!EdgeValid(*node, KernelNode{}, edge)) return false;
     Merge(std::vector<GraphEdge>{{node, edge}}, edges);
@@ -152,7 +154,8 @@ CUresult CheckBegin(const Stream& stream, CUstreamCaptureMode mode) {
   return Capturing(stream) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
 }
 
-// Whether everything that the streams of the sequence depend on comes before the end of its origin.
+// Whether everything on which the streams of the sequence depend comes before the end of its
+// origin.
 bool Joined(const Sequence& sequence) {
   std::unordered_set<const GraphNode*> before;
   std::vector<const GraphNode*> left;
@@ -207,18 +210,18 @@ CUresult EndCapture(Stream& stream, CUgraph* graph) {
   *graph = nullptr;
   const bool wrong_thread = sequence->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
                             sequence->thread != std::this_thread::get_id();
-  // The capture is over in any case, as with the driver.
+  // The capture ends in any case, as with the driver.
   const CUresult result = wrong_thread            ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
                           : sequence->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                           : !Joined(*sequence)    ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                                   : CUDA_SUCCESS;
-  // A graph of a failed capture goes when this ends, unless it is the program's.
+  // The graph of a failed capture is destroyed on return, unless the program owns it.
   std::unique_ptr<Graph> owned = std::move(sequence->owned);
   Graph* const captured = sequence->graph;
   End(*sequence);
   if (result != CUDA_SUCCESS) return result;
   *graph = HandleOf(*captured);
-  owned.release();  // the program's from now on
+  owned.release();  // the program owns it now
   return CUDA_SUCCESS;
 }
 
@@ -227,7 +230,7 @@ CUresult QueryCapture(Stream& stream, CaptureInfo* info) {
   if (!Capturing(stream)) return CUDA_SUCCESS;
   const std::lock_guard lock(GraphMutex());
   const uint64_t id = stream.capture.load(std::memory_order_relaxed);
-  // To ask does no harm to the capture.
+  // A query does no harm to the capture.
   if (id == kImplicitCapture) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   Sequence* sequence = Find(id);
   if (sequence == nullptr) return CUDA_SUCCESS;
@@ -280,7 +283,7 @@ CUresult AddToCapture(Stream& stream, NodeBody body, const CaptureOptions& optio
   std::vector<GraphEdge> edges = tail.dependencies;
   for (GraphEdge& edge : edges) {
     if (!kernel) {
-      // Only kernels know what to do with a kernel that has not ended.
+      // Only kernels can depend on a kernel that has not ended.
       if (edge.data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC) edge.data = {};
     } else if (options.programmatic && edge.data.from_port == 0 &&
                std::holds_alternative<KernelNode>(edge.node->body)) {
@@ -313,7 +316,8 @@ CUresult WaitInCapture(Stream& stream, Event& event) {
   const std::lock_guard lock(GraphMutex());
   Sequence* recorded = Find(event.capture.load(std::memory_order_relaxed));
   if (!Capturing(stream)) {
-    if (recorded == nullptr) return CUDA_ERROR_CAPTURED_EVENT;  // of a capture that is over
+    if (recorded == nullptr) return CUDA_ERROR_CAPTURED_EVENT;  // recorded in a capture that has
+                                                                // ended
     if (recorded->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream.legacy) return Invalidate(*recorded, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     Join(*recorded, stream);
@@ -382,7 +386,7 @@ void LeaveCapture(Stream& stream) {
   stream.capture.store(0, std::memory_order_release);
   if (sequence == nullptr) return;
   if (sequence->origin == &stream) {
-    // Nobody can end it any more.
+    // No call can end the capture any more.
     const std::unique_ptr<Graph> owned = std::move(sequence->owned);
     End(*sequence);
     return;

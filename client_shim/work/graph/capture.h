@@ -1,12 +1,12 @@
-// Stream capture: work of a stream becomes nodes of a graph.
+// Stream capture: the work of a stream becomes nodes of a graph.
 //
-// A sequence begins on one stream, its origin; others join when they wait for an event that was
-// recorded in it. Each stream of a sequence has the nodes that its next node will depend on. What a
-// stream or an event holds of that is the number of a sequence, so that calls of streams that do
-// not capture pay one load.
+// A sequence begins on one stream, its origin. Other streams join it when they wait for an event
+// that was recorded in it. A sequence knows for each of its streams the nodes on which the stream's
+// next node depends. A stream or an event only holds the number of a sequence, so a call on a
+// stream that does not capture costs one load.
 //
-// Functions here take GraphMutex() themselves, unless they say otherwise. CUDA's errors are
-// returned as CUDA has them; an operation that breaks the rules invalidates the sequence.
+// Functions here take GraphMutex() themselves, unless they say otherwise. Any thread may call them.
+// They return CUDA's own errors. An operation that breaks the rules invalidates the sequence.
 #pragma once
 
 #include <atomic>
@@ -19,72 +19,79 @@
 
 namespace detshare::shim {
 
-// Stream::capture of a legacy default stream that must not be used now.
+// The value of Stream::capture of a legacy default stream while it must not be used.
 inline constexpr uint64_t kImplicitCapture = UINT64_MAX;
 
 inline bool Capturing(const Stream& stream) {
   return stream.capture.load(std::memory_order_acquire) != 0;
 }
 
+// Does what cuStreamBeginCapture does.
 CUresult BeginCapture(Stream& stream, CUstreamCaptureMode mode);
-// `data` may be null: plain edges.
+// Does what cuStreamBeginCaptureToGraph does. `data` may be null: all edges are plain.
 CUresult BeginCaptureToGraph(Stream& stream, CUgraph graph, const CUgraphNode* dependencies,
                              const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode);
-// *graph is null with every error but those of a call that ended nothing. A stream that is not the
-// sequence's origin invalidates it; a thread that may not end it ends it with an error.
+// Ends the sequence of which `stream` is the origin. A call on another stream of the sequence
+// invalidates the sequence. A call on a thread that may not end it ends it with an error. *graph is
+// null after every error, except errors of calls that ended nothing.
 CUresult EndCapture(Stream& stream, CUgraph* graph);
 
+// What a program sees of a capturing stream.
 struct CaptureInfo {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // Of an active sequence. The arrays stay until something is done with the stream.
+  // Set for an active sequence. The arrays are valid until the stream is used again.
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
   const CUgraphNode* dependencies = nullptr;
   const CUgraphEdgeData* data = nullptr;
   size_t count = 0;
-  bool plain = true;  // all edges are
+  bool plain = true;  // all edges are plain
 };
+// Does not change the capture. CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: the stream is a legacy default
+// stream that must not be used.
 CUresult QueryCapture(Stream& stream, CaptureInfo* info);
 
+// Does what cuStreamUpdateCaptureDependencies does.
 CUresult UpdateCaptureDependencies(Stream& stream, const CUgraphNode* dependencies,
                                    const CUgraphEdgeData* data, size_t count, uint32_t flags);
 
 struct CaptureOptions {
-  bool programmatic = false;  // kernels before it may be overlapped
+  bool programmatic = false;  // earlier kernels may overlap with it
   struct Record {
     Event* event = nullptr;
     CUgraphEdgeData data{};
   };
-  std::span<const Record> records;  // events that are recorded by the node
+  std::span<const Record> records;  // the events that the node records
 };
-// Adds a node behind what the capturing stream depends on.
+// Adds a node behind the nodes on which the capturing stream depends.
 CUresult AddToCapture(Stream& stream, NodeBody body, const CaptureOptions& options = {});
 
-// cuEventRecord on a capturing stream, and cuStreamWaitEvent where stream or event capture.
+// cuEventRecord on a capturing stream, and cuStreamWaitEvent if the stream captures or the event
+// was recorded in a capture.
 CUresult RecordInCapture(Event& event, Stream& stream);
 CUresult WaitInCapture(Stream& stream, Event& event);
 
-// For calls that an event does not allow which was last recorded in a capture: the error, and the
-// end of the sequence. (RefuseInCapture of streams.h does the same for streams.)
+// For calls that CUDA does not allow on an event that was last recorded in a capture: returns the
+// error and ends the sequence. (RefuseInCapture of streams.h does the same for streams.)
 CUresult RefuseCapturedEvent(Event& event);
-// For calls that wait for a whole context: CUDA_SUCCESS unless one of its streams captures.
+// For calls that wait for a whole context. CUDA_SUCCESS unless one of its streams captures.
 CUresult RefuseContextInCapture(const Context& context);
 
-// How many sequences there are.
+// The number of sequences.
 extern std::atomic<uint32_t> g_captures;
 CUresult RefuseUnsafeCallSlowly();
-// For calls that a capture does not see though it may depend on them (cuMemAlloc): CUDA_SUCCESS
-// unless the mode of this thread and those of the sequences forbid them now.
+// For calls that a capture does not see although it may depend on them (cuMemAlloc). CUDA_SUCCESS
+// unless the mode of this thread and the modes of the sequences forbid such calls.
 inline CUresult RefuseUnsafeCall() {
   return g_captures.load(std::memory_order_relaxed) == 0 ? CUDA_SUCCESS : RefuseUnsafeCallSlowly();
 }
 
-// A stream ends, or a context's default stream was made.
+// Called when a stream ends, and when a context's default stream was made.
 void LeaveCapture(Stream& stream);
 void NoteDefaultStream(Stream& legacy);
 
-// The stream that a handle means, for a call that gives it work or waits for it, and whose
-// implementation knows what to do when the stream captures. StreamForWork is for all others.
+// Finds the stream of a handle for a call that gives it work or waits for it. The caller handles
+// capturing streams itself. All other calls use StreamForWork.
 inline CUresult StreamForWorkOrCapture(CUstream handle, Stream** stream) {
   if (thread_state.in_host_function) [[unlikely]]
     return CUDA_ERROR_NOT_PERMITTED;

@@ -1,4 +1,5 @@
-// Work of streams that capture, as nodes: what each call that gives a stream work does instead.
+// Adds the work of capturing streams to their graphs as nodes. Each call that gives a stream work
+// calls one of these functions instead. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace detshare::shim {
 
-// A launch, already checked.
+// The caller has checked the launch.
 CUresult CaptureLaunch(Stream& stream, CUfunction function, const KernelInstance& instance,
                        const LaunchRequest& launch, const LaunchEvents* events, void** params,
                        const void* buffer, size_t buffer_bytes);
@@ -19,7 +20,7 @@ CUresult CaptureCopy(Stream& stream, const PitchedPlace& to, const PitchedPlace&
                      uint64_t width, uint64_t height, uint64_t depth);
 CUresult CaptureFill(Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
 CUresult CaptureHostFunction(Stream& stream, CUhostFn function, void* data);
-// With CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL.
+// For CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL.
 CUresult CaptureEventRecord(Stream& stream, CUevent event);
 CUresult CaptureEventWait(Stream& stream, CUevent event);
 CUresult CaptureAlloc(Stream& stream, uint64_t bytes, CUdeviceptr* address);

@@ -25,8 +25,8 @@ const char* NameOfKernel(const KernelNode& node) {
   return kernel == nullptr || kernel->name == nullptr ? "?" : kernel->name;
 }
 
-// What a node does, as one line of its label. Names of kernels have no character that a label must
-// escape.
+// Describes what a node does, in one line of its label. Names of kernels have no characters that a
+// label must escape.
 struct Describe {
   std::string* text;
   bool details;

@@ -1,4 +1,4 @@
-// Graphs as text for Graphviz (cuGraphDebugDotPrint).
+// Writes graphs as text for Graphviz (cuGraphDebugDotPrint). The caller holds GraphMutex().
 #pragma once
 
 #include <string>
@@ -7,8 +7,10 @@
 
 namespace detshare::shim {
 
-// `flags`: CUgraphDebugDot_flags. Says what it knows of the details that are asked for.
+// `flags` are CUgraphDebugDot_flags. The text has those of the requested details that the shim
+// knows.
 std::string DotText(const Graph& graph, uint32_t flags);
+// Returns false if the file cannot be written.
 bool WriteDotFile(const char* path, const std::string& text);
 
 }  // namespace detshare::shim

@@ -1,5 +1,5 @@
-// What an executable graph uses up in this process: fences, and memory through which copies of
-// ordinary memory go.
+// The resources that an executable graph uses in this process: fences, and memory through which
+// copies of ordinary memory pass. Not thread-safe: the executable graph's mutex guards it.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,22 @@ class ExecResources : public FlattenResources {
   explicit ExecResources(Context& context) : context_(context) {}
   ExecResources(const ExecResources&) = delete;
   ExecResources& operator=(const ExecResources&) = delete;
-  // The resources were given back, or the session is over.
+  // The owner has given the resources back before, or the session is over.
   ~ExecResources() override = default;
 
   FenceIndex Fence() override;
   std::byte* Staging(uint64_t bytes) override;
 
-  // From now on everything is given out once more: for the same graph, flattened again.
+  // Hands out the same resources again, in the same order. For flattening the same graph again.
   void Rewind();
 
-  // The next value of a fence: each launch asks for one of each.
+  // The next value of a fence. Each launch asks for one value of each fence.
   uint64_t NextValue(FenceIndex fence);
 
   bool has_staging() const { return !blocks_.empty(); }
-  // Nobody uses the staging memory any more.
+  // Frees the staging memory. No launch uses it any more.
   void FreeStaging();
-  // Their values may still be on the way.
+  // Gives the fences back. Their values may not have arrived yet.
   void GiveFences();
 
  private:
@@ -44,8 +44,8 @@ class ExecResources : public FlattenResources {
     uint64_t used;
   };
   Context& context_;
-  std::vector<FenceIndex> fences_;                   // in the order in which they are given out
-  std::unordered_map<FenceIndex, uint64_t> values_;  // the highest that were asked for
+  std::vector<FenceIndex> fences_;                   // in the order in which they were handed out
+  std::unordered_map<FenceIndex, uint64_t> values_;  // the highest values that were asked for
   size_t next_fence_ = 0;
   std::vector<Block> blocks_;
 };

@@ -24,7 +24,7 @@
 namespace detshare::shim {
 
 struct GraphExec {
-  // What launches read.
+  // Launches read these fields.
   std::atomic<bool> plain{false};  // a launch is one record
   GraphId id = 0;
   uint32_t index = 0;
@@ -35,17 +35,17 @@ struct GraphExec {
   std::mutex mutex;     // guards the rest; taken before GraphMutex()
   uint64_t source = 0;  // handle of the graph that it was made of
   std::unique_ptr<Graph> snapshot;
-  std::unordered_map<uint64_t, GraphNode*>
-      nodes;  // of the snapshot, by the handles of their originals
+  // The snapshot's nodes, by the handles of their originals.
+  std::unordered_map<uint64_t, GraphNode*> nodes;
   Flattened flat;
   std::shared_ptr<ExecResources> resources;
-  // What a launch allocates for those who come after it, and what it frees for them.
+  // The memory that a launch allocates for later work, and the memory that it frees.
   std::vector<std::shared_ptr<GraphMemory>> allocates, frees;
-  std::vector<uint64_t> values;  // of the launch that is being made
-  // With digests: the nodes that copy to pinned memory, and the last kernel's name.
+  std::vector<uint64_t> values;  // of the launch that is being prepared
+  // For digests: the nodes that copy to pinned memory, and the last kernel's name.
   std::vector<const GraphNode*> reads;
   const char* last_kernel = nullptr;
-  KernelChange change;  // of the update that is being made, as are these bytes
+  KernelChange change;  // this and the next field belong to the update that is being made
   std::string bytes;
 };
 
@@ -80,7 +80,7 @@ CUgraphNode OriginalOf(const GraphNode* node) {
   return node == nullptr ? nullptr : reinterpret_cast<CUgraphNode>(node->original);
 }
 
-// The device and context of a graph's work: there is one device.
+// Finds the device and context of a graph's work. There is one device.
 CUresult FindPlaceOfWork(const Graph& graph, GraphExec& exec, const GraphNode** culprit) {
   CUcontext handle = nullptr;
   CUresult result = CUDA_SUCCESS;
@@ -133,7 +133,7 @@ HostBox WrittenBy(const CopyNode& copy) {
           copy.to.slice_pitch};
 }
 
-// What digests want to know of the snapshot.
+// Collects what digests need of the snapshot.
 void FindReads(GraphExec& exec) {
   exec.reads.clear();
   exec.last_kernel = "(graph without kernels)";
@@ -149,7 +149,7 @@ void FindReads(GraphExec& exec) {
   });
 }
 
-// Everything about the snapshot that launches want to know.
+// Collects everything about the snapshot that launches need.
 void PrepareLaunches(GraphExec& exec) {
   exec.nodes.clear();
   exec.allocates.clear();
@@ -176,8 +176,7 @@ void PrepareLaunches(GraphExec& exec) {
                    std::memory_order_release);
 }
 
-// Calls `then` on the thread of host functions when the work that was submitted in the context so
-// far is complete.
+// Calls `then` on the thread of host functions when all earlier work of the context is complete.
 void AfterWork(const GraphExec& exec, std::function<void()> then) {
   const OwnedFence fence = session().fences().Take();
   HostTask task;
@@ -196,7 +195,7 @@ void AfterWork(const GraphExec& exec, std::function<void()> then) {
   EnqueueHostTask(std::move(task));
 }
 
-// Gives everything back that the executable graph has in this process.
+// Gives back everything that the executable graph has in this process.
 void Release(GraphExec& exec) {
   {
     const std::lock_guard lock(GraphMutex());
@@ -210,7 +209,7 @@ void Release(GraphExec& exec) {
   const bool alive = exec.context != nullptr &&
                      exec.context->id.load(std::memory_order_acquire) == exec.context_id;
   const bool staging = resources != nullptr && resources->has_staging();
-  // What launches may still use goes when they are over.
+  // Resources that launches may still use are freed when these launches are complete.
   if (alive && (staging || !snapshot->references.empty())) {
     AfterWork(exec, [resources, snapshot] { resources->FreeStaging(); });
   } else if (staging) {
@@ -222,7 +221,7 @@ void Release(GraphExec& exec) {
   exec.frees.clear();
 }
 
-// What came back with an error: the node of the program's graph.
+// Finds the node of the program's graph that a reply refuses.
 template <typename Reply>
 const GraphNode* RefusedNode(const Flattened& flat, const std::string& bytes, Reply* reply) {
   if (bytes.size() < sizeof(*reply)) return nullptr;
@@ -248,7 +247,7 @@ CUresult SendInstantiate(const GraphExec& exec, const GraphNode** culprit) {
   return result;
 }
 
-// Makes the executable graph of the snapshot that it has.
+// Makes the executable graph of its snapshot.
 CUresult Build(GraphExec& exec, const GraphNode** culprit, CUgraphInstantiateResult* why) {
   CUresult result = FindPlaceOfWork(*exec.snapshot, exec, culprit);
   if (result != CUDA_SUCCESS) return result;
@@ -261,7 +260,7 @@ CUresult Build(GraphExec& exec, const GraphNode** culprit, CUgraphInstantiateRes
   return result;
 }
 
-// Values, host steps and event records of one launch. Under exec.mutex.
+// Needs exec.mutex. Prepares the values, host steps and event records of one launch.
 CUresult PrepareValues(GraphExec& exec) {
   ExecResources& resources = *exec.resources;
   struct StepValues {
@@ -283,7 +282,7 @@ CUresult PrepareValues(GraphExec& exec) {
         const EventRecord& record = exec.flat.records[use.index];
         exec.values[i] = resources.NextValue(record.fence);
         const NodeEvent& event = std::get<EventRecordNode>(record.source->body).event;
-        // The event may be gone; the graph records what was its then.
+        // The event may have been destroyed. Then the graph records the event's fence alone.
         if (FindEvent(event.handle) == event.event)
           RecordEventInGraph(*event.event, record.fence, exec.values[i]);
         break;
@@ -324,7 +323,7 @@ CUresult PrepareValues(GraphExec& exec) {
   return CUDA_SUCCESS;
 }
 
-// Expects what a launch that was just submitted will have copied to pinned memory.
+// Tells the digest which pinned memory a launch that was just submitted will have copied to.
 void DigestLaunch(const GraphExec& exec, Stream& stream) {
   const ReadDigest::Place place = ReadDigest::StreamPlace(stream.unique_id);
   g_read_digest->NoteLaunch(place, exec.last_kernel);
@@ -364,8 +363,8 @@ GraphNode* NodeOf(const GraphExec& exec, CUgraphNode handle) {
   return handle == nullptr || found == exec.nodes.end() ? nullptr : found->second;
 }
 
-// The new snapshot takes the place of the old one: what is known under the old nodes' names is now
-// known of the new ones, and what is not the new graph's to say stays.
+// The new snapshot replaces the old one. Its nodes take over the names of the old nodes and
+// everything that the new graph does not define.
 void AdoptIdentity(Graph& before, Graph& after) {
   after.original = before.original;
   for (size_t i = 0; i < after.nodes.size(); ++i) {
@@ -384,8 +383,8 @@ void AdoptIdentity(Graph& before, Graph& after) {
   }
 }
 
-// Puts `snapshot`, which passed CheckUpdate, in the place of the one that the executable graph has.
-// Under exec.mutex. `names`: handles of its nodes in the order of ForEachNode, for error reports.
+// Needs exec.mutex. Replaces the snapshot of the executable graph with `snapshot`, which passed
+// CheckUpdate.
 CUresult Replace(GraphExec& exec, std::unique_ptr<Graph> snapshot,
                  CUgraphExecUpdateResultInfo* info) {
   std::unordered_map<const GraphNode*, CUgraphNode> names;
@@ -422,7 +421,7 @@ CUresult Replace(GraphExec& exec, std::unique_ptr<Graph> snapshot,
   }
   info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
   exec.flat = std::move(flat);
-  // Launches that run may still need what the old graph kept alive.
+  // Launches that run may still need the objects that the old graph kept alive.
   for (const auto& [object, count] : exec.snapshot->references)
     snapshot->references[object] += count;
   exec.snapshot->references.clear();
@@ -437,7 +436,7 @@ bool SameWayOfLaunch(const LaunchRequest& a, const LaunchRequest& b) {
          std::equal(std::begin(a.cluster), std::end(a.cluster), b.cluster);
 }
 
-// Whether both differ in dimensions and parameters only.
+// Whether both differ only in dimensions and parameters.
 bool SameKernel(const KernelNode& a, const KernelNode& b) {
   const auto same_attribute = [](const auto& one, const auto& other) {
     return one.first == other.first &&
@@ -450,8 +449,8 @@ bool SameKernel(const KernelNode& a, const KernelNode& b) {
                     b.attributes.end(), same_attribute);
 }
 
-// Whether the daemon makes one copy of each, between memory of the executable graph's device: a
-// node that is one can become the other.
+// Whether the daemon makes one copy of each, between memory of the executable graph's device. Then
+// one node can become the other.
 bool BothPlainCopies(const GraphExec& exec, const CopyNode& a, const CopyNode& b) {
   constexpr uint64_t kMaxBytes = 1 << 30;
   const DeviceInfo& device = session().device(exec.device);
@@ -464,13 +463,13 @@ bool BothPlainCopies(const GraphExec& exec, const CopyNode& a, const CopyNode& b
   return true;
 }
 
-// The same of fills.
+// The same for fills.
 bool BothPlainFills(const GraphExec& exec, const FillNode& a, const FillNode& b) {
   const DeviceInfo& device = session().device(exec.device);
   return a.known && b.known && device.Holds(a.address) && device.Holds(b.address);
 }
 
-// One flat node as it is now. Without a reply.
+// Submits the present state of one flat node, without a reply.
 CUresult SubmitNode(GraphExec& exec, uint32_t graph, uint32_t index) {
   exec.bytes.clear();
   AppendNode(exec.flat.graphs[graph].nodes[index], &exec.bytes);
@@ -479,8 +478,8 @@ CUresult SubmitNode(GraphExec& exec, uint32_t graph, uint32_t index) {
                           {exec.bytes.data(), exec.bytes.size()});
 }
 
-// Another launch, which was checked and is of the same way, and other parameters, as many bytes.
-// Nobody refuses that, so it needs no reply. Under exec.mutex.
+// Needs exec.mutex. Submits another launch and other parameters of the same size. The launch was
+// checked and is launched in the same way. The daemon never refuses that, so it needs no reply.
 CUresult ChangeKernel(GraphExec& exec, GraphNode& node, const LaunchRequest& launch,
                       std::span<const std::byte> parameters) {
   auto& kernel = std::get<KernelNode>(node.body);
@@ -499,11 +498,11 @@ bool Optional(wire::GraphNodeKind kind) {
   return kind == wire::kNodeKernel || kind == wire::kNodeCopy || kind == wire::kNodeFill;
 }
 
-// Gives the node, of the snapshot, a body that passed CheckNodeUpdate, and `body` its old one; with
-// an error nothing has changed. Under exec.mutex.
+// Needs exec.mutex. Gives a node of the snapshot a body that passed CheckNodeUpdate, and gives
+// `body` the old one. After an error nothing has changed.
 CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
-  // What was checked here, and changes nothing of how a node is made, is refused by nobody: such
-  // updates need no reply.
+  // The daemon never refuses an update that was checked here and that leaves the way in which the
+  // node is made. Such an update needs no reply.
   const auto* kernel = std::get_if<KernelNode>(&body);
   const auto* copy = std::get_if<CopyNode>(&body);
   const auto* fill = std::get_if<FillNode>(&body);
@@ -523,7 +522,8 @@ CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
   if (certain && nodes[range.first].body == before) return CUDA_SUCCESS;
   for (uint32_t i = range.first; i < range.first + range.count; ++i) {
     const FlatNode& flat = nodes[i];
-    if (flat.kind == wire::kNodeSignal || flat.kind == wire::kNodeWait) continue;  // never change
+    // they never change
+    if (flat.kind == wire::kNodeSignal || flat.kind == wire::kNodeWait) continue;
     if (certain) {
       if (const CUresult result = SubmitNode(exec, range.graph, i); result != CUDA_SUCCESS)
         return result;  // the session is over
@@ -543,8 +543,8 @@ CUresult SwapBody(GraphExec& exec, GraphNode& node, NodeBody& body) {
   return CUDA_SUCCESS;
 }
 
-// The same for every node of a graph, or for none; `fresh` passed CheckUpdate. Conditional nodes
-// keep what they run.
+// The same for every node of a graph, or for none. `fresh` passed CheckUpdate. Conditional nodes
+// keep their bodies.
 CUresult SwapBodies(GraphExec& exec, Graph& graph, Graph& fresh) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& node = *graph.nodes[i];
@@ -572,7 +572,8 @@ CUresult SwapBodies(GraphExec& exec, Graph& graph, Graph& fresh) {
   return CUDA_SUCCESS;
 }
 
-// Whether one graph becomes the other, as CheckUpdate allows, by changes that nobody refuses.
+// Whether changes that the daemon never refuses turn one graph into the other, as CheckUpdate
+// allows.
 bool CertainlyBecomes(const GraphExec& exec, const Graph& graph, const Graph& now) {
   if (!now.references.empty()) return false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -598,7 +599,7 @@ bool CertainlyBecomes(const GraphExec& exec, const Graph& graph, const Graph& no
   return true;
 }
 
-// Makes these changes, without a reply. Under exec.mutex and GraphMutex().
+// Needs exec.mutex and GraphMutex(). Makes these changes without a reply.
 CUresult Become(GraphExec& exec, Graph& graph, const Graph& now) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     GraphNode& node = *graph.nodes[i];
@@ -640,7 +641,7 @@ CUresult Instantiate(CUgraph handle, uint64_t flags, CUgraphExec* made, CUgraphN
     const std::lock_guard lock(GraphMutex());
     Graph* graph = FindGraph(handle);
     if (graph == nullptr || graph->captures != 0) return CUDA_ERROR_INVALID_VALUE;
-    // Its memory and its conditional values exist once.
+    // Its memory and its conditional values exist only once.
     if (graph->executables != 0 && (HasMemoryNodes(*graph) || HasConditionalNodes(*graph)))
       return CUDA_ERROR_INVALID_VALUE;
     if (!ConditionalsUsed(*graph, graph->conditionals)) {
@@ -758,15 +759,15 @@ CUresult SetExecChild(GraphExec& exec, CUgraphNode handle, CUgraph child) {
     if (graph == nullptr || CheckUpdate(*old->graph, *graph, priorities, &info) != CUDA_SUCCESS) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // What was captured anew mostly differs in addresses.
+    // A newly captured graph mostly differs in addresses.
     if (CertainlyBecomes(exec, *old->graph, *graph)) return Become(exec, *old->graph, *graph);
     fresh = CloneGraph(*graph, false);
   }
-  // Libraries that record themselves into a child graph do so again and again: only its own nodes
-  // cross.
+  // Libraries that capture into a child graph do so again and again. Only the child's own nodes are
+  // sent to the daemon.
   const CUresult result = SwapBodies(exec, *old->graph, *fresh);
   if (result == CUDA_SUCCESS) {
-    // Launches that run may still need what the old child kept alive, too.
+    // Launches that run may still need the objects that the old child kept alive.
     for (const auto& [object, count] : fresh->references)
       exec.snapshot->references[object] += count;
     fresh->references.clear();

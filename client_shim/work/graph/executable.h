@@ -1,10 +1,13 @@
-// Executable graphs. Each keeps a snapshot of the graph that it was made of: updates are compared
-// with it, nodes are found by those of the graph. The daemon has the flattened form.
+// Executable graphs. Each keeps a snapshot of its source graph. Updates are compared with the
+// snapshot, and the source graph's nodes name the snapshot's nodes. The daemon has the flattened
+// form.
 //
-// A launch of a graph whose work the GPU does alone is one record, without lock or allocation. One
-// with host functions, copies of ordinary memory or event records gives a value for each signal and
-// wait, and the thread of host functions does what is this process's part. Launches of one
-// executable graph follow each other: the daemon sees to that.
+// If the GPU does all work of a graph alone, a launch is one record, without a lock or an
+// allocation. Other graphs have host functions, copies of ordinary memory or event records. Their
+// launches name a value for each signal and wait, and the thread of host functions does this
+// process's part. The daemon runs the launches of one executable graph one after another.
+//
+// Any thread may call these functions.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +21,30 @@ namespace detshare::shim {
 
 struct GraphExec;
 
-// Null for every other number. Whoever destroys an executable graph while another thread uses it
-// gets what CUDA promises for that: nothing, but no harm to others.
+// Null for every other number. If the program destroys an executable graph while another thread
+// uses it, the results are undefined, as in CUDA, but no other object is harmed.
 GraphExec* FindExec(CUgraphExec handle);
 
-// Of a graph of the program's. `*error_node`: the node that was refused, or null.
+// Makes an executable graph of a graph of the program. On failure `*error_node` is the refused
+// node, or null.
 CUresult Instantiate(CUgraph graph, uint64_t flags, CUgraphExec* exec, CUgraphNode* error_node,
                      CUgraphInstantiateResult* why);
 CUresult DestroyExec(CUgraphExec exec);
 
-// On a stream that does not capture.
+// For a stream that does not capture.
 CUresult LaunchGraph(GraphExec& exec, Stream& stream);
 CUresult UploadGraph(GraphExec& exec, Stream& stream);
 
 uint64_t FlagsOf(const GraphExec& exec);
 
-// Changes that hold for later launches. Nodes are named by those of the graph that the executable
-// graph was made of. CUDA_ERROR_INVALID_VALUE for a node that it does not have.
+// Changes for later launches. Nodes are named by those of the source graph.
+// CUDA_ERROR_INVALID_VALUE: the executable graph has no such node.
 CUresult SetExecNode(GraphExec& exec, CUgraphNode node, NodeBody body);
-// The same for a kernel. Other parameters or dimensions of the same kernel cost about what a launch
-// costs, and nothing crosses when they are as they were.
+// The same for a kernel. New parameters or dimensions of the same kernel cost about as much as a
+// launch. If nothing changes, nothing is sent to the daemon.
 CUresult SetExecKernel(GraphExec& exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS& params);
 CUresult SetExecChild(GraphExec& exec, CUgraphNode node, CUgraph child);
+// Makes the executable graph do what `graph` does (cuGraphExecUpdate). `info` says why it cannot.
 CUresult UpdateExec(GraphExec& exec, CUgraph graph, CUgraphExecUpdateResultInfo* info);
 CUresult SetNodeEnabled(GraphExec& exec, CUgraphNode node, bool enabled);
 CUresult NodeEnabled(GraphExec& exec, CUgraphNode node, bool* enabled);

@@ -61,7 +61,7 @@ wire::PitchedLocation At(const PitchedPlace& side) {
 bool Pageable(const CopyNode& copy) { return copy.to.pageable() || copy.from.pageable(); }
 bool NeedsStaging(const CopyNode& copy) { return copy.to.pageable() != copy.from.pageable(); }
 
-// The part of a copy that the GPU does; `staging` stands for its ordinary memory.
+// The part of a copy that the GPU does. `staging` takes the place of its ordinary memory.
 FlatNode Copy(const GraphNode& node, const CopyNode& copy, const std::byte* staging) {
   const wire::PitchedLocation dense =
       At(reinterpret_cast<uint64_t>(staging), copy.width, copy.width * copy.height);
@@ -85,7 +85,7 @@ class Flattener {
     flat_ = {};
     flat_.graphs.emplace_back();
     pending_.push_back(&graph);
-    // Bodies are appended while their graphs are flattened.
+    // Flattening a graph appends the bodies of its conditional nodes.
     for (index_ = 0; index_ < pending_.size(); ++index_) {
       Ends ends;
       if (const CUresult result = Inline(*pending_[index_], false, &ends); result != CUDA_SUCCESS)
@@ -95,7 +95,7 @@ class Flattener {
   }
 
  private:
-  // Where edges to and from something end.
+  // The flat nodes where edges to and from a node end.
   struct Ends {
     uint32_t first = kNone;
     uint32_t last = kNone;
@@ -117,7 +117,8 @@ class Flattener {
     return error;
   }
 
-  // The nodes of one graph. As a child (`ends` wanted) it begins and ends with one node each.
+  // Adds the nodes of one graph. A child graph (`ends` is wanted) begins and ends with one node
+  // each.
   CUresult Inline(const Graph& graph, bool child, Ends* ends) {
     std::vector<GraphNode*> order;
     if (!TopologicalOrder(graph, &order)) {
@@ -163,7 +164,7 @@ class Flattener {
     return CUDA_SUCCESS;
   }
 
-  // What one node becomes: nodes that follow each other, or a child.
+  // Adds the flat nodes of one node, which follow each other, or a child graph.
   CUresult AddNode(const GraphNode& node, Ends* ends) {
     if (const auto* child = std::get_if<ChildNode>(&node.body))
       return Inline(*child->graph, true, ends);
@@ -206,7 +207,7 @@ class Flattener {
                                        fill.height, body.context.device, &place) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_VALUE;
       }
-      // Of a narrow element only the lower bits count.
+      // Only the lower bits of a narrow element count.
       const uint32_t mask = fill.elementSize < 4 ? (1u << (8 * fill.elementSize)) - 1 : UINT32_MAX;
       chain->push_back(
           With(wire::kNodeFill, &node,
@@ -241,7 +242,7 @@ class Flattener {
         flat_.graphs.emplace_back();
       }
     } else {
-      // Memory of graphs stays where it is, so its nodes only order others.
+      // A graph's memory stays where it is, so its memory nodes only order others.
       static_assert(std::is_same_v<Body, EmptyNode> || std::is_same_v<Body, AllocNode> ||
                     std::is_same_v<Body, FreeNode> || std::is_same_v<Body, ChildNode>);
       chain->push_back(Plain(wire::kNodeEmpty, &node));
@@ -259,7 +260,7 @@ class Flattener {
       staging = resources_.Staging(copy.bytes());
       if (staging == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    // What leaves the GPU is fetched behind the copy, what goes there is brought before it.
+    // Data from the GPU is fetched after the copy, and data for the GPU is brought before it.
     if (staging != nullptr && copy.to.pageable()) chain->push_back(Copy(node, copy, staging));
     const CUresult result = HostStepNodes(node, staging, chain);
     if (result != CUDA_SUCCESS) return result;
@@ -291,7 +292,7 @@ class Flattener {
   size_t index_ = 0;                   // the graph that is being made
 };
 
-// The resources that a node has already.
+// Hands out the resources that a node has already.
 class SameResources : public FlattenResources {
  public:
   SameResources(const GraphNode& node, const Flattened& flat) {

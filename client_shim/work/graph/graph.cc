@@ -10,7 +10,7 @@
 namespace detshare::shim {
 namespace {
 
-// Where a handle leads. Only touched under GraphMutex.
+// The objects of handles. Needs GraphMutex().
 template <typename T>
 struct Slot {
   T* object = nullptr;
@@ -45,7 +45,7 @@ bool SameData(const CUgraphEdgeData& a, const CUgraphEdgeData& b) {
   return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-// CUDA's rules for what a new node allocates or frees.
+// Applies CUDA's rules for the memory that a new node allocates or frees.
 CUresult TakeMemory(const Graph& graph, const NodeBody& body) {
   if (const auto* alloc = std::get_if<AllocNode>(&body)) alloc->memory->owner = &graph;
   const auto* free = std::get_if<FreeNode>(&body);
@@ -149,7 +149,7 @@ CUresult AddNode(Graph& graph, NodeBody body, std::span<const GraphEdge> depende
       if (dependencies[j].node == edge.node) return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  // Snapshots are copies of what was checked.
+  // A snapshot is a copy of a graph that was checked.
   if (graph.handle != 0) {
     if (const CUresult result = TakeMemory(graph, body); result != CUDA_SUCCESS) return result;
   }

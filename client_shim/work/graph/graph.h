@@ -1,8 +1,8 @@
-// Graphs as the program makes them: nodes, edges, children. They exist in this process only; the
-// daemon is given executable graphs (executable.h).
+// Graphs as the program makes them: nodes, edges, children. They exist only in this process; the
+// daemon gets executable graphs (executable.h).
 //
-// One lock, GraphMutex(), guards all graphs and captures of the process: whoever calls anything
-// here holds it, but for graphs that nobody else can reach (snapshots).
+// One lock, GraphMutex(), guards all graphs and captures of the process. Callers of these functions
+// hold it, except for graphs that no other thread can reach (snapshots).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct GraphEdge {
 
 struct GraphNode {
   uint64_t handle = 0;    // CUgraphNode; 0 in a snapshot
-  uint64_t original = 0;  // handle of the node that this one is a copy of; 0: none
+  uint64_t original = 0;  // handle of the node of which this is a copy; 0: none
   Graph* graph = nullptr;
   uint32_t position = 0;  // in graph->nodes
   bool enabled = true;    // of executable graphs
@@ -39,26 +39,28 @@ struct GraphNode {
 };
 
 struct Graph {
-  uint64_t handle = 0;      // CUgraph; 0 of a snapshot
-  uint64_t original = 0;    // handle of the graph that this one is a copy of; 0: none
-  Graph* parent = nullptr;  // the graph with the node that owns this one; null: nobody's
+  uint64_t handle = 0;      // CUgraph; 0: this is a snapshot
+  uint64_t original = 0;    // handle of the graph of which this is a copy; 0: none
+  Graph* parent = nullptr;  // the graph whose node owns this graph; null: no node owns it
   std::vector<std::unique_ptr<GraphNode>> nodes;  // in the order in which they were added
-  std::map<UserObject*, uint64_t> references;     // to user objects
-  uint32_t captures = 0;                          // that add to it
-  uint32_t executables = 0;                       // that were made of it and live
-  // Ids of the conditional handles that were made for it: a handle is the low 32 bits of its id.
+  std::map<UserObject*, uint64_t> references;     // to user objects, with their numbers
+  uint32_t captures = 0;                          // captures that add nodes to it
+  uint32_t executables = 0;                       // living executable graphs that were made of it
+  // Ids of the conditional handles that were made for this graph. A handle is the low 32 bits of
+  // its id.
   std::vector<uint64_t> conditionals;
 
   Graph() = default;
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  // Ends the handles of the graph and its nodes, and gives its references back.
+  // Ends the handles of the graph and its nodes, and releases its references.
   ~Graph();
 };
 
 std::mutex& GraphMutex();
 
-// A new graph. Without a handle it is a snapshot, known to its maker only. Null: no handles left.
+// Makes a graph. A graph without a handle is a snapshot, which only its maker knows. Null: no
+// handle is left.
 std::unique_ptr<Graph> MakeGraph(bool with_handle);
 
 // Null for every other number.
@@ -69,31 +71,32 @@ inline CUgraphNode HandleOf(const GraphNode& node) {
   return reinterpret_cast<CUgraphNode>(node.handle);
 }
 
-// Whether edges with this data may leave `from` for `to`.
+// Whether an edge with this data may lead from `from` to `to`.
 bool EdgeValid(const GraphNode& from, const NodeBody& to, const CUgraphEdgeData& data);
 
-// Adds a node behind its dependencies, which are nodes of the graph, each named once, with valid
-// edges (checked: CUDA_ERROR_INVALID_VALUE). Owns the graphs in its body from then on.
+// Adds a node behind its dependencies. These must be nodes of the graph, each named once, with
+// valid edges; otherwise CUDA_ERROR_INVALID_VALUE. The graph then owns the graphs in the body.
 CUresult AddNode(Graph& graph, NodeBody body, std::span<const GraphEdge> dependencies,
                  GraphNode** node);
-// CUDA_ERROR_INVALID_VALUE: the ends are not two nodes of the graph, or there is such an edge.
+// CUDA_ERROR_INVALID_VALUE: `from` and `to` are not two nodes of the graph, or the edge exists.
 CUresult AddEdge(Graph& graph, GraphNode* from, GraphNode* to, const CUgraphEdgeData& data);
-// CUDA_ERROR_INVALID_VALUE: there is no such edge with such data (null: whatever data).
+// CUDA_ERROR_INVALID_VALUE: there is no such edge with this data (null: any data).
 CUresult RemoveEdge(Graph& graph, GraphNode* from, GraphNode* to, const CUgraphEdgeData* data);
-// With its edges.
+// Removes the node and its edges.
 void RemoveNode(GraphNode& node);
 
-// A copy of the graph, its children and the bodies of its conditional nodes. Nodes of the copy say
-// whose copies they are. Null: no handles left.
+// Copies the graph, its children and the bodies of its conditional nodes. Each copied node has its
+// original's handle. Null: no handle is left.
 std::unique_ptr<Graph> CloneGraph(const Graph& graph, bool with_handles);
-// The same for what one node does.
+// The same for the body of a node. `*ok` is false if no handle is left.
 NodeBody CloneBody(const NodeBody& body, bool with_handles, bool* ok);
 
-// The nodes, each behind those that it depends on, else as they were added. False: there is a
-// cycle, and `order` holds the nodes that are not in it or behind it.
+// Orders the nodes so that each comes after its dependencies, and otherwise as they were added.
+// Returns false if there is a cycle; `order` then holds the nodes that are neither in it nor behind
+// it.
 bool TopologicalOrder(const Graph& graph, std::vector<GraphNode*>* order);
 
-// Whether the graph, a child or a body has a node for which `test` is true.
+// Whether `test` is true for a node of the graph, of a child or of a body.
 bool AnyNode(const Graph& graph, bool (*test)(const GraphNode&));
 bool HasMemoryNodes(const Graph& graph);
 bool HasConditionalNodes(const Graph& graph);

@@ -24,7 +24,7 @@ Registry& registry() {
   static Registry* const all = new Registry;
   return *all;
 }
-// How much there is, so that programs without any pay one load when they free memory.
+// The number of memories. Programs without any pay one load when they free memory.
 std::atomic<uint64_t> g_count{0};
 
 }  // namespace
@@ -40,7 +40,7 @@ GraphMemory::~GraphMemory() {
   }
   g_count.fetch_sub(1, std::memory_order_relaxed);
   Allocation allocation;
-  // A context that ended took its memory along, and another may have the address now.
+  // A context that ended has ended its memory, and other memory may have the address since.
   if (!pointers().Find(address, &allocation) || allocation.context != context.id ||
       !pointers().Take(address, MemoryKind::kDevice, &allocation)) {
     return;
@@ -87,7 +87,7 @@ bool IsAllocated(const GraphMemory& memory) {
   return registry().allocated.contains(memory.address);
 }
 
-// The caller has a reference, so that none ends here, under the lock.
+// The caller holds a reference, so no memory ends here, under the lock.
 void SetAllocated(const std::shared_ptr<GraphMemory>& memory, bool allocated) {
   const std::lock_guard lock(registry().mutex);
   if (allocated) {

@@ -1,5 +1,5 @@
-// The part of a graph's copy that this process does: its ordinary memory is read or written while
-// the graph runs, not when it is launched.
+// The part of a graph's copy that this process does. It reads or writes ordinary memory while the
+// graph runs, and not when it is launched.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace detshare::shim {
 
+// Keeps no reference to the node. Run may be called by any thread.
 class HostCopy {
  public:
-  // `staging`: dense memory in the place of the other side; null when both are ordinary memory.
+  // `staging` is dense memory in the place of the other side. Null: both sides are ordinary memory.
   HostCopy(const CopyNode& copy, std::byte* staging);
   void Run() const;
 

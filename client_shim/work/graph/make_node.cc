@@ -15,7 +15,7 @@
 namespace detshare::shim {
 namespace {
 
-// A launch attribute by itself, as part of a launch.
+// Applies a single launch attribute to a launch.
 CUresult ApplyAttribute(CUlaunchAttributeID id, const CUlaunchAttributeValue& value,
                         LaunchRequest* launch) {
   CUlaunchAttribute attribute{};
@@ -36,7 +36,7 @@ CUresult CheckKernelNode(const KernelNode& node) {
   return CheckShape(*instance, node.context.device, node.context.id, node.launch);
 }
 
-// The kernel that `params` names, and where it is to run.
+// Finds the kernel that `params` names, and where it shall run.
 CUresult FindNodeKernel(const CUDA_KERNEL_NODE_PARAMS& params, NodeContext* context,
                         KernelInstance** instance) {
   Kernel* kernel = params.func != nullptr ? FindFunction(params.func) : FindKernel(params.kern);
@@ -110,7 +110,7 @@ CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& params, KernelNode* node)
   LaunchRequest launch;
   ReadDimensions(params, &launch);
   result = CheckShape(*instance, context.device, context.id, launch);
-  // A kernel that needs a cluster size gets it by attribute, later.
+  // A kernel that needs a cluster size gets it later, by attribute.
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CLUSTER_SIZE) return result;
   const void* buffer;
   size_t buffer_bytes;
@@ -174,7 +174,7 @@ CUresult SetKernelNodeAttribute(KernelNode& node, CUlaunchAttributeID id,
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      return CUDA_ERROR_INVALID_VALUE;  // not for nodes
+      return CUDA_ERROR_INVALID_VALUE;  // nodes cannot have it
     default:
       break;
   }
@@ -354,7 +354,7 @@ CUresult MakeAllocNode(const CUDA_MEM_ALLOC_NODE_PARAMS& params, AllocNode* node
   if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
     return CUDA_ERROR_INVALID_DEVICE;
   if (params.accessDescs == nullptr && params.accessDescCount != 0) return CUDA_ERROR_INVALID_VALUE;
-  // Memory lives in a context: the current one, or the device's primary one.
+  // Memory lives in a context: the current one, or else the device's primary context.
   NodeContext context;
   CUresult result = FindNodeContext(nullptr, true, &context);
   if (result != CUDA_SUCCESS || context.device != device) {

@@ -1,5 +1,5 @@
-// What a node of a graph does: one struct a type. Plain data, as the program gave it, and resolved
-// to what crosses to the daemon.
+// The bodies of graph nodes: one struct for each type of node. They hold plain data, as the program
+// gave it and in the form that the daemon gets.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace detshare::shim {
 
 struct Graph;
 struct GraphMemory;
-
+// Where the work of a node runs. Nodes that only order others have no context.
 // Where the work of a node runs. Nodes that only order others have none.
 struct NodeContext {
   CUcontext handle = nullptr;
@@ -33,16 +33,18 @@ struct EmptyNode {};
 
 struct KernelNode {
   NodeContext context;
-  CUfunction function = nullptr;  // as the program named the kernel: one of the two
+  CUfunction function = nullptr;  // set if the program named the kernel by CUfunction; else
+                                  // `kernel` is set
   CUkernel kernel = nullptr;
   KernelId id = 0;  // on context.device
   LaunchRequest launch;
   wire::LaunchHints hints{};
   std::vector<std::byte> parameters;  // packed as the kernel has them
-  std::vector<uint32_t> offsets;      // of each parameter
-  // What was set by attribute, for those who ask; what matters is in the fields above, too.
+  std::vector<uint32_t> offsets;      // of each parameter in `parameters`
+  // The attributes that the program has set, for queries. Their effects are also in the fields
+  // above.
   std::map<uint32_t, CUlaunchAttributeValue> attributes;
-  std::vector<void*> pointers;  // to each parameter, for those who ask
+  std::vector<void*> pointers;  // to each parameter, for queries
 };
 
 struct CopyNode {
@@ -73,8 +75,8 @@ struct ChildNode {
   std::unique_ptr<Graph> graph;
   bool moved = false;  // CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE
 };
-
-// An event of a node. The event may be destroyed while the node lives: then its place holds another
+// An event of a node. If the program destroys the event while the node lives, `event` has another
+// handle.
 // handle.
 struct NodeEvent {
   CUevent handle = nullptr;
@@ -101,7 +103,7 @@ struct MemoryOpsNode {
   NodeContext context;
   std::vector<CUstreamBatchMemOpParams> operations;
   uint32_t flags = 0;
-  std::string wire;  // the operations as they cross
+  std::string wire;  // the operations in the daemon's form
 };
 
 struct ConditionalNode {
@@ -109,7 +111,7 @@ struct ConditionalNode {
   uint64_t condition = 0;  // id of its handle (Graph::conditionals)
   CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
   std::vector<std::unique_ptr<Graph>> bodies;
-  std::vector<CUgraph> handles;  // of the bodies: the array that programs are given
+  std::vector<CUgraph> handles;  // of the bodies; programs get this array
 };
 
 using NodeBody =

@@ -9,7 +9,7 @@
 namespace detshare::shim {
 namespace {
 
-// Structures of different names and the same layout.
+// Converts between structs of different names and the same layout.
 template <typename To, typename From>
 To Same(const From& from) {
   static_assert(sizeof(To) == sizeof(From));
@@ -29,7 +29,7 @@ CUresult Made(NodeBody* body, Make make) {
 }  // namespace
 
 CUresult MakeNodeBody(const CUgraphNodeParams& params, NodeBody* body) {
-  // Bytes that mean nothing today may mean something tomorrow.
+  // Bytes without a meaning in this version of CUDA may have one in a later version.
   for (const int reserved : params.reserved0) {
     if (reserved != 0) return CUDA_ERROR_INVALID_VALUE;
   }

@@ -39,7 +39,8 @@ void ReleaseUserObject(UserObject& object, uint64_t count) {
   object.references -= std::min(count, object.references);
   if (object.references != 0 || !table().Retire(object.handle)) return;
   HostTask task;
-  // Whatever became of the session's work: the resource is the program's.
+  // The resource belongs to the program, so it is destroyed whatever happened to the session's
+  // work.
   task.run = [destroy = object.destroy, pointer = object.pointer](CUresult) {
     CallHostFunction(destroy, pointer);
   };

@@ -1,5 +1,6 @@
-// User objects: resources of the program that graphs keep alive (cuUserObjectCreate). Counted under
-// GraphMutex(); the destructor of the last reference runs on the thread of host functions.
+// User objects: resources of the program that graphs keep alive (cuUserObjectCreate). GraphMutex()
+// guards their counts. After the last reference is released, the destructor runs on the thread of
+// host functions.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ UserObject* FindUserObject(CUuserObject handle);
 CUresult CreateUserObject(void* pointer, CUhostFn destroy, uint32_t references,
                           CUuserObject* handle);
 void RetainUserObject(UserObject& object, uint64_t count);
-// At most as many as there are.
+// Releases at most as many references as there are.
 void ReleaseUserObject(UserObject& object, uint64_t count);
 
 }  // namespace detshare::shim
