@@ -15,7 +15,8 @@ CUDA_ARRAY_DESCRIPTOR Flat(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   return flat;
 }
 
-// What calls about sparse, deferred and planar arrays answer natively for others.
+// The result that the driver gives for other arrays in calls about sparse, deferred and planar
+// arrays.
 CUresult NotOfThatKind(const ArrayObject* array) {
   return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 }

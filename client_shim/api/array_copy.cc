@@ -1,4 +1,4 @@
-// Copies of bytes in a row to and from arrays: what a range of them is in the array's rows.
+// Copies between arrays and linear ranges of bytes: cuts a range into boxes of the array's rows.
 #include <algorithm>
 
 #include "client_shim/memory/arrays.h"
@@ -15,16 +15,16 @@ constexpr CUstream kDefault = nullptr;
 
 uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-// Bytes in a row of memory, or of an array.
+// A range of bytes in memory or in an array.
 struct Bytes {
   CUarray array = nullptr;
   uint64_t offset = 0;   // in the array
-  uint64_t address = 0;  // of memory
+  uint64_t address = 0;  // the address in memory
   Side side = Side::kAny;
 };
 
-// The longest piece of `bytes` bytes from `offset` on that is a box: rows as a whole, or part of
-// one.
+// The longest piece of at most `bytes` bytes from `offset` that is a box: whole rows, or a part of
+// one row.
 struct Piece2D {
   uint64_t width, rows;
 };
@@ -51,7 +51,7 @@ CUresult Copy(Bytes to, Bytes from, uint64_t bytes, CUstream handle, bool synchr
   CUresult result =
       synchronous ? StreamForWork(handle, &stream) : StreamForWorkOrCapture(handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  // The array's rows cut the range, and where there are two, the shorter pieces of either.
+  // The rows of the arrays cut the range. If both sides are arrays, the shorter piece counts.
   uint64_t to_row = 0, from_row = 0;
   for (const auto& [side, row] : {std::pair{&to, &to_row}, std::pair{&from, &from_row}}) {
     if (side->array == nullptr) continue;

@@ -1,5 +1,6 @@
-// Batches of copies: each copy on the stream, in the order of the batch, which is one of those that
-// are allowed. Ordinary host memory is read before the call returns, as every source order allows.
+// Batches of copies. The shim makes each copy on the stream, in the order of the batch, which is
+// one of the orders that CUDA allows. It reads ordinary host memory before the call returns, as
+// every source order allows.
 #include <cstdint>
 
 #include "client_shim/memory/arrays.h"
@@ -9,7 +10,7 @@
 namespace detshare::shim::api {
 namespace {
 
-constexpr size_t kNoCopy = SIZE_MAX;  // *failed: it was not the fault of one copy
+constexpr size_t kNoCopy = SIZE_MAX;  // *failed: the error does not belong to one copy
 
 bool OrderValid(CUmemcpySrcAccessOrder order) {
   return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
@@ -20,7 +21,7 @@ bool FlagsValid(unsigned int flags) {
   return (flags & ~static_cast<unsigned int>(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)) == 0;
 }
 
-// The default stream of the context takes no batches.
+// The context's default stream does not accept batches.
 CUresult StreamForBatch(CUstream handle) {
   Stream* stream;
   const CUresult result = StreamForWork(handle, &stream);
@@ -54,7 +55,7 @@ CUresult Linear(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* by
   return CUDA_SUCCESS;
 }
 
-// Bytes of what a copy counts in: texels where an array takes part, else bytes.
+// The bytes of a copy's unit: a texel if an array takes part, else one byte.
 CUresult ElementOf(const CUDA_MEMCPY3D_BATCH_OP& operation, uint64_t* element) {
   *element = 0;
   for (const CUmemcpy3DOperand* operand : {&operation.src, &operation.dst}) {

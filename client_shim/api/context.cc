@@ -15,7 +15,7 @@ bool DeviceValid(CUdevice device) {
   return device >= 0 && static_cast<size_t>(device) < session().devices().size();
 }
 
-// The context that a null or explicit handle means.
+// The context of an explicit handle, or the current context for null.
 CUresult ContextOf(CUcontext handle, Context** context) {
   if (handle == nullptr) return CurrentContext(context);
   *context = FindContext(handle);
@@ -31,7 +31,7 @@ CUresult Create(CUcontext* handle, unsigned int flags, unsigned int api_version,
   return CreateContext(static_cast<uint16_t>(device), flags, api_version, handle);
 }
 
-// Today's devices have neither device-side synchronisation nor CIG.
+// No device of today has device-side synchronisation or CIG.
 CUresult CheckLimit(const Context& context, CUlimit limit) {
   if (static_cast<uint32_t>(limit) >= kLimitCount) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED ||
@@ -71,7 +71,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return DeviceValid(dev) ? ResetPrimary(static_cast<uint16_t>(dev)) : CUDA_ERROR_INVALID_DEVICE;
 }
 
-// ---- contexts of the program's own
+// ---- contexts that the program creates
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   return Create(pctx, flags, 3020, dev);
@@ -135,12 +135,12 @@ CUresult cuCtxDetach(CUcontext ctx) {
   return DestroyContext(ctx);
 }
 
-// ---- questions
+// ---- queries
 
 CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
-  // A primary context has its device even while nobody retains it.
+  // A primary context has its device even while it is not retained.
   const CUcontext handle = ctx == nullptr ? thread_state.current : ctx;
   if (handle == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const Context* context = handle == thread_state.current && thread_state.context != nullptr &&
@@ -157,7 +157,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* context;
   const CUresult result = CurrentContext(&context);
   if (result != CUDA_SUCCESS) return result;
-  // Mapping host memory is always possible, and always said so.
+  // Mapping host memory is always possible, so the flag is always set.
   *flags = context->flags.load(std::memory_order_relaxed) | CU_CTX_MAP_HOST;
   return CUDA_SUCCESS;
 }
@@ -227,7 +227,7 @@ CUresult cuCtxResetPersistingL2Cache() {
                         wire::cuCtxResetPersistingL2Cache{});
 }
 
-// As a driver that is not a client of MPS.
+// The result of a driver that is not a client of MPS.
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType type) {
   Context* context;
   const CUresult result = CurrentContext(&context);

@@ -13,16 +13,16 @@
 namespace detshare::shim::api {
 namespace {
 
-// The stream of a synchronous call: the default stream, whatever that is here.
+// The stream of a synchronous call: the default stream of the calling thread.
 constexpr CUstream kDefault = nullptr;
 
-// The contexts at the ends of a copy, where the program names them.
+// The contexts at both ends of a copy, if the program names them.
 struct Ends {
   Context* destination = nullptr;
   Context* source = nullptr;
 };
 
-// Makes the copy; a synchronous one that reaches into other contexts in order with their work.
+// Makes the copy. A synchronous copy that reaches into other contexts is ordered with their work.
 template <typename Copy>
 CUresult InOrder(Stream& stream, const Ends& ends, const Place& destination, const Place& source,
                  bool synchronous, Copy copy) {
@@ -30,7 +30,7 @@ CUresult InOrder(Stream& stream, const Ends& ends, const Place& destination, con
   if (synchronous) {
     order.Add(ends.destination);
     order.Add(ends.source);
-    // Memory of another device, found by its address.
+    // Memory of another device, which the address identifies.
     for (const Place& place : {destination, source}) {
       Context* context = FindContext(reinterpret_cast<CUcontext>(place.context));
       if (context != nullptr && context->device != stream.device) order.Add(context);
@@ -68,8 +68,8 @@ struct Box {
   CUdeviceptr device;
   CUarray array;
   size_t x, y, z;
-  size_t pitch;   // of a row; 0: dense
-  size_t height;  // rows from slice to slice; 0: those that are copied
+  size_t pitch;   // bytes from row to row; 0: dense
+  size_t height;  // rows from slice to slice; 0: the rows that are copied
 };
 
 CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device,
@@ -160,7 +160,7 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
   return Pitched(to, from, copy->WidthInBytes, copy->Height, 1, stream, synchronous);
 }
 
-// Of a CUDA_MEMCPY3D, or CUDA_MEMCPY3D_PEER, which adds contexts.
+// From a CUDA_MEMCPY3D, or from a CUDA_MEMCPY3D_PEER, which adds contexts.
 template <typename Description>
 Box DestinationOf(const Description& copy) {
   return {copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray, copy.dstXInBytes,
@@ -179,7 +179,7 @@ CUresult Copy3D(const Description* copy, CUstream stream, bool synchronous, cons
                  copy->Depth, stream, synchronous, ends);
 }
 
-// Both contexts of a copy between peers must be live.
+// Both contexts of a copy between peers must exist.
 CUresult FindEnds(CUcontext to, CUcontext from, Ends* ends) {
   *ends = {FindContext(to), FindContext(from)};
   for (const Context* end : {ends->destination, ends->source}) {
@@ -262,7 +262,7 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return Copy3D(pCopy, hStream, false);
 }
 
-// ---- between contexts, of one device or of two
+// ---- between contexts of one device or of two
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {

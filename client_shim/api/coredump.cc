@@ -1,5 +1,6 @@
-// Settings of GPU core dumps. They are kept, for the process and for each context, and answered;
-// the GPU's state belongs to the daemon, which writes no dumps.
+// Settings of GPU core dumps. The shim keeps them for the process and for each context, and returns
+// them to queries. It writes no dumps: the GPU's state belongs to the daemon, which writes none
+// either.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,8 +16,8 @@ namespace {
 constexpr size_t kLongestName = 1024;  // with its terminator
 
 struct CoredumpSettings {
-  std::map<int, uint32_t> numbers;   // switches, and flags
-  std::map<int, std::string> names;  // of files
+  std::map<int, uint32_t> numbers;   // switches and flags
+  std::map<int, std::string> names;  // names of files
 };
 
 struct AllCoredumpSettings {
@@ -46,7 +47,7 @@ std::optional<Value> Find(const std::map<int, Value>& values, int which) {
   return found == values.end() ? std::nullopt : std::optional<Value>(found->second);
 }
 
-// What a context has not set is as in the process. `context` 0: the process.
+// A context that has not set a value has the process's value. `context` 0: the process.
 CUresult Get(CUcoredumpSettings which, void* value, size_t* size, ContextId context) {
   if (!IsKnown(which)) return CUDA_ERROR_INVALID_VALUE;
   const size_t bytes = BytesOf(which);
@@ -109,7 +110,7 @@ CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, si
 }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
-  // Nothing of the kind belongs to a context.
+  // These settings never belong to a context.
   if (attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE)
     return CUDA_ERROR_NOT_PERMITTED;
   Context* context;

@@ -1,4 +1,4 @@
-// Devices: everything is answered from the session's grant.
+// Devices. The session's grant has all values.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -21,8 +21,8 @@ struct PciAddress {
   unsigned int domain = 0, bus = 0, device = 0, function = 0;
 };
 
-// "domain:bus:device.function", "domain:bus:device" or "bus:device.function", hexadecimal. What
-// follows is not looked at.
+// Reads "domain:bus:device.function", "domain:bus:device" or "bus:device.function", in hexadecimal.
+// Ignores the rest of the text.
 bool ParsePciAddress(const char* text, PciAddress* address) {
   const int found = sscanf(text, "%x:%x:%x.%x", &address->domain, &address->bus, &address->device,
                            &address->function);
@@ -74,14 +74,14 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
   if (attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   const DeviceInfo* device = Find(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  // What the daemon does not mention, the device does not have.
+  // A device does not have an attribute that the daemon does not mention.
   *pi = device->attribute(attrib);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
   if (Find(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *pi = 0;  // natively, too, unless it is a client of MPS
+  *pi = 0;  // as natively, unless the process is a client of MPS
   return CUDA_SUCCESS;
 }
 

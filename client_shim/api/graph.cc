@@ -21,8 +21,8 @@ bool Plain(const CUgraphEdgeData& data) {
   return data.from_port == 0 && data.to_port == 0 && data.type == 0;
 }
 
-// CUDA's way to return a list: without room the length; with it the first elements, null in what is
-// left over, and how many there are of them.
+// Returns a list as CUDA does. Without room, it returns the length. With room, it returns the first
+// elements and their number, and sets the rest of the room to null.
 template <typename Element, typename Write>
 CUresult ReturnList(const std::vector<Element>& list, bool room, size_t* count, Write write) {
   if (!room) {
@@ -68,7 +68,8 @@ CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
 CUresult cuGraphDestroy(CUgraph hGraph) {
   const std::lock_guard lock(GraphMutex());
   Graph* graph = FindGraph(hGraph);
-  // Children and bodies end with their nodes, what is captured to when the capture ends.
+  // Child graphs and bodies end with their nodes. A graph that a capture adds to ends with the
+  // capture.
   if (graph == nullptr || graph->parent != nullptr || graph->captures != 0)
     return CUDA_ERROR_INVALID_VALUE;
   delete graph;
@@ -218,7 +219,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
   const std::lock_guard lock(GraphMutex());
   Graph* graph = FindGraph(hGraph);
   if (graph == nullptr || HasMemoryNodesHere(*graph)) return CUDA_ERROR_INVALID_VALUE;
-  // Data that is not given means a plain edge.
+  // Without data an edge is plain.
   constexpr CUgraphEdgeData kPlain{};
   for (size_t i = 0; i < numDependencies; ++i) {
     const CUresult result = RemoveEdge(*graph, FindNode(from[i]), FindNode(to[i]),

@@ -41,7 +41,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraph
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
                                      unsigned long long flags) {
-  // There is no stream to upload on.
+  // There is no stream on which to upload.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNode refused;
   CUgraphInstantiateResult why;
@@ -76,7 +76,8 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) { return DestroyExec(hGraphE
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   Stream* stream;
-  const CUresult result = StreamForWork(hStream, &stream);  // no launches while it captures
+  const CUresult result = StreamForWork(hStream, &stream);  // a capturing stream takes no launches
+                                                            // here
   if (result != CUDA_SUCCESS) [[unlikely]]
     return result;
   GraphExec* exec = FindExec(hGraph);

@@ -1,4 +1,4 @@
-// Nodes of graphs: adding them, and what they do.
+// Adds nodes to graphs, and reads and changes their parameters.
 #include <cstring>
 
 #include "client_shim/transport/session.h"
@@ -12,7 +12,7 @@
 namespace detshare::shim::api {
 namespace {
 
-// Where a new node goes, as the program says it.
+// The place of a new node, as the program gives it.
 struct NodePlace {
   CUgraph graph;
   const CUgraphNode* dependencies;
@@ -20,7 +20,7 @@ struct NodePlace {
   size_t count;
 };
 
-// Under GraphMutex.
+// Needs GraphMutex().
 CUresult AddLocked(const NodePlace& place, NodeBody body, GraphNode** node) {
   Graph* graph = FindGraph(place.graph);
   if (graph == nullptr || (place.dependencies == nullptr && place.count != 0))
@@ -56,7 +56,8 @@ CUresult AddChild(CUgraphNode* handle, const NodePlace& place, CUgraph child, bo
   }
   if (graph->parent != nullptr || graph->captures != 0 || child == place.graph)
     return CUDA_ERROR_INVALID_VALUE;
-  // Refused, the graph stays the program's: a node takes its place until all is checked.
+  // If the call fails, the program keeps the child graph. So an empty node takes its place until
+  // all checks have passed.
   CUresult result = AddLocked(place, EmptyNode{}, &node);
   if (result != CUDA_SUCCESS) return result;
   for (const Graph* above = node->graph; above != nullptr; above = above->parent) {
@@ -89,7 +90,7 @@ bool UsesConditional(const Graph& graph, uint64_t condition) {
   return false;
 }
 
-// The id of a handle that was made for the graph, or for one inside it; 0: there is none.
+// The id of a handle that was made for the graph or for a graph inside it. 0: there is none.
 uint64_t AnyConditional(const Graph& graph) {
   if (!graph.conditionals.empty()) return graph.conditionals.front();
   for (const auto& node : graph.nodes) {
@@ -134,7 +135,7 @@ CUresult AddConditional(CUgraphNode* handle, const NodePlace& place,
   return CUDA_SUCCESS;
 }
 
-// Calls `use` with the body of the node, if it is such a node, under GraphMutex.
+// Calls `use` with the body of the node, under GraphMutex(), if the node has this type.
 template <typename Body, typename Use>
 CUresult WithBody(CUgraphNode handle, Use use) {
   const std::lock_guard lock(GraphMutex());
@@ -143,7 +144,7 @@ CUresult WithBody(CUgraphNode handle, Use use) {
   return body == nullptr ? CUDA_ERROR_INVALID_VALUE : use(*body);
 }
 
-// Gives a node something else to do, of the same type.
+// Gives a node another body of the same type.
 CUresult Set(CUgraphNode handle, NodeBody body) {
   const std::lock_guard lock(GraphMutex());
   GraphNode* node = FindNode(handle);
@@ -165,7 +166,7 @@ CUresult ContextOfNode(CUgraphNode handle, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// The same with a body that is made of parameters, in the context that the node has.
+// The same with a body that is made from parameters, in the node's context.
 template <typename Body, typename Parameters>
 CUresult SetInItsContext(CUgraphNode handle, const Parameters& parameters,
                          CUresult (*make)(const Parameters&, CUcontext, Body*)) {
@@ -249,7 +250,7 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v
   CUDA_KERNEL_NODE_PARAMS params;
   const CUresult result = api::cuGraphKernelNodeGetParams_v2(hNode, &params);
   if (result != CUDA_SUCCESS) return result;
-  // A kernel may be named as a function everywhere.
+  // Every call accepts a kernel as a function.
   if (params.func == nullptr) params.func = reinterpret_cast<CUfunction>(params.kern);
   std::memcpy(nodeParams, &params, sizeof(*nodeParams));
   return CUDA_SUCCESS;
@@ -504,7 +505,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  // Nothing is kept that no graph has: there is nothing to trim.
+  // The shim keeps no memory that no graph has, so there is nothing to trim.
   return device >= 0 && static_cast<size_t>(device) < session().devices().size()
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_DEVICE;
@@ -535,7 +536,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
   if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
     return CUDA_ERROR_INVALID_DEVICE;
-  // High marks can only be put back to what is there now.
+  // A high-water mark can only be reset to the present use.
   if ((attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) ||
       *static_cast<cuuint64_t*>(value) != 0) {
     return CUDA_ERROR_INVALID_VALUE;

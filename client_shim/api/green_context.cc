@@ -10,7 +10,7 @@
 #include "client_shim/work/streams.h"
 #include "proto/driver_api/shim_api.h"
 
-// What a descriptor points at. There is no call that ends one.
+// The target of a descriptor. CUDA has no call that ends a descriptor.
 struct CUdevResourceDesc_st {
   uint16_t device;
   detshare::shim::SmSet sms;
@@ -94,14 +94,15 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
     if (!together || set.first + uint64_t{set.count} > taken.size())
       return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     for (uint32_t sm = set.first; sm < set.first + set.count; ++sm) {
-      if (!taken[sm]) ++joined.count;  // what is named twice counts once
+      if (!taken[sm]) ++joined.count;  // an SM that is named twice counts once
       taken[sm] = true;
     }
     joined.first = std::min(joined.first, set.first);
     joined.group = std::min(joined.group, set.group);
   }
   const std::lock_guard lock(descriptors().mutex);
-  // Equal ones are one, so that making them for ever takes no memory for ever.
+  // Equal descriptors share one entry, so that a program that makes them again and again does not
+  // use more and more memory.
   for (const auto& known : descriptors().all) {
     if (known->sms.device == joined.device && known->sms.first == joined.first &&
         known->sms.count == joined.count && known->sms.group == joined.group) {

@@ -1,5 +1,5 @@
-// Sharing between processes of one user. A handle is a token of the daemon's behind a word that
-// says what it stands for; the rest is zero.
+// Sharing between processes of one user. A handle has a word that names its kind, and then a token
+// of the daemon. The rest is zero.
 #include "proto/wire/ipc.h"
 
 #include <cstring>
@@ -14,14 +14,14 @@
 namespace detshare::shim::api {
 namespace {
 
-// In memory order "IPCEVNT1" and "IPCMEMO1".
+// "IPCEVNT1" and "IPCMEMO1" in memory order.
 constexpr uint64_t kEventMagic = 0x31544E5645435049;
 constexpr uint64_t kMemoryMagic = 0x314F4D454D435049;
 
-// Held while memory is opened or closed: what is known of it here follows what the daemon does.
+// Held while memory is opened or closed, so that the shim's entries follow the daemon's order.
 std::mutex g_opening;
 
-// Handles are 64 bytes: a magic word, then the token.
+// Handles have 64 bytes: a magic word, then the token.
 template <typename Handle>
 void WriteHandle(uint64_t magic, const wire::IpcToken& token, Handle* handle) {
   static_assert(sizeof(handle->reserved) >= sizeof(magic) + sizeof(token));
@@ -62,7 +62,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   Allocation allocation;
-  // Only what cuMemAlloc gave: memory of pools has handles of its own.
+  // Only memory of cuMemAlloc. Memory of pools has its own handles.
   if (!pointers().Find(dptr, &allocation) || allocation.kind != MemoryKind::kDevice ||
       allocation.pool != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -96,7 +96,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   allocation.context_handle = context->handle.load(std::memory_order_relaxed);
   allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = reply.bytes;
-  // Opened again, it is there already.
+  // If the memory was opened before, the entry exists already.
   pointers().AddUnlessOverlapping(allocation);
   *pdptr = reply.address;
   return CUDA_SUCCESS;

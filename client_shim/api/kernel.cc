@@ -1,5 +1,5 @@
-// Kernels and functions. A CUfunction is a CUkernel under another kind; what is known of it is held
-// here.
+// Kernels and functions. A CUfunction is a CUkernel under another kind. The shim itself holds what
+// programs ask about them.
 #include "client_shim/code/libraries.h"
 #include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
@@ -35,7 +35,7 @@ CUresult GetParameter(Kernel& kernel, size_t index, size_t* offset, size_t* byte
   return CUDA_SUCCESS;
 }
 
-// A CUkernel may be launched as if it were a function, but is none to these calls.
+// A CUkernel may be launched like a function, but these calls do not accept it as one.
 Kernel* FindFunctionOnly(CUfunction handle) {
   return code_tables().kernels.Find(HandleKind::kFunction, reinterpret_cast<uint64_t>(handle));
 }
@@ -80,7 +80,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
   return SetKernelAttribute(*found, static_cast<uint16_t>(dev), attrib, val);
 }
 
-// Preferences of older devices, which have no effect on those with unified data caches.
+// Preferences of older devices. They have no effect on devices with unified data caches.
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   if (FindKernel(kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;

@@ -1,4 +1,5 @@
-// The launch interface of CUDA 3: what a launch needs is set function by function before it.
+// The launch interface of CUDA 3. Earlier calls set a launch's parameters one by one, for each
+// function.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -29,7 +30,7 @@ LaunchStates& states() {
   return *all;
 }
 
-// Calls set(state) for a live function.
+// Calls set(state) if the function exists.
 template <typename Set>
 CUresult With(CUfunction function, Set set) {
   if (FindFunction(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;

@@ -15,17 +15,17 @@
 namespace detshare::shim::api {
 namespace {
 
-// Whether the program keeps the image for the life of the library.
+// Sets whether the program keeps the image for the library's life.
 CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options, void** values,
                              bool* preserved) {
   *preserved = false;
   if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
-    int option;  // any number
+    int option;  // the program may have written any number
     memcpy(&option, &options[i], sizeof(option));
     switch (option) {
-      case CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE:  // host functions by device address:
-                                                               // nothing here needs it
+      // Host functions by device address. The shim does not need them.
+      case CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE:
         break;
       case CU_LIBRARY_BINARY_IS_PRESERVED:
         *preserved = values == nullptr || values[i] != nullptr;
@@ -37,8 +37,8 @@ CUresult ParseLibraryOptions(unsigned int count, const CUlibraryOption* options,
   return CUDA_SUCCESS;
 }
 
-// A library comes for the current context's device. One may be loaded with no context; then for the
-// first device.
+// A library is loaded for the current context's device. Without a current context it is loaded for
+// the first device.
 uint16_t CurrentDevice() {
   Context* context;
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : 0;
@@ -146,7 +146,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   if (const CUresult result = ContextForWork(&context); result != CUDA_SUCCESS) return result;
   Global global;
   const CUresult result = GetGlobal(*found, *context, name, &global);
-  // Zeros with an error, as natively.
+  // After an error the results are zero, as natively.
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
   return result;
@@ -201,7 +201,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 CUresult cuModuleUnload(CUmodule hmod) {
   Library* found = FindModule(hmod);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // That of a library ends with the library.
+  // The module of a library ends with the library.
   return found->module ? UnloadLibrary(*found) : CUDA_ERROR_NOT_PERMITTED;
 }
 
@@ -252,7 +252,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   }
   Global global;
   const CUresult result = GetGlobal(*found, *context, name, &global);
-  // Zeros with an error, as natively.
+  // After an error the results are zero, as natively.
   if (dptr != nullptr) *dptr = global.address;
   if (bytes != nullptr) *bytes = global.bytes;
   return result;

@@ -1,4 +1,4 @@
-// The linker: what is added is collected here and sent to the daemon at once when the link is
+// The linker. The shim collects the inputs and sends them to the daemon together when the link is
 // completed.
 #include <chrono>
 #include <cstring>
@@ -22,7 +22,7 @@ LinkState* Find(CUlinkState handle) {
   return links().Find(HandleKind::kLink, reinterpret_cast<uint64_t>(handle));
 }
 
-// Whether the input is at all of the kind that it is said to be.
+// Whether the input can be of the given kind.
 bool Plausible(CUjitInputType type, std::string_view bytes) {
   const auto image = std::as_bytes(std::span(bytes));
   switch (type) {
@@ -42,7 +42,7 @@ CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::st
   LinkState* state = Find(handle);
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (type < 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  // Options of one input: none of them changes what is linked here, but wrong ones are told.
+  // The options of one input. None of them changes the link, but the shim reports wrong ones.
   JitOptions own;
   if (const CUresult result = own.Parse(option_count, options, values); result != CUDA_SUCCESS)
     return result;

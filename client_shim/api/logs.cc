@@ -1,4 +1,4 @@
-// Driver logs: the errors and warnings that the shim has written.
+// Driver logs: the errors and warnings that the shim has logged.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "client_shim/base/log_ring.h"
 #include "proto/driver_api/shim_api.h"
 
-// What the handle of a callback points at.
+// The target of a callback's handle.
 struct CUlogsCallbackEntry_st {
   CUlogsCallback callback;
   void* data;
@@ -22,7 +22,7 @@ struct CUlogsCallbackEntry_st {
 namespace detshare::shim::api {
 namespace {
 
-// As the driver documents.
+// The limit that the driver documents.
 constexpr size_t kLargestDump = 25600;
 constexpr char kTruncated[] = "[older lines are gone]\n";
 
@@ -35,7 +35,7 @@ Callbacks& callbacks() {
   return *all;
 }
 
-// A callback that makes calls which fail would hear of itself for ever.
+// Set while a callback runs. It prevents an endless loop if the callback makes a call that fails.
 thread_local bool in_callback = false;
 
 void NotifyCallbacks(LogLevel level, const char* line, size_t length) {
@@ -55,7 +55,7 @@ void NotifyCallbacks(LogLevel level, const char* line, size_t length) {
   in_callback = false;
 }
 
-// The lines from *iterator (all that are kept, without one), and whether some before them are gone.
+// The lines from *iterator, or all kept lines if it is null. Also whether earlier lines are gone.
 std::vector<std::string> Lines(CUlogIterator* iterator, bool* truncated) {
   const LogRing& ring = log_ring();
   const uint32_t wanted = iterator != nullptr ? *iterator : 0;
@@ -132,7 +132,7 @@ CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
   if (flags != 0 || *size == 0 || *size > kLargestDump) return CUDA_ERROR_INVALID_VALUE;
   bool truncated;
   const std::vector<std::string> lines = Lines(iterator, &truncated);
-  // The newest lines that fit, whole.
+  // The newest lines that fit completely.
   const size_t room = *size - 1;
   size_t bytes = 0;
   auto first = lines.end();

@@ -12,7 +12,8 @@
 namespace detshare::shim::api {
 namespace {
 
-// Of a location that may hold managed memory; those of the host all mean the same here.
+// Checks that managed memory may be at the location. All locations of the host have the same
+// meaning here.
 CUresult CheckLocation(const CUmemLocation& location) {
   switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
@@ -49,7 +50,7 @@ CUresult Prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& locati
 CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
                 const CUmemLocation& location) {
   if (!IsManagedMemory(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  // These name no place: what is given is ignored.
+  // These kinds of advice have no location, so it is ignored.
   const bool nowhere = advice == CU_MEM_ADVISE_SET_READ_MOSTLY ||
                        advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
                        advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
@@ -59,7 +60,7 @@ CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
   return NoteAdvice(address, bytes, advice, nowhere ? LocationOf(CU_DEVICE_CPU) : location);
 }
 
-// A batch of ranges, all of them managed memory.
+// A batch of ranges that are all managed memory.
 CUresult CheckBatch(const CUdeviceptr* addresses, const size_t* sizes, size_t count,
                     unsigned long long flags) {
   if (addresses == nullptr || sizes == nullptr || count == 0 || flags != 0)
@@ -93,7 +94,7 @@ CUresult PrefetchBatch(const CUdeviceptr* addresses, const size_t* sizes, size_t
   return CUDA_SUCCESS;
 }
 
-// As cuMemRangeGetAttribute names places in one number.
+// The number with which cuMemRangeGetAttribute names a location.
 int DeviceNumber(const CUmemLocation& location) {
   if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) return location.id;
   return location.type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID : CU_DEVICE_CPU;
@@ -179,7 +180,7 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count
                        hStream);
 }
 
-// What was discarded may hold anything: that includes what it held.
+// Discarded memory may have any contents, so it keeps its old contents.
 CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                 unsigned long long flags, CUstream hStream) {
   Stream* stream;
@@ -216,7 +217,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_att
   return CUDA_SUCCESS;
 }
 
-// The memory is always visible to all, which is what any attachment allows.
+// The memory is always visible to all streams, which every attachment allows.
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
                                 unsigned int flags) {
   Stream* stream;

@@ -16,7 +16,7 @@
 namespace detshare::shim::api {
 namespace {
 
-// Rows begin where textures and coalesced accesses want them.
+// Rows begin at addresses that textures and coalesced accesses need.
 constexpr uint64_t kPitchAlignment = 512;
 
 CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
@@ -42,8 +42,8 @@ CUresult Allocate(uint64_t bytes, CUdeviceptr* address) {
   return CUDA_SUCCESS;
 }
 
-// The sticky error, or that CUDA must not be called here, or not while a capture is under way: for
-// calls that need no current context.
+// For calls that need no current context: the sticky error, the error of a host function, or the
+// error of a capture that does not allow the call.
 CUresult ErrorForUnsafeCall() {
   if (thread_state.in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   const CUresult error = session().sticky_error();
@@ -107,7 +107,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   NotePoolFree(allocation.pool, allocation.bytes);
   const CUresult result = session().Call(Op::cuMemFree_v2, allocation.device, allocation.context,
                                          wire::cuMemFree_v2{dptr});
-  // The call waits for the work before it, which may have printed.
+  // The call waits for earlier work, which may have printed.
   session().DrainOutput();
   return result;
 }
@@ -167,7 +167,7 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (!pointers().Find(reinterpret_cast<uint64_t>(p), &allocation) || !allocation.on_host()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // With unified addressing all host memory of the driver's is mapped.
+  // With unified addressing all of the driver's host memory is mapped.
   *pFlags = allocation.flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }

@@ -17,7 +17,7 @@ bool DeviceValid(int device) {
   return device >= 0 && static_cast<size_t>(device) < session().devices().size();
 }
 
-// The device of a location, for calls that name pools by it.
+// The device of a location, for calls that name pools by location.
 CUresult DeviceOf(const CUmemLocation* location, CUmemAllocationType type, uint16_t* device) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
@@ -107,7 +107,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   Allocation allocation;
   if (TakeImported(dptr, &allocation)) {
     NotePoolFree(allocation.pool, allocation.bytes);
-    // The daemon waits for all work that was submitted before.
+    // The daemon waits for all earlier work.
     return session().Submit(Op::cuIpcCloseMemHandle, allocation.device, allocation.context,
                             wire::cuIpcCloseMemHandle{dptr});
   }
@@ -141,7 +141,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       return SetInDaemon(*found, attr, *static_cast<cuuint64_t*>(value));
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      // High marks can only be put back to what is there now.
+      // A high-water mark can only be reset to the present use.
       if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
       if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) return SetInDaemon(*found, attr, 0);
       found->used_high.store(found->used.load(std::memory_order_relaxed),
@@ -173,7 +173,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: {
-      // What an imported pool has reserved its owner knows.
+      // Only the owner of an imported pool knows what the pool has reserved.
       if (found->imported) return CUDA_ERROR_INVALID_VALUE;
       wire::cuMemPoolGetAttribute_Reply reply{};
       const CUresult result = session().Call(

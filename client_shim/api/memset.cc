@@ -1,5 +1,5 @@
-// Memsets. All are one operation; the synchronous ones wait only where pinned host memory is
-// written, as CUDA has it.
+// Memsets. All are one operation. As in CUDA, the synchronous ones wait only if they write pinned
+// host memory.
 #include "client_shim/transport/session.h"
 #include "client_shim/work/copy.h"
 #include "client_shim/work/graph/capture.h"

@@ -1,5 +1,4 @@
-// Occupancy. The daemon is asked once for each kernel and shape; what is searched for is searched
-// here.
+// Occupancy. The shim asks the daemon once for each kernel and shape, and does all searches itself.
 #include "proto/wire/occupancy.h"
 
 #include <algorithm>
@@ -34,8 +33,8 @@ CUresult Find(CUfunction function, Target* target) {
   return InstanceOn(*kernel, context->device, &target->instance);
 }
 
-// What a question is remembered by; the first word says which question it is. MaxActiveBlocks
-// uses 1.
+// The key under which a reply is kept. The first word says which query it is. MaxActiveBlocks uses
+// 1.
 using Key = std::array<uint64_t, 8>;
 constexpr uint64_t kAvailableSharedMemory = 2, kPotentialClusterSize = 3, kActiveClusters = 4;
 
@@ -62,7 +61,7 @@ bool ShapeValid(const CUlaunchConfig& config) {
          config.blockDimX != 0 && config.blockDimY != 0 && config.blockDimZ != 0;
 }
 
-// The cluster that the launch would have; zeros for a launch without.
+// The cluster of the launch. Zeros: the launch has none.
 CUresult ClusterOf(const Target& target, const CUlaunchConfig& config, uint32_t (&cluster)[3]) {
   for (unsigned int i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];

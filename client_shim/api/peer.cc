@@ -1,4 +1,4 @@
-// What devices may do with each other's memory.
+// Access of devices to each other's memory.
 #include "proto/wire/peer.h"
 
 #include "client_shim/objects/current_context.h"
@@ -16,7 +16,7 @@ int PeerAttribute(CUdevice device, CUdevice peer, CUdevice_P2PAttribute attribut
   return session().device(static_cast<uint16_t>(device)).peers[peer][attribute];
 }
 
-// The current context, and another one that is live.
+// Finds the current context and another context that exists.
 CUresult CurrentAndPeer(CUcontext handle, Context** context, Context** peer) {
   const CUresult result = ContextForWork(context);
   if (result != CUDA_SUCCESS) return result;

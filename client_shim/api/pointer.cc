@@ -1,7 +1,7 @@
 // Pointer attributes, from the map of the process's allocations.
 //
-// As driver 580: a question about memory that the driver does not know is an error for one
-// attribute, but a default value where several are asked for; truth values are written as 32 bits.
+// As in driver 580: a query about memory that the driver does not know is an error for one
+// attribute. For several attributes it gives default values. Truth values are written as 32 bits.
 #include <cstring>
 
 #include "client_shim/memory/pointer_map.h"
@@ -30,8 +30,8 @@ uint16_t CurrentDeviceOr(uint16_t device) {
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : device;
 }
 
-// CUDA_ERROR_INVALID_VALUE where the attribute has no value; what is written then counts where
-// several are asked for.
+// CUDA_ERROR_INVALID_VALUE: the attribute has no value. What is written then is used by queries of
+// several attributes.
 CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute,
                       CUdeviceptr pointer, void* data) {
   const uint64_t offset = pointer - allocation.address;
@@ -39,7 +39,7 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
   const bool mapped = allocation.kind == MemoryKind::kVirtual;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      // Memory of a pool belongs to a device, not to a context.
+      // Memory of a pool belongs to a device and not to a context.
       return Write<uint64_t>(data, allocation.pool != 0 ? 0 : allocation.context_handle);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Write<uint32_t>(
@@ -83,13 +83,13 @@ CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribut
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<uint32_t>(data, 0);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:  // of a kernel interface that there is not
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:  // of a kernel interface that does not exist
       return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// What is answered about memory that the driver does not know.
+// The values for memory that the driver does not know.
 void Default(CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -100,7 +100,7 @@ void Default(CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
       return;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return;  // left alone
+      return;  // not written
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

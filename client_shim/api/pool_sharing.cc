@@ -1,7 +1,7 @@
-// Memory pools between processes of one user.
+// Memory pools that processes of one user share.
 //
-// A pool is named by 16 bytes: half of them are random, half are a digest of its device's UUID. It
-// gives no access to anything. What does is the pointer's token, which the daemon gave out for the
+// A pool has a name of 16 bytes: 8 are random, and 8 are a digest of its device's UUID. The name
+// gives no access to memory. Access comes from the pointer's token, which the daemon made for the
 // allocation (proto/wire/ipc.h).
 #include <sys/random.h>
 
@@ -47,7 +47,7 @@ bool Exportable(const MemoryPool& pool) {
   return (pool.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
 }
 
-// What CUmemPoolPtrExportData holds.
+// The contents of CUmemPoolPtrExportData.
 struct ExportedPointer {
   char magic[8];
   Identity pool;
@@ -141,7 +141,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
   allocation.address = allocation.gpu_address = reply.address;
   allocation.bytes = reply.bytes;
   allocation.pool = found->handle;
-  // Imported once already, it has one end only.
+  // An allocation that was imported before has only one entry.
   if (reply.device >= session().devices().size() || reply.device != found->device ||
       !pointers().AddUnlessOverlapping(allocation)) {
     wire::cuIpcCloseMemHandle_Reply closed{};

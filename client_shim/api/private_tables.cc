@@ -1,9 +1,9 @@
-// cuGetExportTable: tables of functions without names, by which CUDA's runtime and libraries talk
-// to the driver. Which tables are asked for, how long they are and what their entries must do was
-// measured, or is described by the ZLUDA project; what nobody was seen to call answers
-// CUDA_ERROR_NOT_SUPPORTED and is named in the log.
+// cuGetExportTable: tables of functions without names, with which CUDA's runtime and libraries talk
+// to the driver. The tables' ids, lengths and required entries were measured, or the ZLUDA project
+// describes them. An entry that was never seen to be called returns CUDA_ERROR_NOT_SUPPORTED and
+// logs its name.
 //
-// A table begins with its size in bytes, but for the one of context-local storage.
+// A table begins with its size in bytes, except the table of context-local storage.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ constexpr const char* kTableNames[] = {
     "compile cache",     "module tools",
 };
 
-// One function for each table and index, so that the log can say which was called.
+// One function for each table and index, so that the log can name the entry that was called.
 template <TableName table, size_t index>
 CUresult Unfilled() {
   static std::atomic<bool> named{false};
@@ -270,8 +270,8 @@ CUresult GetContextId(CUcontext context, uint64_t* id) {
   return result;
 }
 
-// The object is the shim's own; its address is only handed back to GetStreamId. Streams stay in
-// memory for ever.
+// The object is the shim's own. Its address only comes back to GetStreamId. Streams stay in memory
+// for ever.
 CUresult GetStreamObject(CUcontext context, CUstream stream, void** object) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -347,7 +347,7 @@ const Table<17>& Topology() {
 // ---- NVRTC's compile cache
 
 CompileCache* MakeCache() {
-  // A program that runs with more rights than its user has does not write where its user says.
+  // A program that runs with more rights than its user must not write where its user says.
   const CacheSettings settings = ReadCacheSettings(
       secure_getenv("CUDA_CACHE_DISABLE"), secure_getenv("CUDA_CACHE_MAXSIZE"),
       secure_getenv("CUDA_CACHE_PATH"), secure_getenv("XDG_CACHE_HOME"), secure_getenv("HOME"));
@@ -363,10 +363,10 @@ CompileCache& Cache() {
   return *cache;
 }
 
-// Lengths are 32 bits wide: NVRTC keeps other things behind the variable that it hands in.
+// Lengths have 32 bits. NVRTC keeps other data behind the variable that it passes.
 
-// What is compiled is `input`; what comes out depends as much on the options (one string) and on
-// the compiler, which says its host, its date and the architecture (90 for sm_90).
+// `input` is the source to compile. The result depends as much on the options (one string) and on
+// the compiler, which gives its host, its date and the architecture (90 for sm_90).
 CUresult CacheOpen(CompileCache::Entry** handle, uint32_t kind, const void* input,
                    uint32_t input_bytes, const char* options, const char* host, const char* date,
                    uint32_t architecture) {
@@ -419,10 +419,11 @@ const Table<7>& CompileCacheTable() {
   return table;
 }
 
-// ---- cuFFT's: what tools ask about modules
+// ---- cuFFT's: queries of tools about modules
 
-// Hands every function of the module to `visit`. Answers whether it did: cuFFT takes 1 for success,
-// and the function of a module that has only one without knowing its name.
+// Calls `visit` for every function of the module. Returns whether it did: cuFFT takes 1 for
+// success. With it cuFFT finds the function of a module that has only one, without knowing its
+// name.
 int VisitFunctions(CUcontext context, CUmodule module, void (*visit)(void* data, CUfunction),
                    void* data) {
   if (Gate() != CUDA_SUCCESS || visit == nullptr || FindContext(context) == nullptr) return 0;
@@ -443,7 +444,7 @@ const Table<99>& ModuleTools() {
   return table;
 }
 
-// ---- which is which
+// ---- which table has which id
 
 struct Known {
   uint8_t id[16];

@@ -1,4 +1,4 @@
-// cuProfilerStart, cuProfilerStop. There is no profiler in the process, so there is nothing to do.
+// cuProfilerStart, cuProfilerStop. The process has no profiler, so they do nothing.
 #include "client_shim/objects/current_context.h"
 #include "proto/driver_api/shim_api.h"
 

@@ -12,7 +12,7 @@
 namespace detshare::shim::api {
 namespace {
 
-// Holds for the launches that follow.
+// Holds for later launches.
 void SetPriority(Stream& stream, int priority) {
   const int before =
       stream.priority.exchange(PriorityInRange(stream.device, priority), std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Tensor maps: encoded by the daemon, once for the same arguments.
+// Tensor maps. The daemon encodes them, once for the same arguments.
 #include "proto/wire/tensor_map.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ bool Aligned(const CUtensorMap* map) {
   return reinterpret_cast<uintptr_t>(map) % alignof(CUtensorMap) == 0;
 }
 
-// Needs no current context, as natively; with one, its device encodes.
+// Encoding needs no current context, as natively. If there is one, its device encodes.
 uint16_t EncodingDevice() {
   Context* context;
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : 0;
@@ -45,7 +45,7 @@ CUresult Encode(Op op, const Args& args, CUtensorMap* map) {
   return CUDA_SUCCESS;
 }
 
-// What all kinds have in common. `rank` is checked.
+// The part that all kinds share. The caller has checked `rank`.
 template <typename Args>
 void Describe(CUtensorMapDataType type, cuuint32_t rank, void* address,
               const cuuint64_t* dimensions, const cuuint64_t* strides,

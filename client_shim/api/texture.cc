@@ -1,5 +1,5 @@
-// Texture and surface objects. Their handles are the device's own, since kernels get them; what
-// they were made of is remembered here.
+// Texture and surface objects. Their handles are the device's own, because kernels get them. The
+// shim remembers what the objects were made of.
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -38,7 +38,8 @@ ImageObject ObjectOf(Context& context, const CUDA_RESOURCE_DESC& resource) {
   return object;
 }
 
-// Objects by handle. Two devices may give the same handle: the current context's is meant.
+// Objects by handle. Two devices may give the same handle. Then the current context's device
+// decides.
 class ImageObjects {
  public:
   void Add(uint64_t handle, ImageObject object) {
@@ -75,7 +76,7 @@ ImageObjects& surfaces() {
   return *objects;
 }
 
-// The object of the current context's device.
+// Finds the object of the current context's device.
 CUresult Find(ImageObjects& objects, uint64_t handle, std::optional<ImageObject>* object) {
   Context* context;
   const CUresult result = CurrentContext(&context);
@@ -94,7 +95,7 @@ CUresult Destroy(ImageObjects& objects, Op op, uint64_t handle) {
   return session().Submit(op, object->device, object->context_id, Args{handle});
 }
 
-// Memory that a texture reads, as the device knows it.
+// Describes memory that a texture reads, as the device knows it.
 CUresult DescribeMemory(CUdeviceptr pointer, CUarray_format format, unsigned int channels,
                         uint64_t bytes, uint16_t device, wire::cuTexObjectCreate* args) {
   Place place;
@@ -189,7 +190,7 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
   result = DescribeResource(*pResDesc, context->device, &args);
   if (result != CUDA_SUCCESS) return result;
   DescribeSampling(*pTexDesc, &args);
-  // A view of format NONE is none.
+  // A view of format NONE means no view.
   if (pResViewDesc != nullptr && pResViewDesc->format != CU_RES_VIEW_FORMAT_NONE) {
     args.has_view = 1;
     args.view = Describe(*pResViewDesc);

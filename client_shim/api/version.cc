@@ -1,4 +1,4 @@
-// cuDriverGetVersion, and by which names and versions the entry points are found.
+// cuDriverGetVersion, and the names and versions under which programs find entry points.
 #include "client_shim/base/version.h"
 
 #include "proto/driver_api/proc_address.h"

@@ -15,12 +15,12 @@ bool DeviceValid(int device) {
   return device >= 0 && static_cast<size_t>(device) < session().devices().size();
 }
 
-// These calls need no context, but a session whose work is not lost.
+// These calls need no context, but they need a session that is not lost.
 CUresult ErrorForWork() {
   return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
 }
 
-// Whether such memory can be made here.
+// Whether the session can make such memory.
 CUresult CheckProperties(const CUmemAllocationProp& properties) {
   if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   constexpr int kKnown = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |
