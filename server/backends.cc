@@ -59,7 +59,7 @@ absl::StatusOr<OpenedBackend> OpenCuda(const BackendOptions& options) {
   if (telemetry.ok()) {
     opened.telemetry = *std::move(telemetry);
   } else {
-    LogWarning("programs learn little by NVML: ", std::string(telemetry.status().message()));
+    LogWarning("NVML tells programs little: ", std::string(telemetry.status().message()));
   }
   return opened;
 }

@@ -101,7 +101,7 @@ void AdoptSettings(int sm_count, ServerOptions* options) {
     }
   }
   if (!sound.ok()) {
-    LogWarning("settings of the daemon before are not kept: ", std::string(sound.message()));
+    LogWarning("the earlier daemon's settings are not used: ", std::string(sound.message()));
     return;
   }
   options->policy = kept->policy().name();

@@ -92,9 +92,9 @@ absl::StatusOr<Reloader::Report> Reloader::Reload(const std::string& who) {
   } else {
     for (const std::string& line : report->changed) LogInfo("changed by the configuration: ", line);
     for (const std::string& line : report->restart)
-      LogWarning("as it was until detshared is started again: ", line);
+      LogWarning("changes only when detshared is started again: ", line);
     if (report->changed.empty() && report->restart.empty())
-      LogInfo("the configuration is as it was (", who, ")");
+      LogInfo("the configuration has not changed (", who, ")");
     event.text = absl::StrCat("read (", who, "): ",
                               report->changed.empty() ? std::string("nothing changed")
                                                       : absl::StrJoin(report->changed, "; "));

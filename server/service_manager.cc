@@ -92,7 +92,7 @@ absl::StatusOr<std::optional<PassedSocket>> TakePassedSocket() {
     return std::nullopt;
   if (count != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the service manager hands over ", count, " sockets; there is use for one"));
+        absl::StrCat("the service manager hands over ", count, " sockets; detshared takes one"));
   }
   sockaddr_un address{};
   socklen_t length = sizeof(address);
@@ -100,7 +100,7 @@ absl::StatusOr<std::optional<PassedSocket>> TakePassedSocket() {
       address.sun_family != AF_UNIX || !IsSet(kFirstPassed, SO_TYPE, SOCK_STREAM) ||
       !IsSet(kFirstPassed, SO_ACCEPTCONN, 1)) {
     return absl::InvalidArgumentError(
-        "what the service manager hands over is no unix socket that listens for streams");
+        "the service manager hands over something else than a listening unix stream socket");
   }
   if (length <= offsetof(sockaddr_un, sun_path) || address.sun_path[0] != '/') {
     return absl::InvalidArgumentError(

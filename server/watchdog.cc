@@ -29,7 +29,7 @@ absl::Status AskDaemon(const std::string& socket, std::chrono::milliseconds time
         absl::StrCat("no reply from ", socket, " for ", timeout.count(), " ms"));
   }
   return absl::UnavailableError(
-      absl::StrCat("an unexpected answer from ", socket, ": ", std::string(body.message())));
+      absl::StrCat("an unexpected reply from ", socket, ": ", std::string(body.message())));
 }
 
 Watchdog::Watchdog(std::chrono::milliseconds period, std::function<absl::Status()> check,
@@ -53,7 +53,7 @@ void Watchdog::Run() {
     if (health.ok()) {
       feed_();
     } else {
-      LogError("the daemon does not serve, so that its watchdog is not fed: ",
+      LogError("the daemon does not serve, so it does not feed the watchdog: ",
                std::string(health.message()));
     }
     std::unique_lock<std::mutex> lock(mutex_);

@@ -100,7 +100,7 @@ absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode) {
   struct stat there;
   if (lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot listen on ", path, ": something else than a socket is there"));
+        absl::StrCat("cannot listen on ", path, ": a file that is not a socket has this name"));
   }
   std::memcpy(address.sun_path, made.c_str(), made.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

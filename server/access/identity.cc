@@ -89,20 +89,20 @@ absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const 
   if (!rule->restricted || NamesUser(*rule, peer) || NamesGroup(*rule, peer)) return name;
   return absl::PermissionDeniedError(absl::StrCat("user ", UserName(peer.uid),
                                                   " may not be tenant ", name,
-                                                  ": the daemon's configuration names others"));
+                                                  ": the daemon's configuration names other users"));
 }
 
 absl::Status Identity::MayAdminister(const Peer& peer) const {
   if (peer.endpoint != nullptr) {
     return absl::PermissionDeniedError(
-        absl::StrCat("nothing is set through endpoint ", peer.endpoint->name));
+        absl::StrCat("endpoint ", peer.endpoint->name, " admits no requests of operators"));
   }
   if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
   const std::shared_ptr<const TenantRules> held = rules();
   if (held != nullptr && IsMember(held->admins, peer)) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
-      "only root, user ", UserName(geteuid()),
-      ", as whom detshared runs, and members of the configuration's admin_group may do this"));
+      "only root, the daemon's user ", UserName(geteuid()),
+      ", and members of the configuration's admin_group may do this"));
 }
 
 }  // namespace detshare

@@ -66,7 +66,7 @@ void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds 
 }
 
 constexpr std::chrono::seconds kTraceTimeout(3);
-constexpr char kBusy[] = "too many such questions are waiting";
+constexpr char kBusy[] = "too many such requests are waiting";
 
 void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
@@ -271,7 +271,7 @@ grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* c
   }
   if (absl::Status set = settings_.SetPolicy(*setting); !set.ok()) return Finish(context, set);
   *in_force = settings_.current().policy();
-  LogInfo("policy ", TextOf(*setting), " decides from now on (", Who(*peer), ")");
+  LogInfo("policy ", TextOf(*setting), " is in force (", Who(*peer), ")");
   Note(DaemonEvent::Kind::kPolicy, *peer, "", TextOf(*setting));
   return Finish(context, absl::OkStatus());
 }
@@ -330,7 +330,7 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
   for (const OtherDomains::Reply& other : others_->Ask()) {
     if (!other.status.ok()) {
       absl::StrAppend(&silent, "; the process of user ", other.domain.user,
-                      " does not answer: ", std::string(other.status.status().message()));
+                      " does not reply: ", std::string(other.status.status().message()));
       continue;
     }
     proto::EndSessionsRequest there;
@@ -454,7 +454,7 @@ absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
   const auto now = std::chrono::steady_clock::now();
   // A client that fetches nothing for kTraceTimeout is taken to be gone.
   if (tracing_ && now - trace_fetched_ < kTraceTimeout)
-    return absl::FailedPreconditionError("somebody else takes a trace at the moment");
+    return absl::FailedPreconditionError("another client is taking a trace");
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
   for (DeviceScheduler* scheduler : schedulers) {
     absl::Status begun = scheduler->StartTrace();
@@ -491,7 +491,7 @@ grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* 
     sessions[info.id] = info.request;
   const std::lock_guard<std::mutex> lock(trace_mutex_);
   if (!tracing_ || request->trace() != trace_)
-    return Finish(context, absl::FailedPreconditionError("that trace is over"));
+    return Finish(context, absl::FailedPreconditionError("that trace has ended"));
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
   for (size_t device = 0; device < schedulers.size(); ++device) {
     for (const DeviceScheduler::Traced& traced : schedulers[device]->FetchTrace()) {

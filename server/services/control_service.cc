@@ -207,7 +207,7 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
       return {grpc::StatusCode::INVALID_ARGUMENT, "too many devices"};
     if (!IsRunName(request.run()))
       return {grpc::StatusCode::INVALID_ARGUMENT,
-              "a run is named by at most 64 letters and digits"};
+              "the name of a run has at most 64 letters and digits"};
     wanted->device_ids.assign(request.device_ids().begin(), request.device_ids().end());
     wanted->device_count = request.device_count();
     wanted->run = request.run();

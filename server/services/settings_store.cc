@@ -114,7 +114,7 @@ std::vector<std::string> Differences(const proto::Settings& before, const proto:
   }
   for (const proto::TenantSetting& old : before.tenants()) {
     if (Find(after, old.name()) == nullptr)
-      lines.push_back(absl::StrCat("[[tenant]] ", old.name(), ": nothing is said about it"));
+      lines.push_back(absl::StrCat("[[tenant]] ", old.name(), ": is removed"));
   }
   return lines;
 }
@@ -279,7 +279,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
   const std::lock_guard<std::mutex> lock(mutex_);
   if (wanted.tenants_size() > kMaxTenants) {
     return absl::InvalidArgumentError(
-        absl::StrCat(wanted.tenants_size(), " tenants are too many: ", kMaxTenants, " may be"));
+        absl::StrCat(wanted.tenants_size(), " tenants are too many: at most ", kMaxTenants, " are allowed"));
   }
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
                             ToTenants(wanted, sm_count_));
@@ -335,7 +335,7 @@ void SettingsStore::Save() {
   if (fd >= 0) close(fd);
   if (!written || rename(fresh.c_str(), file_.c_str()) != 0) {
     LogWarning("cannot keep the settings in ", file_, ": ", std::strerror(errno),
-               "; a daemon that replaces this one begins with the flags'");
+               "; a daemon that replaces this one will begin with its flags");
     unlink(fresh.c_str());
   }
 }

@@ -249,14 +249,14 @@ void TenantEndpoints::Restore() {
   text << stream.rdbuf();
   proto::EndpointList list;
   if (!google::protobuf::TextFormat::ParseFromString(text.str(), &list)) {
-    LogWarning("the list of endpoints of the daemon before is damaged: there are none");
+    LogWarning("the earlier daemon's list of endpoints is damaged: none is opened again");
     return;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const proto::TenantEndpoint& endpoint : list.endpoints()) {
     absl::Status made = IsEndpointName(endpoint.name())
                             ? Make(endpoint, /*in_place=*/true)
-                            : absl::InvalidArgumentError("its name is none for an endpoint");
+                            : absl::InvalidArgumentError("the name is not valid for an endpoint");
     if (!made.ok())
       LogWarning("endpoint ", endpoint.name(), " is not opened again: ", std::string(made.message()));
   }

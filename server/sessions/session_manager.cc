@@ -421,7 +421,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   };
   events.faulted = [this, id, request](int result) {
     events_.Add(About(id, request, DaemonEvent::Kind::kFault,
-                      absl::StrCat("CUDA error ", result, " for all that it calls from now on")));
+                      absl::StrCat("CUDA error ", result, " for all of its later calls")));
   };
   events.ended = [this, id, listener](int result, const std::string& reason) {
     NoteEnd(id, reason);
@@ -497,7 +497,7 @@ absl::StatusOr<std::vector<uint64_t>> SessionManager::EndSome(
     if (!may(entry.request)) {
       return absl::PermissionDeniedError(
           absl::StrCat("session ", id,
-                       " is of another user: only root, the daemon's user and the "
+                       " belongs to another user: only root, the daemon's user and the "
                        "admin group may end it; nothing was ended"));
     }
     chosen.push_back(id);
@@ -641,7 +641,7 @@ absl::Status SessionManager::DeviceHealth() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [id, entry] : sessions_) {
     if (entry.worker->faulted()) {
-      return CudaError(entry.worker->sticky_error(), "taken for lost because of a fault");
+      return CudaError(entry.worker->sticky_error(), "the device counts as lost because of a fault");
     }
   }
   return absl::OkStatus();

@@ -325,7 +325,7 @@ absl::StatusOr<QuotaCharge> PinnedWindow::Charge(uint64_t bytes) {
   if (kept_.empty()) return Quota::Take(quota_, bytes);
   std::optional<QuotaCharge> charge = Quota::TryTake(quota_, bytes);
   if (!charge.has_value())
-    return absl::ResourceExhaustedError("files that nobody uses are in the way");
+    return absl::ResourceExhaustedError("files that are kept for reuse take the room");
   return *std::move(charge);
 }
 
@@ -424,7 +424,7 @@ absl::Status MakeSharedDirectory(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   const int error = fd < 0 || fchmod(fd, 0711) != 0 ? errno : 0;
   if (fd >= 0) close(fd);
-  if (error != 0) return ErrnoStatus(error, absl::StrCat("cannot open up ", path));
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("cannot set the mode of ", path));
   return absl::OkStatus();
 }
 

@@ -289,7 +289,7 @@ void TrustDomains::Reap(Domains::iterator domain) {
   if (clean) {
     LogInfo("the process of user ", user, " has ended");
   } else {
-    LogError("the process of user ", user, " ", Ending(status), "; other users are not concerned");
+    LogError("the process of user ", user, " ", Ending(status), "; other users are not affected");
   }
   Notify(domain->second);
   book_.Forget(domain->second.pid);

@@ -179,7 +179,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
       return Write({431, "text/plain; charset=utf-8", "too many headers\n"}, false);
     if (error == http::error::body_limit)
-      return Write({413, "text/plain; charset=utf-8", "nothing is taken here\n"}, false);
+      return Write({413, "text/plain; charset=utf-8", "requests with a body are not accepted\n"}, false);
     // Errors of Beast's HTTP category mean that the request is malformed; others that the
     // connection failed.
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
@@ -197,7 +197,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
       return {405, "text/plain; charset=utf-8", "only GET and HEAD\n"};
     if (server_.options.check_host && !IsOwnHost(view(request[http::field::host]))) {
       return {403, "text/plain; charset=utf-8",
-              "this daemon answers to localhost and to addresses only\n"};
+              "the Host of a request must be localhost or an IP address\n"};
     }
     HttpRequest asked;
     const std::string_view target = view(request.target());

@@ -109,10 +109,10 @@ const std::vector<Entry>& Entries() {
          out.Add({{"policy", seen.policy}}, uint64_t{1});
        }},
       {{"detshare_uptime_seconds", kGauge, "",
-        "Since the daemon began, or began anew after the loss of a device"},
+        "Time since the daemon started, or restarted after the loss of a device"},
        Single([](const O& seen) { return seen.uptime_seconds; })},
       {{"detshare_device_losses_total", kCounter, "",
-        "Losses of a device, after each of which the daemon began anew"},
+        "Losses of a device; the daemon restarts after each"},
        Single([](const O& seen) { return seen.device_losses; })},
       // ---- devices
       {{"detshare_device_info", kGauge, "device,uuid,name", "A device; always 1"},
@@ -130,10 +130,10 @@ const std::vector<Entry>& Entries() {
       {{"detshare_device_memory_bytes", kGauge, "device", "Memory of the device"},
        OfDevices([](const D& device) { return device.total_memory; })},
       {{"detshare_device_memory_used_bytes", kGauge, "device",
-        "Memory of the device that is in use, by whomever"},
+        "Memory of the device that any process uses"},
        OfDevices([](const D& device) { return device.used_memory; })},
       {{"detshare_device_peak_bandwidth_bytes_per_second", kGauge, "device",
-        "What the device's memory can do by its clock and width; 0 where the device does not say"},
+        "Bandwidth of the device's memory by its clock and width; 0: not known"},
        OfDevices([](const D& device) { return device.peak_bandwidth; })},
       {{"detshare_device_busy_seconds_total", kCounter, "device",
         "Time in which some session had work on the device (sampled)"},
@@ -158,9 +158,11 @@ const std::vector<Entry>& Entries() {
          }
        }},
       {{"detshare_swap_limit_bytes", kGauge, "",
-        "Host memory for device memory that is not on the cards; 0: it does not leave them"},
+        "Host memory that may hold device memory that is not on the cards; 0: memory stays on "
+        "the cards"},
        Single([](const O& seen) { return seen.swap_limit; })},
-      {{"detshare_swap_used_bytes", kGauge, "", "... of that, in use"},
+      {{"detshare_swap_used_bytes", kGauge, "",
+        "Host memory that holds device memory that is not on the cards"},
        Single([](const O& seen) { return seen.swap_used; })},
       // ---- sessions
       {{"detshare_sessions", kGauge, "tenant", "Sessions that are open"},
@@ -221,13 +223,13 @@ const std::vector<Entry>& Entries() {
         "Pinned host memory that the tenant's sessions have"},
        OfTenants([](const T& tenant) { return tenant.use.counters.pinned_memory; })},
       {{"detshare_tenant_device_memory_limit_bytes", kGauge, "tenant",
-        "What the tenant may have of it on each device; no sample where there is no limit"},
+        "Limit of the tenant's memory on each device; no sample without a limit"},
        Limits([](const T& tenant) { return tenant.quota.memory; })},
       {{"detshare_tenant_pinned_memory_limit_bytes", kGauge, "tenant",
-        "What the tenant may have of pinned memory; no sample where there is no limit"},
+        "Limit of the tenant's pinned host memory; no sample without a limit"},
        Limits([](const T& tenant) { return tenant.quota.pinned_memory; })},
       {{"detshare_tenant_sessions_limit", kGauge, "tenant",
-        "Sessions that the tenant may have at a time; no sample where there is no limit"},
+        "Sessions that the tenant may have at a time; no sample without a limit"},
        Limits([](const T& tenant) { return tenant.quota.sessions; })},
       {{"detshare_tenant_swapped_bytes", kGauge, "tenant",
         "Device memory of the tenant's sessions that is not on the card now"},
@@ -238,12 +240,11 @@ const std::vector<Entry>& Entries() {
       {{"detshare_tenant_swap_in_bytes_total", kCounter, "tenant",
         "Bytes that came back to the card"},
        OfTenants([](const T& tenant) { return tenant.use.counters.swap.bytes_in; })},
-      {{"detshare_tenant_swap_seconds_total", kCounter, "tenant",
-        "Time that was spent with these moves"},
+      {{"detshare_tenant_swap_seconds_total", kCounter, "tenant", "Time that these moves took"},
        OfTenants([](const T& tenant) { return Seconds(tenant.use.counters.swap.nanoseconds); })},
       {{"detshare_tenant_sm_seconds_total", kCounter, "tenant,class",
-        "SMs of the partition times the time with work there, those that several are on divided "
-        "among them (sampled)"},
+        "SMs of the partition times the time with work there; sessions that use the same SMs "
+        "share them (sampled)"},
        OfTenantsAndClasses([](const T& tenant) { return tenant.samples.sm_seconds; })},
       {{"detshare_tenant_busy_seconds_total", kCounter, "tenant",
         "Time in which the tenant had work on a device (sampled)"},
@@ -252,15 +253,16 @@ const std::vector<Entry>& Entries() {
         "Estimated time of the work, as if alone on the whole device (followed)"},
        OfTenantsAndClasses([](const T& tenant) { return Seconds(tenant.work.device_time); })},
       {{"detshare_tenant_memory_bound_seconds_total", kCounter, "tenant",
-        "... of that, in operations that wait for memory rather than for SMs (followed)"},
+        "The part of detshare_tenant_work_seconds_total in operations that wait for memory and "
+        "not for SMs (followed)"},
        OfTenants([](const T& tenant) { return Seconds(tenant.work.memory_bound); })},
       {{"detshare_tenant_memory_traffic_bytes_total", kCounter, "tenant",
-        "Estimated traffic of these operations: their time at the device's peak bandwidth "
-        "(followed)"},
+        "Estimated memory traffic of these operations: their time at the device's peak "
+        "bandwidth (followed)"},
        OfTenants([](const T& tenant) { return tenant.memory_traffic; })},
       {{"detshare_tenant_waiting_seconds_total", kCounter, "tenant,cause",
-        "Time in which nothing of a session was given to the hardware: window (enough is in it), "
-        "budget (used up) (followed)"},
+        "Time in which sessions were throttled, by cause: window (it was full), budget (it was "
+        "used up) (followed)"},
        [](const O& seen, Out& out) {
          for (const auto& [name, tenant] : seen.tenants) {
            out.Add({{"tenant", name}, {"cause", "window"}}, Seconds(tenant.work.throttled_by_window));
@@ -268,7 +270,8 @@ const std::vector<Entry>& Entries() {
          }
        }},
       {{"detshare_throttles_overruled_total", kCounter, "tenant",
-        "Operations that went because they had been throttled for the longest time allowed (followed)"},
+        "Operations that were given to the hardware because they had been throttled for the "
+        "maximum time (followed)"},
        OfTenants([](const T& tenant) { return tenant.work.passes; })},
       {{"detshare_migrations_total", kCounter, "tenant",
         "Moves of a stream from one partition to another"},
@@ -279,8 +282,8 @@ const std::vector<Entry>& Entries() {
       {{"detshare_tokens_total", kCounter, "tenant", "Tokens of recognised generation (followed)"},
        OfTenants([](const T& tenant) { return tenant.work.tokens; })},
       {{"detshare_slo_seconds", kGauge, "tenant,slo",
-        "What the tenant is promised: latency (of a burst), ttft, tpot; no sample where nothing "
-        "is"},
+        "Objective of the tenant: latency (of a burst), ttft, tpot; no sample without an "
+        "objective"},
        [](const O& seen, Out& out) {
          for (const auto& [name, tenant] : seen.tenants) {
            const policy::Tenant& promised = tenant.tenant;
@@ -293,7 +296,7 @@ const std::vector<Entry>& Entries() {
          }
        }},
       {{"detshare_slo_violations_total", kCounter, "tenant,slo",
-        "Bursts, first tokens and tokens that took longer than promised (followed)"},
+        "Bursts, first tokens and tokens that took longer than the objective (followed)"},
        [](const O& seen, Out& out) {
          for (const auto& [name, tenant] : seen.tenants) {
            out.Add({{"tenant", name}, {"slo", "latency"}}, tenant.work.late_bursts);
@@ -302,35 +305,36 @@ const std::vector<Entry>& Entries() {
          }
        }},
       {{"detshare_throttle_duration_seconds", kHistogram, "tenant",
-        "How long work waited in the daemon, each time that it did (followed)"},
+        "How long a session was throttled, each time that it was (followed)"},
        OfTenants([](const T& tenant) -> const DurationCounts& { return tenant.work.throttles; })},
       {{"detshare_operation_duration_seconds", kHistogram, "tenant",
-        "On the device, of those operations that were timed (followed)"},
+        "Time on the device of the operations that were timed (followed)"},
        OfTenants([](const T& tenant) -> const DurationCounts& { return tenant.work.operations; })},
       {{"detshare_burst_duration_seconds", kHistogram, "tenant",
-        "From the first operation of a burst of work until all was complete (followed)"},
+        "Time from the first operation of a burst until all of its work was complete (followed)"},
        OfTenants([](const T& tenant) -> const DurationCounts& { return tenant.work.bursts; })},
       {{"detshare_time_to_first_token_seconds", kHistogram, "tenant",
-        "From the first operation of a prefill until its result was read (followed)"},
+        "Time from the first operation of a prefill until its result was read (followed)"},
        OfTenants(
            [](const T& tenant) -> const DurationCounts& { return tenant.work.first_tokens; })},
       {{"detshare_time_per_output_token_seconds", kHistogram, "tenant",
-        "Between two tokens of one answer (followed)"},
+        "Time between two tokens of one generation (followed)"},
        OfTenants(
            [](const T& tenant) -> const DurationCounts& { return tenant.work.tokens_apart; })},
       // ---- users' processes
       {{"detshare_user_process_up", kGauge, "user",
-        "1 while the user's process answers, 0 while it runs and does not; no sample while there "
-        "is none (strict isolation)"},
+        "1 while the user's process replies, 0 while it runs and does not reply; no sample "
+        "while there is none (strict isolation)"},
        OfUsers(Runs, [](const U& user) { return uint64_t{user.responds}; })},
       {{"detshare_user_process_starts_total", kCounter, "user",
-        "Processes that were begun for the user (strict isolation)"},
+        "Processes that were started for the user (strict isolation)"},
        OfUsers(Known, [](const U& user) { return user.starts; })},
       {{"detshare_user_process_failures_total", kCounter, "user",
-        "... of these, those that ended without being asked to (strict isolation)"},
+        "Processes of the user that ended without a request to end (strict isolation)"},
        OfUsers(Known, [](const U& user) { return user.failures; })},
       {{"detshare_user_process_timeouts_total", kCounter, "user",
-        "Questions for figures that the user's process did not answer in time (strict isolation)"},
+        "Requests for figures to which the user's process did not reply in time (strict "
+        "isolation)"},
        OfUsers(Known, [](const U& user) { return user.timeouts; })},
       {{"detshare_user_sessions", kGauge, "user",
         "Sessions of the user that are open (strict isolation)"},
@@ -350,7 +354,7 @@ const std::vector<Entry>& Entries() {
        Single([](const O& seen) { return seen.process.virtual_bytes; })},
       {{"process_open_fds", kGauge, "", "Open files of the daemon"},
        Single([](const O& seen) { return seen.process.open_files; })},
-      {{"process_max_fds", kGauge, "", "Files that it may open"},
+      {{"process_max_fds", kGauge, "", "Files that the daemon may open"},
        Single([](const O& seen) { return seen.process.max_files; })},
       {{"process_threads", kGauge, "", "Threads of the daemon"},
        Single([](const O& seen) { return seen.process.threads; })},

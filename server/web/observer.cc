@@ -71,7 +71,7 @@ Observer::Observer(SessionManager& manager, const SettingsStore& settings, Optio
       pages_([this] { return Observe(); },
              [this]() -> absl::Status {
                if (manager_.DeviceHealth().ok()) return absl::OkStatus();
-               return absl::UnavailableError("a device is lost; the daemon begins anew");
+               return absl::UnavailableError("a device is lost; the daemon restarts");
              },
              options_.dashboard) {
   if (options_.own_thread) thread_ = std::thread([this] { Run(); });

@@ -6,9 +6,10 @@
 int main() {
   std::cout << R"(# Metrics
 
-With `[metrics] listen` in the configuration (or `--metrics ADDRESS`) the daemon serves metrics for Prometheus at `/metrics`. It is off
-unless an address is given, and takes loopback addresses and unix sockets only: whoever is to look from elsewhere comes through a proxy
-that knows who may. This page is generated from the table that also makes the replies (`server/web/metrics.cc`) by
+The daemon serves metrics for Prometheus at `/metrics` if the configuration has an address in
+`[metrics] listen` (or the command line has `--metrics ADDRESS`). It takes only loopback addresses
+and unix sockets. For access from other hosts, put a proxy before it that authenticates users. This
+page is generated from the table that also makes the replies (`server/web/metrics.cc`) by
 `bazel run //server/web:update_docs`.
 
 ```toml
@@ -23,36 +24,47 @@ scrape_configs:
     static_configs: [{targets: ["localhost:9464"]}]
 ```
 
-A dashboard for Grafana is installed as `/usr/share/detshare/grafana/detshare.json`; the daemon's own is described in
-[observing.md](observing.md#the-dashboard).
+A dashboard for Grafana is installed as `/usr/share/detshare/grafana/detshare.json`. For the daemon's
+own dashboard see [observing.md](observing.md#the-dashboard).
 
 ## How to read them
 
-- **tenant**: at most 128 names, those of the configuration always among them; further ones are counted together as `(other)`. There are no labels
-  for processes. What ended sessions did stays in the counts.
-- **followed**: figures of the scheduler, which follows sessions operation by operation only while several share a device and the policy
-  wants to know. A tenant that is alone adds nothing to them.
-- **sampled**: seen by looking ten times a second while sessions are active, and only while metrics are on. Right over minutes, coarse over seconds.
+- **tenant**: at most 128 names, the configured ones always among them. All further tenants are
+  counted together as `(other)`. There are no labels for processes. The counts include the work of
+  sessions that have ended.
+- **followed**: figures of the scheduler. It follows sessions operation by operation only while
+  several share a device and the policy needs it. A tenant that is alone adds nothing to them.
+- **sampled**: ten samples a second while sessions are active, and only while metrics are on. Such
+  figures are right over minutes and coarse over seconds.
 - **estimated**: from the durations of operations that were measured when they ran alone.
 - A histogram's buckets double from 16 us to 67 s.
-- A daemon that begins anew after the loss of a device begins all counts anew, but for `detshare_device_losses_total`.
+- A daemon that restarts after the loss of a device begins all counts at 0, except
+  `detshare_device_losses_total`.
 
-`/healthz` answers 200, or 503 while a lost device is being replaced; with strict isolation it is 200 as long as connections are accepted. Requests whose `Host` is not `localhost` or an address are refused,
-except on a unix socket, so that no web page reaches the daemon through a name of its own.
+`/healthz` returns 200, or 503 while a lost device is being replaced. With strict isolation it
+returns 200 as long as the daemon accepts connections. The daemon refuses requests whose `Host` is
+neither `localhost` nor an IP address, except on a unix socket. So no web page can reach the daemon
+through a domain name of its own.
 
 ## With strict isolation
 
-With `isolation = "strict"` ([security.md](security.md)) each user's programs have a process of the daemon. The process that listens asks each of
-them once a second and serves the sum at one address, in the same series as otherwise: one for each tenant, all of its users together. What is
-shown is at most a second old, or four while some process does not answer.
+With `isolation = "strict"` ([security.md](security.md)) the programs of each user have a process of
+the daemon. The listening process asks each of these processes once a second and serves the sum at
+one address. The series are the same as without strict isolation: one for each tenant, over all of
+its users. The figures are at most one second old, or four seconds while a process does not reply.
 
-- Counts never fall: what a process counted stays when it has ended. A process that ends by itself takes what it counted in its last second with it.
-- A process that does not answer for three seconds shows no sessions, no memory and `detshare_user_process_up` 0, and is asked again every ten seconds;
-  its counts stand still. The others' figures are not concerned. `detshare_user_process_timeouts_total` counts it.
-- `user` is a label of the processes' own metrics only (at most 128 users, further ones are `(other)`). `process_*` are those of the process that listens.
-- Users take turns on a device: SM time and busy time that several had at once are divided so that the sum is not more than there was.
-- `detshare_device_memory_used_bytes` is what the processes see on the device, and 0 while no user's process runs; `detshare_policy_info` is the policy of
-  one of them.
+- Counts never fall: the counts of a process stay when it has ended. If a process ends by itself,
+  its counts of the last second are lost.
+- A process that does not reply for three seconds shows no sessions, no memory and
+  `detshare_user_process_up` 0. It is asked again every ten seconds, and its counts stand still
+  meanwhile. Figures of other processes are not affected.
+  `detshare_user_process_timeouts_total` counts these cases.
+- `user` is a label of the processes' own metrics only (at most 128 users; further ones are
+  `(other)`). `process_*` are metrics of the listening process.
+- Users take turns on a device. SM time and busy time that several users had at once are divided
+  among them, so the sum does not exceed the time of the device.
+- `detshare_device_memory_used_bytes` is the memory in use as the processes see it, and 0 while no
+  user's process runs. `detshare_policy_info` is the policy of one of them.
 
 ## Metrics
 

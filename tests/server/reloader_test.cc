@@ -93,7 +93,7 @@ TEST_CASE("A reload takes in what can change and says what, and what needs a res
   // And back.
   const Reloader::Report back = f.Reload("");
   CHECK(Has(back.changed, "[policy]: priority -> auto"));
-  CHECK(Has(back.changed, "[[tenant]] chat: nothing is said about it"));
+  CHECK(Has(back.changed, "[[tenant]] chat: is removed"));
   CHECK(back.restart.empty());
   CHECK(f.daemon.daemon->settings().current().tenants_size() == 0);
 }

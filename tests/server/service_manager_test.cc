@@ -292,7 +292,7 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   // Nothing of it holds: the level is still info.
   log = service.Log();
   write_file("log_level = \"info\"\n");
-  CHECK_THAT(reload().substr(log.size()), Catch::Contains("the configuration is as it was"));
+  CHECK_THAT(reload().substr(log.size()), Catch::Contains("the configuration has not changed"));
   TestClient client(socket);
   CHECK(client.Open());
   // Asked through the socket, the reply says what the log says.

@@ -136,7 +136,7 @@ absl::Status CudaAddressSpace::Take(DeviceAddress address, uint64_t bytes, bool 
     const auto found = mapped_.find(address);
     if (found == mapped_.end() || found->second.bytes != bytes ||
         found->second.physical != physical) {
-      return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
+      return CudaError(kCudaErrorInvalidValue, "not a range that one call has mapped");
     }
     memory = std::move(found->second.memory);
     mapped_.erase(found);
@@ -177,7 +177,7 @@ absl::Status CudaAddressSpace::SetAccess(DeviceAddress address, uint64_t bytes,
     if (address - base_ < size_) {
       const auto found = mapped_.find(address);
       if (found == mapped_.end() || found->second.bytes != bytes || !found->second.physical)
-        return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
+        return CudaError(kCudaErrorInvalidValue, "not a range that one call has mapped");
     }
     // Removes access here before the driver does. Below, access is added after the driver has given
     // it.

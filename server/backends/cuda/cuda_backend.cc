@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> CreateCudaDevices(const Cud
   const auto absent = [&](CUresult result, const char* call) {
     const char* name = nullptr;
     api->cuGetErrorName(result, &name);
-    return absl::NotFoundError(absl::StrCat(api->path, " gives no GPU: ", call, ": ",
+    return absl::NotFoundError(absl::StrCat(api->path, " shows no GPU: ", call, ": ",
                                             name == nullptr ? "unknown error" : name));
   };
   if (CUresult result = api->cuInit(0); result != CUDA_SUCCESS) {

@@ -86,7 +86,7 @@ absl::Status CudaContext::FaultOf(const CudaAddressSpace& space) const {
   const CUresult fault = fault_.load(std::memory_order_acquire);
   if (fault == CUDA_SUCCESS) return absl::OkStatus();
   if (!space.suspect())
-    return CudaError(fault, "another session's work failed and took the GPU's context along");
+    return CudaError(fault, "another session's work failed and ended the GPU's context");
   if (suspects_ == 1) return CudaError(fault, "this session's work failed: only it was running");
   return CudaError(fault, absl::StrCat("this session's work failed, or that of ", suspects_ - 1,
                                        " others that ran at the same time"));

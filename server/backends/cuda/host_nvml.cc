@@ -45,7 +45,7 @@ absl::StatusOr<HostNvml> Open(const std::string& path) {
     } else if (const auto init = nvml.Find<nvmlReturn_t (*)()>("nvmlInit_v2"); init == nullptr) {
       why = absl::StrCat(candidate, " has no nvmlInit_v2");
     } else if (const nvmlReturn_t result = init(); result != NVML_SUCCESS) {
-      why = absl::StrCat(candidate, ": nvmlInit_v2 answers ", result);
+      why = absl::StrCat(candidate, ": nvmlInit_v2 returned ", result);
     } else {
       return nvml;
     }

@@ -54,7 +54,7 @@ bool IsManaged(const Elf64_Sym& symbol) {
 
 bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
   const auto sections = ElfSections(elf);
-  if (!sections) return Fail(error, "a table of sections that is not whole");
+  if (!sections) return Fail(error, "an incomplete table of sections");
   parsed->sections = *sections;
   const auto found =
       std::find_if(sections->begin(), sections->end(),
@@ -63,10 +63,10 @@ bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
   parsed->symbol_table = static_cast<uint32_t>(found - sections->begin());
   const Elf64_Shdr& table = found->header;
   if (!Slice(elf, table.sh_offset, table.sh_size) || table.sh_link >= sections->size())
-    return Fail(error, "a table of symbols that is not whole");
+    return Fail(error, "an incomplete table of symbols");
   const Elf64_Shdr& strings = (*sections)[table.sh_link].header;
   const auto names = Slice(elf, strings.sh_offset, strings.sh_size);
-  if (!names) return Fail(error, "names of symbols that are not there");
+  if (!names) return Fail(error, "the names of symbols are missing");
   for (uint32_t i = 0; i < table.sh_size / sizeof(Elf64_Sym); ++i) {
     const Elf64_Sym symbol = *SymbolAt(elf, table, i);
     if (!IsManaged(symbol) || symbol.st_shndx == SHN_UNDEF) continue;
@@ -78,7 +78,7 @@ bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
     if (begin > home.sh_size || symbol.st_size > home.sh_size - begin || symbol.st_size == 0)
       return Fail(error, "a managed variable outside of its section");
     if (home.sh_type != SHT_NOBITS && !Slice(elf, home.sh_offset, home.sh_size))
-      return Fail(error, "a section of variables that is not whole");
+      return Fail(error, "an incomplete section of variables");
     if (parsed->variables.size() == kMaxVariables)
       return Fail(error, "too many managed variables");
     parsed->variables.push_back({i, table.sh_offset + i * sizeof(Elf64_Sym), *name, symbol.st_shndx,
@@ -195,7 +195,7 @@ bool PlaceManagedVariables(std::string* elf, std::span<const uint64_t> addresses
     if (table.sh_type != SHT_REL && table.sh_type != SHT_RELA) continue;
     if (table.sh_link != parsed.symbol_table || table.sh_info >= parsed.sections.size() ||
         !Slice(*elf, table.sh_offset, table.sh_size)) {
-      return Fail(error, "a table of relocations that is not whole");
+      return Fail(error, "an incomplete table of relocations");
     }
     const Elf64_Shdr& target = parsed.sections[table.sh_info].header;
     const size_t entry = table.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
