@@ -87,9 +87,9 @@ absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const 
         absl::StrCat("there is no tenant ", name, " in the daemon's configuration"));
   }
   if (!rule->restricted || NamesUser(*rule, peer) || NamesGroup(*rule, peer)) return name;
-  return absl::PermissionDeniedError(absl::StrCat("user ", UserName(peer.uid),
-                                                  " may not be tenant ", name,
-                                                  ": the daemon's configuration names other users"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("user ", UserName(peer.uid), " may not be tenant ", name,
+                   ": the daemon's configuration names other users"));
 }
 
 absl::Status Identity::MayAdminister(const Peer& peer) const {
@@ -100,9 +100,9 @@ absl::Status Identity::MayAdminister(const Peer& peer) const {
   if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
   const std::shared_ptr<const TenantRules> held = rules();
   if (held != nullptr && IsMember(held->admins, peer)) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(
-      "only root, the daemon's user ", UserName(geteuid()),
-      ", and members of the configuration's admin_group may do this"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("only root, the daemon's user ", UserName(geteuid()),
+                   ", and members of the configuration's admin_group may do this"));
 }
 
 }  // namespace detshare

@@ -278,8 +278,8 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::Tenan
 absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Settings& wanted) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (wanted.tenants_size() > kMaxTenants) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(wanted.tenants_size(), " tenants are too many: at most ", kMaxTenants, " are allowed"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        wanted.tenants_size(), " tenants are too many: at most ", kMaxTenants, " are allowed"));
   }
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
                             ToTenants(wanted, sm_count_));

@@ -641,7 +641,8 @@ absl::Status SessionManager::DeviceHealth() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [id, entry] : sessions_) {
     if (entry.worker->faulted()) {
-      return CudaError(entry.worker->sticky_error(), "the device counts as lost because of a fault");
+      return CudaError(entry.worker->sticky_error(),
+                       "the device counts as lost because of a fault");
     }
   }
   return absl::OkStatus();

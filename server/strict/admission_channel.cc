@@ -106,9 +106,9 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
     if (left.count() <= 0)
-      return {
-          absl::UnavailableError("the listening process did not reply whether one more session may open"),
-          0, false};
+      return {absl::UnavailableError(
+                  "the listening process did not reply whether one more session may open"),
+              0, false};
     pollfd fd = {channel_, POLLIN, 0};
     poll(&fd, 1, static_cast<int>(left.count()));
   }

@@ -179,7 +179,8 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
       return Write({431, "text/plain; charset=utf-8", "too many headers\n"}, false);
     if (error == http::error::body_limit)
-      return Write({413, "text/plain; charset=utf-8", "requests with a body are not accepted\n"}, false);
+      return Write({413, "text/plain; charset=utf-8", "requests with a body are not accepted\n"},
+                   false);
     // Errors of Beast's HTTP category mean that the request is malformed; others that the
     // connection failed.
     if (error && error.category() == http::make_error_code(http::error::bad_method).category() &&
