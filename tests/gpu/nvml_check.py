@@ -52,7 +52,8 @@ class FabricInfo(ctypes.Structure):
                 ("state", ctypes.c_ubyte), ("healthMask", U32)]
 
 
-# (function, arguments after the device, results): what must be the same.
+# (function, arguments after the device, results). The results must be the same natively and through
+# DetShare.
 FIXED = [
     ("Brand", (), (U32,)), ("BusType", (), (U32,)), ("MinorNumber", (), (U32,)), ("BoardId", (), (U32,)),
     ("MultiGpuBoard", (), (U32,)), ("NumGpuCores", (), (U32,)), ("MemoryBusWidth", (), (U32,)),
@@ -79,7 +80,8 @@ CHANGING = [
     ("DecoderUtilization", (), (U32, U32)), ("PcieThroughput", (0,), (U32,)), ("PcieReplayCounter", (), (U32,)),
 ] + [("ClockInfo", (kind,), (U32,)) for kind in range(4)]
 TEXTS = ["Name", "UUID", "Serial", "VbiosVersion", "BoardPartNumber", "InforomImageVersion"]
-# Some that are asked for by name: ECC, energy, temperature of the memory, NVLink speed and count, PCIe counters.
+# Fields that are asked for by name: ECC, energy, memory temperature, NVLink speed and count, PCIe
+# counters.
 FIELDS = [1, 82, 83, 90, 91, 92, 138, 139, 160, 193, 197]
 
 

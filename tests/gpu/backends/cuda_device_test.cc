@@ -1,7 +1,7 @@
-// The backend of real GPUs on a real GPU. Without a driver every case passes with a warning that
-// says so.
+// Tests the backend of real GPUs on a real GPU. Without a driver every case passes with a warning.
 //
-// The case [.fault] ends the GPU's context for the whole process: it is hidden, run it by itself.
+// The case [.fault] ends the GPU's context for the whole process. So it is hidden and must be run
+// alone.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ TEST_CASE("Copies take any of the session's memory, across registered pieces too
   for (uint64_t i = 1; i < count; ++i) {
     if (words[i] != static_cast<uint32_t>(i * 2654435761u)) FAIL("word " << i);
   }
-  // Device to device, and between host memories.
+  // From device to device, and between host memories.
   session.Copy(kBase + 48 * kMiB, kBase + 12, kMiB);
   session.Copy(session.host_address() + 20 * kMiB, kBase + 48 * kMiB, kMiB);
   session.Finish();
@@ -194,7 +194,7 @@ TEST_CASE("Pitched copies and fills touch what they name, across registered piec
   fill.value = 0xABCD1234;
   fill.element_bytes = 4;
   REQUIRE_OK(session.queue->Fill(*session.space, fill));
-  // The host side begins close below the border of two pieces, and not at a multiple of anything.
+  // The host side begins just before the border of two pieces, at an odd address.
   const uint64_t start = 16 * kMiB - 1001;
   for (const auto& [height, depth] : {std::pair{40, 1}, std::pair{10, 4}}) {
     std::memset(session.host + start - 100, 0, 100000);
@@ -222,7 +222,7 @@ TEST_CASE("Pitched copies and fills touch what they name, across registered piec
       }
     }
   }
-  // Within one piece: one call.
+  // Within one piece the copy is one call.
   CopyRequest copy;
   copy.destination = session.host_address();
   copy.source = kBase + 64;
@@ -410,7 +410,7 @@ TEST_CASE("A partition confines kernels to its SMs, and a session moves between 
   CHECK_FALSE(gpu->CreatePartition(1, group).ok());
   CHECK_FALSE(gpu->CreatePartition(0, sms + group).ok());
 
-  // A chain of dependent launches, each on another partition.
+  // A chain of dependent launches, each on another partition than the one before.
   {
     Kernel* iota = *library->GetKernel("iota");
     QueuePool pool(*gpu);
@@ -434,7 +434,7 @@ TEST_CASE("A partition confines kernels to its SMs, and a session moves between 
     executor.reset();
     session.queue.reset();
     library.reset();
-    session.space.reset();  // before the coroutine
+    session.space.reset();  // destroyed before the coroutine
   }
 }
 
@@ -524,7 +524,7 @@ TEST_CASE("Registered memory can be given back and its addresses used again") {
     REQUIRE_OK(session.space->UnregisterHost(memory));
     CHECK_FALSE(session.space->Contains(address, 1));
     munmap(memory, bytes);
-    // Half of the time the deferred reclaimer is not quick enough.
+    // In half of the rounds the deferred reclaimer is too slow.
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -627,7 +627,7 @@ TEST_CASE("How long things take", "[.speed]") {
   REQUIRE_OK(session.space->Map(kBase + 2 * kMiB, 64 * kMiB));
   report("32 MiB from registered memory, fence seen", 10,
          [&] { copy(kBase, session.host_address(), 32 * kMiB, false); });
-  // The same piece twice: whether the borders of pieces cost something.
+  // The same piece twice, to see whether the borders of pieces cost something.
   report("2 x 16 MiB from one piece of registered memory, fence seen", 10, [&] {
     session.Copy(kBase, session.host_address(), 16 * kMiB);
     copy(kBase + 16 * kMiB, session.host_address(), 16 * kMiB, false);
@@ -660,7 +660,7 @@ TEST_CASE("New arrays are zero, whatever was in their memory before") {
         REQUIRE(extent.bytes() <= session.host_bytes - 8192);
         CopyRequest down;
         down.source_array = {array->get(), level, 0, 0, 0};
-        // Rows that begin anywhere, so that some lie across two registered pieces.
+        // Rows at odd addresses, so that some lie across two registered pieces.
         down.destination = session.host_address() + 16;
         down.destination_pitch = extent.row_bytes;
         down.destination_slice = extent.row_bytes * extent.rows;
@@ -673,7 +673,7 @@ TEST_CASE("New arrays are zero, whatever was in their memory before") {
         const char* bytes = session.host + 16;
         CHECK(std::all_of(bytes, bytes + extent.bytes(), [](char byte) { return byte == 0; }));
         CHECK(static_cast<unsigned char>(bytes[extent.bytes()]) == 0xA5);
-        // What the next array must not find, and a pattern that comes back.
+        // A pattern that the next array must not find, and that must come back.
         for (uint64_t i = 0; i < extent.bytes(); ++i)
           session.host[16 + i] = static_cast<char>(i * 7 + 1);
         CopyRequest up = down;

@@ -1,4 +1,4 @@
-// Graphs on a real GPU. Without a driver every case passes with a warning that says so.
+// Graphs on a real GPU. Without a driver every case passes with a warning.
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -19,7 +19,7 @@ std::vector<std::byte> Bytes(const Parameters& parameters) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A session with a library, device memory and a description that tests fill.
+// A session with a library and device memory, and a description that tests fill in.
 struct Fixture {
   Session session;
   std::shared_ptr<Library> library;
@@ -77,7 +77,7 @@ struct Fixture {
   const uint32_t* host() { return session.host_as<uint32_t>(); }
 };
 
-// Groups of SMs: [0, 2), and the rest. Null without partitions.
+// Two partitions: the SMs [0, 2), and the rest. Null if the driver has no partitions.
 std::unique_ptr<Partition> SmallPartition(Device& gpu) {
   const int group = gpu.properties().sm_group;
   if (group >= gpu.properties().sm_count) {
@@ -97,7 +97,7 @@ TEST_CASE("A graph does the same on the whole device and on a partition") {
   for (Partition* place : {&gpu->whole(), partition.get()}) {
     if (place == nullptr) continue;
     Fixture f(*gpu);
-    // Two branches, joined by a copy that crosses registered pieces of host memory.
+    // Two branches. A copy that crosses registered pieces of host memory joins them.
     const uint32_t left = f.Add(f.Iota(kBase, 100));
     const uint32_t right = f.Add({FillRequest{kBase + 4 * kCount, 0, 20 * kMiB / 4, 1, 7, 4}});
     const uint32_t join = f.Add({});
@@ -186,7 +186,7 @@ TEST_CASE("Changes of nodes hold for launches from then on") {
     REQUIRE_OK(graph->Replace({0, 2}, off));
     run();
     CHECK(f.host()[kCount] == 6);
-    // What would be other nodes for the driver.
+    // These copies would be other nodes for the driver.
     CHECK(CudaResultOf(graph->Replace(
               {0, 1}, f.Copy(f.session.host_address(), kBase, 20 * kMiB))) == kUpdateFailure);
     run();
@@ -310,9 +310,10 @@ TEST_CASE("Handles of conditional nodes work in the graph for which they were ma
       f.session.Finish();
       check();
     }
-    CHECK(CudaResultOf(f.TryMake(gpu->whole()).status()) == kCudaErrorInvalidValue);  // it is one
+    // the graph has one
+    CHECK(CudaResultOf(f.TryMake(gpu->whole()).status()) == kCudaErrorInvalidValue);
   }
-  // The next one has other nodes.
+  // The next graph has other nodes.
   f.description.graphs[3].nodes = {{}, f.Iota(kBase + 4 * kCount, 100)};
   f.description.graphs[3].edges = {{0, 1}};
   {
@@ -322,7 +323,7 @@ TEST_CASE("Handles of conditional nodes work in the graph for which they were ma
     f.session.Finish();
     check();
   }
-  // Of another graph, and no handle at all.
+  // A handle of another graph, and a number that is no handle.
   for (const uint64_t wrong : {other, outer, uint64_t{12345}}) {
     std::get<ConditionalStep>(f.description.graphs[1].nodes[1].step).handle = wrong;
     CHECK(CudaResultOf(f.TryMake(gpu->whole()).status()) == kCudaErrorInvalidValue);
@@ -438,7 +439,7 @@ TEST_CASE("A session's graph moves between partitions and streams, and its launc
   f.session.queue.reset();
   f.description = {};
   f.library.reset();
-  f.session.space.reset();  // before the coroutine
+  f.session.space.reset();  // destroyed before the coroutine
 }
 
 TEST_CASE("How long graphs take, beside the driver alone", "[.speed]") {
@@ -479,7 +480,7 @@ TEST_CASE("How long graphs take, beside the driver alone", "[.speed]") {
   });
   CHECK(ok);
 
-  // The same 100 nodes by the driver alone, on the same context.
+  // The same 100 nodes with the driver alone, on the same context.
   auto opened = cuda::OpenDriver("");
   REQUIRE_OK(opened.status());
   const cuda::DriverApi& api = **opened;

@@ -1,4 +1,5 @@
-// The first GPU of the machine, and sessions by hand on it, for tests of the backend of real GPUs.
+// The first GPU of the machine, and sessions on it that tests make by hand. For tests of the
+// backend of real GPUs.
 #pragma once
 
 #include <sys/mman.h>
@@ -120,7 +121,7 @@ inline constexpr char kPrintingPtx[] = R"(
 inline constexpr DeviceAddress kBase = 0x0600'0000'0000;
 inline constexpr uint64_t kMiB = 1 << 20;
 
-// The first GPU, made once for the process; null with the reason in the warning.
+// The first GPU, made once for the process. Null if there is none; the warning gives the reason.
 inline Device* Gpu() {
   static absl::StatusOr<std::vector<std::unique_ptr<Device>>> devices = CreateCudaDevices({});
   if (!devices.ok()) {
@@ -139,14 +140,14 @@ inline Device* Gpu() {
     REQUIRE(status_of_call.ok());                     \
   } while (false)
 
-// A session by hand: an address space, host memory that the GPU reaches, a queue.
+// A session made by hand: an address space, host memory that the GPU reaches, and a queue.
 struct Session {
   Device& device;
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<Queue> queue;
   char* host = nullptr;
   uint64_t host_bytes;
-  std::atomic<uint64_t>* fence = nullptr;  // the last page of `host`
+  std::atomic<uint64_t>* fence = nullptr;  // in the last page of `host`
   uint64_t last_value = 0;
   std::string printed;
 

@@ -1,10 +1,11 @@
-// Whether memory comes with what somebody else had in it.
+// Checks whether memory still has contents of an earlier program.
 //
 //   leftovers write    fills memory of every kind with a pattern, prints how much, and ends
-//   leftovers read     gets memory of every kind, and prints for each how many words have the pattern
+//   leftovers read     gets memory of every kind, and prints for each how many words have it
 //
-// Kinds: allocations, pools, physical memory of cuMemCreate, arrays, variables of code, pinned and managed memory. Device
-// memory is a tenth or two of what is free of each kind.
+// Kinds: allocations, pools, physical memory of cuMemCreate, arrays, variables of code, pinned and
+// managed memory. For each kind of device memory the program takes one or two tenths of the free
+// memory.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -72,7 +73,7 @@ void Visit(const char* kind, uint32_t* words, size_t bytes) {
   const unsigned long long found = Found(kind, words, count);
   std::printf("%s: %llu words of another program\n", kind, found);
   g_found_in_all += found;
-  // Whoever sees nothing must be able to see.
+  // A reader that found nothing must show that it can find the pattern.
   Fill<<<64, 256>>>(words, count);
   if (Found(kind, words, count) != count) {
     std::printf("%s: does not see its own words\n", kind);
@@ -98,9 +99,9 @@ void VisitPhysical(size_t bytes) {
   Visit("cuMemCreate", reinterpret_cast<uint32_t*>(address), bytes);
 }
 
-// Arrays have no addresses: their words are copied.
+// Arrays have no addresses, so their words are copied.
 void VisitArray(size_t bytes) {
-  // No more rows than an array of a real GPU may have, and the copy on the host stays small.
+  // At most as many rows as an array of a real GPU may have. The copy on the host stays small.
   const size_t width = 4096, height = std::min<size_t>(bytes / (width * sizeof(uint32_t)) + 1, 16384);
   cudaChannelFormatDesc format = cudaCreateChannelDesc<uint32_t>();
   cudaArray_t array = nullptr;

@@ -1,11 +1,12 @@
-// A program that keeps a part of the card and looks now and then whether every word is still right.
+// A program that keeps a part of the card's memory and checks from time to time whether every word
+// is right.
 //
-//   memory_turns PERMILLE SEED     so much of the card's whole memory
+//   memory_turns PERMILLE SEED     takes this part of the card's whole memory
 //
-// For each line on its standard input it does one round: counts the words that are not what the round
-// before wrote, writes new ones, and prints the count with the milliseconds that it took; a line `N`
-// with a number does N rounds without waiting. At the end of the input it prints `ok` when no word was
-// ever wrong.
+// For each line on its standard input it does one round. It counts the words that differ from those
+// of the round before, writes new words, and prints the count and the time in milliseconds. A line
+// `N` with a number makes it do N rounds without waiting. At the end of the input it prints `ok` if
+// no word was ever wrong.
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -29,7 +30,7 @@ __host__ __device__ uint64_t Word(uint64_t index, uint64_t seed) {
   return value ^ (value >> 29);
 }
 
-// Counts words that are not of the old seed, and writes those of the new one.
+// Counts words that are not those of the old seed, and writes those of the new seed.
 __global__ void Turn(uint64_t* words, uint64_t count, uint64_t first, uint64_t old_seed,
                      uint64_t new_seed, unsigned long long* wrong) {
   const uint64_t stride = uint64_t{gridDim.x} * blockDim.x;
@@ -57,7 +58,7 @@ int main(int argc, char** argv) {
   uint64_t seed = std::strtoull(argv[2], nullptr, 10) << 32 | 1;
   size_t free = 0, total = 0;
   Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  // Pieces of different sizes, the smallest of which share a granule.
+  // Pieces of different sizes. The smallest ones share a granule.
   std::vector<Piece> pieces;
   const uint64_t all = total / 1000 * permille;
   for (uint64_t bytes : {uint64_t{4096}, uint64_t{100000}, uint64_t{3} << 20}) {

@@ -1,11 +1,11 @@
-# What the programs beside this file begin with, which show something with a daemon of their own. Sourced.
+# The beginning of the programs beside this file, each of which runs its own daemon. Sourced.
 #
-#   own_options="rounds ..."          before: which variables are set by options of their names (--rounds N)
-#   begin_daemon PROGRAM "$@"         reads the options, finds PROGRAM and begins the daemon
+#   own_options="rounds ..."    set before: variables that options of these names set (--rounds N)
+#   begin_daemon PROGRAM "$@"   reads the options, finds PROGRAM and starts the daemon
 #
-# Then there are: $detshare and $detsharectl, which reach the daemon by `--socket "$folder/s"`; $program; $folder, for
-# what the programs print (NAME.out, NAME.err); fail TEXT, which ends everything. Whose process is in `programs` ends
-# with this one.
+# Afterwards these exist: $detshare and $detsharectl, which reach the daemon by `--socket
+# "$folder/s"`; $program; $folder, for the programs' output (NAME.out, NAME.err); and fail TEXT,
+# which ends everything. The processes in `programs` end with this one.
 set -uo pipefail
 own_options=
 programs=()
@@ -26,7 +26,8 @@ begin_daemon() {
     option=${1#--}
     case $1 in
       --bundle | --backend) printf -v "$option" %s "$2" ;;
-      --parts) read -r detshared detshare detsharectl program lib <<<"$2" ;; # of ourselves: outside of a bundle
+      # for our own tests, outside a bundle
+      --parts) read -r detshared detshare detsharectl program lib <<<"$2" ;;
       --*) [[ " $own_options " == *" $option "* ]] || break; printf -v "$option" %s "$2" ;;
       *) break ;;
     esac

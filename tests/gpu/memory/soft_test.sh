@@ -1,7 +1,9 @@
 #!/bin/bash
-# A program of this folder on a software GPU: whether its last line is `ok`.
+# Runs a program of this folder on a software GPU and checks that its last line is `ok`.
 #
-#   soft_test.sh OPTIONS... -- PROGRAM SHOWN DETSHARED DETSHARE DETSHARECTL LIBCUDA...     SHOWN: what PROGRAM runs
+#   soft_test.sh OPTIONS... -- PROGRAM SHOWN DETSHARED DETSHARE DETSHARECTL LIBCUDA...
+#
+# PROGRAM runs SHOWN.
 set -uo pipefail
 options=()
 while [ "$1" != -- ]; do

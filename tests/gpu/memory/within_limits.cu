@@ -1,6 +1,8 @@
-// What a program sees of its tenant's limits: of device memory, here a multiple of 16 MiB, and 16 MiB of pinned memory.
+// Shows a program's view of its tenant's limits. The limit of device memory is a multiple of 16 MiB
+// here, that of pinned memory is 16 MiB.
 //
-// Prints what it sees and gets, in MiB, and after each line on its standard input what it sees and gets then.
+// Prints the memory that the program sees and gets, in MiB. Does so again after each line on its
+// standard input.
 #include <cuda.h>
 #include <cuda_runtime.h>
 

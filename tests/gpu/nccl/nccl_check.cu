@@ -1,12 +1,11 @@
-// NCCL on several GPUs: sums that are exact, so that the order in which they are made does not
-// count.
+// NCCL on several GPUs. The sums are exact, so their order does not matter.
 //
-//   nccl_check threads [N]     one process, N devices [2], each used by a thread of its own
-//   nccl_check processes [N]   N processes, each with a device
+//   nccl_check threads [N]     one process, N devices [2], each used by its own thread
+//   nccl_check processes [N]   N processes, each with one device
 //
-// Prints a line for each collective and `ok`, the same natively and through DetShare. A missing
-// device or a failure of NCCL is named on stdout, and the exit code is 1; NCCL_DEBUG=WARN says
-// more.
+// Prints a line for each collective and `ok`. The output is the same natively and through DetShare.
+// If a device is missing or NCCL fails, the program says so on stdout and exits with code 1.
+// NCCL_DEBUG=WARN prints more.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <sys/wait.h>
@@ -39,7 +38,7 @@ void Check(ncclResult_t result, const char* what) {
 }
 #define CHECK(call) Check((call), #call)
 
-// What rank `rank` has at `i`: small whole numbers, whose sums float holds exactly.
+// The value of rank `rank` at `i`: a small whole number, so that float holds the sums exactly.
 float Value(int rank, size_t i) { return static_cast<float>((i * 7 + rank * 13) % 1021); }
 
 void Expect(const char* what, const std::vector<float>& got, size_t i, float want) {
@@ -49,7 +48,7 @@ void Expect(const char* what, const std::vector<float>& got, size_t i, float wan
   Fail(what, text);
 }
 
-// One rank's part of everything. Rank 0 prints.
+// One rank's part of all collectives. Rank 0 prints.
 void Run(int rank, int ranks, ncclComm_t comm) {
   const auto say = [rank](const char* what) {
     if (rank == 0) std::printf("%s: as it should be\n", what);
@@ -144,7 +143,7 @@ void Rank(int rank, int ranks, const ncclUniqueId& id) {
 }
 
 void Processes(int ranks) {
-  // Before anybody uses CUDA here.
+  // Before CUDA is used in this process.
   std::vector<pid_t> children;
   std::vector<int> lines;
   for (int rank = 1; rank < ranks; ++rank) {

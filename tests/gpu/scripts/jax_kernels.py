@@ -36,7 +36,7 @@ def pallas():
 def attempt(name, work):
     try:
         show(name, work())
-    except Exception as error:  # what this version of JAX does not have
+    except Exception as error:  # this version of JAX does not have it
         print(name, type(error).__name__)
 
 

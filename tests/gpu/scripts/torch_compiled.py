@@ -3,7 +3,7 @@ import hashlib
 import os
 import tempfile
 
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # nothing of the run before
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # nothing of an earlier run
 import torch  # noqa: E402
 from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 

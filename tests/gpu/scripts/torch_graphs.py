@@ -42,7 +42,7 @@ for round_ in range(10):
     graph.replay()
 print("training", digest(loss, *model.parameters()))
 
-# Fork and join inside of a capture, a second graph in the same pool.
+# Fork and join inside a capture, with a second graph in the same pool.
 branches = [torch.cuda.Stream() for _ in range(3)]
 second = torch.cuda.CUDAGraph()
 with torch.cuda.graph(second, pool=graph.pool()):

@@ -6,7 +6,7 @@ import torch.multiprocessing as multiprocessing
 def consume(tensors, results):
     while (item := tensors.get()) is not None:
         name, tensor = item
-        tensor += 1  # seen by the producer
+        tensor += 1  # the producer sees it
         results.put((name, tensor.double().sum().item(), tuple(tensor.shape)))
         torch.cuda.synchronize()
         del tensor, item
