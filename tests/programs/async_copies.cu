@@ -1,5 +1,5 @@
-// Copies to shared memory that go on while a block computes: of threads, of groups, with a pipeline
-// of stages and with a barrier.
+// Copies to shared memory that run while a block computes: by threads, by groups, with a pipeline
+// of stages, and with a barrier.
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 

@@ -47,7 +47,7 @@ __global__ void Operate(Results* r, unsigned int* tickets, unsigned int* next_ti
   atomicXor(&r->wide_xor, wide);
   atomicMin(&r->signed_minimum, static_cast<long long>(wide));
   atomicMax(&r->signed_maximum, static_cast<long long>(wide));
-  // Whole numbers small enough that every partial sum is exact.
+  // Whole numbers that are small enough for exact partial sums.
   atomicAdd(&r->float_add, static_cast<float>(i % 16 - 5));
   atomicAdd(&r->double_add, static_cast<double>(value) * 0.5);
 
@@ -83,7 +83,7 @@ __global__ void Operate(Results* r, unsigned int* tickets, unsigned int* next_ti
         atomicCAS(&r->halfword[1], half_seen, static_cast<unsigned short>(half_seen + narrow));
   } while (half_old != half_seen);
 
-  // What went in by exchange comes out, except for the last one.
+  // Each exchanged value comes out again, except the last one.
   atomicAdd(&r->exchange_sum, atomicExch(&r->exchange_last, narrow));
   tickets[atomicAdd(next_ticket, 1u)] += 1;
 }

@@ -1,4 +1,4 @@
-// A histogram with shared-memory atomics that is merged into global memory, and shared atomics of
+// A histogram with shared-memory atomics that is merged into global memory. Also shared atomics of
 // other types.
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Barriers within a block: counting and voting barriers, named barriers between some of the warps,
-// fences, and blocks that wait for each other's results by the last one finishing.
+// Barriers within a block: counting and voting barriers, and named barriers between some of the
+// warps. Also fences, and a result that the last block to finish collects.
 #include "check.h"
 
 constexpr int kThreads = 192;
@@ -14,7 +14,8 @@ __global__ void Votes(const int* in, int* out) {
   out[i] = count * 8 + (all != 0) * 4 + (any != 0) * 2 + (none != 0);
 }
 
-// The first warps produce, the others consume; named barriers 1 and 2 hand a buffer back and forth.
+// The first warps produce and the others consume. Named barriers 1 and 2 pass a buffer back and
+// forth.
 __global__ void Handover(int* out) {
   __shared__ int buffer[96];
   int t = threadIdx.x;
@@ -33,7 +34,7 @@ __global__ void Handover(int* out) {
 
 __device__ unsigned finished = 0;
 
-// The block that finishes last adds up what all have written.
+// The block that finishes last adds up the results of all blocks.
 __global__ void LastBlock(const int* in, int* partial, int* total) {
   __shared__ int sum;
   __shared__ bool last;

@@ -36,7 +36,7 @@ int main() {
     check::Compare("linear", back[i], host[i]);
   }
 
-  // Boxes of 8 x 4 x 2 bytes out of rows of 32 and layers of 6.
+  // Boxes of 8 x 4 x 2 bytes from rows of 32 bytes and layers of 6 rows.
   CHECK_CU(cuMemsetD8(device, 0, 1024));
   CHECK_CU(cuCtxSynchronize());  // the stream does not wait for the default stream
   void* pinned;

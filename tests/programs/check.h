@@ -1,6 +1,6 @@
-// What the test programs share: checked CUDA calls, exact comparison against a CPU reference,
-// digests of results and a random number generator that gives the same sequence everywhere.
-// Whatever fails prints one line on stdout and ends the program with exit code 1.
+// Helpers of the test programs: checked CUDA calls, exact comparison with a CPU reference, digests
+// of results, and a random number generator that gives the same sequence everywhere. Every failure
+// prints one line on stdout and ends the program with exit code 1.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,17 +13,17 @@
 #include <type_traits>
 #include <vector>
 
-// Ends the program, naming the call and its error, unless `call` returns cudaSuccess.
+// Ends the program unless `call` returns cudaSuccess. Names the call and its error.
 #define CHECK(call) ::check::ExpectRuntime((call), cudaSuccess, #call, __FILE__, __LINE__)
 
 // Ends the program unless `call` returns exactly `want`. Clears the runtime's last error.
 #define EXPECT(call, want) ::check::ExpectRuntime((call), (want), #call, __FILE__, __LINE__)
 
-// Prints the error that `call` returns; ends the program if it succeeds. For errors of which the
-// documentation does not say which one it is: what a real GPU says decides.
+// Prints the error that `call` returns. Ends the program if `call` succeeds. For errors that the
+// documentation does not specify: the result of a real GPU is the expected one.
 #define EXPECT_ERROR(call) ::check::ExpectSomeError((call), #call, __FILE__, __LINE__)
 
-// Ends the program, naming the condition, unless it holds.
+// Ends the program unless the condition holds. Names the condition.
 #define REQUIRE(condition)                                                                  \
   do {                                                                                      \
     if (!(condition)) ::check::Fail("requirement not met", #condition, __FILE__, __LINE__); \
@@ -68,7 +68,7 @@ std::uint64_t Digest(const T* values, std::size_t count) {
   return hash;
 }
 
-// The value for a reader, with the bits of floating-point numbers; other types as bytes.
+// Converts the value to text: floating-point numbers with their bits, other types as bytes.
 template <typename T>
 std::string Show(const T& value) {
   char text[96];
@@ -93,8 +93,8 @@ std::string Show(const T& value) {
   return text;
 }
 
-// Compares bit by bit; the first difference is printed with both values and ends the program.
-// Otherwise prints one line with the number of values and their digest.
+// Compares bit by bit. At the first difference, prints both values and ends the program. Otherwise
+// prints one line with the number of values and their digest.
 template <typename T>
 void Compare(const char* what, const T* got, const T* want, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -118,7 +118,7 @@ void Compare(const char* what, const std::vector<T>& got, const std::vector<T>& 
   Compare(what, got.data(), want.data(), got.size());
 }
 
-// splitmix64: the same sequence for the same seed on every machine, host and device.
+// splitmix64: the same seed gives the same sequence on every machine, host and device.
 class Random {
  public:
   __host__ __device__ explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -139,7 +139,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// A new device allocation that holds a copy of `values`.
+// Makes a device allocation that holds a copy of `values`.
 template <typename T>
 T* Upload(const std::vector<T>& values) {
   T* device = nullptr;
@@ -148,7 +148,7 @@ T* Upload(const std::vector<T>& values) {
   return device;
 }
 
-// A new device allocation of `count` zeroed values.
+// Makes a device allocation of `count` zero values.
 template <typename T>
 T* Zeroed(std::size_t count) {
   T* device = nullptr;
@@ -157,7 +157,8 @@ T* Zeroed(std::size_t count) {
   return device;
 }
 
-// The first `count` values of a device allocation, after all work of the default stream.
+// Waits for the work of the default stream and returns the first `count` values of a device
+// allocation.
 template <typename T>
 std::vector<T> Download(const T* device, std::size_t count) {
   std::vector<T> values(count);
@@ -165,8 +166,8 @@ std::vector<T> Download(const T* device, std::size_t count) {
   return values;
 }
 
-// Asks until `stream` is ready. For streams whose work is known to be complete by what other
-// streams saw of it: their own report may come a moment later.
+// Waits until `stream` is ready. For a stream whose work is known to be complete from other
+// streams: its own report may come a moment later.
 inline void WaitUntilReady(cudaStream_t stream) {
   cudaError_t result = cudaErrorNotReady;
   while (result == cudaErrorNotReady) result = cudaStreamQuery(stream);
@@ -174,7 +175,7 @@ inline void WaitUntilReady(cudaStream_t stream) {
   cudaGetLastError();
 }
 
-// Reports success; the value is main's exit code.
+// Reports success. Returns main's exit code.
 inline int Ok() {
   std::printf("ok\n");
   return 0;

@@ -5,13 +5,13 @@
 
 #include "check.h"
 
-// Ends the program, naming the call and its error, unless `call` returns CUDA_SUCCESS.
+// Ends the program unless `call` returns CUDA_SUCCESS. Names the call and its error.
 #define CHECK_CU(call) ::check::ExpectDriver((call), CUDA_SUCCESS, #call, __FILE__, __LINE__)
 
 // Ends the program unless `call` returns exactly `want`.
 #define EXPECT_CU(call, want) ::check::ExpectDriver((call), (want), #call, __FILE__, __LINE__)
 
-// Prints the error that `call` returns; ends the program if it succeeds.
+// Prints the error that `call` returns. Ends the program if `call` succeeds.
 #define EXPECT_ERROR_CU(call) ::check::ExpectSomeError((call), #call, __FILE__, __LINE__)
 
 namespace check {

@@ -1,5 +1,5 @@
 // Thread block clusters (compute capability 9.0): distributed shared memory, cluster barriers and
-// ranks, with the size fixed at compile time and with the size given at the launch.
+// ranks. The size is fixed at compile time or given at the launch.
 #include <cooperative_groups.h>
 
 #include "check.h"
@@ -24,7 +24,7 @@ __device__ void SumOverCluster(const int* in, int* out, int* ranks) {
   }
   out[i] = sum;
   if (threadIdx.x == 0) ranks[blockIdx.x] = static_cast<int>(rank * 100 + size);
-  // Nobody leaves while others still read its shared memory.
+  // No block ends while others still read its shared memory.
   cluster.sync();
 }
 
@@ -34,8 +34,8 @@ __global__ void __cluster_dims__(4, 1, 1) Fixed(const int* in, int* out, int* ra
 
 __global__ void Launched(const int* in, int* out, int* ranks) { SumOverCluster(in, out, ranks); }
 
-// A histogram whose bins are spread over the cluster's blocks; atomics go to other blocks' shared
-// memory.
+// A histogram whose bins are spread over the cluster's blocks. Its atomics change other blocks'
+// shared memory.
 __global__ void Histogram(const int* in, int* bins) {
   __shared__ int local[32];
   cg::cluster_group cluster = cg::this_cluster();
@@ -104,7 +104,7 @@ int main() {
     for (int value : in) ++want[static_cast<unsigned>(value) % (32 * size)];
     check::Compare("histogram", check::Download(bins, 8 * 32), want);
   }
-  // The grid must be made of whole clusters.
+  // The grid must consist of whole clusters.
   config.gridDim = dim3(kBlocks - 1);
   const int* argument = device_in;
   cudaError_t error = cudaLaunchKernelEx(&config, Launched, argument, out, ranks);

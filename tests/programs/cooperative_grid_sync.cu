@@ -19,7 +19,7 @@ __global__ void Mix(unsigned* a, unsigned* b, unsigned* sums) {
     b[i] = a[i] * 3u + other;
     atomicAdd(&sums[step], b[i]);
     grid.sync();
-    // All of this step's additions are visible to everybody now.
+    // All additions of this step are visible to all blocks here.
     b[i] += sums[step] & 0xffu;
     grid.sync();
     unsigned* swap = a;
@@ -53,11 +53,11 @@ int main() {
     for (unsigned& value : b) value += sums[step] & 0xffu;
     a.swap(b);
   }
-  // After an odd number of steps the results lie in the second array.
+  // After an odd number of steps the results are in the second array.
   check::Compare("mixed", check::Download(kSteps % 2 == 1 ? device_b : device_a, kCount), a);
   check::Compare("sums", check::Download(device_sums, kSteps), sums);
 
-  // More blocks than fit at once cannot wait for each other.
+  // Blocks cannot wait for each other if they do not all fit at once.
   EXPECT(cudaLaunchCooperativeKernel(TooMany, dim3(1000000), dim3(1024), nullptr, 0, nullptr),
          cudaErrorCooperativeLaunchTooLarge);
   CHECK(cudaDeviceSynchronize());

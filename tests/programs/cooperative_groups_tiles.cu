@@ -72,8 +72,8 @@ std::vector<int> ExpectedTiles(const std::vector<int>& in) {
   return out;
 }
 
-// One atomic for each coalesced group: which threads form it is the machine's choice, the total is
-// not.
+// One atomic for each coalesced group. The machine chooses the threads of a group, but the total is
+// always the same.
 __global__ void Count(const int* in, int* total, int* slots) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (in[i] % 3 == 0) {

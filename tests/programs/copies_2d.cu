@@ -27,7 +27,7 @@ int main() {
   REQUIRE(pitch_a >= kWidth * kElement && pitch_a % 32 == 0);
   REQUIRE(pitch_b >= (kWidth + 300) * kElement && pitch_b % 32 == 0);
 
-  // To the device, changed there, and back; what lies between the rows on the host stays.
+  // To the device, changed there, and back. The host's bytes between the rows stay.
   CHECK(cudaMemcpy2D(a, pitch_a, host.data(), kHostPitch * kElement, kWidth * kElement, kHeight,
                      cudaMemcpyHostToDevice));
   AddOne<<<dim3((kWidth + 31) / 32, (kHeight + 7) / 8), dim3(32, 8)>>>(a, pitch_a, kWidth, kHeight);
@@ -40,7 +40,7 @@ int main() {
   }
   check::Compare("there and back", back, want);
 
-  // A part between two device allocations of different pitch, at a row and column of its own.
+  // A part between two device allocations of different pitch, at its own row and column.
   CHECK(cudaMemset2D(b, pitch_b, 0xab, (kWidth + 300) * kElement, kHeight + 5));
   char* to = reinterpret_cast<char*>(b) + 3 * pitch_b + 11 * kElement;
   const char* from = reinterpret_cast<const char*>(a) + 5 * pitch_a + 2 * kElement;
@@ -56,7 +56,7 @@ int main() {
   }
   check::Compare("part", all, want_all);
 
-  // Asynchronous, from and to pinned memory, one column of odd width in bytes.
+  // An asynchronous copy from and to pinned memory, of one column with an odd width in bytes.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   unsigned char *pinned_in = nullptr, *pinned_out = nullptr;
@@ -82,7 +82,7 @@ int main() {
   }
   check::Compare("asynchronous", pinned_out, want_bytes.data(), want_bytes.size());
 
-  // Nothing to copy is success; a row longer than the pitch is an error.
+  // An empty copy succeeds. A row that is longer than the pitch is an error.
   CHECK(cudaMemcpy2D(a, pitch_a, host.data(), kHostPitch * kElement, 0, 0, cudaMemcpyHostToDevice));
   EXPECT_ERROR(cudaMemcpy2D(a, pitch_a, host.data(), 8, 16, 2, cudaMemcpyHostToDevice));
 

@@ -1,4 +1,4 @@
-// Three-dimensional copies and memsets of pitched allocations, with positions inside both sides.
+// Three-dimensional copies and memsets of pitched allocations, at positions inside both sides.
 #include "check.h"
 
 struct Shape {
@@ -53,7 +53,7 @@ int main() {
   Negate<<<dim3(2, 3, 3), dim3(32, 8, 4)>>>(a, shape.width, shape.height, shape.depth);
   CHECK(cudaGetLastError());
 
-  // A box of the first allocation to another place in the second, in a stream.
+  // A box of the first allocation to another place in the second one, in a stream.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   CHECK(cudaMemset3DAsync(b, 0x11, Bytes(other.width, other.height, other.depth), stream));
@@ -84,7 +84,7 @@ int main() {
   }
   check::Compare("whole", got, want);
 
-  // A box of the device into the middle of a host array, asynchronously from pageable memory.
+  // A box of the device into the middle of a pageable host array, asynchronously.
   std::vector<Element> box(shape.Count(), 0x2222), want_box(shape.Count(), 0x2222);
   cudaMemcpy3DParms part = {};
   part.srcPtr = b;

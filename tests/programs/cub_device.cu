@@ -1,5 +1,4 @@
-// CUB: device-wide reduction, scan, selection, histogram and radix sort, as they come with the
-// toolkit.
+// CUB of the toolkit: device-wide reduction, scan, selection, histogram and radix sort.
 #include <algorithm>
 #include <cub/cub.cuh>
 
@@ -9,7 +8,7 @@ struct IsOdd {
   __host__ __device__ bool operator()(unsigned value) const { return value % 2 == 1; }
 };
 
-// Calls a CUB function twice: for the size of its scratch memory, and to work.
+// Calls a CUB function twice: for the size of its scratch memory, and to do the work.
 template <typename Function>
 void WithScratch(Function function) {
   std::size_t bytes = 0;

@@ -1,6 +1,5 @@
 // cuFFT: transforms in one and two dimensions, complex and real, single and double precision,
-// against a direct CPU reference; a forward and an inverse transform give back what they began
-// with.
+// against a direct CPU reference. A forward and an inverse transform return the original values.
 #include <cufft.h>
 
 #include <cmath>
@@ -14,7 +13,7 @@ using Complex = std::complex<double>;
 
 constexpr double kPi = 3.14159265358979323846;
 
-// The direct sum over `rows` x `columns` values, each row-major.
+// The direct sum over `rows` x `columns` values, which are row-major.
 std::vector<Complex> Transform(const std::vector<Complex>& in, int rows, int columns) {
   std::vector<Complex> half(in.size()), out(in.size());
   for (int row = 0; row < rows; ++row) {
@@ -117,7 +116,7 @@ void TestReal(int rows, int columns) {
   CHECK(cudaFree(spectrum));
 }
 
-// Eight transforms by one plan.
+// Eight transforms with one plan.
 void TestBatch() {
   constexpr int kLength = 256, kBatch = 8;
   const std::vector<Complex> in = Values(kLength * kBatch, false);
@@ -150,7 +149,7 @@ int main() {
   CHECK(cudaStreamCreate(&stream));
   TestSingle(1, 1024, stream);
   TestSingle(1, 1000, stream);
-  TestSingle(1, 997, stream);  // a prime: another algorithm
+  TestSingle(1, 997, stream);  // a prime, which needs another algorithm
   TestSingle(64, 32, stream);
   TestReal(1, 512);
   TestReal(30, 48);

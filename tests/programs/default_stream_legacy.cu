@@ -1,5 +1,5 @@
-// The legacy default stream: it waits for all blocking streams and they wait for it, while
-// non-blocking streams go their own way.
+// The legacy default stream. It waits for all blocking streams and they wait for it. Non-blocking
+// streams are not ordered with it.
 #include "gate.h"
 
 constexpr int kCount = 8192;
@@ -30,12 +30,12 @@ int main() {
   CHECK(cudaStreamCreate(&first));
   CHECK(cudaStreamCreate(&second));
   CHECK(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
-  // Code is loaded before any gate is closed.
+  // The code is loaded before any gate is closed.
   Multiply<<<1, 32>>>(device_x, 1, 0);
   AddTo<<<1, 32>>>(device_x, device_y, 0);
   CHECK(cudaDeviceSynchronize());
 
-  // A chain through three streams that only the default stream's rules put in order.
+  // A chain through three streams. Only the default stream's rules order it.
   for (unsigned round = 0; round < 8; ++round) {
     Multiply<<<kBlocks, 128, 0, first>>>(device_x, 3 + round, kCount);
     AddTo<<<kBlocks, 128>>>(device_x, device_y, kCount);
@@ -56,7 +56,7 @@ int main() {
   check::Compare("y", check::Download(device_y, kCount), y);
   check::Compare("z", check::Download(device_z, kCount), z);
 
-  // While a blocking stream is held back, so is the default stream, and with it the other blocking
+  // While a blocking stream is held back, the default stream is, too, and so is the other blocking
   // stream.
   Gate gate;
   gate.Close(first);

@@ -1,5 +1,5 @@
-// Compiled with --default-stream per-thread: each host thread has a default stream of its own,
-// which is ordered with the legacy stream but not with those of other threads.
+// Compiled with --default-stream per-thread. Each host thread has its own default stream, which is
+// ordered with the legacy stream but not with other threads' default streams.
 #include <thread>
 
 #include "gate.h"
@@ -24,7 +24,7 @@ int main() {
   Step<<<1, 1>>>(device[0], 0, 0);
   CHECK(cudaDeviceSynchronize());
 
-  // This thread's default stream is held back; all others run to their end meanwhile.
+  // This thread's default stream is held back. All others run to their end at that time.
   Gate gate;
   gate.Close(nullptr);
   Step<<<kCount / 128, 128>>>(device[0], 1, kCount);

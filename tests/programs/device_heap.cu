@@ -1,5 +1,5 @@
-// Memory that kernels allocate: it lasts from one kernel to the next, and what one thread has
-// allocated another one may free.
+// Memory that kernels allocate. It lasts from one kernel to the next, and another thread may free
+// it.
 #include "check.h"
 
 constexpr int kThreads = 256;
@@ -30,7 +30,7 @@ struct Node {
   Node* next = nullptr;
 };
 
-// A list by new and delete.
+// A list made with new and delete.
 __global__ void List(int length, int* sum) {
   Node* head = nullptr;
   for (int i = 0; i < length; ++i) {

@@ -1,5 +1,5 @@
-// printf in kernels: formats and argument types, order within a thread and between launches, and
-// the host's own output around them.
+// printf in kernels: formats and argument types, the order within a thread and between launches,
+// and the host's own output around it.
 #include "check.h"
 
 __device__ const char name[] = "a device string";

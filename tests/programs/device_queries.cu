@@ -1,5 +1,5 @@
-// What the device says of itself: properties and attributes agree with each other and with what the
-// programming model promises.
+// Queries of the device. Properties and attributes must agree with each other and with the
+// guarantees of the programming model.
 #include "check.h"
 
 int Attribute(cudaDeviceAttr attribute) {
@@ -56,7 +56,7 @@ int main() {
   REQUIRE(domain == p.pciDomainID && bus_number == p.pciBusID && device_number == p.pciDeviceID);
   std::printf("the device is found by its bus id\n");
 
-  // Asked twice, answered alike.
+  // The second query returns the same values.
   cudaDeviceProp again;
   CHECK(cudaGetDeviceProperties(&again, 0));
   REQUIRE(std::memcmp(&p.uuid, &again.uuid, sizeof p.uuid) == 0);

@@ -50,7 +50,7 @@ __host__ __device__ int Choose(int n) {
   return result + 1;
 }
 
-// Two calls of itself: cannot be turned into a loop. At most seven calls deep.
+// Calls itself twice, so it cannot become a loop. At most seven calls deep.
 __host__ __device__ __noinline__ int Fibonacci(int n) {
   return n < 2 ? n : Fibonacci(n - 1) + Fibonacci(n - 2);
 }
@@ -69,7 +69,7 @@ __global__ void Flow(int* out, int count) {
   out[4 * count + i] = Even(i % 9);
 }
 
-// Every thread takes its own number of turns before the barrier.
+// Every thread loops a different number of times before the barrier.
 __global__ void Meet(int* out) {
   __shared__ int turns[128];
   int t = threadIdx.x, sum = 0;

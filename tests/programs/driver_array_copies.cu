@@ -1,5 +1,5 @@
 // Copies with arrays by the driver API: every pair of sides, whole arrays and boxes in them, in
-// streams and outside, from ordinary and from pinned memory, large ones, and those that cannot be.
+// streams and without, from ordinary and pinned memory, large copies, and invalid ones.
 #include "check_driver.h"
 
 using Bytes = std::vector<unsigned char>;
@@ -91,7 +91,7 @@ void Planes() {
   for (std::size_t y = 0; y < kRows; ++y)
     std::memcpy(&want[y * kRow], &host[(y + 5) * 1024 + 3], kRow);
 
-  // A box from the array into device memory, another back.
+  // A box from the array into device memory, and another one back.
   CUdeviceptr memory = 0;
   CHECK_CU(cuMemAlloc(&memory, 512 * 64));
   CHECK_CU(cuMemsetD8(memory, 0x77, 512 * 64));
@@ -136,7 +136,7 @@ void Planes() {
   CHECK_CU(cuMemcpy2D(&down));
   check::Compare("planes", got, want);
 
-  // Boxes that are not in the array.
+  // Boxes that exceed the array.
   down.srcXInBytes = 4;
   EXPECT_ERROR_CU(cuMemcpy2D(&down));
   down.srcXInBytes = 0;
@@ -164,7 +164,7 @@ void Volumes() {
   CHECK_CU(cuMemcpy3D(&up));
   up.dstArray = layers;
   CHECK_CU(cuMemcpy3D(&up));
-  // A box of one array into another place of the other.
+  // A box of one array into another place of the other array.
   CUDA_MEMCPY3D across = {};
   across.srcMemoryType = CU_MEMORYTYPE_ARRAY;
   across.srcArray = a;

@@ -1,5 +1,5 @@
 // Contexts of the driver API: the stack of current contexts, created contexts beside the primary
-// one, and which context a call works in.
+// one, and the context that a call uses.
 #include <thread>
 
 #include "check_driver.h"
@@ -23,7 +23,7 @@ int main() {
   EXPECT_CU(cuDeviceGet(&out_of_range, devices), CUDA_ERROR_INVALID_DEVICE);
   REQUIRE(Current() == nullptr);
 
-  // The primary context: one, however often it is retained.
+  // The primary context. There is one, however often it is retained.
   unsigned flags = 0;
   int active = -1;
   CUcontext primary = nullptr, again = nullptr, popped = nullptr;
@@ -36,7 +36,7 @@ int main() {
   REQUIRE(active == 1);
   REQUIRE(Current() == nullptr);
 
-  // Two created contexts; creating one makes it current.
+  // Two created contexts. Creating a context makes it current.
   CUcontext first = nullptr, second = nullptr;
   CHECK_CU(cuCtxCreate(&first, nullptr, 0, device));
   REQUIRE(Current() == first && first != primary);

@@ -1,5 +1,5 @@
-// Copies and memsets of the driver API: 1D with offsets, 2D and 3D descriptors, elements of 1, 2
-// and 4 bytes.
+// Copies and memsets of the driver API: 1D with offsets, 2D and 3D descriptors, and elements of 1,
+// 2 and 4 bytes.
 #include "check_driver.h"
 
 using Bytes = std::vector<unsigned char>;
@@ -120,7 +120,7 @@ int main() {
   }
   check::Compare("3d", Read(b, kBytes), want);
 
-  // Memsets of 1, 2 and 4 bytes, in one and two dimensions, in the stream and outside it.
+  // Memsets of 1, 2 and 4 bytes, in one and two dimensions, with and without the stream.
   CHECK_CU(cuMemsetD8(b + 1, 0x12, 333));
   Fill<std::uint8_t>(want, 1, 0x12, 333);
   CHECK_CU(cuMemsetD16(b + 1002, 0x3456, 777));

@@ -104,7 +104,7 @@ int main() {
   CHECK_CU(cuFuncGetName(&name, function));
   std::printf("function: %s\n", name);
 
-  // The same three-dimensional launch as a function, as a kernel, and with a configuration.
+  // The same three-dimensional launch of a function, of a kernel, and with a configuration.
   constexpr unsigned kCount = 3 * 4 * 2 * 5 * 3 * 2;
   std::vector<unsigned> want(kCount);
   unsigned n = 0;
@@ -160,7 +160,7 @@ int main() {
   CHECK_CU(cuMemcpyDtoH(&counted, launches, sizeof counted));
   REQUIRE(counted == 4);
 
-  // Dynamic shared memory by the kernel's own attribute, beyond 48 KiB.
+  // Dynamic shared memory beyond 48 KiB, by the kernel's own attribute.
   constexpr unsigned kThreads = 120, kBlocks = 3;
   std::vector<unsigned> data(kThreads * kBlocks), reversed(kThreads * kBlocks);
   for (unsigned i = 0; i < data.size(); ++i) data[i] = i * i;

@@ -1,5 +1,5 @@
-// The driver's linker: two PTX texts, one of which calls a function and reads a variable of the
-// other, linked to one module.
+// The driver's linker. It links two PTX texts into one module; one text calls a function and reads
+// a variable of the other.
 #include "check_driver.h"
 
 const char kLibrary[] = R"(

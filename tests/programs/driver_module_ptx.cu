@@ -1,6 +1,6 @@
 // Modules of the driver API from PTX text: loading with options and logs, functions, globals,
-// launches with kernelParams and with a packed buffer, parameter layouts, and the errors for what
-// is not there.
+// launches with kernelParams and with a packed buffer, parameter layouts, and the errors for names
+// that do not exist.
 #include "check_driver.h"
 
 const char kText[] = R"(
@@ -111,14 +111,14 @@ int main() {
   unsigned long long wide = 0x1234567800000fffull;
   void* parameters[] = {&out, &device_in, &count, &small, &wide};
   CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, nullptr, parameters, nullptr));
-  // The parameters were taken at the launch.
+  // The launch has copied the parameters.
   small = 0;
   wide = 0;
   CHECK_CU(cuMemcpyDtoH(got.data(), out, kCount * 4));
   check::Compare("parameters", got, Expected(in, 3, {10, 20, 30, 40}, 200 + 0xfff));
 
-  // One buffer with all parameters at their offsets, after the globals of this module alone have
-  // changed.
+  // One buffer with all parameters at their offsets. Before the launch, only the globals of this
+  // module were changed.
   const unsigned new_bias[4] = {1, 2, 3, 4}, new_factor = 9;
   CHECK_CU(cuMemcpyHtoD(bias, new_bias, sizeof new_bias));
   CHECK_CU(cuMemcpyHtoD(factor, &new_factor, sizeof new_factor));
@@ -138,7 +138,7 @@ int main() {
   CHECK_CU(cuStreamSynchronize(stream));
   check::Compare("packed", got, Expected(in, 9, new_bias, 107));
 
-  // The second copy of the module has globals of its own.
+  // The second copy of the module has its own globals.
   CUfunction other = nullptr;
   CHECK_CU(cuModuleGetFunction(&other, second, "transform"));
   wide = 5;

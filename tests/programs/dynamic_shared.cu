@@ -1,4 +1,4 @@
-// Dynamic shared memory: sizes chosen at the launch, several arrays in one block of it, beside
+// Dynamic shared memory: sizes that the launch gives, several arrays in one piece, use beside
 // static shared memory, and more than 48 KiB after opting in.
 #include "check.h"
 
@@ -14,7 +14,7 @@ __global__ void Reverse(const int* in, int* out, int per_thread) {
   for (int i = threadIdx.x; i < size; i += blockDim.x) out[base + i] = staged[size - 1 - i];
 }
 
-// Three arrays of different types one behind the other, and a static one.
+// Three arrays of different types one after the other, and a static one.
 __global__ void Mixed(double* out) {
   __shared__ int fixed[32];
   double* doubles = reinterpret_cast<double*>(dynamic_memory);
@@ -56,7 +56,7 @@ int main() {
   TestReverse(3, 96, 7);
   TestReverse(2, 256, 48);  // exactly 48 KiB
 
-  // One value more needs consent; without it the launch fails, and the next one works.
+  // One value more needs the attribute. Without it the launch fails, and the next launch works.
   int* device = check::Zeroed<int>(30000);
   Reverse<<<1, 128, 48 * 1024 + 4>>>(device, device, 1);
   EXPECT(cudaGetLastError(), cudaErrorInvalidValue);

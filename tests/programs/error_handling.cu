@@ -1,5 +1,5 @@
-// Errors: impossible launches, invalid arguments, requests too large; which error is remembered,
-// and that the program goes on after each.
+// Errors: impossible launches, invalid arguments, and requests that are too large. Which error is
+// remembered, and that the program goes on after each error.
 #include "check.h"
 
 __global__ void Touch(int* out) {
@@ -13,7 +13,7 @@ void Show(const char* what, cudaError_t error) {
 int main() {
   int* out = check::Zeroed<int>(1);
 
-  // A launch reports through the last error: peeking keeps it, getting clears it.
+  // A launch reports its error as the last error. Peeking keeps it, getting clears it.
   Touch<<<1, 2048>>>(out);
   cudaError_t impossible = cudaPeekAtLastError();
   Show("too many threads", impossible);
@@ -35,7 +35,8 @@ int main() {
   CHECK(cudaGetLastError());
   REQUIRE(check::Download(out, 1)[0] == 1);
 
-  // A failed call is remembered until it is asked for; a successful one does not clear it.
+  // The error of a failed call is remembered until the program gets it. A successful call does not
+  // clear it.
   void* memory = out;
   Show("far too much memory", cudaMalloc(&memory, std::size_t{1} << 60));
   int device = -1;
@@ -70,7 +71,7 @@ int main() {
   Show("not a symbol", cudaGetSymbolSize(reinterpret_cast<std::size_t*>(&memory), &value));
   cudaGetLastError();
 
-  // Nothing is a size, too; nothing is freed without error.
+  // A size of zero is valid, and freeing null is not an error.
   memory = out;
   CHECK(cudaMalloc(&memory, 0));
   REQUIRE(memory == nullptr);

@@ -1,5 +1,5 @@
-// Questions that do not wait: events and streams are not ready while the stream is held back, and
-// become ready after it goes on; an event means its last recording.
+// Queries that do not wait. Events and streams are not ready while the stream is held back, and
+// become ready after it goes on. A query of an event means its last recording.
 #include "gate.h"
 
 constexpr int kCount = 4096;
@@ -19,7 +19,7 @@ int main() {
   CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
   CHECK(cudaEventCreate(&before));
   CHECK(cudaEventCreate(&after));
-  // Code is loaded before the gate is closed.
+  // The code is loaded before the gate is closed.
   Step<<<1, 32, 0, stream>>>(device, 0);
   CHECK(cudaDeviceSynchronize());
   for (int round = 0; round < 5; ++round) {
@@ -34,7 +34,7 @@ int main() {
     EXPECT(cudaStreamQuery(stream), cudaErrorNotReady);
     float milliseconds = 0.0f;
     EXPECT(cudaEventElapsedTime(&milliseconds, before, after), cudaErrorNotReady);
-    // Another stream waits for the recording it saw, not for later ones.
+    // Another stream waits for the recording at the time of the call, and not for later ones.
     CHECK(cudaStreamWaitEvent(other, before, 0));
     CHECK(cudaStreamSynchronize(other));
     CHECK(cudaStreamWaitEvent(other, after, 0));

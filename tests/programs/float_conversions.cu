@@ -60,7 +60,7 @@ __global__ void Convert(const float* floats, const double* doubles, const long l
   put(BITS_OF_ALL(__ull2double, static_cast<unsigned long long>(n)));
   put(Bits(__int2double_rn(static_cast<int>(n))), Bits(__uint2double_rn(static_cast<unsigned>(n))),
       Bits(static_cast<double>(f)), static_cast<std::uint64_t>(static_cast<unsigned char>(n)));
-  // C++ casts: to nearest between floating-point types, towards zero to integers.
+  // C++ casts round to nearest between floating-point types, and towards zero to integers.
   put(Bits(static_cast<float>(d)), Bits(static_cast<float>(n)),
       static_cast<std::uint64_t>(static_cast<int>(f)),
       static_cast<std::uint64_t>(static_cast<long long>(d)));
@@ -69,7 +69,7 @@ __global__ void Convert(const float* floats, const double* doubles, const long l
 // The nearest whole number in the current rounding mode, clamped to the target's range.
 template <typename Integer>
 std::uint64_t ToInteger(double value) {
-  // Volatile: the compiler knows nothing of rounding modes and must not move this.
+  // Volatile, because the compiler ignores rounding modes and must not move this.
   volatile double input = value;
   volatile double rounded = std::nearbyint(input);
   const double low = static_cast<double>(std::numeric_limits<Integer>::lowest());
@@ -123,8 +123,8 @@ void ExpectedGroup(int group, float f, double d, long long n, std::uint64_t* wan
       return in_all_modes([&] { return ToFloating<float>(d); });
     case 9:
       return in_all_modes([&] { return ToFloating<float>(static_cast<int>(n)); });
-    // 32 bits without a sign fit into a long long: the host converts those in one correctly rounded
-    // step.
+    // An unsigned 32-bit number fits into a long long, which the host converts in one correctly
+    // rounded step.
     case 10:
       return in_all_modes(
           [&] { return ToFloating<float>(static_cast<long long>(static_cast<unsigned>(n))); });
@@ -132,7 +132,7 @@ void ExpectedGroup(int group, float f, double d, long long n, std::uint64_t* wan
       return in_all_modes([&] { return ToFloating<float>(n); });
     case 13:
       return in_all_modes([&] { return ToFloating<double>(n); });
-    // The x87 unit holds all 64 bits, so that the only rounding is the last one.
+    // The x87 unit holds all 64 bits, so only the last step rounds.
     case 12:
       return in_all_modes([&] {
         return ToFloating<float>(static_cast<long double>(static_cast<unsigned long long>(n)));
@@ -157,8 +157,8 @@ void ExpectedGroup(int group, float f, double d, long long n, std::uint64_t* wan
   }
 }
 
-// Sixteen-bit formats: bits of the fraction, smallest exponent of a normal number, largest finite
-// value.
+// A format of sixteen bits: the number of bits of the fraction, the smallest exponent of a normal
+// number, and the largest finite value.
 struct Format {
   int fraction, lowest_exponent;
   double largest;
@@ -166,8 +166,7 @@ struct Format {
 const Format kHalf = {10, -14, 65504.0};
 const Format kBfloat16 = {7, -126, 3.3895313892515355e38};
 
-// `value` rounded to the format as the host's rounding mode says; the arithmetic on the way is
-// exact.
+// Rounds `value` to the format in the host's rounding mode. All other arithmetic in it is exact.
 std::uint16_t Round(const Format& format, float value) {
   int exponent = 0;
   std::frexp(value, &exponent);
@@ -175,7 +174,7 @@ std::uint16_t Round(const Format& format, float value) {
   volatile double units =
       std::ldexp(static_cast<double>(std::fabs(value)), format.fraction - exponent);
   bool negative = std::signbit(value);
-  // Directed modes look at the signed value.
+  // Directed modes depend on the sign.
   volatile double signed_units = negative ? -units : units;
   double rounded = std::fabs(std::nearbyint(signed_units));
   double magnitude = std::ldexp(rounded, exponent - format.fraction);
@@ -198,7 +197,8 @@ std::uint16_t Round(const Format& format, float value) {
     result_exponent = std::max(result_exponent - 1, format.lowest_exponent);
     auto scaled =
         static_cast<std::uint32_t>(std::ldexp(magnitude, format.fraction - result_exponent));
-    // A number with the hidden bit carries into the exponent field; a subnormal one has none.
+    // The hidden bit of a normal number carries into the exponent field. A subnormal number has no
+    // hidden bit.
     bits = static_cast<std::uint16_t>(
         scaled + ((result_exponent - format.lowest_exponent) << format.fraction));
   }

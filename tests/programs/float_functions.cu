@@ -93,7 +93,7 @@ void Test(const char* type) {
   std::vector<T> got = check::Download(out, kOperations * kCount), want(kOperations * kCount);
   for (int i = 0; i < kCount; ++i) {
     REQUIRE(Evaluate(a[i], b[i], c[i], &want[i]) == kOperations);
-    // The exponent of what is not finite is unspecified.
+    // The exponent of a value that is not finite is unspecified.
     if (!std::isfinite(a[i])) got[12 * kCount + i] = want[12 * kCount + i] = 0;
   }
   for (T& value : got) value = Canonical(value);

@@ -1,5 +1,5 @@
-// Correctly rounded floating-point arithmetic in all four rounding modes, single and double
-// precision: add, multiply, divide, fused multiply-add, reciprocal, square root; with zeros,
+// Correctly rounded floating-point arithmetic in all four rounding modes, in single and double
+// precision: add, multiply, divide, fused multiply-add, reciprocal, square root. With zeros,
 // subnormal numbers, infinities and NaNs.
 #include <cfenv>
 #include <cmath>
@@ -77,8 +77,8 @@ __global__ void Evaluate(const double* in_a, const double* in_b, const double* i
   Plain(sink, a, b);
 }
 
-// One operation on the host in the current rounding mode; volatile keeps the compiler from moving
-// or folding it.
+// One operation on the host in the current rounding mode. Volatile prevents the compiler from
+// moving or folding it.
 template <typename T>
 __attribute__((noinline)) T Reference(int operation, T x, T y, T z) {
   volatile T a = x, b = y, c = z, result = 0;
@@ -108,7 +108,7 @@ __attribute__((noinline)) T Reference(int operation, T x, T y, T z) {
   return result;
 }
 
-// All NaNs are one: which bits a NaN carries is the machine's choice.
+// All NaNs count as equal, because the machine chooses the bits of a NaN.
 template <typename T>
 T Canonical(T value) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
@@ -141,7 +141,7 @@ T Make(check::Random& random, int index) {
     }
     case 1:
       return extremes[bits % 16];
-    case 2: {  // subnormal and just above
+    case 2: {  // subnormal, and just above
       Bits small = bits >> (std::is_same_v<T, float> ? 8 : 11);
       T value;
       std::memcpy(&value, &small, sizeof value);
@@ -160,7 +160,7 @@ void Test(const char* type) {
     a[i] = Make<T, Bits>(random, i);
     b[i] = Make<T, Bits>(random, i / 4);
     c[i] = Make<T, Bits>(random, i / 16);
-    // Neighbours of exact results: what rounding is about.
+    // Values near exact results, where rounding matters most.
     if (i % 5 == 0) c[i] = -a[i] * b[i];
     if (i % 7 == 0) a[i] = b[i] * b[i];
   }

@@ -1,5 +1,5 @@
-// fork after the parent has used CUDA: the child is refused, by the runtime and by the driver, and
-// the parent's work goes on undisturbed.
+// fork after the parent has used CUDA. The runtime and the driver refuse the child, and the
+// parent's work goes on.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// fork before anybody has used CUDA: two children and the parent each use it on their own, at the
-// same time.
+// fork before CUDA is used. Two children and the parent then use it at the same time, each for
+// itself.
 #include <sys/wait.h>
 #include <unistd.h>
 

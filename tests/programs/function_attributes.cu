@@ -1,4 +1,5 @@
-// What can be asked of and set for kernels: attributes, limits by launch bounds, preferences.
+// Attributes of kernels that programs read and set: attributes, limits by launch bounds,
+// preferences.
 #include "check.h"
 
 __constant__ int table[128] = {1, 2, 3};
@@ -51,7 +52,7 @@ int main() {
   Plain<<<1, 1, 50000>>>(out);
   CHECK(cudaGetLastError());
   REQUIRE(check::Download(out, 1)[0] == 5);
-  // More threads than the kernel was compiled for: refused, and nothing written.
+  // A launch with more threads than the kernel was compiled for fails and writes nothing.
   Bounded<<<1, 65>>>(out);
   REQUIRE(cudaGetLastError() != cudaSuccess);
   REQUIRE(check::Download(out, 1)[0] == 5);

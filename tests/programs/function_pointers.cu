@@ -1,5 +1,5 @@
-// Device function pointers: tables that the loader fills in, a pointer read by the host and passed
-// back as an argument, and indirect calls that differ within a warp.
+// Device function pointers: tables that the loader fills in, a pointer that the host reads and
+// passes back as an argument, and indirect calls that differ within a warp.
 #include "check.h"
 
 using Operation = int (*)(int, int);
@@ -62,7 +62,7 @@ int main() {
   for (int i = 0; i < kCount; ++i) want[i] = a[i] - b[i] + static_cast<int>(i * 0.5 * i * 0.5);
   check::Compare("argument", check::Download(out, kCount), want);
 
-  // The host puts another function into a table.
+  // The host writes another function into a table.
   CHECK(cudaMemcpyToSymbol(operations, &operation, sizeof operation, 2 * sizeof operation));
   FromTable<<<kCount / 64, 64>>>(device_a, device_b, out, kCount);
   for (int i = 0; i < kCount; ++i) {

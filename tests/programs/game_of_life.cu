@@ -1,4 +1,5 @@
-// A stencil over two buffers in turns: the game of life on a torus, with a halo in shared memory.
+// A stencil that alternates between two buffers: the game of life on a torus, with a halo in shared
+// memory.
 #include "check.h"
 
 constexpr int kWidth = 128;

@@ -1,5 +1,5 @@
-// A gate that a host function in a stream waits at: it holds the stream's later work back until the
-// program opens it, so that the order of streams can be tested without clocks.
+// A gate: a host function in a stream that waits. It holds back the stream's later work until the
+// program opens it. So a program can test the order of streams without clocks.
 #pragma once
 
 #include <condition_variable>
@@ -9,7 +9,7 @@
 
 class Gate {
  public:
-  // Holds back whatever is put into `stream` from now on.
+  // Holds back all later work of `stream`.
   void Close(cudaStream_t stream) {
     open_ = false;
     CHECK(cudaLaunchHostFunc(stream, &Gate::Wait, this));

@@ -1,5 +1,5 @@
 // __device__ and __constant__ variables: initial values, pointers to other variables, copies to and
-// from symbols with offsets, addresses and sizes, and values that live on from launch to launch.
+// from symbols with offsets, addresses and sizes, and values that last from launch to launch.
 #include "check.h"
 
 struct Settings {
@@ -95,8 +95,8 @@ int main() {
   host.into_table = &host.zeros[27];
   host.into_offset = device_zeros + 27 - device_table;
 
-  // Changed by the host: a part of an array, a whole struct, a pointer to device memory in constant
-  // memory.
+  // Changes by the host: a part of an array, a whole struct, and a pointer to device memory in
+  // constant memory.
   const int new_factors[3] = {101, 102, 103};
   CHECK(cudaMemcpyToSymbol(factors, new_factors, sizeof new_factors, 5 * sizeof(int)));
   std::memcpy(host.factors + 5, new_factors, sizeof new_factors);
@@ -114,7 +114,7 @@ int main() {
   want = host.Read();
   ReadAll<<<1, 1>>>(out);
   std::vector<long long> got = check::Download(out, want.size());
-  // The distance of two variables is the loader's choice: compared, not printed.
+  // The loader chooses the distance of two variables, so it is compared and not printed.
   const std::size_t distance = 8 + 12 + 1;
   REQUIRE(got[distance] == want[distance]);
   got[distance] = want[distance] = 0;

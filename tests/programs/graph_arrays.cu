@@ -1,5 +1,5 @@
-// Arrays in graphs: copies to, from and between them, captured and made as nodes, with another
-// array later; and batches of copies with arrays.
+// Arrays in graphs: copies to, from and between them, captured and made as nodes, and nodes whose
+// array changes later. Also batches of copies with arrays.
 #include "check.h"
 
 constexpr std::size_t kWidth = 64, kHeight = 32, kBytes = kWidth * sizeof(unsigned);
@@ -40,7 +40,7 @@ std::vector<unsigned> Contents(cudaArray_t array) {
   return values;
 }
 
-// Brings `host` to an array, shifts it through a texture, and fetches it, in one graph.
+// One graph copies `host` to an array, shifts it through a texture, and copies it back.
 void Captured(cudaStream_t stream) {
   cudaArray_t array = Make(), copy = Make();
   cudaResourceDesc resource = {};
@@ -74,7 +74,7 @@ void Captured(cudaStream_t stream) {
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   for (unsigned round = 0; round < 3; ++round) {
-    // In place: the graph reads this memory.
+    // Written in place, because the graph reads this memory.
     std::memcpy(host.data(), Pattern(round * 1000).data(), host.size() * sizeof(unsigned));
     CHECK(cudaGraphLaunch(exec, stream));
     CHECK(cudaStreamSynchronize(stream));
@@ -89,7 +89,7 @@ void Captured(cudaStream_t stream) {
   CHECK(cudaFree(device));
 }
 
-// A node that is told to copy to another array.
+// A node whose array is changed.
 void Nodes(cudaStream_t stream) {
   cudaArray_t first = Make(), second = Make();
   const std::vector<unsigned> zeros(kWidth * kHeight, 0u), values = Pattern(7);
@@ -138,7 +138,7 @@ void Nodes(cudaStream_t stream) {
   CHECK(cudaFree(device));
 }
 
-// Lengths count in elements as soon as an array takes part.
+// If an array takes part, lengths count elements.
 void Batched(cudaStream_t stream) {
   cudaArray_t first = Make(), second = Make();
   const std::vector<unsigned> values = Pattern(9);
@@ -164,7 +164,7 @@ void Batched(cudaStream_t stream) {
   operations[2].dst.op.ptr.ptr = out;
   operations[2].dst.op.ptr.rowLength = kWidth;
   operations[2].extent = make_cudaExtent(10, 5, 1);
-  // Copies of one batch are in no order among themselves.
+  // The copies of one batch are not ordered among themselves.
   for (cudaMemcpy3DBatchOp& operation : operations)
     CHECK(cudaMemcpy3DBatchAsync(1, &operation, 0, stream));
   CHECK(cudaStreamSynchronize(stream));

@@ -1,5 +1,5 @@
-// Stream capture: work of several streams, forked and joined by events, becomes one graph, which is
-// launched many times. Nothing runs while it is captured.
+// Stream capture. Work of several streams, forked and joined by events, becomes one graph, which is
+// launched many times. Nothing runs during the capture.
 #include "check.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// What a capture forbids, what the error is, and that the capture is lost or not.
+// The calls that a capture forbids, their errors, and whether the capture is lost.
 #include <thread>
 
 #include "check.h"
@@ -16,7 +16,7 @@ void Begin(cudaStream_t stream, cudaStreamCaptureMode mode = cudaStreamCaptureMo
   CHECK(cudaGetLastError());
 }
 
-// What the call answered.
+// Prints the result of the call.
 void Show(const char* what, cudaError_t result) {
   std::printf("  %s: %s\n", what, cudaGetErrorName(result));
   std::fflush(stdout);
@@ -42,8 +42,7 @@ void End(cudaStream_t stream, const char* what, bool another_captures = false) {
   }
 }
 
-// A captured memset may name any address: who instantiates the graph is told when there is no
-// memory.
+// A captured memset may name any address. Instantiating the graph fails if there is no memory.
 void FillNowhere(void* address, size_t bytes) {
   CHECK(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
   CHECK(cudaMemsetAsync(address, 1, bytes, first));
@@ -158,7 +157,7 @@ int main() {
   FillNowhere(static_cast<char*>(memory) + 4000, 200);
   CHECK(cudaFree(memory));
 
-  // After all this everything works again.
+  // Everything works again after these errors.
   CHECK(cudaEventRecord(event, first));
   CHECK(cudaEventSynchronize(event));
   Nothing<<<1, 1>>>();

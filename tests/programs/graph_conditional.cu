@@ -1,5 +1,5 @@
-// Conditional nodes: bodies that run or not, or several times, by values that kernels of the graph
-// set or that are given with the handle.
+// Conditional nodes: bodies that run, do not run, or run several times. Kernels of the graph set
+// the values, or the handle has a default.
 #include "check.h"
 
 namespace {
@@ -17,7 +17,7 @@ __global__ void Loop(cudaGraphConditionalHandle handle, unsigned* counter, unsig
 cudaStream_t stream;
 unsigned *counter, *choice;
 
-// A conditional node behind `before` (null: at the root); its bodies.
+// Adds a conditional node behind `before` (null: at the root) and returns its bodies.
 cudaGraphNode_t AddConditional(cudaGraph_t graph, cudaGraphNode_t before,
                                cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
                                unsigned size, std::vector<cudaGraph_t>* bodies) {
@@ -98,7 +98,7 @@ void Switch() {
   CHECK(cudaGraphDestroy(graph));
 }
 
-// The value is 1 at every launch, the body sets it to 0 in the end. The body is captured.
+// The value is 1 at every launch, and the body sets it to 0 at the end. The body is captured.
 void While() {
   cudaGraph_t graph, captured;
   CHECK(cudaGraphCreate(&graph, 0));
@@ -117,7 +117,8 @@ void While() {
   CHECK(cudaGraphDestroy(graph));
 }
 
-// A loop in which a choice runs, by two handles; instantiated again after the first is gone.
+// A loop whose body has a choice, with two handles. The graph is instantiated again after the first
+// one is destroyed.
 void Nested() {
   cudaGraph_t graph;
   CHECK(cudaGraphCreate(&graph, 0));
@@ -149,7 +150,7 @@ void Rules() {
   cudaGraphConditionalHandle handle;
   CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault));
   cudaGraphExec_t exec;
-  REQUIRE(cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess);  // nobody uses the handle
+  REQUIRE(cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess);  // no node uses the handle
   cudaGetLastError();
   std::vector<cudaGraph_t> bodies;
   AddConditional(graph, nullptr, handle, cudaGraphCondTypeIf, 1, &bodies);

@@ -1,4 +1,4 @@
-// Cooperative kernels in graphs: as nodes that are made so by an attribute, and captured.
+// Cooperative kernels in graphs: as nodes with the attribute, and captured.
 #include <cooperative_groups.h>
 
 #include "check.h"
@@ -9,7 +9,7 @@ constexpr unsigned kBlocks = 8;
 constexpr unsigned kThreads = 32;
 constexpr unsigned kCount = kBlocks * kThreads;
 
-// Every thread adds its number and `by` to a sum, which all of them read behind a barrier.
+// Every thread adds its number and `by` to a sum. All threads read the sum after a barrier.
 __global__ void Share(unsigned* sum, unsigned by, unsigned* out) {
   cg::grid_group grid = cg::this_grid();
   const unsigned i = static_cast<unsigned>(grid.thread_rank());
@@ -21,7 +21,7 @@ __global__ void Share(unsigned* sum, unsigned by, unsigned* out) {
 unsigned *sum, *out;
 cudaStream_t stream;
 
-// Launches twice; the sum grows from launch to launch.
+// Launches twice. The sum grows from launch to launch.
 void Run(const char* name, cudaGraph_t graph, unsigned by) {
   cudaGraphExec_t exec;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));

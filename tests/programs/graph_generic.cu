@@ -1,5 +1,5 @@
 // Nodes of any type through cuGraphAddNode: memory operations, events, children that are copied or
-// moved, changes of a child, and a picture of it all.
+// moved, changes of a child, and a drawing of the graph.
 #include "check_driver.h"
 
 namespace {
@@ -67,7 +67,7 @@ void Children() {
   CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
   Launch(exec, "children");  // 111
 
-  // Another child of the same shape in the place of the copied one.
+  // Replaces the copied child by another child of the same shape.
   CUgraph other;
   CHECK_CU(cuGraphCreate(&other, 0));
   AddKernel(other, AddKernel(other, nullptr, 2), 20);
@@ -75,7 +75,7 @@ void Children() {
   Launch(exec, "another child");  // + 122
   CHECK_CU(cuGraphDestroy(other));
 
-  // A capturing stream takes no launches of graphs.
+  // A capturing stream does not accept launches of graphs.
   CUgraph captured = nullptr;
   CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   EXPECT_CU(cuGraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -106,7 +106,7 @@ void Children() {
   CHECK_CU(cuGraphDestroy(copied));
 }
 
-// The graph stands still until the program writes a word, and writes one itself at the end.
+// The graph waits until the program writes a word, and writes a word itself at the end.
 void MemoryOperations() {
   unsigned* words;
   CHECK(cudaMallocHost(&words, 2 * sizeof(unsigned)));

@@ -1,5 +1,5 @@
-// The host's part in graphs: host functions in order with the device's work on pinned memory,
-// copies of ordinary memory, events recorded by a graph and waited for by one, user objects.
+// The host's part in graphs: host functions that are ordered with the device's work on pinned
+// memory, copies of ordinary memory, events that a graph records or waits for, and user objects.
 #include <atomic>
 
 #include "check_driver.h"
@@ -13,22 +13,22 @@ __global__ void Square(int* x) {
   if (i < kCount) x[i] = x[i] * x[i];
 }
 
-// What host functions share with copies is pinned: ordinary memory may be read and written at
-// another time than in the order of the graph's nodes.
+// The memory that host functions share with copies is pinned. Ordinary memory may be read and
+// written at other times than the order of the graph's nodes says.
 struct Work {
   int *in = nullptr, *out = nullptr;
   int runs = 0;
   long long sum = 0;
 };
 
-// Before the graph reads `in`.
+// Runs before the graph reads `in`.
 void CUDART_CB Prepare(void* data) {
   Work& work = *static_cast<Work*>(data);
   ++work.runs;
   for (int i = 0; i < kCount; ++i) work.in[i] = i % 100 + work.runs;
 }
 
-// After the graph has written `out`.
+// Runs after the graph has written `out`.
 void CUDART_CB Sum(void* data) {
   Work& work = *static_cast<Work*>(data);
   work.sum = 0;
@@ -67,13 +67,13 @@ void Functions(cudaStream_t stream) {
     CHECK(cudaStreamSynchronize(stream));
     REQUIRE(work.sum == Wanted(run));
   }
-  // Several that nobody waits for in between.
+  // Several launches without a wait in between.
   for (int run = 4; run <= 50; ++run) CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaStreamSynchronize(stream));
   REQUIRE(work.runs == 50 && work.sum == Wanted(50));
   std::printf("host functions and pinned memory: %d runs, sum %lld\n", work.runs, work.sum);
 
-  // Rows of ordinary memory with a pitch, both ways.
+  // Rows of ordinary memory with a pitch, in both directions.
   constexpr int kRows = 16, kWidth = 24, kPitch = 40;
   std::vector<char> rows(kRows * kPitch, '.'), back(kRows * kPitch, '-');
   for (int y = 0; y < kRows; ++y) std::memset(&rows[y * kPitch], 'a' + y, kWidth);
@@ -101,7 +101,7 @@ void Functions(cudaStream_t stream) {
   CHECK(cudaFreeHost(work.out));
 }
 
-// One graph records an event that another graph, on another stream, waits for.
+// One graph records an event. Another graph, on another stream, waits for it.
 void Events(cudaStream_t stream) {
   cudaStream_t other;
   CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
@@ -130,7 +130,7 @@ void Events(cudaStream_t stream) {
     CHECK(cudaEventQuery(event));
     REQUIRE(check::Download(x, 1)[0] == 0x01010101 * 0x01010101u);
   }
-  // The same event serves streams again.
+  // Streams can use the same event again.
   CHECK(cudaEventRecord(event, stream));
   CHECK(cudaStreamWaitEvent(other, event, 0));
   CHECK(cudaStreamSynchronize(other));
@@ -158,7 +158,7 @@ void UserObjects(cudaStream_t stream) {
   CHECK_CU(cuGraphDestroy(clone));
   CHECK_CU(cuGraphLaunch(exec, stream));
   CHECK_CU(cuStreamSynchronize(stream));
-  REQUIRE(g_destroyed == 0);  // the executable graph has it still
+  REQUIRE(g_destroyed == 0);  // the executable graph still has it
   CHECK_CU(cuGraphExecDestroy(exec));
   while (g_destroyed == 0) {
   }

@@ -1,5 +1,5 @@
-// Memory that graphs allocate: captured allocations and frees, addresses that stay, memory that
-// outlives the launch, and the rules for launching again.
+// Memory that graphs allocate: captured allocations and frees, addresses that do not change, memory
+// that outlives the launch, and the rules for launching again.
 #include "check_driver.h"
 
 namespace {
@@ -21,7 +21,7 @@ std::uint64_t Reserved() {
   return reserved;
 }
 
-// Allocated, used and freed inside.
+// The graph allocates, uses and frees the memory.
 void Temporary(cudaStream_t stream) {
   int* out = check::Zeroed<int>(kCount);
   CHECK(cudaDeviceSynchronize());
@@ -39,26 +39,26 @@ void Temporary(cudaStream_t stream) {
   CHECK(cudaStreamEndCapture(stream, &graph));
   cudaGraphExec_t exec, second;
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
-  // There is one executable graph at a time, and no clone.
+  // The graph has one executable graph at a time, and it cannot be cloned.
   REQUIRE(cudaGraphInstantiate(&second, graph, 0) != cudaSuccess);
   cudaGraph_t clone;
   REQUIRE(cudaGraphClone(&clone, graph) != cudaSuccess);
   cudaGetLastError();
   for (int round = 0; round < 3; ++round) CHECK(cudaGraphLaunch(exec, stream));
   CHECK(cudaStreamSynchronize(stream));
-  // There is something behind the addresses at the latest when the graph has run.
+  // The addresses have memory at the latest when the graph has run.
   REQUIRE(Reserved() >= 2 * kCount * sizeof(int));
   const std::vector<int> got = check::Download(out, kCount);
   for (int i = 0; i < kCount; ++i) REQUIRE(got[i] == 4 * (5 + i));
   std::printf("temporary: 3 launches\n");
   CHECK(cudaGraphExecDestroy(exec));
-  CHECK(cudaGraphInstantiate(&exec, graph, 0));  // now there is none
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));  // the first one is destroyed
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaGraphDestroy(graph));
   CHECK(cudaFree(out));
 }
 
-// Allocated by a graph, used and freed by the stream after it.
+// A graph allocates the memory, and the stream uses and frees it afterwards.
 void Lasting(cudaStream_t stream, unsigned long long flags) {
   CUgraph graph;
   CHECK_CU(cuGraphCreate(&graph, 0));

@@ -1,4 +1,4 @@
-// Graphs made node by node with the driver API: every type of node, what they say of themselves,
+// Graphs that are made node by node with the driver API: every type of node, queries of nodes,
 // edges, and changes of nodes in the graph and in the executable graph.
 #include "check_driver.h"
 
@@ -108,7 +108,7 @@ int main() {
   CHECK_CU(cuGraphGetEdges(graph, from, to, nullptr, &edges));
   std::printf("%zu edges\n", edges);
 
-  // What nodes say of themselves.
+  // The nodes' own descriptions.
   CUDA_KERNEL_NODE_PARAMS kernel_is{};
   CHECK_CU(cuGraphKernelNodeGetParams(nodes[2], &kernel_is));
   std::printf("kernel: grid %u, block %u, factor %u, add %u\n", kernel_is.gridDimX,
@@ -140,7 +140,7 @@ int main() {
   CHECK_CU(cuEventElapsedTime(&milliseconds, begin, end));
   REQUIRE(milliseconds >= 0);
 
-  // Changes of the executable graph: the graph stays as it was.
+  // Changes of the executable graph. The graph does not change.
   factor = 10;
   add = 7;
   CHECK_CU(cuGraphExecKernelNodeSetParams(exec, nodes[2], &kernel));
@@ -167,7 +167,7 @@ int main() {
   REQUIRE(*static_cast<unsigned*>(kernel_is.kernelParams[1]) == 2);
   CHECK_CU(cuGraphExecDestroy(exec));
 
-  // Changes of the graph, and a node less.
+  // Changes of the graph, which also loses a node.
   factor = 100;
   add = 3;
   CHECK_CU(cuGraphKernelNodeSetParams(nodes[2], &kernel));

@@ -1,6 +1,5 @@
-// Programmatic dependent launch in a capture: the edges say what the launch attribute and the
-// events of launches said. Capturing into a graph that is there already, and by dependencies set by
-// hand.
+// Programmatic dependent launch in a capture. The edges have the meaning of the launches' attribute
+// and events. Also capturing into an existing graph, and with dependencies that the program sets.
 #include "check.h"
 
 namespace {
@@ -85,7 +84,7 @@ int main() {
   EXPECT(cudaGraphDestroy(nullptr), cudaErrorInvalidValue);
   Run(graph, stream, x, 6);
 
-  // Behind a memset there is nothing to overlap with.
+  // A kernel behind a memset has nothing to overlap with.
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   CHECK(cudaMemsetAsync(x, 0, kCount * sizeof(int), stream));
   Launch(stream, Increase, x, 4, true);
@@ -103,8 +102,8 @@ int main() {
   Print("programmatic event", graph);
   Run(graph, stream, x, 11);
 
-  // Two captures into one graph, the second behind a node of the first; the program says what the
-  // next node depends on.
+  // Two captures into one graph, the second behind a node of the first. The program sets the next
+  // node's dependencies.
   CHECK(cudaGraphCreate(&graph, 0));
   CHECK(cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0,
                                       cudaStreamCaptureModeGlobal));

@@ -1,5 +1,5 @@
-// Changing executable graphs: 1,000 launches whose parameters change in between, updates by a whole
-// graph that was captured anew, and the reasons for which an update is refused. Clones.
+// Changes of executable graphs: 1,000 launches with parameters that change in between, updates by a
+// whole newly captured graph, and the reasons why an update is refused. Also clones.
 #include "check.h"
 
 namespace {
@@ -45,8 +45,8 @@ cudaKernelNodeParams ParamsOf(cudaGraphNode_t node) {
   return params;
 }
 
-// What a library records, again and again: the same kernel with the same parameters, with others,
-// in other dimensions, and another kernel. Copies that move in between.
+// Does what libraries capture again and again: the same kernel with the same parameters, with other
+// parameters, with other dimensions, and another kernel. Copies move in between.
 void Children(cudaStream_t stream) {
   long long *x = check::Zeroed<long long>(kCount), *copy = check::Zeroed<long long>(2 * kCount);
   const auto child_of = [&](bool subtract, unsigned blocks, long long value) {
@@ -105,7 +105,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream));
   Check(x, 3, "first launch");
 
-  // Parameters of one node, changed for each of 1,000 launches that nobody waits for.
+  // The parameters of one node are changed for each of 1,000 launches, without a wait.
   cudaGraphNode_t nodes[2];
   size_t count = 2;
   CHECK(cudaGraphGetNodes(graph, nodes, &count));
@@ -123,7 +123,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream));
   Check(x, sum, "after 1,000 launches");
 
-  // The whole graph, captured anew: other values, another kernel.
+  // The whole graph is captured again, with other values and another kernel.
   for (int round = 0; round < 3; ++round) {
     cudaGraph_t next = Capture(stream, x, 10 + round, 5, round == 1);
     cudaGraphExecUpdateResultInfo info;
@@ -136,7 +136,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream));
   Check(x, sum, "after 3 updates");
 
-  // Nodes are still named as those of the first graph.
+  // Nodes still have the handles of the first graph.
   value = 100;
   CHECK(cudaGraphExecKernelNodeSetParams(exec, nodes[0], &params));
   CHECK(cudaGraphLaunch(exec, stream));
@@ -144,7 +144,7 @@ int main() {
   sum += 105;
   Check(x, sum, "one more change");
 
-  // Updates that cannot be: the executable graph stays as it was.
+  // Updates that are refused. The executable graph does not change.
   cudaGraph_t other_type = Capture(stream, x, 1, 0, false, 1);
   cudaGraphExecUpdateResultInfo info;
   EXPECT(cudaGraphExecUpdate(exec, other_type, &info), cudaErrorGraphExecUpdateFailure);
@@ -158,7 +158,7 @@ int main() {
   sum += 105;
   Check(x, sum, "unchanged");
 
-  // A clone knows whose nodes it has, and lives on alone.
+  // A clone knows the original of each node, and outlives the original graph.
   cudaGraph_t clone;
   cudaGraphNode_t clone_node, original;
   CHECK(cudaGraphClone(&clone, graph));

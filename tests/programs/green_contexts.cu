@@ -1,5 +1,5 @@
-// Green contexts: SMs are described, divided and joined, streams of green contexts run kernels, and
-// contexts wait for events as a whole.
+// Green contexts: SMs are described, divided and joined, kernels run on streams of green contexts,
+// and whole contexts wait for events.
 #include "check_driver.h"
 
 __global__ void Add(unsigned* values, unsigned amount) {
@@ -83,7 +83,7 @@ int main() {
   CHECK_CU(cuMemcpyDtoH(sevens.data(), memory, 4096));
   check::Compare("memory", sevens, std::vector<unsigned>(1024, 7));
 
-  // A stream that is made after the wait waits, too.
+  // A stream that is made after the wait also waits.
   CHECK_CU(cuStreamWaitValue32(second, memory, 8, CU_STREAM_WAIT_VALUE_EQ));
   Add<<<4, 256, 0, second>>>(values, 1);
   CHECK_CU(cuEventRecord(event, second));

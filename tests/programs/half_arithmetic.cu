@@ -30,7 +30,7 @@ __global__ void Evaluate(const __half2* in_a, const __half2* in_b, const __half2
   put(__halves2half2(__hmax(__low2half(a), __low2half(b)), __hmin(__high2half(a), __high2half(b))));
 }
 
-// The nearest half, ties to even; the value's magnitude is below the largest half.
+// The nearest half, ties to even. The value's magnitude is below the largest half.
 double Rounded(double value) {
   if (value == 0.0) return value;
   int exponent = 0;
@@ -41,7 +41,7 @@ double Rounded(double value) {
 
 int main() {
   check::Random random(16);
-  // Few bits and near exponents: sums and products of these are exact in double.
+  // Few bits and exponents that are close, so that sums and products are exact in double.
   auto make = [&] {
     return Rounded(std::ldexp(random.NextFloat(), static_cast<int>(random.Next32() % 12) - 6));
   };

@@ -1,5 +1,5 @@
-// Host functions and callbacks in streams: they run after what was put into the stream before them,
-// and hold back what comes after; the host sees what the device wrote before.
+// Host functions and callbacks in streams. They run after the stream's earlier work and hold back
+// its later work. The host sees what the device wrote before.
 #include <mutex>
 
 #include "check.h"
@@ -60,8 +60,8 @@ int main() {
   CHECK(cudaMalloc(&device, kCount * sizeof(unsigned)));
   std::memset(in, 0, kCount * sizeof(unsigned));
 
-  // The first function makes the data that the copy behind it takes; the second reads what came
-  // back.
+  // The first function makes the data for the next copy. The second function reads the data that
+  // came back.
   Note make{&log, "make", nullptr, in}, inspect{&log, "inspect", out, nullptr};
   Note status{&log, "callback", nullptr, nullptr}, last{&log, "last", out, nullptr};
   Note elsewhere{&log, "elsewhere", nullptr, nullptr};
@@ -72,7 +72,7 @@ int main() {
   CHECK(cudaLaunchHostFunc(first, Write, &inspect));
   CHECK(cudaStreamAddCallback(first, WriteStatus, &status, 0));
   CHECK(cudaEventRecord(event, first));
-  // The second stream goes on where the first one is after the callback.
+  // The second stream starts after the first stream's callback.
   CHECK(cudaStreamWaitEvent(second, event, 0));
   CHECK(cudaLaunchHostFunc(second, Write, &elsewhere));
   Step<<<kCount / 128, 128, 0, second>>>(device, 4, kCount);

@@ -1,5 +1,5 @@
-// Several host threads at once, each with a stream, memory and events of its own, and all with one
-// shared buffer.
+// Several host threads at once. Each has its own stream, memory and events, and all use one shared
+// buffer.
 #include <thread>
 
 #include "check.h"
@@ -25,7 +25,7 @@ void Work(int t, unsigned* shared, std::vector<unsigned>* result) {
   unsigned* pinned = nullptr;
   CHECK(cudaMallocHost(&pinned, kCount * sizeof(unsigned)));
   for (int round = 0; round < kRounds; ++round) {
-    // Memory comes and goes while the other threads work.
+    // Memory is allocated and freed while the other threads work.
     unsigned* own = nullptr;
     CHECK(cudaMalloc(&own, kCount * sizeof(unsigned)));
     std::memcpy(pinned, result->data(), kCount * sizeof(unsigned));

@@ -1,5 +1,5 @@
-// A kernel writes where nothing is: the error appears at the next synchronisation and stays with
-// every call after it. Succeeds when exactly that happens.
+// A kernel writes to an address without memory. The next synchronisation returns the error, and so
+// does every later call. The program succeeds if exactly that happens.
 #include "check.h"
 
 __global__ void WriteTo(int* where) { *where = 1; }
@@ -17,7 +17,7 @@ int main() {
   std::printf("synchronisation: %s\n", cudaGetErrorName(error));
   REQUIRE(error == cudaErrorIllegalAddress);
   std::printf("last error: %s\n", cudaGetErrorName(cudaGetLastError()));
-  // Not cleared by asking.
+  // Getting the error does not clear it.
   void* memory = nullptr;
   int value = 0;
   Nothing<<<1, 1>>>();

@@ -1,4 +1,4 @@
-// Integer arithmetic of 32 and 64 bits on random and on extreme values: every operator and integer
+// Integer arithmetic of 32 and 64 bits on random and extreme values: every operator and integer
 // intrinsic against the host's arithmetic.
 #include "check.h"
 
@@ -10,7 +10,7 @@ struct Case {
   std::uint64_t x, y;
 };
 
-// The intrinsics, written out for the host.
+// The intrinsics, implemented for the host.
 namespace reference {
 inline int Clz(std::uint32_t v) { return v == 0 ? 32 : __builtin_clz(v); }
 inline int Clzll(std::uint64_t v) { return v == 0 ? 64 : __builtin_clzll(v); }
@@ -56,14 +56,14 @@ inline std::int32_t Dot2(std::uint32_t a, std::uint32_t b, std::uint32_t c, bool
 }
 }  // namespace reference
 
-// On the device the intrinsic, on the host its meaning.
+// The intrinsic on the device, and its reference on the host.
 #ifdef __CUDA_ARCH__
 #define EITHER(device, host) (device)
 #else
 #define EITHER(device, host) (host)
 #endif
 
-// Takes one result after the other: result n of a case lies n * kCount values behind the first.
+// Takes one result after the other. Result n of a case lies n * kCount values behind the first.
 struct Sink {
   std::uint64_t* next;
   int taken;

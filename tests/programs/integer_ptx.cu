@@ -1,5 +1,5 @@
-// Integer instructions that only PTX names: bit fields, carries, permutations, extended and packed
-// arithmetic.
+// Integer instructions that exist only in PTX: bit fields, carries, permutations, extended and
+// packed arithmetic.
 #include "check.h"
 
 constexpr int kCount = 4096;
@@ -46,7 +46,7 @@ __device__ void Evaluate(const Case& k, std::uint32_t* out) {
   put(r);
   asm("shf.l.wrap.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
   put(r);
-  // A shift by 32 or more gives zero, and copies of the sign.
+  // A shift by 32 or more gives zero, or copies of the sign.
   asm("shl.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(c % 70));
   put(r);
   asm("shr.s32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(c % 70));
@@ -70,8 +70,8 @@ void Expected(const Case& k, std::uint32_t* out) {
   const std::uint32_t mask = (1u << length) - 1;
   const std::uint32_t field = a >> position & mask;
   put(field);
-  // The sign of the field is its last bit, or the operand's last bit where the field reaches beyond
-  // it.
+  // The sign of the field is its last bit. If the field exceeds the operand, it is the operand's
+  // last bit.
   const bool sign =
       length > 0 && (a >> (position + length - 1 > 31 ? 31 : position + length - 1) & 1) != 0;
   const int kept = length < 32 - position ? length : 32 - position;

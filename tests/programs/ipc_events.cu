@@ -7,7 +7,7 @@
 
 namespace {
 
-// A line to the other process.
+// A pipe to the other process.
 struct Line {
   int in = -1, out = -1;
   template <typename T>
@@ -22,7 +22,8 @@ struct Line {
   }
 };
 
-// Opens the parent's event, sees it not complete and complete, then records it behind a gate.
+// Opens the parent's event, queries it before and after its completion, and then records it behind
+// a gate.
 int Child(const Line& parent) {
   const auto handle = parent.Receive<cudaIpcEventHandle_t>();
   cudaEvent_t event;
@@ -37,7 +38,8 @@ int Child(const Line& parent) {
   CHECK(cudaEventSynchronize(event));
   CHECK(cudaEventQuery(event));
 
-  parent.Receive<char>();  // has seen its recording: this one is another
+  parent.Receive<char>();  // the parent has seen its own recording complete; the next one is
+                           // another
   Gate gate;
   gate.Close(stream);
   CHECK(cudaEventRecord(event, stream));
@@ -96,7 +98,7 @@ int main() {
   REQUIRE(waitpid(pid, &status, 0) == pid);
   REQUIRE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 
-  // A recording of the parent's own, after the other process is gone.
+  // The parent records the event after the other process has ended.
   CHECK(cudaEventRecord(event, stream));
   CHECK(cudaEventSynchronize(event));
   CHECK(cudaEventDestroy(event));

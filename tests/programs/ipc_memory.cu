@@ -1,4 +1,4 @@
-// Memory of one process that another opens, changes, and still has when the first is gone.
+// Memory that another process opens and changes, and still has when its owner has ended.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +39,8 @@ T Receive(int in) {
   return value;
 }
 
-// Fills its memory, waits until the other has changed it, checks, and ends without freeing it.
+// Fills its memory, waits until the other process has changed it, checks it, and ends without
+// freeing it.
 int Producer(int in, int out) {
   int *large, *small;
   CHECK(cudaMalloc(&large, kCount * sizeof(int)));
@@ -56,7 +57,7 @@ int Producer(int in, int out) {
   for (int i = 0; i < kCount; ++i) want[i] = 3 * i + 7;
   const std::vector<int> got = check::Download(large, kCount);
   REQUIRE(got == want);
-  // The other has it still.
+  // The other process still has the memory.
   Fill<<<Blocks(kCount), 256>>>(large, kCount, 11);
   CHECK(cudaDeviceSynchronize());
   return 0;
@@ -81,7 +82,7 @@ int main() {
   std::vector<int> want(kSmall);
   for (int i = 0; i < kSmall; ++i) want[i] = 5 * i;
   check::Compare("small", check::Download(small, kSmall), want);
-  // Opened twice, it is the same.
+  // A second opening gives the same memory.
   CHECK(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&again), handles.large,
                              cudaIpcMemLazyEnablePeerAccess));
   REQUIRE(again == large);
@@ -103,7 +104,7 @@ int main() {
   CHECK(cudaIpcCloseMemHandle(large));
   CHECK(cudaIpcCloseMemHandle(small));
 
-  // Not in the process that owns it.
+  // The owner itself cannot open the memory.
   int* own;
   CHECK(cudaMalloc(&own, 4096));
   cudaIpcMemHandle_t handle;

@@ -1,5 +1,4 @@
-// Copies of many megabytes between pageable memory and the device, with sizes and offsets that are
-// no round numbers.
+// Copies of many megabytes between pageable memory and the device, with odd sizes and offsets.
 #include "check.h"
 
 constexpr std::size_t kBytes = (32 << 20) + 4321;
@@ -33,8 +32,7 @@ int main() {
   CHECK(cudaMemcpy(back.data(), device, kBytes, cudaMemcpyDeviceToHost));
   check::Compare("there and back", back, host);
 
-  // Pieces of odd sizes at odd places, one after the other in a stream, overlapping the ones
-  // before.
+  // Pieces of odd sizes at odd places, one after the other in a stream. Each overlaps earlier ones.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   check::Random random(21);

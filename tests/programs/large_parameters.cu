@@ -1,4 +1,4 @@
-// Kernels with up to 32,764 bytes of parameters, which CUDA 12.1 allows: all of them arrive, in
+// Kernels with up to 32,764 bytes of parameters, which CUDA 12.1 allows. All bytes must arrive, in
 // launches and in graphs.
 #include "check.h"
 

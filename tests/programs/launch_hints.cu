@@ -1,5 +1,5 @@
-// Attributes of launches and streams that are advice to the device: accepted where they make sense,
-// refused where they do not, remembered by streams, and without effect on results.
+// Attributes of launches and streams that are hints to the device. They are accepted where they
+// make sense and refused where they do not. Streams remember them, and they do not change results.
 #include "check_driver.h"
 
 __global__ void AddOne(unsigned* values) { values[blockIdx.x * blockDim.x + threadIdx.x] += 1; }
@@ -58,7 +58,7 @@ int main() {
   carveout.value.sharedMemCarveout = 50;
   CHECK_CU(Launch(function, stream, {carveout}));
 
-  // What a stream is told holds for its launches, and is what it answers.
+  // A stream's attributes hold for its launches, and the stream returns them.
   CUstreamAttrValue set = {}, got = {};
   set.accessPolicyWindow = Window(streaming, normal, 0.25f, 512).value.accessPolicyWindow;
   CHECK_CU(cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, &set));
@@ -84,7 +84,7 @@ int main() {
   CHECK_CU(Launch(function, other, {}));
   CHECK_CU(cuStreamSynchronize(other));
 
-  // A capture puts what the launch and its stream say into the node.
+  // A capture puts the attributes of the launch and of its stream into the node.
   cudaGraph_t graph;
   cudaGraphExec_t exec;
   CHECK_CU(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -108,7 +108,7 @@ int main() {
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaGraphDestroy(graph));
 
-  // Persisting lines and their limits.
+  // The part of the L2 cache that may persist, and its limits.
   size_t limit = 0;
   CHECK_CU(cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0));
   CHECK_CU(cuCtxGetLimit(&limit, CU_LIMIT_PERSISTING_L2_CACHE_SIZE));

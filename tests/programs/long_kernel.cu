@@ -1,4 +1,5 @@
-// A kernel that runs long, work queued behind it, and the host that asks meanwhile.
+// A kernel that runs for a long time, work that is queued behind it, and the host's queries
+// meanwhile.
 #include "check.h"
 
 constexpr int kThreads = 64;
@@ -28,7 +29,7 @@ int main() {
     After<<<1, kThreads, 0, stream>>>(device);
   }
   CHECK(cudaGetLastError());
-  // The kernels may or may not have ended; nothing else may be answered.
+  // The kernels may or may not have ended. No other result is right.
   cudaError_t running = cudaStreamQuery(stream);
   REQUIRE(running == cudaSuccess || running == cudaErrorNotReady);
   cudaGetLastError();

@@ -1,4 +1,4 @@
-// Managed memory: one pointer for CPU and GPU, copies of it, and what is said and asked about it.
+// Managed memory: one pointer for CPU and GPU, copies of it, advice and queries.
 #include <cstring>
 
 #include "check.h"
@@ -36,7 +36,7 @@ int main() {
   for (int i = 0; i < kCount; ++i) want[i] = want[i] * 2 + i;
   check::Compare("kernel after host again", values, want.data(), kCount);
 
-  // What the pointer is.
+  // The pointer's attributes.
   cudaPointerAttributes attributes{};
   CHECK(cudaPointerGetAttributes(&attributes, values + 5));
   std::printf("type %s, device %d, same pointers %d\n",
@@ -53,7 +53,7 @@ int main() {
   std::memcpy(copied.data() + kCount / 2, want.data(), kBytes / 2);
   check::Compare("copies", values, copied.data(), kCount);
 
-  // Advice and prefetching are hints; the last word about each is remembered.
+  // Advice and prefetching are hints. The latest value of each is remembered.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   cudaMemLocation gpu{}, host{};
@@ -83,7 +83,7 @@ int main() {
   EXPECT_ERROR(cudaMemPrefetchAsync(device, kBytes, gpu, 0, stream));
   EXPECT_ERROR(cudaMallocManaged(&device, kBytes, 8));
 
-  // Still the same contents.
+  // The contents have not changed.
   check::Compare("after the hints", values, copied.data(), kCount);
   CHECK(cudaStreamAttachMemAsync(stream, values, 0, cudaMemAttachSingle));
   CHECK(cudaStreamSynchronize(stream));

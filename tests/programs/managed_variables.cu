@@ -31,7 +31,7 @@ __global__ void Addresses(unsigned long long* out) {
 }
 
 int main() {
-  // The host is first.
+  // The host uses the variables first.
   std::printf("at first: %d %d %g %d %g %d %lld\n", counter, table[999], particles[0].position[2],
               particles[1].hits, particles[2].position[0], never_set == nullptr, hidden);
   std::vector<int> want(1000);
@@ -45,7 +45,7 @@ int main() {
               particles[0].hits, particles[1].hits, particles[2].hits, particles[0].position[0],
               particles[1].position[1], particles[2].position[2], hidden);
 
-  // One address for all.
+  // Host and device see the same address.
   auto* seen = check::Zeroed<unsigned long long>(3);
   Addresses<<<1, 1>>>(seen);
   const std::vector<unsigned long long> addresses = check::Download(seen, 3);

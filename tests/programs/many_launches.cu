@@ -1,5 +1,5 @@
-// Two thousand small launches without waiting, in one stream and over several, each of which
-// depends on the one before.
+// Two thousand small launches without waiting, in one stream and over several. Each depends on the
+// one before.
 #include "check.h"
 
 constexpr unsigned kLaunches = 2000;

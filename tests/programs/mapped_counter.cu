@@ -1,5 +1,5 @@
-// Host memory that kernels update with atomics: counters, maxima and a list that grows, read by the
-// host afterwards without a copy.
+// Host memory that kernels update with atomics: counters, maxima and a list that grows. The host
+// reads it afterwards without a copy.
 #include <algorithm>
 
 #include "check.h"
@@ -55,7 +55,7 @@ int main() {
     counters->count += 7;
     want_count += 7;
   }
-  // The order of the list is the machine's choice.
+  // The machine chooses the order of the list.
   REQUIRE(counters->used == want_list.size());
   std::vector<unsigned> got(list, list + counters->used);
   std::sort(got.begin(), got.end());

@@ -1,5 +1,4 @@
-// How much memory there is and is left, and that allocations are aligned, distinct and usable to
-// their last byte.
+// Total and free memory. Allocations must be aligned, distinct and usable to their last byte.
 #include <algorithm>
 
 #include "check.h"
@@ -40,7 +39,7 @@ int main() {
     REQUIRE(reinterpret_cast<std::uintptr_t>(piece.pointer) % 256 == 0);
     CHECK(cudaMemset(piece.pointer, piece.value, piece.size));
   }
-  // Every second one goes and comes back with another size.
+  // Every second allocation is freed and made again with another size.
   for (std::size_t i = 0; i < pieces.size(); i += 2) {
     CHECK(cudaFree(pieces[i].pointer));
     pieces[i].size = pieces[i].size * 3 / 2 + 1;

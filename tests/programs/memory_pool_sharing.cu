@@ -1,4 +1,4 @@
-// A memory pool of one process and its allocations in another.
+// A memory pool of one process, and its allocations in another process.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ int ReceiveDescriptor(int socket) {
   return descriptor;
 }
 
-// The importer: adds to both allocations, and frees them in its own ways.
+// The importer adds to both allocations and frees them in different ways.
 int Child(int socket) {
   const int descriptor = ReceiveDescriptor(socket);
   CHECK(cudaSetDevice(0));
@@ -56,7 +56,7 @@ int Child(int socket) {
   close(descriptor);
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
-  // Nothing can be allocated from it.
+  // The importer cannot allocate from the pool.
   void* none = nullptr;
   REQUIRE(cudaMallocFromPoolAsync(&none, 100, pool, stream) != cudaSuccess);
   cudaGetLastError();
@@ -137,7 +137,7 @@ int main() {
   }
   CHECK(cudaStreamSynchronize(stream));
 
-  // What cannot be shown to others.
+  // Memory that cannot be shared.
   void* plain = nullptr;
   cudaMemPoolPtrExportData data;
   CHECK(cudaMalloc(&plain, 1000));

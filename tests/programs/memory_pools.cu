@@ -1,4 +1,5 @@
-// What memory pools hold: statistics and their high marks, release thresholds, trimming, limits.
+// The memory that pools hold: statistics and their high-water marks, release thresholds, trimming,
+// limits.
 #include "check.h"
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -41,7 +42,7 @@ int main() {
               static_cast<unsigned long long>(Get(pool, reserved)),
               static_cast<unsigned long long>(Get(pool, threshold)));
 
-  // Two allocations: what is used, and at least as much is reserved.
+  // Two allocations. The pool reports their bytes as used, and reserves at least as many.
   unsigned *a = nullptr, *b = nullptr;
   CHECK(cudaMallocFromPoolAsync(&a, 32 * kMiB, pool, stream));
   CHECK(cudaMallocFromPoolAsync(&b, 64 * kMiB, pool, stream));
@@ -55,7 +56,8 @@ int main() {
   for (std::size_t i = 0; i < count; ++i) want[i] = static_cast<unsigned>(i) * 2654435761u + 5;
   check::Compare("memory of the pool", check::Download(a, count), want);
 
-  // Without a threshold, memory that is free goes at the next synchronization; high marks stay.
+  // Without a threshold, free memory is released at the next synchronization. High-water marks
+  // stay.
   CHECK(cudaFreeAsync(b, stream));
   CHECK(cudaFreeAsync(a, stream));
   CHECK(cudaStreamSynchronize(stream));
@@ -85,7 +87,7 @@ int main() {
   CHECK(cudaMemPoolTrimTo(pool, 0));
   std::printf("trimmed: %llu\n", static_cast<unsigned long long>(Get(pool, reserved)));
 
-  // A limit.
+  // A limit on the pool's size.
   cudaMemPoolProps limited = properties;
   limited.maxSize = 64 * kMiB;
   cudaMemPool_t small = nullptr;
@@ -93,7 +95,7 @@ int main() {
   EXPECT(cudaMallocFromPoolAsync(&a, 128 * kMiB, small, stream), cudaErrorMemoryAllocation);
   CHECK(cudaMallocFromPoolAsync(&a, 16 * kMiB, small, stream));
   CHECK(cudaMemsetAsync(a, 1, 16 * kMiB, stream));
-  // A pool may go before its memory does.
+  // A pool may be destroyed before its memory is freed.
   CHECK(cudaMemPoolDestroy(small));
   CHECK(cudaMemsetAsync(a, 2, 16 * kMiB, stream));
   CHECK(cudaFreeAsync(a, stream));

@@ -13,7 +13,7 @@ struct alignas(16) Record {
   unsigned char u;
 };
 
-// Which space `where` points into is known only when the kernel runs.
+// The space that `where` points into is known only when the kernel runs.
 __device__ __noinline__ int Use(int* where, int add) {
   *where += add;
   return *where * 2;
@@ -127,7 +127,7 @@ int main() {
   Records<<<1, kThreads>>>(check::Upload(r), out_r);
   CHECK(cudaGetLastError());
   check::Compare("records", check::Download(out_r, kThreads), want_r);
-  // What is left is freed with the context.
+  // The remaining memory is freed with the context.
   CHECK(cudaDeviceReset());
   return check::Ok();
 }

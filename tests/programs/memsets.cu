@@ -1,4 +1,4 @@
-// Memsets of the runtime: odd starts and lengths, rows of pitched memory, in streams, and next to
+// Memsets of the runtime: odd starts and lengths, rows of pitched memory, in streams, and beside
 // copies.
 #include "check.h"
 
@@ -23,7 +23,7 @@ int main() {
   }
   check::Compare("odd", check::Download(device, kBytes), want);
 
-  // In a stream: a memset over a copy over a memset, the last one wins piece by piece.
+  // In a stream: a memset over a copy over a memset. In each part the last one wins.
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   unsigned char* pinned = nullptr;
@@ -43,7 +43,7 @@ int main() {
   for (int row = 0; row < 300; ++row) set(7 + row * 100, 0xee, 41);
   check::Compare("rows", check::Download(device, kBytes), want);
 
-  // Pinned host memory can be set by the device as well.
+  // The device can also set pinned host memory.
   CHECK(cudaMemsetAsync(pinned + 1, 0x3c, 1000, stream));
   CHECK(cudaStreamSynchronize(stream));
   std::vector<unsigned char> want_pinned(1000, 0x3c);

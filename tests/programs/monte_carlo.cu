@@ -1,5 +1,5 @@
-// Monte Carlo in whole numbers: every thread draws points with a generator of its own and counts
-// those inside a quarter of a circle.
+// Monte Carlo in whole numbers. Every thread draws points with its own generator and counts those
+// inside a quarter of a circle.
 #include "check.h"
 
 constexpr int kThreads = 2048;

@@ -1,4 +1,4 @@
-// Occupancy questions: what must hold between their answers on every device.
+// Occupancy queries. Checks relations between the results that hold on every device.
 #include "check.h"
 
 __global__ void Small(int* out) {
@@ -34,7 +34,7 @@ int main() {
   }
   std::printf("blocks fall with threads\n");
 
-  // More shared memory, fewer blocks; too much, none.
+  // With more shared memory fewer blocks fit, and with too much none.
   previous = 1 << 30;
   for (std::size_t shared = 0; shared <= 48 * 1024; shared += 4096) {
     int blocks = 0;
@@ -59,7 +59,7 @@ int main() {
   REQUIRE(block <= 128);
   std::printf("block sizes stay in their limits\n");
 
-  // What is said to be available can be used.
+  // The shared memory that is reported as available can be used.
   std::size_t available = 0;
   CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&available, Small, 2, 64));
   REQUIRE(available > 0 && available <= properties.sharedMemPerMultiprocessor / 2);
@@ -69,7 +69,7 @@ int main() {
   REQUIRE(flagged == without);
   std::printf("available shared memory\n");
 
-  // The answer for a block larger than the kernel allows.
+  // The result for a block that is larger than the kernel allows.
   int none = -1;
   cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&none, Bounded, 256, 0);
   std::printf("blocks beyond the bounds: %s, %d\n", cudaGetErrorName(error), none);

@@ -1,4 +1,4 @@
-// Kernels of one device on the memory of the other.
+// Kernels of one device that use the memory of the other.
 #include <vector>
 
 #include "check.h"
@@ -30,7 +30,7 @@ int main() {
     CHECK(cudaDeviceCanAccessPeer(&can, d, d));
     REQUIRE(can == 0);
   }
-  int* before[2];  // made before there is access
+  int* before[2];  // made before access was enabled
   int* after[2];
   for (int d = 0; d < 2; ++d) {
     CHECK(cudaSetDevice(d));
@@ -49,7 +49,7 @@ int main() {
   }
   std::vector<int> want(kCount);
   for (int d = 0; d < 2; ++d) {
-    // Fills what is far, and adds it to what is near.
+    // Fills the other device's memory and adds it to this device's.
     CHECK(cudaSetDevice(d));
     Fill<<<kCount / 256, 256>>>(before[1 - d], kCount, 3);
     Fill<<<kCount / 256, 256>>>(after[1 - d], kCount, 4);
@@ -60,7 +60,7 @@ int main() {
     for (int i = 0; i < kCount; ++i) want[i] = 17 * i;
     check::Compare("near and far", check::Download(before[d], kCount), want);
   }
-  // Atomics of both on one counter.
+  // Atomics of both devices on one counter.
   CHECK(cudaSetDevice(0));
   CHECK(cudaMemset(after[0], 0, sizeof(int)));
   CHECK(cudaDeviceSynchronize());
@@ -77,7 +77,7 @@ int main() {
   CHECK(cudaSetDevice(0));
   CHECK(cudaDeviceDisablePeerAccess(1));
   EXPECT(cudaDeviceDisablePeerAccess(1), cudaErrorPeerAccessNotEnabled);
-  // The other way stays open; copies need none.
+  // Access in the other direction stays enabled. Copies do not need access.
   CHECK(cudaSetDevice(1));
   Fill<<<kCount / 256, 256>>>(before[0], kCount, 6);
   CHECK(cudaDeviceSynchronize());

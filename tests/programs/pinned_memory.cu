@@ -9,8 +9,8 @@ __global__ void Transform(const int* in, int* out, int count) {
 }
 
 int main() {
-  // Zero copy: the kernel works on host memory, through pointers into the middle of the allocations
-  // too.
+  // Zero copy: the kernel works on host memory, also through pointers into the middle of the
+  // allocations.
   int* in = nullptr;
   int* out = nullptr;
   CHECK(cudaHostAlloc(&in, kCount * sizeof(int), cudaHostAllocMapped));
@@ -72,7 +72,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream));
   check::Compare("asynchronous", target, want.data(), kCount);
 
-  // Memory for writing only; the device reads it, the host does not.
+  // Write-combined memory. The device reads it, and the host does not.
   int* combined = nullptr;
   CHECK(cudaHostAlloc(&combined, 1000 * sizeof(int),
                       cudaHostAllocWriteCombined | cudaHostAllocMapped));

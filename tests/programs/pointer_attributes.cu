@@ -1,5 +1,5 @@
-// What the runtime knows of a pointer: device, pinned, registered and ordinary memory, at their
-// starts and inside.
+// The runtime's attributes of pointers to device, pinned, registered and ordinary memory, at its
+// start and inside.
 #include "check.h"
 
 __device__ int global_array[100];

@@ -1,11 +1,11 @@
 // An exclusive prefix sum over many blocks in three kernels: within blocks (an up-sweep and a
-// down-sweep in shared memory), over the block totals, and the addition of both.
+// down-sweep in shared memory), over the blocks' totals, and the addition of both.
 #include "check.h"
 
 constexpr int kBlock = 256;        // threads
 constexpr int kPart = 2 * kBlock;  // values of a block
 
-// Leaves the exclusive sums of each part in `out` and the part's total in `totals`.
+// Writes the exclusive sums of each part to `out` and the part's total to `totals`.
 __global__ void ScanParts(const unsigned* in, unsigned* out, unsigned* totals, int count) {
   __shared__ unsigned values[kPart];
   int base = blockIdx.x * kPart, t = threadIdx.x;

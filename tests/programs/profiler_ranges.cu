@@ -1,4 +1,4 @@
-// Marks what it does for a profiler that is not there: NVTX ranges, and cudaProfilerStart and Stop.
+// Marks its work for a profiler that does not run: NVTX ranges, and cudaProfilerStart and Stop.
 #include <cuda_profiler_api.h>
 #include <nvtx3/nvToolsExt.h>
 

@@ -1,5 +1,5 @@
-// Registered host memory: ranges of malloc'ed memory that begin and end inside pages, used by
-// copies and by kernels in place. What lies beside them on the same pages must survive.
+// Registered host memory: ranges of malloc'ed memory that begin and end inside pages. Copies and
+// kernels use them in place. Other data on the same pages must survive.
 #include "check.h"
 
 constexpr int kCount = 12345;
@@ -10,7 +10,7 @@ __global__ void Transform(const int* in, int* out, int count) {
 }
 
 int main() {
-  // The guards share pages with the registered range; the offset keeps only the alignment of int.
+  // The guards share pages with the registered range. The offset keeps only the alignment of int.
   constexpr int kGuard = 333;
   const std::size_t bytes = kCount * sizeof(int);
   std::vector<int> memory(kGuard + kCount + kGuard);
@@ -23,7 +23,7 @@ int main() {
          cudaErrorHostMemoryAlreadyRegistered);
   REQUIRE(memory == before);
 
-  // Contents from before the registration, then contents written after it.
+  // Checks the contents from before the registration, then contents written after it.
   int* device_range = nullptr;
   CHECK(cudaHostGetDevicePointer(&device_range, range, 0));
   int* result = check::Zeroed<int>(kCount);
@@ -39,7 +39,7 @@ int main() {
                    check::Download(result, kCount), want);
   }
 
-  // The kernel writes into the range; the guards stay.
+  // The kernel writes into the range. The guards must not change.
   Transform<<<(kCount + 127) / 128, 128>>>(result, device_range, kCount);
   CHECK(cudaDeviceSynchronize());
   for (int i = 0; i < kCount; ++i) before[kGuard + i] = 5 * want[i] + i;
@@ -56,7 +56,7 @@ int main() {
   for (int i = 0; i < kCount; ++i) before[kGuard + i] = 5 * ~i + i;
   check::Compare("copied", memory, before);
 
-  // After the end of the registration the memory is ordinary memory with the same contents.
+  // After the registration has ended, the memory is ordinary memory with the same contents.
   CHECK(cudaHostUnregister(range));
   check::Compare("unregistered", memory, before);
   EXPECT(cudaHostUnregister(range), cudaErrorHostMemoryNotRegistered);
@@ -65,7 +65,7 @@ int main() {
   for (int i = 0; i < kCount; ++i) want[i] = i;
   check::Compare("pageable again", check::Download(result, kCount), want);
 
-  // A registration can be made again.
+  // The memory can be registered again.
   CHECK(cudaHostRegister(range, bytes, cudaHostRegisterDefault));
   CHECK(cudaMemcpyAsync(range, result, bytes, cudaMemcpyDeviceToHost, stream));
   CHECK(cudaStreamSynchronize(stream));

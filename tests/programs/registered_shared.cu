@@ -1,5 +1,5 @@
-// Registered memory that two processes share: kernels of both work on it in place, and each CPU
-// sees what the other's GPU wrote.
+// Registered memory that two processes share. Kernels of both work on it in place, and each CPU
+// sees what the other process's GPU work wrote.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -41,7 +41,7 @@ int main() {
   if (child == 0) {
     StepOnGpu(values, 3);
     CHECK(cudaHostUnregister(values));
-    values[kCount] = 1;  // beside the registered range
+    values[kCount] = 1;  // outside the registered range
     std::_Exit(0);
   }
   int status = 0;

@@ -1,4 +1,4 @@
-// Relocatable device code (-rdc=true): a kernel of one source calls functions and uses variables of
+// Relocatable device code (-rdc=true). A kernel of one source calls functions and uses variables of
 // another.
 #include "check.h"
 #include "separate_compilation.h"
@@ -33,7 +33,7 @@ int main() {
   CHECK(cudaMemcpyFromSymbol(&calls, calls_seen_here, sizeof calls));
   REQUIRE(calls == kCount);
 
-  // The other source's variable, changed through its symbol.
+  // Changes the other source's variable through its symbol.
   const int other[4] = {1000, 2000, 3000, 4000};
   CHECK(cudaMemcpyToSymbol(shared_table, other, sizeof other));
   Use<<<(kCount + 127) / 128, 128>>>(device_in, out, kCount);

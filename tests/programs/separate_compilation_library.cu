@@ -1,4 +1,4 @@
-// The device functions and variables that the program separate_compilation links in.
+// The device functions and variables that are linked into the program separate_compilation.
 #include "separate_compilation.h"
 
 __device__ int shared_table[4] = {5, -6, 7, -8};

@@ -1,4 +1,4 @@
-// Memory of one process in another: a file descriptor that travels over a unix socket names it.
+// Memory of one process in another. A file descriptor that is sent over a unix socket names it.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ void AddOnGpu(CUdeviceptr memory, std::size_t count, unsigned what) {
   CHECK(cudaDeviceSynchronize());
 }
 
-// The importer: adds to what the exporter wrote, and leaves.
+// The importer adds to what the exporter wrote, and ends.
 int Child(int socket) {
   check::UsePrimaryContext();
   const int descriptor = ReceiveDescriptor(socket);

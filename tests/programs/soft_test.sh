@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs this shard's part of the test programs through the shim and a private daemon on the software GPU.
+# Runs this shard of the test programs through the shim and a private daemon on the software GPU.
 #
 #   soft_test.sh DETSHARE DETSHARED LIBCUDA... -- RUN_PROGRAMS PROGRAMS.TXT
 #
@@ -13,7 +13,7 @@ export DETSHARE_DAEMON=$PWD/$2
 export DETSHARE_LIB_DIR=$PWD/$(dirname "$3")
 while [ "$1" != -- ]; do shift; done
 if [ -n "${DAEMON_FLAGS:-}" ]; then
-  # The launcher hands no flags to its private daemon.
+  # The launcher gives no flags to its private daemon.
   daemon=$(mktemp -d)/detshared
   trap 'rm -rf "$(dirname "$daemon")"' EXIT
   printf '#!/bin/bash\nexec %q %s "$@"\n' "$DETSHARE_DAEMON" "$DAEMON_FLAGS" >"$daemon"
@@ -22,7 +22,8 @@ if [ -n "${DAEMON_FLAGS:-}" ]; then
 fi
 [ -z "${TEST_SHARD_STATUS_FILE:-}" ] || touch "$TEST_SHARD_STATUS_FILE"
 
-# The software GPU has the whole time that the test has; a program that hangs is named before the test is killed.
+# The software GPU may use all of the test's time. A program that hangs is named before the test is
+# killed.
 read -ra select <<<"${SELECT:---without gpu_only,two_devices}"
 "$detshare" run --standalone=soft -- "$2" --programs "$(dirname "$3")" "${select[@]}" \
   --expect tests/programs/expected --jobs "${JOBS:-1}" \

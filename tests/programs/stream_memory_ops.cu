@@ -1,5 +1,5 @@
-// cuStreamWaitValue, cuStreamWriteValue and cuStreamBatchMemOp: streams that wait for words of
-// memory which the host, a kernel or another stream writes.
+// cuStreamWaitValue, cuStreamWriteValue and cuStreamBatchMemOp. Streams wait for words of memory
+// that the host, a kernel or another stream writes.
 #include "check_driver.h"
 
 __global__ void Set(unsigned* word, unsigned value) { *word = value; }
@@ -45,7 +45,7 @@ int main() {
   CHECK_CU(cuStreamSynchronize(first));
   std::printf("after the host's word: %u\n", host[1]);
 
-  // Two streams take turns, each waiting for what the other writes.
+  // Two streams take turns. Each waits for what the other writes.
   for (unsigned turn = 0; turn < 4; ++turn) {
     CHECK_CU(cuStreamWaitValue32(first, words, 2 * turn, CU_STREAM_WAIT_VALUE_EQ));
     Set<<<1, 1, 0, first>>>(device_words + 1, 10 * turn);
@@ -62,7 +62,7 @@ int main() {
   for (unsigned value : order) std::printf("%u ", value);
   std::printf("\n");
 
-  // A kernel of a stream that began later lets the other go on.
+  // A kernel of a stream that was started later lets the other stream go on.
   CHECK_CU(cuMemsetD32(words, 0, 16));
   CHECK_CU(cuCtxSynchronize());
   CHECK_CU(cuStreamWaitValue32(first, words + 8, 0x10, CU_STREAM_WAIT_VALUE_AND));

@@ -1,5 +1,5 @@
 // Stream-ordered allocation: cudaMallocAsync and cudaFreeAsync in and between streams, the default
-// pool, a pool of one's own, and the attributes of pools.
+// pool, a pool that the program makes, and the attributes of pools.
 #include "check.h"
 
 constexpr int kCount = 10000;
@@ -28,7 +28,7 @@ int main() {
   unsigned* sum = check::Zeroed<unsigned>(kCount);
   std::vector<unsigned> want(kCount, 0u);
 
-  // Allocated, used and freed again and again without waiting on the host.
+  // Memory is allocated, used and freed again and again without waiting on the host.
   CHECK(cudaDeviceSynchronize());
   for (unsigned round = 0; round < 12; ++round) {
     unsigned* scratch = nullptr;
@@ -42,7 +42,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream));
   check::Compare("rounds", check::Download(sum, kCount), want);
 
-  // Allocated in one stream, used and freed in another.
+  // Memory is allocated in one stream, and used and freed in another.
   unsigned* handed = nullptr;
   CHECK(cudaMallocAsync(&handed, kBytes, stream));
   Fill<<<kBlocks, 128, 0, stream>>>(handed, 99, kCount);
@@ -54,7 +54,7 @@ int main() {
   for (int i = 0; i < kCount; ++i) want[i] = want[i] * 3 + (i * 2654435761u + 99);
   check::Compare("handed over", check::Download(sum, kCount), want);
 
-  // Memory of a stream may be freed with cudaFree and the other way round.
+  // cudaFree may free memory of cudaMallocAsync, and cudaFreeAsync memory of cudaMalloc.
   unsigned *mixed = nullptr, *plain = nullptr;
   CHECK(cudaMallocAsync(&mixed, kBytes, stream));
   CHECK(cudaStreamSynchronize(stream));
@@ -80,7 +80,7 @@ int main() {
   CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolReuseAllowOpportunistic, &reuse_read));
   REQUIRE(reuse_read == 0);
 
-  // A pool of one's own: used memory is counted, and is nothing again in the end.
+  // A pool that the program makes. Its used memory is counted, and is zero at the end.
   cudaMemPoolProps properties = {};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;

@@ -1,5 +1,5 @@
-// Streams as objects: flags, priorities, ids and devices, many streams at once, and what happens to
-// work when a stream is destroyed.
+// Streams as objects: flags, priorities, ids and devices, many streams at once, and the work of a
+// destroyed stream.
 #include <set>
 
 #include "check.h"
@@ -35,7 +35,7 @@ int main() {
     CHECK(cudaStreamGetId(stream, &id));
     CHECK(cudaStreamGetDevice(stream, &device));
     REQUIRE(flags == wish.flags);
-    // Outside the range, the nearest priority inside.
+    // A priority outside the range becomes the nearest one inside.
     int inside = wish.priority > least      ? least
                  : wish.priority < greatest ? greatest
                                             : wish.priority;
@@ -44,7 +44,7 @@ int main() {
     REQUIRE(ids.insert(id).second);
     Add<<<1, 32, 0, stream>>>(sum, ++want);
     CHECK(cudaGetLastError());
-    // Destroying returns at once; the work is still done.
+    // Destroying a stream returns at once, and its work is still done.
     CHECK(cudaStreamDestroy(stream));
   }
   want = 32 * (want * (want + 1) / 2);

@@ -1,5 +1,5 @@
-// SAXPY in two streams that hand data back and forth through events, with timing events whose order
-// is checked.
+// SAXPY in two streams that pass data back and forth with events. Checks the order of timing
+// events.
 #include <cmath>
 
 #include "check.h"
@@ -36,7 +36,7 @@ int main() {
   CHECK(cudaEventCreateWithFlags(&end, cudaEventBlockingSync));
   CHECK(cudaEventCreate(&unrecorded));
 
-  // An event that was never recorded counts as complete and holds nobody up.
+  // An event that was never recorded counts as complete, and no wait for it blocks.
   CHECK(cudaEventQuery(unrecorded));
   CHECK(cudaEventSynchronize(unrecorded));
   CHECK(cudaStreamWaitEvent(scaling, unrecorded, 0));

@@ -1,5 +1,5 @@
-// Surfaces: kernels write into arrays of one, two and three dimensions and of layers, read them
-// back as surfaces and as textures, and meet the borders.
+// Surfaces. Kernels write into arrays of one, two and three dimensions and of layers, read them
+// back as surfaces and as textures, and access their borders.
 #include "textures.h"
 
 __global__ void WriteLine(cudaSurfaceObject_t surface, int count) {
@@ -35,7 +35,7 @@ __global__ void Borders(cudaSurfaceObject_t surface, float* zero, float* clamped
   const int at = blockIdx.x * blockDim.x + threadIdx.x;
   surf2Dread(&zero[at], surface, x * static_cast<int>(sizeof(float)), y, cudaBoundaryModeZero);
   surf2Dread(&clamped[at], surface, x * static_cast<int>(sizeof(float)), y, cudaBoundaryModeClamp);
-  // Nothing is written outside.
+  // Writes outside the surface are dropped.
   if (x < 0 || y < 0)
     surf2Dwrite(-1.0f, surface, x * static_cast<int>(sizeof(float)), y, cudaBoundaryModeZero);
 }
@@ -82,7 +82,7 @@ int main() {
   {
     constexpr int kWidth = 70, kHeight = 30;
     const cudaArray_t array = Make<float>(make_cudaExtent(kWidth, kHeight, 0), 0);
-    // New arrays are zero here; natively their contents are undefined, so nothing is compared.
+    // DetShare clears new arrays. Natively their contents are undefined, so nothing is compared.
     const cudaSurfaceObject_t surface = textures::SurfaceOf(array);
     WritePlane<<<kHeight, kWidth>>>(surface);
     CHECK(cudaGetLastError());

@@ -1,4 +1,4 @@
-// Kernels that take their arguments by value: structs of mixed alignment, a big struct, many
+// Kernels that take their arguments by value: structs of mixed alignment, a large struct, many
 // parameters, function objects, and template instances that differ only in types or numbers.
 #include "check.h"
 
@@ -130,7 +130,7 @@ int main() {
   TestApply<1, int>("affine int", Affine<int>{3, -7});
   TestApply<5, int>("affine int, 5 times", Affine<int>{3, -7});
   TestApply<3, long long>("affine long long", Affine<long long>{-100003, 17});
-  // Small whole numbers: exact with and without fused multiply-add.
+  // Small whole numbers, which are exact with and without fused multiply-add.
   TestApply<2, float>("affine float", Affine<float>{4.0f, -3.0f});
   TestApply<4, double>("affine double", Affine<double>{-3.0, 0.5});
   TestApply<7, unsigned>("rotate", Shift{5});

@@ -1,4 +1,5 @@
-// What the texture programs share: making textures, and what a two-dimensional one must read.
+// Helpers of the texture programs: makes textures, and computes what a two-dimensional texture must
+// return.
 #pragma once
 
 #include <cmath>
@@ -62,7 +63,7 @@ struct Image {
     y = Index(y, height, t.addressMode[1]);
     return x < 0 || y < 0 ? t.borderColor[0] : texels[y * width + x];
   }
-  // Exact for coordinates that are multiples of 1/256 of a texel, and small texels.
+  // Exact for coordinates that are multiples of 1/256 of a texel, and for small texel values.
   float Read(float x, float y, const cudaTextureDesc& t) const {
     if (t.normalizedCoords) {
       x *= static_cast<float>(width);

@@ -1,5 +1,5 @@
 // Two-dimensional textures on arrays: point and linear filters, every address mode, both kinds of
-// coordinates, integers as they are and as fractions, gathering, and what is known of the objects.
+// coordinates, integers as they are and as fractions, gathering, and queries of the objects.
 #include "textures.h"
 
 constexpr int kSide = 48;  // samples in each direction
@@ -51,8 +51,8 @@ void Filters() {
           textures::Describe(c.mode, filter, c.normalized, cudaReadModeElementType);
       description.borderColor[0] = 64;
       const cudaTextureObject_t texture = textures::OfArray(array, description);
-      // From outside over the whole image to outside again, by eighths of a texel: never between
-      // two texels, and exact when filtered.
+      // From outside over the whole image to outside again, by eighths of a texel. Never exactly
+      // between two texels, and exact when filtered.
       const float x0 = c.normalized ? -0.3359375f : -5.375f;
       const float y0 = c.normalized ? -0.546875f : -4.375f;
       const float step = c.normalized ? 0.03125f : 0.5f;
@@ -104,8 +104,8 @@ void Integers() {
   CHECK(cudaFree(fraction_out));
   CHECK(cudaFreeArray(array));
 
-  // Signed fractions, filtered half way between two that differ in nothing or in the sign only:
-  // devices filter with fewer bits than a float has.
+  // Signed fractions. The filter is halfway between two values that are equal or differ only in
+  // sign, because devices filter with fewer bits than a float has.
   const std::vector<short2> shorts{
       {32767, -32767}, {-32767, 32767}, {32767, 32767}, {-32767, -32767}};
   const cudaChannelFormatDesc pairs = cudaCreateChannelDesc<short2>();

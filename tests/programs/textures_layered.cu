@@ -1,4 +1,4 @@
-// Textures of more than two dimensions, of layers, of cube faces and of levels.
+// Textures of three dimensions, layers, cube faces and levels.
 #include "textures.h"
 
 __global__ void ReadVolume(cudaTextureObject_t texture, float* out) {
@@ -34,7 +34,7 @@ __global__ void ReadGradients(cudaTextureObject_t texture, float* out) {
   out[i] = tex2DGrad<float>(texture, 0.5f, 0.5f, make_float2(step, 0), make_float2(0, step));
 }
 
-// Copies `host` into the whole of `array`.
+// Copies `host` into the whole `array`.
 template <typename T>
 void Fill(cudaArray_t array, const std::vector<T>& host, cudaExtent extent) {
   cudaMemcpy3DParms copy = {};
@@ -124,14 +124,14 @@ void Cube() {
   const cudaTextureObject_t texture = textures::OfArray(
       array,
       textures::Describe(cudaAddressModeClamp, cudaFilterModePoint, true, cudaReadModeElementType));
-  // Into the middle of texels: (s, t) of a face is (-0.75, 0.25) and the like.
+  // Directions to the middle of texels: (s, t) of a face is (-0.75, 0.25) and the like.
   const std::vector<float4> directions{{1, -0.25f, 0.75f, 0},  {-1, -0.25f, -0.75f, 0},
                                        {-0.75f, 1, 0.25f, 0},  {-0.75f, -1, -0.25f, 0},
                                        {-0.75f, -0.25f, 1, 0}, {0.75f, -0.25f, -1, 0},
                                        {0.25f, 0.25f, 2, 0},   {3, 0.75f, 0.75f, 0}};
   std::vector<float> want;
   for (const float face : {0, 1, 2, 3, 4, 5}) want.push_back(face * 100 + 2 * kSide);
-  // (0.125, -0.125) lies in column 2 and row 1, and so does (-0.25, -0.25) in 1 and 1.
+  // (0.125, -0.125) lies in column 2 and row 1, and (-0.25, -0.25) in column 1 and row 1.
   want.push_back(400 + 1 * kSide + 2);
   want.push_back(0 + 1 * kSide + 1);
   float4* in = check::Upload(directions);
@@ -179,7 +179,7 @@ void Levels() {
       const float lod = std::min(std::max(i * 0.25f, 0.5f), 2.75f);
       const int first = static_cast<int>(lod);
       const float part = lod - static_cast<float>(first);
-      // Half way between two levels a point filter may take either.
+      // Halfway between two levels a point filter may take either.
       if (filter == cudaFilterModePoint && part == 0.5f) continue;
       compared.push_back(got[i]);
       want.push_back(filter == cudaFilterModePoint

@@ -57,7 +57,7 @@ int main() {
   Whole("bytes", bytes);
   Whole("shorts", shorts);
 
-  // What lies outside of the texture reads as zero.
+  // Reads outside the texture return zero.
   float* const memory = check::Upload(floats);
   float* const out = check::Zeroed<float>(4096);
   const cudaTextureObject_t part = Linear(memory, 100, cudaReadModeElementType);
@@ -66,7 +66,7 @@ int main() {
   std::vector<float> want(256, 0.0f);
   std::copy(floats.begin(), floats.begin() + 100, want.begin() + 50);
   check::Compare("outside", check::Download(out, 256), want);
-  // The memory changes under the texture between launches.
+  // The memory of the texture changes between launches.
   CHECK(cudaMemset(memory, 0, 40 * sizeof(float)));
   Fetch<float><<<1, 128>>>(part, 0, 100, out);
   CHECK(cudaGetLastError());

@@ -1,5 +1,5 @@
-// What a thread knows of itself: indices and sizes in three dimensions, lane and warp numbers,
-// sizes of the grid, and clocks that only go forward.
+// A thread's own values: indices and sizes in three dimensions, lane and warp numbers, sizes of the
+// grid, and clocks that only go forward.
 #include "check.h"
 
 constexpr int kFields = 9;

@@ -1,4 +1,4 @@
-// Thrust: sort, sort by key, reduce, scan and transform, as they come with the toolkit.
+// Thrust of the toolkit: sort, sort by key, reduce, scan and transform.
 #include <thrust/copy.h>
 #include <thrust/device_vector.h>
 #include <thrust/functional.h>
@@ -45,7 +45,7 @@ int main() {
   int want_total = std::accumulate(host.begin(), host.end(), 0);
   check::Compare("reduce", &total, &want_total, 1);
 
-  // Sorted by key with the positions as values, stable.
+  // A stable sort by key, with the positions as values.
   thrust::copy_n(thrust::counting_iterator<int>(0), kCount, positions.begin());
   thrust::device_vector<int> keys = device;
   thrust::stable_sort_by_key(keys.begin(), keys.end(), positions.begin());

@@ -1,5 +1,5 @@
-// One program on two devices: copies between them by every way, events of one awaited by the other,
-// host memory that both reach.
+// One program on two devices: copies between them in every way, events of one device that the other
+// waits for, and host memory that both reach.
 #include <vector>
 
 #include "check.h"
@@ -59,7 +59,7 @@ int main() {
   }
   REQUIRE(memory[0] + kCount <= memory[1] || memory[1] + kCount <= memory[0]);
 
-  // Kernels of both, from one host thread; the copy is ordered by streams and events alone.
+  // Kernels of both devices from one host thread. Only streams and events order the copy.
   CHECK(cudaSetDevice(0));
   Fill<<<kGrid, kBlock, 0, stream[0]>>>(memory[0], kCount, 3);
   CHECK(cudaEventRecord(event[0], stream[0]));
@@ -74,7 +74,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream[0]));
   check::Compare("there and back", Get(memory[0]), Want(3, 1));
 
-  // Many rounds, each of which needs the one before.
+  // Many rounds. Each needs the one before.
   for (int round = 0; round < 50; ++round) {
     const int to = round % 2 == 0 ? 1 : 0, from = 1 - to;
     CHECK(cudaSetDevice(from));
@@ -115,7 +115,7 @@ int main() {
   }
   check::Compare("half the rows", Get(memory[1]), want);
 
-  // The host's memory to and from the memory of the device that is not current.
+  // Copies between the host and the memory of the device that is not current.
   CHECK(cudaSetDevice(0));
   want = Want(11, 0);
   CHECK(cudaMemcpy(memory[1], want.data(), kBytes, cudaMemcpyHostToDevice));
@@ -126,7 +126,7 @@ int main() {
   CHECK(cudaStreamSynchronize(stream[0]));
   check::Compare("pinned", std::vector<int>(pinned, pinned + kCount), want);
 
-  // Both devices reach pinned memory, whichever was current when it was made.
+  // Both devices reach pinned memory, whichever device was current when it was made.
   for (int d = 0; d < 2; ++d) {
     CHECK(cudaSetDevice(d));
     Add<<<kGrid, kBlock, 0, stream[d]>>>(pinned, kCount, 4);
@@ -155,7 +155,7 @@ int main() {
     check::Compare("variable", Get(memory[d]), Want(1, 100 * (d + 1)));
   }
 
-  // Freed while another device is current; what is on the other device stays.
+  // Freed while another device is current. The other device's memory stays.
   CHECK(cudaSetDevice(1));
   CHECK(cudaFree(memory[0]));
   check::Compare("what is left", Get(memory[1]), Want(1, 200));

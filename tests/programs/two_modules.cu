@@ -1,5 +1,5 @@
-// A program of two modules: two sources compiled on their own, each with a kernel, a device
-// variable and a constant of the same names, none of which may be mistaken for the other's.
+// A program of two modules, from two sources that are compiled separately. Each has a kernel, a
+// device variable and a constant of the same names. None may be mistaken for the other module's.
 #include "two_modules.h"
 
 static __device__ int state = 100;

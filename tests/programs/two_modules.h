@@ -1,4 +1,4 @@
-// What the two sources of the program two_modules call of each other.
+// The functions with which the two sources of the program two_modules call each other.
 #pragma once
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// The second module of the program two_modules: the same names with other meanings.
+// The second module of the program two_modules. It uses the same names with other meanings.
 #include "two_modules.h"
 
 static __device__ int state = 2000;

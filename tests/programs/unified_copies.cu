@@ -1,4 +1,4 @@
-// One address space: cudaMemcpyDefault finds the direction by itself, and copies work between all
+// One address space. cudaMemcpyDefault finds the direction itself, and copies work between all
 // kinds of memory.
 #include "check.h"
 
@@ -30,7 +30,7 @@ int main() {
         ++seed;
         for (int i = 0; i < kCount; ++i) want[i] = i * 31 + seed;
         CHECK(cudaMemcpy(from.a, want.data(), kCount * sizeof(int), cudaMemcpyDefault));
-        // All but the first and the last element, which keep another value.
+        // All elements except the first and the last, which keep another value.
         std::vector<int> edges(kCount, -seed);
         CHECK(cudaMemcpy(to.b, edges.data(), kCount * sizeof(int), cudaMemcpyDefault));
         const std::size_t bytes = (kCount - 2) * sizeof(int);
@@ -40,7 +40,7 @@ int main() {
         } else {
           CHECK(cudaMemcpy(to.b + 1, from.a + 1, bytes, cudaMemcpyDefault));
         }
-        // A copy within the device may still be under way on the host's return.
+        // A copy within the device may still run when the call returns.
         CHECK(cudaDeviceSynchronize());
         want[0] = want[kCount - 1] = -seed;
         CHECK(cudaMemcpy(got.data(), to.b, kCount * sizeof(int), cudaMemcpyDefault));
@@ -50,7 +50,8 @@ int main() {
       }
     }
   }
-  // The source is free to change as soon as an asynchronous copy from pageable memory has returned.
+  // The program may change the source as soon as an asynchronous copy from pageable memory has
+  // returned.
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 1000; ++i) pageable_a[i] = round * 1000 + i;
     CHECK(cudaMemcpyAsync(device_a + round * 1000, pageable_a.data(), 1000 * sizeof(int),

@@ -1,4 +1,5 @@
-// Adds two vectors of floats and of 32-bit integers, with sizes that do not fill the last block.
+// Adds two vectors of floats and two of 32-bit integers, with sizes that do not fill the last
+// block.
 #include "check.h"
 
 template <typename T>

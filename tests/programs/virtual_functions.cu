@@ -1,5 +1,5 @@
-// Virtual functions: objects made on the device in one kernel and called through their base class
-// in another.
+// Virtual functions. One kernel makes objects on the device, and another calls them through their
+// base class.
 #include <new>
 
 #include "check.h"
@@ -67,7 +67,7 @@ __global__ void Make(char* memory, Shape** shapes) {
 __global__ void Use(Shape* const* shapes, int* out) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= kCount) return;
-  // Neighbours exchange their objects.
+  // Threads exchange their objects.
   const Shape* shape = shapes[kCount - 1 - i];
   out[i] = shape->Area() * 10 + shape->Describe(3);
 }

@@ -1,5 +1,5 @@
-// Virtual memory management: physical memory mapped at reserved addresses, at two places at once,
-// growing in place as allocators with expandable segments do, with access that changes.
+// Virtual memory management: physical memory that is mapped at reserved addresses, at two places at
+// once, that grows in place as in allocators with expandable segments, and whose access changes.
 #include "check_driver.h"
 
 __global__ void Fill(unsigned* out, std::size_t count, unsigned factor) {
@@ -50,7 +50,7 @@ int main() {
   access.location = properties.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
-  // Two pieces side by side are one range for kernels, copies and memsets.
+  // For kernels, copies and memsets two adjacent pieces are one range.
   CUdeviceptr range = 0;
   CHECK_CU(cuMemAddressReserve(&range, 8 * unit, 0, 0, 0));
   CUmemGenericAllocationHandle first = 0, second = 0;
@@ -87,7 +87,7 @@ int main() {
   std::printf("read-only alias: %llu\n", SumOf(alias, per_unit));
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
-  // Growing in place keeps what is there.
+  // Growing in place keeps the contents.
   CUmemGenericAllocationHandle third = 0;
   CHECK_CU(cuMemCreate(&third, unit, &properties, 0));
   CHECK_CU(cuMemMap(range + 3 * unit, unit, 0, third, 0));
@@ -101,7 +101,7 @@ int main() {
   REQUIRE(got == want);
   std::printf("grown: %llu\n", SumOf(range, count));
 
-  // Handles count their references; mappings keep memory without any.
+  // Handles count their references. A mapping keeps memory that has no reference.
   CUmemGenericAllocationHandle again = 0;
   CHECK_CU(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + unit / 2)));
   REQUIRE(again == first);
@@ -120,7 +120,7 @@ int main() {
   Refused("an odd size", cuMemCreate(&again, unit - 1, &properties, 0));
   Refused("ordinary freeing", cuMemFree(range));
 
-  // All of it at once; the first piece keeps its contents for its handle.
+  // Unmaps everything at once. The first piece keeps its contents, because its handle exists.
   CHECK_CU(cuMemUnmap(range, 4 * unit));
   Refused("access to nothing", cuMemSetAccess(range, unit, &access, 1));
   CHECK_CU(cuMemUnmap(alias, unit));
@@ -132,7 +132,7 @@ int main() {
   CHECK_CU(cuMemAddressFree(alias, 2 * unit));
   CHECK_CU(cuMemAddressFree(range, 8 * unit));
 
-  // A hint is taken where it can be.
+  // A wanted address is used if it is free.
   CUdeviceptr hinted = 0;
   CHECK_CU(cuMemAddressReserve(&hinted, unit, 0, range, 0));
   REQUIRE(hinted == range);

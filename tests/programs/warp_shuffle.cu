@@ -21,7 +21,7 @@ __global__ void Shuffles(const int* in, int* out) {
   put(__shfl_xor_sync(kAll, value, 4, 8));
 }
 
-// What the forms above mean, lane by lane.
+// The meaning of the forms above, lane by lane.
 std::vector<int> ExpectedShuffles(const std::vector<int>& in) {
   std::vector<int> out;
   auto put = [&](auto source_of) {
@@ -84,7 +84,7 @@ void TestScan(const char* what, T unit) {
   CHECK(cudaFree(device_totals));
 }
 
-// Only some lanes take part; the others are elsewhere.
+// Only some lanes take part. The others run other code.
 __global__ void Partial(const int* in, int* out) {
   int lane = threadIdx.x;
   int value = in[lane];

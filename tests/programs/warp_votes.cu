@@ -1,5 +1,5 @@
 // Warp votes and matches: ballot, any, all, match_any, match_all, with full and partial masks, and
-// the lane masks that special registers hold.
+// the lane masks in special registers.
 #include "check.h"
 
 constexpr int kWarps = 8;
@@ -21,7 +21,7 @@ __global__ void Votes(const int* in, const long long* wide, unsigned* out) {
   put(same);
   put(__match_all_sync(kAll, wide[i], &same));
   put(same);
-  // Each half of the branch votes among its own.
+  // The lanes of each branch vote among themselves.
   unsigned odd = __ballot_sync(kAll, lane & 1);
   unsigned result;
   if (lane & 1) {
@@ -38,7 +38,7 @@ __global__ void Votes(const int* in, const long long* wide, unsigned* out) {
   put(below);
   put(at_or_below);
   put(above);
-  // The leader of each group of equal values counts it.
+  // The first lane of each group of equal values counts the group.
   unsigned group = __match_any_sync(kAll, value);
   put(__ffs(group) - 1 == lane ? __popc(group) : 0);
 }

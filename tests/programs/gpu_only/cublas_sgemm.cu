@@ -1,6 +1,5 @@
 // cuBLAS in single precision: products of several shapes and transpositions, each against a CPU
-// reference. The inputs are small whole numbers, so that every order of summation gives the same
-// bits.
+// reference. The inputs are small whole numbers, so every order of summation gives the same bits.
 #include <cublas_v2.h>
 
 #include "../check.h"

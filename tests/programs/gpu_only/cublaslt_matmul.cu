@@ -1,6 +1,6 @@
-// cuBLASLt: half-precision products with single-precision sums, chosen by its heuristic, with a
-// bias and ReLU in the epilogue. The inputs are small whole numbers, so that the bits do not depend
-// on the order of summation.
+// cuBLASLt: half-precision products with single-precision sums and with bias and ReLU in the
+// epilogue. Its heuristic chooses the algorithm. The inputs are small whole numbers, so the bits do
+// not depend on the order of summation.
 #include <cublasLt.h>
 #include <cuda_fp16.h>
 
@@ -73,7 +73,7 @@ void Test(cublasLtHandle_t handle, cudaStream_t stream, int m, int n, int k, boo
   CHECK(cudaMemcpy(got_bits.data(), device_c, m * n * 2, cudaMemcpyDeviceToHost));
   std::memcpy(want_bits.data(), want.data(), m * n * 2);
   for (uint16_t& bits : got_bits) {
-    if (bits == 0x8000) bits = 0;  // a zero's sign says nothing
+    if (bits == 0x8000) bits = 0;  // the sign of a zero does not matter
   }
   for (uint16_t& bits : want_bits) {
     if (bits == 0x8000) bits = 0;

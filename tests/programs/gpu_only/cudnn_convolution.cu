@@ -1,5 +1,5 @@
 // cuDNN: a convolution with bias and ReLU, a pooling and a softmax. The inputs are small whole
-// numbers, so that the convolution's bits do not depend on the order of summation.
+// numbers, so the convolution's bits do not depend on the order of summation.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -96,7 +96,7 @@ int main() {
                                    device_y));
   CHECK(cudaStreamSynchronize(stream));
   std::vector<float> got = check::Download(device_y, want.size());
-  for (float& value : got) value += 0.0f;  // a zero's sign says nothing
+  for (float& value : got) value += 0.0f;  // the sign of a zero does not matter
   check::Compare("convolution, bias and ReLU", got, want);
 
   // Each channel's largest value.

@@ -1,5 +1,5 @@
-// cuRAND: every generator gives on the device the bits that it gives on the host, and distributions
-// have the moments that they should have.
+// cuRAND. Every generator gives the same bits on the device and on the host, and distributions have
+// the right moments.
 #include <curand.h>
 
 #include <cmath>

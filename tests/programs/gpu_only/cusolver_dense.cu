@@ -1,5 +1,5 @@
-// cuSOLVER: a linear system by LU, one by Cholesky, the singular values of a matrix and the
-// eigenvalues of a symmetric one, all of which are known beforehand.
+// cuSOLVER: a linear system by LU, one by Cholesky, the singular values of a matrix, and the
+// eigenvalues of a symmetric matrix. All results are known in advance.
 #include <cusolverDn.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ void TestSingularValues(cusolverDnHandle_t handle, int n) {
                                 work_size, nullptr, info));
   CHECK(cudaDeviceSynchronize());
   REQUIRE(check::Download(info, 1)[0] == 0);
-  std::vector<double> want = Eigenvalues(n);  // all are positive
+  std::vector<double> want = Eigenvalues(n);  // all of them are positive
   std::reverse(want.begin(), want.end());
   Verdict("singular values", check::Download(values, n), want, 1e-10);
   for (void* memory :

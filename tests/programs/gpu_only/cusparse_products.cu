@@ -1,5 +1,5 @@
 // cuSPARSE: sparse matrices times vectors and dense matrices, in CSR and COO form. The values are
-// small whole numbers, so that every order of summation gives the same bits.
+// small whole numbers, so every order of summation gives the same bits.
 #include <cusparse.h>
 
 #include "../check.h"

@@ -1,5 +1,5 @@
-// Kernels that launch kernels: a tree of them, which sorts, one launch of each thread, and the
-// streams for launches that nobody waits for and for what comes after the launching kernel.
+// Kernels that launch kernels: a tree of kernels that sorts, one launch by each thread, and the
+// streams for fire-and-forget and tail launches.
 #include <algorithm>
 
 #include "../check.h"
@@ -16,7 +16,7 @@ __device__ void SortSmall(uint32_t* data, int count) {
   }
 }
 
-// Quicksort, whose parts are sorted by kernels of their own.
+// Quicksort. Separate kernels sort its parts.
 __global__ void Sort(uint32_t* data, int count, int depth) {
   if (count <= kSmallPart || depth == 0) {
     SortSmall(data, count);
@@ -48,7 +48,7 @@ __global__ void LaunchFromEachThread(unsigned long long* sum) {
 
 __global__ void Double(unsigned long long* sum) { *sum *= 2; }
 
-// The tail comes when the kernel and all that it launched has ended.
+// The tail launch runs after the kernel and everything that it launched have ended.
 __global__ void WithTail(unsigned long long* sum, cudaError_t* error) {
   Double<<<1, 1, 0, cudaStreamTailLaunch>>>(sum);
   Add<<<1, 32, 0, cudaStreamFireAndForget>>>(sum, 0, 32);

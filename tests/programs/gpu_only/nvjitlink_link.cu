@@ -1,5 +1,5 @@
-// nvJitLink and NVRTC: two pieces of code, compiled when the program runs, are linked into one
-// module and run.
+// nvJitLink and NVRTC: compiles two pieces of code at run time, links them into one module, and
+// runs it.
 #include <cuda.h>
 #include <nvJitLink.h>
 #include <nvrtc.h>

@@ -1,6 +1,6 @@
-// Tensor maps: kernels let the tensor memory accelerator fetch boxes of a matrix,
-// inside and across the border, and store them elsewhere; maps are made
-// again for the same and for other tensors, and moved.
+// Tensor maps. With them kernels let the tensor memory accelerator fetch boxes of a matrix, inside
+// and across the border, and store them elsewhere. Maps are made again for the same tensor and for
+// others, and moved.
 #include "../check_driver.h"
 
 constexpr int kColumns = 64, kRows = 32;  // of a box
@@ -100,7 +100,7 @@ int main() {
   }
   check::Compare("stored", check::Download(b, want.size()), want);
 
-  // A box of 128-byte rows, swizzled: 16-byte pieces change places with the row.
+  // A box of 128-byte rows, swizzled: the row determines the order of its 16-byte pieces.
   CUtensorMap map;
   const cuuint64_t dimensions[] = {kWidth, kHeight};
   const cuuint64_t strides[] = {kWidth * sizeof(float)};
@@ -112,7 +112,7 @@ int main() {
                                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   REQUIRE(std::memcmp(&map, &from, sizeof map) != 0);
 
-  // What no device can describe.
+  // Maps that no device can describe.
   EXPECT_ERROR_CU(cuTensorMapEncodeTiled(
       &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, reinterpret_cast<char*>(a) + 4, dimensions, strides,
       box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
