@@ -1,4 +1,4 @@
-// What the library answers without a session.
+// The library's replies without a session.
 #include <catch2/catch.hpp>
 #include <string>
 

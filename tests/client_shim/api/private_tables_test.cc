@@ -1,4 +1,4 @@
-// The tables behind cuGetExportTable, as far as they need no daemon.
+// The tables behind cuGetExportTable, where they need no daemon.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>
@@ -152,7 +152,7 @@ struct Cache {
     uint32_t bytes[2] = {0, 0xABCDEF};
     const CUresult result =
         Call<void*, uint64_t, void**, uint32_t*>(table[3], handle, 0, &data, bytes);
-    CHECK(bytes[1] == 0xABCDEF);  // the length is 32 bits wide
+    CHECK(bytes[1] == 0xABCDEF);  // the length has 32 bits
     if (result != CUDA_SUCCESS) {
       CHECK(result == CUDA_ERROR_NOT_FOUND);
       return "(nothing)";

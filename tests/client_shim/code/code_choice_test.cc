@@ -55,7 +55,7 @@ TEST_CASE("What was not chosen is left out of fatbins") {
   const std::string image = Fatbin(kElf + kPtx + kElf);
   CHECK(Choose(CodeChoice::kPtxOnly, image).text == Fatbin(kPtx));
   CHECK(Choose(CodeChoice::kMachineCodeOnly, image).text == Fatbin(kElf + kElf));
-  // Several fatbins are one program.
+  // Several fatbins form one program.
   CHECK(Choose(CodeChoice::kPtxOnly, image + image).text == Fatbin(kPtx) + Fatbin(kPtx));
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("An entry of which any byte is wrong, missing or too much is no entry"
   }
   WriteFile(file, good + "x");
   CHECK(ValueOf(cache, "the key") == "(nothing)");
-  // Lengths that add up to the file's by overflow.
+  // Lengths whose sum overflows to the file's length.
   std::string huge = good;
   for (int i = 16; i < 24; ++i) huge[i] = '\xff';
   WriteFile(file, huge);
@@ -115,7 +115,7 @@ TEST_CASE("What others may write, and what is no file, is not read") {
   }
   REQUIRE(chmod(file.c_str(), 0600) == 0);
   CHECK(ValueOf(cache, "key") == "value");
-  // Where the test may give files away: a sandbox does not know other users.
+  // Only where the test may give files to another user. A sandbox does not know other users.
   if (geteuid() == 0 && chown(file.c_str(), 12345, 12345) == 0) {
     CHECK(ValueOf(cache, "key") == "(nothing)");
     REQUIRE(chown(file.c_str(), 0, 0) == 0);
@@ -191,7 +191,8 @@ TEST_CASE("Processes and threads that write and read the same entries find whole
     return std::string(5000 + 100 * key, static_cast<char>('a' + writer));
   };
   const auto work = [&](int writer) {
-    DiskCache cache(folder.path, 60'000);  // less than there is: entries go all the time
+    DiskCache cache(folder.path, 60'000);  // less than the entries need, so entries are removed all
+                                           // the time
     for (int i = 0; i < 60; ++i) {
       const int key = i % 10;
       cache.Store(std::to_string(key), value_of(key, writer));

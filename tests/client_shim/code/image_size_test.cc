@@ -9,7 +9,7 @@
 namespace detshare::shim {
 namespace {
 
-// Bytes that end at a page which cannot be read: reading further is a crash.
+// Bytes that end at a page which cannot be read. Reading past them crashes.
 class AtEndOfMemory {
  public:
   explicit AtEndOfMemory(const std::string& bytes) {

@@ -6,7 +6,7 @@
 namespace detshare::shim {
 namespace {
 
-// As on an H200: eight GPCs of 8 to 18 SMs, and four pairs of SMs that belong to none.
+// An H200: eight GPCs of 8 to 18 SMs, and four pairs of SMs that belong to no GPC.
 SmTopology H200() {
   SmTopology topology{0, 132, 9, {}};
   for (int tpc = 0; tpc < 66; ++tpc) {

@@ -1,6 +1,5 @@
-// Asks the driver many questions that have wrong answers, and prints what it says.
-// driver_results.expected is what driver 580 (CUDA 13.0) says on an H200; the shim has to say the
-// same.
+// Makes many wrong calls of the driver and prints the results. driver_results.expected has the
+// results of driver 580 (CUDA 13.0) on an H200. The shim must print the same.
 #include <cuda.h>
 #include <sys/mman.h>
 
@@ -27,7 +26,7 @@ CUcontext primary;
 CUmodule module;
 CUfunction plain, two, small, paired;
 char host[1 << 20];
-CUdeviceptr first, second;  // of 1,000 bytes and 1 MiB
+CUdeviceptr first, second;  // 1,000 bytes and 1 MiB
 
 void Start() {
   unsigned int flags;
@@ -73,7 +72,7 @@ void Launches() {
   RESULT(cuLaunchKernel(small, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr));
   RESULT(cuLaunchCooperativeKernel(plain, 100000, 1, 1, 1024, 1, 1, 0, nullptr, nullptr));
 
-  // (u64, u32): 12 bytes.
+  // The parameters are (u64, u32): 12 bytes.
   unsigned long long a = 0;
   unsigned int b = 0;
   char buffer[16] = {};
@@ -244,7 +243,7 @@ void StreamsAndEvents() {
   RESULT(cuStreamDestroy(CU_STREAM_LEGACY));
   RESULT(cuStreamDestroy(CU_STREAM_PER_THREAD));
 
-  // Two contexts: what belongs to which.
+  // Two contexts: which objects belong to which context.
   CUcontext made, current;
   unsigned int flags;
   RESULT(cuCtxCreate(&made, nullptr, 0, device));

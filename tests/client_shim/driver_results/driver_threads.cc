@@ -1,6 +1,6 @@
 // Threads that use everything at once: copies of ordinary and pinned memory, launches, a shared
-// event, host functions, streams and pinned memory that come and go. Prints what goes wrong, then
-// "ok" or "failed".
+// event, host functions, and streams and pinned memory that are made and destroyed. Prints all
+// failures, then "ok" or "failed".
 #include <cuda.h>
 
 #include <atomic>

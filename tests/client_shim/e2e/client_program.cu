@@ -1,5 +1,5 @@
 // A CUDA program that does what its first argument says. The tests of this folder start it, and
-// sometimes end it.
+// sometimes kill it.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ void Say(const char* text) {
   std::fflush(stdout);
 }
 
-// Ends the program, with the error's name on stdout.
+// Ends the program on an error and prints the error's name on stdout.
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
   Say(cudaGetErrorName(error));
@@ -48,7 +48,7 @@ constexpr int kCount = 20000;
 constexpr int kThreads = 128;
 constexpr int kBlocks = (kCount + kThreads - 1) / kThreads;
 
-// Copies, launches and copies back; compares with the CPU, and prints a digest.
+// Copies, launches and copies back. Compares with the CPU and prints a digest.
 int Compute(uint32_t seed) {
   std::vector<uint32_t> values(kCount);
   for (int i = 0; i < kCount; ++i) values[i] = i * 7 + seed;
@@ -76,7 +76,7 @@ int Compute(uint32_t seed) {
   return 0;
 }
 
-// Where the driver library came from.
+// Prints from where the driver library was loaded.
 int Where() {
   Check(cudaFree(nullptr));
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -107,7 +107,7 @@ int CopyForEver() {
   }
 }
 
-// Launches until the driver says that it is over.
+// Launches until the driver returns an error.
 int WorkForEver() {
   uint32_t* device = nullptr;
   Check(cudaMalloc(&device, kCount * sizeof(uint32_t)));
@@ -126,7 +126,7 @@ int WorkForEver() {
 uint32_t* g_device = nullptr;
 
 void AtExit() {
-  // What comes back depends on who was torn down first; only a crash or a hang would be wrong.
+  // The result depends on which library was torn down first. Only a crash or a hang would be wrong.
   cudaMemset(g_device, 0, 16);
   cudaDeviceSynchronize();
   cudaFree(g_device);
@@ -200,7 +200,7 @@ int ForkBeforeInit() {
   return Forked(child) != 0 ? 1 : mine;
 }
 
-// A child that executes another CUDA program, as build tools and job runners do.
+// Executes another CUDA program in a child, as build tools and job runners do.
 int ForkAndExecute(char* self) {
   if (Compute(1) != 0) return 1;
   const pid_t child = fork();
@@ -216,7 +216,7 @@ int ForkAndExecute(char* self) {
 
 __global__ void WriteTo(uint32_t* where) { *where = 1; }
 
-// Touches memory that is nobody's. Every later call says so.
+// Accesses memory that belongs to no allocation. Every later call returns the error.
 int Fault() {
   uint32_t* device = nullptr;
   Check(cudaMalloc(&device, 16));
@@ -241,7 +241,7 @@ int Devices() {
   return 0;
 }
 
-// The second device is used without ever having been current when the code was loaded.
+// Uses the second device, which was never current while the code was loaded.
 int EveryDevice() {
   int count = 0;
   Check(cudaGetDeviceCount(&count));

@@ -1,5 +1,5 @@
-// A program that wants CUPTI to watch it, as a framework's profiler does. Whatever CUPTI says, the
-// program goes on.
+// A program that lets CUPTI watch it, as a framework's profiler does. The program goes on whatever
+// CUPTI returns.
 #include <cuda_runtime.h>
 #include <cupti.h>
 

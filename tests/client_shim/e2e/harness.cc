@@ -137,7 +137,7 @@ Outcome Process::Wait() {
     if (!Pump(10)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   reaped_ = true;
-  // Grandchildren may hold the pipes: take what is there.
+  // Grandchildren may keep the pipes open, so read only what is there.
   for (int i = 0; i < 1000 && (out_fd_ >= 0 || err_fd_ >= 0); ++i) {
     pollfd fds[2] = {{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}};
     if (poll(fds, 2, 0) <= 0) break;
@@ -161,7 +161,7 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 Daemon::Daemon(const Strings& flags) {
-  // The path of a unix socket is short, and the test's own directory is not.
+  // The path of a unix socket must be short, and the test's own directory has a long one.
   char name[] = "/dev/shm/detshare-e2e-XXXXXX";
   if (mkdtemp(name) == nullptr) throw std::runtime_error("no directory");
   directory_ = name;

@@ -1,4 +1,4 @@
-// Daemons and programs as real processes, for tests of everything together.
+// Starts daemons and programs as real processes, for tests of the whole system.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace detshare::e2e {
 
-// Long enough for a loaded machine with sanitizers; nothing that works takes it.
+// Long enough for a loaded machine with sanitizers. A working test never takes this long.
 inline constexpr int kTimeoutMs = 120'000;
 
 // A file of the test's runfiles, as an absolute path.
@@ -23,31 +23,32 @@ inline std::string LinkedProgram() { return Path("tests/client_shim/e2e/linked")
 using Strings = std::vector<std::string>;
 
 struct Outcome {
-  int exit_code = -1;  // 128 + signal when it was killed
+  int exit_code = -1;  // 128 + the signal that killed it
   bool timed_out = false;
   std::string out, err;
 };
 
-// A running child. Killed when it still runs at the end.
+// A running child. The destructor kills it if it still runs.
 class Process {
  public:
-  // `environment` ("NAME=value") replaces what the test has of these names; a name without "=" is
-  // taken away. Of several changes of one name the last counts.
+  // `environment` ("NAME=value") replaces the test's own values. A name without "=" is removed. If
+  // a name occurs several times, the last entry counts.
   explicit Process(const Strings& command, const Strings& environment = {});
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Waits until a whole line came on stdout, and returns it without its end. "" when the output
-  // ended before.
+  // Waits for a whole line on stdout and returns it without its end. Returns "" if the output ended
+  // before.
   std::string ReadLine();
   void Signal(int signal);
-  // Waits for its end; kills it, with timed_out set, when that takes too long.
+  // Waits for the end of the process. If that takes too long, kills it and sets timed_out.
   Outcome Wait();
 
  private:
-  // Takes what is there of both pipes, waiting at most `wait_ms`. False when both are at their end.
+  // Reads what both pipes have, and waits at most `wait_ms` for it. Returns false if both have
+  // ended.
   bool Pump(int wait_ms);
 
   pid_t pid_ = -1;
@@ -59,7 +60,7 @@ class Process {
 
 Outcome Run(const Strings& command, const Strings& environment = {});
 
-// detshared with the software GPU in a directory of its own.
+// detshared with the software GPU, in its own directory.
 class Daemon {
  public:
   explicit Daemon(const Strings& flags = {});
@@ -68,13 +69,15 @@ class Daemon {
   const std::string& directory() const { return directory_; }
   const std::string& socket() const { return socket_; }
   pid_t pid() const { return process_->pid(); }
-  // What a program needs to find the shim and this daemon; its caches are the daemon's own.
+  // The environment with which a program finds the shim and this daemon. Its caches are in the
+  // daemon's directory.
   Strings Environment() const;
 
   nlohmann::json Status() const;
-  // Whether the status becomes what is asked for.
+  // Waits until the condition holds for the daemon's status. Returns false if the timeout ends
+  // first.
   bool Becomes(const std::function<bool(const nlohmann::json&)>& what) const;
-  // Files of sessions that are there.
+  // The existing files of sessions.
   Strings SessionFiles() const;
 
   void Signal(int signal) { process_->Signal(signal); }
@@ -85,10 +88,10 @@ class Daemon {
   std::unique_ptr<Process> process_;
 };
 
-// `detshare run` with this daemon.
+// Runs a program under `detshare run` with this daemon.
 Outcome RunThrough(const Daemon& daemon, const Strings& command, const Strings& options = {});
 
-// Keeps asking until `condition` holds. False when the timeout ends.
+// Checks `condition` until it holds. Returns false if the timeout ends first.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace detshare::e2e

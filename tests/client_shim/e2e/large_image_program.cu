@@ -1,5 +1,5 @@
-// A program whose code is megabytes long: a table that does not compress. With "hold" it stays
-// until it is killed; with "time" it prints how long its first kernel took.
+// A program whose code has megabytes: a table that does not compress. With "hold" it runs until it
+// is killed. With "time" it prints how long its first kernel took.
 #include <cuda_runtime.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ struct Table {
   uint32_t words[TABLE_WORDS];
 };
 
-// Noise, made by the compiler's front end: the table is in the image as it is.
+// Noise, which the compiler's front end computes. So the image contains the table itself.
 constexpr Table MakeTable() {
   Table table{};
   uint64_t state = 12345;

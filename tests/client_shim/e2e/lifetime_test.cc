@@ -1,4 +1,4 @@
-// How programs and daemons end, and what is left behind.
+// The ends of programs and daemons, and what they leave behind.
 #include <signal.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST_CASE("A client that is killed in the middle of a copy leaves nothing behind
   for (int round = 0; round < 3; ++round) {
     Process client({ClientProgram(), "copy-for-ever"}, daemon.Environment());
     REQUIRE(client.ReadLine() == "ready");
-    // It holds memory of all kinds, and copies.
+    // It holds memory of all kinds and copies.
     REQUIRE(daemon.Becomes([](const json& status) {
       return status["sessions"].size() == 1 && status["sessions"][0]["bytes_copied"] > 0;
     }));
@@ -73,7 +73,7 @@ TEST_CASE("A client that is killed in the middle of a copy leaves nothing behind
     CHECK(client.Wait().exit_code == 128 + SIGKILL);
     CheckNothingLeft(daemon);
   }
-  // The daemon serves on.
+  // The daemon goes on serving.
   CHECK(Run({ClientProgram(), "compute"}, daemon.Environment()).exit_code == 0);
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("When the daemon ends, a working client gets an error and neither hang
   CHECK_FALSE(ended.timed_out);
   const Outcome outcome = client.Wait();
   CHECK_FALSE(outcome.timed_out);
-  CHECK(outcome.exit_code == 3);  // it saw an error, and ended by itself
+  CHECK(outcome.exit_code == 3);  // it got an error and ended itself
   CHECK(outcome.out.find("cudaError") != std::string::npos);
   CHECK(daemon.SessionFiles().empty());
 }

@@ -1,4 +1,4 @@
-// A program that is linked with -lcuda against the shim: it needs libcuda.so.1 before main.
+// A program that is linked with -lcuda against the shim, so it needs libcuda.so.1 before main.
 #include <cuda.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// The ways in which a program comes to use the shim, and what it is told when it cannot.
+// The ways in which a program loads the shim, and the errors that it gets if the shim cannot serve
+// it.
 #include <grpcpp/grpcpp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -91,12 +92,12 @@ TEST_CASE("What NVRTC compiled in one process is there for the next, unless that
   CHECK(entries().empty());
   compile({"CUDA_CACHE_PATH=" + cache});
   const auto first = entries();
-  CHECK(first.size() == 4);  // as many as it has variants
+  CHECK(first.size() == 4);  // one for each of its variants
   compile({"CUDA_CACHE_PATH=" + cache});
   const auto second = entries();
   CHECK(second.size() == 4);
   for (const auto& [file, used] : first) CHECK(second.at(file) > used);
-  // Nobody can write there: that is no reason to fail.
+  // No user can write there. The compilation must succeed anyway.
   compile({"CUDA_CACHE_PATH=/proc"});
   compile({"CUDA_CACHE_PATH", "XDG_CACHE_HOME", "HOME"});
 }
@@ -118,14 +119,14 @@ TEST_CASE("Without a daemon the first CUDA call says what to start, once, and no
       Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_LOG=debug",
                               "DETSHARE_SOCKET=/nonexistent/socket"});
   CHECK(debugged.err.find("detshare: cuInit: CUDA_ERROR_SYSTEM_NOT_READY\n") != std::string::npos);
-  // The runtime tries again and again; the line is printed once.
+  // The runtime calls cuInit again and again, but the line is printed once.
   const Outcome runtime =
       Run({ClientProgram(), "fork-before-init"},
           {"LD_LIBRARY_PATH=" + ShimDirectory(), "DETSHARE_SOCKET=/nonexistent/socket"});
   CHECK(runtime.out.find("cudaErrorSystemNotReady") != std::string::npos);
 }
 
-// A listening socket in the place of a daemon.
+// A listening socket in place of a daemon.
 class Listener {
  public:
   explicit Listener(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -139,7 +140,7 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // The connection of who comes next, which the caller closes.
+  // Accepts the next client's connection. The caller closes it.
   int Accept() { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC); }
 
  private:
@@ -182,7 +183,7 @@ TEST_CASE("The daemon refuses a shim of another version and names both") {
         std::string::npos);
 }
 
-// A daemon of another age.
+// A daemon of another version.
 class ForeignDaemon final : public proto::Control::Service {
   grpc::Status OpenSession(grpc::ServerContext*, const proto::OpenSessionRequest*,
                            grpc::ServerWriter<proto::SessionEvent>*) override {
@@ -249,7 +250,7 @@ TEST_CASE("A program that asks for some devices gets them, and so does whoever b
   const Outcome more = run({"DETSHARE_DEVICE_COUNT=4"});
   CHECK(more.out.rfind("cudaErrorNoDevice ", 0) == 0);
   CHECK_THAT(more.err, Catch::Contains("4 devices were asked for; there are 3"));
-  // Nobody is told about what it has chosen itself.
+  // The program chose this itself, so nothing is printed.
   const Outcome none = run({"CUDA_VISIBLE_DEVICES=7"});
   CHECK(none.out.rfind("cudaErrorNoDevice ", 0) == 0);
   CHECK(none.err.empty());
@@ -267,7 +268,7 @@ TEST_CASE("Code travels once: the next process of the user loads it without send
   uint64_t first = 0, second = 0;
   CHECK(run(&first) == "ok");
   CHECK(first > 1 << 20);
-  // The daemon names it as soon as it finds the time.
+  // The daemon sends the name as soon as it can.
   CHECK(Eventually([&] { return run(&second) == "ok" && second == 0; }));
 }
 

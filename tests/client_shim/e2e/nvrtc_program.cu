@@ -1,4 +1,4 @@
-// Compiles at run time, more than once, with and without changes: NVRTC asks the driver's compile
+// Compiles at run time several times, with and without changes. NVRTC uses the driver's compile
 // cache each time.
 #include <cuda_runtime.h>
 #include <nvrtc.h>

@@ -1,6 +1,5 @@
-// A CUDA program whose process has an eventful life: it ends, forks, is signalled or is short of
-// something, in the way that its first argument says. Prints what it was told, and "ok" where the
-// results are right.
+// A CUDA program whose process ends, forks, gets signals or lacks a resource, as its first argument
+// says. Prints the results of its calls, and "ok" if they are right.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -50,7 +49,7 @@ void Launch(int* device, cudaStream_t stream = nullptr) {
   Check(cudaGetLastError());
 }
 
-// Memory of the device, copies both ways and a few launches.
+// Uses device memory, copies both ways and makes a few launches.
 bool Works() {
   std::vector<int> values(kCount, 5);
   int* device = nullptr;
@@ -70,7 +69,7 @@ int Compute() {
   return 0;
 }
 
-// A function of the driver, of the library that is loaded.
+// A function of the driver library that is loaded.
 template <typename Function>
 Function* Driver(const char* name) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -118,7 +117,7 @@ int* WorkForEver() {
   int* device = nullptr;
   Check(cudaMalloc(&device, kCount * sizeof(int)));
   std::thread([device] {
-    // Until the process ends: its last calls may be told that the runtime is unloading.
+    // Runs until the process ends. Its last calls may get the error that the runtime is unloading.
     do {
       AddOne<<<kCount / 128, 128>>>(device, kCount);
     } while (cudaGetLastError() == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess);
@@ -178,8 +177,8 @@ void FreeLate() {
   Say(NameOf(g_synchronize()));
 }
 
-// The driver is torn down after the handlers that were registered later than cuInit, and before
-// those that were registered earlier.
+// The driver is torn down after the handlers that were registered after cuInit, and before those
+// that were registered earlier.
 int CallAfterTheEnd() {
   g_free = Driver<decltype(cuMemFree)>("cuMemFree_v2");
   g_synchronize = Driver<decltype(cuCtxSynchronize)>("cuCtxSynchronize");
@@ -204,7 +203,7 @@ int ThreadLocalDestructors() {
   return 0;
 }
 
-// The library stays, whatever the program believes.
+// The library stays loaded, whatever the program believes.
 int CloseLibrary() {
   for (int i = 0; i < 3; ++i) {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -218,7 +217,7 @@ int CloseLibrary() {
 
 // ---- fork
 
-// What the runtime and the driver tell a child, from its first thread and from another.
+// The results of the runtime and the driver in a child, on its first thread and on another one.
 int AskInChild() {
   void* memory = nullptr;
   Say(cudaGetErrorName(cudaMalloc(&memory, 16)));
@@ -251,7 +250,7 @@ int ForkStorm() {
       children[kind] = fork();
       if (children[kind] != 0) continue;
       if (kind == 0) _exit(0);
-      if (kind == 1) std::exit(0);  // with every handler and destructor
+      if (kind == 1) std::exit(0);  // runs every handler and destructor
       if (kind == 2) {
         execl("/bin/true", "true", nullptr);
         _exit(1);
@@ -270,8 +269,8 @@ int ForkStorm() {
   return 0;
 }
 
-// Host memory that the GPU reaches, in a child: pinned memory is shared as it is natively,
-// registered memory is the child's own copy, and neither is the child's to give back.
+// Host memory that the GPU reaches, in a child. Pinned memory is shared, as natively. Registered
+// memory is the child's own copy. The child can free neither.
 int ForkWithHostMemory() {
   constexpr int kInts = 1 << 18;
   int* pinned = nullptr;
@@ -306,7 +305,7 @@ int ForkWithHostMemory() {
   return 0;
 }
 
-// Other programs, by every way that starts one.
+// Starts other programs in every way that exists.
 int StartOthers(char* self) {
   WorkForEver();
   const std::string command = std::string(self) + " compute";
@@ -331,7 +330,7 @@ int StartOthers(char* self) {
   return Compute();
 }
 
-// The parent ends, its child lives on: until somebody writes to the pipe on stdin.
+// The parent ends and its child lives on, until the test writes to the pipe on stdin.
 int LeaveChild() {
   Check(cudaFree(nullptr));
   if (fork() == 0) {
@@ -345,8 +344,8 @@ int LeaveChild() {
   return 0;
 }
 
-// The daemon refuses the parent (the environment names a device that it has not). gRPC has run by
-// then.
+// The daemon refuses the parent, because the environment names a device that the daemon does not
+// have. gRPC has run by then.
 int ForkAfterRefusal() {
   auto* init = Driver<decltype(cuInit)>("cuInit");
   Say(NameOf(init(0)));
@@ -365,7 +364,7 @@ void CountSignal(int) { g_signals = g_signals + 1; }
 
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
-  action.sa_handler = handler;  // without SA_RESTART: every system call may be interrupted
+  action.sa_handler = handler;  // without SA_RESTART, so every system call may be interrupted
   sigaction(signal, &action, nullptr);
 }
 
@@ -410,13 +409,14 @@ int SignalStorm() {
   return 0;
 }
 
-// As services do: the signal is blocked in all of the program's threads, and one waits for it.
+// As services do: all of the program's threads block the signal, and one of them waits for it.
 int WaitForSignal() {
   Check(cudaFree(nullptr));
   std::vector<char> big(8 << 20);
   char* device = nullptr;
   Check(cudaMalloc(&device, big.size()));
-  Check(cudaMemcpy(device, big.data(), big.size(), cudaMemcpyHostToDevice));  // starts helpers
+  // starts the helper threads
+  Check(cudaMemcpy(device, big.data(), big.size(), cudaMemcpyHostToDevice));
   cudaStream_t stream;
   Check(cudaStreamCreate(&stream));
   Check(cudaLaunchHostFunc(
@@ -443,7 +443,8 @@ int WaitForEver() {
   return 0;
 }
 
-// ... which it handles: the handler runs at once, the call goes on until its work is done.
+// The same with a handler. The handler runs at once, and the call goes on until its work is
+// complete.
 int HandleInWait() {
   static std::atomic<int> handled{0};
   Handle(SIGINT, [](int) { handled.store(1); });
@@ -491,8 +492,8 @@ int LittleAddressSpace() {
   return Compute();
 }
 
-// A service gives up its root directory once it has the GPU. Exits with 77 where that is not
-// allowed.
+// A service changes its root directory once it has the GPU. Exits with 77 if the process may not do
+// that.
 int ChangeRoot() {
   Check(cudaFree(nullptr));
   if (chdir("/proc/self/fdinfo") != 0 || chroot(".") != 0) return 77;
@@ -515,7 +516,8 @@ int Blocking() {
     Launch(device, stream);
     returned.store(true);
   });
-  // Without the wish the launch returns although the stream stands still; with it, it must not.
+  // Without CUDA_LAUNCH_BLOCKING the launch returns although the stream stands still. With it, the
+  // launch must not return.
   const bool wish = std::getenv("CUDA_LAUNCH_BLOCKING") != nullptr;
   if (!wish) launcher.join();
   usleep(20'000);
@@ -541,7 +543,7 @@ constexpr char kStorePtx[] = R"(.version 7.0
 }
 )";
 
-// One thread of many, with everything of its own: streams, events, memory, code.
+// One of many threads. It has its own streams, events, memory and code.
 bool WorkAlone(int number) {
   static auto* const load = Driver<decltype(cuModuleLoadData)>("cuModuleLoadData");
   static auto* const find = Driver<decltype(cuModuleGetFunction)>("cuModuleGetFunction");
@@ -599,7 +601,7 @@ int ManyThreads() {
   return 0;
 }
 
-// An idle process: it has used everything that starts a thread.
+// An idle process that has used everything which starts a thread.
 int Idle() {
   Check(cudaFree(nullptr));
   std::vector<char> big(8 << 20);

@@ -1,4 +1,4 @@
-// Programs whose processes end, fork, are signalled or lack something, in every way that a process
+// Programs whose processes end, fork, get signals or lack a resource, in every way that a process
 // can.
 #include <signal.h>
 #include <unistd.h>
@@ -30,8 +30,8 @@ void CheckNothingLeft(const Daemon& daemon) {
   CHECK(Eventually([&] { return daemon.SessionFiles().empty(); }));
 }
 
-// Runs the program, which must end by itself with that code, say nothing on stderr, and leave
-// nothing behind. Returns what it printed.
+// Runs the program. It must end itself with that code, print nothing on stderr and leave nothing
+// behind. Returns what it printed.
 std::string Live(const Daemon& daemon, const std::string& what, int exit_code = 0,
                  const Strings& more = {}) {
   Strings environment = daemon.Environment();
@@ -112,7 +112,7 @@ TEST_CASE("A session ends with its process, though a child of it lives on") {
   close(input[0]);
   REQUIRE(program.ReadLine() == "child");
   CheckNothingLeft(daemon);
-  // It lived until now: it answers.
+  // The child is still alive, so it replies.
   REQUIRE(write(input[1], "x", 1) == 1);
   CHECK(program.ReadLine() == "child ends");
   close(input[1]);
@@ -199,7 +199,7 @@ TEST_CASE(
 
 // ---- idleness
 
-// How often the threads of a process were taken off a CPU so far. Those of gRPC's own timers are
+// How often the threads of a process have been taken off a CPU so far. gRPC's own timer threads are
 // left out.
 std::map<std::string, uint64_t> Switches(pid_t pid) {
   std::map<std::string, uint64_t> switches;
@@ -228,7 +228,7 @@ TEST_CASE("A program that does nothing costs nothing: no thread of its or of the
   Daemon daemon;
   Process program({Program(), "idle"}, daemon.Environment());
   REQUIRE(program.ReadLine() == "idle");
-  // Whatever wakes up now and then does so within a second and a half.
+  // Everything that wakes up from time to time does so within a second and a half.
   bool still = false;
   for (int i = 0; i < 40 && !still; ++i) {
     const auto of_program = Switches(program.pid()), of_daemon = Switches(daemon.pid());
@@ -237,7 +237,7 @@ TEST_CASE("A program that does nothing costs nothing: no thread of its or of the
   }
   CHECK(still);
   CHECK(Switches(daemon.pid()).size() > 3);
-  // Both are there at once when they are needed again.
+  // Program and daemon react at once when they are needed again.
   program.Signal(SIGTERM);
   CHECK(program.Wait().exit_code == 128 + SIGTERM);
   CheckNothingLeft(daemon);

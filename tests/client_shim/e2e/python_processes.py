@@ -47,7 +47,7 @@ def in_pool(method, function):
 
 
 def main():
-    # Before CUDA is used here, a forked child may use it, and the parent after that.
+    # A forked child may use CUDA if its parent has not used it. The parent may use it after that.
     print("fork before:", *in_pool("fork", work))
     print("here:", round_trip())
     print("fork after:", *in_pool("fork", init))
@@ -55,7 +55,7 @@ def main():
     print("forkserver:", *in_pool("forkserver", work))
     one = [sys.executable, os.path.abspath(__file__), "one"]
     print("subprocess:", subprocess.run(one, capture_output=True, text=True).stdout.strip())
-    # With a function for the child, Python forks.
+    # With a preexec function, Python forks.
     print("preexec:", subprocess.run(one, capture_output=True, text=True, preexec_fn=os.setsid).stdout.strip())
     print("system:", os.system("true"))
     print("here:", round_trip())

@@ -19,7 +19,7 @@ Handshake Sample() {
   return handshake;
 }
 
-// The expected digests were computed by another implementation of MD2.
+// Another implementation of MD2 computed the expected digests.
 TEST_CASE("The handshake hashes what both sides know") {
   CHECK(RespondToHandshake(Sample()) ==
         std::array<uint64_t, 2>{0xd8d5cd17323a4fe8, 0xbee628c2d3face61});

@@ -1,5 +1,4 @@
-// What happens when a daemon answers nonsense. What a true one answers is tested end to end in
-// nvml_test.cc.
+// Malformed replies of a daemon. nvml_test.cc tests a real daemon's replies end to end.
 #include "client_shim/nvml/daemon_call.h"
 
 #include <sys/socket.h>
@@ -72,13 +71,13 @@ std::string Message(const std::string& text) {
 constexpr int kData = 0, kHeaders = 1, kResetStream = 3, kSettings = 4, kPing = 6, kGoAway = 7;
 constexpr int kEndStream = 1, kEndHeaders = 4;
 
-// What a call answers when these bytes come back.
+// The result of a call that gets these bytes as its reply.
 CallResult ResultOf(const std::string& bytes_sent, std::string* reply) {
   const FalseDaemon daemon([&bytes_sent](int fd) {
     char request[4096];
     REQUIRE(read(fd, request, sizeof(request)) > 0);
     (void)!write(fd, bytes_sent.data(), bytes_sent.size());
-    // Until the client has had enough.
+    // Runs until the client closes the connection.
     shutdown(fd, SHUT_WR);
     while (read(fd, request, sizeof(request)) > 0) {
     }
@@ -114,13 +113,13 @@ TEST_CASE("Nonsense is no reply") {
   CHECK(ResultOf("") == CallResult::kBroken);
   CHECK(ResultOf("HTTP/1.1 400 Bad Request\r\n\r\n") == CallResult::kBroken);
   CHECK(ResultOf(std::string(100'000, '\xFF')) == CallResult::kBroken);
-  // A frame that is larger than allowed, or shorter than it says.
+  // A frame that is larger than allowed, and a frame that is shorter than its length.
   CHECK(ResultOf(Frame(16385, kData, 0, 1, "")) == CallResult::kBroken);
   CHECK(ResultOf(Frame(100, kData, kEndStream, 1, "short")) == CallResult::kBroken);
-  // Another stream's data, padded data.
+  // Data of another stream, and padded data.
   CHECK(ResultOf(Frame(kData, kEndStream, 3, Message("a"))) == CallResult::kBroken);
   CHECK(ResultOf(Frame(kData, kEndStream | 8, 1, Message("a"))) == CallResult::kBroken);
-  // A message that is longer or shorter than it says, or compressed.
+  // A message that is longer or shorter than its length, and a compressed message.
   CHECK(ResultOf(Frame(kData, kEndStream, 1, Message("a") + "b")) == CallResult::kBroken);
   CHECK(ResultOf(Frame(kData, kEndStream, 1, std::string("\0\xFF\xFF\xFF\xFF", 5) + "a")) ==
         CallResult::kBroken);

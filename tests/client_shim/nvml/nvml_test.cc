@@ -1,4 +1,4 @@
-// libnvidia-ml.so.1 as programs use it: opened by name, beside a daemon or without one.
+// libnvidia-ml.so.1 as programs use it: opened by name, with a daemon or without one.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ void* Symbol(const char* name) {
   return dlsym(library, name);
 }
 
-// Calls a function of the library, whose arguments are as given.
+// Calls a function of the library with these arguments.
 template <typename... Arguments>
 nvmlReturn_t Call(const char* name, Arguments... arguments) {
   const auto function = reinterpret_cast<nvmlReturn_t (*)(Arguments...)>(Symbol(name));
@@ -35,10 +35,10 @@ nvmlReturn_t Call(const char* name, Arguments... arguments) {
   return function(arguments...);
 }
 
-// The daemon whose answers this process gets.
+// Selects the daemon whose replies this process gets.
 void Use(const std::string& socket) { setenv("DETSHARE_SOCKET", socket.c_str(), 1); }
 
-// Between nvmlInit and nvmlShutdown.
+// Calls nvmlInit, and nvmlShutdown at its end.
 struct Initialised {
   explicit Initialised(const Daemon& daemon) {
     Use(daemon.socket());
@@ -240,7 +240,7 @@ TEST_CASE("Of a run that gets some devices NVML shows those that CUDA has") {
     return daemon.Status()["sessions"][0]["devices"][0].get<unsigned>();
   };
   const unsigned before = shown("a");
-  // Others are shown another one, and so this says something.
+  // Other runs get another device, so the next check is not trivial.
   CHECK(shown("b") != before);
   CHECK(placed("a") == before);
   CHECK(shown("a") == before);
@@ -278,7 +278,7 @@ TEST_CASE(
   CHECK(utilization.gpu > 0);
   CHECK(utilization.gpu <= 100);
 
-  // The memory is what cuMemGetInfo says: what all have taken is not free.
+  // The memory is that of cuMemGetInfo: memory that any session has taken is not free.
   nvmlMemory_t memory{};
   CHECK(Call("nvmlDeviceGetMemoryInfo", Device(0), &memory) == NVML_SUCCESS);
   CHECK(memory.total == uint64_t{1} << 30);
@@ -339,7 +339,7 @@ TEST_CASE("A set of events can be waited for, and nothing happens") {
   CHECK(Call("nvmlEventSetFree", set) == NVML_SUCCESS);
 }
 
-// What the child of a fork answers.
+// Runs `body` in the child of a fork. Returns 0 if `body` returns true.
 template <typename Body>
 int InChild(const Body& body) {
   const pid_t child = fork();

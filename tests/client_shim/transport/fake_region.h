@@ -1,5 +1,5 @@
-// Session memory without a daemon: what the ring and its helpers need of it, and a reader that a
-// test steps by hand or runs on a thread.
+// Session memory without a daemon: the part that the ring and its helpers need, and a reader. A
+// test steps the reader by hand or runs it on a thread.
 #pragma once
 
 #include <sys/mman.h>
@@ -51,7 +51,7 @@ class FakeRegion {
     std::vector<std::byte> args, payload;
   };
 
-  // The next committed record, consumed; padding is passed over. False when there is none.
+  // Consumes the next committed record and skips padding. Returns false if there is none.
   bool Read(Record* record) {
     for (;;) {
       const uint64_t head = header_->head.load(std::memory_order_relaxed);

@@ -24,7 +24,7 @@ class Run {
   void Read(uint64_t stream, const std::string& text) {
     digest.Read(ReadDigest::StreamPlace(stream), Row(text));
   }
-  // `text` stays where it is.
+  // The caller keeps `text` in place.
   wire::Signal Later(uint64_t stream, const std::string& text) {
     wire::Signal made{};
     digest.ReadLater(ReadDigest::StreamPlace(stream), Row(text), [&](const wire::Signal& signal) {
@@ -90,7 +90,7 @@ TEST_CASE("A read that arrives later is digested as it is then, in its place") {
   third = "third";
   later.Arrive(three);
   later.digest.Collect();
-  third = "again";  // the program uses it again
+  third = "again";  // the program reuses the memory
   first = "first";
   later.Arrive(one);
   later.Read(1, "second");
@@ -166,7 +166,7 @@ TEST_CASE("The log has a line for each read, with the last kernel before it") {
   run.digest.NoteLaunch(ReadDigest::StreamPlace(3), "add");
   run.Arrive(signal);
   run.Read(3, "ccc");
-  run.Read(4, "d");  // no kernel of its own
+  run.Read(4, "d");  // a stream without a kernel of its own
   run.digest.Finish(0);
   std::string log(4096, '\0');
   const ssize_t bytes = pread(fd, log.data(), log.size(), 0);

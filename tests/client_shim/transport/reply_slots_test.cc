@@ -74,7 +74,7 @@ TEST_CASE("A waiter is let go when the session is closed") {
 TEST_CASE("More threads than slots each get their own replies") {
   FakeRegion region(2 * kMaxRecordBytes, 3);
   ReplySlots slots(region.replies(), region.reply_count(), region.header().closed);
-  // Each slot carries the number that its owner asks about; the reply is its double.
+  // Each slot carries the number that its owner sent. The reply is twice that number.
   std::atomic<int> asked[3] = {};
   std::atomic<bool> stop{false};
   std::thread daemon([&] {

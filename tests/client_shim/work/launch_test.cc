@@ -11,7 +11,7 @@ namespace {
 struct Parameters {
   KernelInstance kernel;
   Parameters() {
-    // (char, double, struct of 12 bytes) as a kernel's parameter space has them.
+    // (char, double, struct of 12 bytes), as a kernel's parameter space has them.
     kernel.parameters = {{0, 1}, {8, 8}, {16, 12}};
     kernel.parameter_bytes = 28;
   }

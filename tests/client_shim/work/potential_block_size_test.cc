@@ -14,13 +14,13 @@ BlockSizeSearch LikeH200(int limit) {
   return search;
 }
 
-// 32 blocks, 64 warps a multiprocessor.
+// At most 32 blocks and 64 warps on a multiprocessor.
 CUresult PlainKernel(int block_size, int* blocks) {
   *blocks = std::min(32, 64 / ((block_size + 31) / 32));
   return CUDA_SUCCESS;
 }
 
-// What driver 580 answers on an H200 for a kernel with few registers.
+// The results of driver 580 on an H200 for a kernel with few registers.
 TEST_CASE("The potential block size is the driver's") {
   struct {
     int limit, grid, block;

@@ -13,7 +13,7 @@
 namespace detshare::shim {
 namespace {
 
-// Fences count from 100, staging memory is one block.
+// Fences count from 100, and staging memory is one block.
 class FakeResources : public FlattenResources {
  public:
   FenceIndex Fence() override { return fences_left-- > 0 ? next_fence_++ : kNoFence; }
@@ -265,7 +265,7 @@ TEST_CASE("An array is named in the place of an address, and is no ordinary memo
   copy.from.row_pitch = copy.from.slice_pitch = copy.width = 32;
   Put(*graph, copy);
   const Flattened flat = Flat(*graph);
-  // Brought to staging memory, then copied from there.
+  // The data is brought to staging memory and then copied from there.
   REQUIRE(Kinds(flat.graphs[0]) ==
           std::vector<wire::GraphNodeKind>{wire::kNodeSignal, wire::kNodeWait, wire::kNodeCopy});
   const auto args = BodyOf<wire::cuMemcpy3DAsync_v2>(flat.graphs[0].nodes[2]);
@@ -334,7 +334,8 @@ TEST_CASE("A disabled copy of ordinary memory still signals and waits") {
   CHECK_FALSE(flat.graphs[0].nodes[2].enabled);
 }
 
-// A random graph whose leaves are kernels with ids of their own. `depth`: how deep children may be.
+// A random graph whose leaves are kernels with different ids. `depth` is the maximum depth of
+// children.
 std::unique_ptr<Graph> RandomGraph(std::mt19937& random, int depth, KernelId* next) {
   auto graph = MakeGraph(false);
   const uint32_t count = random() % 8;
@@ -347,7 +348,7 @@ std::unique_ptr<Graph> RandomGraph(std::mt19937& random, int depth, KernelId* ne
     } else {
       node = Put(*graph, KernelOf((*next)++));
     }
-    // Later nodes may come first: the order of a graph need not be topological.
+    // Later nodes may come first, because the order of a graph need not be topological.
     for (const auto& other : graph->nodes) {
       if (other.get() == node || random() % 3 != 0) continue;
       const bool forward = (other->position * 5 + 1) % 8 < (node->position * 5 + 1) % 8;
@@ -367,7 +368,7 @@ void AllKernels(const Graph& graph, std::vector<KernelId>* ids) {
   }
 }
 
-// Which kernel must end before which begins, by definition.
+// Which kernel must end before which other kernel begins, by definition.
 void OrderOf(const Graph& graph, Order* order) {
   std::vector<std::vector<KernelId>> inside(graph.nodes.size());
   std::vector<std::set<uint32_t>> after(graph.nodes.size());
@@ -422,7 +423,7 @@ TEST_CASE("Flattening random graphs keeps exactly the order of their kernels") {
     KernelId next = 1;
     const auto graph = RandomGraph(random, 3, &next);
     const Flattened flat = Flat(*graph);
-    Edges(flat.graphs[0]);  // from before to, none twice
+    Edges(flat.graphs[0]);  // checks that edges lead to later nodes, none twice
     Order wanted;
     OrderOf(*graph, &wanted);
     REQUIRE(OrderOf(flat.graphs[0]) == wanted);

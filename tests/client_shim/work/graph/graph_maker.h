@@ -1,4 +1,4 @@
-// Makes logical graphs for tests, which need no daemon.
+// Makes logical graphs for tests, without a daemon.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace detshare::shim {
 
-// A node of the graph, behind others. Ends the test program where that is not possible.
+// Adds a node behind others. Ends the test program if that fails.
 inline GraphNode* Put(Graph& graph, NodeBody body, std::initializer_list<GraphNode*> before = {}) {
   std::vector<GraphEdge> edges;
   for (GraphNode* node : before) edges.push_back({node, {}});
@@ -29,7 +29,7 @@ inline KernelNode KernelOf(KernelId id, uint32_t blocks = 1) {
   return node;
 }
 
-// Addresses are made up: nobody follows them.
+// The addresses are invented. Nothing dereferences them.
 inline CopyNode CopyOf(Place to, Place from, uint64_t bytes) {
   CopyNode node;
   node.to = {to, bytes, bytes};
