@@ -22,7 +22,7 @@ struct Session {
   std::unique_ptr<GpuCoroutine> coroutine;
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<DeviceMemory> memory;
-  Executor executor;  // ends first
+  Executor executor;  // destroyed first
   FakeKernel kernel;
 
   explicit Session(uint64_t granule = kGranule, uint64_t card = 1ull << 40,
@@ -47,7 +47,7 @@ struct Session {
     executor.Spawn(Keep(std::move(task), result));
     return result;
   }
-  // Runs the task to its end, the device too.
+  // Runs the task and the device until the task ends.
   template <typename T>
   T Finish(Task<T> task) {
     auto result = Start(std::move(task));
@@ -115,9 +115,9 @@ TEST_CASE("A full card and the session's limit are out of memory, and nothing is
     return CudaResultOf(session.Finish(session.memory->Allocate(kContext, bytes)).status()) ==
            kCudaErrorOutOfMemory;
   };
-  CHECK(out_of_memory(10 * kMiB));  // the limit
+  CHECK(out_of_memory(10 * kMiB));  // the session's limit
   const DeviceAddress a = session.Allocate(8 * kMiB);
-  session.device.memory_left = 0;  // somebody else has the rest
+  session.device.memory_left = 0;  // another session has the rest
   CHECK(out_of_memory(1000));
   CHECK(session.Free(a).ok());
   CHECK(session.memory->used() == 0);
@@ -163,20 +163,20 @@ TEST_CASE("Memory freed on a stream is reused at once there, and behind its poin
   const DeviceAddress a = session.Allocate(4 * kMiB);
   session.Work(1);
   REQUIRE(session.memory->FreeAsync(a, 1).ok());
-  // The same stream: no wait.
+  // On the same stream there is no wait.
   auto again = session.Start(session.memory->AllocateAsync(kContext, 4 * kMiB, 1));
   REQUIRE(again->has_value());
   CHECK((*again)->value() == a);
   session.Work(1);
   REQUIRE(session.memory->FreeAsync(a, 1).ok());
-  // Another stream: its next operation comes after the free.
+  // On another stream, its next operation comes after the free.
   again = session.Start(session.memory->AllocateAsync(kContext, 4 * kMiB, 2));
   REQUIRE(again->has_value());
   CHECK((*again)->value() == a);
   session.Work(2);
   CHECK(session.device.operations.back().before == History{0, 1});
   REQUIRE(session.memory->FreeAsync(a, 2).ok());
-  // At once: answered after the free.
+  // Without a stream, the allocation waits for the free.
   again = session.Start(session.memory->Allocate(kContext, 4 * kMiB));
   CHECK_FALSE(again->has_value());
   session.device.RunAll();
@@ -210,7 +210,7 @@ TEST_CASE("Kept memory makes room when the card is full") {
   session.Work(1);
   REQUIRE(session.memory->FreeAsync(b, 1).ok());
   REQUIRE(session.memory->FreeAsync(a, 1).ok());
-  // 8 MiB from the lowest address on: over both old mappings.
+  // 8 MiB from the lowest address, over both old mappings.
   CHECK(session.Finish(session.memory->Allocate(kContext, 8 * kMiB)).value() == a);
   CHECK(session.fake_space().mapped == std::map<DeviceAddress, uint64_t>{{a, 8 * kMiB}});
 }
@@ -248,7 +248,7 @@ TEST_CASE("A pool has reserved what its allocations lie in, and keeps what its t
   CHECK(Reserved(session, kPool) == 6 * kMiB);
   CHECK(Reserved(session, DeviceMemory::kDefaultPool) == 0);
 
-  // Without a threshold nothing is held once the work before is over.
+  // Without a threshold nothing is kept after the earlier work is complete.
   session.Work(1);
   REQUIRE(session.memory->FreeAsync(a, 1).ok());
   CHECK(Reserved(session, kPool) == 6 * kMiB);
@@ -258,7 +258,7 @@ TEST_CASE("A pool has reserved what its allocations lie in, and keeps what its t
   REQUIRE(session.memory->ResetHighMark(kPool).ok());
   CHECK(session.memory->UseOf(kPool).value().reserved_high == 2 * kMiB);
 
-  // With one it stays, for the next allocation, until it is trimmed.
+  // With a threshold the memory stays for the next allocation until it is trimmed.
   session.memory->set_quick_reuse(0);
   REQUIRE(session.memory->SetReleaseThreshold(kPool, UINT64_MAX).ok());
   const DeviceAddress b = AllocateFrom(session, kPool, 4 * kMiB);
@@ -383,8 +383,8 @@ TEST_CASE("A fault ends allocations that wait") {
   CHECK(session.memory->used() == 0);
 }
 
-// The addresses that a random sequence of calls gets, while the device completes work at times that
-// `timing` decides.
+// The addresses that a random sequence of calls gets. `timing` decides when the device completes
+// work.
 std::vector<DeviceAddress> Addresses(unsigned calls_seed, unsigned timing_seed) {
   Session session;
   session.memory->set_quick_reuse(timing_seed % 2 == 0 ? 0 : 16 * kMiB);
@@ -417,12 +417,12 @@ std::vector<DeviceAddress> Addresses(unsigned calls_seed, unsigned timing_seed) 
       live.erase(live.begin() + index);
     }
   }
-  // Nothing overlaps.
+  // No allocations overlap.
   for (DeviceAddress address : live) CHECK(session.memory->Find(address)->address == address);
   for (DeviceAddress address : live) CHECK(session.Free(address).ok());
   CHECK(session.memory->used() == 0);
   session.memory->Trim(0);
-  CHECK(session.memory->mapped() <= kGranule);  // the one empty granule that is kept
+  CHECK(session.memory->mapped() <= kGranule);  // one empty granule is kept
   return addresses;
 }
 
@@ -442,11 +442,11 @@ TEST_CASE("Reserved ranges come from the top, or from where they are wanted") {
   CHECK(aligned == end - 64 * kGranule);
   const DeviceAddress wanted = kBase + 100 * kGranule;
   CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted)).value() == wanted);
-  // Taken, or not aligned: a hint is no more than that.
+  // The wanted addresses are taken or not aligned. The hint is not binding.
   CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted)).value() == end - 2 * kGranule);
   CHECK(session.Finish(session.memory->Reserve(kGranule, 0, wanted + kMiB)).value() ==
         end - 3 * kGranule);
-  // Allocations go around them.
+  // Allocations avoid the reserved ranges.
   CHECK(session.Allocate(100 * kGranule) == kBase);
   CHECK(session.Allocate(kGranule) == wanted + kGranule);
   CHECK(session.fake_space().maps == 2);
@@ -467,14 +467,14 @@ TEST_CASE("A reserved range has no memory left of earlier allocations") {
   const DeviceAddress address =
       session.Finish(session.memory->AllocateAsync(kContext, 4 * kGranule, 1)).value();
   REQUIRE(session.memory->FreeAsync(address, 1).ok());
-  // Kept for quick reuse, until somebody else wants the addresses.
+  // The memory is kept for quick reuse until another call needs its addresses.
   CHECK(session.fake_space().mapped.size() == 1);
   CHECK(session.Finish(session.memory->Reserve(kGranule, 0, address)).value() == address);
   CHECK(session.fake_space().mapped.empty());
   CHECK(session.memory->mapped() == 0);
 }
 
-// ---- out of the card and back
+// ---- moved out of the card and back
 
 struct Moves {
   HostStore store{1ull << 30};

@@ -18,7 +18,7 @@ struct Fixture {
   ManualClock clock;
   ScriptedPolicy* policy = nullptr;
   std::unique_ptr<DeviceScheduler> scheduler;
-  std::unique_ptr<QueuePool> pool;  // ends before the scheduler
+  std::unique_ptr<QueuePool> pool;  // destroyed before the scheduler
 
   Fixture() { clock.Advance(1); }
   void Make(std::vector<policy::SmRange> ranges, uint32_t migrate_every = 0) {
@@ -31,7 +31,7 @@ struct Fixture {
     scheduler = *DeviceScheduler::Create(device, std::move(owned), {}, clock, options);
     pool = std::make_unique<QueuePool>(device);
   }
-  // The first session goes first; the second one has these limits.
+  // The first session goes first. The second session has these limits.
   void GiveSecond(policy::Limits idle, policy::Limits contended, Nanoseconds budget = kForever) {
     policy->decide = [=](const policy::Snapshot&, policy::Decision* decision) {
       if (decision->grants.size() < 2) return;
@@ -113,7 +113,7 @@ TEST_CASE_METHOD(
   ScheduledSession two(device, *pool, *scheduler, 2);
   CHECK(two.LaunchAll(100) == 100);
   CHECK(device.fences.empty());
-  CHECK(policy->asked == 2);  // once for each that came
+  CHECK(policy->asked == 2);  // once for each session that came
 }
 
 TEST_CASE_METHOD(Fixture, "A window bounds the work in flight to one operation more than it says") {
@@ -122,11 +122,11 @@ TEST_CASE_METHOD(Fixture, "A window bounds the work in flight to one operation m
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
   CHECK(two.LaunchAll(100) == 10);
   CHECK(two.LaunchAll(100) == 0);
-  CHECK(one.LaunchAll(100) == 100);  // has no window
-  // Nothing has run, so nothing more goes; when everything has, the window is free again.
+  CHECK(one.LaunchAll(100) == 100);  // it has no window
+  // Nothing has run, so nothing more may go. When all work has run, the window is free again.
   device.RunAll();
   CHECK(two.LaunchAll(100) == 10);
-  // A part of what is in flight is complete when the fences in the middle are reached.
+  // Fences in the middle show which part of the work in flight is complete.
   CHECK(device.fences.size() >= 2);
 }
 
@@ -159,8 +159,8 @@ TEST_CASE_METHOD(
   CHECK(two.LaunchAll(20) == 20);
   one.Launch();
   CHECK(two.LaunchAll(20) == 0);
-  CHECK(one.LaunchAll(20) == 20);  // who goes first is never contended
-  // The end of its work is seen without the policy or any other thread.
+  CHECK(one.LaunchAll(20) == 20);  // the session that goes first is never contended
+  // The other session sees the end of its work without the policy and without another thread.
   const int asked = policy->asked;
   one.Pause();
   CHECK(two.LaunchAll(20) == 0);
@@ -172,7 +172,8 @@ TEST_CASE_METHOD(
 }
 
 struct TailFixture : Fixture {
-  // The first session restricts the second one for half of a burst. Long is what takes four launches.
+  // The first session restricts the second one for half of a burst. A burst of four launches is
+  // long.
   TailFixture() {
     Make({});
     policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
@@ -192,14 +193,14 @@ struct TailFixture : Fixture {
     device.RunAll();
     session.Pause();
   }
-  std::unique_ptr<ScheduledSession> one, two;  // end before the scheduler
+  std::unique_ptr<ScheduledSession> one, two;  // destroyed before the scheduler
 };
 
 TEST_CASE_METHOD(TailFixture,
                  "A burst restricts others for a part of its typical length, then less") {
   one->LaunchAll(4);
   clock.Advance(kMillisecond);
-  CHECK(two->LaunchAll(20) == 0);  // nobody knows yet how long a burst is
+  CHECK(two->LaunchAll(20) == 0);  // the length of a burst is not known yet
   End(*one);
   CHECK(two->LaunchAll(20) == 20);
   End(*two);
@@ -214,7 +215,7 @@ TEST_CASE_METHOD(TailFixture,
   CHECK(two->LaunchAll(20) == 20);
   End(*two);
 
-  // Of a longer one than usual nobody knows when it ends.
+  // The end of a burst that is longer than usual is not known.
   one->LaunchAll(6);
   clock.Advance(kMillisecond);
   CHECK(two->LaunchAll(20) == 0);
@@ -228,7 +229,7 @@ TEST_CASE_METHOD(TailFixture, "A burst that begins beside a long operation restr
     one->LaunchAll(4);
     clock.Advance(kMillisecond);
     device.RunAll();
-    two->Pause();  // what it had in the hardware is complete; the other one does not know yet
+    two->Pause();  // its work in the hardware is complete; the other session does not know that yet
     return two->LaunchAll(20);
   };
   SECTION("a long one") { CHECK(begins_beside(4) == 0); }
@@ -266,7 +267,7 @@ TEST_CASE_METHOD(Fixture, "A rank that changes while there is work restricts oth
   one.Launch();
   CHECK_FALSE(two.TryLaunch());
   first_rank = 2;
-  one.coroutine->WatchWork(false);  // tells that it has work
+  one.coroutine->WatchWork(false);  // publishes that it has work
   CHECK(scheduler->AskIfDue());
   one.coroutine->WatchWork(false);
   CHECK(two.TryLaunch());
@@ -398,7 +399,7 @@ TEST_CASE_METHOD(Fixture, "How long operations take is learned while they run") 
   }
   OperationDurations* const known = two.Known();
   CHECK(known->known());
-  // The fake device's clock ticks a millisecond a marker.
+  // The fake device's clock advances by a millisecond for each marker.
   CHECK(known->Estimate(0) == kMillisecond);
 }
 
@@ -417,7 +418,7 @@ TEST_CASE_METHOD(Fixture,
     return first;
   };
   LaunchShape grid;
-  grid.cooperative = true;  // FakeKernel: one block an SM
+  grid.cooperative = true;  // FakeKernel fits one block on an SM
   grid.grid.x = 2;
   CHECK(one.coroutine->partition().sm_count() == 2);
   CHECK(GpuCoroutine::SmsFor(one.kernel, grid) == 2);
@@ -452,7 +453,7 @@ TEST_CASE_METHOD(
     CHECK(two.LaunchAll(5) == 5);
     go = 1;
     device.RunAll();
-    one.Pause();  // now it counts, until the next fence is reached
+    one.Pause();  // it counts now, until the next fence is reached
     CHECK(two.LaunchAll(5) == 0);
     device.RunAll();
     one.Pause();
@@ -555,7 +556,7 @@ TEST_CASE_METHOD(Fixture,
   device.RunAll();
   REQUIRE(device.operations.size() == 2);
   CHECK(device.operations[1].before.contains(0));
-  // A launch that names a priority has it within what it may have.
+  // A launch that names a priority gets it, within its session's range.
   LaunchShape shape;
   shape.has_priority = true;
   shape.priority = -1;

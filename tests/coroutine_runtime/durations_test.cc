@@ -37,7 +37,7 @@ TEST_CASE("Nothing is known of an operation that never ran, and there is a guess
   CHECK(lookup.estimate == 30 * kMicrosecond);
   CHECK(lookup.sample);
   CHECK(cache.Look({12, 1}, {4096, 7000}, 0).estimate == 7000);
-  // Work for all SMs takes longer on few; work for few does not.
+  // Work for all SMs takes longer on few SMs. Work for few SMs does not.
   CHECK(cache.Look(kGemm, kWide, 1).estimate == 60 * kMicrosecond);
   CHECK(cache.Look({13, 1}, {8, 0}, 1).estimate == 30 * kMicrosecond);
   CHECK(cache.Look({14, 1}, {0, 0}, 4).estimate == 30 * kMicrosecond);
@@ -57,7 +57,7 @@ TEST_CASE("The first occurrences are sampled, later ones rarely") {
   }
   CHECK(sampled >= 4 + 9);
   CHECK(sampled <= 4 + 10);
-  // A size that was not met yet is sampled at once.
+  // A size that is new is sampled at once.
   CHECK(cache.Look(kGemm, kWide, 1).sample);
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("The estimate is a low quantile of the latest samples") {
   for (const int us : {50, 52, 51, 400, 53, 900, 50, 51}) gemm->Add(0, us * kMicrosecond, false);
   CHECK(gemm->Estimate(0) >= 50 * kMicrosecond);
   CHECK(gemm->Estimate(0) <= 51 * kMicrosecond);
-  // Its data has grown for good.
+  // Its data has grown permanently.
   for (int i = 0; i < 8; ++i) gemm->Add(0, 90 * kMicrosecond, false);
   CHECK(gemm->Estimate(0) == 90 * kMicrosecond);
 }

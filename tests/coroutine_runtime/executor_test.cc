@@ -56,7 +56,7 @@ TEST_CASE("Tasks go on in the order in which they began to wait, once their fenc
   CHECK(executor.Poll() == 2);
   CHECK(log == "zxy");
   executor.Spawn(Wait(&executor, &a, 7, 'r', &log));
-  CHECK(log == "zxyr");  // reached already: no wait at all
+  CHECK(log == "zxyr");  // reached already, so there is no wait
 }
 
 TEST_CASE("Aborted waits answer false, later ones too") {

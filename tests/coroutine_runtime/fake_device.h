@@ -1,6 +1,6 @@
-// A device for tests of the runtime. Nothing runs until the test says so, and every operation knows
-// at once what is ordered before it: FakeQueue keeps the set of everything that precedes its next
-// item ("history"), which markers and fences carry from queue to queue.
+// A device for tests of the runtime. Nothing runs until the test asks for it. Every operation knows
+// at once what is ordered before it: FakeQueue keeps the set of everything that comes before its
+// next item (its "history"). Markers and fences carry histories from queue to queue.
 #pragma once
 
 #include <atomic>
@@ -22,14 +22,14 @@
 
 namespace detshare {
 
-// Numbers of launches, and names of fence values that only the host writes.
+// Numbers of launches. Negative numbers stand for fence values that only the host writes.
 using History = std::set<int64_t>;
 
 class FakeDevice;
 
 class FakeMarker final : public Marker {
  public:
-  // Outlives the marker while the point is not reached.
+  // Lives on after the marker until the point is reached.
   struct Point {
     bool reached = false;
     int64_t time = -1;
@@ -91,7 +91,7 @@ class FakeAddressSpace final : public AddressSpace {
   const uint64_t size_;
 };
 
-// One operation of its queue for each launch.
+// Each launch is one operation of its queue.
 class FakeGraph final : public Graph {
  public:
   FakeGraph(FakeDevice& device, int first_sm, const GraphDescription& description);
@@ -100,10 +100,10 @@ class FakeGraph final : public Graph {
 
   FakeDevice& device;
   const int first_sm;
-  GraphDescription description;        // as changed since
-  bool refuses = false;                // changes
-  uint32_t refused_node = UINT32_MAX;  // changes of this one
-  History history;                     // of its launches
+  GraphDescription description;        // with all changes since
+  bool refuses = false;                // refuses all changes
+  uint32_t refused_node = UINT32_MAX;  // refuses changes of this node
+  History history;                     // of the graph's launches
 };
 
 class FakeQueue final : public Queue {
@@ -221,7 +221,7 @@ class FakeDevice : public Device {
   absl::StatusOr<uint64_t> SetLimit(AddressSpace&, int, uint64_t value) override { return value; }
   absl::Status health() const override { return absl::OkStatus(); }
 
-  // Runs everything that can run. Returns how many items ran.
+  // Runs everything that can run. Returns the number of items that ran.
   int RunAll() {
     int ran = 0;
     for (bool progress = true; progress;) {
@@ -236,27 +236,28 @@ class FakeDevice : public Device {
     return ran;
   }
 
-  // The launches so far: what precedes each, and where it was queued.
+  // The launches so far: what comes before each, and where it was queued.
   struct Operation {
     History before;
     int first_sm = 0;
     bool done = false;
-    int priority = 0;         // of its queue
-    int launch_priority = 0;  // that the launch named
+    int priority = 0;         // of the launch's queue
+    int launch_priority = 0;  // the priority that the launch named
   };
   std::vector<Operation> operations;
-  // What precedes the fence's value.
+  // The history of each fence value.
   std::map<std::pair<const std::atomic<uint64_t>*, uint64_t>, History> fences;
-  std::vector<FakeQueue*> queues;      // alive
-  std::vector<FakeGraph*> graphs;      // alive
+  std::vector<FakeQueue*> queues;      // the living queues
+  std::vector<FakeGraph*> graphs;      // the living graphs
   int instantiation_error = 0;         // on partitions that are not the whole device
   std::vector<uint64_t> graph_values;  // of the latest launch
   int uploads = 0;
   int queues_made = 0;
-  int calls = 0;  // records and waits of markers
+  int calls = 0;  // of records and waits of markers
   int64_t now = 0;
-  bool runs_at_once = false;        // everything, whenever a fence is queued
-  int cooperative_limit = 1 << 30;  // blocks of a cooperative launch, per SM of the partition
+  bool runs_at_once = false;        // runs everything whenever a fence is queued
+  int cooperative_limit = 1 << 30;  // the limit of blocks of a cooperative launch, for each SM of
+                                    // the partition
 
  private:
   DeviceProperties properties_;
@@ -342,7 +343,7 @@ inline absl::Status FakeQueue::WaitFence(AddressSpace&, const std::atomic<uint64
   if (written != device_.fences.end()) {
     history_.insert(written->second.begin(), written->second.end());
   } else {
-    history_.insert(-static_cast<int64_t>(value));  // the host's
+    history_.insert(-static_cast<int64_t>(value));  // a value that the host writes
   }
   items_.push_back({[fence, value] { return fence->load() >= value; }, [] {}});
   return absl::OkStatus();

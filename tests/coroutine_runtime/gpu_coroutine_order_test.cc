@@ -1,5 +1,5 @@
-// Random programs against a model of CUDA's ordering rules: every operation must come after exactly
-// what CUDA says, however the session is moved between partitions meanwhile.
+// Random programs against a model of CUDA's ordering rules. Every operation must come after exactly
+// the operations that CUDA requires, however the session moves between partitions.
 #include <array>
 #include <catch2/catch.hpp>
 #include <deque>
@@ -15,21 +15,21 @@ namespace {
 
 void Add(History& to, const History& from) { to.insert(from.begin(), from.end()); }
 
-// What CUDA promises. A stream's history is everything that its next operation comes after.
+// CUDA's rules. A stream's history is everything that its next operation comes after.
 class CudaModel {
  public:
   void CreateStream(StreamId id, ContextId context, bool non_blocking, bool legacy) {
     streams_[id] = Stream{context, !non_blocking && !legacy, legacy, {}};
   }
 
-  // Its work goes on, and others still wait for it.
+  // The stream's work goes on, and other streams still wait for it.
   void DestroyStream(StreamId id) {
     ended_.push_back(streams_[id]);
     streams_.erase(id);
   }
 
-  // What an operation on the stream comes after. The operation adds `effects` to the stream's
-  // history.
+  // Returns what an operation on the stream comes after. The operation adds `effects` to the
+  // stream's history.
   History Operation(StreamId id, const History& effects) {
     Stream& stream = streams_[id];
     if (stream.legacy) {
@@ -43,7 +43,7 @@ class CudaModel {
     return before;
   }
 
-  // What must be complete when somebody who waits for the stream goes on.
+  // What must be complete when a wait for the stream ends.
   History OfStream(StreamId id) {
     History history = streams_[id].history;
     if (streams_[id].legacy) AddBlocking(history, streams_[id].context);
@@ -121,7 +121,7 @@ void RunRandomProgram(unsigned seed, Moves moves) {
   const auto expect_signal = [&](const std::atomic<uint64_t>* fence, const History& history) {
     const auto written = device.fences.find({fence, 1});
     if (written == device.fences.end()) {
-      REQUIRE(fence->load() == 1);  // at once: there was nothing to wait for
+      REQUIRE(fence->load() == 1);  // at once, because there was nothing to wait for
       REQUIRE(history.empty());
     } else {
       REQUIRE(written->second == history);
@@ -181,7 +181,7 @@ void RunRandomProgram(unsigned seed, Moves moves) {
         if (streams.size() < 10) create(picked->second, random(2) == 0, false);
         break;
       case 7: {
-        // The first streams of the contexts are the legacy ones, which cannot be destroyed.
+        // The first stream of each context is the legacy one, which cannot be destroyed.
         const bool legacy = stream == 1 || stream == 4;
         REQUIRE(coroutine->DestroyStream(stream).ok() == !legacy);
         if (legacy) break;

@@ -22,7 +22,7 @@ struct OnDevice {
     coroutine = *GpuCoroutine::Create(device, *space, queues, executor);
     REQUIRE(coroutine->CreateStream(1, 1, {true, false, 0}).ok());
   }
-  // The number of the operation.
+  // Returns the number of the operation.
   int64_t Fill(StreamId stream = 1) {
     REQUIRE(coroutine->Fill(stream, SomeFill()).ok());
     return static_cast<int64_t>(device.operations.size()) - 1;
@@ -30,11 +30,11 @@ struct OnDevice {
 
   FakeDevice& device;
   QueuePool queues;
-  std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
+  std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space;
 };
 
-// Two devices, whose operations have different numbers.
+// Two devices. Their operations have different numbers.
 struct Fixture {
   Fixture() : here(device_a, executor), there(device_b, executor) {
     for (int i = 0; i < 100; ++i) there.Fill();
@@ -55,7 +55,7 @@ TEST_CASE("Work at another device comes between the stream's work before and aft
   CHECK(f.device_b.operations[abroad].before == History{before});
   CHECK(f.device_a.operations[after].before == History{before, abroad});
   CHECK(f.device_a.operations[beside].before.empty());
-  // It holds nobody at the other device.
+  // It makes no other stream at the other device wait.
   REQUIRE(f.there.coroutine->CreateStream(2, 1, {true, false, 0}).ok());
   CHECK(f.device_b.operations[f.there.Fill(2)].before.empty());
 }
@@ -90,7 +90,7 @@ TEST_CASE("Memory is idle when the work of all its users is complete") {
   f.device_a.RunAll();
   f.executor.Poll();
   CHECK(there);
-  // The other way it is nobody's business.
+  // The other direction does not matter.
   f.there.Fill();
   f.executor.Spawn(Await(*f.here.coroutine, &here));
   f.device_a.RunAll();
@@ -120,11 +120,11 @@ TEST_CASE("A shared event stands for its last recording, whoever made it") {
   CHECK_FALSE(*event->Complete());
   event->Reach(late);
   CHECK(*event->Complete());
-  // One that is late does not take it back.
+  // A late signal does not undo it.
   event->Reach(early);
   CHECK(*event->Complete());
 
-  // The device knows it before the one who recorded has looked.
+  // The device knows that the event is reached before the session that recorded it has looked.
   one.Fill();
   REQUIRE(one.coroutine->RecordShared(*event, 1, &late).ok());
   CHECK_FALSE(*event->Complete());

@@ -18,7 +18,7 @@ struct Fixture {
   std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
   QueuePool pool{device};
   Executor executor;
-  std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
+  std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   FakeKernel kernel;
 
@@ -31,7 +31,7 @@ struct Fixture {
     REQUIRE(coroutine->CreateStream(id, kContext, options).ok());
   }
   absl::Status Launch(StreamId id) { return coroutine->Launch(id, kernel, {}, {}); }
-  // Runs a task on the executor, answering its result once it has ended.
+  // Runs a task on the executor and keeps its result.
   std::optional<absl::Status> result;
   static Task<void> Keep(Task<absl::Status> task, std::optional<absl::Status>* result) {
     *result = co_await task;
@@ -86,9 +86,9 @@ TEST_CASE_METHOD(Fixture, "Waiting for an event means the point at which it was 
   REQUIRE(coroutine->RecordEvent(1, 1, nullptr, 0).ok());
   REQUIRE(Launch(2).ok());
   CHECK(device.operations[2].before == History{0});
-  // The marker of a destroyed event serves the next one while somebody still waits.
+  // The marker of a destroyed event serves the next event while a stream still waits for it.
   REQUIRE(coroutine->DestroyEvent(1).ok());
-  REQUIRE(coroutine->CreateEvent(2, kContext, false).ok());
+  REQUIRE(coroutine->CreateEvent(2, kContext, false).ok());  // never recorded, so there is no wait
   REQUIRE(coroutine->WaitEvent(2, 2).ok());  // not recorded: no wait
   REQUIRE(Launch(2).ok());
   CHECK(device.operations[3].before == History{0, 2});
@@ -121,7 +121,8 @@ TEST_CASE_METHOD(Fixture, "Idle ends when everything that was submitted before i
   Start(coroutine->Idle());
   executor.Poll();
   CHECK_FALSE(result.has_value());
-  REQUIRE(coroutine->HostFunction(1, &fences[0], 1, &fences[1], 1).ok());  // later work
+  // later work
+  REQUIRE(coroutine->HostFunction(1, &fences[0], 1, &fences[1], 1).ok());
   device.RunAll();
   CHECK(executor.Poll() == 1);
   REQUIRE(result.has_value());
@@ -204,7 +205,7 @@ TEST_CASE_METHOD(
   LaunchShape shape;
   shape.cooperative = true;
   shape.has_priority = true;
-  shape.priority = -5;  // an urgent session's
+  shape.priority = -5;  // as in an urgent session
   REQUIRE(coroutine->Launch(1, kernel, shape, {}).ok());
   CHECK(device.operations.back().first_sm == 8);
   CHECK(device.operations.back().launch_priority == -2);

@@ -18,7 +18,7 @@ struct Fixture {
   std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
   QueuePool pool{device};
   Executor executor;
-  std::unique_ptr<GpuCoroutine> coroutine;  // ends after the space
+  std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   std::shared_ptr<FakeKernel> kernel = std::make_shared<FakeKernel>();
   std::unique_ptr<GpuGraph> graph;
@@ -53,7 +53,7 @@ struct Fixture {
     GraphPlace refused;
     graph = *GpuGraph::Create(*coroutine, std::move(description), &refused);
   }
-  // The number of the operation that a launch makes.
+  // Returns the number of the operation that a launch makes.
   int64_t Launch(StreamId stream) {
     const auto number = static_cast<int64_t>(device.operations.size());
     REQUIRE(graph->Launch(stream, {}).ok());
@@ -151,7 +151,7 @@ TEST_CASE_METHOD(Fixture, "Launches of one graph follow each other wherever they
       launches.insert(number);
       moved += Where(number) == coroutine->partition().first_sm();
     }
-    // Only the first change of the stream may keep a launch where the last one was.
+    // Only the stream's first change may keep a launch on the place of the last one.
     CHECK(moved >= 39);
   }
   device.RunAll();
@@ -160,9 +160,10 @@ TEST_CASE_METHOD(Fixture, "Launches of one graph follow each other wherever they
 TEST_CASE_METHOD(Fixture, "A graph on two streams does not wait for what follows it on the other") {
   Make(Single());
   Launch(1);
-  Launch(2);  // from now on its end is marked
+  Launch(2);  // later launches mark their end
   const int64_t launched = Launch(1);
-  REQUIRE(coroutine->WaitFence(1, &fences[0], 1).ok());  // the host's, later than the launch
+  REQUIRE(coroutine->WaitFence(1, &fences[0], 1).ok());  // a value of the host, later than the
+                                                         // launch
   coroutine->Bind(*high);
   const int64_t moved = Launch(2);
   CHECK(Before(moved).contains(launched));
@@ -278,7 +279,7 @@ TEST_CASE_METHOD(Fixture, "An event that a graph records is recorded, also when 
   Launch(1);
   CHECK(*recorded);
   REQUIRE(coroutine->DestroyEvent(1).ok());
-  // Its marker is nobody else's as long as the graph lives.
+  // No other object gets its marker while the graph lives.
   REQUIRE(coroutine->CreateEvent(2, 7, false).ok());
   bool* other = nullptr;
   CHECK(coroutine->ShareEvent(2, &other)->get() != step.marker.get());

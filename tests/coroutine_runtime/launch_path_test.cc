@@ -1,4 +1,4 @@
-// The launch path does not allocate: every operator new of this program is counted.
+// The launch path does not allocate. Every operator new of this program is counted.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <new>
@@ -94,7 +94,7 @@ TEST_CASE("Operations of a session that is followed allocate nothing either") {
   FakeKernel kernel;
   bool ok = true;
   const auto round = [&](unsigned number) {
-    // Now and then somebody who goes first has work.
+    // From time to time a session that goes first has work.
     board.busy.fetch_xor(number % 2);
     for (StreamId id = 1; id <= 4; ++id) {
       for (uint32_t blocks = 1; blocks <= 3; ++blocks) {

@@ -58,7 +58,7 @@ struct Session {
     executor->Poll();
     return done;
   }
-  // As a session's thread does with an order.
+  // Does what a session's thread does with an order.
   void Obey() {
     const uint64_t bytes = account->Begin();
     if (bytes != 0) account->End(account->MoveOut(bytes, card.stop).ok());
@@ -123,7 +123,7 @@ TEST_CASE("What nobody can give is refused at once, but not to who comes back") 
   CHECK(StateOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
   const auto back = b.account->AskToReturn(30 * kMiB);
   CHECK(StateOf(back) == RoomTicket::kWaiting);
-  // Others do not wait behind it.
+  // Other requests do not wait behind it.
   CHECK(StateOf(b.account->Ask(10 * kMiB)) == RoomTicket::kGranted);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("An order that is not begun is withdrawn, and the session left alone f
   ticket = b.account->Ask(30 * kMiB);
   CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   a.account->Begin();
-  card.Pass(20 * kSecond);  // it has begun: it is waited for
+  card.Pass(20 * kSecond);  // it has begun, so the broker waits for it
   b.account->Look();
   CHECK(StateOf(ticket) == RoomTicket::kWaiting);
   a.account->End(false);

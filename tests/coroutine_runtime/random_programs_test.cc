@@ -1,6 +1,6 @@
-// Random programs of streams, events, copies, fills and kernels give the bytes that they give one
-// operation after the other, under every policy, beside a neighbour, and when every operation runs
-// on other SMs than the one before.
+// Random programs of streams, events, copies, fills and kernels. They must give the same bytes as
+// when their operations run one after the other: under every policy, beside a neighbour, and when
+// every operation runs on other SMs than the one before.
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -68,7 +68,7 @@ struct Step {
   uint32_t k = 0;
 };
 
-// Streams 0 and 1 block with the legacy default stream, which is the last one.
+// Streams 0 and 1 block with the legacy default stream, which is the last stream.
 std::vector<Step> MakeProgram(unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Step> steps(kSteps);
@@ -105,7 +105,7 @@ Memory Expected(unsigned seed) {
   return memory;
 }
 
-// Any thread, unlike Catch's assertions.
+// May be called on any thread, unlike Catch's assertions.
 void Must(bool ok) {
   if (!ok) std::abort();
 }
@@ -141,7 +141,8 @@ class Session {
 
   Memory Run(unsigned seed) {
     std::memset(Words(0), 0, kBufferBytes * kBuffers);
-    // Who touched a buffer last, and how: streams wait for each other only where they must.
+    // The last stream that used a buffer, and how. Streams wait for each other only where they
+    // must.
     struct Use {
       int stream = -1;
       EventId event = 0;
@@ -174,7 +175,7 @@ class Session {
  private:
   static StreamId Id(int stream) { return static_cast<StreamId>(stream) + 1; }
   DeviceAddress Address(int buffer) { return space_->base() + kBufferBytes * buffer; }
-  // The software GPU's memory is this process's.
+  // The software GPU's memory belongs to this process.
   void* Words(int buffer) { return reinterpret_cast<void*>(Address(buffer)); }
 
   void WaitForRoom() {
@@ -229,7 +230,7 @@ class Session {
   }
 
   Executor executor_;
-  std::unique_ptr<GpuCoroutine> coroutine_;  // ends after the space
+  std::unique_ptr<GpuCoroutine> coroutine_;  // destroyed after the space
   std::unique_ptr<AddressSpace> space_;
   std::unique_ptr<Library> library_;
   Kernel* kernel_ = nullptr;
@@ -267,7 +268,8 @@ TEST_CASE(
 
     std::atomic<bool> stop{false};
     std::atomic<bool> neighbour_right{true};
-    // The neighbour is a session of its own thread, and goes first where somebody does.
+    // The neighbour is a session with its own thread. It goes first under policies that let a
+    // session go first.
     std::thread neighbour;
     Session other(*device, pool, 1);
     scheduler->Add(1, "latency", other.coroutine());

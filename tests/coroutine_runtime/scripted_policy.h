@@ -40,7 +40,7 @@ class ScriptedPolicy final : public policy::Policy {
   std::vector<policy::CoroutineView> seen;
 };
 
-// What a session's worker does with its coroutine.
+// Does with its coroutine what a session's worker does.
 struct ScheduledSession {
   FakeDevice& device;
   DeviceScheduler& scheduler;
@@ -60,33 +60,34 @@ struct ScheduledSession {
     for (StreamId stream = 1; stream <= 3; ++stream) {
       REQUIRE(coroutine->CreateStream(stream, 1, {.non_blocking = true}).ok());
     }
-    // Known well, so that nothing is timed.
+    // The kernel's duration is known well, so no launch is timed.
     kernel.set_code(1000);
     for (int i = 0; i < 4; ++i) Known()->Add(0, kDuration, false);
     scheduler.Add(id, tenant, *coroutine);
   }
   ~ScheduledSession() { scheduler.Remove(id, *coroutine); }
 
-  // Where the launch runs. Without a shape it takes kDuration.
+  // Launches and returns the first SM of the launch's partition. A launch without a shape takes
+  // kDuration.
   static constexpr policy::Nanoseconds kDuration = 30 * policy::kMicrosecond;
   int Launch(StreamId stream = 1, const LaunchShape& shape = {}) {
     coroutine->MayRun();  // as for every record
     REQUIRE(coroutine->Launch(stream, kernel, shape, {}).ok());
     return device.operations.back().first_sm;
   }
-  // What was learned about launches of the kernel, whose code is named, with this shape.
+  // The learned durations of the kernel's launches with this shape. The kernel's code has a name.
   OperationDurations* Known(const LaunchShape& shape = {}) {
     DurationCache cache(scheduler.durations());
     const uint64_t content = ContentOf({}, space->base(), space->size());
     return cache.Look({kernel.code(), ShapeOf(shape)}, {shape.grid.x, 0, content}, 0).operation;
   }
-  // One record: false when it is throttled.
+  // Makes one record. Returns false if the coroutine is throttled.
   bool TryLaunch(StreamId stream = 1) {
     if (!coroutine->MayRun() && !coroutine->Throttle()) return false;
     Launch(stream);
     return true;
   }
-  // As many as go, at most `most`.
+  // Makes as many records as are allowed, at most `max`.
   int LaunchAll(int max) {
     int launched = 0;
     while (launched < max && TryLaunch()) ++launched;

@@ -11,7 +11,7 @@ using policy::kMicrosecond;
 using policy::kMillisecond;
 using policy::Nanoseconds;
 
-// A program whose operations take the device as long as they say, one after the other.
+// A program whose operations take as much device time as they say, one after the other.
 class Program {
  public:
   void Work(Nanoseconds time, int operations = 1) {
@@ -48,7 +48,7 @@ TEST_CASE(
     "A step that is longer than usual is announced while it runs, and taken for one as before") {
   Program program;
   for (int i = 0; i < 20; ++i) {
-    if (i % 5 == 0) program.Work(3 * kMillisecond, 30);  // a chunk of a prompt, then a token
+    if (i % 5 == 0) program.Work(3 * kMillisecond, 30);  // a part of a prompt, then a token
     program.Work(2 * kMillisecond, 20);
     program.Read();
   }
@@ -73,7 +73,7 @@ TEST_CASE("Small results that are read on the way do not count") {
   for (int i = 0; i < 40; ++i) {
     program.Work(2 * kMillisecond, 250);
     program.Read();
-    program.Work(10 * kMicrosecond);  // whether the sequence has ended
+    program.Work(10 * kMicrosecond);  // the program reads whether the sequence has ended
     program.Read();
     program.Read();  // nothing new
   }
@@ -98,9 +98,9 @@ TEST_CASE("A replayed graph is one operation a token, and a long step before it 
     }
   }
   const policy::TokenView view = program.view();
-  // The very first prefill was not known for one.
+  // The very first prefill was not recognised as one.
   CHECK(view.tokens == 5 * 32 - 1);
-  // Neither prefills nor the time between answers are part of the pace.
+  // Prefills and the time between replies are not part of the pace.
   CHECK(view.recent_tpot == 5 * kMillisecond);
   CHECK(view.decode_work == 5 * kMillisecond);
 }
@@ -132,7 +132,7 @@ TEST_CASE("Steps of continuous batching vary with the batch and are tokens all t
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {
     program.Work(std::uniform_int_distribution<int>(8, 14)(random) * kMillisecond, 400);
-    if (i % 25 == 24) program.Work(60 * kMillisecond, 400);  // a new request's prompt
+    if (i % 25 == 24) program.Work(60 * kMillisecond, 400);  // the prompt of a new request
     program.Read();
     program.Think(kMillisecond);
   }
@@ -152,7 +152,7 @@ TEST_CASE("Tokens that come late because of neighbours show in the pace") {
   }
   for (int i = 0; i < 20; ++i) {
     program.Work(2 * kMillisecond);
-    program.Think(48 * kMillisecond);  // held
+    program.Think(48 * kMillisecond);  // throttled
     program.Read();
   }
   CHECK(program.view().recent_tpot == 50 * kMillisecond);

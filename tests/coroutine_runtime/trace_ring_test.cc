@@ -41,7 +41,7 @@ TEST_CASE("Events come out as they went in, and names once") {
   fetched = ring.Fetch();
   CHECK(fetched.events.size() == 1);
   CHECK(fetched.names.empty());
-  // The next trace hears all names again.
+  // The next trace gets all names again.
   ring.Stop();
   ring.Add(At(6));
   ring.Start();

@@ -5,7 +5,7 @@
 namespace detshare {
 namespace {
 
-// Of an H100: numbers of CUdevice_attribute.
+// The properties of an H100, by numbers of CUdevice_attribute.
 DeviceProperties Properties() {
   DeviceProperties properties;
   properties.sm_count = 132;
