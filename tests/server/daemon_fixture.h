@@ -54,7 +54,8 @@ class TestDaemon {
       this->devices.push_back(instant.get());
       owned.push_back(std::move(instant));
     }
-    // add(u64* a, u64 b): *a += b. fault(): a fault. Both before the first library.
+    // Kernels: add(u64* a, u64 b) does *a += b, and fault() faults. Both are set before the first
+    // library.
     for (InstantDevice* device : this->devices) {
       device->recipes.push_back(
           {"add", 16, [](InstantSpace&, const LaunchShape&, const std::byte* parameters) {
@@ -73,7 +74,7 @@ class TestDaemon {
   }
 
   std::string socket() const { return directory.path + "/d.sock"; }
-  // Files of sessions that exist.
+  // The existing directories of sessions.
   size_t session_directories() const {
     size_t count = 0;
     for ([[maybe_unused]] const auto& entry :
@@ -87,8 +88,8 @@ class TestDaemon {
   std::unique_ptr<Daemon> daemon;
 };
 
-// What `add` has added to. (The ring orders it and this, at an address of its own for either: the
-// thread sanitizer cannot know.)
+// The sum that `add` has written. The ring orders the kernel before this read. The thread sanitizer
+// cannot know that, because client and daemon map the ring at different addresses.
 inline uint64_t SumAt(uint64_t address) {
   return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(address)).load();
 }
@@ -96,7 +97,7 @@ inline uint64_t SumAt(uint64_t address) {
 // One connection with one session.
 class TestClient {
  public:
-  // On a connection that is there already, or a new one.
+  // Uses an existing connection, or makes one.
   explicit TestClient(const std::string& socket, int connection = -1) : socket_(socket) {
     const int fd = connection >= 0 ? connection : ConnectTo(socket);
     REQUIRE(fd >= 0);
@@ -113,7 +114,7 @@ class TestClient {
     Close();
   }
 
-  // True when the session is granted; else status() says why not.
+  // Returns true if the session is granted. Otherwise status() says why not.
   bool Open() {
     reader_ = control->OpenSession(&context_, request);
     proto::SessionEvent event;
@@ -135,7 +136,7 @@ class TestClient {
   }
   const grpc::Status& status() const { return status_; }
 
-  // As a client's death: the stream ends.
+  // Ends the stream, as a client's death does.
   void Close() {
     if (reader_ == nullptr) return;
     context_.TryCancel();
@@ -143,7 +144,7 @@ class TestClient {
     reader_.reset();
   }
 
-  // What the daemon says when it ends the session.
+  // Waits until the daemon ends the session, and returns its message.
   std::optional<proto::Ended> AwaitEnd() {
     proto::SessionEvent event;
     std::optional<proto::Ended> ended;
@@ -172,7 +173,7 @@ class TestClient {
     return {status, reply};
   }
 
-  // ---- shorthand
+  // ---- short forms of calls
 
   void CreateStream(StreamId stream) {
     ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{stream, 1, 0, 0});

@@ -1,4 +1,4 @@
-// The daemon as a process of its own, with a software GPU.
+// The daemon as its own process, with a software GPU.
 #pragma once
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 namespace detshare {
 
-// A kernel `fault`.
+// A kernel named `fault`.
 inline constexpr char kFaultPtx[] = R"(
 .version 7.0
 .target sm_70

@@ -132,7 +132,7 @@ TEST_CASE("A kernel is loaded by a control call, launched through the ring, and 
   uint64_t counter;
   std::memcpy(&counter, ring.staging(), 8);
   CHECK(counter == 20000);
-  // What the library printed while it was loaded is in the text ring.
+  // The text ring has what the library printed while it was loaded.
   CHECK(ring.header().output_tail.load() == 7);
 
   auto [unloaded, reply] = client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{library, 0});
@@ -168,7 +168,7 @@ TEST_CASE("Pinned memory is a file that both sides map at the same address") {
   CHECK(pinned.file_bytes == 12288);
   CHECK(std::filesystem::file_size(client.directory + "/pinned." + std::to_string(pinned.file)) ==
         12288);
-  // Daemon and test are one process: the daemon's mapping is what the client would see.
+  // Daemon and test are one process, so the daemon's mapping is the one that the client would see.
   std::memset(reinterpret_cast<void*>(pinned.address), 3, 10000);
   const uint64_t a = client.Allocate(10000);
   ring.Send(Op::cuMemcpyAsync,
@@ -255,7 +255,7 @@ TEST_CASE("A connection that breaks ends its session") {
   {
     TestClient client(daemon.socket());
     REQUIRE(client.Open());
-    // As when the process is killed in the middle of something: a record that is half written.
+    // A half-written record, as when the process is killed while it writes.
     reinterpret_cast<RecordHeader*>(client.ring->line(client.ring->tail()))->bytes = 640;
     client.ring->header().tail.store(640);
   }
@@ -303,7 +303,7 @@ TEST_CASE("Two daemons do not share a socket") {
   const auto second = Daemon::Start(std::move(devices), options);
   REQUIRE_FALSE(second.ok());
   CHECK(absl::IsFailedPrecondition(second.status()));
-  // The first goes on.
+  // The first session goes on.
   TestClient client(daemon.socket());
   CHECK(client.Open());
 }

@@ -1,4 +1,4 @@
-// What a server answers at a unix socket.
+// Makes an HTTP request at a unix socket.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// A device for tests of the server: every operation is done, on memory of this process, when it is
-// submitted. Kernels do what the test says.
+// A device for tests of the server. It does every operation when it is submitted, on memory of this
+// process. Its kernels do what the test says.
 #pragma once
 
 #include <sys/mman.h>
@@ -79,7 +79,7 @@ class InstantSpace final : public AddressSpace {
   const DeviceAddress base_;
   const uint64_t size_;
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> mapped_, host_, permitted_;       // begin -> bytes
+  std::map<uint64_t, uint64_t> mapped_, host_, permitted_;       // by begin: bytes
   std::map<uint64_t, std::shared_ptr<PhysicalMemory>> backing_;  // of mapped_
   std::map<uint64_t, std::pair<uint64_t, std::shared_ptr<PhysicalMemory>>> physical_;
   std::set<uint64_t> read_only_;  // begin
@@ -88,7 +88,7 @@ class InstantSpace final : public AddressSpace {
 
 class InstantMemory final : public PhysicalMemory {
  public:
-  // `used`: where its bytes count, if anywhere.
+  // `used` counts the bytes of the memory. It may be null.
   explicit InstantMemory(uint64_t bytes, std::atomic<uint64_t>* used = nullptr)
       : fd(memfd_create("instant", MFD_CLOEXEC)), bytes_(bytes), used_(used) {
     if (used_ != nullptr) used_->fetch_add(bytes_);
@@ -136,7 +136,7 @@ class InstantKernel final : public Kernel {
   Body body_;
 };
 
-// Its nodes are done in their order; conditional nodes do nothing.
+// Does its nodes in their order. Conditional nodes do nothing.
 class InstantGraph final : public Graph {
  public:
   explicit InstantGraph(const GraphDescription& description) : description(description) {}
@@ -191,7 +191,7 @@ class InstantQueue final : public Queue {
   absl::Status WaitFence(AddressSpace&, const std::atomic<uint64_t>*, uint64_t) override {
     return absl::OkStatus();
   }
-  // Writes are done, waits are over.
+  // Does the writes. All waits are over.
   absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) override {
     if (static_cast<InstantSpace&>(space).stopped()) return absl::OkStatus();
     for (const MemoryOp& operation : operations) {
@@ -232,7 +232,7 @@ class InstantPartition final : public Partition {
   }
 };
 
-// Libraries are made from any image that begins with "code": each holds the kernels that the test
+// Makes a library of any image that begins with "code". Each library has the kernels that the test
 // registered, and the global "counter".
 class InstantDevice final : public Device {
  public:
@@ -285,7 +285,7 @@ class InstantDevice final : public Device {
       logs.error = "this is no code";
       return CudaError(kCudaErrorInvalidPtx, "this is no code");
     }
-    // Code with " managed" in it has two managed variables.
+    // Code that contains " managed" has two managed variables.
     const std::string_view text(reinterpret_cast<const char*>(image.data()), image.size());
     if (text.find(" managed") != std::string_view::npos) {
       const ManagedVariable variables[] = {{"first", 3, 1}, {"second", managed_bytes, 8}};
@@ -324,15 +324,15 @@ class InstantDevice final : public Device {
   ImageDevice* images() override { return image_device.load(); }
   TensorMapEncoder* tensor_maps() override { return tensor_map_encoder.load(); }
 
-  // Parts that a test may give it, before the first session.
+  // Optional parts. A test sets them before the first session.
   std::atomic<ImageDevice*> image_device{nullptr};
   std::atomic<TensorMapEncoder*> tensor_map_encoder{nullptr};
   std::vector<KernelRecipe> recipes;  // set before the first library is loaded
   std::atomic<uint64_t> used{0};
-  std::atomic<int> spaces{0}, libraries{0};  // that exist
+  std::atomic<int> spaces{0}, libraries{0};  // how many exist
   std::atomic<uint64_t> conditions{0};
   std::atomic<bool> lost{false};
-  std::atomic<bool> busy{false};  // what spaces say: their work is done at once
+  std::atomic<bool> busy{false};  // the result for all spaces; their work is always complete
 
  private:
   class InstantLibrary final : public Library {

@@ -1,5 +1,5 @@
-// Arrays without texels, textures and surfaces for tests of the server: what was made, and in which
-// order it ended.
+// Arrays without texels, textures and surfaces for tests of the server. Records what was made, and
+// in which order it ended.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace detshare {
 
-// Outlives the device that it is given to. Any thread.
+// Outlives the device that uses it. Any thread.
 class InstantImages final : public ImageDevice {
  public:
   absl::StatusOr<std::unique_ptr<Array>> CreateArray(AddressSpace&,
@@ -27,7 +27,7 @@ class InstantImages final : public ImageDevice {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       request_ = r;
-      request_.resource.array = nullptr;  // the test keeps nothing alive
+      request_.resource.array = nullptr;  // the test keeps no array alive
     }
     return std::make_unique<InstantObject>(*this, "texture", ++last_);
   }
@@ -43,7 +43,7 @@ class InstantImages final : public ImageDevice {
     const std::lock_guard<std::mutex> lock(mutex_);
     return ended_;
   }
-  // Of the last texture, without its array.
+  // The request of the last texture, without its array.
   TextureRequest request() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return request_;

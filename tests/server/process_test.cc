@@ -1,4 +1,4 @@
-// The daemon as a process: its signals, its files, and how it begins anew when a device is lost.
+// The daemon as a process: its signals, its files, and how it starts again when a device is lost.
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -1,4 +1,4 @@
-// The configuration, read again while sessions run.
+// Reads the configuration again while sessions run.
 #include "server/reloader.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace detshare {
 namespace {
 
-// As LoadConfig() does.
+// Does what LoadConfig() does.
 absl::StatusOr<Config> Parsed(const std::string& text) {
   ParsedConfig parsed = ParseConfig(text);
   if (!parsed.problems.empty())
@@ -86,11 +86,11 @@ TEST_CASE("A reload takes in what can change and says what, and what needs a res
   CHECK(in_force.tenants(0).slo_tpot_ns() == 40'000'000);
   CHECK_FALSE(LogEnabled(LogLevel::kInfo));
 
-  // The same again: nothing changes, but what needs a restart still does.
+  // A second reload changes nothing. Settings that need a restart are still reported.
   const Reloader::Report again = f.Reload(kBusy);
   CHECK(again.changed.empty());
   CHECK(again.restart.size() == 1);
-  // And back.
+  // Back to the first configuration.
   const Reloader::Report back = f.Reload("");
   CHECK(Has(back.changed, "[policy]: priority -> auto"));
   CHECK(Has(back.changed, "[[tenant]] chat: is removed"));
@@ -103,9 +103,9 @@ TEST_CASE("Whatever is wrong with it, a file changes nothing") {
   for (const std::string& wrong :
        {std::string("[daemon"), std::string("[daemon]\nlog_level = \"loud\"\n"),
         std::string("[daemon]\nunknown = 1\n"),
-        // Right by itself, but not for these devices.
+        // Correct in itself, but not for these devices.
         std::string("[policy]\nname = \"fair\"\n[[tenant]]\nname = \"x\"\nsms = \"1..1000000\"\n"),
-        // Right until the policy sees all tenants.
+        // Correct until the policy sees all tenants.
         std::string("[policy]\nname = \"static_shares\"\n[[tenant]]\nname = \"a\"\nsm_percent = "
                     "80\n[[tenant]]\nname = \"b\"\nsm_percent = 80\n")}) {
     INFO(wrong);
@@ -150,10 +150,10 @@ TEST_CASE("Another placement decides about those who begin later") {
   CHECK(device_of("b") == 0);
   CHECK(device_of("a") == 1);
   CHECK(device_of("c") == 1);
-  // What stays goes on where it was.
+  // A placement that stays the same keeps its state.
   CHECK(f.Reload(one + "\"round-robin\"\n").changed.empty());
   CHECK(device_of("d") == 2);
-  // All of them for everybody, and for one tenant not more than the host has.
+  // Without a limit a tenant gets all devices. One tenant never gets more than the host has.
   f.Reload("");
   TestClient all(f.daemon.socket());
   REQUIRE(all.Open());

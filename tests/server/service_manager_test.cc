@@ -1,4 +1,4 @@
-// What the daemon tells a service manager, and what it takes from it.
+// The daemon's messages to a service manager, and the sockets that it takes from it.
 #include "server/service_manager.h"
 
 #include <poll.h>
@@ -29,7 +29,7 @@ class FakeManager {
   }
   ~FakeManager() { close(fd_); }
   std::string path() const { return directory.path + "/notify"; }
-  // The next message; "" when none comes.
+  // The next message, or "" if none comes.
   std::string Next(int timeout_ms = 20'000) {
     pollfd wait{fd_, POLLIN, 0};
     if (poll(&wait, 1, timeout_ms) != 1) return "";
@@ -37,7 +37,7 @@ class FakeManager {
     const ssize_t bytes = recv(fd_, buffer, sizeof(buffer), 0);
     return bytes > 0 ? std::string(buffer, bytes) : "";
   }
-  // Whether such a message comes, before any number of others.
+  // Whether a message that begins like this comes. Skips other messages.
   bool Receives(const std::string& begin) {
     for (;;) {
       const std::string message = Next();
@@ -52,7 +52,7 @@ class FakeManager {
   int fd_ = -1;
 };
 
-// A socket as the service manager makes it, for the daemon to take.
+// A socket as the service manager makes it for the daemon.
 int ManagersSocket(const std::string& path) {
   const sockaddr_un address = UnixAddress(path);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -61,7 +61,7 @@ int ManagersSocket(const std::string& path) {
   return fd;
 }
 
-// detshared with a service manager's variables, and the socket as descriptor 3 when there is one.
+// detshared with the variables of a service manager. Descriptor 3 is the socket, if there is one.
 class Service {
  public:
   Service(const std::vector<std::pair<std::string, std::string>>& variables, int socket,
@@ -216,7 +216,7 @@ TEST_CASE(
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";
   const int listening = ManagersSocket(path);
-  // Before the daemon is there: it waits in the socket's queue.
+  // The connection comes before the daemon and waits in the socket's queue.
   const int early = ConnectTo(path);
   REQUIRE(early >= 0);
   Service service({{"NOTIFY_SOCKET", fake.path()}, {"WATCHDOG_USEC", "2000000"}}, listening, {});
@@ -289,13 +289,13 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   write_file("log_level = \"loud\"\n");
   CHECK_THAT(reload().substr(log.size()),
              Catch::Contains("detshare.toml:3:13: log_level is error, warning, info or debug"));
-  // Nothing of it holds: the level is still info.
+  // No part of the new configuration holds: the level is still info.
   log = service.Log();
   write_file("log_level = \"info\"\n");
   CHECK_THAT(reload().substr(log.size()), Catch::Contains("the configuration has not changed"));
   TestClient client(socket);
   CHECK(client.Open());
-  // Asked through the socket, the reply says what the log says.
+  // The reply through the socket has the text of the log.
   const auto ask = [&](proto::Reloaded* reloaded) {
     grpc::ClientContext context;
     return client.admin->Reload(&context, {}, reloaded);
@@ -353,7 +353,7 @@ TEST_CASE("What is no socket for the daemon is refused") {
     CHECK(service.ExitCode() == 1);
     CHECK_THAT(service.Log(), Catch::Contains("2 sockets"));
   }
-  for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {  // bound to nothing, or no stream
+  for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {  // not bound, or not a stream socket
     const int fd = socket(AF_UNIX, type, 0);
     Service service({}, fd, {});
     CHECK(service.ExitCode() == 1);

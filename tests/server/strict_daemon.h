@@ -22,7 +22,7 @@ struct StrictDaemon : DaemonProcess {
           more.insert(more.end(), {"--isolation", "strict"});
           return more;
         }()) {
-    // Others reach the socket.
+    // Other users can reach the socket.
     chmod(directory.path.c_str(), 0755);
   }
   std::string DomainOf(uid_t user) const {
@@ -30,8 +30,8 @@ struct StrictDaemon : DaemonProcess {
   }
 };
 
-// A program of another user; the thread is that user while it connects. The calling process is
-// root's.
+// A program of another user. The thread takes that user's identity while it connects. The calling
+// process belongs to root.
 inline std::unique_ptr<TestClient> As(uid_t user, const DaemonProcess& daemon) {
   REQUIRE(syscall(SYS_setresuid, -1, user, -1) == 0);
   const int reachable = ConnectTo(daemon.socket());

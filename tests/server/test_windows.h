@@ -1,4 +1,4 @@
-// Where tests put what a session maps.
+// The address ranges where tests put the memory that a session maps.
 #pragma once
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ struct TestDirectory {
   std::string path;
 };
 
-// Windows that every sanitizer leaves alone, below where Linux puts libraries.
+// Ranges that no sanitizer uses, below the place where Linux puts libraries.
 inline AddressWindows TestWindows() {
   AddressWindows windows;
   windows.device_base = 0x7E9000000000;

@@ -1,4 +1,4 @@
-// Unix sockets as a test's own end has them.
+// Unix sockets of a test.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ inline sockaddr_un UnixAddress(const std::string& path) {
   return address;
 }
 
-// -1 with errno when nobody listens there.
+// Returns -1 with errno if no process listens there.
 inline int ConnectTo(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_un address = UnixAddress(path);

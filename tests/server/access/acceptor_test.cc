@@ -16,7 +16,7 @@
 namespace detshare {
 namespace {
 
-// 0, or the errno of the attempt.
+// Returns 0, or the errno of the attempt.
 int ErrorOfConnecting(const std::string& path) {
   const int fd = ConnectTo(path);
   if (fd < 0) return errno;
@@ -76,7 +76,7 @@ TEST_CASE("A dead socket is replaced, and anything else is left alone") {
   CHECK(refused.status().message().find(file) != std::string::npos);
   CHECK(std::filesystem::file_size(file) == 4);
 
-  // Not what happens to have the name that a socket is made with, either.
+  // A file that has the name under which the socket is made stays, too.
   const std::string beside = directory.path + "/t.new";
   std::ofstream(beside) << "kept";
   const absl::StatusOr<int> hindered = ListenOn(directory.path + "/t", 0600);

@@ -1,4 +1,4 @@
-// Who may be which tenant, and what the configuration makes of the daemon's options.
+// Which users may be which tenant, and how the configuration sets the daemon's options.
 #include "server/access/identity.h"
 
 #include <grp.h>

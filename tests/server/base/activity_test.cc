@@ -23,7 +23,7 @@ TEST_CASE("After the last has ended there is one more look") {
   CHECK(activity.Await(kAtOnce));
   activity.End();
   CHECK(activity.Await(kAtOnce));
-  // Now it would sleep until something begins.
+  // The thread would sleep here until something begins.
   std::thread other([&] { activity.Begin(); });
   CHECK(activity.Await(kAtOnce));
   other.join();

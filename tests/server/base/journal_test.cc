@@ -1,4 +1,4 @@
-// What systemd's journal is told, by a socket that stands for it.
+// The messages to systemd's journal. A socket takes the journal's place.
 #include "server/base/journal.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ class FakeJournal {
     fd_ = -1;
   }
   std::string path() const { return directory_.path + "/journal"; }
-  // The fields of the next entry, by journald's rules; empty when there is none.
+  // The fields of the next entry, by journald's rules. Empty if there is none.
   std::map<std::string, std::string> Next() {
     char buffer[65536];
     const ssize_t got = recv(fd_, buffer, sizeof(buffer), 0);
@@ -91,7 +91,7 @@ TEST_CASE("Only the journal's own stream is taken for it") {
   CHECK_FALSE(IsJournalStream(-1, right.c_str()));
 }
 
-// The log goes to one journal in a process's life: all of it in one case.
+// A process logs to one journal in its life, so one test case covers everything.
 TEST_CASE("Lines become entries with fields, and lines again when the journal is gone") {
   FakeJournal fake;
   SetLogLevel(LogLevel::kInfo);

@@ -1,4 +1,4 @@
-// What people may do to a daemon: events, the ends of sessions, and who may ask for what.
+// Operators' calls: events, ending sessions, and which users may make which call.
 #include <grp.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,7 +15,7 @@ namespace {
 constexpr uid_t kAlice = 70001, kBob = 70002, kCarol = 70003;
 constexpr gid_t kAdmins = 80001;
 
-// A connection of another user. The credentials are one thread's: the system calls change no other.
+// A connection of another user. The system calls change the credentials of one thread only.
 int ConnectAs(const std::string& path, uid_t uid, std::vector<gid_t> groups) {
   int fd = -1;
   std::thread([&] {
@@ -39,7 +39,7 @@ struct Fixture {
   TestDaemon daemon;
 };
 
-// Only root can be others.
+// Only root can take other users' identities.
 bool NotTested() {
   if (geteuid() == 0) return false;
   WARN("not tested: only root takes other users");
@@ -67,7 +67,7 @@ proto::Events EventsOf(TestClient& client, uint64_t log = 0, uint64_t first = 0)
   return events;
 }
 
-// The latest of a kind; its number is 0 when there is none.
+// The latest event of a kind. Its number is 0 if there is none.
 proto::Event Last(TestClient& client, const std::string& kind) {
   const proto::Events events = EventsOf(client);
   proto::Event last;
@@ -112,7 +112,7 @@ TEST_CASE("Sessions are ended all or none, and nonsense ends none") {
   CHECK(End(client, {}, "nobody") == grpc::StatusCode::NOT_FOUND);
   client.CreateStream(1);
   CHECK(client.Synchronize(1) == 0);
-  // A number that is named twice is one session.
+  // A session that is named twice is ended once.
   CHECK(End(client, {id, id}) == grpc::StatusCode::OK);
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("Users end their own sessions, admins and root anybody's") {
   const uint64_t a = alice->grant.session(), b = bob->grant.session(),
                  a2 = other_alice->grant.session();
   CHECK(End(*alice, {b}) == grpc::StatusCode::PERMISSION_DENIED);
-  // The tenant's sessions are not all hers.
+  // Not all of the tenant's sessions belong to alice.
   CHECK(End(*alice, {}, "shared") == grpc::StatusCode::PERMISSION_DENIED);
   CHECK(End(*alice, {a2, b}) == grpc::StatusCode::PERMISSION_DENIED);
   other_alice->CreateStream(1);
@@ -172,7 +172,7 @@ TEST_CASE("Every call that changes something for all is for admins and root") {
   for (const grpc::StatusCode code : all(*alice))
     CHECK(code == grpc::StatusCode::PERMISSION_DENIED);
   CHECK(reload(*alice) == grpc::StatusCode::PERMISSION_DENIED);
-  CHECK(EventsOf(*alice).events_size() == 1);  // that the daemon has started
+  CHECK(EventsOf(*alice).events_size() == 1);  // the start of the daemon
   for (const grpc::StatusCode code : all(*admin)) CHECK(code == grpc::StatusCode::OK);
   // Without a file there is nothing to read.
   CHECK(reload(*admin) == grpc::StatusCode::FAILED_PRECONDITION);
@@ -235,7 +235,7 @@ TEST_CASE("Events tell how sessions begin and end, and are followed by their num
   REQUIRE(after.events_size() >= 7);
   CHECK(after.events(0).number() == before.next());
   CHECK(after.next() == before.next() + static_cast<uint64_t>(after.events_size()));
-  // Another daemon's number: all that there is.
+  // With another daemon's number, the reply has all events.
   CHECK(EventsOf(watcher, before.log() + 1, after.next()).events_size() ==
         after.events_size() + before.events_size());
 }

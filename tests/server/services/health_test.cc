@@ -1,4 +1,4 @@
-// What tools of gRPC's own world see: health and reflection on the daemon's socket.
+// Health and reflection on the daemon's socket, as gRPC's own tools see them.
 #include <google/protobuf/descriptor.pb.h>
 #include <grpcpp/generic/generic_stub.h>
 
@@ -16,7 +16,7 @@ using grpc::reflection::v1alpha::ServerReflection;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-// grpc.health.v1: 1 serving, 2 not serving; -1 for a service that is not known.
+// grpc.health.v1: 1 is serving, 2 is not serving. Returns -1 for an unknown service.
 int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& service) {
   grpc::GenericStub stub(channel);
   const std::string text = "\x0A" + std::string(1, static_cast<char>(service.size())) + service;

@@ -1,4 +1,4 @@
-// Settings of a running daemon, by the service and across a replacement.
+// Settings of a running daemon, through the service and across a replacement of the daemon.
 #include "server/services/settings_store.h"
 
 #include <catch2/catch.hpp>

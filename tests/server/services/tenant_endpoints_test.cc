@@ -1,4 +1,5 @@
-// Endpoints: what comes through them, what stays outside, and what a container may do to its directory.
+// Tenant endpoints: which calls they allow, and what a container may do to its endpoint's
+// directory.
 #include "server/services/tenant_endpoints.h"
 
 #include <sys/stat.h>
@@ -88,7 +89,7 @@ TEST_CASE("Who comes through an endpoint is its tenant, and sees its devices onl
   REQUIRE(client.grant.devices_size() == 1);
   CHECK(static_cast<uint8_t>(client.grant.devices(0).uuid()[15]) == 1);
   CHECK(client.Allocate(4096) != 0);
-  // Its files are behind the endpoint, and nowhere else.
+  // Its files are in the endpoint's directory and nowhere else.
   CHECK(fs::exists(f.Path("a-endpoint") + "/" + client.grant.directory() + "/session"));
   CHECK(f.daemon.session_directories() == 0);
   const proto::Status status = f.me.Status();
@@ -110,7 +111,7 @@ TEST_CASE("Who comes through an endpoint is its tenant, and sees its devices onl
   CHECK(opens("", "GPU-ab000000-0000-0000-0000-000000000000") ==
         grpc::StatusCode::INVALID_ARGUMENT);
 
-  // NVML's questions, too.
+  // The same for calls of NVML.
   auto telemetry = proto::Telemetry::NewStub(client.channel);
   grpc::ClientContext context;
   proto::TelemetryReply reply;
@@ -161,7 +162,7 @@ TEST_CASE("An endpoint that is closed ends its sessions and no others, for conne
   TestClient client(f.Socket("d")), idle(f.Socket("d")), other(f.Socket("stays"));
   REQUIRE(client.Open());
   REQUIRE(other.Open());
-  // The connection is accepted before the endpoint is closed.
+  // The daemon accepts the connection before the endpoint is closed.
   grpc::ClientContext context;
   proto::TelemetryReply reply;
   REQUIRE(proto::Telemetry::NewStub(idle.channel)->Read(&context, {}, &reply).ok());
@@ -255,7 +256,7 @@ TEST_CASE("The daemon that comes next opens the endpoints again where they were"
     REQUIRE(me.Open("d", {}, tenant).ok());
     REQUIRE(me.Open("e").ok());
     before = InodeOf(path);
-    // What a container leaves in its directory.
+    // A container leaves this in its directory.
     REQUIRE(fs::remove(path + "/detshared.sock"));
     fs::create_directories(path + "/detshared.sock/x");
     std::ofstream(path + "/junk") << "x";
@@ -300,7 +301,8 @@ TEST_CASE("A container that replaces what is in its directory leads the daemon n
   fs::permissions(victim.path, fs::perms::owner_all);
   REQUIRE(f.me.Open("d").ok());
 
-  // Its folder of sessions is another's: sessions are made in the one that the daemon knows.
+  // The container replaces the endpoint's folder of sessions. Sessions are made in the folder that
+  // the daemon knows.
   fs::rename(f.Path("d") + "/sessions", f.Path("d") + "/moved");
   fs::create_directory_symlink(victim.path, f.Path("d") + "/sessions");
   TestClient client(f.Socket("d"));
@@ -311,7 +313,8 @@ TEST_CASE("A container that replaces what is in its directory leads the daemon n
   const std::string moved = f.Path("d") + "/moved/" + std::to_string(event.grant().session());
   CHECK(fs::exists(moved + "/session"));
 
-  // So is the folder of one session, when pinned memory is asked for and when it is removed.
+  // The container replaces a session's folder. The daemon ignores the replacement when it makes
+  // pinned memory and when it removes the session.
   fs::rename(moved, f.Path("d") + "/mine");
   fs::create_directory_symlink(victim.path, moved);
   context.TryCancel();
@@ -324,7 +327,7 @@ TEST_CASE("A container that replaces what is in its directory leads the daemon n
   CHECK(fs::exists(victim.path + "/1"));
   CHECK((fs::status(victim.path).permissions() & fs::perms::all) == fs::perms::owner_all);
 
-  // And the endpoint is opened again whatever is there.
+  // The endpoint can be opened again, whatever the directory has.
   REQUIRE(f.me.Open("d").ok());
   TestClient again(f.Socket("d"));
   CHECK(again.Open());

@@ -1,4 +1,4 @@
-// Payloads of graphs for tests, as a client writes them.
+// Builds payloads of graphs for tests, as a client writes them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace detshare {
 
 class GraphBuilder {
  public:
-  // Answers the node's index.
+  // Returns the node's index.
   uint32_t Node(uint32_t kind, const std::string& contents = "", uint32_t enabled = 1) {
     nodes_ += OneNode(kind, contents, enabled);
     return node_count++;

@@ -1,4 +1,4 @@
-// Executable graphs as clients ask for them, sound and otherwise.
+// Executable graphs that clients ask for, both valid and invalid ones.
 #include "proto/wire/graph.h"
 
 #include <catch2/catch.hpp>
@@ -273,7 +273,7 @@ TEST_CASE("Malformed graphs and launches are refused, and hurt nobody") {
   auto [status, reply] =
       f.client.Call(Op::cuGraphInstantiateWithParams,
                     wire::cuGraphInstantiateWithParams{1, 1, 4, 1}, GraphBuilder().Build());
-  CHECK(reply.result() == kCudaErrorNotSupported);  // launched by kernels
+  CHECK(reply.result() == kCudaErrorNotSupported);  // kernels launch it
 
   GraphBuilder builder;
   builder.NodeOf(wire::kNodeSignal, wire::GraphFence{0, 0});
@@ -374,7 +374,8 @@ TEST_CASE("Too many graphs are out of memory") {
   CHECK(f.Instantiate(2, heavy.Build() + std::string(8000, 0)) == kCudaErrorOutOfMemory);
   CHECK(f.Replace(1, 0, 0, std::string(8000, 0)) == kCudaErrorOutOfMemory);
   const std::string same = GraphBuilder::OneNode(wire::kNodeKernel, f.Add(f.memory, 1));
-  for (int i = 0; i < 200; ++i) REQUIRE(f.Replace(1, 0, 0, same) == 0);  // not counted twice
+  // not counted twice
+  for (int i = 0; i < 200; ++i) REQUIRE(f.Replace(1, 0, 0, same) == 0);
   CHECK(f.Instantiate(2, GraphBuilder().Build()) == 0);
   CHECK(f.Instantiate(3, GraphBuilder().Build()) == kCudaErrorOutOfMemory);
   f.ring().Send(Op::cuGraphExecDestroy, wire::cuGraphExecDestroy{1, 0});
@@ -414,7 +415,7 @@ TEST_CASE("Random graphs are executed or refused, and hurt nobody") {
     for (uint32_t to = 1; to < builder.node_count; ++to) builder.Edge(below(to), to);
     std::string payload = builder.Build();
     if (below(2) == 0) payload[below(static_cast<uint32_t>(payload.size()))] ^= 1 << below(8);
-    // What a kernel's own parameters say is the kernel's affair: keep it sound.
+    // A kernel's own parameters are not checked, so they must stay valid.
     if (f.Instantiate(1, payload) != 0) continue;
     ++accepted;
     if (payload == builder.Build()) {

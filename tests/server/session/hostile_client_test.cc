@@ -1,4 +1,4 @@
-// Clients that break the rules lose their session; nobody else notices.
+// Clients that break the rules lose their session. Other sessions notice nothing.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ using wire::kAddress;
 using wire::kInline;
 using wire::kStaging;
 
-// A neighbour that must not notice anything.
+// Has a neighbour that must not notice anything.
 struct Fixture {
   Fixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
     REQUIRE(neighbour.Open());
@@ -83,7 +83,7 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
   }
   SECTION("a truncated session file") {
     REQUIRE(truncate((f.client.directory + "/session").c_str(), kPageBytes) == 0);
-    // The daemon touches what is gone.
+    // The daemon accesses memory that is gone.
     proto::CallRequest call;
     f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
     expected = "truncated";
@@ -114,7 +114,7 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
   CHECK(copy(mine, {staging - 8, kStaging, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy(mine, {UINT64_MAX - 7, kStaging, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy({staging, kStaging, 0}, mine, 1) == kCudaErrorInvalidValue);
-  // The area is made in two parts, of which the second is there once it is used.
+  // The area is made in two parts. The second part exists only after its first use.
   const uint64_t border = staging / 4;
   CHECK(copy(mine, {border - 8, kStaging, 0}, 16) == kCudaErrorInvalidValue);
   CHECK(copy(mine, {border - 8, kStaging, 0}, 8) == 0);
@@ -471,7 +471,7 @@ TEST_CASE("Shared memory is registered only as whole pages of the user's own fil
   CHECK(reg(with([](auto& a) { a.file_offset = 0 - uint64_t{kPageBytes}; }), name) ==
         kCudaErrorInvalidValue);
   CHECK(reg(good, std::string(300, 'x')) == kCudaErrorInvalidValue);
-  // Beyond the file's end, another file than the client says, no file, no plain name.
+  // Past the file's end, another file than the client names, no file, not a plain name.
   CHECK(reg(with([](auto& a) { a.bytes += kPageBytes; }), name) == kCudaErrorNotSupported);
   CHECK(reg(with([](auto& a) { a.inode += 1; }), name) == kCudaErrorNotSupported);
   CHECK(reg(good, "detshare-there-is-none") == kCudaErrorNotSupported);
@@ -492,7 +492,7 @@ TEST_CASE("Shared memory is registered only as whole pages of the user's own fil
   close(fd);
 }
 
-// A load that names its image in that way.
+// A load that names its image in this way.
 wire::cuLibraryLoadData NamingImage(uint32_t source, const ContentHash& hash) {
   wire::cuLibraryLoadData args{};
   args.context = 1;

@@ -93,7 +93,7 @@ TEST_CASE("A full store loses what the user who has most has not used for longes
   CHECK_FALSE(store.Find(1, Hash(ImageOf("fourth"))).has_value());
   for (const char* text : {"first", "second", "fifth", "sixth"})
     CHECK(store.Find(1, Hash(ImageOf(text))).has_value());
-  // What was found stays as long as it is used.
+  // A found image stays as long as it is used.
   for (int i = 0; i < 10; ++i) store.AddSoon(1, ImageOf("more " + std::to_string(i)));
   store.Settle();
   CHECK_FALSE(store.Find(1, Hash(ImageOf("second"))).has_value());

@@ -1,5 +1,5 @@
-// Arrays, textures and surfaces: nothing that is not the session's is reached, and an array lasts
-// as long as what reads it.
+// Arrays, textures and surfaces. A session reaches only its own memory, and an array lasts as long
+// as the objects that read it.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -77,16 +77,16 @@ TEST_CASE("Arrays that cannot be are refused") {
   CHECK(refused({16, 16, 0, kFloat, 1, 0x40, 0}));           // sparse
   CHECK(refused({16, 16, 0, kFloat, 1, 0x80000000, 0}));     // an unknown flag
   CHECK(refused({16, 16, 5, kFloat, 1, kArrayCubemap, 0}));  // five faces
-  CHECK(refused({16, 8, 6, kFloat, 1, kArrayCubemap, 0}));   // that are not square
+  CHECK(refused({16, 8, 6, kFloat, 1, kArrayCubemap, 0}));   // faces that are not square
   CHECK(refused({16, 16, 0, kFloat, 1, kArrayLayered, 0}));  // no layers
   CHECK(refused({16, 16, 2, kFloat, 1, kArrayGather, 0}));   // gathering in three dimensions
   CHECK(refused({16, 16, 0, kFloat, 1, 0, 6}));              // more levels than halvings
   CHECK(refused({16, 16, 0, kFloat, 1, 0, 0xFFFFFFFF}));
   CHECK(refused({UINT64_MAX, 2, 0, kFloat, 4, 0, 0}));
-  CHECK(refused({1 << 28, 1 << 28, 1 << 28, kFloat, 4, 0, 0}));  // a size without end
+  CHECK(refused({1 << 28, 1 << 28, 1 << 28, kFloat, 4, 0, 0}));  // an absurd size
   int result = 0;
   f.Create({2048, 0, 0, kFloat, 1, 0, 0}, &result);
-  CHECK(result == kCudaErrorOutOfMemory);  // the device's own reply
+  CHECK(result == kCudaErrorOutOfMemory);  // the device's own result
   CHECK(f.client.ring->Call(Op::cuArrayDestroy, wire::cuArrayDestroy{99, 0}) ==
         kCudaErrorInvalidHandle);
   CHECK(f.client.ring->Call(Op::cuArrayDestroy, wire::cuArrayDestroy{0, 0}) ==
@@ -114,14 +114,15 @@ TEST_CASE("Copies stay inside the session's arrays") {
   CHECK(f.Copy(in(0, 0, 1, array, 0), staging, 32, 4, 2) == kInvalid);
   CHECK(f.Copy(in(2, 0, 0, array, 0), staging, 4) == kInvalid);  // between two texels
   CHECK(f.Copy(in(0, 0, 0, array, 0), staging, 6) == kInvalid);
-  CHECK(f.Copy(in(0, 0, 0, array, 1), staging, 4) == kInvalid);  // a level that it does not have
+  CHECK(f.Copy(in(0, 0, 0, array, 1), staging, 4) == kInvalid);  // a level that the array does not
+                                                                 // have
   CHECK(f.Copy(in(UINT64_MAX - 3, 0, 0, array, 0), staging, 4) == kInvalid);
   CHECK(f.Copy(in(0, UINT32_MAX, 0, array, 0), staging, 4) == kInvalid);
   CHECK(f.Copy(in(0, 0, 0, array, 0), staging, UINT64_MAX - 3) == kInvalid);
   CHECK(f.Copy(in(0, 0, 0, array, 0), {{0, wire::kInline, 0}, 4, 4}, 4) == kInvalid);
   CHECK(f.Copy(in(0, 0, 0, foreign, 0), staging, 4) == kCudaErrorInvalidHandle);
   CHECK(f.Copy(staging, in(0, 0, 0, 0, 0), 4) == kCudaErrorInvalidHandle);
-  // An array has no place in a linear copy.
+  // An array cannot be in a linear copy.
   CHECK(f.client.ring->Call(Op::cuMemcpyAsync, f.client.CopyOf({array, wire::kArray, 0},
                                                                {0, wire::kStaging, 0}, 4, 1)) == 0);
   CHECK(f.client.ring->Call(Op::cuMemcpyAsync,
@@ -142,7 +143,7 @@ TEST_CASE("Textures read what is the session's only, in ways that exist") {
 
   wire::cuTexObjectCreate args = OfArray(array);
   args.min_mipmap_level_clamp = std::bit_cast<uint32_t>(-0.5f);
-  args.border_color[2] = std::bit_cast<uint32_t>(std::nanf(""));  // a colour like any other
+  args.border_color[2] = std::bit_cast<uint32_t>(std::nanf(""));  // as valid as any other colour
   REQUIRE(f.Texture(args) != 0);
   CHECK(f.images.request().sampling.min_mipmap_level_clamp == -0.5f);
 
@@ -157,7 +158,7 @@ TEST_CASE("Textures read what is the session's only, in ways that exist") {
   args.level = 3;
   CHECK(f.TextureResult(args) == kInvalid);
   args = OfArray(array);
-  args.type = 1;  // as if it were mipmapped
+  args.type = 1;  // as if the array were mipmapped
   CHECK(f.TextureResult(args) == kInvalid);
   args.type = 4;
   CHECK(f.TextureResult(args) == kInvalid);
@@ -205,7 +206,7 @@ TEST_CASE("Textures read what is the session's only, in ways that exist") {
   CHECK(f.TextureResult(pitched(UINT64_MAX / 8, 2, UINT64_MAX / 2)) == kInvalid);
   CHECK(f.TextureResult(pitched(0, 16, 256)) == kInvalid);
 
-  // Views that reach beyond their array.
+  // Views that exceed their array.
   const auto view = [&](ArrayId of, wire::ResourceView what) {
     wire::cuTexObjectCreate viewed = OfArray(of);
     viewed.type = of == mipmap ? 1 : 0;
@@ -219,7 +220,7 @@ TEST_CASE("Textures read what is the session's only, in ways that exist") {
   CHECK(view(array, {8, 9, 0, kOneFloat, 0, 0, 0, 0, 0}) == kInvalid);
   CHECK(view(array, {8, 8, 0, kFourBytes, 0, 0, 0, 0, 0}) == 0);
   CHECK(view(array, {8, 8, 0, 2, 0, 0, 0, 0, 0}) == kInvalid);     // texels of two bytes
-  CHECK(view(array, {8, 8, 0, kBc1, 0, 0, 0, 0, 0}) == kInvalid);  // blocks of eight
+  CHECK(view(array, {8, 8, 0, kBc1, 0, 0, 0, 0, 0}) == kInvalid);  // blocks of eight bytes
   CHECK(view(array, {8, 8, 0, 0xFFFFFFFF, 0, 0, 0, 0, 0}) == kInvalid);
   CHECK(view(array, {8, 8, 0, kOneFloat, 0, 1, 0, 0, 0}) == kInvalid);
   CHECK(view(mipmap, {8, 8, 0, kOneFloat, 1, 2, 0, 0, 0}) == 0);
@@ -229,7 +230,7 @@ TEST_CASE("Textures read what is the session's only, in ways that exist") {
   CHECK(view(layers, {8, 8, 4, kFourBytes, 0, 0, 1, 4, 0}) == kInvalid);
   CHECK(view(layers, {8, 8, 5, kFourBytes, 0, 0, 0, 3, 0}) == kInvalid);
 
-  // Surfaces need arrays that were made for them.
+  // A surface needs an array that was made for surfaces.
   CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 0}) ==
         kInvalid);
   const ArrayId writable = f.Create({8, 8, 0, kFloat, 1, kArraySurface, 2});

@@ -1,4 +1,4 @@
-// Managed variables: what a client is told about them, and what it may not do to them.
+// Managed variables: what a client learns about them, and what it may not do to them.
 #include <catch2/catch.hpp>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -76,7 +76,7 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   CHECK(std::memcmp(reinterpret_cast<const void*>(place.address), "abc", 3) == 0);
   CHECK(PinnedBytes(daemon) == 4096);
 
-  // It is asked for as a global, too, and copied as pinned memory is.
+  // The variable can also be found as a global, and is copied like pinned memory.
   auto [ok, global] = client.Call(Op::cuLibraryGetGlobal,
                                   wire::cuLibraryGetGlobal{loaded.body.library, 0}, "second");
   wire::cuLibraryGetGlobal_Reply where{};
@@ -90,7 +90,7 @@ TEST_CASE("Managed variables lie in pinned memory that the client can map") {
   CHECK(client.Synchronize(1) == 0);
   CHECK(std::memcmp(reinterpret_cast<const void*>(place.address + 8), "abc", 3) == 0);
 
-  // It is nobody's to free, and ends with the library.
+  // No call can free it, and it ends with the library.
   CHECK(client.ring->Call(Op::cuMemFreeHost, wire::cuMemFreeHost{place.address}) ==
         kCudaErrorInvalidValue);
   auto [unloaded, reply] =

@@ -61,7 +61,7 @@ struct Swapping : TestDaemon {
   }
 };
 
-// A program: some memory, and what should be in it.
+// A program: its memory and the memory's expected contents.
 struct Program {
   explicit Program(TestDaemon& daemon) : client(daemon.socket()) {
     REQUIRE(client.Open());
@@ -76,7 +76,7 @@ struct Program {
     expected.emplace_back(bytes / sizeof(uint64_t), 0);
     return 0;
   }
-  // One launch on each piece of memory. False when the session ended.
+  // Makes one launch on each piece of memory. Returns false if the session ended.
   bool Work(uint64_t seed) {
     for (size_t i = 0; i < addresses.size(); ++i) {
       const uint64_t parameters[3] = {addresses[i], expected[i].size(), seed};
@@ -87,7 +87,7 @@ struct Program {
     }
     return client.Synchronize(1) == 0;
   }
-  // Reads everything through the staging area.
+  // Reads everything through the staging area and compares it.
   bool Right() {
     constexpr uint64_t chunk = 64 << 10;
     for (size_t i = 0; i < addresses.size(); ++i) {
@@ -211,7 +211,7 @@ TEST_CASE("Without host memory for it nothing leaves the card") {
 }
 
 TEST_CASE("The host holds no more than it is allowed to") {
-  Swapping daemon(64 * kMiB);  // of which half is for exchanges
+  Swapping daemon(64 * kMiB);  // half of it is for exchanges
   Program a(daemon), b(daemon);
   for (int i = 0; i < 5; ++i) REQUIRE(a.Allocate(8 * kMiB) == 0);
   REQUIRE(a.Work(1));
@@ -262,7 +262,7 @@ TEST_CASE("Clients that die while memory moves leave nothing behind") {
   for (int round = 0; round < 6; ++round) {
     auto a = std::make_unique<Program>(daemon);
     REQUIRE(a->Allocate(40 * kMiB) == 0);
-    // Nobody waits for what it does: it may be in the middle of anything when it dies.
+    // No thread waits for its work, so it may be in the middle of anything when it dies.
     const uint64_t parameters[3] = {a->addresses[0], 1000, 1};
     const auto launch = [](Program& program, const uint64_t(&values)[3]) {
       program.client.ring->Send(Op::cuLaunchKernelEx, program.client.LaunchOf(program.mix, 1),
@@ -286,7 +286,7 @@ TEST_CASE("Freed, asked for and allocated memory is right while memory is out") 
   REQUIRE(a.Work(1));
   REQUIRE(b.Allocate(40 * kMiB) == 0);
   CHECK(daemon.OutOf(a.client) == 20 * kMiB);
-  // A session sees its own memory as if it were there.
+  // A session sees its own memory as if it were on the card.
   wire::cuMemGetInfo_v2_Reply info{};
   CHECK(a.client.ring->Call(Op::cuMemGetInfo_v2, wire::cuMemGetInfo_v2{0}, &info) == 0);
   CHECK(info.total == kCard);

@@ -1,5 +1,5 @@
-// Sessions with two devices, and what processes show to each other: requests as no honest client
-// makes them.
+// Sessions with two devices, and memory and events that processes share. The tests make requests
+// that no honest client makes.
 #include "proto/wire/peer.h"
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ namespace {
 constexpr int kPeerAccessAlreadyEnabled = 704, kPeerAccessNotEnabled = 705;
 constexpr uint32_t kInterprocess = 2 | 4;  // CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
 
-// A client with a stream and 1 MiB on each of two devices.
+// A client that has a stream and 1 MiB on each of two devices.
 struct TwoDevices {
   TwoDevices() : daemon({}, 2), client(daemon.socket()) {
     REQUIRE(client.Open());
@@ -29,7 +29,7 @@ struct TwoDevices {
     }
     On(0);
   }
-  // Records are for device `d` and its context d + 1.
+  // Makes later records use device `d` and its context d + 1.
   void On(uint16_t d) {
     client.ring->device = d;
     client.ring->context = d + 1;
@@ -57,7 +57,7 @@ TEST_CASE("Copies go from the memory of one device to that of another") {
   std::memset(reinterpret_cast<void*>(f.memory[1]), 7, 1 << 20);
   CHECK(f.Copy(f.memory[0], f.memory[1], 1 << 20, 1) == 0);
   CHECK(*reinterpret_cast<uint8_t*>(f.memory[0] + (1 << 20) - 1) == 7);
-  // Across the end of an allocation, and with a stream of the other device.
+  // Past the end of an allocation, and with a stream of the other device.
   CHECK(f.Copy(f.memory[0], f.memory[1], uint64_t{4} << 20, 1) == kCudaErrorInvalidValue);
   CHECK(f.Copy(f.memory[0], f.memory[1] - 1, 1, 1) == kCudaErrorInvalidValue);
   CHECK(f.Copy(f.memory[0], f.memory[1], 16, 2) == kCudaErrorInvalidHandle);
@@ -85,7 +85,7 @@ TEST_CASE("A stream waits for events of another device, and for none that there 
   f.On(0);
   CHECK(ring.Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 1}) == 0);
   CHECK(ring.Call(Op::cuStreamWaitEvent, wire::cuStreamWaitEvent{1, 2}) == kCudaErrorInvalidHandle);
-  // Its own device's streams alone record it.
+  // Only streams of its own device can record it.
   CHECK(ring.Call(Op::cuEventRecordWithFlags,
                   wire::cuEventRecordWithFlags{1, 1, {0, kNoFence, 0}}) == kCudaErrorInvalidHandle);
 }
@@ -115,14 +115,14 @@ TEST_CASE("Access to a peer is given once, to another device of the session, and
   CHECK(f.Disable(2) == kPeerAccessNotEnabled);
   CHECK(f.Enable(2, 1) == 0);
   CHECK(f.Enable(2, 1) == kPeerAccessAlreadyEnabled);
-  // Memory that comes and goes meanwhile.
+  // Memory that is made and freed in the meantime.
   f.On(1);
   const uint64_t more = f.client.Allocate(8 << 20);
   CHECK(f.client.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{more}) == 0);
   f.On(0);
   CHECK(f.Disable(2) == 0);
   CHECK(f.Disable(2) == kPeerAccessNotEnabled);
-  // A context takes its access along.
+  // The access of a context ends with the context.
   CHECK(f.Enable(2, 1) == 0);
   f.On(1);
   CHECK(f.client.ring->Call(Op::cuCtxDestroy_v2, wire::cuCtxDestroy_v2{2, 0}) == 0);
@@ -168,7 +168,7 @@ TEST_CASE("An event between processes is opened by its token only, elsewhere onl
     return client.ring->Call(Op::cuEventQuery, wire::cuEventQuery{event, 0});
   };
   CHECK(query(other, 5) == 0);
-  CHECK(query(one, 2) == 0);  // an event of one process, which is asked in the same way
+  CHECK(query(one, 2) == 0);  // an event of one process, with the same call
   CHECK(query(one, 3) == kCudaErrorInvalidHandle);
   CHECK(one.ring->Call(Op::cuEventSynchronize, wire::cuEventSynchronize{2, 0}) ==
         kCudaErrorInvalidHandle);
@@ -181,7 +181,7 @@ TEST_CASE("An event between processes is opened by its token only, elsewhere onl
                          wire::cuEventRecordWithFlags{5, 9, {0, kNoFence, 0}}) ==
         kCudaErrorInvalidHandle);
 
-  // It lives as long as somebody has it, and no longer.
+  // The event lives exactly as long as a session has it.
   one.Close();
   CHECK(query(other, 5) == 0);
   CHECK(other.ring->Call(Op::cuEventDestroy_v2, wire::cuEventDestroy_v2{5, 0}) == 0);
@@ -231,7 +231,7 @@ TEST_CASE("Memory between processes is opened by its token only, elsewhere only"
   CHECK(*reinterpret_cast<uint8_t*>(opened.address) == 3);
   CHECK(close(opened.address) == 0);
   CHECK(close(opened.address) == kCudaErrorInvalidValue);
-  // The owner frees it: the token is good no more.
+  // The owner frees the memory, so the token is no longer valid.
   CHECK(one.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{memory}) == 0);
   CHECK(open(other, handle.token, &opened) == kCudaErrorInvalidValue);
 }

@@ -96,7 +96,7 @@ TEST_CASE("Pools that there are not, and what pools do not have, are refused") {
     CHECK(f.Get(5, attribute, &value) == kCudaErrorInvalidValue);
   CHECK(f.Access(5, 0, 3) == kCudaErrorInvalidDevice);
   CHECK(f.Access(5, 77, 3) == kCudaErrorInvalidDevice);
-  // A limit is one of the pool alone.
+  // A limit belongs to one pool.
   REQUIRE(f.Create(6, 4096) == 0);
   f.Allocate(6, UINT64_MAX, kCudaErrorOutOfMemory);
   f.Allocate(6, 8 << 20, kCudaErrorOutOfMemory);

@@ -1,4 +1,4 @@
-// Which of several devices programs get, as they and their operators meet it.
+// The devices that programs get on a host with several, as programs and operators see them.
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
@@ -25,7 +25,7 @@ TenantQuota OneDevice(uint64_t memory = 0) {
   return quota;
 }
 
-// A client of tenant `tenant`; those that name the same run belong together.
+// A client of tenant `tenant`. Clients with the same run belong together.
 struct Client : TestClient {
   Client(const std::string& socket, const std::string& tenant, const std::string& run,
          uint32_t count = 0)
@@ -34,7 +34,7 @@ struct Client : TestClient {
     request.set_run(run);
     request.set_device_count(count);
   }
-  // Numbers of the daemon's devices, in the order of the session.
+  // The numbers of the daemon's devices, in the session's order.
   std::vector<int> Devices() {
     REQUIRE(Open());
     return Granted();
@@ -44,7 +44,7 @@ struct Client : TestClient {
     for (const proto::Device& device : grant.devices()) devices.push_back(device.uuid()[15]);
     return devices;
   }
-  // What NVML would show.
+  // The reply that NVML would show.
   proto::TelemetryReply Read() {
     proto::TelemetryRequest question;
     question.set_tenant(request.tenant());
@@ -108,7 +108,7 @@ TEST_CASE("A tenant that may have one device gets one, and its programs differen
   }
   CHECK(devices == std::set<int>{0, 1, 2});
 
-  // Who has no such limit sees the host as ever.
+  // A tenant without such a limit sees all of the host.
   Client all(host.socket(), "all", "");
   CHECK(all.Devices() == std::vector<int>{0, 1, 2});
 
@@ -126,7 +126,7 @@ TEST_CASE("The sessions of one run are on the same devices, and NVML shows these
   Client parent(host.socket(), "all", "r", 2);
   const std::vector<int> shown = parent.Shown();
   REQUIRE(shown.size() == 2);
-  // Others come and are elsewhere.
+  // Other programs come and get other devices.
   Client other(host.socket(), "one", "x");
   other.Devices();
   Client child(host.socket(), "all", "r", 2), second(host.socket(), "all", "r", 2);
@@ -155,10 +155,10 @@ TEST_CASE("CUDA_VISIBLE_DEVICES chooses among those that are granted") {
   CHECK(seen({"1"}) == std::vector<int>{granted[1]});
   CHECK(seen({"1", "0"}) == std::vector<int>{granted[1], granted[0]});
   CHECK(seen({uuid(granted[1])}) == std::vector<int>{granted[1]});
-  // It ends at the first that is none, or is there again.
+  // The list ends at the first entry that is no device or is there already.
   CHECK(seen({"0", "2", "1"}) == std::vector<int>{granted[0]});
   CHECK(seen({"0", uuid(granted[0]), "1"}) == std::vector<int>{granted[0]});
-  // Others are not there, and what fits several names none.
+  // Other devices do not exist for the program. An entry that fits several devices names none.
   CHECK(seen({"2"}).empty());
   for (const int device : {0, 1, 2, 3}) {
     if (device != granted[0] && device != granted[1]) CHECK(seen({uuid(device)}).empty());
@@ -182,7 +182,7 @@ TEST_CASE(
     CHECK_THAT(why, Contains("there are 3"));
     CHECK(Client(host.socket(), "all", "c", many).Read().devices_size() == 0);
   }
-  // Among those that it names.
+  // Among the devices that it names.
   Client named(host.socket(), "one", "d");
   named.request.add_device_ids("2");
   named.request.add_device_ids("1");
@@ -200,14 +200,15 @@ TEST_CASE("Whose memory fits nowhere is refused with the reason, and sees no dev
   });
   Client big(host.socket(), "big", ""), bigger(host.socket(), "bigger", "");
   const std::vector<int> first = big.Devices();
-  // What was promised to the first one is not free, though it has not taken anything.
+  // Memory that was promised to the first program is not free, although the program has not taken
+  // any.
   CHECK(bigger.Devices() != first);
   Client biggest(host.socket(), "biggest", "");
   CHECK(biggest.Read().devices_size() == 0);
   const auto [code, text] = biggest.Refusal();
   CHECK(code == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK_THAT(text, Contains("tenant biggest needs") && Contains("no device has more than"));
-  // Its own programs are together within its limit.
+  // The tenant's own programs stay together within its limit.
   Client again(host.socket(), "big", "other");
   CHECK(again.Devices() == first);
   CHECK(Client(host.socket(), "small", "").Devices().size() == 1);
@@ -255,10 +256,10 @@ TEST_CASE("A tenant that may have more devices than a host has left gets all of 
     options.server.default_quota.devices = 1;
   });
   CHECK(Client(host.socket(), "many", "a").Devices().size() == 2);
-  // That is no mistake as long as nobody changes it.
+  // That is valid until a user changes it.
   CHECK(host.Set("many", 8).ok());
   CHECK_FALSE(host.Set("many", 9).ok());
-  // And the default is that of all the others.
+  // The default holds for all other tenants.
   CHECK(Client(host.socket(), "unnamed", "a").Devices().size() == 1);
 }
 
@@ -313,7 +314,8 @@ TEST_CASE("Nonsense about devices ends with a refusal for its sender only") {
 }
 
 TEST_CASE("What is known of tenants decides where the next one goes") {
-  // Two who answer somebody are kept apart, though a batch program is on the other device.
+  // Two tenants that serve users get different devices, although a batch program is on the other
+  // device.
   Host host(2, [](Daemon::Options& options) {
     for (const char* tenant : {"chat", "search", "train"}) {
       policy::Tenant known;

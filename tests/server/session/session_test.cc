@@ -1,4 +1,4 @@
-// Sessions and their workers without gRPC: what the thread sanitizer can see through.
+// Sessions and their workers without gRPC, so that the thread sanitizer sees everything.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// For threads: the test framework's assertions are for its own alone.
+// For other threads: the test framework's assertions work only on its own thread.
 void Must(bool condition) {
   if (!condition) std::abort();
 }
@@ -35,7 +35,7 @@ void Must(bool condition) {
 struct OpenedSession {
   std::shared_ptr<SessionWorker> worker;
   std::unique_ptr<RingTestClient> ring;
-  // The manager may outlive the object and tell of the end then.
+  // The manager may outlive this object and then report the end.
   std::shared_ptr<std::promise<uint64_t>> granted = std::make_shared<std::promise<uint64_t>>();
   std::shared_ptr<std::promise<int>> ended = std::make_shared<std::promise<int>>();
   uint64_t bytes = 0;
@@ -183,8 +183,7 @@ TEST_CASE("A control call waits for the records before it") {
   Fixture f;
   auto session = f.Open();
   RingTestClient& ring = *session->ring;
-  // The call names a place that the ring has not reached; it is answered only after the record is
-  // there.
+  // The call names a position that the ring has not reached. The reply comes only after the record.
   std::atomic<bool> replied{false};
   std::thread caller([&] {
     Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine);

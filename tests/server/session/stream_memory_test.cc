@@ -55,7 +55,7 @@ TEST_CASE("Operations on words that are not the session's are refused") {
       CHECK(f.Call({{operation, 0, address, 1, 0}}) == kCudaErrorInvalidValue);
     }
   }
-  // Half of a word beyond the end of a mapping.
+  // Half a word past the end of a mapping.
   CHECK(f.Call({{kWrite64, 0, f.memory + (2 << 20) - 4, 1, 0}}) == kCudaErrorInvalidValue);
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("Waits that no word could end are refused") {
   CHECK(f.Call({{kWait64, 2, f.memory, 0, 0}}) == kCudaErrorInvalidValue);
   CHECK(f.Call({{kWait32, 3, f.memory, 0xFFFFFFFF, 0}}) == kCudaErrorInvalidValue);
   CHECK(f.Call({{kWait64, 3, f.memory, UINT64_MAX, 0}}) == kCudaErrorInvalidValue);
-  // Of 64 bits the upper half may still end it.
+  // The upper half of a 64-bit word may still end the wait.
   CHECK(f.Call({{kWait64, 3, f.memory, 0xFFFFFFFF, 0}}) == 0);
 }
 

@@ -1,4 +1,4 @@
-// Tensor maps: what reaches the device, and what does not.
+// Tensor maps: which requests reach the device and which do not.
 #include "proto/wire/tensor_map.h"
 
 #include <catch2/catch.hpp>
@@ -136,7 +136,7 @@ TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
   wide.mode = 0xFFFFFFFF;
   CHECK(ring.Call(Op::cuTensorMapEncodeIm2colWide, wide) == kCudaErrorInvalidValue);
   CHECK_FALSE(f.encoder.last().has_value());
-  // What the device refuses is a reply, and the session goes on.
+  // A refusal of the device is a reply, and the session goes on.
   args = Tiled();
   args.data_type = 99;
   CHECK(ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue);

@@ -1,4 +1,4 @@
-// Virtual memory management as a client reaches it, and what it may not.
+// Virtual memory management for a client: what it can do and what it may not do.
 #include "proto/wire/virtual_memory.h"
 
 #include <catch2/catch.hpp>
@@ -76,7 +76,7 @@ TEST_CASE("Mapped memory can be used where access was given, until it is unmappe
   CHECK(*reinterpret_cast<uint8_t*>(range + 2 * kUnit + 15) == 7);
   REQUIRE(f.SetAccess(range, 2 * kUnit, 1, 1) == 0);
   CHECK(f.Fill(range, 16) == kCudaErrorInvalidValue);
-  // The name may go first.
+  // The handle may be released first.
   CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == 0);
   CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == kCudaErrorInvalidValue);
   CHECK(f.Fill(range + 2 * kUnit, 16) == 0);
@@ -112,7 +112,7 @@ TEST_CASE("Nonsense about virtual memory is refused, and changes nothing") {
   CHECK(f.Map(range - kUnit, 2 * kUnit, memory) == kCudaErrorInvalidValue);
   CHECK(f.Map(0, kUnit, memory) == kCudaErrorInvalidValue);
   CHECK(f.Map(UINT64_MAX - kUnit + 1, kUnit, memory) == kCudaErrorInvalidValue);
-  // Memory of an ordinary allocation, and the range of nobody.
+  // Memory of an ordinary allocation, and a range that no session has.
   const uint64_t ordinary = f.client.Allocate(kUnit);
   CHECK(f.Map(ordinary, kUnit, memory) == kCudaErrorInvalidValue);
   CHECK(f.SetAccess(ordinary, kUnit, 1, 1) == kCudaErrorInvalidValue);
@@ -159,7 +159,7 @@ TEST_CASE("Memory that one process exports can be mapped by another of the same 
   REQUIRE(Import(other, token, &imported) == 0);
   CHECK(imported.bytes == kUnit);
   CHECK(imported.device == 0);
-  // The exporter ends; the memory does not.
+  // The exporting session ends. The memory does not.
   f.client.Close();
   wire::cuMemAddressReserve_Reply reserved{};
   REQUIRE(other.ring->Call(Op::cuMemAddressReserve, wire::cuMemAddressReserve{kUnit, 0, 0},
@@ -213,7 +213,7 @@ TEST_CASE("A second device gets access to memory of the first by itself") {
   f.ring().device = 1;
   f.ring().context = 2;
   f.ring().Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{2, 2, 0, 0});
-  CHECK(f.Fill(allocated, 16, 2) == 0);  // memory of an ordinary allocation needs none
+  CHECK(f.Fill(allocated, 16, 2) == 0);  // memory of an ordinary allocation needs no access
   CHECK(f.Fill(range, 16, 2) == kCudaErrorInvalidValue);
   REQUIRE(f.SetAccess(range, kUnit, 2, 12) == 0);
   CHECK(f.Fill(range, 16, 2) == 0);

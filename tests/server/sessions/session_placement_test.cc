@@ -14,8 +14,8 @@ using policy::DeviceLoad;
 using policy::PlacementRequest;
 using Devices = std::vector<int>;
 
-constexpr uint64_t kRoom = 100;  // of each device
-constexpr uint64_t kNever = 0;   // nothing leaves a device
+constexpr uint64_t kRoom = 100;  // bytes of each device
+constexpr uint64_t kNever = 0;   // no memory can leave a device
 
 PlacementRequest Asking(const std::string& tenant, uint64_t memory = 0) {
   PlacementRequest request;
@@ -24,7 +24,7 @@ PlacementRequest Asking(const std::string& tenant, uint64_t memory = 0) {
   return request;
 }
 
-// Devices that have nothing but what was placed.
+// Devices that have only what was placed on them.
 struct Host {
   explicit Host(size_t count, const char* name = policy::kDefaultPlacement)
       : devices(count, DeviceLoad{kRoom}), placement(*policy::CreatePlacement(name), clock) {}
@@ -103,7 +103,7 @@ TEST_CASE("Who was placed counts at once, and for half a minute without a sessio
   CHECK(*host.Place(host.Group("b")) == Devices{1});
   host.clock.Advance(SessionPlacement::kComing);
   CHECK(*host.Place(host.Group("c")) == Devices{0});
-  // One that came and went is not there; its session was counted by whoever has it.
+  // A group whose session has ended does not count. While the session exists, its device counts it.
   CHECK(*host.Place(host.Group("d")) == Devices{1});
   host.placement.Opened(host.Group("c"));
   host.placement.Closed(host.Group("c"));
@@ -145,7 +145,7 @@ TEST_CASE("Who invents names forgets its own only") {
   CHECK(host.placement.size() == SessionPlacement::kMaxWithoutSession + 2);
   CHECK(host.placement.Find(host.Group("other")) != nullptr);
   CHECK(host.placement.Find(mine) != nullptr);
-  // Its latest are there.
+  // Its latest runs are still known.
   mine.run = "run499";
   CHECK(host.placement.Find(mine) != nullptr);
 }
@@ -158,7 +158,7 @@ TEST_CASE("Without room there is no place, and the reason is said") {
   CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
   CHECK_THAT(std::string(refused.message()), Catch::Contains("no place for 2 devices"));
   CHECK_THAT(std::string(refused.message()), Catch::Contains("more than 40 free"));
-  // Nothing is left of it.
+  // Nothing is left of the group.
   CHECK(host.placement.size() == 0);
   CHECK(*host.Place(host.Group("a"), 50) == Devices{2});
 }
@@ -179,12 +179,12 @@ TEST_CASE("What was promised to others who come is not free, once for each tenan
   one.tenant = "a";
   two.tenant = "a";
   CHECK(*host.Place(one, 60) == Devices{0});
-  // Its own limit is for both of them.
+  // The tenant's limit covers both of its groups.
   CHECK(*host.Place(two, 60) == Devices{0});
   PlacementGroup other = host.Group("other");
   other.tenant = "b";
   CHECK(*host.Place(other, 50) == Devices{1});
-  // A session of tenant a is there by now: whoever counts its memory has counted the promise.
+  // Tenant a has a session by now. The promise is part of that session's memory and counts once.
   PlacementGroup third = host.Group("third");
   third.tenant = "c";
   host.devices[0].sessions.push_back(Asking("a", 60));
@@ -199,7 +199,7 @@ TEST_CASE("A run is named by letters and digits") {
   for (const char* name : {"a b", "a\n", "../x", "\xC3\xA4"}) CHECK_FALSE(IsRunName(name));
 }
 
-// ---- what is known of a tenant
+// ---- the known habits of a tenant
 
 DeviceScheduler::CoroutineState Seen(policy::Nanoseconds burst, policy::Nanoseconds gap,
                                      bool has_work, policy::Nanoseconds changed_at) {
@@ -217,7 +217,7 @@ TEST_CASE("The load of a program is its bursts beside its pauses, those of the m
   // A burst that goes on, and a pause.
   CHECK(HabitOf(Seen(20, 60, true, 1000), 1180).load == Approx(0.75));
   CHECK(HabitOf(Seen(20, 60, false, 1000), 1080).load == Approx(0.2));
-  // A training that has never paused.
+  // A training job that has never paused.
   CHECK(HabitOf(Seen(0, 0, true, 1000), 5000).load == 1);
 }
 

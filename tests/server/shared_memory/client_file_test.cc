@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kBytes = 8192;
 
-// A file on a tmpfs that has no name, as this process maps it.
+// A tmpfs file without a name, as this process maps it.
 struct Unnamed {
   Unnamed() : fd(memfd_create("shared", MFD_CLOEXEC)) {
     REQUIRE(fd >= 0);
@@ -25,7 +25,7 @@ struct Unnamed {
     REQUIRE(fstat(fd, &file) == 0);
     mapping.pid = getpid();
     mapping.uid = geteuid();
-    // No mapping of this process: only the descriptor leads to the file.
+    // This process has no such mapping, so only the descriptor leads to the file.
     mapping.begin = 4096;
     mapping.end = 8192;
     mapping.device = file.st_dev;

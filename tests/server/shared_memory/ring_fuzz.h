@@ -1,5 +1,4 @@
-// One run of the ring reader over bytes that somebody made up. Shared by the deterministic test and
-// by libFuzzer.
+// One run of the ring reader over arbitrary bytes. The deterministic test and libFuzzer share it.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +14,10 @@ namespace detshare {
 struct RingFuzzOutcome {
   int records = 0;
   bool violation = false;
-  bool sound = true;  // every record that was handed out kept the reader's promises
+  bool sound = true;  // every record that the reader returned kept the reader's promises
 };
 
-// Lays `bytes` into the ring, reads until the reader stops, changing the ring between reads as
+// Puts `bytes` into the ring and reads until the reader stops. Changes the ring between reads as
 // `churn` says.
 inline RingFuzzOutcome FuzzRing(std::span<const uint8_t> bytes, uint64_t ring_bytes,
                                 uint32_t churn) {
@@ -28,7 +27,7 @@ inline RingFuzzOutcome FuzzRing(std::span<const uint8_t> bytes, uint64_t ring_by
   RingFuzzOutcome outcome;
   RingRecord record;
   uint64_t sum = 0;
-  // Each read that is not empty consumes a line at least, and lines that are consumed are zero.
+  // Each read that is not empty consumes at least one line, and consumed lines are zero.
   for (uint64_t reads = 0; reads < 4 * ring_bytes / kRingLine; ++reads) {
     const uint64_t before = reader.position();
     const RingReader::Result result = reader.Read(&record);
@@ -47,7 +46,7 @@ inline RingFuzzOutcome FuzzRing(std::span<const uint8_t> bytes, uint64_t ring_by
                      (record.reply_slot == kNoReply || record.reply_slot < RingMemory::kReplies) &&
                      reader.position() > before && reader.position() % kRingLine == 0 &&
                      memory.header()->head.load() == reader.position();
-    // Touch everything: a sanitizer sees what is out of bounds.
+    // Reads every byte, so that a sanitizer sees accesses out of bounds.
     for (const uint8_t byte : record.args) sum += byte;
     for (const uint8_t byte : record.payload) sum += byte;
     if (churn != 0) {

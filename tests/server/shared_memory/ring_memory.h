@@ -1,4 +1,4 @@
-// The shared memory of a session, in private memory: as much of it as the ring reader sees.
+// The part of a session's shared memory that the ring reader sees, in private memory.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class Generator {
     return bytes;
   }
 
-  // Sound records one after the other, `wrong` of their header fields replaced.
+  // Valid records one after the other, with `wrong` of their header fields replaced.
   std::vector<uint8_t> Records(int wrong) {
     std::vector<uint8_t> bytes(kRing, 0);
     uint64_t at = 0;

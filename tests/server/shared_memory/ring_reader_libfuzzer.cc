@@ -1,4 +1,4 @@
-// bazel run --config=fuzz //tests/server:ring_reader_libfuzzer
+// bazel run --config=fuzz //tests/server/shared_memory:ring_reader_libfuzzer
 #include <cstdlib>
 
 #include "tests/server/shared_memory/ring_fuzz.h"

@@ -1,5 +1,5 @@
-// A client's end of a session for tests, without the shim: writes records as a single thread, and
-// may be as rude as a test likes.
+// A client's end of a session for tests, without the shim. It writes records from one thread, and
+// may break the protocol as a test likes.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@
 
 namespace detshare {
 
-// Waits for `done`, at most 20 s: tests do not depend on how fast the machine is, and still end.
+// Waits for `done`, at most 20 s. So tests do not depend on the machine's speed, and they always
+// end.
 inline bool Eventually(const std::function<bool()>& done) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!done()) {
@@ -28,7 +29,7 @@ inline bool Eventually(const std::function<bool()>& done) {
   return true;
 }
 
-// A RecordHeader that can be copied, without its state.
+// A RecordHeader without its state, so that it can be copied.
 struct RawHeader {
   uint32_t bytes = 0;
   uint16_t op = 0;
@@ -58,12 +59,11 @@ class RingTestClient {
   uint8_t* line(uint64_t position) { return ring() + (position & (header_->ring_bytes - 1)); }
   uint64_t tail() const { return tail_; }
 
-  // What the tests change before they submit.
+  // Tests change these before they submit.
   uint16_t device = 0;
   ContextId context = 1;
 
-  // Submits raw bytes: a header as the caller likes it, and what follows. Moves on by `advance`
-  // bytes.
+  // Submits raw bytes: any header, and the bytes behind it. Advances by `advance` bytes.
   void SubmitRaw(const RawHeader& record, std::span<const uint8_t> body, uint32_t advance) {
     uint8_t* const at = line(tail_);
     if (!body.empty()) std::memcpy(at + sizeof(RecordHeader), body.data(), body.size());
@@ -117,7 +117,7 @@ class RingTestClient {
     Submit(static_cast<uint16_t>(op), &args, sizeof(args), payload, kNoReply);
   }
 
-  // Submits with reply slot `index` and waits for the reply. -1 when none comes.
+  // Submits with reply slot `index` and waits for the reply. Returns -1 if none comes.
   template <typename Args>
   int Call(Op op, const Args& args, std::span<const uint8_t> payload = {}, uint32_t index = 0) {
     slot(index).state.store(kReplyPending, std::memory_order_relaxed);

@@ -13,7 +13,7 @@
 namespace detshare {
 namespace {
 
-// Below where Linux puts libraries and in reach of every sanitizer.
+// Below the place where Linux puts libraries, and usable with every sanitizer.
 constexpr uint64_t kWindow = 0x7EA000000000;
 constexpr uint64_t kWindowBytes = uint64_t{1} << 30;
 
@@ -44,7 +44,7 @@ TEST_CASE("The session file describes itself and is its owner's alone") {
   CHECK(header.fence_offset % kPageBytes == 0);
   CHECK(header.staging_offset % kPageBytes == 0);
   CHECK(header.staging_offset + header.staging_bytes <= header.file_bytes);
-  // What the GPU reaches is all of fences and staging, in two parts.
+  // The GPU reaches all fences and all of the staging area, in two parts.
   const std::span<uint8_t> first = (*region)->device_part(), late = (*region)->late_part();
   CHECK(first.data() + first.size() == late.data());
   CHECK(late.data() == (*region)->staging() + (*region)->first_staging());
@@ -91,7 +91,7 @@ TEST_CASE("The space of the session file comes in slices, its beginning at once"
   }
   CHECK(slices > 1);
   CHECK(allocated() >= all);
-  // A file that is too small for slices is there at once.
+  // A file that is too small for slices exists completely from the start.
   RegionSizes sizes;
   sizes.staging_bytes = kPageBytes;
   auto small = SharedRegion::Create(directory.path + "/small", sizes, Me());
@@ -118,7 +118,7 @@ TEST_CASE("A truncated file reads as zeros, and the damage is seen") {
   CHECK_FALSE((*region)->damaged());
   CHECK((*region)->staging()[5] == 0);
   CHECK((*region)->damaged());
-  // Writing works, too, and the other pages are each replaced when they are touched.
+  // Writing works, too. Each other page is replaced when it is touched.
   (*region)->fences()[0].store(3);
   (*region)->Reply(0, 1, {});
   std::memset((*region)->staging(), 1, (*region)->sizes().staging_bytes);
@@ -167,7 +167,7 @@ TEST_CASE("Text goes around its ring, and what does not fit is refused") {
   const char* ring = reinterpret_cast<const char*>(&header) + header.output_offset;
   CHECK(ring[4095] == 'a');
   CHECK(header.output_tail.load() == 6000);
-  // A client that says it has read what was never written gets nothing more.
+  // A client that claims to have read text which was never written gets nothing more.
   header.output_head.store(UINT64_MAX / 2);
   CHECK_FALSE((*region)->Print("b"));
 }
@@ -227,7 +227,7 @@ TEST_CASE("Pinned memory is limited, and large free files are not kept") {
   CHECK(window.Free(third->address).empty());
   CHECK(window.Free(small->address) == std::vector<uint64_t>{small->address});
   window.Drop(small->address);
-  // The hole is used again.
+  // The hole is reused.
   auto fifth = window.Allocate(16 * kPageBytes);
   REQUIRE(fifth.ok());
   CHECK(fifth->address == kWindow);

@@ -1,4 +1,4 @@
-// How many sessions there may be in several processes, and how these ask.
+// Limits on the number of sessions across several processes, and the processes' requests.
 #include "server/strict/session_book.h"
 
 #include <sys/socket.h>
@@ -33,7 +33,7 @@ TEST_CASE("A tenant's limit holds for all processes together, until a session le
   CHECK(third.outcome == Outcome::kTenantIsFull);
   CHECK(third.used == 2);
   CHECK(third.limit == 2);
-  // A process gives back its own sessions only.
+  // A process can only give back its own sessions.
   book.Leave(1, second);
   CHECK(book.Enter(1, "a").outcome == Outcome::kTenantIsFull);
   book.Leave(2, second);
@@ -82,7 +82,7 @@ struct Ends {
   ~Ends() {
     if (fds[0] >= 0) close(fds[0]);
   }
-  int fds[2];  // the second one is the channel's
+  int fds[2];  // the second one belongs to the channel
 };
 
 // The next request.

@@ -1,4 +1,4 @@
-// Strict isolation: a process for each user's programs.
+// Strict isolation: each user's programs have their own process.
 #include "server/strict/trust_domains.h"
 
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ TEST_CASE("Programs of different users have processes of their own and do not se
   CHECK(of_c.sessions_size() == 1);
   CHECK(of_c.domain() == "54322");
   CHECK(of_c.domains_size() == 0);
-  // Root sees which domains there are, and administers one at its own socket.
+  // Root sees all domains, and administers a domain at its own socket.
   const proto::Status of_root = StatusOf(root);
   REQUIRE(of_root.domains_size() == 3);
   CHECK(of_root.domains(1).uid() == kSomebody);
@@ -48,10 +48,10 @@ TEST_CASE("Programs of different users have processes of their own and do not se
   TestClient inside(of_root.domains(1).socket());
   CHECK(StatusOf(inside).pid() == of_a.pid());
   CHECK(StatusOf(inside).sessions_size() == 2);
-  // What one has taken is nothing to the other.
+  // Memory that one domain has taken does not concern the other.
   CHECK(a->Allocate(200 << 20) != 0);
   CHECK(c->Allocate(200 << 20) != 0);
-  // Nobody else gets at a domain's socket.
+  // No other user reaches a domain's socket.
   struct stat status;
   REQUIRE(stat(of_root.domains(1).socket().c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0600);
@@ -82,7 +82,7 @@ TEST_CASE("Who may administer sees the sessions and tenants of all users, and ot
   REQUIRE(root.Open());
   CHECK(a->Allocate(3 << 20) != 0);
   CHECK(b->Allocate(5 << 20) != 0);
-  // No number is that of two sessions, whosever they are.
+  // No two sessions have the same number, whichever user they belong to.
   const std::set<uint64_t> all = {a->grant.session(), b->grant.session(), root.grant.session()};
   CHECK(all.size() == 3);
   const proto::Status of_root = StatusOf(root);
@@ -93,7 +93,7 @@ TEST_CASE("Who may administer sees the sessions and tenants of all users, and ot
     CHECK(tenant.memory_used(0) >= 8 << 20);
   }
   CHECK(SessionsOf(StatusOf(*a)) == std::set<uint64_t>{a->grant.session()});
-  // One that does not answer is named, and the others are shown.
+  // The status names a domain that does not reply, and shows the others.
   const pid_t silent = StatusOf(*a).pid();
   kill(silent, SIGSTOP);
   const proto::Status without = StatusOf(root);
@@ -119,7 +119,8 @@ TEST_CASE("Who may administer ends sessions of any user, all that are named or n
   request.add_sessions(a->grant.session());
   request.add_sessions(9999);
   CHECK(End(root, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
-  // Others do not even learn that there is such a session, and are believed nothing.
+  // Other users do not learn that such a session exists. The daemon does not believe the name that
+  // they give.
   request.mutable_sessions()->RemoveLast();
   request.set_by("somebody");
   CHECK(End(*b, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
@@ -131,7 +132,7 @@ TEST_CASE("Who may administer ends sessions of any user, all that are named or n
   REQUIRE(end.has_value());
   CHECK(end->reason().find("ended by uid 0") != std::string::npos);
   CHECK(root.AwaitEnd().has_value());
-  // A tenant's, wherever they are.
+  // All sessions of a tenant, in whichever domain they are.
   const auto c = As(kSomebody, daemon), d = As(kSomebodyElse, daemon);
   c->request.set_tenant("chat");
   d->request.set_tenant("chat");
@@ -208,7 +209,7 @@ TEST_CASE("A device that one user's program loses leaves the others' programs al
   innocent->CreateStream(1);
   CHECK(innocent->Synchronize(1) == 0);
   CHECK(innocent->Allocate(4096) != 0);
-  // Its user has another process when it comes back.
+  // The user gets another process at its next connection.
   REQUIRE(Eventually([&] { return As(kSomebody, daemon)->Open(); }));
 }
 
@@ -217,7 +218,7 @@ TEST_CASE("A process that has nothing to do ends, and nobody's connection is los
   const std::string domain = daemon.DomainOf(geteuid());
   REQUIRE(Eventually([&] { return !std::filesystem::exists(domain); }));
   for (int i = 0; i < 20; ++i) {
-    // Some come while it begins, some while it ends.
+    // Some clients come while the domain begins, some while it ends.
     std::this_thread::sleep_for(std::chrono::milliseconds(5 * i));
     TestClient client(daemon.socket());
     const bool opened = client.Open();
@@ -235,7 +236,7 @@ TEST_CASE("A process to which somebody is connected does not end, session or not
   const pid_t domain = StatusOf(client).pid();
   for (int i = 0; i < 20; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    // gRPC connects anew by itself, and then reaches another process.
+    // gRPC reconnects by itself and then reaches another process.
     REQUIRE(StatusOf(client).pid() == domain);
   }
 }

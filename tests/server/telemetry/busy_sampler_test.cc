@@ -5,7 +5,7 @@
 namespace detshare {
 namespace {
 
-// Only their addresses count.
+// Only the addresses matter.
 const Device* DeviceNumber(int number) {
   return reinterpret_cast<const Device*>(uintptr_t{16} * (1 + number));
 }

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Says how often it was asked.
+// Counts how often it is asked.
 class CountingHost final : public HostTelemetry {
  public:
   HostResult Ask(const HostQuestion&) override {

@@ -1,4 +1,4 @@
-// The Telemetry service as its clients meet it, hostile ones among them.
+// The Telemetry service as its clients see it, including hostile clients.
 #include "server/telemetry/telemetry.h"
 
 #include <catch2/catch.hpp>
@@ -75,7 +75,7 @@ TEST_CASE(
   proto::TelemetryReply reply = f.Read(request);
   REQUIRE(reply.devices_size() == 2);
   CHECK(reply.devices(0).uuid()[15] == 2);
-  // What the host is asked is about the card that is shown there.
+  // The question to the host is about the card that is shown at this position.
   CHECK(reply.replies(0).data() == Packed(0, 1002, 999).data);
   CHECK(reply.replies(1).result() == NVML_ERROR_INVALID_ARGUMENT);
 

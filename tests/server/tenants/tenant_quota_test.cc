@@ -1,4 +1,4 @@
-// What tenants may have: every way to get memory counts, and refusals say why.
+// The limits of tenants. Every way to get memory counts, and a refusal gives the reason.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
@@ -107,7 +107,8 @@ TEST_CASE("All sessions of a tenant together get as much device memory as it may
   CHECK(daemon.UseOf("small").memory_limit() == 16 * kMiB);
   CHECK(daemon.UseOf("small").refusals() == 2);
 
-  // What was freed can be had again, by the one that kept it and, when it is gone, by the others.
+  // Freed memory can be had again: by the session that keeps it, and by the others after that
+  // session ends.
   CHECK(a.Free(first) == 0);
   a.Allocate(4 * kMiB, &result);
   CHECK(result == 0);
@@ -158,7 +159,7 @@ TEST_CASE("Every way to get device memory counts, and gives back what it took") 
     CHECK(a.Load("code\n.global .f64 matrix[1024][1024];\n") == 0);
     a.Close();
   }
-  // The session is taken down after its client has gone.
+  // The session ends after its client has gone.
   for (int i = 0; i < 2000 && daemon.UseOf("small").sessions_used() != 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK(daemon.UseOf("small").memory_used(0) == 0);
@@ -190,7 +191,7 @@ TEST_CASE("Memory that other sessions open counts once, and as long as anybody h
   CHECK(daemon.UseOf("small").memory_used(0) == 12 * kMiB);
   CHECK(daemon.UseOf("large").memory_used(0) == 0);
 
-  // A tenant cannot get more than it may have by leaving memory with another one's session.
+  // A tenant cannot exceed its limit by leaving memory with another tenant's session.
   maker->Close();
   maker.reset();
   for (int i = 0; i < 2000 && daemon.UseOf("small").sessions_used() != 0; ++i)
@@ -242,7 +243,7 @@ TEST_CASE("A limit is changed at once; one below what is used refuses only more"
   CHECK(a.Info().free == 0);
   a.Allocate(1, &result);
   CHECK(result == kCudaErrorOutOfMemory);
-  // What it has stays its own.
+  // It keeps the memory that it has.
   CHECK(a.ring->Call(Op::cuMemsetD2D32Async,
                      wire::cuMemsetD2D32Async{address, 0, 16, 1, 7, 1, 1, 0}) == 0);
   CHECK(a.Free(address) == 0);
@@ -263,7 +264,7 @@ TEST_CASE("Pinned memory has a limit, for which files that nobody uses are given
   REQUIRE(b.Pin(1 * kMiB, &second) == 0);
   CHECK(daemon.UseOf("small").pinned_used() == 4 * kMiB);
   REQUIRE(a.Unpin(first) == 0);
-  CHECK(a.Pin(2 * kMiB) == 0);  // of another size than the kept one
+  CHECK(a.Pin(2 * kMiB) == 0);  // another size than the kept memory
   CHECK(daemon.UseOf("small").pinned_used() == 3 * kMiB);
   REQUIRE(b.Unpin(second) == 0);
 }

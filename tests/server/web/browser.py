@@ -28,7 +28,7 @@ class Browser:
         self.replies, write_replies = os.pipe()
 
         def descriptors():
-            # The browser reads 3 and writes 4.
+            # The browser reads descriptor 3 and writes descriptor 4.
             commands, replies = fcntl.fcntl(read_commands, fcntl.F_DUPFD, 10), fcntl.fcntl(write_replies, fcntl.F_DUPFD, 10)
             os.dup2(commands, 3)
             os.dup2(replies, 4)

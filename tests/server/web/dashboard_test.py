@@ -23,7 +23,7 @@ SECONDS_OF_PICTURES = 62
 
 failures = []
 
-# What the page says, as it says it.
+# The texts that the page shows.
 PAGE = """(() => {
   const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)].map((row) => [...row.cells].map((cell) => cell.textContent));
   return {
@@ -43,7 +43,7 @@ PAGE = """(() => {
   };
 })()"""
 
-# The same from the daemon's answer, in the page's own notation.
+# The same texts from the daemon's reply, in the page's notation.
 WANTED = """(async () => {
   const { bytes, count } = await import("/format.js");
   const status = await (await fetch("/api/v1/status")).json();
@@ -101,7 +101,7 @@ def main():
     with Daemon(detshared, shim) as daemon, browser.Browser(chromium_program) as chromium:
         chromium.size(1280, 900)
         chromium.open(daemon.url + "/")
-        # Nothing is there yet, and the page says so.
+        # The page says that there are no programs yet.
         until(lambda: page(chromium)["health"] == "serving")
         empty = page(chromium)
         check("No session is open" in str(empty["sessions"]), f"an empty table: {empty['sessions']}")
@@ -138,7 +138,7 @@ def main():
         foreign = [url for url in chromium.requests if not url.startswith((daemon.url, "about:", "data:"))]
         check(not foreign, f"asked elsewhere: {foreign}")
 
-        # Whoever looks is told when the daemon is gone.
+        # The page says when the daemon has ended.
         for one in daemon.programs:
             one.kill()
         daemon.end()
@@ -166,7 +166,7 @@ def several_devices(detshared, program, shim, chromium_program):
         shown = page(chromium)
         check([[title.split(":")[0] for title in device] for device in shown["devices"]] == [["chat"], ["chat", "training"]],
               f"on two devices: {shown['devices']}")
-        # With the user, whose column is there with strict isolation.
+        # With strict isolation the page has a column for the user.
         check([row[5].count(":") for row in shown["sessions"]] == [2, 1], f"sessions on two devices: {shown['sessions']}")
         check(shown["users"] is not None and [row[1:4] for row in shown["users"]] == [["running", "2", "1"]], f"users: {shown['users']}")
         check("strict" in shown["facts"], f"facts: {shown['facts']}")

@@ -1,4 +1,4 @@
-// The figures of several users' processes, as one daemon's.
+// Adds up the observations of several users' processes as those of one daemon.
 #include "server/web/domain_sum.h"
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,8 @@
 namespace detshare {
 namespace {
 
-// Of a process that has been there for `seconds`, in which one tenant kept the device busy.
+// The observation of a process that has run for `seconds`, in which one tenant kept the device
+// busy.
 Observation Seen(double seconds, const std::string& tenant = "a", uint64_t sessions = 1) {
   Observation seen;
   seen.backend = "soft";
@@ -56,7 +57,7 @@ TEST_CASE("What several processes count is added up, by tenant") {
   CHECK(all.tenants.at("a").work.bursts.total() == 2);
   CHECK(all.refusals.at(absl::StatusCode::kInvalidArgument) == 2);
   CHECK(all.max_sessions == 128);
-  // It is the same device, of which each sees what is used.
+  // It is the same device, and each process sees all memory that is used on it.
   REQUIRE(all.devices.size() == 1);
   CHECK(all.devices[0].used_memory == 20);
   REQUIRE(all.devices[0].partitions.size() == 1);
@@ -85,7 +86,7 @@ TEST_CASE("What a process has counted stays when it has ended, and another one a
   CHECK_FALSE(all.domains.at("ann").runs);
   CHECK(all.domains.at("ann").failures == 0);
   sum.Begun("ann", 7);
-  // Nothing is known of it yet, and nothing falls.
+  // The new process has not replied yet, and no counter falls.
   CHECK(sum.Sum().tenants.at("a").use.counters.operations == 300);
   sum.Update({{7, Seen(1)}}, 1);
   all = sum.Sum();
@@ -117,7 +118,7 @@ TEST_CASE("Who does not answer is counted, and shows nothing of now, but its cou
   CHECK(text.find("detshare_user_process_up{user=\"bob\"} 1\n") != std::string::npos);
   CHECK(text.find("detshare_user_sessions{user=\"ann\"}") == std::string::npos);
   CHECK(text.find("detshare_user_process_timeouts_total{user=\"ann\"} 1\n") != std::string::npos);
-  // It answers again.
+  // It replies again.
   sum.Update({{1, Seen(3)}}, 1);
   CHECK(sum.Sum().domains.at("ann").responds);
   CHECK(sum.Sum().tenants.at("a").use.counters.operations == 300);
@@ -128,14 +129,14 @@ TEST_CASE("Users who take turns on a device have no more of it together than the
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
   sum.Update({{1, Seen(0)}, {2, Seen(0, "b")}}, 1);
-  // Each says that it had the whole device for two seconds.
+  // Each process says that it had the whole device for two seconds.
   sum.Update({{1, Seen(2)}, {2, Seen(2, "b")}}, 2);
   Observation all = sum.Sum();
   CHECK(all.tenants.at("a").samples.sm_seconds == Approx(100));
   CHECK(all.tenants.at("b").samples.sm_seconds == Approx(100));
   CHECK(all.devices.at(0).busy_seconds == Approx(2));
   CHECK(all.tenants.at("a").samples.waits_for.at("b") == Approx(1));
-  // One that was silent for a while has done its share in all that time.
+  // A process that was silent for a while has done its share during all that time.
   sum.Missed(1);
   sum.Update({{2, Seen(2, "b")}}, 8);
   sum.Update({{1, Seen(12)}}, 2);
@@ -183,7 +184,7 @@ TEST_CASE("An observation arrives as it was sent") {
   proto::Observation message;
   ToMessage(sent, &message);
   const Observation got = FromMessage(message);
-  // Whatever there is to see of it is the same.
+  // Everything that is shown of it is the same.
   CHECK(MetricsText(got) == MetricsText([&] {
           Observation same = sent;
           same.process = got.process;

@@ -1,4 +1,4 @@
-// Metrics of a daemon with strict isolation, whose users have processes of their own.
+// Metrics of a daemon with strict isolation, whose users have their own processes.
 #include "server/web/domains_observer.h"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ class WatchedStrictDaemon {
           return more;
         }()) {}
   std::string Get(const std::string& target) { return HttpGet(directory.path + "/http", target); }
-  // The value of a sample; -1 when there is none.
+  // The value of a sample, or -1 if there is none.
   double Value(const std::string& sample) {
     std::istringstream lines(BodyOf(Get("/metrics")));
     for (std::string line; std::getline(lines, line);) {
@@ -55,7 +55,7 @@ TEST_CASE("The process that listens shows what all users' processes count") {
   CHECK(status["sessions"].size() == 2);
   CHECK(status["users"].size() == 3);  // root has looked whether the daemon serves
   CHECK(status["devices"].size() == 1);
-  // A user's own process tells its figures to nobody else.
+  // A user's own process shows its observation to no other user.
   grpc::ClientContext context;
   proto::Observation observation;
   CHECK(proto::Observing::NewStub(a->channel)->Observe(&context, {}, &observation).error_code() ==

@@ -28,7 +28,7 @@ TEST_CASE("A histogram's buckets hold all that was not longer, and the last one 
   LatencyHistogram histogram;
   histogram.Add(1000);              // below the first edge
   histogram.Add(20'000);            // between 16 and 32 us
-  histogram.Add(int64_t{1} << 41);  // beyond the last one
+  histogram.Add(int64_t{1} << 41);  // above the last edge
   Exposition out;
   out.Begin({"a", MetricType::kHistogram, "t", "x"});
   out.Add({{"t", "v"}}, DurationCounts(histogram));

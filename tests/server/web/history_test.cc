@@ -1,4 +1,4 @@
-// What is sampled and what is kept of it, without a daemon.
+// The observer's samples and the history that it keeps, without a daemon.
 #include "server/web/history.h"
 
 #include <catch2/catch.hpp>
@@ -99,7 +99,7 @@ TEST_CASE("A point says where each tenant's work goes, each place once, and not 
       place.sm_count = 16;
     }
   }
-  seen.sessions.emplace_back().tenant = "a";  // has none yet
+  seen.sessions.emplace_back().tenant = "a";  // it has no values yet
   seen.tenants["b"].use.open = 36;
   history.Add(seen);
   const HistoryPoint& point = history.points().back();

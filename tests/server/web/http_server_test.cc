@@ -1,4 +1,4 @@
-// The HTTP server, against clients that speak properly, badly, slowly and not at all.
+// The HTTP server with clients that speak correctly, incorrectly, slowly or not at all.
 #include "server/web/http_server.h"
 
 #include <poll.h>
@@ -60,7 +60,8 @@ class Client {
     [[maybe_unused]] const ssize_t sent = send(fd_, text.data(), text.size(), MSG_NOSIGNAL);
   }
   void EndOfSending() { shutdown(fd_, SHUT_WR); }
-  // All that comes until the server closes the connection; "TIMEOUT" when it does not.
+  // Everything that comes until the server closes the connection. "TIMEOUT" if it does not close
+  // it.
   std::string Rest() {
     std::string all;
     for (;;) {

@@ -110,11 +110,11 @@ def main():
         check(value(now, "process_threads") > 3, "threads")
         for name, family in now.items():
             for key, one in family.samples.items():
-                # A counter never falls, whatever comes and goes.
+                # A counter never falls, whatever begins or ends.
                 if family.type == "counter":
                     check(one >= before[name].samples.get(key, 0), f"{name} fell")
 
-        # What ended goes on counting.
+        # The work of ended programs still counts.
         launches = value(now, "detshare_operations_total", tenant="chat", kind="launch")
         bursts = family_value(now, "detshare_burst_duration_seconds_count", {"tenant": "chat"})
         for one in daemon.programs:
@@ -148,7 +148,7 @@ def strict(markdown, detshared, program, shim):
         print("NOT TESTED: only root can be several users")
         return
     with Daemon(detshared, shim, flags=["--isolation=strict"]) as daemon, tempfile.TemporaryDirectory(prefix="detshare-", dir="/dev/shm") as shared:
-        # What others may read.
+        # Files that other users may read.
         os.chmod(daemon.folder, 0o755)
         os.chmod(shared, 0o755)
         program, daemon.libraries = shutil.copy(program, shared), os.path.dirname(shutil.copy(shim, os.path.join(shared, "libcuda.so.1")))
@@ -169,7 +169,7 @@ def strict(markdown, detshared, program, shim):
         check(value(read[-1], "detshare_user_process_up", user="54321") == 1, "the process of a user")
         grown = value(read[-1], "detshare_operations_total", **launches)
         until(lambda: value(look(), "detshare_operations_total", **launches) > grown)
-        # One user's process ends, and fails at that.
+        # One user's process is killed.
         victim = next(one for one in daemon.json("/api/v1/status")["sessions"] if one["user"] == "54321")
         check(victim["tenant"] == "chat", victim)
         processes = [process for process in children(daemon.process.pid) if [b"--domain", b"54321"] in pairs(process)]
@@ -182,7 +182,7 @@ def strict(markdown, detshared, program, shim):
             one.wait()
         until(lambda: value(look(), "detshare_sessions", tenant="chat") == 0)
         check(value(read[-1], "detshare_sessions_opened_total", tenant="chat") == 2, "sessions that were opened")
-        # Whatever came and went, nothing that is counted fell.
+        # No counter fell, whatever began or ended.
         for before, after in zip(read, read[1:]):
             for name, family in after.items():
                 for key, one in family.samples.items():

@@ -1,4 +1,4 @@
-// What a daemon shows of itself, and of the programs that use it.
+// What a daemon shows of itself and of the programs that use it.
 #include "server/web/observer.h"
 
 #include <catch2/catch.hpp>
@@ -31,7 +31,7 @@ class WatchedDaemon {
           options.server.tenants.push_back(chat);
         }) {}
   std::string Get(const std::string& target) { return HttpGet(directory.path + "/http", target); }
-  // The value of a sample; -1 when there is none.
+  // The value of a sample, or -1 if there is none.
   double Value(const std::string& sample) {
     std::istringstream lines(BodyOf(Get("/metrics")));
     for (std::string line; std::getline(lines, line);) {

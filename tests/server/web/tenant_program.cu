@@ -1,5 +1,6 @@
-// A tenant for tests of what is shown: tenant_program answer|train|wait SECONDS. Answers one request after the other with pauses
-// between them, trains without a pause, or holds memory and waits. Prints a line when it has begun.
+// A tenant for tests of metrics and dashboard: tenant_program answer|train|wait SECONDS. It replies
+// to one request after the other with pauses between them, trains without a pause, or holds memory
+// and waits. Prints a line when it has begun.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

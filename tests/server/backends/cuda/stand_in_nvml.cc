@@ -1,4 +1,5 @@
-// A libnvidia-ml.so.1 for the test: a few functions of the real one, which knows one device.
+// A libnvidia-ml.so.1 for the test. It has a few functions of the real library and knows one
+// device.
 #include <cstring>
 
 #include "proto/nvml/nvml_types.h"

@@ -20,7 +20,7 @@ std::string ReadImage(const std::string& name) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Relocations of the image, by the name of their symbol.
+// The relocations of the image, by the names of their symbols.
 std::multimap<std::string, uint32_t> RelocationsOf(const std::string& elf) {
   std::multimap<std::string, uint32_t> found;
   const auto sections = ElfSections(elf);
@@ -51,7 +51,7 @@ std::string SectionOf(const std::string& elf, std::string_view name) {
   return {};
 }
 
-// Addresses of which no two halves are alike.
+// Addresses whose halves are all different.
 std::vector<uint64_t> SomeAddresses(size_t count) {
   std::vector<uint64_t> addresses;
   for (size_t i = 0; i < count; ++i) addresses.push_back(0x0000100020003000 + 0x1000000010 * i);
@@ -106,7 +106,7 @@ TEST_CASE("Code gets the addresses of its managed variables, and keeps all other
     CHECK(old.size() - now.size() == gone);
     CHECK(now.count("ordinary") == old.count("ordinary"));
 
-    // Each address is where code looks for it, whole or in halves.
+    // Each address is where the code looks for it, in one piece or in halves.
     const std::string cells = SectionOf(elf, ".nv.constant4"), text = SectionOf(elf, ".text.Use");
     const auto holds = [](const std::string& where, const void* value, size_t bytes) {
       return where.find(std::string_view(static_cast<const char*>(value), bytes)) !=
@@ -121,7 +121,7 @@ TEST_CASE("Code gets the addresses of its managed variables, and keeps all other
       if (variables[i].name == "counter") CHECK(contents[i] == std::string("\7\0\0\0", 4));
       if (variables[i].name == "table") CHECK(contents[i] == std::string(4000, '\0'));
     }
-    // The code of kernels that keep addresses in cells is as it was.
+    // The code of kernels that keep addresses in cells has not changed.
     if (std::string(name) != "managed_debug.cubin") CHECK(text == SectionOf(before, ".text.Use"));
   }
 }
@@ -157,7 +157,7 @@ TEST_CASE("A relocation of an unknown type is refused by its number") {
 }
 
 TEST_CASE("An image that is cut or garbled anywhere is read and written inside of itself only") {
-  // Copies of exactly their size: the sanitizers see whatever reaches beyond.
+  // Copies of exactly their size, so that the sanitizers see every access past the end.
   const std::string whole = ReadImage("managed_sm_90.cubin");
   const auto attempt = [](std::string elf) {
     elf.shrink_to_fit();

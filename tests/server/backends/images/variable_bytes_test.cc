@@ -1,4 +1,4 @@
-// How much memory the variables of code take, as its image says.
+// The memory that the variables of code take, according to the code's image.
 #include "server/backends/images/variable_bytes.h"
 
 #include <elf.h>
@@ -16,7 +16,7 @@ uint64_t Of(const std::string& image) {
   return VariableBytes({reinterpret_cast<const std::byte*>(image.data()), image.size()}, 90);
 }
 
-// An ELF image with sections of these names and sizes, and nothing in them.
+// An ELF image with empty sections of these names and sizes.
 std::string Elf(const std::vector<std::pair<std::string, uint64_t>>& sections) {
   std::string names(1, '\0');
   std::vector<Elf64_Shdr> headers(1);
