@@ -62,7 +62,7 @@ TEST_CASE(
       const double sms = share * device.sm_count;
       const int met = SmsOf(device, all[NearestPartition(device, all, sms)]);
       INFO(device.sm_count << " SMs in groups of " << device.sm_group << ", " << percent << " %");
-      // The last group also has what makes no whole one.
+      // The last group also has the SMs that form no whole group.
       const bool coarse = device.groups() < 2 || sms < device.sm_group;
       CHECK((coarse || 2 * std::abs(met - sms) <= device.sm_group + 1e-9));
     }

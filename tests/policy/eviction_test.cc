@@ -20,7 +20,7 @@ struct Card {
   EvictionDecision At(Nanoseconds now) const {
     return Evict({now, free, host_limit, host_used, residents, requests}, parameters);
   }
-  // The sessions that go, with the bytes.
+  // The evicted sessions, with the bytes of each.
   std::vector<std::pair<uint64_t, uint64_t>> Victims(Nanoseconds now = kNow) const {
     std::vector<std::pair<uint64_t, uint64_t>> victims;
     for (const auto& victim : At(now).victims)
@@ -95,7 +95,7 @@ TEST_CASE("A tenant that came back goes after those that were idle for long") {
   card.residents[0].placed_at = kNow - kSecond / 2;
   card.requests = {{3, TenantClass::kUnset, 8 * kGiB}};
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}});
-  card.requests[0].bytes = 16 * kGiB;  // nobody else is there
+  card.requests[0].bytes = 16 * kGiB;  // no other session is there
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {1, 8 * kGiB}});
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("A part comes back when nobody can go") {
   CHECK(decision.victims.empty());
 }
 
-// Sessions that always work, on a card that holds one of them.
+// All sessions always work, and the card holds one of them.
 TEST_CASE("Sessions that together exceed the card take turns, each as often and as long") {
   constexpr uint64_t kCard = 10 * kGiB, kEach = 8 * kGiB;
   struct Program {

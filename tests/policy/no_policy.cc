@@ -1,2 +1,2 @@
-// A shared object that is no policy.
+// A shared object that is not a policy.
 extern "C" int SomethingElse() { return 1; }

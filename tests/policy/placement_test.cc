@@ -69,7 +69,7 @@ TEST_CASE("Placement goes only where the memory fits, and says what is free when
     CHECK_FALSE(placement->Place(Request(kBatch, 0), {}).ok());
     CHECK_FALSE(placement->Place(Request(kBatch, UINT64_MAX), {{{5, 9, {}}}}).ok());
   }
-  // Nothing is asked for, and nothing is open.
+  // Nothing is requested and no session is open.
   for (const std::string& name : PlacementNames()) {
     auto placement = *CreatePlacement(name);
     std::vector<DeviceLoad> devices = {{10}, {10}, {10}};

@@ -16,7 +16,7 @@ Tenant Share(std::string name, int percent) {
   return tenant;
 }
 
-// The ranges on which sessions of the named tenants run, on a device with the policy's partitions.
+// The ranges on which the sessions of these tenants run, on a device with the policy's partitions.
 std::vector<SmRange> RangesOf(Policy& policy, const std::vector<Tenant>& tenants,
                               const std::vector<std::string>& names) {
   std::vector<SmRange> partitions = {SmRange{}};
@@ -69,7 +69,7 @@ TEST_CASE("Policy static uses the whole device where no share is declared or lef
   CHECK(policy->Partitions(kH200, {}).empty());
   CHECK(RangesOf(*policy, {}, {"a"}) == std::vector<SmRange>{{}});
 
-  // 16 groups: the last one has 12 SMs.
+  // 16 groups. The last one has 12 SMs.
   const std::vector<Tenant> full = {Share("a", 97), Share("b", 3)};
   CHECK(policy->Partitions(kH200, full) == std::vector<SmRange>{{0, 120}, {120, 12}});
   CHECK(RangesOf(*policy, full, {"x"}) == std::vector<SmRange>{{}});
@@ -94,7 +94,7 @@ TEST_CASE("A burst restricts others for a part of its usual length, else to its 
   CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 500, false) == 1100);  // a quarter longer
   CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 501, false) == kForever);
   CHECK(ContentionPhaseEnd(1, kBegan, kTypical, 0, false) == kForever);
-  CHECK(ContentionPhaseEnd(0.25, kBegan, 0, 0, false) == kForever);  // the first one
+  CHECK(ContentionPhaseEnd(0.25, kBegan, 0, 0, false) == kForever);  // the first burst
   CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 0, true) == kForever);
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("A parameter that a policy does not have is refused with those that it
   }
 }
 
-// Snapshots of any numbers. Every decision must be one that can be carried out.
+// Random snapshots. The device must be able to carry out every decision.
 class Noise {
  public:
   explicit Noise(uint64_t seed) : state_(seed) {}
@@ -137,7 +137,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
         named.push_back(limits.long_partition);
         named.push_back(limits.yielding_partition);
         CHECK(limits.window >= 0);
-        // Nobody can be starved.
+        // No coroutine may starve.
         CHECK((limits.max_throttle > 0 && limits.max_throttle < 100 * kSecond));
       }
       for (const int partition : named) {

@@ -61,7 +61,7 @@ void VirtualDevice::Run(Nanoseconds until) {
       now_ = until;
       return;
     }
-    // Rounded up: nothing ends before its time.
+    // Rounded up, so that no operation ends before its time.
     const double passed = static_cast<double>(next - now_);
     for (const size_t index : started_) {
       Operation& operation = coroutines_[index].hardware.front();
@@ -93,7 +93,7 @@ void VirtualDevice::Arrive() {
   }
 }
 
-// A coroutine that is alone is held by nothing.
+// A coroutine that is alone has no limits.
 void VirtualDevice::Decide() {
   std::vector<CoroutineView> views;
   for (const State& state : coroutines_) {
@@ -122,7 +122,7 @@ void VirtualDevice::Decide() {
     if (grant.rank < 0 || grant.rank >= kRanks) throw std::logic_error("there is no such rank");
     State& state = coroutines_[i];
     state.grant = grant;
-    // Nobody can restrict it.
+    // No other coroutine can restrict it.
     if (coroutines_.size() == 1) state.grant.budget = state.grant.idle.window = kForever;
     state.budget = state.grant.budget;
   }

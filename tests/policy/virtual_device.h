@@ -1,10 +1,11 @@
-// A device in virtual time that carries out a policy's decisions, operation by operation, by the
+// A device in virtual time. It carries out a policy's decisions operation by operation, by the
 // rules in policy/policy.h.
 //
-// The hardware: operations of a coroutine run one after the other. One that runs keeps its SMs
-// until it ends; SMs that become free go to the operation that was given first among those that
-// could run there, so what is in flight goes before what comes later. An operation of `work` takes
-// that long on the whole device and proportionally longer on fewer SMs. Nothing that runs is
+// The hardware runs the operations of one coroutine one after the other. A running operation keeps
+// its SMs until it ends. SMs that become free go to the operation that was given first among those
+// that could run there, so operations in flight go before later ones. An operation of `work` takes
+// that long on the whole device, and proportionally longer on fewer SMs. Running operations are
+// never stopped.
 // stopped.
 #pragma once
 
@@ -17,31 +18,32 @@
 
 namespace detshare::policy {
 
-// Operations, by their device time, that a program gives at once.
+// Operations that a program gives at once, each by its device time.
 struct Burst {
-  Nanoseconds at = 0;  // when; later when the burst before it has not ended by then
+  Nanoseconds at = 0;  // when it begins; later if the burst before it has not ended by then
   std::vector<Nanoseconds> operations;
 };
-// The burst after the one that ended at `now` (0 at first); without operations when there are no
-// more.
+// Returns the burst after the one that ended at `now` (0 at first). Returns a burst without
+// operations if there are no more.
 using Program = std::function<Burst(Nanoseconds now)>;
 
 class VirtualDevice {
  public:
   VirtualDevice(const DeviceShape& device, std::vector<SmRange> partitions,
                 std::unique_ptr<Policy> policy);
-  // With the standard pool.
+  // Uses the standard pool.
   VirtualDevice(const DeviceShape& device, std::unique_ptr<Policy> policy);
 
-  // Before Run(). Answers with the coroutine's index.
+  // Called before Run(). Returns the coroutine's index.
   size_t Open(Tenant tenant, Program program);
   void Run(Nanoseconds until);
 
   struct Coroutine {
-    std::vector<Nanoseconds> latencies;  // of bursts that ended, from their time `at` on
-    Nanoseconds device_time = 0;         // of operations that ended
+    std::vector<Nanoseconds> latencies;  // of ended bursts, from their time `at` on
+    Nanoseconds device_time = 0;         // of ended operations
     Nanoseconds longest_throttle = 0;
-    std::vector<std::pair<Nanoseconds, SmRange>> begun;  // operations, by their device time
+    std::vector<std::pair<Nanoseconds, SmRange>> begun;  // the operations that began, by their
+                                                         // device time
   };
   const Coroutine& operator[](size_t index) const { return coroutines_[index].result; }
   int decisions() const { return decisions_; }
@@ -52,8 +54,8 @@ class VirtualDevice {
     Nanoseconds work = 0;
     SmRange range;
     double left = 0;
-    uint64_t number = 0;  // in the order of giving
-    int groups = 0;       // that it has
+    uint64_t number = 0;  // its place in the order of giving
+    int groups = 0;       // the number of groups of SMs that it has
     bool running = false;
   };
   struct State {
@@ -62,7 +64,7 @@ class VirtualDevice {
     CoroutineView view;
     Grant grant;
     Burst burst;
-    size_t given = 0;  // operations of the burst
+    size_t given = 0;  // the number of operations of the burst that were given
     std::deque<Operation> hardware;
     Nanoseconds budget = 0;
     Nanoseconds throttled_since = -1;
@@ -74,13 +76,13 @@ class VirtualDevice {
 
   void Decide();
   void Arrive();
-  // Gives what may be given; whether the policy must be asked.
+  // Gives the operations that may be given. Returns whether the policy must be asked.
   bool Give();
   bool Complete();
   void Occupy();
   Nanoseconds NextEvent() const;
   const Limits& LimitsOf(const State& state) const;
-  // When the burst that is running ceases to restrict others.
+  // The end of the running burst's contention phase.
   static Nanoseconds ContentionEnd(const State& state);
 
   const DeviceShape device_;
@@ -89,22 +91,23 @@ class VirtualDevice {
   std::vector<Tenant> tenants_;
   std::vector<State> coroutines_;
   std::vector<size_t> started_;  // coroutines whose first operation runs, in the order of giving
-  std::vector<int> owner_;       // of each group; -1: free
+  std::vector<int> owner_;       // of each group of SMs; -1: free
   Nanoseconds now_ = 0;
   Nanoseconds ask_again_at_ = kForever;
   int decisions_ = 0;
-  uint64_t given_ = 0;  // operations
+  uint64_t given_ = 0;  // the number of given operations
 };
 
-// Bursts of the same operations: the first at `at`, each `period` after the one before (or after
-// its end, when it takes longer).
+// Bursts of the same operations. The first begins at `at`, and each later one `period` after the
+// one before, or at its end if it takes longer.
 Program Periodic(Nanoseconds at, Nanoseconds period, std::vector<Nanoseconds> operations);
-// Work without a gap: bursts of the same operations one after the other.
+// Work without a gap: bursts of the same operations follow each other at once.
 Program Steady(std::vector<Nanoseconds> operations);
-// Bursts with exponential gaps between the end of one and the next; `seed` fixes them.
+// Bursts with exponential gaps between the end of one and the start of the next. `seed` determines
+// the gaps.
 Program Arrivals(Nanoseconds mean_gap, std::vector<Nanoseconds> operations, uint64_t seed);
 
-// The `fraction` quantile, 0 to 1. 0 of none.
+// The `fraction` quantile; `fraction` is from 0 to 1. 0 if there are no values.
 Nanoseconds Quantile(std::vector<Nanoseconds> values, double fraction);
 
 }  // namespace detshare::policy

@@ -15,7 +15,7 @@ Tenant Named(std::string name) {
   return tenant;
 }
 
-// The rank of a tenant without a class whose program does this, beside a batch tenant.
+// The rank of a tenant without a class, beside a batch tenant, if its program behaves like this.
 int RankOf(Policy& policy, const CoroutineView& learned, const Tenant& tenant = Named("x")) {
   Tenant batch = Named("batch");
   batch.tenant_class = TenantClass::kBatch;
@@ -51,7 +51,7 @@ TEST_CASE("Policy auto takes short bursts with pauses for latency and steady wor
   };
   CHECK(rank(Learned(kSecond, kMillisecond, 5 * kMillisecond)) == kLatency);
   CHECK(rank(Learned(50 * kMillisecond, kMillisecond, 5 * kMillisecond)) == kUnset);
-  // Steady; long bursts; pauses that are the program's own slowness.
+  // Steady work, long bursts, and pauses that come from the program's own slowness.
   const int batch = rank(Learned(kSecond, 57 * kMillisecond, kMillisecond));
   CHECK(batch != kLatency);
   CHECK(rank(Learned(kSecond, 200 * kMillisecond, 200 * kMillisecond)) == batch);

@@ -17,7 +17,7 @@ Tenant Weighted(std::string name, double weight) {
 
 const std::vector<Nanoseconds> kShort(1000, 20 * kMicrosecond);
 
-// Device time of each, in percent of all.
+// The device time of each, in percent of the total.
 std::vector<double> Shares(const DeviceShape& shape, const std::vector<double>& weights) {
   VirtualDevice device(shape, *CreatePolicy("fair", {}));
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -125,7 +125,7 @@ TEST_CASE("Policy priority sizes the window by how long operations are") {
   CHECK(window(kForever) <= 100 * kMicrosecond);
 }
 
-// A training whose step of 57 ms has 1,700 operations of 30 us and six of 1 ms.
+// A training job whose step of 57 ms has 1,700 operations of 30 us and six of 1 ms.
 std::vector<Nanoseconds> TrainingStep() {
   std::vector<Nanoseconds> operations;
   for (int i = 0; i < 1706; ++i)
@@ -149,7 +149,7 @@ TEST_CASE("Policy priority keeps requests short beside a training that goes on")
   };
   CHECK(times(*device, 0.5) < 1.1);
   // A tenth of the training's time is in operations of 1 ms, which cannot be stopped. On half of
-  // the SMs one takes 2 ms, in which a request does two thirds of its work.
+  // the SMs such an operation takes 2 ms. A request does two thirds of its work in that time.
   CHECK(times(*device, 0.99) < 1.8);
   CHECK(static_cast<double>((*device)[1].device_time) / (20 * kSecond) > 0.65);
   CHECK(times(*run("whole"), 0.5) > 5);
@@ -158,7 +158,7 @@ TEST_CASE("Policy priority keeps requests short beside a training that goes on")
 TEST_CASE("Policy priority starves nobody: one operation goes through in every throttle") {
   VirtualDevice device({132, 8}, *CreatePolicy("priority", {{{"max_throttle", "5ms"}}}));
   device.Open(Classed("greedy", TenantClass::kLatency), Steady({kMillisecond}));
-  // It never pauses: its bursts follow each other at once.
+  // It never pauses: each burst follows the one before at once.
   device.Open(Classed("greedy too", TenantClass::kLatency), Steady({700 * kMicrosecond}));
   const size_t batch = device.Open(Classed("batch", TenantClass::kBatch),
                                    Steady(std::vector<Nanoseconds>(10, 50 * kMicrosecond)));

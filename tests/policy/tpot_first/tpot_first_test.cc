@@ -34,7 +34,7 @@ struct Scene {
     views.push_back(view);
     return views.back();
   }
-  // Its last token was `since` ago, and the next one takes `work`.
+  // Its last token was `since` ago, and its next token takes `work`.
   void Decoding(const std::string& name, Nanoseconds since, Nanoseconds work) {
     CoroutineView& view = Add(name);
     view.tokens.tokens = 10;
@@ -78,7 +78,7 @@ TEST_CASE("Policy tpot-first ranks decoding programs by what is left of their ob
 TEST_CASE("Policy tpot-first asks again when the next rank changes") {
   Scene scene;
   scene.Decoding("a", 0, 10 * kMillisecond);
-  // Near from 40 - 10 - 20 ms on.
+  // The next token is near from 40 - 10 - 20 ms on.
   CHECK(scene.Decide().ask_again_at == kNow + 10 * kMillisecond);
   scene.Prefilling("b", 495 * kMillisecond);
   CHECK(scene.Decide().ask_again_at == kNow + 5 * kMillisecond);
