@@ -65,9 +65,9 @@ class PeerTable {
 // Returns FailedPrecondition if another daemon serves there.
 absl::Status LockSocket(const std::string& path);
 // Makes a listening socket at `path` with permissions `mode` and replaces a socket that a dead
-// daemon left. The caller has taken LockSocket(path) and owns the returned descriptor. The socket
-// is made as `<path>.new` and renamed into place once it listens, so no client finds one that
-// refuses.
+// daemon left. The caller makes sure that no other daemon uses `path`, by LockSocket() or because
+// only this daemon can write there. It owns the returned descriptor. The socket is made as
+// `<path>.new` and renamed into place once it listens, so no client finds one that refuses.
 absl::StatusOr<int> ListenOn(const std::string& path, mode_t mode);
 
 // Accepts connections on a thread of its own.
