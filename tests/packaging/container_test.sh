@@ -1,8 +1,11 @@
 #!/bin/bash
-# A CUDA program in a container: namespaces and a root of its own, no driver, no GPU node, no /dev/shm, no network; all that comes from
-# the host is one bind mount, the directory of the daemon's socket.
+# Runs a CUDA program in a container with its own namespaces and root: no driver, no GPU node, no
+# /dev/shm, no network. The only thing from the host is one bind mount, the directory of the
+# daemon's socket.
 #
-#   container_test.sh DETSHARED DETSHARECTL PROGRAM EXPECTED LIBCUDA...      (the last one is libcuda.so.1)
+#   container_test.sh DETSHARED DETSHARECTL PROGRAM EXPECTED LIBCUDA...
+#
+# The last LIBCUDA is libcuda.so.1.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin # pivot_root
 
@@ -15,7 +18,7 @@ if ! unshare "${spaces[@]}" mount -t tmpfs tmpfs /mnt 2>/dev/null; then
   exit 0
 fi
 
-# The image: the system's libraries, the client package, the program.
+# The image: the system's libraries, the client package and the program.
 image=$(mktemp -d /tmp/detshare-image.XXXXXX)
 host=$(mktemp -d /dev/shm/detshare-container.XXXXXX)
 daemon=
@@ -37,7 +40,7 @@ for ((i = 0; i < 600; i++)); do [ -S "$host/detshared.sock" ] && break || sleep 
 
 cat >"$image/start" <<'END'
 #!/bin/sh
-# In the container: what it must not have, then the program.
+# In the container: checks what must not exist there, then runs the program.
 for path in /dev/nvidia* /dev/shm /proc/driver/nvidia; do
   if [ -e "$path" ]; then
     echo "$path is here"
@@ -56,7 +59,7 @@ mount --rbind /usr "$image/usr"
 for node in null zero urandom; do mount --bind /dev/\$node "$image/dev/\$node"; done
 mount --bind "$host" "$image/run/detshare"
 mount -t proc proc "$image/proc"
-# As container runtimes do: the old root is gone, not only out of sight.
+# As container runtimes do: the old root is unmounted, not only hidden.
 cd "$image"
 mkdir old
 pivot_root . old
@@ -71,7 +74,7 @@ if [ $status != 0 ] || ! diff -u "$expected" "$image/tmp/out"; then
   cat "$image/tmp/err" "$image/tmp/log"
   exit 1
 fi
-# And the daemon is rid of it.
+# The daemon must have ended the session.
 for ((i = 0; i < 600; i++)); do
   left=$("$detsharectl" --socket "$host/detshared.sock" status --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["sessions"]))')
   [ "$left" = 0 ] && exit 0

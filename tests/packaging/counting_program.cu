@@ -1,4 +1,5 @@
-// Counts on the GPU: answers each line of its input with the next number, and is idle meanwhile.
+// Counts on the GPU. Replies to each line of its input with the next number, and is idle in
+// between.
 #include <cstdio>
 #include <cstdlib>
 

@@ -23,7 +23,7 @@ def documented(path):
     return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 
-# What Prometheus itself adds.
+# Labels that Prometheus itself adds.
 EVERYWHERE = {"instance", "job"}
 
 

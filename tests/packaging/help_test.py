@@ -55,7 +55,7 @@ def check_bash(root):
                     check(complete(script, [*words, name, "=", option.choices[0][:1]]) >= {option.choices[0]},
                           f"choices of {command.name} {name}=")
                 if not option.value and not option.choices:
-                    # A flag: the next word is a new one.
+                    # After a flag, the next word is a new option.
                     check(complete(script, [*words, name, "-"]) == offered, f"what follows {command.name} {name}")
         for wrong in offered - {name for one in completion.inherited(root, command) for name in one.names}:
             check(False, f"bash offers {command.name} {wrong}, which does not exist")

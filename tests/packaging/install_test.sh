@@ -1,10 +1,13 @@
 #!/bin/bash
-# The Debian packages on a fresh Debian 12: install, use, upgrade, remove, purge, in a chroot in which no systemd runs.
+# Installs, uses, upgrades, removes and purges the Debian packages on a fresh Debian 12, in a chroot
+# without systemd.
 #
 #   install_test.sh MAKE_PACKAGES LIFE PROGRAM BUILT...
 #
-# LIFE is what an operator does there with the PROGRAM (life_of_a_host.sh). BUILT are the files that the packages are made of. The fresh system is made by debootstrap, from $DETSHARE_DEBIAN_MIRROR, or copied
-# from the folder $DETSHARE_BASE_SYSTEM, where an earlier debootstrap --variant=minbase --include=adduser bookworm left one.
+# LIFE does there what an operator does with the PROGRAM (life_of_a_host.sh). BUILT are the files
+# from which the packages are made. debootstrap makes the fresh system from $DETSHARE_DEBIAN_MIRROR.
+# If $DETSHARE_BASE_SYSTEM is set, the test copies that folder instead, which must come from an
+# earlier debootstrap --variant=minbase --include=adduser bookworm.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin # debootstrap, chroot
 
@@ -63,7 +66,7 @@ mkdir -p "$root/packages"
 cp "$work"/one/*.deb "$work"/two/*.deb "$root/packages/"
 install "$life" "$program" "$root/packages/"
 
-# With a /proc and a tmpfs of its own; all processes end with it.
+# Runs a command there with its own /proc and tmpfs. All its processes end with it.
 inside() {
   unshare --mount --pid --fork --kill-child chroot "$root" /bin/sh -ec "mount -t proc proc /proc
     mount -t tmpfs -o mode=1777 tmpfs /dev/shm 2>/dev/null || true
@@ -92,7 +95,7 @@ inside "mkdir -p /run/detshare && mount -t tmpfs -o mode=755 tmpfs /run/detshare
   detshare run --standalone=soft -- /bin/true
   kill \$!; wait \$!" || { cat "$root/tmp/log"; fail "daemon and program do not work where they are installed"; }
 
-# An upgrade keeps what is disabled. As systemctl disable does:
+# An upgrade must not enable what is disabled. Disables the unit as systemctl disable does:
 rm -f "$root/etc/systemd/system/multi-user.target.wants/detshared.service"
 inside "mount -t tmpfs -o mode=755 tmpfs /run
   /packages/$(basename "$life") /packages/$(basename "$program") /packages/*_0.1.1_*.deb" >"$work/log" 2>&1 ||

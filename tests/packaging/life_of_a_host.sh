@@ -1,6 +1,8 @@
 #!/bin/bash
-# What an operator does with the packages, on the system in which this runs: start, two tenants, look, metrics, another policy, put
-# one out, upgrade while the other is idle, restart, Kubernetes' plugin. Nothing but what the packages and Debian's smallest system have.
+# Does what an operator does with the packages, on the system in which it runs: starts the daemon
+# and two tenants, looks at status and metrics, sets another policy, ends one tenant, upgrades while
+# the other is idle, restarts, runs Kubernetes' plugin. Uses only the packages and Debian's smallest
+# system.
 #
 #   life_of_a_host.sh PROGRAM PACKAGES...        the packages are of the next version
 set -euo pipefail
@@ -17,7 +19,7 @@ daemon=
 port=$((20000 + RANDOM % 10000)) metrics=
 [[ $(detshared --help) != *--metrics* ]] || metrics="--metrics 127.0.0.1:$port"
 start() {
-  # As the unit does it; there is no systemd in a chroot.
+  # Starts the daemon as the unit does. A chroot has no systemd.
   mkdir -p /run/detshare
   local command
   command=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/detshared.service)
@@ -31,7 +33,7 @@ start() {
   done
   fail "the daemon does not start"
 }
-# tenant NAME: a program of the user NAME; ask NAME: what it answers to a line.
+# tenant NAME: starts a program of the user NAME. ask NAME: sends it a line and prints its reply.
 declare -A to from
 tenant() {
   local in out
@@ -48,7 +50,7 @@ ask() {
   read -r -t 60 reply <&"${from[$1]}" || reply="nothing"
   echo "$reply"
 }
-expect() { # TEXT COMMAND...: what it prints
+expect() { # TEXT COMMAND...: the command must print the text
   local text=$1 said
   shift
   said=$("$@" 2>&1) || fail "$* says $said"
@@ -108,7 +110,7 @@ grep -qi 'may' said || fail "alice is not told why: $(cat said)"
 [ "$(ask alice)" = 3 ] || fail "a change of the policy harms alice"
 [ "$(ask bob)" = 2 ] || fail "a change of the policy harms bob"
 
-# ---- one is put out
+# ---- one tenant is ended
 if [[ $(detsharectl --help) =~ $'\n'\ *sessions\  ]]; then
   expect '' detsharectl sessions kill training
 else
@@ -122,7 +124,7 @@ done
 expect interactive detsharectl status
 [[ $(detsharectl status) != *training* ]] || fail "bob's session is still there"
 
-# ---- an upgrade, while the other is idle
+# ---- an upgrade while the other tenant is idle
 before=$(detsharectl status --json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p' | head -1)
 dpkg -i "$@" >upgrade 2>&1 || fail "they cannot be upgraded: $(cat upgrade)"
 [ "$(detsharectl status --json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p' | head -1)" = "$before" ] || fail "the upgrade replaced the daemon"
@@ -130,7 +132,7 @@ dpkg -i "$@" >upgrade 2>&1 || fail "they cannot be upgraded: $(cat upgrade)"
 expect 1 bash -c "echo | runuser -u alice -- detshare run -- $program"
 grep -q '^name = "interactive"' /etc/detshare/detshare.toml || fail "the upgrade forgot what the operator has written"
 
-# ---- a container's endpoint, and Kubernetes' plugin
+# ---- a container's tenant endpoint, and Kubernetes' plugin
 endpoint=$(detsharectl endpoint open web --class latency)
 expect web detsharectl endpoint list
 expect 1 bash -c "echo | DETSHARE_SOCKET=$endpoint/detshared.sock detshare run -- $program"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# The units mean what they should to systemd itself: no warnings, a bounded exposure, and a group and a folder that are made.
+# Checks the units with systemd itself: no warnings, a bounded exposure, and a group and a folder
+# that it makes.
 #
 #   systemd_test.sh FILE...
 set -euo pipefail
@@ -22,7 +23,7 @@ for file in "$@"; do
   esac
 done
 
-# What holds wherever the test runs.
+# These checks work wherever the test runs.
 value() { sed -n "s/^$2=//p" "$units/$1"; }
 [ "$(value detshared.socket SocketMode)" = 0660 ] || fail "the socket is open to others than its group"
 [ "$(value detshared.socket SocketGroup)" = detshare ] || fail "the socket's group"
@@ -33,7 +34,7 @@ for capability in $(value detshared.service CapabilityBoundingSet); do
   case $capability in
     CAP_SYS_ADMIN | CAP_SYS_RAWIO | CAP_SYS_MODULE | CAP_SET?ID | CAP_SYS_BOOT | CAP_NET_*) fail "$capability" ;;
   esac
-  # Each is explained in a comment.
+  # A comment must explain each capability.
   grep -q "^#.*\b${capability#CAP_}\b" "$units/detshared.service" || fail "nothing says what $capability is for"
 done
 
@@ -42,7 +43,7 @@ if ! command -v systemd-analyze >/dev/null; then
   exit $failed
 fi
 
-# Programs that the units name, and the units that systemd brings.
+# The programs that the units name, and the units that come with systemd.
 for program in usr/sbin/detshared usr/sbin/detshare-device-plugin bin/kill; do
   printf '#!/bin/sh\n' >"$root/$program"
   chmod 755 "$root/$program"
@@ -55,7 +56,8 @@ said=$(systemd-analyze verify --root="$root" --man=no --recursive-errors=no \
   "$units/detshared.service" "$units/detshared.socket" "$units/detshare-device-plugin.service" 2>&1) || fail "systemd-analyze verify"
 [ -z "$said" ] || fail "systemd-analyze verify says: $said"
 
-# Tenths: 2.9 of 10. Root that reads /proc of others' processes and uses device nodes has its price.
+# In tenths: at most 2.9 of 10. The daemon is root, reads /proc of other users' processes and uses
+# device nodes, which costs points.
 systemd-analyze security --offline=true --root="$root" --threshold=29 --no-pager detshared.service >"$root/security" 2>&1 ||
   fail "systemd-analyze security: $(grep -a -e '✗' -e 'Overall' "$root/security")"
 
