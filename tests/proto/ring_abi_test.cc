@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <type_traits>
 
-// A number that changes here changes what two processes of different builds believe about the same
-// memory: raise kAbiVersion with it, and the version below.
+// If a number changes here, two processes of different builds disagree about the same memory. Then
+// raise kAbiVersion, and the version below.
 
 namespace detshare {
 namespace {

@@ -1,4 +1,4 @@
-// cuGetProcAddress, against what driver 580 was seen to answer.
+// cuGetProcAddress, against the recorded replies of driver 580.
 #include "proto/driver_api/proc_address.h"
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kDriver = 13000;
 
-// An address that says which row it is.
+// An address that tells its row.
 void* FakeEntryPoint(size_t row) { return reinterpret_cast<void*>(0x1000 + row); }
 
 std::string SymbolAt(void* address) {
@@ -29,7 +29,7 @@ struct Reply {
   std::string symbol;
 };
 
-// No reply, yet within the enumeration's range.
+// A value in the enumeration's range that no call returns.
 constexpr auto kUntouched = static_cast<CUdriverProcAddressQueryResult>(3);
 
 Reply Ask(const std::string& name, int version, uint64_t flags) {
@@ -40,7 +40,7 @@ Reply Ask(const std::string& name, int version, uint64_t flags) {
   return {result, status, SymbolAt(pfn)};
 }
 
-// The lines of a file of testdata, split at tabs, without comments.
+// The lines of a testdata file, split at tabs, without comments.
 std::vector<std::vector<std::string>> ReadTable(const std::string& name) {
   std::ifstream file("tests/proto/driver_api/testdata/" + name);
   REQUIRE(file.good());

@@ -1,5 +1,6 @@
-// The table's prototypes and versions against cuda.h and cudaTypedefs.h are static assertions of
-// the generated prototype_check.cc, which is part of this test: it compiles, or names the row.
+// The generated prototype_check.cc compares the table's prototypes and versions with cuda.h and
+// cudaTypedefs.h in static assertions. It is part of this test: it compiles, or the error names the
+// row.
 #include <catch2/catch.hpp>
 
 #include "proto/driver_api/driver_api_table.h"

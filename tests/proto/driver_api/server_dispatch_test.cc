@@ -1,4 +1,4 @@
-// Dispatch(), in front of handlers that only record their call.
+// Dispatch() with handlers that only record their call.
 #include "proto/driver_api/server_dispatch.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// The generated entry points, in front of implementations that only record their call.
+// The generated entry points with implementations that only record their call.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>

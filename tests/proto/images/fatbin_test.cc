@@ -27,7 +27,7 @@ std::span<const std::byte> Bytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// They point into the image.
+// Deleted, because the entries point into the image.
 std::vector<FatbinEntry> Entries(std::string&& image) = delete;
 std::vector<FatbinEntry> Entries(const std::string& image) {
   std::vector<FatbinEntry> entries;
@@ -56,8 +56,8 @@ std::string OnlyPtx(const std::string& image) {
   return text.substr(0, text.find('\0'));
 }
 
-// Everything that the daemon does with an image, which must neither crash nor take more memory than
-// the limit.
+// Does everything that the daemon does with an image. It must neither crash nor take more memory
+// than the limit.
 void Digest(std::span<const std::byte> image) {
   constexpr uint64_t kLimit = 1 << 20;
   SniffImage(image);
@@ -216,7 +216,7 @@ TEST_CASE("every truncation of a fatbin is read or refused") {
   for (const char* name : {"kernels_default.fatbin", "kernels_lz4.fatbin"}) {
     const std::string image = ReadFile(name);
     for (size_t bytes = 0; bytes < image.size(); ++bytes) {
-      // In a buffer of its own, so that a sanitizer sees every byte too many.
+      // In its own buffer, so that a sanitizer sees every byte too many.
       const std::vector<char> cut(image.begin(), image.begin() + bytes);
       Digest({reinterpret_cast<const std::byte*>(cut.data()), cut.size()});
     }
@@ -231,7 +231,7 @@ TEST_CASE("random damage to a fatbin is read or refused") {
       std::vector<char> damaged(image.begin(), image.end());
       const int changes = 1 + random() % 8;
       for (int change = 0; change < changes; ++change) {
-        // Half of it hits headers, where it does more.
+        // Half of the damage hits headers, where it has more effect.
         const size_t limit =
             random() % 2 == 0 ? std::min<size_t>(96, damaged.size()) : damaged.size();
         const uint64_t value =

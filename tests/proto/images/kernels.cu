@@ -1,4 +1,4 @@
-// Compiled to fatbins of every kind, to be taken apart.
+// Compiled to fatbins of every kind, which the tests take apart.
 __device__ int counter = 7;
 
 __global__ void Scale(float* values, float factor, int count) {
