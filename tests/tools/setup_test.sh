@@ -1,12 +1,13 @@
 #!/bin/bash
-# tools/setup on machines that lack something. dpkg-query, id and the machine's os-release are replaced, so that it installs nothing.
+# Runs tools/setup on machines that lack something. dpkg-query, id and the machine's os-release are
+# replaced, so it installs nothing.
 set -euo pipefail
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
 
-# installed all|none: which of the packages that it is asked for the replaced dpkg-query calls installed.
+# installed all|none: says which of the packages the replaced dpkg-query reports as installed.
 installed() {
   {
     echo '#!/bin/bash'
@@ -17,7 +18,7 @@ installed() {
 printf '#!/bin/sh\necho 1000\n' >"$work/bin/id"
 chmod 755 "$work/bin/id"
 
-# refused SYSTEM VERSION: runs tools/setup there; its messages go to $work/said.
+# refused SYSTEM VERSION: runs tools/setup on that system. Its messages go to $work/said.
 refused() {
   printf 'ID=%s\nVERSION_ID="%s"\n' "$1" "$2" >"$work/os-release"
   if HOME="$work" CUDA_HOME="$cuda_home" OS_RELEASE="$work/os-release" PATH="$work/bin:$PATH" tools/setup 2>"$work/said"; then

@@ -1,5 +1,5 @@
 // Reads results back in all ways that digests know. An argument is the number of the way in which
-// one value differs; "pause" as the last one lets time pass between calls.
+// one value differs. "pause" as the last argument lets time pass between calls.
 #include <unistd.h>
 
 #include <cstdio>
@@ -64,10 +64,10 @@ int main(int argc, char** argv) {
   Produce(values, nullptr);
   CHECK(cudaMemcpy2D(ordinary.data(), 100, values, 80, 50, 100, cudaMemcpyDeviceToHost));
   CHECK(cudaMemcpy(ordinary.data(), values, kBytes, cudaMemcpyDeviceToHost));
-  // 3: pinned memory, at once.
+  // 3: pinned memory, with a synchronous copy.
   Produce(values, nullptr);
   CHECK(cudaMemcpy(pinned, values, kBytes, cudaMemcpyDeviceToHost));
-  // 4, 5: pinned memory on two streams, which is used again after each wait.
+  // 4, 5: pinned memory on two streams. It is reused after each wait.
   for (int way = 4; way <= 5; ++way) {
     Produce(values, one);
     CHECK(cudaMemcpyAsync(pinned, values, kBytes, cudaMemcpyDeviceToHost, one));
@@ -78,14 +78,14 @@ int main(int argc, char** argv) {
     std::memset(pinned, 0, kBytes);
     std::memset(more, 0, kBytes);
   }
-  // 6: behind an event that is polled.
+  // 6: behind an event that the program polls.
   Produce(values, one);
   CHECK(cudaMemcpyAsync(pinned, values, kBytes, cudaMemcpyDeviceToHost, one));
   CHECK(cudaEventRecord(event, one));
   while (cudaEventQuery(event) == cudaErrorNotReady) {
   }
   std::memset(pinned, 0, kBytes);
-  // 7: seen by a host function.
+  // 7: a host function sees it.
   Produce(values, one);
   CHECK(cudaMemcpyAsync(pinned, values, kBytes, cudaMemcpyDeviceToHost, one));
   CHECK(cudaLaunchHostFunc(one, [](void* memory) { std::memset(memory, 0, kBytes); }, pinned));
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
   for (int i = 0; i < 3; ++i) CHECK(cudaGraphLaunch(exec, one));
   CHECK(cudaStreamSynchronize(one));
-  // 9: nobody waits for it.
+  // 9: the program does not wait for it.
   Produce(values, one);
   CHECK(cudaMemcpyAsync(pinned, values, kBytes, cudaMemcpyDeviceToHost, one));
   std::puts("ok");

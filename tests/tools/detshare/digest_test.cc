@@ -40,7 +40,7 @@ std::vector<std::string> Fields(const std::string& line) {
   return fields;
 }
 
-// Runs the program with these options of the launcher; what it printed on stderr.
+// Runs the program with these options of the launcher. Returns what it printed on stderr.
 std::string Run(const std::string& options, const std::string& arguments) {
   const Folder folder;
   setenv("DETSHARE_DAEMON", std::filesystem::absolute(getenv("DAEMON")).c_str(), 1);

@@ -47,7 +47,7 @@ class Running {
     close(ends[1]);
     output = ends[0];
   }
-  // What is printed, up to and with the text; "" when the program ends first.
+  // Reads the output up to and including the text. Returns "" if the program ends first.
   std::string ReadUntil(const std::string& text) {
     std::string seen;
     char byte;
@@ -97,7 +97,7 @@ TEST_CASE("A number of devices is asked for, and every process of a run asks for
   CHECK(first.rfind("2 ", 0) == 0);
   CHECK(first != second);
   CHECK(run({}, print).size() == 1 + 32);
-  // A launcher that another one started belongs to it, unless it wants other devices.
+  // A launcher that another launcher started uses the same daemon, unless it needs other devices.
   const std::string nested = Absolute("LAUNCHER") + " run ";
   const std::string same =
       run({"--devices", "2"}, print + "; " + nested + "-- sh -c '" + print + "'");

@@ -1,5 +1,5 @@
 #!/bin/bash
-# detsharectl config and doctor as commands: what they print where, and their exit codes.
+# detsharectl config and doctor as commands: their output on both streams, and their exit codes.
 #
 #   config_command_test.sh DETSHARECTL
 set -uo pipefail
@@ -7,7 +7,7 @@ set -uo pipefail
 detsharectl=$(realpath "$1")
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/config.XXXXXX")
 failed=0
-# expect CODE TEXT COMMAND...: what is printed, on either stream, contains the text.
+# expect CODE TEXT COMMAND...: the output on one of the streams must contain the text.
 expect() {
   local code=$1 text=$2 out status=0
   shift 2
@@ -37,7 +37,7 @@ expect 0 'slo_tpot = "30ms"' "$detsharectl" config show "$work/good.toml"
 "$detsharectl" config show --json "$work/good.toml" |
   python3 -c 'import json, sys; c = json.load(sys.stdin); assert c["tenant"][0]["slo_tpot_ns"] == 30_000_000, c' || failed=1
 
-# No daemon there: an error, found and named.
+# No daemon is there: the doctor must find and name this error.
 expect 1 "none.sock" "$detsharectl" --socket "$work/none.sock" doctor --config "$work/good.toml"
 { "$detsharectl" --socket "$work/none.sock" --json doctor --config "$work/wrong.toml" || true; } |
   python3 -c '

@@ -1,4 +1,4 @@
-// What detsharectl config prints for machines.
+// The output of detsharectl config for programs.
 #include "tools/detsharectl/config.h"
 
 #include <catch2/catch.hpp>

@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 failed=0 noises=()
 trap 'kill "${noises[@]}" 2>/dev/null; wait; rm -rf "$folder"' EXIT
 fail() { echo "FAILED: $*"; failed=1; }
-# Runs detsharectl with the arguments behind the code that is expected.
+# Runs detsharectl with the arguments behind the expected exit code.
 expect() {
   local want=$1 code
   shift
@@ -83,7 +83,8 @@ expect 0 top --once --seconds 0.5
 says 'batch'
 says "detshare-noise"
 expect 0 top --once --seconds 0.3 --json
-# Until something of everything has ended in it: a slow machine takes longer than half a second.
+# Waits until work of every kind has ended in the trace. A slow machine takes longer than half a
+# second.
 for _ in $(seq 20); do
   expect 0 trace --out "$folder/trace.json" --seconds 0.5
   says 'ui.perfetto.dev'
@@ -119,14 +120,14 @@ says 'name the sessions'
 expect 1 sessions kill 999999
 says 'there is no session 999999'
 
-# A second trace begins with nothing of the first, and both work again after it.
+# A second trace has nothing of the first. Both commands work again after it.
 expect 0 trace --out "$folder/again.json" --seconds 0.2
 expect 2 trace --out /no/such/folder/trace.json
 expect 0 policy set whole
 expect 0 status --json
 for pid in "${noises[@]}"; do kill -0 $pid 2>/dev/null || fail "a program has ended"; done
 
-# One is killed, the other goes on.
+# One program is killed, and the other goes on.
 victim=$("$CTL" sessions --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["session"])')
 other=$("$CTL" sessions --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[1]["session"])')
 "$CTL" events --follow --kind killed --count 10 --json >"$folder/followed" &

@@ -1,4 +1,5 @@
-// The doctor on hosts that are made for it: each illness is found, and told from health.
+// The doctor on hosts that the test makes: it must find each problem, and no problem on a healthy
+// host.
 #include "tools/detsharectl/doctor.h"
 
 #include <sys/socket.h>

@@ -22,7 +22,7 @@ proto::TracedEvent* Operation(proto::SessionTrace* session, uint32_t name, int64
   return event;
 }
 
-// Events of a kind, as Chrome's format calls it, on a track.
+// The events of a kind (in the terms of Chrome's format) on a track.
 std::vector<json> On(const json& trace, const std::string& phase, uint64_t track) {
   std::vector<json> events;
   for (const json& event : trace["traceEvents"]) {
@@ -103,7 +103,7 @@ TEST_CASE("Whatever is in names, the file is JSON") {
   session->set_program("a\"b\\\n");
   (*session->mutable_names())[1] = "k\"\x01";
   Operation(session, 1, 1, 1, 0, 1);
-  Operation(session, 99, 2, 1, 0, 1);  // a name that was never told
+  Operation(session, 99, 2, 1, 0, 1);  // a name that the trace does not have
   TraceWriter writer(0);
   writer.Add(chunk);
   CHECK(json::parse(writer.Finish())["traceEvents"].size() > 2);

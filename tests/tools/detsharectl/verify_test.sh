@@ -9,7 +9,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 failed=0
 
-# Runs verify with the arguments behind the code that is expected.
+# Runs verify with the arguments behind the expected exit code.
 expect() {
   local want=$1 code
   shift
@@ -34,7 +34,7 @@ assert [run["alone"] for run in result["runs"]] == [True, True, False], result
 assert len({run["digest"] for run in result["runs"]}) == 1, result
 PYTHON
 
-# A program that is different from run to run, and one that is different only from the third run on.
+# A program that differs from run to run, and one that differs only from the third run on.
 cat >"$folder/count" <<SCRIPT
 #!/bin/bash
 n=\$(cat "$folder/number" 2>/dev/null || echo 0)

@@ -1,5 +1,5 @@
 // The device plugin between a kubelet that speaks the real API, a real daemon with software GPUs,
-// and containers that get what the plugin answered and nothing else.
+// and containers that get exactly what the plugin's reply names.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -28,7 +28,7 @@ std::string FromEnvironment(const char* name) {
   return fs::canonical(value).string();
 }
 
-// A program that runs as long as this.
+// A program that runs as long as this object lives.
 class Process {
  public:
   Process(const std::vector<std::string>& command, const std::string& log) : log_(log) {
@@ -65,7 +65,7 @@ class Process {
   pid_t pid_ = 0;
 };
 
-// What a container runtime is told: mounts, environment.
+// The instructions for a container runtime: mounts and environment.
 struct Container {
   struct Mount {
     std::string host, container;
@@ -84,7 +84,7 @@ Container ContainerOf(const v1beta1::ContainerAllocateResponse& response) {
   return container;
 }
 
-// As a runtime applies the CDI specification's edits for one device.
+// Applies the CDI specification's edits for one device, as a runtime does.
 Container ContainerOf(const nlohmann::json& spec, const std::string& device) {
   Container container;
   const auto apply = [&](const nlohmann::json& edits) {
@@ -108,14 +108,14 @@ Container ContainerOf(const nlohmann::json& spec, const std::string& device) {
   return container;
 }
 
-// A node: a daemon with two software GPUs, kubelet's directory.
+// A node: a daemon with two software GPUs, and kubelet's directory.
 struct Node {
   Node() {
     char pattern[] = "/tmp/ds-k8s-XXXXXX";
     path = mkdtemp(pattern);
     fs::create_directories(path + "/plugins");
     fs::create_directories(path + "/lib");
-    // As the node has them: files, not links into a build folder.
+    // Files, as on a node, and not links into a build folder.
     std::istringstream libraries(getenv("SHIMS"));
     for (std::string library; libraries >> library;) {
       const std::string name = fs::path(library).filename();
@@ -190,8 +190,8 @@ struct Node {
     return tenants;
   }
 
-  // Runs a CUDA program in namespaces and a root of its own, with this and nothing else. What it
-  // printed.
+  // Runs a CUDA program in its own namespaces and root, which have only what `container` names.
+  // Returns what it printed.
   std::string Run(const Container& container, const std::string& program = "PROGRAM") {
     std::ofstream list(path + "/mounts");
     for (const Container::Mount& mount : container.mounts)
@@ -241,7 +241,7 @@ TEST_CASE("A container with a share runs CUDA programs as its tenant, and has no
   const std::vector<std::string> shares = node.AwaitHealthy(kLatency, 4);
   const std::vector<std::string> chosen = node.kubelet->Preferred(kLatency, shares, 2);
   REQUIRE(chosen.size() == 2);
-  CHECK(chosen[0].substr(0, 36) == chosen[1].substr(0, 36));  // of one GPU
+  CHECK(chosen[0].substr(0, 36) == chosen[1].substr(0, 36));  // both of one GPU
 
   v1beta1::AllocateResponse response;
   REQUIRE(node.kubelet->Allocate(kLatency, {chosen, {shares[2]}}, &response).ok());
@@ -267,7 +267,7 @@ TEST_CASE("A container with a share runs CUDA programs as its tenant, and has no
   }
   CHECK(said);
 
-  // A container that starts again gets an endpoint that nobody has seen, at the same place.
+  // A container that starts again gets a new endpoint at the same place.
   const std::string endpoint = first.mounts(0).host_path();
   std::ofstream(endpoint + "/left") << "x";
   REQUIRE(node.kubelet->PreStart(kLatency, chosen).ok());
@@ -300,7 +300,7 @@ TEST_CASE("What is no share is not allocated, and breaks nothing") {
   }
   CHECK(node.kubelet->Preferred(kPlain, {"x", ""}, 1000000).empty());
   CHECK(node.kubelet->Preferred(kPlain, shares, -5).empty());
-  // An allocation that is refused opens nothing.
+  // A refused allocation opens no endpoint.
   CHECK(fs::is_empty(node.path + "/run/endpoints"));
   CHECK(node.kubelet->Allocate(kPlain, {{shares[0]}}, &response).ok());
   CHECK(node.kubelet->Allocate(kLatency, {{latency}}, &response).ok());
@@ -328,7 +328,7 @@ TEST_CASE("Without its daemon a GPU's shares are unhealthy, and healthy when it 
   Node node;
   node.kubelet->Start();
   node.StartPlugin();
-  // Nothing is offered of what nobody has seen.
+  // The plugin does not offer GPUs that it has not seen.
   node.kubelet->Await(kPlain, [](const Devices& devices) {
     return devices.healthy.empty() && devices.unhealthy.empty();
   });
@@ -347,7 +347,7 @@ TEST_CASE("Without its daemon a GPU's shares are unhealthy, and healthy when it 
   CHECK(node.kubelet->PreStart(kPlain, {shares[5]}).error_code() == grpc::StatusCode::UNAVAILABLE);
   node.StartDaemon();
   node.AwaitHealthy(kPlain, 8);
-  // A container that has its endpoint mounted since before goes on: nobody starts it again.
+  // A container that already has its endpoint mounted goes on. It is not started again.
   CHECK(node.Run(container) == Node::Expected());
 }
 

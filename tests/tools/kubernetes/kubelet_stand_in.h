@@ -1,5 +1,4 @@
-// A kubelet, as far as device plugins see one: the real API on real sockets, with the checks that
-// kubelet makes.
+// A kubelet as device plugins see it: the real API on real sockets, with kubelet's checks.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -27,7 +26,8 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
   explicit KubeletStandIn(std::string directory) : directory_(std::move(directory)) {}
   ~KubeletStandIn() { Stop(); }
 
-  // As kubelet starts: removes the sockets that it finds, then listens. It knows nobody.
+  // Does what kubelet does when it starts: removes the sockets that it finds, then listens. It
+  // knows no plugin.
   void Start() {
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
       if (entry.is_socket()) std::filesystem::remove(entry.path());
@@ -55,7 +55,7 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
     leaving_.clear();
   }
 
-  // Healthy and unhealthy devices of a resource, as last listed.
+  // The healthy and unhealthy devices of a resource, as the plugin last listed them.
   struct Devices {
     std::vector<std::string> healthy, unhealthy;
   };
@@ -156,7 +156,7 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
     std::unique_ptr<v1beta1::DevicePlugin::Stub> stub;
     grpc::ClientContext context;
     std::thread thread;
-    bool listed = false;  // what follows: guarded by mutex_
+    bool listed = false;  // the fields below are guarded by mutex_
     Devices devices;
   };
 
@@ -172,7 +172,7 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
       grpc::ClientContext context;
       const grpc::Status status = plugin.stub->GetDevicePluginOptions(&context, {}, &options);
       const std::lock_guard<std::mutex> lock(mutex_);
-      // The plugin may be gone already, which the end of its list tells.
+      // The plugin may have ended. The end of its list tells that.
       const bool gone = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                         status.error_code() == grpc::StatusCode::CANCELLED;
       if (!gone &&
@@ -198,7 +198,7 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
       changed_.notify_all();
     }
     (void)reader->Finish();
-    // As kubelet does when a plugin's stream ends.
+    // Kubelet does this, too, when a plugin's stream ends.
     const std::lock_guard<std::mutex> lock(mutex_);
     plugin.devices.unhealthy.insert(plugin.devices.unhealthy.end(), plugin.devices.healthy.begin(),
                                     plugin.devices.healthy.end());
@@ -216,7 +216,8 @@ class KubeletStandIn final : public v1beta1::Registration::Service {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<Plugin>> plugins_;  // by resource
-  std::vector<std::unique_ptr<Plugin>> retired_;            // registered again since
+  std::vector<std::unique_ptr<Plugin>> retired_;            // another registration has replaced
+                                                            // them
   std::vector<std::unique_ptr<Plugin>> leaving_;
   int registrations_ = 0;
   std::string problems_;

@@ -1,4 +1,4 @@
-// What is offered to Kubernetes, which shares are preferred, and what a container gets.
+// The shares that Kubernetes is offered, which shares are preferred, and what a container gets.
 #include "tools/kubernetes/shares.h"
 
 #include <catch2/catch.hpp>
@@ -99,12 +99,12 @@ TEST_CASE("Shares of one GPU are preferred, and of the one that has most left") 
   const auto later = Both(Ids(kFirst, 2, 4), Ids(kSecond, 0, 4));
   CHECK(Prefer(shares, later, {}, 1) == Ids(kSecond, 0, 1));
   CHECK(Prefer(shares, later, {}, 3) == Ids(kSecond, 0, 3));
-  // Where the container has something anyway.
+  // On the GPU that the container already uses.
   CHECK(Prefer(shares, later, {Id(kFirst, 3)}, 2) ==
         std::vector<std::string>{Id(kFirst, 3), Id(kFirst, 2)});
   CHECK(Prefer(shares, all, {}, 6) == Both(Ids(kFirst, 0, 4), Ids(kSecond, 0, 2)));
   CHECK(Prefer(shares, all, {}, 8).size() == 8);
-  // Nonsense.
+  // Invalid numbers.
   CHECK(Prefer(shares, all, {}, 100).size() == 8);
   CHECK(Prefer(shares, all, {}, -1).empty());
   CHECK(Prefer(shares, {}, {}, 1).empty());
@@ -122,7 +122,7 @@ TEST_CASE("A container's endpoint is the same for the same shares, and weighs wh
   CHECK(one->tenant().weight() == 3);
   CHECK(one->tenant().tenant_class() == "batch");
   CHECK(one->tenant().memory() == 2000);
-  CHECK(one->tenant().has_slo_tpot_ns());  // what an earlier container's tenant had is gone
+  CHECK(one->tenant().has_slo_tpot_ns());  // nothing is left of an earlier container's tenant
   REQUIRE(one->device_ids_size() == 1);
   CHECK(one->device_ids(0) == kSecond);
 
@@ -130,7 +130,7 @@ TEST_CASE("A container's endpoint is the same for the same shares, and weighs wh
   REQUIRE(many.ok());
   CHECK(many->name() == "gpu-share." + Id(kFirst, 1));
   CHECK(many->tenant().weight() == 9);
-  CHECK(many->tenant().memory() == 2000);  // on each device: twice a share of the smaller one
+  CHECK(many->tenant().memory() == 2000);  // on each device, twice a share of the smaller device
   REQUIRE(many->device_ids_size() == 2);
   CHECK(many->device_ids(0) == kFirst);
   CHECK(EndpointOf(resource, shares, {Id(kFirst, 1), Id(kSecond, 0), Id(kFirst, 3)})

@@ -47,11 +47,11 @@ TEST_CASE("Together nobody draws more than the bandwidth, and partitions do not 
   const auto two = RatesOf({{{0, 64}, {0, 10}}, {{64, 68}, {0, 10}}});
   CHECK(two[0] == Approx(0.5).margin(0.02));
   CHECK(two[1] == Approx(0.5).margin(0.02));
-  // A small one draws what it can, and leaves the rest.
+  // A small partition uses as much traffic as it can and leaves the rest.
   const auto small = RatesOf({{{0, 8}, {0, 10}}, {{8, 124}, {0, 10}}});
   CHECK(small[0] == Approx(0.2));
   CHECK(small[1] == Approx(0.8));
-  // Arithmetic is not slowed by a neighbour's traffic.
+  // A neighbour's traffic does not slow arithmetic.
   const auto pair = RatesOf({{{0, 64}, {10, 0}}, {{64, 68}, {0, 10}}});
   CHECK(pair[0] == Approx(64. / 132));
   CHECK(pair[1] > 0.96);

@@ -35,7 +35,7 @@ TEST_CASE("A request alone takes what the model of its work says") {
   const LanguageModel model;
   REQUIRE(result.programs[0].ttft.size() == 1);
   CHECK(result.programs[0].ttft[0] == Approx(model.Prefill(1000).alone() / 1e9).epsilon(0.001));
-  // 100 steps, each with the program's own 300 us before it; contexts grow from 1001 to 1100.
+  // 100 steps, each after 300 us of the program's own time. Contexts grow from 1001 to 1100.
   const double step = model.Decode(1, 1050).alone() / 1e9 + 0.0003;
   CHECK(result.programs[0].tpot[0] == Approx(step).epsilon(0.02));
   CHECK(result.programs[0].latency[0] ==
@@ -52,8 +52,8 @@ TEST_CASE("Requests at the same time are decoded together") {
 }
 
 TEST_CASE("Stepping over stretches changes little") {
-  // The same work as one request of many tokens, and with a second program whose requests are too
-  // short to matter but disturb the stretches.
+  // The same work as one request of many tokens, with a second program. Its requests are too short
+  // to matter but interrupt the stretches.
   const DeviceResult smooth = Run("priority", {Model({{0, 0, 100, 2000}}), Training()}, 0.02);
   std::vector<Request> ticks;
   for (int i = 0; i < 4000; ++i) ticks.push_back({0.015 * i, 0, 0, 0, 1e-7});

@@ -40,7 +40,7 @@ TEST_CASE("A trace of language-model requests is read with its dates") {
   CHECK(trace->requests[0].output == 44);
   CHECK(trace->requests[1].at == Approx(2.0));
   CHECK(trace->requests[1].prompt == 1);
-  // The zone of the trace of 2024.
+  // With the time zone of the trace of 2024.
   CHECK(Read(kAzure + "2024-05-10 00:00:00.009930+00:00,2162,5\n").ok());
 }
 

@@ -30,7 +30,7 @@ def rows(**leaks):
             row[name] += int(growth * row["opened"])
         made.append({**row, "phase": "run", "rss_kib": 90000})
         made.append(row)
-    # One outlier is no leak.
+    # One outlier is not a leak.
     made[-1]["rss_kib"] += 3000
     return made
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The plain manifests are what the Helm chart makes of its defaults, other values make other manifests, and all of them are what
-# Kubernetes' API and the real programs take.
+# Checks that the plain manifests are those that the Helm chart makes from its defaults, that other
+# values make other manifests, and that Kubernetes' API and the real programs accept all of them.
 #
 #   chart_test.sh CHECK RENDER.GO CHART.YAML MANIFESTS PODS DETSHARED DETSHARECTL PLUGIN
 set -euo pipefail
@@ -17,7 +17,7 @@ for file in "$manifests" "$pods"; do
   "$check" "$file" "${programs[@]}" || fail "$(basename "$file")"
 done
 
-# Helm itself is in no package of Debian: its language is Go's, its functions are Sprig's.
+# Debian has no package of Helm. Helm's template language is Go's, and its functions are Sprig's.
 if ! command -v go >/dev/null || [ ! -d /usr/share/gocode/src/github.com/Masterminds/sprig ] || [ ! -d /usr/share/gocode/src/sigs.k8s.io/yaml ]; then
   echo "NOT TESTED: the chart: this machine lacks golang-go, golang-github-masterminds-sprig-dev or golang-k8s-sigs-yaml-dev"
   exit $failed

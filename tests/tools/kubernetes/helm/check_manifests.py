@@ -88,7 +88,7 @@ def check_pod(spec, where, objects, programs):
         command = container.get("command", [])
         program = programs.get(command[0] if command else "")
         if program:
-            # The real program takes these.
+            # The real program must accept these arguments.
             said = subprocess.run([program, *container.get("args", []), "--version"], capture_output=True, text=True,
                                   check=False)
             check(said.returncode == 0, f"{where}: {command[0]} refuses its arguments: {said.stdout}{said.stderr}")
@@ -127,7 +127,7 @@ def main():
                 config.flush()
                 said = subprocess.run([detsharectl, "config", "check", config.name], capture_output=True, text=True, check=False)
                 check(said.returncode == 0, f"{where}: {said.stdout}{said.stderr}")
-    # Two sets must not take each other's pods.
+    # Two sets must not select each other's pods.
     selectors = [item["spec"]["selector"]["matchLabels"] for item in objects if item["kind"] == "DaemonSet"]
     check(all(selectors.count(one) == 1 for one in selectors), "two DaemonSets select the same pods")
     for failure in failures:
