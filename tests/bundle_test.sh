@@ -1,5 +1,6 @@
 #!/bin/bash
-# The bundle holds what it should, and nothing in it needs a newer C library than is promised.
+# Checks that the bundle has the files that it should have, and that none needs a newer C library
+# than is promised.
 #
 #   bundle_test.sh TARBALL PATH...
 set -euo pipefail
@@ -24,10 +25,10 @@ while read -r file; do
   [ "$(head -c 4 "$file" | tr -d '\0')" = $'\x7fELF' ] || continue
   allowed='ld-linux-x86-64\.so\.2|lib(c|m|dl|pthread|rt)\.so\.[0-9]+'
   case $file in
-    # Built by plain nvcc, as users do: these take the C++ library of the machine.
+    # Plain nvcc builds these, as users do, so they use the machine's C++ library.
     ./programs/*)
       allowed+='|libstdc\+\+\.so\.6|libgcc_s\.so\.1|libcuda\.so\.1'
-      # CUDA's own libraries, of the toolkit where the program runs.
+      # CUDA's own libraries, from the toolkit where the program runs.
       allowed+='|lib(cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nvJitLink|nvrtc)\.so\.[0-9]+'
       ;;
     ./tests/within_limits | ./tests/leftovers | ./tests/memory_turns) allowed+='|libcuda\.so\.1' ;;
@@ -37,8 +38,8 @@ while read -r file; do
   [ -z "$needed" ] || fail "$file needs" $needed
   newest=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
   case $file in
-    ./bin/detshare-noise) max=GLIBC_2.36 ;; # a CUDA program, built as others are
-    ./bin/* | ./lib/*) max=GLIBC_2.35 ;; # Ubuntu 22.04's, which many images have
+    ./bin/detshare-noise) max=GLIBC_2.36 ;; # a CUDA program, built like the others
+    ./bin/* | ./lib/*) max=GLIBC_2.35 ;; # the version of Ubuntu 22.04, which many images have
     *) max=GLIBC_2.36 ;;
   esac
   [ "$(printf '%s\n%s\n' "$newest" $max | sort -V | tail -1)" = $max ] || fail "$file needs $newest"

@@ -24,16 +24,16 @@ std::string XmlEscaped(const std::string& text) {
         out += "&quot;";
         break;
       default:
-        // XML 1.0 forbids most control characters, escaped or not.
+        // XML 1.0 forbids most control characters, even when they are escaped.
         out += (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') ? '?' : c;
     }
   }
   return out;
 }
 
-// Writes what Bazel shows and tools/test counts: one <testcase> for each Catch2 test case, in the
-// file that Bazel names in XML_OUTPUT_FILE. Catch2 2 runs only one reporter, so that the console
-// reporter stays and this one listens.
+// Writes the file that Bazel shows and tools/test counts: one <testcase> for each Catch2 test case,
+// in the file that XML_OUTPUT_FILE names. Catch2 2 runs only one reporter, so the console reporter
+// stays and this class listens.
 class BazelXmlListener : public Catch::TestEventListenerBase {
  public:
   using TestEventListenerBase::TestEventListenerBase;
