@@ -6,7 +6,6 @@
 // that could run there, so operations in flight go before later ones. An operation of `work` takes
 // that long on the whole device, and proportionally longer on fewer SMs. Running operations are
 // never stopped.
-// stopped.
 #pragma once
 
 #include <deque>

@@ -316,8 +316,7 @@ CUresult WaitInCapture(Stream& stream, Event& event) {
   const std::lock_guard lock(GraphMutex());
   Sequence* recorded = Find(event.capture.load(std::memory_order_relaxed));
   if (!Capturing(stream)) {
-    if (recorded == nullptr) return CUDA_ERROR_CAPTURED_EVENT;  // recorded in a capture that has
-                                                                // ended
+    if (recorded == nullptr) return CUDA_ERROR_CAPTURED_EVENT;  // of an ended capture
     if (recorded->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream.legacy) return Invalidate(*recorded, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     Join(*recorded, stream);

@@ -21,8 +21,8 @@ namespace detshare::shim {
 
 struct Graph;
 struct GraphMemory;
+
 // Where the work of a node runs. Nodes that only order others have no context.
-// Where the work of a node runs. Nodes that only order others have none.
 struct NodeContext {
   CUcontext handle = nullptr;
   ContextId id = 0;
@@ -75,8 +75,8 @@ struct ChildNode {
   std::unique_ptr<Graph> graph;
   bool moved = false;  // CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE
 };
+
 // An event of a node. If the program destroys the event while the node lives, `event` has another
-// handle.
 // handle.
 struct NodeEvent {
   CUevent handle = nullptr;
