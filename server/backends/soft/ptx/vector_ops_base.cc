@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "server/backends/soft/ptx/context.h"
+#include "server/backends/soft/ptx/unit.h"
 #include "server/backends/soft/ptx/vector_ops.h"
 
 namespace detshare::soft::ptx {
