@@ -22,7 +22,7 @@ export function niceBytes(value) {
 }
 
 export class Chart {
-  // options: title, hint, unit(value) -> text, stacked, log, most(value) -> top of the axis, empty: what to say without values.
+  // options: title, hint, unit(value) -> text, stacked, log, max(value) -> top of the axis, empty: what to say without values.
   constructor(parent, options) {
     this.options = options;
     this.svg = shape("svg", { role: "img", "aria-label": `${options.title}: ${options.hint}` });
