@@ -152,7 +152,7 @@ TEST_CASE_METHOD(
 }
 
 TEST_CASE_METHOD(
-    Fixture, "Who is pressed goes by other terms until whoever goes first has no work any more") {
+    Fixture, "Who is contended goes by other limits until whoever goes first has no work any more") {
   Make({});
   GiveSecond(Window(kForever), Window(0));
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);

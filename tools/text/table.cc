@@ -93,11 +93,11 @@ std::string Duration(int64_t milliseconds) {
 }
 
 std::string Program(const std::string& command_line) {
-  constexpr size_t kMost = 40;
+  constexpr size_t kMax = 40;
   const size_t slash = command_line.substr(0, command_line.find(' ')).rfind('/');
   const std::string shown =
       slash == std::string::npos ? command_line : command_line.substr(slash + 1);
-  return shown.size() <= kMost ? shown : shown.substr(0, kMost - 3) + "...";
+  return shown.size() <= kMax ? shown : shown.substr(0, kMax - 3) + "...";
 }
 
 std::string Count(uint64_t count) {

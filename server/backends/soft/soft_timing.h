@@ -37,7 +37,7 @@
 #include <optional>
 #include <vector>
 
-#include "server/backends/soft/ptx/block_runner.h"
+#include "server/backends/soft/ptx/cost_counters.h"
 
 namespace detshare::soft {
 

@@ -501,7 +501,7 @@ wire::cuLibraryLoadData NamingImage(uint32_t source, const ContentHash& hash) {
   return args;
 }
 
-wire::cuLibraryLoadData_Reply AnswerOf(const proto::CallReply& reply) {
+wire::cuLibraryLoadData_Reply BodyOf(const proto::CallReply& reply) {
   wire::cuLibraryLoadData_Reply body{};
   REQUIRE(reply.body().size() >= sizeof(body));
   std::memcpy(&body, reply.body().data(), sizeof(body));
@@ -516,7 +516,7 @@ TEST_CASE(
   const auto load = [&](uint32_t source, const ContentHash& hash) {
     auto [status, reply] = f.client.Call(Op::cuLibraryLoadData, NamingImage(source, hash));
     REQUIRE(status.ok());
-    return AnswerOf(reply);
+    return BodyOf(reply);
   };
   CHECK(load(wire::kImageAsked, SketchOf({&bytes, 1})).image_unknown == 1);
   CHECK(load(wire::kImageKept, HashOf(bytes)).image_unknown == 1);

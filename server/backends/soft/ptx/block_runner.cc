@@ -66,7 +66,7 @@ void CostCounters::Add(const CostCounters& other) {
 void RaiseFault(Context& c, const Instr& in, FaultKind kind, uint64_t address, uint32_t lane) {
   Fault& fault = c.unit->fault;
   if (fault.kind == FaultKind::kNone) {
-    const KernelLaunch::Impl& launch = *c.unit->launch;
+    const PreparedLaunch& launch = *c.unit->launch;
     const auto& dims = launch.config.block;
     const uint32_t thread = c.warp->index * kLanes + lane;
     fault.kind = kind;
@@ -85,15 +85,16 @@ namespace {
 constexpr uint64_t kMaxLocalBytes = uint64_t{512} << 20;  // of one unit
 }
 
-KernelLaunch::KernelLaunch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KernelLaunch::KernelLaunch(std::unique_ptr<PreparedLaunch> prepared)
+    : prepared_(std::move(prepared)) {}
 KernelLaunch::~KernelLaunch() = default;
-const KernelInfo& KernelLaunch::kernel() const { return *impl_->info; }
-const LaunchConfig& KernelLaunch::config() const { return impl_->config; }
-uint32_t KernelLaunch::blocks_per_unit() const { return impl_->cluster_blocks; }
-uint32_t KernelLaunch::shared_bytes_per_block() const { return impl_->shared_bytes; }
+const KernelInfo& KernelLaunch::kernel() const { return *prepared_->info; }
+const LaunchConfig& KernelLaunch::config() const { return prepared_->config; }
+uint32_t KernelLaunch::blocks_per_unit() const { return prepared_->cluster_blocks; }
+uint32_t KernelLaunch::shared_bytes_per_block() const { return prepared_->shared_bytes; }
 uint64_t KernelLaunch::unit_count() const {
-  const auto& g = impl_->config.grid;
-  return uint64_t{g[0]} * g[1] * g[2] / impl_->cluster_blocks;
+  const auto& g = prepared_->config.grid;
+  return uint64_t{g[0]} * g[1] * g[2] / prepared_->cluster_blocks;
 }
 
 absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executable& executable,
@@ -130,40 +131,42 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
   }
   if (config.params.size() < info.param_bytes)
     return absl::InvalidArgumentError("too few parameter bytes");
-  auto impl = std::make_unique<Impl>();
-  impl->dynamic_shared_offset = (info.static_shared_bytes + 15) / 16 * 16;
-  const uint64_t shared = config.dynamic_shared_bytes == 0
-                              ? info.static_shared_bytes
-                              : uint64_t{impl->dynamic_shared_offset} + config.dynamic_shared_bytes;
+  auto prepared = std::make_unique<PreparedLaunch>();
+  prepared->dynamic_shared_offset = (info.static_shared_bytes + 15) / 16 * 16;
+  const uint64_t shared =
+      config.dynamic_shared_bytes == 0
+          ? info.static_shared_bytes
+          : uint64_t{prepared->dynamic_shared_offset} + config.dynamic_shared_bytes;
   if (shared > config.max_shared_bytes || shared > kClusterStride / 2) {
     return absl::InvalidArgumentError("too much shared memory");
   }
-  impl->module = &module;
-  impl->executable = &executable.code();
-  impl->info = &info;
-  impl->function = module.kernel_function[kernel_index];
-  impl->services = services;
-  impl->block_threads = static_cast<uint32_t>(threads);
-  impl->cluster_blocks = static_cast<uint32_t>(cluster);
-  impl->shared_bytes = static_cast<uint32_t>(shared);
-  impl->shared_allocated = static_cast<uint32_t>((shared + 255) / 256 * 256);
+  prepared->module = &module;
+  prepared->executable = &executable.code();
+  prepared->info = &info;
+  prepared->function = module.kernel_function[kernel_index];
+  prepared->services = services;
+  prepared->block_threads = static_cast<uint32_t>(threads);
+  prepared->cluster_blocks = static_cast<uint32_t>(cluster);
+  prepared->shared_bytes = static_cast<uint32_t>(shared);
+  prepared->shared_allocated = static_cast<uint32_t>((shared + 255) / 256 * 256);
   const uint64_t stack =
       std::max<uint64_t>(config.stack_bytes_per_thread, info.local_bytes_per_thread + 64);
-  impl->stack_bytes = static_cast<uint32_t>(std::min<uint64_t>((stack + 15) / 16 * 16, 512u << 10));
-  if (uint64_t{impl->stack_bytes} * ((threads + kLanes - 1) / kLanes * kLanes) * cluster >
+  prepared->stack_bytes =
+      static_cast<uint32_t>(std::min<uint64_t>((stack + 15) / 16 * 16, 512u << 10));
+  if (uint64_t{prepared->stack_bytes} * ((threads + kLanes - 1) / kLanes * kLanes) * cluster >
       kMaxLocalBytes) {
     return absl::ResourceExhaustedError("too much local memory");
   }
   // Params are read by whole words: pad.
   config.params.resize((std::max<size_t>(config.params.size(), info.param_bytes) + 31) / 16 * 16);
-  impl->config = std::move(config);
-  return std::unique_ptr<KernelLaunch>(new KernelLaunch(std::move(impl)));
+  prepared->config = std::move(config);
+  return std::unique_ptr<KernelLaunch>(new KernelLaunch(std::move(prepared)));
 }
 
 // --- runner ---
 
 struct BlockRunner::Impl {
-  explicit Impl(const KernelLaunch::Impl* launch_in) : launch(launch_in) {
+  explicit Impl(const PreparedLaunch* launch_in) : launch(launch_in) {
     unit.launch = launch;
     const uint32_t warps = (launch->block_threads + kLanes - 1) / kLanes;
     const FunctionCode& function = launch->module->functions[launch->function];
@@ -201,7 +204,7 @@ struct BlockRunner::Impl {
   // One turn of a warp. Returns the instructions issued; 0 when nothing is ready.
   uint64_t RunTurn(Block& block, Warp& warp, bool* polled);
 
-  const KernelLaunch::Impl* launch;
+  const PreparedLaunch* launch;
   Unit unit;
   bool out_of_memory = false;
   size_t next_block = 0;
@@ -382,7 +385,7 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
 }
 
 BlockRunner::BlockRunner(const KernelLaunch* launch)
-    : impl_(std::make_unique<Impl>(&launch->impl())) {}
+    : impl_(std::make_unique<Impl>(&launch->prepared())) {}
 BlockRunner::~BlockRunner() = default;
 void BlockRunner::Start(uint64_t unit, const std::vector<uint32_t>& sm_ids) {
   impl_->Start(unit, sm_ids);

@@ -13,74 +13,19 @@
 //   {...} runner.counters(); }
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/backends/soft/ptx/cost_counters.h"
 #include "server/backends/soft/ptx/fault.h"
-#include "server/backends/soft/ptx/host_services.h"
+#include "server/backends/soft/ptx/launch.h"
 #include "server/backends/soft/ptx/module.h"
-#include "server/backends/soft/ptx/texture.h"
 
 namespace detshare::soft::ptx {
 
-struct LaunchConfig {
-  std::array<uint32_t, 3> grid{1, 1, 1};
-  std::array<uint32_t, 3> block{1, 1, 1};
-  std::array<uint32_t, 3> cluster{1, 1, 1};  // divides grid in each dimension
-  uint32_t dynamic_shared_bytes = 0;
-  uint32_t max_shared_bytes = 227 * 1024;  // static + dynamic may not exceed it
-  uint32_t stack_bytes_per_thread =
-      1024;  // CU_LIMIT_STACK_SIZE; at least the kernel's own frames are always given
-  uint32_t sm_count = 132;  // %nsmid
-  uint64_t grid_id = 0;     // %gridid
-  bool cooperative = false;
-  // Cooperative launches: an address of at least 16 zeroed writable bytes, 8-aligned, used by
-  // grid.sync(); the same for all blocks. The kernel may access [address, address + bytes) besides
-  // what the MemoryGuard allows.
-  uint64_t grid_workspace_address = 0;
-  uint32_t grid_workspace_bytes = 0;
-  uint64_t start_time_ns = 0;   // %globaltimer at the first cycle of a unit
-  uint64_t start_cycle = 0;     // %clock64 at the first cycle of a unit
-  std::vector<uint8_t> params;  // laid out as KernelInfo::params says; at least param_bytes long
-};
-
-struct LaunchServices {
-  const MemoryGuard* guard = nullptr;     // required
-  OutputSink* output = nullptr;           // null: output is dropped
-  DeviceHeap* heap = nullptr;             // null: device malloc() returns null
-  const ImageTable* images = nullptr;     // null: there are no textures and surfaces
-  GraphConditions* conditions = nullptr;  // null: there are none
-};
-
-// Deterministic costs of one unit: for kernels without races they depend on the inputs alone. An
-// "instruction" is one issued for a warp, whatever the number of active threads.
-struct CostCounters {
-  enum Class : uint8_t {
-    kControl,  // branches, calls, votes, shuffles, fences
-    kInteger,  // integer, logic, moves, conversions, predicates
-    kFloat32,  // f32, f16 and bf16 arithmetic
-    kFloat64,
-    kSpecial,       // division, roots, transcendental functions
-    kSharedMemory,  // shared and local memory
-    kGlobalMemory,  // global, constant and generic memory
-    kAtomic,
-    kMatrix,  // mma
-    kClassCount
-  };
-  std::array<uint64_t, kClassCount> instructions{};
-  uint64_t global_bytes_read = 0;  // bytes asked for by the active threads
-  uint64_t global_bytes_written = 0;
-  uint64_t global_sectors = 0;  // 32-byte pieces touched, counted per instruction
-  uint64_t barriers = 0;        // completed block barriers
-  uint64_t sleep_ns = 0;        // nanosleep, longest warp-wise sum
-
-  uint64_t TotalInstructions() const;
-  void Add(const CostCounters& other);
-};
+struct PreparedLaunch;  // internal
 
 class KernelLaunch {
  public:
@@ -103,12 +48,11 @@ class KernelLaunch {
   uint32_t blocks_per_unit() const;
   uint32_t shared_bytes_per_block() const;  // static and dynamic
 
-  struct Impl;
-  const Impl& impl() const { return *impl_; }
+  const PreparedLaunch& prepared() const { return *prepared_; }
 
  private:
-  explicit KernelLaunch(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit KernelLaunch(std::unique_ptr<PreparedLaunch> prepared);
+  std::unique_ptr<PreparedLaunch> prepared_;
 };
 
 enum class RunState {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "server/backends/soft/ptx/context.h"
+#include "server/backends/soft/ptx/unit.h"
 
 namespace detshare::soft::ptx {
 

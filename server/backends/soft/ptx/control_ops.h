@@ -1,7 +1,7 @@
 // Control flow, synchronisation, communication between lanes, and special registers.
 #pragma once
 
-#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/instr.h"
 
 namespace detshare::soft::ptx {
 

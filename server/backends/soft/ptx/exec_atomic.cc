@@ -132,38 +132,55 @@ struct DoHalf2 {
 template <class T>
 using LaneOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-template <class T, class Op, Reach kReach, bool kAddress64>
-void Atomic(Context& c, const Instr& in, uint32_t mask) {
-  uint64_t p[kLanes];
-  if (!Pointers<kReach, kAddress64>(c, in, mask, sizeof(T), sizeof(T), true, p)) return;
+// What follows an access' check does not depend on how its address was made: it is compiled once
+// for each operation. pointers[lane] is the place of the access.
+
+template <class T, class Op>
+[[gnu::noinline]] void UpdateLanes(Context& c, const Instr& in, uint32_t mask,
+                                   const uint64_t* pointers) {
   using L = LaneOf<T>;
   const L* b = c.Src<L>(in.b);
   const L* e = in.c == kNoOperand ? b : c.Src<L>(in.c);
   L* d = in.d == kNoOperand ? nullptr : c.Dst<L>(in.d);
   ForEachLane(mask, [&](uint32_t i) {
-    const T old = Op::Do(reinterpret_cast<T*>(p[i]), static_cast<T>(b[i]), static_cast<T>(e[i]));
+    const T old =
+        Op::Do(reinterpret_cast<T*>(pointers[i]), static_cast<T>(b[i]), static_cast<T>(e[i]));
     if (d != nullptr) d[i] = old;
   });
   NotePoll(c);
 }
 
-template <class T, class Op, Reach kReach, bool kAddress64>
-void AtomicVector(Context& c, const Instr& in, uint32_t mask) {
+template <class T, class Op>
+[[gnu::noinline]] void UpdateVectors(Context& c, const Instr& in, uint32_t mask, uint32_t sources,
+                                     const uint64_t* pointers) {
+  using L = LaneOf<T>;
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   const bool results = (in.aux & MemoryAux::kVectorResults) != 0;  // they come before the sources
-  const uint32_t sources = results ? in.count / 2u : in.count;
-  uint64_t p[kLanes];
-  const uint64_t bytes = sizeof(T) * sources;
-  if (!Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p)) return;
-  using L = LaneOf<T>;
   ForEachLane(mask, [&](uint32_t i) {
     for (uint32_t k = 0; k < sources; ++k) {
       const T value = static_cast<T>(c.Src<L>(registers[results ? sources + k : k])[i]);
-      const T old = Op::Do(reinterpret_cast<T*>(p[i] + k * sizeof(T)), value, value);
+      const T old = Op::Do(reinterpret_cast<T*>(pointers[i] + k * sizeof(T)), value, value);
       if (results) c.Dst<L>(registers[k])[i] = old;
     }
   });
   NotePoll(c);
+}
+
+template <class T, class Op, Reach kReach, bool kAddress64>
+void Atomic(Context& c, const Instr& in, uint32_t mask) {
+  uint64_t p[kLanes];
+  if (Pointers<kReach, kAddress64>(c, in, mask, sizeof(T), sizeof(T), true, p))
+    UpdateLanes<T, Op>(c, in, mask, p);
+}
+
+template <class T, class Op, Reach kReach, bool kAddress64>
+void AtomicVector(Context& c, const Instr& in, uint32_t mask) {
+  const bool results = (in.aux & MemoryAux::kVectorResults) != 0;
+  const uint32_t sources = results ? in.count / 2u : in.count;
+  const uint64_t bytes = sizeof(T) * sources;
+  uint64_t p[kLanes];
+  if (Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p))
+    UpdateVectors<T, Op>(c, in, mask, sources, p);
 }
 
 // 128-bit exchange and compare-and-swap, by a process-wide lock: x86-64 without -mcx16 has no such

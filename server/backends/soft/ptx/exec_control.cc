@@ -47,7 +47,7 @@ void CopyParam(const uint8_t* from, uint32_t from_stride, const ParamPlace& a, u
 }
 
 void EnterFunction(Context& c, const Instr& in, const CallSite& call, uint32_t callee) {
-  const KernelLaunch::Impl& launch = *c.unit->launch;
+  const PreparedLaunch& launch = *c.unit->launch;
   const FunctionCode& function = launch.module->functions[callee];
   const uint32_t lane = FirstLane(c.mask);
   const uint32_t base = (c.frame->local_top + 15) / 16 * 16;

@@ -323,18 +323,18 @@ uint32_t CompareLanes(Context& c, const Instr& in, uint32_t mask, Compare compar
   return op == BoolOp::kAnd ? result & other : op == BoolOp::kOr ? result | other : result ^ other;
 }
 
-template <HalfKind kKind, bool kPair, Compare kCompare>
-void HalfSetp(Context& c, const Instr& in, uint32_t mask) {
-  const uint32_t low = CompareLanes<kKind>(c, in, mask, kCompare, 0);
+template <HalfKind kKind, bool kPair>
+[[gnu::noinline]] void HalfSetpBy(Context& c, const Instr& in, uint32_t mask, Compare compare) {
+  const uint32_t low = CompareLanes<kKind>(c, in, mask, compare, 0);
   uint32_t second = 0;
   if (in.d2 != kNoOperand) {
     if (kPair) {
-      second = CompareLanes<kKind>(c, in, mask, kCompare, 16);
+      second = CompareLanes<kKind>(c, in, mask, compare, 16);
     } else {
       // The complement, combined in the same way.
       Instr plain = in;
       plain.aux &= ~3u;
-      second = ~CompareLanes<kKind>(c, plain, mask, kCompare, 0);
+      second = ~CompareLanes<kKind>(c, plain, mask, compare, 0);
       const BoolOp op = static_cast<BoolOp>(in.aux & 3);
       if (op != BoolOp::kNone) {
         uint32_t other = c.Pred(in.c);
@@ -349,27 +349,36 @@ void HalfSetp(Context& c, const Instr& in, uint32_t mask) {
   if (in.d2 != kNoOperand) c.SetPred(in.d2, second, mask);
 }
 
-template <HalfKind kKind, bool kPair, Compare kCompare>
-void HalfSet(Context& c, const Instr& in, uint32_t mask) {
+template <HalfKind kKind, bool kPair>
+[[gnu::noinline]] void HalfSetBy(Context& c, const Instr& in, uint32_t mask, Compare compare) {
   uint32_t* d = c.Dst<uint32_t>(in.d);
   const uint32_t yes = static_cast<uint32_t>(in.imm);
-  const uint32_t low = CompareLanes<kKind>(c, in, mask, kCompare, 0);
+  const uint32_t low = CompareLanes<kKind>(c, in, mask, compare, 0);
   if (!kPair) {
     ForEachLane(mask, [&](uint32_t i) { d[i] = (low >> i & 1) != 0 ? yes : 0; });
     return;
   }
-  const uint32_t high = CompareLanes<kKind>(c, in, mask, kCompare, 16);
+  const uint32_t high = CompareLanes<kKind>(c, in, mask, compare, 16);
   ForEachLane(mask, [&](uint32_t i) {
     d[i] =
         ((low >> i & 1) != 0 ? yes & 0xffffu : 0) | ((high >> i & 1) != 0 ? yes & 0xffff0000u : 0);
   });
 }
 
-template <HalfKind kKind, bool kPair, bool kSet>
-ExecFn SelectHalfCompareFor(Compare compare) {
+template <HalfKind kKind, bool kPair, Compare kCompare>
+void HalfSetp(Context& c, const Instr& in, uint32_t mask) {
+  HalfSetpBy<kKind, kPair>(c, in, mask, kCompare);
+}
+template <HalfKind kKind, bool kPair, Compare kCompare>
+void HalfSet(Context& c, const Instr& in, uint32_t mask) {
+  HalfSetBy<kKind, kPair>(c, in, mask, kCompare);
+}
+
+template <HalfKind kKind, bool kPair>
+ExecFn SelectHalfCompareFor(bool set, Compare compare) {
 #define DETSHARE_COMPARE(name) \
   case Compare::name:          \
-    return kSet ? HalfSet<kKind, kPair, Compare::name> : HalfSetp<kKind, kPair, Compare::name>;
+    return set ? HalfSet<kKind, kPair, Compare::name> : HalfSetp<kKind, kPair, Compare::name>;
   switch (compare) {
     DETSHARE_COMPARE(kEq)
     DETSHARE_COMPARE(kNe)
@@ -390,17 +399,16 @@ ExecFn SelectHalfCompareFor(Compare compare) {
   return nullptr;
 }
 
-template <bool kSet>
-ExecFn SelectHalfCompareType(Type type, Compare compare) {
+ExecFn SelectHalfCompareType(bool set, Type type, Compare compare) {
   switch (type) {
     case Type::kF16:
-      return SelectHalfCompareFor<HalfKind::kF16, false, kSet>(compare);
+      return SelectHalfCompareFor<HalfKind::kF16, false>(set, compare);
     case Type::kF16x2:
-      return SelectHalfCompareFor<HalfKind::kF16, true, kSet>(compare);
+      return SelectHalfCompareFor<HalfKind::kF16, true>(set, compare);
     case Type::kBF16:
-      return SelectHalfCompareFor<HalfKind::kBF16, false, kSet>(compare);
+      return SelectHalfCompareFor<HalfKind::kBF16, false>(set, compare);
     case Type::kBF16x2:
-      return SelectHalfCompareFor<HalfKind::kBF16, true, kSet>(compare);
+      return SelectHalfCompareFor<HalfKind::kBF16, true>(set, compare);
     default:
       return nullptr;
   }
@@ -451,10 +459,10 @@ ExecFn SelectHalf(FloatOp op, Type type) {
 }
 
 ExecFn SelectHalfCompare(Type type, Compare compare) {
-  return SelectHalfCompareType<false>(type, compare);
+  return SelectHalfCompareType(false, type, compare);
 }
 ExecFn SelectHalfSet(Type type, Compare compare) {
-  return SelectHalfCompareType<true>(type, compare);
+  return SelectHalfCompareType(true, type, compare);
 }
 
 }  // namespace detshare::soft::ptx

@@ -178,7 +178,7 @@ void ExecNanosleep(Context& c, const Instr& in, uint32_t mask) {
 namespace {
 
 uint64_t UniformSreg(Context& c, const Instr& in) {
-  const KernelLaunch::Impl& launch = *c.unit->launch;
+  const PreparedLaunch& launch = *c.unit->launch;
   const LaunchConfig& config = launch.config;
   const Block& block = *c.block;
   const uint64_t cycles =

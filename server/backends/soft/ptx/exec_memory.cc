@@ -34,62 +34,89 @@ struct Element128 {
   }
 };
 
-template <class E, Reach kReach, bool kAddress64>
-void Load(Context& c, const Instr& in, uint32_t mask) {
-  constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  uint64_t p[kLanes];
-  if (!Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, false, p)) return;
+// What follows an access' check does not depend on how its address was made: it is compiled once
+// for each element. pointers[lane] is the place of the access.
+
+template <class E>
+[[gnu::noinline]] void LoadLanes(Context& c, const Instr& in, uint32_t mask,
+                                 const uint64_t* pointers) {
   auto* d = c.Dst<typename E::LaneType>(in.d);
   if (mask == kFullMask) {
-    for (uint32_t i = 0; i < kLanes; ++i) E::Load(p[i], d, i);
+    for (uint32_t i = 0; i < kLanes; ++i) E::Load(pointers[i], d, i);
   } else {
-    ForEachLane(mask, [&](uint32_t i) { E::Load(p[i], d, i); });
+    ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i], d, i); });
   }
   AfterAccess(c, in);
 }
 
-template <class E, Reach kReach, bool kAddress64>
-void LoadVector(Context& c, const Instr& in, uint32_t mask) {
+template <class E>
+[[gnu::noinline]] void LoadVectors(Context& c, const Instr& in, uint32_t mask,
+                                   const uint64_t* pointers) {
   constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  uint64_t p[kLanes];
-  const uint64_t bytes = kBytes * in.count;
-  if (!Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, false, p)) return;
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   for (uint32_t k = 0; k < in.count; ++k) {
     auto* d = c.Dst<typename E::LaneType>(registers[k]);
-    ForEachLane(mask, [&](uint32_t i) { E::Load(p[i] + k * kBytes, d, i); });
+    ForEachLane(mask, [&](uint32_t i) { E::Load(pointers[i] + k * kBytes, d, i); });
   }
   AfterAccess(c, in);
 }
 
-template <class E, Reach kReach, bool kAddress64>
-void Store(Context& c, const Instr& in, uint32_t mask) {
-  constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  uint64_t p[kLanes];
-  if (!Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, true, p)) return;
+template <class E>
+[[gnu::noinline]] void StoreLanes(Context& c, const Instr& in, uint32_t mask,
+                                  const uint64_t* pointers) {
   BeforeAccess(c, in);
   const auto* b = c.Src<typename E::LaneType>(in.b);
   if (mask == kFullMask) {
-    for (uint32_t i = 0; i < kLanes; ++i) E::Store(p[i], b, i);
+    for (uint32_t i = 0; i < kLanes; ++i) E::Store(pointers[i], b, i);
   } else {
-    ForEachLane(mask, [&](uint32_t i) { E::Store(p[i], b, i); });
+    ForEachLane(mask, [&](uint32_t i) { E::Store(pointers[i], b, i); });
   }
 }
 
-template <class E, Reach kReach, bool kAddress64>
-void StoreVector(Context& c, const Instr& in, uint32_t mask) {
+template <class E>
+[[gnu::noinline]] void StoreVectors(Context& c, const Instr& in, uint32_t mask,
+                                    const uint64_t* pointers) {
   constexpr uint64_t kBytes = sizeof(typename E::Memory);
-  uint64_t p[kLanes];
-  const uint64_t bytes = kBytes * in.count;
-  if (!Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p)) return;
   BeforeAccess(c, in);
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   const typename E::LaneType* values[8];
   for (uint32_t k = 0; k < in.count; ++k) values[k] = c.Src<typename E::LaneType>(registers[k]);
   // Lane by lane: where two lanes write to one place, one of them wins whole.
   ForEachLane(mask, [&](uint32_t i) {
-    for (uint32_t k = 0; k < in.count; ++k) E::Store(p[i] + k * kBytes, values[k], i);
+    for (uint32_t k = 0; k < in.count; ++k) E::Store(pointers[i] + k * kBytes, values[k], i);
   });
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void Load(Context& c, const Instr& in, uint32_t mask) {
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  uint64_t p[kLanes];
+  if (Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, false, p))
+    LoadLanes<E>(c, in, mask, p);
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void LoadVector(Context& c, const Instr& in, uint32_t mask) {
+  const uint64_t bytes = sizeof(typename E::Memory) * in.count;
+  uint64_t p[kLanes];
+  if (Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, false, p))
+    LoadVectors<E>(c, in, mask, p);
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void Store(Context& c, const Instr& in, uint32_t mask) {
+  constexpr uint64_t kBytes = sizeof(typename E::Memory);
+  uint64_t p[kLanes];
+  if (Pointers<kReach, kAddress64>(c, in, mask, kBytes, kBytes, true, p))
+    StoreLanes<E>(c, in, mask, p);
+}
+
+template <class E, Reach kReach, bool kAddress64>
+void StoreVector(Context& c, const Instr& in, uint32_t mask) {
+  const uint64_t bytes = sizeof(typename E::Memory) * in.count;
+  uint64_t p[kLanes];
+  if (Pointers<kReach, kAddress64>(c, in, mask, bytes, bytes, true, p))
+    StoreVectors<E>(c, in, mask, p);
 }
 
 template <bool kStore, bool kVector, class E, Reach kReach>

@@ -2,7 +2,7 @@
 // roots, transcendental functions, half precision, and all conversions.
 #pragma once
 
-#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/instr.h"
 #include "server/backends/soft/ptx/vector_ops.h"
 
 namespace detshare::soft::ptx {

@@ -1,7 +1,7 @@
 // Matrix instructions: mma, wmma and ldmatrix.
 #pragma once
 
-#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/instr.h"
 
 namespace detshare::soft::ptx {
 

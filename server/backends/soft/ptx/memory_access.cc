@@ -67,6 +67,9 @@ bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void
   return true;
 }
 
+namespace {
+
+// Each lane for itself; the first violation raises its fault.
 bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes,
                   uint64_t align, bool write, uint64_t* addresses) {
   for (uint32_t m = mask; m != 0; m &= m - 1) {
@@ -100,5 +103,87 @@ bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint6
   }
   return true;
 }
+
+template <bool kAddress64>
+inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint64_t* out,
+                          uint64_t* low, uint64_t* high, uint64_t* bits) {
+  using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
+  const A* a = c.Src<A>(in.a);
+  const A offset = static_cast<A>(in.imm);  // 32-bit addresses wrap
+  uint64_t lo = ~uint64_t{0}, hi = 0, all = 0;
+  if (mask == kFullMask) {
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      const uint64_t address = static_cast<A>(a[i] + offset);
+      out[i] = address;
+      lo = address < lo ? address : lo;
+      hi = address > hi ? address : hi;
+      all |= address;
+    }
+  } else {
+    ForEachLane(mask, [&](uint32_t i) {
+      const uint64_t address = static_cast<A>(a[i] + offset);
+      out[i] = address;
+      lo = address < lo ? address : lo;
+      hi = address > hi ? address : hi;
+      all |= address;
+    });
+  }
+  *low = lo;
+  *high = hi;
+  *bits = all;
+}
+
+}  // namespace
+
+// The common case is here: all lanes within one known range.
+template <Reach kReach, bool kAddress64>
+bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align,
+              bool write, uint64_t* pointers) {
+  uint64_t low, high, bits;
+  LoadAddresses<kAddress64>(c, in, mask, pointers, &low, &high, &bits);
+  if constexpr (kReach == Reach::kShared) {
+    if (high <= c.shared_bytes && bytes <= c.shared_bytes - high && (bits & (align - 1)) == 0) {
+      const uint64_t base = reinterpret_cast<uint64_t>(c.shared);
+      for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += base;
+      return true;
+    }
+  } else if constexpr (kReach == Reach::kLocal) {
+    if (high <= c.stack_bytes && bytes <= c.stack_bytes - high && (bits & (align - 1)) == 0) {
+      const uint64_t base = reinterpret_cast<uint64_t>(c.local);
+      for (uint32_t i = 0; i < kLanes; ++i) pointers[i] += base + uint64_t{i} * c.stack_bytes;
+      return true;
+    }
+  } else {
+    uint64_t& sectors = c.counters->global_sectors;
+    const uint64_t span = high / 32 - low / 32 + 1;
+    const uint64_t lanes = LaneCount(mask) * ((bytes + 31) / 32);
+    (write ? c.counters->global_bytes_written : c.counters->global_bytes_read) +=
+        LaneCount(mask) * bytes;
+    if (high < kSharedWindow && (bits & (align - 1)) == 0 && high >= low) {
+      sectors += span < lanes ? span : lanes;
+      if (Allowed(c, low, high - low + bytes, write)) return true;
+    } else {
+      sectors += lanes;
+    }
+  }
+  return SlowPointers(c, in, mask, kReach, bytes, align, write, pointers);
+}
+
+template bool Pointers<Reach::kGlobal, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                             bool, uint64_t*);
+template bool Pointers<Reach::kGlobal, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                              bool, uint64_t*);
+template bool Pointers<Reach::kGeneric, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                              bool, uint64_t*);
+template bool Pointers<Reach::kGeneric, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                               bool, uint64_t*);
+template bool Pointers<Reach::kShared, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                             bool, uint64_t*);
+template bool Pointers<Reach::kShared, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                              bool, uint64_t*);
+template bool Pointers<Reach::kLocal, true>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                            bool, uint64_t*);
+template bool Pointers<Reach::kLocal, false>(Context&, const Instr&, uint32_t, uint64_t, uint64_t,
+                                             bool, uint64_t*);
 
 }  // namespace detshare::soft::ptx

@@ -1,7 +1,7 @@
 // Loads, stores, atomics and the moves of addresses.
 #pragma once
 
-#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/instr.h"
 
 namespace detshare::soft::ptx {
 

@@ -8,59 +8,18 @@
 // (CUDA_ERROR_INVALID_PTX).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/backends/soft/ptx/module_info.h"
 
 namespace detshare::soft::ptx {
 
 struct ModuleCode;      // decoded functions, internal
 struct ExecutableCode;  // the same with addresses filled in, internal
-
-struct ParamInfo {
-  uint32_t offset = 0;  // bytes from the start of the parameter block
-  uint32_t size = 0;
-  uint32_t align = 0;
-};
-
-struct KernelInfo {
-  std::string name;
-  std::vector<ParamInfo> params;
-  uint32_t param_bytes = 0;  // end of the last parameter, not rounded up
-  uint32_t static_shared_bytes = 0;
-  uint32_t local_bytes_per_thread =
-      0;  // frames of the kernel and of what it calls, one level of each recursion
-  uint32_t registers_per_thread =
-      0;  // an estimate from liveness, deterministic, in 32-bit registers, at most 255
-  uint32_t const_bytes = 0;  // .const variables of the module
-  uint32_t max_threads_per_block = 1024;
-  std::array<uint32_t, 3> required_block{};    // .reqntid, zeros when absent
-  std::array<uint32_t, 3> required_cluster{};  // .reqnctapercluster, zeros when absent
-  uint32_t max_cluster_rank = 0;               // .maxclusterrank, 0 when absent
-  uint32_t min_blocks_per_sm = 0;              // .minnctapersm, 0 when absent
-  uint32_t max_registers = 0;                  // .maxnreg, 0 when absent
-  bool explicit_cluster = false;               // .explicitcluster
-};
-
-enum class GlobalSpace { kGlobal, kConst };
-
-struct GlobalInfo {
-  std::string name;
-  uint64_t size = 0;
-  uint32_t align = 1;
-  GlobalSpace space = GlobalSpace::kGlobal;
-  bool visible = false;  // .visible, .weak or .common: findable by name
-  bool is_extern =
-      false;  // declared here, defined in no linked module: Bind needs its address all the same
-  bool is_managed = false;  // .attribute(.managed)
-  bool has_initializer = false;
-};
 
 class Executable;
 

@@ -1,7 +1,7 @@
 // Texture and surface instructions.
 #pragma once
 
-#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/instr.h"
 #include "server/backends/soft/ptx/texture.h"
 
 namespace detshare::soft::ptx {

@@ -3,7 +3,7 @@
 // twice, for any x86-64 and for those with AVX2 and FMA; results are the same.
 #pragma once
 
-#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/instr.h"
 
 namespace detshare::soft::ptx {
 

@@ -1,7 +1,7 @@
-// The splits and joins of a warp; see context.h for what they are.
+// The splits and joins of a warp; see unit.h for what they are.
 #pragma once
 
-#include "server/backends/soft/ptx/context.h"
+#include "server/backends/soft/ptx/unit.h"
 
 namespace detshare::soft::ptx {
 

@@ -1,0 +1,43 @@
+// What a kernel is launched with.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "server/backends/soft/ptx/host_services.h"
+
+namespace detshare::soft::ptx {
+
+class ImageTable;
+
+struct LaunchConfig {
+  std::array<uint32_t, 3> grid{1, 1, 1};
+  std::array<uint32_t, 3> block{1, 1, 1};
+  std::array<uint32_t, 3> cluster{1, 1, 1};  // divides grid in each dimension
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t max_shared_bytes = 227 * 1024;  // static + dynamic may not exceed it
+  uint32_t stack_bytes_per_thread =
+      1024;  // CU_LIMIT_STACK_SIZE; at least the kernel's own frames are always given
+  uint32_t sm_count = 132;  // %nsmid
+  uint64_t grid_id = 0;     // %gridid
+  bool cooperative = false;
+  // Cooperative launches: an address of at least 16 zeroed writable bytes, 8-aligned, used by
+  // grid.sync(); the same for all blocks. The kernel may access [address, address + bytes) besides
+  // what the MemoryGuard allows.
+  uint64_t grid_workspace_address = 0;
+  uint32_t grid_workspace_bytes = 0;
+  uint64_t start_time_ns = 0;   // %globaltimer at the first cycle of a unit
+  uint64_t start_cycle = 0;     // %clock64 at the first cycle of a unit
+  std::vector<uint8_t> params;  // laid out as KernelInfo::params says; at least param_bytes long
+};
+
+struct LaunchServices {
+  const MemoryGuard* guard = nullptr;     // required
+  OutputSink* output = nullptr;           // null: output is dropped
+  DeviceHeap* heap = nullptr;             // null: device malloc() returns null
+  const ImageTable* images = nullptr;     // null: there are no textures and surfaces
+  GraphConditions* conditions = nullptr;  // null: there are none
+};
+
+}  // namespace detshare::soft::ptx

@@ -1,0 +1,149 @@
+// Run-time state of a unit: blocks, warps, and within a warp the *splits*: groups of lanes that
+// share a program counter.
+//
+// A warp begins as one split. A divergent branch makes two that share a *join*: the reconvergence
+// point (the branch's immediate post-dominator) and the lanes expected there. A split that reaches
+// the point waits until all expected lanes have come, have exited or have left the function, and
+// goes on as one. Every split gets its turn, so lanes that poll for what diverged lanes of their
+// own warp will do make progress; when the running splits of a warp only poll, lanes that wait at a
+// join are let through without the others (`broken`): waiting there is an optimisation, never a
+// duty.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "server/backends/soft/ptx/context.h"
+#include "server/backends/soft/ptx/cost_counters.h"
+#include "server/backends/soft/ptx/fault.h"
+#include "server/backends/soft/ptx/ir.h"
+#include "server/backends/soft/ptx/launch.h"
+
+namespace detshare::soft::ptx {
+
+struct Block;
+struct PreparedLaunch;
+struct Unit;
+struct Warp;
+
+// Registers and parameters of one activation of a function by a set of lanes.
+struct Frame {
+  const FunctionCode* function = nullptr;
+  const uint8_t* consts = nullptr;
+  uint8_t* regs = nullptr;
+  uint8_t* params = nullptr;  // param_area_bytes for each lane
+  Frame* caller = nullptr;
+  const Instr* return_pc = nullptr;
+  const CallSite* call = nullptr;
+  uint32_t lanes = 0;       // still inside
+  uint32_t local_base = 0;  // of its variables in the lanes' local memory
+  uint32_t local_top = 0;
+  uint32_t depth = 0;
+  AlignedBytes storage;
+  size_t storage_bytes = 0;
+};
+
+enum class SplitState : uint8_t { kFree, kReady, kBarrier, kWarpSync, kClusterBarrier };
+
+struct Split {
+  const Instr* pc = nullptr;
+  Frame* frame = nullptr;
+  uint32_t mask = 0;
+  uint32_t sync_mask = 0;  // kWarpSync: the lanes that must come
+  int16_t join = -1;
+  SplitState state = SplitState::kFree;
+  uint8_t barrier = 0;  // kBarrier: which
+};
+
+struct Join {
+  const Instr* point = nullptr;
+  Frame* frame = nullptr;
+  uint32_t mask = 0;     // lanes that have not gone past yet
+  uint32_t arrived = 0;  // of these, waiting at the point
+  int16_t parent = -1;
+  bool used = false;
+  bool broken = false;
+};
+
+struct Warp {
+  Block* block = nullptr;
+  uint32_t index = 0;
+  uint32_t lanes = 0;  // lanes that exist
+  uint32_t alive = 0;
+  std::array<Split, 33> splits;
+  std::array<Join, 33> joins;
+  std::array<uint8_t, 33> order{};             // split indices that are in use, next to run first
+  uint8_t split_count = 0;                     // of order
+  Frame base;                                  // the kernel's own frame
+  std::vector<std::unique_ptr<Frame>> frames;  // of called functions, in use or not
+  std::vector<Frame*> free_frames;
+  uint8_t* local = nullptr;  // stack_bytes for each lane
+  uint32_t polls = 0;        // polling operations since the last arrival at a join
+  uint64_t steps_since_arrival = 0;
+  uint64_t sleep_ns = 0;
+  uint32_t cluster_phase = 0;  // generation of the cluster barrier at the last arrival
+};
+
+struct Barrier {
+  uint32_t expected = 0;  // 0: all threads of the block
+  uint32_t arrived = 0;
+  uint32_t popc = 0;
+  bool all = true;
+  bool any = false;
+};
+
+struct Block {
+  Unit* unit = nullptr;
+  std::array<uint32_t, 3> id{};
+  uint32_t rank = 0;  // in the cluster
+  uint32_t sm_id = 0;
+  uint32_t threads_alive = 0;
+  std::vector<Warp> warps;
+  std::array<Barrier, 16> barriers;
+  AlignedBytes shared;
+  AlignedBytes local;
+  AlignedBytes registers;
+};
+
+struct Unit {
+  const PreparedLaunch* launch = nullptr;
+  std::vector<Block> blocks;
+  std::array<uint32_t, 3> first_block{};
+  CostCounters counters;
+  uint64_t cycles = 0;  // issued warp instructions: the clock
+  uint32_t cluster_arrived = 0;
+  uint32_t cluster_generation = 0;
+  Fault fault;
+  std::vector<MemoryRange> ranges;  // allowed during this Run
+  size_t frame_bytes = 0;           // of called functions, limited
+};
+
+// What KernelLaunch::Create made of a launch; read-only while it runs.
+struct PreparedLaunch {
+  const ModuleCode* module = nullptr;
+  const ExecutableCode* executable = nullptr;
+  const KernelInfo* info = nullptr;
+  uint32_t function = 0;
+  LaunchConfig config;
+  LaunchServices services;
+  uint32_t block_threads = 0;
+  uint32_t cluster_blocks = 0;
+  uint32_t dynamic_shared_offset = 0;
+  uint32_t shared_bytes = 0;      // that the kernel asked for
+  uint32_t shared_allocated = 0;  // rounded up as hardware does
+  uint32_t stack_bytes = 0;
+};
+
+// Ends the turn and the launch. Only the first fault of a unit is kept.
+void RaiseFault(Context& c, const Instr& in, FaultKind kind, uint64_t address, uint32_t lane);
+
+// Marks a polling operation: an atomic, a volatile or acquiring load, a sleep, a fence. A warp that
+// does little else gives its turn away early.
+inline void NotePoll(Context& c) {
+  ++c.warp->polls;
+  if (++c.turn_polls >= 32) EndTurn(c);
+}
+
+}  // namespace detshare::soft::ptx

@@ -1,0 +1,235 @@
+// Single and double precision, rounded to nearest.
+#include <limits>
+
+// After all other headers.
+#include "server/backends/soft/ptx/vector_lanes.h"
+
+namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
+namespace {
+
+// NVIDIA hardware gives this NaN for every f32 operation.
+inline float Canonical(float v) { return v != v ? std::bit_cast<float>(0x7fffffffu) : v; }
+inline double Canonical(double v) { return v; }
+
+template <bool kFtz, bool kSat>
+inline float Finish(float v) {
+  if (kSat) {
+    v = v > 0.0f ? v : 0.0f;  // NaN becomes 0
+    v = v < 1.0f ? v : 1.0f;
+  }
+  return Canonical(kFtz ? Flush(v) : v);
+}
+template <bool kFtz>
+inline float Prepare(float v) {
+  return kFtz ? Flush(v) : v;
+}
+
+template <bool kFtz, bool kSat>
+struct OpFAdd {
+  static float Do(float a, float b) {
+    return Finish<kFtz, kSat>(Prepare<kFtz>(a) + Prepare<kFtz>(b));
+  }
+};
+template <bool kFtz, bool kSat>
+struct OpFSub {
+  static float Do(float a, float b) {
+    return Finish<kFtz, kSat>(Prepare<kFtz>(a) - Prepare<kFtz>(b));
+  }
+};
+template <bool kFtz, bool kSat>
+struct OpFMul {
+  static float Do(float a, float b) {
+    return Finish<kFtz, kSat>(Prepare<kFtz>(a) * Prepare<kFtz>(b));
+  }
+};
+template <bool kFtz, bool kSat>
+struct OpFFma {
+  static float Do(float a, float b, float e) {
+    return Finish<kFtz, kSat>(__builtin_fmaf(Prepare<kFtz>(a), Prepare<kFtz>(b), Prepare<kFtz>(e)));
+  }
+};
+struct OpDAdd {
+  static double Do(double a, double b) { return a + b; }
+};
+struct OpDSub {
+  static double Do(double a, double b) { return a - b; }
+};
+struct OpDMul {
+  static double Do(double a, double b) { return a * b; }
+};
+struct OpDFma {
+  static double Do(double a, double b, double e) { return __builtin_fma(a, b, e); }
+};
+
+template <bool kFtz>
+struct OpFAbs {
+  static float Do(float a) {
+    return Canonical(std::bit_cast<float>(std::bit_cast<uint32_t>(Prepare<kFtz>(a)) & 0x7fffffffu));
+  }
+};
+template <bool kFtz>
+struct OpFNeg {
+  static float Do(float a) {
+    return Canonical(std::bit_cast<float>(std::bit_cast<uint32_t>(Prepare<kFtz>(a)) ^ 0x80000000u));
+  }
+};
+// A NaN keeps its sign and becomes quiet.
+inline double QuietOr(double a, double otherwise) { return a != a ? a + a : otherwise; }
+struct OpDAbs {
+  static double Do(double a) {
+    return QuietOr(a, std::bit_cast<double>(std::bit_cast<uint64_t>(a) & ~(uint64_t{1} << 63)));
+  }
+};
+struct OpDNeg {
+  static double Do(double a) {
+    return QuietOr(a, std::bit_cast<double>(std::bit_cast<uint64_t>(a) ^ (uint64_t{1} << 63)));
+  }
+};
+
+// -0 is less than +0; one NaN loses against a number unless kNan.
+template <bool kMax, bool kFtz, bool kNan>
+struct OpFMinMax {
+  static float Do(float a, float b) {
+    a = Prepare<kFtz>(a);
+    b = Prepare<kFtz>(b);
+    const int32_t ia = std::bit_cast<int32_t>(a), ib = std::bit_cast<int32_t>(b);
+    const bool take_a = kMax ? (a > b || (a == b && ia >= ib)) : (a < b || (a == b && ia <= ib));
+    float r = take_a ? a : b;
+    // Equal bits of zero and minus zero compare by their sign: as integers, -0 is the smaller.
+    r = a != a ? b : r;
+    r = b != b ? a : r;
+    if (kNan) r = (a != a || b != b) ? std::bit_cast<float>(0x7fffffffu) : r;
+    return Canonical(r);
+  }
+};
+template <bool kMax>
+struct OpDMinMax {
+  static double Do(double a, double b) {
+    const int64_t ia = std::bit_cast<int64_t>(a), ib = std::bit_cast<int64_t>(b);
+    const bool take_a = kMax ? (a > b || (a == b && ia >= ib)) : (a < b || (a == b && ia <= ib));
+    double r = take_a ? a : b;
+    r = a != a ? b : r;
+    r = b != b ? a : r;
+    return r;
+  }
+};
+struct OpCopysign32 {  // the sign of a on b
+  static uint32_t Do(uint32_t a, uint32_t b) { return (a & 0x80000000u) | (b & 0x7fffffffu); }
+};
+struct OpCopysign64 {
+  static uint64_t Do(uint64_t a, uint64_t b) {
+    return (a & (uint64_t{1} << 63)) | (b & ~(uint64_t{1} << 63));
+  }
+};
+
+// imm: 0 finite, 1 infinite, 2 number, 3 notanumber, 4 normal (also zero, on hardware), 5 subnormal
+template <class T>
+void Testp(Context& c, const Instr& in, uint32_t mask) {
+  const Lane<T>* a = c.Src<Lane<T>>(in.a);
+  constexpr T kSmallest = std::numeric_limits<T>::min();
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  const uint32_t result = CollectLanes(mask, [=](uint32_t i) {
+    const T v = Get<T>(a[i]);
+    const T m = v < 0 ? -v : v;
+    switch (in.imm) {
+      case 0:
+        return m < kInfinity;
+      case 1:
+        return m == kInfinity;
+      case 2:
+        return v == v;
+      case 3:
+        return v != v;
+      case 4:
+        return m < kInfinity && (m >= kSmallest || m == 0);
+      default:
+        return m > 0 && m < kSmallest;
+    }
+  });
+  c.SetPred(in.d, result, mask);
+}
+
+// --- selection of handlers ---
+
+template <template <bool, bool> class Op>
+ExecFn SelectFloat2(VectorFlags f) {
+  if (f.ftz)
+    return f.sat ? Map2<float, float, float, Op<true, true>>
+                 : Map2<float, float, float, Op<true, false>>;
+  return f.sat ? Map2<float, float, float, Op<false, true>>
+               : Map2<float, float, float, Op<false, false>>;
+}
+template <bool kMax>
+ExecFn SelectFloatMinMax(VectorFlags f) {
+  if (f.ftz) {
+    return f.nan ? Map2<float, float, float, OpFMinMax<kMax, true, true>>
+                 : Map2<float, float, float, OpFMinMax<kMax, true, false>>;
+  }
+  return f.nan ? Map2<float, float, float, OpFMinMax<kMax, false, true>>
+               : Map2<float, float, float, OpFMinMax<kMax, false, false>>;
+}
+ExecFn SelectFloat32(VectorOp op, VectorFlags f) {
+  switch (op) {
+    case VectorOp::kAdd:
+      return SelectFloat2<OpFAdd>(f);
+    case VectorOp::kSub:
+      return SelectFloat2<OpFSub>(f);
+    case VectorOp::kMulLo:
+      return SelectFloat2<OpFMul>(f);
+    case VectorOp::kFma:
+      if (f.ftz) {
+        return f.sat ? Map3<float, float, float, float, OpFFma<true, true>>
+                     : Map3<float, float, float, float, OpFFma<true, false>>;
+      }
+      return f.sat ? Map3<float, float, float, float, OpFFma<false, true>>
+                   : Map3<float, float, float, float, OpFFma<false, false>>;
+    case VectorOp::kAbs:
+      return f.ftz ? Map1<float, float, OpFAbs<true>> : Map1<float, float, OpFAbs<false>>;
+    case VectorOp::kNeg:
+      return f.ftz ? Map1<float, float, OpFNeg<true>> : Map1<float, float, OpFNeg<false>>;
+    case VectorOp::kMin:
+      return SelectFloatMinMax<false>(f);
+    case VectorOp::kMax:
+      return SelectFloatMinMax<true>(f);
+    case VectorOp::kCopysign:
+      return Map2<uint32_t, uint32_t, uint32_t, OpCopysign32>;
+    case VectorOp::kTestp:
+      return Testp<float>;
+    default:
+      return nullptr;
+  }
+}
+ExecFn SelectFloat64(VectorOp op) {
+  switch (op) {
+    case VectorOp::kAdd:
+      return Map2<double, double, double, OpDAdd>;
+    case VectorOp::kSub:
+      return Map2<double, double, double, OpDSub>;
+    case VectorOp::kMulLo:
+      return Map2<double, double, double, OpDMul>;
+    case VectorOp::kFma:
+      return Map3<double, double, double, double, OpDFma>;
+    case VectorOp::kAbs:
+      return Map1<double, double, OpDAbs>;
+    case VectorOp::kNeg:
+      return Map1<double, double, OpDNeg>;
+    case VectorOp::kMin:
+      return Map2<double, double, double, OpDMinMax<false>>;
+    case VectorOp::kMax:
+      return Map2<double, double, double, OpDMinMax<true>>;
+    case VectorOp::kCopysign:
+      return Map2<uint64_t, uint64_t, uint64_t, OpCopysign64>;
+    case VectorOp::kTestp:
+      return Testp<double>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+ExecFn SelectFloat(VectorOp op, Type t, VectorFlags f) {
+  return t == Type::kF32 ? SelectFloat32(op, f) : SelectFloat64(op);
+}
+
+}  // namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA
