@@ -507,8 +507,7 @@ void MarkEventComplete(Event& event, uint64_t point) {
     return;
   }
   const std::lock_guard lock(event.lock);
-  if (event.point.load(std::memory_order_relaxed) != point) return;  // another thread has recorded
-                                                                     // it again
+  if (event.point.load(std::memory_order_relaxed) != point) return;  // recorded again
   RaiseTo(event.stream.load(std::memory_order_relaxed)->complete,
           event.recorded_position.load(std::memory_order_relaxed));
 }

@@ -88,8 +88,8 @@ TEST_CASE_METHOD(Fixture, "Waiting for an event means the point at which it was 
   CHECK(device.operations[2].before == History{0});
   // The marker of a destroyed event serves the next event while a stream still waits for it.
   REQUIRE(coroutine->DestroyEvent(1).ok());
-  REQUIRE(coroutine->CreateEvent(2, kContext, false).ok());  // never recorded, so there is no wait
-  REQUIRE(coroutine->WaitEvent(2, 2).ok());  // not recorded: no wait
+  REQUIRE(coroutine->CreateEvent(2, kContext, false).ok());
+  REQUIRE(coroutine->WaitEvent(2, 2).ok());  // never recorded, so there is no wait
   REQUIRE(Launch(2).ok());
   CHECK(device.operations[3].before == History{0, 2});
   device.RunAll();
