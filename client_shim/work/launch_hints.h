@@ -7,6 +7,7 @@
 #include "proto/wire/launch_hints.h"
 
 namespace detshare::shim {
+
 // Adds the attribute to `hints` if it is a hint. CUDA_ERROR_INVALID_VALUE: the hint cannot have
 // this value. CUDA_ERROR_NOT_FOUND: the attribute is not a hint.
 CUresult AddHint(uint16_t device, uint32_t attribute, const CUlaunchAttributeValue& value,
