@@ -6,6 +6,11 @@
 #include <chrono>
 #include <utility>
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/sched_entity.h"
+#include "coroutine_runtime/trace_reference.h"
 #include "policy/status_macros.h"
 #include "policy/partition_pool.h"
 
@@ -35,13 +40,33 @@ SchedEntity::Assignment::Promise PromiseOf(const policy::Tenant& tenant) {
 
 }  // namespace
 
+struct DeviceScheduler::Place {
+  policy::SmRange range;
+  std::unique_ptr<Partition> owned;  // null for the whole device
+  Partition* partition = nullptr;
+  std::string name;
+};
+
+struct DeviceScheduler::Entry {
+  policy::CoroutineId id = 0;
+  policy::Nanoseconds opened_at = 0;
+  policy::Tenant tenant;
+  std::unique_ptr<SchedEntity> entity;
+  policy::Grant grant;  // what was published last
+  bool followed = false;
+  std::shared_ptr<const TraceReference> trace;  // as published
+  SchedEntity::Assignment::Promise promise;       // as published
+  uint64_t resizes = 0;
+};
+
 DeviceScheduler::DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
                                  std::vector<policy::Tenant> tenants, const Clock& clock,
                                  Options options)
     : device_(device),
       clock_(clock),
       options_(options),
-      durations_(device.properties().sm_count),
+      board_(std::make_unique<SchedBoard>()),
+      durations_(std::make_unique<DurationTable>(device.properties().sm_count)),
       policy_(std::move(policy)),
       tenants_(std::move(tenants)) {
   auto whole = std::make_unique<Place>();
@@ -166,7 +191,7 @@ void DeviceScheduler::Decide() {
   int working = 0;
   bool throttled = false;
   for (const auto& entry : entries_) {
-    const SchedEntity::Report report = entry->entity->report();
+    const SchedEntityReport report = entry->entity->report();
     policy::CoroutineView& view = views.emplace_back();
     view.id = entry->id;
     view.tenant = &entry->tenant;
@@ -224,7 +249,7 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     entry->id = session;
     entry->opened_at = clock_.NowNanoseconds();
     entry->tenant = TenantOf(tenant);
-    entry->entity = std::make_unique<SchedEntity>(board_, durations_, clock_, [this] { Wake(); });
+    entry->entity = std::make_unique<SchedEntity>(*board_, *durations_, clock_, [this] { Wake(); });
     if (trace_ != nullptr) entry->entity->trace().Start();
     Publish(*entry, {}, false);
     SchedEntity& entity = *entry->entity;
@@ -397,7 +422,7 @@ const DeviceScheduler::Place* DeviceScheduler::PlaceOf(const Partition* partitio
   return nullptr;
 }
 
-std::vector<DeviceScheduler::PartitionView> DeviceScheduler::Partitions() const {
+std::vector<PartitionView> DeviceScheduler::Partitions() const {
   std::vector<PartitionView> views;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& place : places_) {

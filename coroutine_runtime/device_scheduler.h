@@ -25,13 +25,19 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/clock.h"
-#include "coroutine_runtime/device.h"
-#include "coroutine_runtime/durations.h"
-#include "coroutine_runtime/gpu_coroutine.h"
-#include "coroutine_runtime/sched_entity.h"
+#include "coroutine_runtime/scheduler_state.h"
+#include "coroutine_runtime/trace_event.h"
+#include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
 
 namespace detshare {
+
+class Device;
+class DurationTable;
+class GpuCoroutine;
+class Partition;
+struct SchedBoard;
+struct TraceReference;
 
 // Any thread. Outlives the coroutines that it was given, and the queue pool of its device, which
 // holds queues of its partitions.
@@ -46,19 +52,6 @@ class DeviceScheduler {
     bool standard_partitions = false;
     // Without a thread whoever has the scheduler calls AskIfDue().
     bool own_thread = true;
-  };
-  struct PartitionView {
-    std::string name;  // "all" or "sm0-63"
-    int first_sm = 0, sm_count = 0;
-    int sessions = 0;
-  };
-  struct CoroutineState {
-    policy::Tenant tenant;
-    std::string partition;
-    int first_sm = 0, sm_count = 0;  // of the partition
-    bool followed = false;  // else the figures say nothing
-    SchedEntity::Report figures;
-    LatencyHistogram::Counts bursts{};
   };
 
   // Makes all partitions that the policy may name: slow and may drain the device, so when the
@@ -75,7 +68,7 @@ class DeviceScheduler {
   policy::Tenant SettingsOf(const std::string& tenant) const;
 
   // What was learned about operations of this device.
-  DurationTable& durations() { return durations_; }
+  DurationTable& durations() { return *durations_; }
 
   // A session begins or ends, on its worker's thread. Others are told what follows for them at
   // their next record. A session is removed before its coroutine ends.
@@ -98,7 +91,7 @@ class DeviceScheduler {
   void StopTrace();
   struct Traced {
     policy::CoroutineId session = 0;
-    TraceRing::Fetched fetched;
+    FetchedTrace fetched;
   };
   // What was noted down since the last call. Sessions whose rings nobody empties are traced no
   // longer.
@@ -122,23 +115,8 @@ class DeviceScheduler {
   bool StateOf(policy::CoroutineId session, CoroutineState* state) const;
 
  private:
-  struct Place {
-    policy::SmRange range;
-    std::unique_ptr<Partition> owned;  // null for the whole device
-    Partition* partition = nullptr;
-    std::string name;
-  };
-  struct Entry {
-    policy::CoroutineId id = 0;
-    policy::Nanoseconds opened_at = 0;
-    policy::Tenant tenant;
-    std::unique_ptr<SchedEntity> entity;
-    policy::Grant grant;  // what was published last
-    bool followed = false;
-    std::shared_ptr<const TraceReference> trace;  // as published
-    SchedEntity::Assignment::Promise promise;       // as published
-    uint64_t resizes = 0;
-  };
+  struct Place;
+  struct Entry;
 
   DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
                   std::vector<policy::Tenant> tenants, const Clock& clock, Options options);
@@ -159,8 +137,8 @@ class DeviceScheduler {
   Device& device_;
   const Clock& clock_;
   const Options options_;
-  SchedBoard board_;
-  DurationTable durations_;
+  const std::unique_ptr<SchedBoard> board_;
+  const std::unique_ptr<DurationTable> durations_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::unique_ptr<policy::Policy> policy_;

@@ -28,6 +28,7 @@
 #include "coroutine_runtime/host_store.h"
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/memory_room.h"
+#include "coroutine_runtime/swap_counters.h"
 #include "policy/eviction.h"
 
 namespace detshare {
@@ -73,11 +74,7 @@ class MemoryBroker {
 // tickets; before its memory, or some time after Leave(), when all of it has been given back.
 class MemoryBroker::Account final : public RoomSource {
  public:
-  struct Counters {
-    uint64_t out = 0;  // bytes that are out now
-    uint64_t bytes_out = 0, bytes_in = 0, moves = 0;
-    int64_t nanoseconds = 0;  // spent with moving
-  };
+  using Counters = SwapCounters;
 
   ~Account() override;
   // The session ends: it takes no part any more, and others may count on its memory.

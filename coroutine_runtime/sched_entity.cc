@@ -64,8 +64,8 @@ void SchedEntity::Publish(Assignment assignment) {
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-SchedEntity::Report SchedEntity::report() const {
-  Report report;
+SchedEntityReport SchedEntity::report() const {
+  SchedEntityReport report;
   report.has_work = Get(figures_.has_work);
   report.rank = Get(figures_.rank);
   report.changed_at = Get(figures_.changed_at);

@@ -22,12 +22,13 @@
 #include "coroutine_runtime/clock.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
-#include "proto/latency_histogram.h"
+#include "coroutine_runtime/scheduler_state.h"
 #include "coroutine_runtime/token_clock.h"
 #include "coroutine_runtime/trace_reference.h"
 #include "coroutine_runtime/trace_ring.h"
 #include "coroutine_runtime/work_totals.h"
 #include "policy/policy.h"
+#include "proto/latency_histogram.h"
 
 namespace detshare {
 
@@ -92,19 +93,6 @@ class alignas(64) SchedEntity {
     std::shared_ptr<const TraceReference> trace;
   };
   enum class Cause { kWindow, kBudget };
-  struct Report {
-    bool has_work = false;
-    int rank = 0;
-    Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
-    Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
-    Nanoseconds typical_burst = 0, typical_gap = 0;
-    double memory_bound = -1;                            // as in policy::CoroutineView
-    Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // how long, in all
-    uint64_t operations = 0;                             // that were followed
-    uint64_t passes = 0;             // operations that went because they were throttled long enough
-    Partition* partition = nullptr;  // of the latest kernel or graph
-    policy::TokenView tokens;
-  };
 
   // `news` is called on the worker's thread when the policy should be asked again. All outlive the
   // entity.
@@ -120,7 +108,7 @@ class alignas(64) SchedEntity {
 
   // In force from the worker's next record on.
   void Publish(Assignment assignment);
-  Report report() const;
+  SchedEntityReport report() const;
   WorkTotals totals() const;
 
   TraceRing& trace() { return trace_; }

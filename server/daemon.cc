@@ -15,8 +15,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/host_telemetry.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/admin.pb.h"
 #include "proto/quiet_grpc.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
@@ -26,8 +31,11 @@
 #include "server/services/duration_profiles.h"
 #include "server/services/other_domains.h"
 #include "server/services/reflection_service.h"
+#include "server/services/settings_store.h"
 #include "server/services/telemetry_service.h"
+#include "server/sessions/session_manager.h"
 #include "server/telemetry/telemetry.h"
+#include "server/web/http_server.h"
 #include "server/web/observation_service.h"
 #include "server/web/observer.h"
 
@@ -261,6 +269,8 @@ bool Daemon::Stop(milliseconds timeout) {
   }
   return empty;
 }
+
+void Daemon::Take(int connection) { acceptor_->Take(connection); }
 
 bool Daemon::InUse() { return peers_.AnyConnected(getppid()) || !manager_->Sessions().empty(); }
 

@@ -14,14 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coroutine_runtime/device.h"
-#include "coroutine_runtime/host_telemetry.h"
+#include "policy/config/listen_address.h"
 #include "server/access/acceptor.h"
 #include "server/access/identity.h"
 #include "server/session/server_options.h"
-#include "server/sessions/session_manager.h"
-#include "server/services/settings_store.h"
-#include "server/web/http_server.h"
 
 namespace grpc {
 class Server;
@@ -31,14 +27,19 @@ namespace detshare {
 
 class AdminService;
 class ControlService;
+class Device;
 class TenantEndpointService;
 class TenantEndpoints;
 class DurationProfiles;
+class HostTelemetry;
+class HttpServer;
 class ObservationService;
 class Observer;
 class OtherDomains;
 class ReflectionService;
 class SessionAdmission;
+class SessionManager;
+class Settings;
 class Telemetry;
 class TelemetryService;
 
@@ -88,7 +89,7 @@ class Daemon {
   bool Stop(std::chrono::milliseconds timeout);
 
   // Takes a connection that another process accepted.
-  void Take(int connection) { acceptor_->Take(connection); }
+  void Take(int connection);
   // Returns whether a session exists or a process is connected. The parent process, which only
   // observes this one, does not count. Any thread may call it.
   bool InUse();

@@ -39,6 +39,7 @@
 #include "server/reloader.h"
 #include "server/service_manager.h"
 #include "server/services/admin_service.h"
+#include "server/sessions/session_manager.h"
 #include "server/shared_memory/shared_region.h"
 #include "server/strict/admission_channel.h"
 #include "server/strict/domain_process.h"

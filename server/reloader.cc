@@ -7,9 +7,11 @@
 #include "absl/strings/str_split.h"
 #include "policy/status_macros.h"
 #include "policy/placement.h"
+#include "proto/admin.pb.h"
 #include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "server/services/settings_store.h"
+#include "server/sessions/session_manager.h"
 
 namespace detshare {
 namespace {

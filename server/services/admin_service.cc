@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/sched_entity.h"
 #include "policy/status_macros.h"
 #include "policy/registry.h"
 #include "proto/version.h"
@@ -37,9 +40,8 @@ std::string TextOf(const proto::PolicySetting& policy) {
   return text;
 }
 
-void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now,
-              proto::Schedule* schedule) {
-  const SchedEntity::Report& figures = state.figures;
+void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Schedule* schedule) {
+  const SchedEntityReport& figures = state.figures;
   schedule->set_tenant_class(NameOf(state.tenant.tenant_class));
   schedule->set_followed(state.followed);
   if (!state.followed) return;
@@ -68,7 +70,7 @@ void Describe(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds 
 constexpr std::chrono::seconds kTraceTimeout(3);
 constexpr char kBusy[] = "too many such requests are waiting";
 
-void AddTraced(const TraceRing::Fetched& fetched, proto::SessionTrace* trace) {
+void AddTraced(const FetchedTrace& fetched, proto::SessionTrace* trace) {
   constexpr proto::TracedEvent::Kind kKinds[] = {
       proto::TracedEvent::OPERATION, proto::TracedEvent::MIGRATION, proto::TracedEvent::THROTTLED,
       proto::TracedEvent::WAIT};
@@ -116,7 +118,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->set_used_memory(memory.total - std::min(memory.free, memory.total));
     const absl::Status health = device->health();
     one->set_state(health.ok() ? "ok" : std::string(health.message()));
-    for (const DeviceScheduler::PartitionView& partition : manager_.Partitions(i)) {
+    for (const PartitionView& partition : manager_.Partitions(i)) {
       proto::PartitionStatus* const part = one->add_partitions();
       part->set_name(partition.name);
       part->set_first_sm(partition.first_sm);
@@ -143,7 +145,7 @@ void AdminService::DescribeSelf(proto::Status* status) {
     one->set_migrations(info.counters.migrations);
     for (const auto& place : info.places) one->add_devices(static_cast<uint32_t>(place.first));
     Describe(info.schedule, RealClock().NowNanoseconds(), one->mutable_schedule());
-    const MemoryBroker::Account::Counters& swap = info.counters.swap;
+    const SwapCounters& swap = info.counters.swap;
     one->mutable_swap()->set_out(swap.out);
     one->mutable_swap()->set_bytes_out(swap.bytes_out);
     one->mutable_swap()->set_bytes_in(swap.bytes_in);

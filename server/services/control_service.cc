@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/version.h"
-#include "server/base/grpc_status.h"
 #include "server/access/identity.h"
+#include "server/base/grpc_status.h"
 #include "server/base/logging.h"
 #include "server/base/printable.h"
+#include "server/session/session_worker.h"
 
 namespace detshare {
 namespace {
@@ -25,7 +27,7 @@ constexpr int kMaxDeviceIds = 64;
 
 proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worker,
                        uint64_t file_bytes) {
-  const Session::Config& config = worker.config();
+  const SessionConfig& config = worker.config();
   const ServerOptions& options = manager.options();
   proto::Grant grant;
   grant.set_session(config.id);
@@ -36,7 +38,7 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
   grant.set_pinned_bytes(options.windows.pinned_bytes);
   grant.set_version(kVersion);
   grant.set_client_spin_us(static_cast<uint32_t>(options.client_spin_us));
-  for (const Session::Config::OnDevice& on : config.devices) {
+  for (const SessionConfig::OnDevice& on : config.devices) {
     const DeviceProperties& properties = on.device->properties();
     grant.set_driver_version(properties.driver_version);
     proto::Device* const device = grant.add_devices();
@@ -53,7 +55,7 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
     device->set_tpc_gpc(properties.tpc_gpc.data(), properties.tpc_gpc.size());
     device->set_tpc_index(properties.tpc_index.data(), properties.tpc_index.size());
     device->set_memory_granularity(properties.memory_granularity);
-    for (const Session::Config::OnDevice& other : config.devices) {
+    for (const SessionConfig::OnDevice& other : config.devices) {
       proto::Peer* const peer = device->add_peers();
       if (other.device == on.device) continue;
       for (const auto& [attribute, value] : on.device->PeerAttributes(*other.device))

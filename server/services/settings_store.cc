@@ -15,9 +15,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device_scheduler.h"
 #include "policy/status_macros.h"
 #include "policy/config/config.h"
 #include "policy/registry.h"
+#include "proto/admin.pb.h"
 #include "server/base/logging.h"
 
 namespace detshare {
@@ -209,16 +211,18 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
 }
 
 SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
-                   proto::Settings initial, std::string file)
+                   const proto::Settings& initial, std::string file)
     : schedulers_(std::move(schedulers)),
       accounts_(accounts),
       sm_count_(sm_count),
       file_(std::move(file)),
-      current_(std::move(initial)) {}
+      current_(std::make_unique<proto::Settings>(initial)) {}
+
+SettingsStore::~SettingsStore() = default;
 
 proto::Settings SettingsStore::current() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return current_;
+  return *current_;
 }
 
 absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
@@ -226,7 +230,7 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
   DETSHARE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<policy::Policy>> wanted,
                             MakePolicies(setting, schedulers_.size()));
   absl::StatusOr<std::vector<std::unique_ptr<policy::Policy>>> before =
-      MakePolicies(current_.policy(), schedulers_.size());
+      MakePolicies(current_->policy(), schedulers_.size());
   for (size_t i = 0; i < schedulers_.size(); ++i) {
     absl::Status set = schedulers_[i]->SetPolicy(std::move(wanted[i]));
     if (set.ok()) continue;
@@ -234,14 +238,14 @@ absl::Status SettingsStore::SetPolicy(const proto::PolicySetting& setting) {
       schedulers_[j]->SetPolicy(std::move((*before)[j])).IgnoreError();
     return set;
   }
-  *current_.mutable_policy() = setting;
+  *current_->mutable_policy() = setting;
   Save();
   return absl::OkStatus();
 }
 
 absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::TenantSetting& change) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  proto::Settings wanted = current_;
+  proto::Settings wanted = *current_;
   proto::TenantSetting* place = nullptr;
   for (proto::TenantSetting& tenant : *wanted.mutable_tenants()) {
     if (tenant.name() == change.name()) place = &tenant;
@@ -257,12 +261,12 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::Tenan
   DETSHARE_ASSIGN_OR_RETURN(policy::Tenant tenant, ToTenant(*place, sm_count_));
   DETSHARE_ASSIGN_OR_RETURN(
       const TenantQuota quota,
-      ToQuota(*place, MaxDevices(current_, place->name(), schedulers_.size())));
+      ToQuota(*place, MaxDevices(*current_, place->name(), schedulers_.size())));
   *place = ToSetting(tenant, quota);
   const proto::TenantSetting result = *place;
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<policy::Tenant> tenants,
                             ToTenants(wanted, sm_count_));
-  const absl::StatusOr<std::vector<policy::Tenant>> before = ToTenants(current_, sm_count_);
+  const absl::StatusOr<std::vector<policy::Tenant>> before = ToTenants(*current_, sm_count_);
   for (size_t i = 0; i < schedulers_.size(); ++i) {
     absl::Status set = schedulers_[i]->SetTenants(tenants);
     if (set.ok()) continue;
@@ -270,7 +274,7 @@ absl::StatusOr<proto::TenantSetting> SettingsStore::SetTenant(const proto::Tenan
     return set;
   }
   accounts_.Set(result.name(), quota);
-  current_ = std::move(wanted);
+  *current_ = std::move(wanted);
   Save();
   return result;
 }
@@ -290,15 +294,15 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
     DETSHARE_ASSIGN_OR_RETURN(
         const TenantQuota quota,
         ToQuota(wanted.tenants(i),
-                MaxDevices(current_, wanted.tenants(i).name(), schedulers_.size())));
+                MaxDevices(*current_, wanted.tenants(i).name(), schedulers_.size())));
     *next.add_tenants() = ToSetting(tenants[static_cast<size_t>(i)], quota);
     quotas[wanted.tenants(i).name()] = quota;
   }
-  std::vector<std::string> changes = Differences(current_, next);
+  std::vector<std::string> changes = Differences(*current_, next);
   if (changes.empty()) return changes;
 
   // A policy that stays the same keeps what it has learned.
-  const bool same_policy = TextOf(current_.policy()) == TextOf(next.policy());
+  const bool same_policy = TextOf(current_->policy()) == TextOf(next.policy());
   auto policies = MakePolicies(next.policy(), schedulers_.size());
   if (!policies.ok()) return policies.status();
   for (size_t i = 0; i < schedulers_.size(); ++i) {
@@ -306,8 +310,8 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
         same_policy ? schedulers_[i]->SetTenants(tenants)
                     : schedulers_[i]->SetPolicyAndTenants(std::move((*policies)[i]), tenants);
     if (set.ok()) continue;
-    const auto before = ToTenants(current_, sm_count_);
-    auto policies_before = MakePolicies(current_.policy(), schedulers_.size());
+    const auto before = ToTenants(*current_, sm_count_);
+    auto policies_before = MakePolicies(current_->policy(), schedulers_.size());
     for (size_t j = 0; j < i && before.ok() && policies_before.ok(); ++j) {
       (same_policy ? schedulers_[j]->SetTenants(*before)
                    : schedulers_[j]->SetPolicyAndTenants(std::move((*policies_before)[j]), *before))
@@ -316,10 +320,10 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
     return set;
   }
   for (const auto& [name, quota] : quotas) accounts_.Set(name, quota);
-  for (const proto::TenantSetting& old : current_.tenants()) {
+  for (const proto::TenantSetting& old : current_->tenants()) {
     if (quotas.count(old.name()) == 0) accounts_.Unset(old.name());
   }
-  current_ = std::move(next);
+  *current_ = std::move(next);
   Save();
   return changes;
 }
@@ -327,7 +331,7 @@ absl::StatusOr<std::vector<std::string>> SettingsStore::Replace(const proto::Set
 void SettingsStore::Save() {
   if (file_.empty()) return;
   std::string text;
-  google::protobuf::TextFormat::PrintToString(current_, &text);
+  google::protobuf::TextFormat::PrintToString(*current_, &text);
   const std::string fresh = file_ + ".new";
   const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   const bool written =

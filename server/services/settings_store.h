@@ -3,18 +3,25 @@
 // replaces this one.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coroutine_runtime/device_scheduler.h"
 #include "policy/policy.h"
-#include "proto/admin.pb.h"
 #include "server/tenants/tenant_accounts.h"
 
 namespace detshare {
+
+class DeviceScheduler;
+
+namespace proto {
+class PolicySetting;
+class Settings;
+class TenantSetting;
+}  // namespace proto
 
 // Returns the tenant as policies see it. Returns InvalidArgument, with the allowed values, for
 // values that make no sense. `sm_count` is that of the largest device.
@@ -34,7 +41,8 @@ class SettingsStore {
   // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
   // them. The schedulers and the accounts outlive this object.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
-           proto::Settings initial, std::string file);
+           const proto::Settings& initial, std::string file);
+  ~SettingsStore();
 
   proto::Settings current() const;
 
@@ -57,7 +65,7 @@ class SettingsStore {
   const int sm_count_;
   const std::string file_;
   mutable std::mutex mutex_;
-  proto::Settings current_;  // guarded by mutex_
+  const std::unique_ptr<proto::Settings> current_;  // guarded by mutex_
 };
 
 // Reads the settings that a daemon kept in `file`. Returns NotFound if there is no file, and

@@ -16,6 +16,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/config/config.h"

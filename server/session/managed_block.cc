@@ -5,7 +5,7 @@
 
 #include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "server/session/handlers/host_memory.h"
+#include "server/session/pinned_memory.h"
 
 namespace detshare {
 namespace {
@@ -21,7 +21,7 @@ const ManagedBlock::Variable* ManagedBlock::Find(std::string_view name) const {
 }
 
 absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
-    Session& session, absl::Span<const ManagedVariable> variables) {
+    PinnedMemory& pinned, absl::Span<const ManagedVariable> variables) {
   ManagedBlock block;
   uint64_t end = 0;
   for (const ManagedVariable& variable : variables) {
@@ -32,12 +32,12 @@ absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
     block.variables.push_back({variable.name, begin, variable.bytes});
   }
   DETSHARE_ASSIGN_OR_RETURN(const PinnedWindow::Allocation memory,
-                            handlers::AllocatePinned(session, std::max<uint64_t>(end, 1)));
+                            pinned.Allocate(std::max<uint64_t>(end, 1)));
   block.memory = memory;
   for (ManagedBlock::Variable& variable : block.variables) variable.address += memory.address;
   return std::shared_ptr<const ManagedBlock>(new ManagedBlock(std::move(block)),
-                                             [&session](const ManagedBlock* ended) {
-                                               handlers::FreePinned(session, ended->memory.address);
+                                             [&pinned](const ManagedBlock* ended) {
+                                               pinned.Free(ended->memory.address);
                                                delete ended;
                                              });
 }

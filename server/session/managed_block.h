@@ -14,7 +14,7 @@
 
 namespace detshare {
 
-class Session;
+class PinnedMemory;
 
 struct ManagedBlock {
   struct Variable {
@@ -30,7 +30,7 @@ struct ManagedBlock {
 // A new block for these variables. It gives its memory back when it ends, so that no work may touch
 // it then. CUDA_ERROR_OUT_OF_MEMORY.
 absl::StatusOr<std::shared_ptr<const ManagedBlock>> MakeManagedBlock(
-    Session& session, absl::Span<const ManagedVariable> variables);
+    PinnedMemory& pinned, absl::Span<const ManagedVariable> variables);
 
 // Where they are in a block that was made for the same code. CUDA_ERROR_NOT_SUPPORTED when it was
 // made for other variables: of another image, or of code for another architecture.

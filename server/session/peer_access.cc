@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "server/session/session.h"
+#include "server/session/session_device.h"
 
 namespace detshare {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "server/session/session.h"
+#include "server/shared_memory/shared_region.h"
 
 namespace detshare {
 

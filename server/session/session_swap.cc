@@ -6,9 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/base/logging.h"
-#include "server/session/session.h"
+#include "server/session/session_driver.h"
 
 namespace detshare {
 namespace {
@@ -51,9 +54,9 @@ void SessionSwap::Add(MemoryBroker& broker, policy::TenantClass tenant_class,
                       SessionDevice& device) {
   Part& part = parts_.emplace_back();
   part.device = &device;
-  part.account = broker.Open(session_.id(), tenant_class, *device.memory, [this] {
+  part.account = broker.Open(driver_.session().id(), tenant_class, *device.memory, [this] {
     attention_.store(true, std::memory_order_release);
-    session_.reader().Wake();
+    driver_.session().reader().Wake();
   });
   device.memory->set_room(part.account.get());
 }
@@ -84,7 +87,7 @@ bool SessionSwap::Attend(bool wanted, const std::atomic<bool>& stop) {
     more = true;
   }
   if (more) attention_.store(true, std::memory_order_relaxed);
-  return !out() || session_.sticky_error() != 0;
+  return !out() || driver_.session().sticky_error() != 0;
 }
 
 void SessionSwap::ObeyAll(const RoomTicket* own, const std::atomic<bool>& stop) {
@@ -100,39 +103,40 @@ void SessionSwap::Obey(Part& part, const RoomTicket* own, const std::atomic<bool
   // Its memory is given back soon in another way.
   if (stop.load(std::memory_order_acquire)) return part.account->Leave();
   if (!quiet) {
-    LogDebug(session_.label(), ": its work does not end, its memory stays");
+    LogDebug(driver_.session().label(), ": its work does not end, its memory stays");
     return part.account->End(false);
   }
   const SteadyClock::time_point begin = SteadyClock::now();
   const absl::StatusOr<uint64_t> went = part.account->MoveOut(bytes, stop);
   if (stop.load(std::memory_order_acquire)) return part.account->Leave();
   if (!went.ok()) {
-    LogInfo(session_.label(), ": its memory stays: ", std::string(went.status().message()));
+    LogInfo(driver_.session().label(),
+            ": its memory stays: ", std::string(went.status().message()));
   } else if (*went != 0) {
-    LogInfo(session_.label(),
+    LogInfo(driver_.session().label(),
             ": device memory goes to the host: ", Speed(*went, SteadyClock::now() - begin));
   }
   part.account->End(went.ok() && *went != 0);
 }
 
 bool SessionSwap::AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& stop) {
-  Executor& executor = session_.executor();
+  Executor& executor = driver_.session().executor();
   executor.Poll();
   if (quiet_ != nullptr && !*quiet_) return false;
   quiet_ = std::make_shared<bool>(false);
-  executor.Spawn(AwaitDevices(session_.devices(), quiet_));
+  executor.Spawn(AwaitDevices(driver_.session().devices(), quiet_));
   const SteadyClock::time_point begin = SteadyClock::now();
   for (;;) {
     executor.Poll();
-    session_.WatchWork(/*pause=*/true);
+    driver_.WatchWork(/*pause=*/true);
     if (stop.load(std::memory_order_acquire)) return false;
-    session_.CheckFault();
-    if (session_.sticky_error() != 0) return false;
+    driver_.CheckFault();
+    if (driver_.session().sticky_error() != 0) return false;
     if (*quiet_) {
       size_t for_room = 0;
       const bool waits = own != nullptr && own->state().load() == RoomTicket::kWaiting;
       for (const Part& part : parts_) for_room += static_cast<size_t>(part.account->waiting());
-      if (session_.executor().waiting() + (waits ? 1 : 0) <= for_room) return true;
+      if (driver_.session().executor().waiting() + (waits ? 1 : 0) <= for_room) return true;
     }
     if (SteadyClock::now() - begin >= kQuietTimeout) return false;
     std::this_thread::sleep_for(kPause);
@@ -164,15 +168,15 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
     const SteadyClock::time_point asked = SteadyClock::now();
     while (ticket->state().load(std::memory_order_acquire) == RoomTicket::kWaiting) {
       if (stop.load(std::memory_order_acquire)) return false;
-      session_.CheckFault();
-      if (session_.sticky_error() != 0) return false;
+      driver_.CheckFault();
+      if (driver_.session().sticky_error() != 0) return false;
       ObeyAll(ticket.get(), stop);
-      session_.executor().Poll();
-      session_.WatchWork(/*pause=*/true);
+      driver_.session().executor().Poll();
+      driver_.WatchWork(/*pause=*/true);
       part.account->Look();
       std::this_thread::sleep_for(kPause);
       if (!told && SteadyClock::now() - begin >= kNotifyAfter) {
-        LogWarning(session_.label(), ": waits for ", part.device->memory->out() >> 20,
+        LogWarning(driver_.session().label(), ": waits for ", part.device->memory->out() >> 20,
                    " MiB of its device memory to come back: nobody can go, or swap_memory is too "
                    "small for those who would have to");
         told = true;
@@ -187,13 +191,13 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
     const SteadyClock::time_point moving = SteadyClock::now();
     const absl::StatusOr<uint64_t> back = part.account->MoveIn(stop);
     if (back.ok()) {
-      LogInfo(session_.label(),
+      LogInfo(driver_.session().label(),
               ": device memory comes back: ", Speed(*back, SteadyClock::now() - moving));
       return true;
     }
     if (stop.load(std::memory_order_acquire)) return false;
     if (CudaResultOf(back.status()) != kCudaErrorOutOfMemory) {
-      session_.SetStickyError(
+      driver_.session().SetStickyError(
           CudaResultOf(back.status()),
           absl::StrCat("device memory does not come back: ", std::string(back.status().message())));
       return false;

@@ -17,13 +17,13 @@
 
 namespace detshare {
 
-class Session;
+class SessionDriver;
 struct SessionDevice;
 
 // The session's thread, except where it says otherwise. Ends after the session's tasks and spaces.
 class SessionSwap {
  public:
-  explicit SessionSwap(Session& session) : session_(session) {}
+  explicit SessionSwap(SessionDriver& driver) : driver_(driver) {}
   SessionSwap(const SessionSwap&) = delete;
   SessionSwap& operator=(const SessionSwap&) = delete;
 
@@ -67,7 +67,7 @@ class SessionSwap {
   void TakeBack(const std::atomic<bool>& stop);
   bool TakeBackOne(Part& part, const std::atomic<bool>& stop);
 
-  Session& session_;
+  SessionDriver& driver_;
   std::vector<Part> parts_;
   std::atomic<bool> attention_{false};
   bool idle_ = false;

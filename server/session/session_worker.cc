@@ -9,8 +9,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "server/base/logging.h"
+#include "server/session/pinned_memory.h"
+#include "server/session/server_options.h"
+#include "server/session/session.h"
+#include "server/session/session_driver.h"
+#include "server/session/session_memory.h"
+#include "server/session/session_swap.h"
+#include "server/shared_memory/shared_region.h"
 
 namespace detshare {
 namespace {
@@ -48,8 +56,10 @@ inline void CpuRelax() {
 
 }  // namespace
 
-SessionWorker::SessionWorker(Session::Config config, const ServerOptions& options, Events events)
-    : config_(std::move(config)), options_(options), events_(std::move(events)) {}
+SessionWorker::SessionWorker(SessionConfig config, const ServerOptions& options, Events events)
+    : config_(std::move(config)),
+      options_(std::make_unique<const ServerOptions>(options)),
+      events_(std::move(events)) {}
 
 SessionWorker::~SessionWorker() {
   if (thread_.joinable()) thread_.join();
@@ -67,20 +77,20 @@ void SessionWorker::End(int result, const std::string& reason, bool violation) {
     end_violation_ = violation;
   }
   stop_.store(true, std::memory_order_release);
-  if (session_ == nullptr) return;
+  if (driver_ == nullptr) return;
   // Violations are found by the worker itself, which waits for nothing then.
-  if (!violation) session_->Interrupt(result);
-  session_->reader().Wake();
+  if (!violation) driver_->Interrupt(result);
+  driver_->session().reader().Wake();
 }
 
 void SessionWorker::Call(ControlCall call) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!rejecting_ && calls_.size() < options_.limits.calls) {
+    if (!rejecting_ && calls_.size() < options_->limits.calls) {
       calls_.push_back(std::move(call));
       has_calls_.store(true, std::memory_order_release);
       new_calls_.store(true, std::memory_order_release);
-      if (session_ != nullptr) session_->reader().Wake();
+      if (driver_ != nullptr) driver_->session().reader().Wake();
       return;
     }
   }
@@ -92,14 +102,14 @@ bool SessionWorker::violated() const {
   return end_violation_;
 }
 
-Session::Counters SessionWorker::counters() const {
+SessionCounters SessionWorker::counters() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return session_ != nullptr ? session_->counters() : last_counters_;
+  return driver_ != nullptr ? driver_->counters() : last_counters_;
 }
 
-std::vector<Session::DeviceUse> SessionWorker::device_use() const {
+std::vector<SessionDeviceUse> SessionWorker::device_use() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return session_ != nullptr ? session_->device_use() : std::vector<Session::DeviceUse>();
+  return driver_ != nullptr ? driver_->device_use() : std::vector<SessionDeviceUse>();
 }
 
 bool SessionWorker::broke_protocol() const {
@@ -113,7 +123,7 @@ void SessionWorker::Run() {
   // Timed sleeps are as short as they say, not 50 us longer.
   prctl(PR_SET_TIMERSLACK, 1000);
 
-  absl::StatusOr<std::unique_ptr<Session>> opened = Session::Open(config_, options_);
+  absl::StatusOr<std::unique_ptr<SessionDriver>> opened = SessionDriver::Open(config_, *options_);
   if (!opened.ok()) {
     LogError(config_.label, " refused: ", std::string(opened.status().message()));
     state_.store(State::kFinished, std::memory_order_release);
@@ -122,16 +132,17 @@ void SessionWorker::Run() {
     events_.finished();
     return;
   }
-  Session& session = **opened;
+  SessionDriver& driver = **opened;
+  Session& session = driver.session();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    session_ = *std::move(opened);
+    driver_ = *std::move(opened);
   }
   state_.store(State::kRunning, std::memory_order_release);
   LogInfo(config_.label, " begins");
   events_.opened(absl::OkStatus(), session.region().file_bytes());
 
-  Loop(session);
+  Loop(driver);
   SetCalm(false);
 
   state_.store(State::kEnding, std::memory_order_release);
@@ -152,13 +163,13 @@ void SessionWorker::Run() {
   session.Close(result);
   RejectCalls(session.sticky_error());
   events_.ended(session.sticky_error(), reason);
-  session.Abandon();
-  std::unique_ptr<Session> dying;
+  driver.Abandon();
+  std::unique_ptr<SessionDriver> dying;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    last_counters_ = session_->counters();
+    last_counters_ = driver_->counters();
     last_counters_.device_memory = last_counters_.pinned_memory = 0;
-    dying = std::move(session_);
+    dying = std::move(driver_);
   }
   dying.reset();
   SetCalm(true);
@@ -167,8 +178,9 @@ void SessionWorker::Run() {
   events_.finished();
 }
 
-void SessionWorker::Loop(Session& session) {
-  const microseconds usual_spin(options_.spin_us);
+void SessionWorker::Loop(SessionDriver& driver) {
+  Session& session = driver.session();
+  const microseconds usual_spin(options_->spin_us);
   SteadyClock::time_point idle_since{};  // of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
   microseconds fence_sleep = kShortestFenceSleep;
@@ -176,7 +188,7 @@ void SessionWorker::Loop(Session& session) {
   bool watched = false;  // for the end of everything that the client has asked for
   SetCalm(false);
   while (!stop_.load(std::memory_order_acquire)) {
-    const Done done = Round(session);
+    const Done done = Round(driver);
     if (!session.violation().empty()) {
       End(kCudaErrorIllegalState, session.violation(), true);
       return;
@@ -184,7 +196,7 @@ void SessionWorker::Loop(Session& session) {
     if (done.client) {
       worked = true;
       watched = false;
-      session.swap().SetWorking();
+      driver.swap().SetWorking();
       if (calm_) SetCalm(false);
     }
     if (done.client || done.tasks) {
@@ -207,7 +219,7 @@ void SessionWorker::Loop(Session& session) {
     }
     const SteadyClock::duration idle = now - idle_since;
     const microseconds spin =
-        usual_spin.count() > 0 && session.awaited() ? kAwaitedSpin : usual_spin;
+        usual_spin.count() > 0 && driver.awaited() ? kAwaitedSpin : usual_spin;
     if (done.throttled) {
       if (spin.count() > 0 && idle < kThrottledSpin) {
         CpuRelax();
@@ -216,20 +228,20 @@ void SessionWorker::Loop(Session& session) {
       }
       continue;
     }
-    if (idle >= kPause || idle >= spin) session.WatchWork(/*pause=*/true);
-    if (idle < spin || (spin.count() > 0 && session.watching_work() && session.others_throttled())) {
+    if (idle >= kPause || idle >= spin) driver.WatchWork(/*pause=*/true);
+    if (idle < spin || (spin.count() > 0 && driver.watching_work() && driver.others_throttled())) {
       CpuRelax();
       continue;
     }
-    session.swap().SetIdle(
+    driver.swap().SetIdle(
         std::chrono::duration_cast<std::chrono::nanoseconds>(idle_since.time_since_epoch())
             .count());
     // Graphs are made of addresses, which must have memory behind them.
-    if (!session.swap().attention() && session.MakeReady()) continue;
-    if (now >= active_until && !calm_ && !session.watching_idle()) {
+    if (!driver.swap().attention() && driver.MakeReady()) continue;
+    if (now >= active_until && !calm_ && !driver.watching_idle()) {
       if (!watched) {
         watched = true;
-        session.WatchIdle();
+        driver.WatchIdle();
         continue;
       }
       SetCalm(true);
@@ -237,8 +249,7 @@ void SessionWorker::Loop(Session& session) {
     std::chrono::nanoseconds timeout = calm_                ? RingReader::kNoLimit
                                        : now < active_until ? std::chrono::nanoseconds(kActiveSleep)
                                                             : kRestlessSleep;
-    if (session.executor().waiting() > (session.watching_idle() ? 1 : 0) ||
-        session.watching_work()) {
+    if (session.executor().waiting() > (driver.watching_idle() ? 1 : 0) || driver.watching_work()) {
       timeout = fence_sleep;
       fence_sleep = std::min(fence_sleep * 2, kLongestFenceSleep);
     }
@@ -255,16 +266,17 @@ void SessionWorker::SetCalm(bool calm) {
   if (events_.calm) events_.calm(calm);
 }
 
-SessionWorker::Done SessionWorker::Round(Session& session) {
+SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
+  Session& session = driver.session();
   Done done;
   RingReader& reader = session.reader();
   RingRecord record;
   // Memory that is not on its card comes back before anything else happens.
-  const bool ready = !session.swap().attention() || AttendToSwap(session);
+  const bool ready = !driver.swap().attention() || AttendToSwap(driver);
   for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
-    if (!session.MayRun()) [[unlikely]] {
+    if (!driver.MayRun()) [[unlikely]] {
       if (!reader.Ready()) break;
-      done.throttled = !session.Throttle();
+      done.throttled = !driver.Throttle();
       if (done.throttled) break;
     }
     const RingReader::Result result = reader.Read(&record);
@@ -273,35 +285,37 @@ SessionWorker::Done SessionWorker::Round(Session& session) {
       session.Violate(absl::StrCat("malformed ring: ", reader.violation()));
       break;
     }
-    session.HandleRecord(record);
+    driver.HandleRecord(record);
     done.client = true;
     if (has_calls_.load(std::memory_order_acquire)) [[unlikely]]
-      RunDueCalls(session);
+      RunDueCalls(driver);
   }
   if (ready && has_calls_.load(std::memory_order_acquire)) [[unlikely]] {
-    if (RunDueCalls(session)) done.client = true;
+    if (RunDueCalls(driver)) done.client = true;
   }
   if (session.executor().Poll() != 0) done.tasks = true;
-  session.WatchWork(/*pause=*/false);
-  session.CheckFault();
+  driver.WatchWork(/*pause=*/false);
+  driver.CheckFault();
   if (session.sticky_error() != 0 && state() == State::kRunning) {
     sticky_error_.store(session.sticky_error(), std::memory_order_relaxed);
-    faulted_.store(session.faulted(), std::memory_order_release);
+    faulted_.store(driver.faulted(), std::memory_order_release);
     state_.store(State::kFaulted, std::memory_order_release);
     if (events_.faulted) events_.faulted(session.sticky_error());
   }
-  if (session.region().damaged() || session.pinned().damaged()) [[unlikely]] {
+  if (session.region().damaged() || session.memory().pinned().damaged()) [[unlikely]] {
     session.Violate("the client truncated a shared file");
   }
   return done;
 }
 
-bool SessionWorker::AttendToSwap(Session& session) {
-  const bool wanted = session.reader().Ready() || has_calls_.load(std::memory_order_acquire);
-  return session.swap().Attend(wanted, stop_);
+bool SessionWorker::AttendToSwap(SessionDriver& driver) {
+  const bool wanted =
+      driver.session().reader().Ready() || has_calls_.load(std::memory_order_acquire);
+  return driver.swap().Attend(wanted, stop_);
 }
 
-bool SessionWorker::RunDueCalls(Session& session) {
+bool SessionWorker::RunDueCalls(SessionDriver& driver) {
+  Session& session = driver.session();
   std::vector<ControlCall> due;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -320,8 +334,8 @@ bool SessionWorker::RunDueCalls(Session& session) {
     has_calls_.store(!calls_.empty(), std::memory_order_release);
   }
   for (ControlCall& call : due) {
-    session.HandleCall(call.op, call.device, call.context, call.args, std::move(call.payload),
-                       std::move(call.done));
+    driver.HandleCall(call.op, call.device, call.context, call.args, std::move(call.payload),
+                      std::move(call.done));
   }
   return !due.empty();
 }

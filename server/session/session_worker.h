@@ -20,9 +20,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/session/session.h"
+#include "proto/ring_abi.h"
+#include "server/session/reply.h"
+#include "server/session/session_config.h"
 
 namespace detshare {
+
+class SessionDriver;
+struct ServerOptions;
 
 // One control call. `args` stays valid until `done` is called, exactly once.
 struct ControlCall {
@@ -54,7 +59,7 @@ class SessionWorker {
   };
   enum class State : int { kOpening, kRunning, kFaulted, kEnding, kFinished };
 
-  SessionWorker(Session::Config config, const ServerOptions& options, Events events);
+  SessionWorker(SessionConfig config, const ServerOptions& options, Events events);
   // Joins the thread: after `finished`, or else End() was called.
   ~SessionWorker();
 
@@ -65,12 +70,12 @@ class SessionWorker {
   // Any thread.
   void Call(ControlCall call);
 
-  const Session::Config& config() const { return config_; }
+  const SessionConfig& config() const { return config_; }
   // Any thread.
   State state() const { return state_.load(std::memory_order_acquire); }
-  Session::Counters counters() const;
+  SessionCounters counters() const;
   // Nothing while there is no session, or none any more.
-  std::vector<Session::DeviceUse> device_use() const;
+  std::vector<SessionDeviceUse> device_use() const;
   // The session's work had a fault on some device, and which CUresult that is.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
   // Whether it was ended because its client broke the protocol.
@@ -81,23 +86,23 @@ class SessionWorker {
 
  private:
   void Run();
-  void Loop(Session& session);
+  void Loop(SessionDriver& driver);
   // One round of everything that may be ready; what there was.
   struct Done {
     bool client = false;  // records or calls
     bool tasks = false;
     bool throttled = false;  // there is a record that may not be read yet
   };
-  Done Round(Session& session);
+  Done Round(SessionDriver& driver);
   void SetCalm(bool calm);
   // Whether the session may do something.
-  bool AttendToSwap(Session& session);
+  bool AttendToSwap(SessionDriver& driver);
   // Whether there was one.
-  bool RunDueCalls(Session& session);
+  bool RunDueCalls(SessionDriver& driver);
   void RejectCalls(int result);
 
-  const Session::Config config_;
-  const ServerOptions options_;
+  const SessionConfig config_;
+  const std::unique_ptr<const ServerOptions> options_;
   Events events_;
   std::thread thread_;
   bool calm_ = true;  // of the worker
@@ -119,8 +124,8 @@ class SessionWorker {
   bool rejecting_ = false;       // guarded by mutex_: calls are answered at once
   std::vector<ControlCall> calls_;  // guarded by mutex_
   // Set and cleared under mutex_ by the worker, which alone uses it without.
-  std::unique_ptr<Session> session_;
-  Session::Counters last_counters_;  // guarded by mutex_: of the session that is gone
+  std::unique_ptr<SessionDriver> driver_;
+  SessionCounters last_counters_;  // guarded by mutex_: of the session that is gone
 };
 
 }  // namespace detshare

@@ -12,10 +12,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/memory_broker.h"
+#include "coroutine_runtime/memory_mover.h"
+#include "coroutine_runtime/queue_pool.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/placement.h"
 #include "policy/registry.h"
 #include "server/base/logging.h"
+#include "server/session/image_store.h"
+#include "server/session/session_worker.h"
+#include "server/session/shared_events.h"
+#include "server/session/shared_memory_objects.h"
+#include "server/sessions/session_placement.h"
+#include "server/sessions/tenant_habits.h"
 
 namespace detshare {
 namespace {
@@ -125,6 +137,8 @@ SessionManager::SessionManager(std::vector<Device*> devices,
       schedulers_(std::move(schedulers)),
       tenant_accounts_(devices_.size()),
       host_store_(options.swap_bytes),
+      shared_memory_objects_(std::make_unique<SharedMemoryObjects>()),
+      shared_events_(std::make_unique<SharedEvents>()),
       placement_(std::move(placement), kClock),
       slots_(static_cast<size_t>(options_.windows.slots), false),
       next_session_(options.first_session),
@@ -152,6 +166,15 @@ SessionManager::~SessionManager() {
   changed_.notify_all();
   reaper_.join();
   RemoveTree(sessions_directory_);
+}
+
+std::vector<PartitionView> SessionManager::Partitions(size_t device) const {
+  return schedulers_[device]->Partitions();
+}
+
+size_t SessionManager::max_sessions() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return max_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), max_sessions_);
 }
 
 int SessionManager::FindByUuid(const std::string& id, const std::vector<int>& among) const {
@@ -253,7 +276,7 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
     for (const int index : entry.devices) {
       policy::DeviceLoad& load = loads[index];
       policy::PlacementRequest& there = load.sessions.emplace_back(PlacementRequestOf(name));
-      if (DeviceScheduler::CoroutineState state; schedulers_[index]->StateOf(id, &state)) {
+      if (CoroutineState state; schedulers_[index]->StateOf(id, &state)) {
         const TenantHabit habit = HabitOf(state, now);
         if (habit.memory_bound >= 0) there.memory_bound = habit.memory_bound;
         if (habit.load >= 0) there.load = habit.load;
@@ -363,7 +386,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
                             ChooseVisible(request.visible_ids, granted));
   const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
   if (sessions_.contains(id)) return absl::InternalError("a session's number was given twice");
-  Session::Config config;
+  SessionConfig config;
   config.id = id;
   config.slot = static_cast<int>(slot - slots_.begin());
   config.owner = request.owner;
@@ -375,14 +398,14 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.image_store = image_store_.get();
   config.directory = absl::StrCat(
       request.endpoint != nullptr ? request.endpoint->sessions_directory : sessions_directory_, "/", id);
-  config.shared_memory_objects = &shared_memory_objects_;
-  config.shared_event_tokens = &shared_events_;
+  config.shared_memory_objects = shared_memory_objects_.get();
+  config.shared_event_tokens = shared_events_.get();
   // Each device of the daemon has its part of the slot, even if the session does not use the
   // device. So addresses do not depend on the session's choice of devices.
   const AddressWindows& windows = options_.windows;
   const uint64_t part = DevicePart(windows, devices_.size());
   for (const int index : chosen) {
-    Session::Config::OnDevice on;
+    SessionConfig::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
     on.scheduler = schedulers_[index].get();
@@ -469,12 +492,11 @@ std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {
 void SessionManager::NoteEnd(uint64_t id, const std::string& reason) {
   TenantHabit habit;
   const std::shared_ptr<SessionWorker> worker = Find(id);
-  if (DeviceScheduler::CoroutineState state;
-      worker->config().devices.front().scheduler->StateOf(id, &state))
+  if (CoroutineState state; worker->config().devices.front().scheduler->StateOf(id, &state))
     habit = HabitOf(state, kClock.NowNanoseconds());
   const std::lock_guard<std::mutex> lock(mutex_);
   const Entry& entry = sessions_.at(id);
-  const Session::Counters counters = entry.worker->counters();
+  const SessionCounters counters = entry.worker->counters();
   habits_.Note(entry.request.tenant, habit);
   const auto age = std::chrono::steady_clock::now() - entry.begin;
   const DaemonEvent::Kind kind = entry.worker->violated() ? DaemonEvent::Kind::kViolation
@@ -557,7 +579,7 @@ void SessionManager::Reap() {
     const std::shared_ptr<const TenantEndpoint> endpoint = finished->second.request.endpoint;
     slots_[finished->second.slot] = false;
     TenantUse& use = use_.At(worker->config().tenant);
-    Session::Counters counters = worker->counters();
+    SessionCounters counters = worker->counters();
     counters.swap.out = 0;
     use.Add(counters);
     use.faulted += worker->faulted();
@@ -591,7 +613,7 @@ std::vector<SessionManager::SessionInfo> SessionManager::Sessions() {
     const SessionWorker::State state = entry.worker->state();
     info.state = StateName(state);
     info.open = state == SessionWorker::State::kRunning || state == SessionWorker::State::kFaulted;
-    for (const Session::Config::OnDevice& on : entry.worker->config().devices) {
+    for (const SessionConfig::OnDevice& on : entry.worker->config().devices) {
       const auto found = std::find(devices_.begin(), devices_.end(), on.device);
       auto& [device, schedule] = info.places.emplace_back();
       device = static_cast<size_t>(found - devices_.begin());

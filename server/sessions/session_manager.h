@@ -1,7 +1,8 @@
 // Opens, finds and ends all sessions of the daemon, and holds the devices that they share.
 #pragma once
 
-#include <algorithm>
+#include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -18,26 +19,31 @@
 #include "absl/status/statusor.h"
 #include "coroutine_runtime/by_tenant.h"
 #include "coroutine_runtime/clock.h"
-#include "coroutine_runtime/device.h"
-#include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/host_store.h"
-#include "coroutine_runtime/memory_broker.h"
-#include "coroutine_runtime/memory_mover.h"
-#include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/scheduler_state.h"
 #include "policy/placement.h"
-#include "server/base/activity.h"
 #include "server/access/tenant_endpoint.h"
+#include "server/base/activity.h"
 #include "server/base/event_log.h"
-#include "server/session/image_store.h"
 #include "server/session/server_options.h"
+#include "server/session/session_config.h"
 #include "server/sessions/session_admission.h"
 #include "server/sessions/session_placement.h"
-#include "server/session/session_worker.h"
-#include "server/tenants/tenant_accounts.h"
 #include "server/sessions/tenant_habits.h"
 #include "server/sessions/tenant_use.h"
+#include "server/tenants/tenant_accounts.h"
 
 namespace detshare {
+
+class Device;
+class DeviceScheduler;
+class ImageStore;
+class MemoryBroker;
+class MemoryMover;
+class QueuePool;
+class SessionWorker;
+class SharedEvents;
+class SharedMemoryObjects;
 
 // A request for a session. What the client says about itself serves only for display.
 struct SessionRequest {
@@ -67,12 +73,12 @@ class SessionManager {
     uint64_t id = 0;
     SessionRequest request;
     int64_t age_ms = 0;
-    Session::Counters counters;
+    SessionCounters counters;
     std::string state;
-    bool open = false;                         // the session runs, or has had a fault
-    DeviceScheduler::CoroutineState schedule;  // on its first device
+    bool open = false;         // the session runs, or has had a fault
+    CoroutineState schedule;   // on its first device
     // On all of its devices, in the session's order; the first element is a position in devices().
-    std::vector<std::pair<size_t, DeviceScheduler::CoroutineState>> places;
+    std::vector<std::pair<size_t, CoroutineState>> places;
   };
 
   // Creates the manager and the policy's partitions. Removes what an earlier daemon left in the
@@ -139,9 +145,7 @@ class SessionManager {
   // Returns OkStatus while all devices work. Otherwise returns the error of the lost device, with
   // the CUresult that all work on it ends with.
   absl::Status DeviceHealth();
-  std::vector<DeviceScheduler::PartitionView> Partitions(size_t device) const {
-    return schedulers_[device]->Partitions();
-  }
+  std::vector<PartitionView> Partitions(size_t device) const;
   // One for each device, in the order of devices().
   std::vector<DeviceScheduler*> Schedulers() const;
   const std::vector<Device*>& devices() const { return devices_; }
@@ -156,10 +160,7 @@ class SessionManager {
   EventLog& events() { return events_; }
   uint64_t next_session() const;
   // The number of sessions that may be open at a time.
-  size_t max_sessions() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return max_sessions_ == 0 ? slots_.size() : std::min<size_t>(slots_.size(), max_sessions_);
-  }
+  size_t max_sessions() const;
 
  private:
   struct Entry {
@@ -210,8 +211,8 @@ class SessionManager {
   // One for each device; empty if memory does not leave the cards.
   std::vector<std::unique_ptr<MemoryMover>> movers_;
   std::vector<std::unique_ptr<MemoryBroker>> brokers_;
-  SharedMemoryObjects shared_memory_objects_;
-  SharedEvents shared_events_;
+  const std::unique_ptr<SharedMemoryObjects> shared_memory_objects_;
+  const std::unique_ptr<SharedEvents> shared_events_;
   SessionAdmission* admission_ = nullptr;
 
   mutable std::mutex mutex_;

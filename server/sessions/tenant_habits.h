@@ -7,7 +7,7 @@
 #include <string>
 
 #include "coroutine_runtime/by_tenant.h"
-#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/scheduler_state.h"
 #include "policy/policy.h"
 
 namespace detshare {
@@ -20,8 +20,8 @@ struct TenantHabit {
 
 // Returns the habit of a session on one device. A scheduler follows a session's work only while
 // other sessions share its device.
-inline TenantHabit HabitOf(const DeviceScheduler::CoroutineState& state, policy::Nanoseconds now) {
-  const SchedEntity::Report& seen = state.figures;
+inline TenantHabit HabitOf(const CoroutineState& state, policy::Nanoseconds now) {
+  const SchedEntityReport& seen = state.figures;
   TenantHabit habit;
   habit.memory_bound = seen.memory_bound;
   if (!state.followed || seen.changed_at == 0) return habit;

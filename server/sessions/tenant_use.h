@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "server/session/session.h"
+#include "server/session/session_config.h"
 
 namespace detshare {
 
@@ -13,9 +13,9 @@ struct TenantUse {
   uint64_t violations = 0;  // sessions that were ended because they broke the protocol
   uint64_t open = 0;        // sessions that are open
   // Counts since the daemon began; memory is that of open sessions.
-  Session::Counters counters;
+  SessionCounters counters;
 
-  void Add(const Session::Counters& other) {
+  void Add(const SessionCounters& other) {
     counters.device_memory += other.device_memory;
     counters.pinned_memory += other.pinned_memory;
     counters.operations += other.operations;

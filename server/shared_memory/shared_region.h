@@ -23,14 +23,9 @@
 #include "coroutine_runtime/quota.h"
 #include "proto/ring_abi.h"
 #include "server/base/sigbus_guard.h"
+#include "server/shared_memory/owner.h"
 
 namespace detshare {
-
-// The user and group that get a session's files.
-struct Owner {
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
 
 // A mapped file of the session. The file stays until the session's directory is removed, or until
 // Remove(). One thread at a time uses it.

@@ -10,8 +10,9 @@
 
 #include "proto/nvml/nvml_types.h"
 #include "server/access/identity.h"
-#include "server/telemetry/process_ids.h"
+#include "server/session/session_worker.h"
 #include "server/session/visible_memory.h"
+#include "server/telemetry/process_ids.h"
 
 namespace detshare {
 namespace {
@@ -138,7 +139,7 @@ bool Telemetry::EnoughSamples() const { return sampler_.size() >= kFirstSamples;
 void Telemetry::Sample() {
   std::set<BusySampler::SessionOnDevice> busy;
   for (const auto& [request, worker] : manager_.Workers()) {
-    for (const Session::DeviceUse& use : worker->device_use()) {
+    for (const SessionDeviceUse& use : worker->device_use()) {
       if (use.busy) busy.emplace(worker->config().id, use.device);
     }
   }
@@ -183,7 +184,7 @@ proto::TelemetryReply Telemetry::Reply(const Peer& peer, const proto::TelemetryR
     sessions.insert(id);
     const uint32_t pid = ids.OfViewer(opened.pid);
     if (pid == 0) continue;
-    for (const Session::DeviceUse& use : worker->device_use()) {
+    for (const SessionDeviceUse& use : worker->device_use()) {
       for (int i = 0; i < reply.devices_size(); ++i) {
         if (manager_.devices()[shown[i]] != use.device) continue;
         proto::VisibleProcess* const process = reply.mutable_devices(i)->add_processes();

@@ -36,9 +36,8 @@ typename Map::mapped_type Of(const Map& map, const typename Map::key_type& key) 
   return found != map.end() ? found->second : typename Map::mapped_type();
 }
 
-void AddPartitions(const std::vector<DeviceScheduler::PartitionView>& more,
-                   std::vector<DeviceScheduler::PartitionView>* partitions) {
-  for (const DeviceScheduler::PartitionView& one : more) {
+void AddPartitions(const std::vector<PartitionView>& more, std::vector<PartitionView>* partitions) {
+  for (const PartitionView& one : more) {
     const auto known = std::find_if(partitions->begin(), partitions->end(),
                                     [&](const auto& other) { return other.name == one.name; });
     if (known == partitions->end()) {
@@ -150,7 +149,7 @@ Observation DomainSum::Sum() const {
   for (DeviceObservation& device : all.devices) {
     device.used_memory = 0;
     device.health = absl::OkStatus();
-    for (DeviceScheduler::PartitionView& partition : device.partitions) partition.sessions = 0;
+    for (PartitionView& partition : device.partitions) partition.sessions = 0;
   }
   for (const auto& [process, one] : processes_) {
     DomainObservation& user = users.At(one.user);

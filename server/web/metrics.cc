@@ -201,7 +201,7 @@ const std::vector<Entry>& Entries() {
         "waits, memory operations)"},
        [](const O& seen, Out& out) {
          for (const auto& [name, tenant] : seen.tenants) {
-           const Session::Counters& counts = tenant.use.counters;
+           const SessionCounters& counts = tenant.use.counters;
            const uint64_t known = counts.launches + counts.graphs + counts.copies + counts.fills;
            out.Add({{"tenant", name}, {"kind", "launch"}}, counts.launches);
            out.Add({{"tenant", name}, {"kind", "graph"}}, counts.graphs);

@@ -46,7 +46,7 @@ struct DeviceObservation {
   double peak_bandwidth = 0;  // bytes per second; 0: not known
   double busy_seconds = 0;    // sampled
   absl::Status health;
-  std::vector<DeviceScheduler::PartitionView> partitions;  // the whole device first
+  std::vector<PartitionView> partitions;  // the whole device first
 };
 
 // The SMs on which a session's work runs, on one of its devices.

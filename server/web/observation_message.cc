@@ -37,7 +37,7 @@ void ToMessage(const DeviceObservation& device, proto::ObservedDevice* message) 
     message->set_fault(device.health.message().empty() ? std::string("lost")
                                                        : std::string(device.health.message()));
   }
-  for (const DeviceScheduler::PartitionView& partition : device.partitions) {
+  for (const PartitionView& partition : device.partitions) {
     proto::ObservedPartition* const one = message->add_partitions();
     one->set_name(partition.name);
     one->set_first_sm(partition.first_sm);
@@ -116,7 +116,7 @@ void ToMessage(const TenantObservation& tenant, proto::ObservedTenant* message) 
   message->set_pinned_limit(tenant.quota.pinned_memory);
   message->set_sessions_limit(tenant.quota.sessions);
 
-  const Session::Counters& counters = tenant.use.counters;
+  const SessionCounters& counters = tenant.use.counters;
   message->set_opened(tenant.use.opened);
   message->set_faulted(tenant.use.faulted);
   message->set_violations(tenant.use.violations);
@@ -173,7 +173,7 @@ TenantObservation FromMessage(const proto::ObservedTenant& message) {
   tenant.tenant.slo_tpot = message.slo_tpot_ns();
   tenant.quota = {message.memory_limit(), message.pinned_limit(), message.sessions_limit()};
 
-  Session::Counters& counters = tenant.use.counters;
+  SessionCounters& counters = tenant.use.counters;
   tenant.use.opened = message.opened();
   tenant.use.faulted = message.faulted();
   tenant.use.violations = message.violations();

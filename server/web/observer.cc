@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "proto/admin.pb.h"
 
 namespace detshare {
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "server/session/session_worker.h"
+
 namespace detshare {
 
 void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, double seconds) {
@@ -44,12 +46,12 @@ void Sampler::Count(size_t device, const std::vector<detshare::Look>& looks, dou
 void Sampler::Look(SessionManager& manager, double seconds) {
   std::vector<std::vector<detshare::Look>> looks(manager.devices().size());
   for (const auto& [request, worker] : manager.Workers()) {
-    const std::vector<Session::DeviceUse> uses = worker->device_use();
+    const std::vector<SessionDeviceUse> uses = worker->device_use();
     for (size_t i = 0; i < uses.size(); ++i) {
       const auto found =
           std::find(manager.devices().begin(), manager.devices().end(), uses[i].device);
       if (found == manager.devices().end()) continue;
-      DeviceScheduler::CoroutineState state;
+      CoroutineState state;
       if (!worker->config().devices[i].scheduler->StateOf(worker->config().id, &state)) continue;
       detshare::Look look;
       look.tenant = request.tenant;

@@ -51,7 +51,7 @@ ordered_json DeviceJson(const DeviceObservation& device) {
 }
 
 ordered_json TenantJson(const TenantObservation& tenant, const RecentTenant& recent) {
-  const Session::Counters& counters = tenant.use.counters;
+  const SessionCounters& counters = tenant.use.counters;
   ordered_json waits = ordered_json::array();
   for (const auto& [holder, seconds] : recent.waits_for)
     waits.push_back({{"for", holder}, {"seconds", seconds}});

@@ -65,7 +65,7 @@ TEST_CASE_METHOD(Fixture,
     CHECK(two.Launch() == 0);
     CHECK(one.TryLaunch());
     CHECK(device.operations.back().first_sm == 8);
-    DeviceScheduler::CoroutineState state;
+    CoroutineState state;
     REQUIRE(scheduler->StateOf(1, &state));
     CHECK(state.partition == "sm8-15");
     REQUIRE(scheduler->StateOf(2, &state));
@@ -81,7 +81,7 @@ TEST_CASE_METHOD(Fixture,
   }
   CHECK(one.TryLaunch());
   CHECK(device.operations.back().first_sm == 0);
-  DeviceScheduler::CoroutineState state;
+  CoroutineState state;
   CHECK_FALSE(scheduler->StateOf(2, &state));
 }
 
@@ -145,7 +145,7 @@ TEST_CASE_METHOD(
   CHECK(two.LaunchAll(100) == 1);
   clock.Advance(5 * kMillisecond);
   CHECK(two.LaunchAll(100) == 1);
-  DeviceScheduler::CoroutineState state;
+  CoroutineState state;
   REQUIRE(scheduler->StateOf(2, &state));
   CHECK(state.figures.passes == 2);
   CHECK(state.figures.throttled_by_window == 10 * kMillisecond);
@@ -357,7 +357,7 @@ TEST_CASE_METHOD(
   CHECK(policy->seen[1].throttled_since != 0);
   CHECK(policy->seen[1].has_work);
   CHECK(two.LaunchAll(100) == 5);
-  DeviceScheduler::CoroutineState state;
+  CoroutineState state;
   REQUIRE(scheduler->StateOf(2, &state));
   CHECK(state.figures.device_time == 10 * kDuration);
 }
@@ -680,7 +680,7 @@ TEST_CASE_METHOD(Fixture, "A program that reads results step by step is seen to 
     device.RunAll();
     one.coroutine->WatchWork(false);
   }
-  DeviceScheduler::CoroutineState state;
+  CoroutineState state;
   REQUIRE(scheduler->StateOf(1, &state));
   CHECK(state.figures.tokens.tokens >= 10);
   const Nanoseconds pace = state.figures.tokens.recent_tpot;

@@ -13,7 +13,10 @@
 #include "proto/wire/library.h"
 #include "proto/wire/memory.h"
 #include "proto/wire/stream.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -325,7 +328,7 @@ TEST_CASE("Status shows devices and sessions") {
   TestClient onlooker(daemon.socket());
   grpc::ClientContext context;
   proto::Status status;
-  REQUIRE(onlooker.admin->GetStatus(&context, proto::GetStatusRequest(), &status).ok());
+  REQUIRE(AdminOf(onlooker)->GetStatus(&context, proto::GetStatusRequest(), &status).ok());
   CHECK(status.pid() == getpid());
   CHECK(status.backend() == "instant");
   CHECK(status.abi_version() == kAbiVersion);

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/control.pb.h"
 #include "tests/server/daemon_process.h"
 
 namespace detshare {

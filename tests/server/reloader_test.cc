@@ -6,8 +6,13 @@
 
 #include "absl/strings/str_join.h"
 #include "policy/config/config_file.h"
+#include "proto/admin.pb.h"
+#include "proto/control.pb.h"
+#include "server/base/logging.h"
 #include "server/daemon_options.h"
+#include "server/services/settings_store.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {

@@ -10,9 +10,11 @@
 #include <fstream>
 #include <thread>
 
+#include "server/base/logging.h"
 #include "server/watchdog.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/daemon_process.h"
+#include "tests/server/grpc_stubs.h"
 
 namespace detshare {
 namespace {
@@ -298,7 +300,7 @@ TEST_CASE("A reload applies what can change, names what cannot, and keeps to a g
   // The reply through the socket has the text of the log.
   const auto ask = [&](proto::Reloaded* reloaded) {
     grpc::ClientContext context;
-    return client.admin->Reload(&context, {}, reloaded);
+    return AdminOf(client)->Reload(&context, {}, reloaded);
   };
   write_file("[policy]\nname = \"fair\"\n");
   proto::Reloaded reloaded;

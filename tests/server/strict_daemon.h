@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/server/daemon_process.h"
+#include "tests/server/grpc_stubs.h"
 
 namespace detshare {
 
@@ -51,7 +52,7 @@ inline bool IsRoot() {
 inline proto::Status StatusOf(TestClient& client) {
   grpc::ClientContext context;
   proto::Status status;
-  REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
+  REQUIRE(AdminOf(client)->GetStatus(&context, {}, &status).ok());
   return status;
 }
 

@@ -7,10 +7,16 @@
 #include <iterator>
 #include <optional>
 
+#include "coroutine_runtime/device.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/quota.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/extent.h"
+#include "server/session/session_images.h"
+#include "server/session/session_limits.h"
 
 namespace detshare::handlers {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "coroutine_runtime/task.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "proto/wire/common.h"
 #include "server/session/reply.h"
@@ -17,12 +16,6 @@
 namespace detshare::handlers {
 
 // Signals what a record asks for on its stream; nothing when it asks for nothing.
-inline absl::Status SignalStream(Session& session, StreamId stream, const wire::Signal& signal) {
-  Fence* fence = nullptr;
-  if (!session.FindFence(signal.index, &fence))
-    return CudaError(kCudaErrorInvalidValue, "no such fence");
-  if (fence == nullptr) return absl::OkStatus();
-  return session.device().coroutine->Signal(stream, fence, signal.value);
-}
+absl::Status SignalStream(Session& session, StreamId stream, const wire::Signal& signal);
 
 }  // namespace detshare::handlers

@@ -1,8 +1,19 @@
 // Contexts: waiting for their work, ending them, limits.
 #include "proto/wire/context.h"
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "server/session/code_table.h"
+#include "server/session/context_table.h"
+#include "server/session/graph_table.h"
 #include "server/session/handlers/common.h"
-#include "server/session/handlers/host_memory.h"
+#include "server/session/ipc_memory.h"
+#include "server/session/peer_access.h"
+#include "server/session/pinned_memory.h"
+#include "server/session/session_images.h"
+#include "server/session/session_memory.h"
 
 namespace detshare::handlers {
 namespace {
@@ -20,13 +31,14 @@ Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId con
     reply.Send(status);
     co_return;
   }
-  session.RemoveGraphsOf(context);
+  session.graphs().RemoveContext(context);
   session.images().RemoveContext(context);
   device.memory->FreeContext(context);
-  session.ipc_memory().EndContext(context);
-  for (const LibraryId library : session.LibrariesOf(context)) session.RemoveLibrary(library);
-  FreePinnedOf(session, context);
-  session.ForgetContext(context);
+  session.memory().ipc().EndContext(context);
+  session.code().RemoveLibrariesOf(context);
+  session.memory().pinned().FreeOf(context);
+  session.memory().peer_access().ForgetContext(context);
+  session.contexts().Forget(context);
   reply.Send(status);
 }
 

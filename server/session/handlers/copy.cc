@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <vector>
 
+#include "coroutine_runtime/device.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "server/session/handlers/extent.h"
 #include "server/session/handlers/requests.h"
+#include "server/session/session_images.h"
+#include "server/session/session_memory.h"
+#include "server/session/virtual_memory.h"
+#include "server/shared_memory/shared_region.h"
 
 namespace detshare::handlers {
 namespace {
@@ -37,12 +43,12 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
   switch (location.space) {
     case wire::kAddress:
       side->address = location.address;
-      side->owner = session.DeviceOfMemory(location.address, bytes, write);
+      side->owner = session.memory().DeviceOf(session.device(), location.address, bytes, write);
       if (side->owner == nullptr) return Invalid("an address that is not the session's");
       if (IsHostMemory(session, location.address, bytes)) side->owner = nullptr;
       return absl::OkStatus();
     case wire::kStaging:
-      DETSHARE_RETURN_IF_ERROR(session.UseStaging(location.address, bytes));
+      DETSHARE_RETURN_IF_ERROR(session.memory().UseStaging(location.address, bytes));
       side->address =
           reinterpret_cast<DeviceAddress>(session.region().staging()) + location.address;
       return absl::OkStatus();
@@ -179,10 +185,11 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
       !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
     return Invalid("rows that overlap, are misaligned or have no end");
   }
-  *device = session.DeviceOfMemory(args.address, bytes, /*write=*/true);
+  *device = session.memory().DeviceOf(session.device(), args.address, bytes, /*write=*/true);
   if (*device == nullptr) return Invalid("an address that is not the session's");
   // Every device fills what cuMemAlloc gave, but mapped memory only with access of its own.
-  if (*device != &session.device() && session.virtual_memory().Overlaps(args.address, bytes))
+  if (*device != &session.device() &&
+      session.memory().virtual_memory().Overlaps(args.address, bytes))
     return Invalid("mapped memory to which the stream's device has no access");
   request->address = args.address;
   request->pitch = args.pitch;

@@ -4,8 +4,11 @@
 #include <memory>
 #include <utility>
 
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/shared_event.h"
+#include "server/session/context_table.h"
 #include "server/session/handlers/common.h"
 
 namespace detshare::handlers {
@@ -66,38 +69,38 @@ Task<void> ReplyWhenReached(Session& session, std::shared_ptr<SharedEvent> event
 
 void cuEventCreate(Session& session, const wire::cuEventCreate& args, Payload, Reply& reply) {
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
-  if (absl::Status added = session.AddEvent(args.event, args.context); !added.ok())
+  if (absl::Status added = session.contexts().AddEvent(args.event, args.context); !added.ok())
     return reply.Send(added);
   if ((args.flags & kInterprocess) != 0) {
     absl::StatusOr<std::shared_ptr<SharedEvent>> event =
         SharedEvent::Create(*session.device().device);
     if (event.ok()) {
-      session.shared_events().emplace(args.event, *std::move(event));
+      session.contexts().ShareEvent(args.event, *std::move(event));
     } else {
-      session.RemoveEvent(args.event);
+      session.contexts().RemoveEvent(args.event);
     }
     return reply.Send(event.status());
   }
   const absl::Status status = session.device().coroutine->CreateEvent(
       args.event, args.context, (args.flags & kDisableTiming) == 0);
-  if (!status.ok()) session.RemoveEvent(args.event);
+  if (!status.ok()) session.contexts().RemoveEvent(args.event);
   reply.Send(status);
 }
 
 void cuEventDestroy_v2(Session& session, const wire::cuEventDestroy_v2& args, Payload,
                        Reply& reply) {
-  if (session.FindSharedEvent(args.event) != nullptr) {
-    session.RemoveEvent(args.event);
+  if (session.contexts().FindSharedEvent(args.event) != nullptr) {
+    session.contexts().RemoveEvent(args.event);
     return reply.Send(absl::OkStatus());
   }
   const absl::Status status = session.device().coroutine->DestroyEvent(args.event);
-  if (status.ok()) session.RemoveEvent(args.event);
+  if (status.ok()) session.contexts().RemoveEvent(args.event);
   reply.Send(status);
 }
 
 void cuEventRecordWithFlags(Session& session, const wire::cuEventRecordWithFlags& args, Payload,
                             Reply& reply) {
-  if (std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event))
+  if (std::shared_ptr<SharedEvent> shared = session.contexts().FindSharedEvent(args.event))
     return reply.Send(RecordShared(session, std::move(shared), args.stream));
   Fence* fence = nullptr;
   if (!session.FindFence(args.signal.index, &fence)) {
@@ -108,7 +111,7 @@ void cuEventRecordWithFlags(Session& session, const wire::cuEventRecordWithFlags
 }
 
 void cuEventQuery(Session& session, const wire::cuEventQuery& args, Payload, Reply& reply) {
-  if (const std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event)) {
+  if (const std::shared_ptr<SharedEvent> shared = session.contexts().FindSharedEvent(args.event)) {
     const absl::StatusOr<bool> complete = shared->Complete();
     if (!complete.ok()) return reply.Send(complete.status());
     return reply.Send(*complete
@@ -120,7 +123,7 @@ void cuEventQuery(Session& session, const wire::cuEventQuery& args, Payload, Rep
 
 void cuEventSynchronize(Session& session, const wire::cuEventSynchronize& args, Payload,
                         Reply& reply) {
-  std::shared_ptr<SharedEvent> event = session.FindSharedEvent(args.event);
+  std::shared_ptr<SharedEvent> event = session.contexts().FindSharedEvent(args.event);
   if (event == nullptr)
     return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an event between processes"));
   session.executor().Spawn(ReplyWhenReached(session, std::move(event), std::move(reply)));

@@ -4,9 +4,13 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/gpu_graph.h"
 #include "policy/status_macros.h"
+#include "server/session/graph_table.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/graph_nodes.h"
+#include "server/session/session_limits.h"
 
 namespace detshare::handlers {
 namespace {
@@ -49,14 +53,14 @@ void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantia
       return CudaError(kCudaErrorNotSupported, "graphs that kernels launch");
     }
     DETSHARE_RETURN_IF_ERROR(session.UseContext(args.context));
-    DETSHARE_RETURN_IF_ERROR(session.CheckRoomForGraph(args.graph, payload.size()));
+    DETSHARE_RETURN_IF_ERROR(session.graphs().CheckRoom(args.graph, payload.size()));
     DETSHARE_ASSIGN_OR_RETURN(GraphDescription description,
                               Describe(session, payload, args.graph_count, &refused));
     description.use_node_priority = (args.flags & kUseNodePriority) != 0;
     DETSHARE_ASSIGN_OR_RETURN(
         std::unique_ptr<GpuGraph> graph,
         GpuGraph::Create(*session.device().coroutine, std::move(description), &refused));
-    session.AddGraph(args.graph, args.context, std::move(graph));
+    session.graphs().Add(session.device(), args.graph, args.context, std::move(graph));
     return absl::OkStatus();
   };
   const absl::Status status = instantiate();
@@ -73,7 +77,8 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
     update = graph.Become(std::move(description));
     return AsUpdateFailure(update);
   };
-  const absl::Status status = session.ChangeGraph(args.graph, payload.size(), become);
+  const absl::Status status =
+      session.graphs().Change(session.device(), args.graph, payload.size(), become);
   SendWith(reply, status,
            wire::cuGraphExecUpdate_v2_Reply{static_cast<uint32_t>(update.result),
                                              update.place.graph, update.place.node, 0});
@@ -81,19 +86,20 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
 
 void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetParams& args,
                               Payload payload, Reply& reply) {
-  reply.Send(session.ChangeGraph(args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
-    DETSHARE_ASSIGN_OR_RETURN(const ParsedNode parsed, ParseGraphNode(payload));
-    if (parsed.kind == wire::kNodeConditional) {
-      return Invalid("a conditional node is as it was instantiated");
-    }
-    DETSHARE_ASSIGN_OR_RETURN(GraphNode node, ResolveNode(session, parsed));
-    return graph.Replace({args.index, args.node}, std::move(node));
-  }));
+  reply.Send(session.graphs().Change(
+      session.device(), args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
+        DETSHARE_ASSIGN_OR_RETURN(const ParsedNode parsed, ParseGraphNode(payload));
+        if (parsed.kind == wire::kNodeConditional) {
+          return Invalid("a conditional node is as it was instantiated");
+        }
+        DETSHARE_ASSIGN_OR_RETURN(GraphNode node, ResolveNode(session, parsed));
+        return graph.Replace({args.index, args.node}, std::move(node));
+      }));
 }
 
 void cuGraphNodeSetEnabled(Session& session, const wire::cuGraphNodeSetEnabled& args, Payload,
                            Reply& reply) {
-  GpuGraph* const graph = session.FindGraph(args.graph);
+  GpuGraph* const graph = session.graphs().Find(session.device(), args.graph);
   if (graph == nullptr) return reply.Send(NoSuchGraph());
   if (args.enabled > 1) return reply.Send(Invalid("enabled is 1, disabled 0"));
   reply.Send(graph->SetEnabled({args.index, args.node}, args.enabled == 1));
@@ -101,7 +107,7 @@ void cuGraphNodeSetEnabled(Session& session, const wire::cuGraphNodeSetEnabled& 
 
 void cuGraphLaunch(Session& session, const wire::cuGraphLaunch& args, Payload payload,
                    Reply& reply) {
-  GpuGraph* const graph = session.FindGraph(args.graph);
+  GpuGraph* const graph = session.graphs().Find(session.device(), args.graph);
   if (graph == nullptr) [[unlikely]]
     return reply.Send(NoSuchGraph());
   if (payload.size() / sizeof(uint64_t) < args.value_count ||
@@ -116,13 +122,14 @@ void cuGraphLaunch(Session& session, const wire::cuGraphLaunch& args, Payload pa
 }
 
 void cuGraphUpload(Session& session, const wire::cuGraphUpload& args, Payload, Reply& reply) {
-  GpuGraph* const graph = session.FindGraph(args.graph);
+  GpuGraph* const graph = session.graphs().Find(session.device(), args.graph);
   reply.Send(graph == nullptr ? NoSuchGraph() : graph->Upload(args.stream));
 }
 
 void cuGraphExecDestroy(Session& session, const wire::cuGraphExecDestroy& args, Payload,
                         Reply& reply) {
-  reply.Send(session.RemoveGraph(args.graph) ? absl::OkStatus() : NoSuchGraph());
+  reply.Send(session.graphs().Remove(session.device(), args.graph) ? absl::OkStatus()
+                                                                   : NoSuchGraph());
 }
 
 void cuGraphConditionalHandleCreate(Session& session,
@@ -130,7 +137,7 @@ void cuGraphConditionalHandleCreate(Session& session,
                                     Reply& reply) {
   if (args.flags > kAssignDefault) return reply.Send(Invalid("unknown flags"));
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
-  if (absl::Status room = session.CountGraphCondition(); !room.ok()) return reply.Send(room);
+  if (absl::Status room = session.graphs().CountCondition(); !room.ok()) return reply.Send(room);
   SessionDevice& device = session.device();
   const absl::StatusOr<uint64_t> handle = device.device->CreateGraphCondition(
       *device.space, args.default_value, args.flags == kAssignDefault, args.sibling);

@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include "coroutine_runtime/device.h"
 #include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/stream_memory_op.h"
+#include "server/session/code_table.h"
 #include "server/session/handlers/memory_op.h"
 #include "server/session/handlers/requests.h"
+#include "server/session/session_images.h"
 
 namespace detshare::handlers {
 namespace {
@@ -17,7 +21,7 @@ absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalid
 absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKernelEx& args,
                                         Payload parameters) {
   KernelStep step;
-  step.kernel = session.ShareKernel(args.kernel);
+  step.kernel = session.code().ShareKernel(session.device(), args.kernel);
   if (step.kernel == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such kernel");
   DETSHARE_RETURN_IF_ERROR(ReadShape(session, args, *step.kernel, parameters, &step.shape));
   const auto* bytes = reinterpret_cast<const std::byte*>(parameters.data());

@@ -3,9 +3,13 @@
 
 #include <cstring>
 
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/shared_event.h"
 #include "policy/status_macros.h"
+#include "server/session/context_table.h"
 #include "server/session/handlers/common.h"
 #include "server/session/ipc_memory.h"
+#include "server/session/session_memory.h"
 #include "server/session/shared_events.h"
 
 namespace detshare::handlers {
@@ -19,12 +23,12 @@ absl::Status OpenEvent(Session& session, const wire::cuIpcOpenEventHandle& args)
   SharedEvents::Token token;
   std::memcpy(token.data(), args.token.bytes, token.size());
   absl::StatusOr<std::shared_ptr<SharedEvent>> event =
-      session.shared_event_tokens().Import(session.config().owner.uid, session.id(), token);
+      session.config().shared_event_tokens->Import(session.config().owner.uid, session.id(), token);
   if (!event.ok()) return event.status();
   if (&(*event)->device() != session.device().device)
     return CudaError(kCudaErrorInvalidContext, "an event of another device");
-  DETSHARE_RETURN_IF_ERROR(session.AddEvent(args.event, args.context));
-  session.shared_events().emplace(args.event, *std::move(event));
+  DETSHARE_RETURN_IF_ERROR(session.contexts().AddEvent(args.event, args.context));
+  session.contexts().ShareEvent(args.event, *std::move(event));
   return absl::OkStatus();
 }
 
@@ -33,7 +37,7 @@ Task<void> OpenMemory(Session& session, SessionDevice& device, wire::cuIpcOpenMe
   ShareTokenValue token;
   std::memcpy(token.data(), args.token.bytes, token.size());
   const absl::StatusOr<IpcMemory::Opened> opened =
-      co_await session.ipc_memory().Open(device, args.context, token);
+      co_await session.memory().ipc().Open(device, args.context, token);
   if (!opened.ok()) {
     reply.Send(opened.status());
     co_return;
@@ -43,7 +47,7 @@ Task<void> OpenMemory(Session& session, SessionDevice& device, wire::cuIpcOpenMe
 }
 
 Task<void> CloseMemory(Session& session, DeviceAddress address, Reply reply) {
-  const absl::StatusOr<bool> open = co_await session.ipc_memory().Close(address);
+  const absl::StatusOr<bool> open = co_await session.memory().ipc().Close(address);
   if (!open.ok()) {
     reply.Send(open.status());
     co_return;
@@ -55,11 +59,11 @@ Task<void> CloseMemory(Session& session, DeviceAddress address, Reply reply) {
 
 void cuIpcGetEventHandle(Session& session, const wire::cuIpcGetEventHandle& args, Payload,
                          Reply& reply) {
-  const std::shared_ptr<SharedEvent> event = session.FindSharedEvent(args.event);
+  const std::shared_ptr<SharedEvent> event = session.contexts().FindSharedEvent(args.event);
   if (event == nullptr)
     return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an event between processes"));
   const absl::StatusOr<SharedEvents::Token> token =
-      session.shared_event_tokens().Export(session.config().owner.uid, session.id(), event);
+      session.config().shared_event_tokens->Export(session.config().owner.uid, session.id(), event);
   if (!token.ok()) return reply.Send(token.status());
   wire::cuIpcGetEventHandle_Reply body{};
   std::memcpy(body.token.bytes, token->data(), token->size());
@@ -74,7 +78,7 @@ void cuIpcOpenEventHandle(Session& session, const wire::cuIpcOpenEventHandle& ar
 void cuIpcGetMemHandle(Session& session, const wire::cuIpcGetMemHandle& args, Payload,
                        Reply& reply) {
   const absl::StatusOr<ShareTokenValue> token =
-      session.ipc_memory().Show(session.device(), args.address);
+      session.memory().ipc().Show(session.device(), args.address);
   if (!token.ok()) return reply.Send(token.status());
   wire::cuIpcGetMemHandle_Reply body{};
   std::memcpy(body.token.bytes, token->data(), token->size());

@@ -1,5 +1,7 @@
 #include "server/session/handlers/launch_hints.h"
 
+#include "coroutine_runtime/device.h"
+
 namespace detshare::handlers {
 namespace {
 

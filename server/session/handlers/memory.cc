@@ -1,7 +1,12 @@
 // Device memory.
 #include "proto/wire/memory.h"
 
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "server/session/handlers/common.h"
+#include "server/session/ipc_memory.h"
+#include "server/session/session_memory.h"
 #include "server/session/visible_memory.h"
 
 namespace detshare::handlers {
@@ -50,12 +55,12 @@ void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payloa
 }
 
 void cuMemFree_v2(Session& session, const wire::cuMemFree_v2& args, Payload, Reply& reply) {
-  session.ipc_memory().Forget(args.address);
+  session.memory().ipc().Forget(args.address);
   session.executor().Spawn(Free(session.device(), args.address, std::move(reply)));
 }
 
 void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload, Reply& reply) {
-  session.ipc_memory().Forget(args.address);
+  session.memory().ipc().Forget(args.address);
   SessionDevice& here = session.device();
   for (SessionDevice& owner : session.devices()) {
     if (&owner == &here || !owner.memory->Find(args.address)) continue;

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "policy/status_macros.h"
 #include "proto/wire/stream_memory_op.h"
 

@@ -2,14 +2,23 @@
 #include <string>
 #include <vector>
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/quota.h"
 #include "policy/status_macros.h"
 #include "proto/wire/library.h"
 #include "server/backends/images/variable_bytes.h"
+#include "server/session/client_printer.h"
+#include "server/session/code_table.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/extent.h"
 #include "server/session/image_store.h"
 #include "server/session/managed_block.h"
 #include "server/session/payload_reader.h"
+#include "server/session/pinned_memory.h"
+#include "server/session/session_limits.h"
+#include "server/session/session_memory.h"
 
 namespace detshare::handlers {
 namespace {
@@ -60,12 +69,12 @@ void CutLogs(CompileLogs& logs) {
 
 // Whether the daemon has what the client asks for, or names by its hash: then it is in *kept.
 bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, StoredImage* kept) {
-  if (session.image_store() == nullptr) return false;
+  if (session.config().image_store == nullptr) return false;
   const uid_t user = session.config().owner.uid;
   ContentHash hash;
   std::copy(std::begin(args.hash), std::end(args.hash), hash.begin());
-  if (args.source == wire::kImageAsked) return session.image_store()->MayHave(user, hash);
-  std::optional<StoredImage> found = session.image_store()->Find(user, hash);
+  if (args.source == wire::kImageAsked) return session.config().image_store->MayHave(user, hash);
+  std::optional<StoredImage> found = session.config().image_store->Find(user, hash);
   if (found.has_value()) *kept = *std::move(found);
   return kept->memory != nullptr;
 }
@@ -89,7 +98,7 @@ absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payloa
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
   const absl::Status status = co_await device.coroutine->IdleForMemory();
   // A kernel of lost work may still run: then the code stays until the session ends.
-  if (status.ok()) session.RemoveLibrary(library);
+  if (status.ok()) session.code().RemoveLibrary(library);
   reply.Send(status);
 }
 
@@ -112,7 +121,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   }
   StoredImage kept;
   if (args.source == wire::kImageSent) {
-    session.CountCode(image.size());
+    session.code().CountReceived(image.size());
   } else if (!FindKeptImage(session, args, &kept)) {
     wire::cuLibraryLoadData_Reply unknown{};
     unknown.image_unknown = 1;
@@ -126,7 +135,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
     if (absl::Status known = session.UseContext(args.context); !known.ok())
       return reply.Send(known);
   }
-  if (absl::Status room = session.CheckRoomForImage(image.size()); !room.ok())
+  if (absl::Status room = session.code().CheckRoomForImage(image.size()); !room.ok())
     return reply.Send(room);
   SessionDevice& device = session.device();
   absl::StatusOr<QuotaCharge> charge = TakeForVariables(device, image);
@@ -135,9 +144,9 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   std::shared_ptr<const ManagedBlock> managed;
   const auto place =
       [&](absl::Span<const ManagedVariable> variables) -> absl::StatusOr<ManagedPlaces> {
-    managed = session.ManagedOf(args.sibling);
+    managed = session.code().ManagedOf(args.sibling);
     if (managed != nullptr) return PlacesIn(*managed, variables);
-    DETSHARE_ASSIGN_OR_RETURN(managed, MakeManagedBlock(session, variables));
+    DETSHARE_ASSIGN_OR_RETURN(managed, MakeManagedBlock(session.memory().pinned(), variables));
     absl::StatusOr<ManagedPlaces> places = PlacesIn(*managed, variables);
     if (places.ok()) places->fresh = true;
     return places;
@@ -145,15 +154,15 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   absl::StatusOr<std::unique_ptr<Library>> library = device.device->LoadLibrary(
       *device.space,
       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(image.data()), image.size()), options,
-      logs, session.Printer(), place);
+      logs, [&printer = session.printer()](std::string_view text) { printer.Print(text); }, place);
   CutLogs(logs);
 
   wire::cuLibraryLoadData_Reply body{};
   absl::Status status = library.status();
   if (library.ok()) {
     body.kernel_count = static_cast<uint32_t>((*library)->KernelNames().size());
-    const absl::StatusOr<LibraryId> id =
-        session.AddLibrary(*std::move(library), args.context, image, managed, *std::move(charge));
+    const absl::StatusOr<LibraryId> id = session.code().AddLibrary(
+        device, *std::move(library), args.context, image, managed, *std::move(charge));
     status = id.status();
     if (id.ok()) body.library = *id;
     if (id.ok() && managed != nullptr) {
@@ -162,9 +171,9 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
       body.managed_file_bytes = managed->memory.file_bytes;
       body.managed_file = managed->memory.file;
     }
-    if (args.source == wire::kImageSent && session.image_store() != nullptr) {
-      session.image_store()->AddSoon(session.config().owner.uid,
-                                     {session.kept_payload(), image.size()});
+    if (args.source == wire::kImageSent && session.config().image_store != nullptr) {
+      session.config().image_store->AddSoon(session.config().owner.uid,
+                                            {session.kept_payload(), image.size()});
     }
   }
   body.info_log_bytes = static_cast<uint32_t>(logs.info.size());
@@ -183,7 +192,8 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
 }
 
 void cuLibraryUnload(Session& session, const wire::cuLibraryUnload& args, Payload, Reply& reply) {
-  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  CodeTable::LoadedLibrary* const library =
+      session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   library->unloading = true;
   session.executor().Spawn(
@@ -192,13 +202,14 @@ void cuLibraryUnload(Session& session, const wire::cuLibraryUnload& args, Payloa
 
 void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, Payload payload,
                         Reply& reply) {
-  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  CodeTable::LoadedLibrary* const library =
+      session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
   if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
-  const absl::StatusOr<KernelId> id = session.AddKernel(*library, name);
+  const absl::StatusOr<KernelId> id = session.code().AddKernel(*library, name);
   if (!id.ok()) return reply.Send(id.status());
-  const KernelInfo& info = session.FindKernel(*id)->info();
+  const KernelInfo& info = session.code().FindKernel(session.device(), *id)->info();
 
   wire::cuLibraryGetKernel_Reply body{};
   body.kernel = *id;
@@ -218,7 +229,8 @@ void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, 
 
 void cuLibraryEnumerateKernels(Session& session, const wire::cuLibraryEnumerateKernels& args,
                                Payload, Reply& reply) {
-  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  CodeTable::LoadedLibrary* const library =
+      session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string bytes;
   for (const std::string& name : library->library->KernelNames()) {
@@ -230,7 +242,8 @@ void cuLibraryEnumerateKernels(Session& session, const wire::cuLibraryEnumerateK
 
 void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, Payload payload,
                         Reply& reply) {
-  Session::LoadedLibrary* const library = session.FindLibrary(args.library);
+  CodeTable::LoadedLibrary* const library =
+      session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
   if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));

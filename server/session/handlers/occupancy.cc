@@ -1,6 +1,9 @@
 // Occupancy questions that the client does not answer itself.
-#include "server/session/handlers/common.h"
 #include "proto/wire/occupancy.h"
+
+#include "coroutine_runtime/device.h"
+#include "server/session/code_table.h"
+#include "server/session/handlers/common.h"
 
 namespace detshare::handlers {
 namespace {
@@ -12,7 +15,7 @@ absl::Status NoKernel() { return CudaError(kCudaErrorInvalidHandle, "no such ker
 void cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     Session& session, const wire::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags& args,
     Payload, Reply& reply) {
-  Kernel* const kernel = session.FindKernel(args.kernel);
+  Kernel* const kernel = session.code().FindKernel(session.device(), args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
   const absl::StatusOr<int> blocks =
       kernel->MaxActiveBlocks({args.block_size, args.dynamic_shared_bytes, args.flags});
@@ -23,7 +26,7 @@ void cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 void cuOccupancyAvailableDynamicSMemPerBlock(
     Session& session, const wire::cuOccupancyAvailableDynamicSMemPerBlock& args, Payload,
     Reply& reply) {
-  Kernel* const kernel = session.FindKernel(args.kernel);
+  Kernel* const kernel = session.code().FindKernel(session.device(), args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
   const absl::StatusOr<uint64_t> bytes =
       kernel->AvailableDynamicShared(args.blocks, args.block_size);
@@ -34,7 +37,7 @@ void cuOccupancyAvailableDynamicSMemPerBlock(
 void cuOccupancyMaxPotentialClusterSize(Session& session,
                                         const wire::cuOccupancyMaxPotentialClusterSize& args,
                                         Payload, Reply& reply) {
-  Kernel* const kernel = session.FindKernel(args.kernel);
+  Kernel* const kernel = session.code().FindKernel(session.device(), args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
   LaunchShape shape;
   shape.grid = {args.grid[0], args.grid[1], args.grid[2]};
@@ -47,7 +50,7 @@ void cuOccupancyMaxPotentialClusterSize(Session& session,
 
 void cuOccupancyMaxActiveClusters(Session& session, const wire::cuOccupancyMaxActiveClusters& args,
                                   Payload, Reply& reply) {
-  Kernel* const kernel = session.FindKernel(args.kernel);
+  Kernel* const kernel = session.code().FindKernel(session.device(), args.kernel);
   if (kernel == nullptr) return reply.Send(NoKernel());
   LaunchShape shape;
   shape.grid = {args.grid[0], args.grid[1], args.grid[2]};

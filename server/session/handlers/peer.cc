@@ -1,8 +1,12 @@
 // Access of the session's devices to each other's memory.
 #include "proto/wire/peer.h"
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/executor.h"
+#include "server/session/context_table.h"
 #include "server/session/handlers/common.h"
 #include "server/session/peer_access.h"
+#include "server/session/session_memory.h"
 
 namespace detshare::handlers {
 namespace {
@@ -10,7 +14,7 @@ namespace {
 constexpr int kAccessSupported = 2;  // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
 
 Task<void> Disable(Session& session, ContextId context, ContextId peer, Reply reply) {
-  reply.Send(co_await session.peer_access().Disable(context, peer));
+  reply.Send(co_await session.memory().peer_access().Disable(context, peer));
 }
 
 }  // namespace
@@ -24,13 +28,13 @@ void cuCtxEnablePeerAccess(Session& session, const wire::cuCtxEnablePeerAccess& 
   if (peer == nullptr || peer == &device)
     return reply.Send(CudaError(kCudaErrorInvalidDevice, "not another device of the session"));
   // A context that was never used is born by this.
-  if (absl::Status known = session.UseContextOf(args.peer, *peer); !known.ok())
+  if (absl::Status known = session.contexts().Use(args.peer, *peer); !known.ok())
     return reply.Send(known);
   const std::map<int, int> attributes = device.device->PeerAttributes(*peer->device);
   const auto access = attributes.find(kAccessSupported);
   if (access == attributes.end() || access->second == 0)
     return reply.Send(CudaError(kCudaErrorInvalidDevice, "the devices do not reach each other"));
-  reply.Send(session.peer_access().Enable(session.context(), device, args.peer, *peer));
+  reply.Send(session.memory().peer_access().Enable(session.context(), device, args.peer, *peer));
 }
 
 void cuCtxDisablePeerAccess(Session& session, const wire::cuCtxDisablePeerAccess& args, Payload,

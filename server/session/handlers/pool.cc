@@ -1,4 +1,8 @@
 // Memory pools.
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
 #include "proto/wire/memory.h"
 #include "server/session/handlers/common.h"
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "coroutine_runtime/device.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/launch.h"
 #include "server/session/handlers/common.h"

@@ -1,6 +1,10 @@
 // Streams and host functions.
 #include "proto/wire/stream.h"
 
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "coroutine_runtime/shared_event.h"
+#include "server/session/context_table.h"
 #include "server/session/handlers/common.h"
 
 namespace detshare::handlers {
@@ -27,7 +31,7 @@ void cuStreamCreateWithPriority(Session& session, const wire::cuStreamCreateWith
     return reply.Send(CudaError(kCudaErrorInvalidValue, "unknown stream flags"));
   }
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
-  if (absl::Status added = session.AddStream(args.stream, args.context); !added.ok())
+  if (absl::Status added = session.contexts().AddStream(args.stream, args.context); !added.ok())
     return reply.Send(added);
   StreamOptions options;
   options.non_blocking = (args.flags & kNonBlocking) != 0;
@@ -35,14 +39,14 @@ void cuStreamCreateWithPriority(Session& session, const wire::cuStreamCreateWith
   options.priority = args.priority;
   const absl::Status status =
       session.device().coroutine->CreateStream(args.stream, args.context, options);
-  if (!status.ok()) session.RemoveStream(args.stream);
+  if (!status.ok()) session.contexts().RemoveStream(args.stream);
   reply.Send(status);
 }
 
 void cuStreamDestroy_v2(Session& session, const wire::cuStreamDestroy_v2& args, Payload,
                         Reply& reply) {
   const absl::Status status = session.device().coroutine->DestroyStream(args.stream);
-  if (status.ok()) session.RemoveStream(args.stream);
+  if (status.ok()) session.contexts().RemoveStream(args.stream);
   reply.Send(status);
 }
 
@@ -65,9 +69,9 @@ void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args
 
 void cuStreamWaitEvent(Session& session, const wire::cuStreamWaitEvent& args, Payload,
                        Reply& reply) {
-  if (const std::shared_ptr<SharedEvent> shared = session.FindSharedEvent(args.event))
+  if (const std::shared_ptr<SharedEvent> shared = session.contexts().FindSharedEvent(args.event))
     return reply.Send(session.device().coroutine->WaitShared(args.stream, *shared));
-  const SessionDevice* const owner = session.DeviceOfEvent(args.event);
+  const SessionDevice* const owner = session.contexts().DeviceOfEvent(args.event);
   if (owner == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such event"));
   reply.Send(session.device().coroutine->WaitEventOf(*owner->coroutine, args.stream, args.event));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_tensor_map.h"
 #include "server/session/handlers/common.h"
 

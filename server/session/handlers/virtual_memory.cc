@@ -3,7 +3,11 @@
 
 #include <algorithm>
 
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/shared_event.h"
 #include "server/session/handlers/common.h"
+#include "server/session/session_memory.h"
 #include "server/session/shared_memory_objects.h"
 #include "server/session/virtual_memory.h"
 
@@ -33,7 +37,7 @@ bool AccessOf(uint32_t flags, MemoryAccess* access) {
 
 Task<void> Create(Session& session, SessionDevice& device, uint64_t bytes, Reply reply) {
   const absl::StatusOr<VirtualMemory::Id> id =
-      co_await session.virtual_memory().Create(device, bytes);
+      co_await session.memory().virtual_memory().Create(device, bytes);
   if (id.ok()) {
     reply.Send(wire::cuMemCreate_Reply{*id, 0});
   } else {
@@ -43,8 +47,8 @@ Task<void> Create(Session& session, SessionDevice& device, uint64_t bytes, Reply
 
 Task<void> Reserve(Session& session, SessionDevice& device, wire::cuMemAddressReserve args,
                    Reply reply) {
-  const absl::StatusOr<DeviceAddress> address =
-      co_await session.virtual_memory().Reserve(device, args.bytes, args.alignment, args.address);
+  const absl::StatusOr<DeviceAddress> address = co_await session.memory().virtual_memory().Reserve(
+      device, args.bytes, args.alignment, args.address);
   if (address.ok()) {
     reply.Send(wire::cuMemAddressReserve_Reply{*address});
   } else {
@@ -53,7 +57,7 @@ Task<void> Reserve(Session& session, SessionDevice& device, wire::cuMemAddressRe
 }
 
 Task<void> Unmap(Session& session, wire::cuMemUnmap args, Reply reply) {
-  reply.Send(co_await session.virtual_memory().Unmap(args.address, args.bytes));
+  reply.Send(co_await session.memory().virtual_memory().Unmap(args.address, args.bytes));
 }
 
 }  // namespace
@@ -64,7 +68,7 @@ void cuMemAddressReserve(Session& session, const wire::cuMemAddressReserve& args
 }
 
 void cuMemAddressFree(Session& session, const wire::cuMemAddressFree& args, Payload, Reply& reply) {
-  reply.Send(session.virtual_memory().FreeReservation(args.address, args.bytes));
+  reply.Send(session.memory().virtual_memory().FreeReservation(args.address, args.bytes));
 }
 
 void cuMemCreate(Session& session, const wire::cuMemCreate& args, Payload, Reply& reply) {
@@ -72,11 +76,11 @@ void cuMemCreate(Session& session, const wire::cuMemCreate& args, Payload, Reply
 }
 
 void cuMemRelease(Session& session, const wire::cuMemRelease& args, Payload, Reply& reply) {
-  reply.Send(session.virtual_memory().Release(args.memory));
+  reply.Send(session.memory().virtual_memory().Release(args.memory));
 }
 
 void cuMemMap(Session& session, const wire::cuMemMap& args, Payload, Reply& reply) {
-  reply.Send(session.virtual_memory().Map(args.address, args.bytes, args.memory));
+  reply.Send(session.memory().virtual_memory().Map(args.address, args.bytes, args.memory));
 }
 
 void cuMemUnmap(Session& session, const wire::cuMemUnmap& args, Payload, Reply& reply) {
@@ -91,8 +95,8 @@ void cuMemSetAccess(Session& session, const wire::cuMemSetAccess& args, Payload,
     MemoryAccess access;
     if (!AccessOf(args.access >> (2 * i) & 3, &access))
       return reply.Send(Invalid("an access that there is not"));
-    absl::Status status =
-        session.virtual_memory().SetAccess(session.devices()[i], args.address, args.bytes, access);
+    absl::Status status = session.memory().virtual_memory().SetAccess(
+        session.devices()[i], args.address, args.bytes, access);
     if (!status.ok()) return reply.Send(status);
   }
   reply.Send(absl::OkStatus());
@@ -100,9 +104,9 @@ void cuMemSetAccess(Session& session, const wire::cuMemSetAccess& args, Payload,
 
 void cuMemExportToShareableHandle(Session& session, const wire::cuMemExportToShareableHandle& args,
                                   Payload, Reply& reply) {
-  const VirtualMemory::Named* const named = session.virtual_memory().Find(args.memory);
+  const VirtualMemory::Named* const named = session.memory().virtual_memory().Find(args.memory);
   if (named == nullptr) return reply.Send(Invalid("no such physical memory"));
-  const absl::StatusOr<ShareTokenValue> token = session.shared_memory_objects().Export(
+  const absl::StatusOr<ShareTokenValue> token = session.config().shared_memory_objects->Export(
       session.config().owner.uid,
       {named->memory, named->device->device, 0, named->memory->bytes()});
   if (!token.ok()) return reply.Send(token.status());
@@ -117,7 +121,7 @@ void cuMemImportFromShareableHandle(Session& session,
   ShareTokenValue token;
   std::copy(std::begin(args.token.bytes), std::end(args.token.bytes), token.begin());
   absl::StatusOr<SharedMemory> shared =
-      session.shared_memory_objects().Import(session.config().owner.uid, token);
+      session.config().shared_memory_objects->Import(session.config().owner.uid, token);
   if (!shared.ok()) return reply.Send(shared.status());
   // A part of an allocation has no name of its own.
   if (shared->offset != 0 || shared->bytes != shared->memory->bytes())
@@ -129,7 +133,7 @@ void cuMemImportFromShareableHandle(Session& session,
   if (device == devices.end())
     return reply.Send(CudaError(kCudaErrorInvalidDevice, "memory of a device that is not visible"));
   const absl::StatusOr<VirtualMemory::Id> id =
-      session.virtual_memory().Adopt(shared->memory, *device);
+      session.memory().virtual_memory().Adopt(shared->memory, *device);
   if (!id.ok()) return reply.Send(id.status());
   reply.Send(wire::cuMemImportFromShareableHandle_Reply{
       shared->bytes, *id, static_cast<uint32_t>(device - devices.begin())});

@@ -9,6 +9,7 @@
 #include <future>
 
 #include "policy/config/config_file.h"
+#include "server/base/logging.h"
 #include "server/daemon_options.h"
 #include "tests/server/daemon_fixture.h"
 

@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
 
 namespace detshare {
 namespace {
@@ -53,7 +55,7 @@ grpc::StatusCode End(TestClient& client, std::vector<uint64_t> sessions,
   request.set_tenant(tenant);
   grpc::ClientContext context;
   proto::EndedSessions scratch;
-  return client.admin->EndSessions(&context, request, ended != nullptr ? ended : &scratch)
+  return AdminOf(client)->EndSessions(&context, request, ended != nullptr ? ended : &scratch)
       .error_code();
 }
 
@@ -63,7 +65,7 @@ proto::Events EventsOf(TestClient& client, uint64_t log = 0, uint64_t first = 0)
   request.set_first(first);
   grpc::ClientContext context;
   proto::Events events;
-  REQUIRE(client.admin->GetEvents(&context, request, &events).ok());
+  REQUIRE(AdminOf(client)->GetEvents(&context, request, &events).ok());
   return events;
 }
 
@@ -153,20 +155,20 @@ TEST_CASE("Every call that changes something for all is for admins and root") {
     proto::TenantSetting tenant, tenant_in_force;
     tenant.set_name("t");
     proto::TraceStarted started;
-    add([&](auto* context) { return client.admin->SetPolicy(context, policy, &policy_in_force); });
-    add([&](auto* context) { return client.admin->SetTenant(context, tenant, &tenant_in_force); });
-    add([&](auto* context) { return client.admin->StartTrace(context, {}, &started); });
+    add([&](auto* context) { return AdminOf(client)->SetPolicy(context, policy, &policy_in_force); });
+    add([&](auto* context) { return AdminOf(client)->SetTenant(context, tenant, &tenant_in_force); });
+    add([&](auto* context) { return AdminOf(client)->StartTrace(context, {}, &started); });
     proto::FetchTraceRequest fetch;
     fetch.set_trace(started.trace());
     fetch.set_last(true);
     proto::TraceChunk chunk;
-    add([&](auto* context) { return client.admin->FetchTrace(context, fetch, &chunk); });
+    add([&](auto* context) { return AdminOf(client)->FetchTrace(context, fetch, &chunk); });
     return codes;
   };
   const auto reload = [](TestClient& client) {
     grpc::ClientContext context;
     proto::Reloaded reloaded;
-    return client.admin->Reload(&context, {}, &reloaded).error_code();
+    return AdminOf(client)->Reload(&context, {}, &reloaded).error_code();
   };
   const auto alice = f.As(kAlice, {5, 6}), admin = f.As(kCarol, {kAdmins});
   for (const grpc::StatusCode code : all(*alice))
@@ -188,7 +190,7 @@ TEST_CASE("Only root loads code into the daemon") {
   policy.set_name("/nowhere/policy.so");
   const auto set = [&](TestClient& client) {
     grpc::ClientContext context;
-    return client.admin->SetPolicy(&context, policy, &in_force).error_code();
+    return AdminOf(client)->SetPolicy(&context, policy, &in_force).error_code();
   };
   CHECK(set(*f.As(kCarol, {kAdmins})) == grpc::StatusCode::PERMISSION_DENIED);
   const grpc::StatusCode root = set(*f.Root());

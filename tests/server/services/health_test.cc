@@ -8,6 +8,7 @@
 
 #include "proto/reflection.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
 
 namespace detshare {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "server/access/identity.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
 
 namespace detshare {
 namespace {
@@ -16,7 +17,7 @@ grpc::Status Set(TestClient& client, const proto::TenantSetting& setting,
                  proto::TenantSetting* in_force = nullptr) {
   grpc::ClientContext context;
   proto::TenantSetting reply;
-  const grpc::Status status = client.admin->SetTenant(&context, setting, &reply);
+  const grpc::Status status = AdminOf(client)->SetTenant(&context, setting, &reply);
   if (in_force != nullptr) *in_force = reply;
   return status;
 }
@@ -27,27 +28,27 @@ grpc::Status SetPolicy(TestClient& client, const std::string& name,
   proto::PolicySetting setting, reply;
   setting.set_name(name);
   for (const auto& [key, value] : parameters) (*setting.mutable_parameters())[key] = value;
-  return client.admin->SetPolicy(&context, setting, &reply);
+  return AdminOf(client)->SetPolicy(&context, setting, &reply);
 }
 
 proto::Policies Policies(TestClient& client) {
   grpc::ClientContext context;
   proto::Policies policies;
-  REQUIRE(client.admin->GetPolicies(&context, {}, &policies).ok());
+  REQUIRE(AdminOf(client)->GetPolicies(&context, {}, &policies).ok());
   return policies;
 }
 
 proto::Tenants Tenants(TestClient& client) {
   grpc::ClientContext context;
   proto::Tenants tenants;
-  REQUIRE(client.admin->GetTenants(&context, {}, &tenants).ok());
+  REQUIRE(AdminOf(client)->GetTenants(&context, {}, &tenants).ok());
   return tenants;
 }
 
 proto::Status StatusOf(TestClient& client) {
   grpc::ClientContext context;
   proto::Status status;
-  REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
+  REQUIRE(AdminOf(client)->GetStatus(&context, {}, &status).ok());
   return status;
 }
 

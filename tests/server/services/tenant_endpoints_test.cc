@@ -12,6 +12,8 @@
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -57,7 +59,7 @@ struct Operator {
   proto::Status Status() {
     grpc::ClientContext context;
     proto::Status status;
-    REQUIRE(client.admin->GetStatus(&context, {}, &status).ok());
+    REQUIRE(AdminOf(client)->GetStatus(&context, {}, &status).ok());
     return status;
   }
 
@@ -129,7 +131,7 @@ TEST_CASE("Nothing of the operators' services is behind an endpoint") {
   {
     grpc::ClientContext context;
     proto::Status status;
-    CHECK(inside.client.admin->GetStatus(&context, {}, &status).error_code() ==
+    CHECK(AdminOf(inside.client)->GetStatus(&context, {}, &status).error_code() ==
           grpc::StatusCode::UNIMPLEMENTED);
   }
   Peer peer;
@@ -308,7 +310,7 @@ TEST_CASE("A container that replaces what is in its directory leads the daemon n
   TestClient client(f.Socket("d"));
   proto::SessionEvent event;
   grpc::ClientContext context;
-  auto reader = client.control->OpenSession(&context, client.request);
+  auto reader = ControlOf(client)->OpenSession(&context, client.request);
   REQUIRE(reader->Read(&event));
   const std::string moved = f.Path("d") + "/moved/" + std::to_string(event.grant().session());
   CHECK(fs::exists(moved + "/session"));

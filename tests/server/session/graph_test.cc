@@ -10,8 +10,9 @@
 #include "proto/wire/event.h"
 #include "proto/wire/stream_memory_op.h"
 #include "tests/server/daemon_fixture.h"
-#include "tests/server/session/graph_payload_builder.h"
+#include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
+#include "tests/server/session/graph_payload_builder.h"
 
 namespace detshare {
 namespace {

@@ -15,7 +15,11 @@
 #include "proto/wire/library.h"
 #include "proto/wire/memory.h"
 #include "proto/wire/stream.h"
+#include "server/session/image_store.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -260,7 +264,7 @@ TEST_CASE("Malformed control calls are answered or end the session, never the da
   const auto call = [&](const proto::CallRequest& request) {
     grpc::ClientContext context;
     proto::CallReply reply;
-    const grpc::Status status = f.client.control->Call(&context, request, &reply);
+    const grpc::Status status = ControlOf(f.client)->Call(&context, request, &reply);
     return status.ok() ? reply.result() : -1;
   };
   proto::CallRequest request;

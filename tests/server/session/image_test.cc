@@ -7,6 +7,7 @@
 #include "proto/wire/array.h"
 #include "proto/wire/context.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
 
 namespace detshare {

@@ -5,7 +5,10 @@
 #include "proto/wire/copy.h"
 #include "proto/wire/library.h"
 #include "proto/wire/memory.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -30,7 +33,7 @@ Loaded Load(TestClient& client, const std::string& image, uint32_t device = 0,
   call.set_payload(image);
   grpc::ClientContext context;
   proto::CallReply reply;
-  REQUIRE(client.control->Call(&context, call, &reply).ok());
+  REQUIRE(ControlOf(client)->Call(&context, call, &reply).ok());
   Loaded loaded;
   loaded.result = reply.result();
   std::string_view rest = reply.body();

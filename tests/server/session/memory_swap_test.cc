@@ -10,6 +10,8 @@
 #include "proto/wire/ipc.h"
 #include "proto/wire/virtual_memory.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -49,7 +51,7 @@ struct Swapping : TestDaemon {
     TestClient onlooker(socket());
     grpc::ClientContext context;
     proto::Status status;
-    REQUIRE(onlooker.admin->GetStatus(&context, proto::GetStatusRequest(), &status).ok());
+    REQUIRE(AdminOf(onlooker)->GetStatus(&context, proto::GetStatusRequest(), &status).ok());
     return status;
   }
   uint64_t OutOf(const TestClient& client) {

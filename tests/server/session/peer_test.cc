@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/control.pb.h"
 #include "proto/wire/context.h"
 #include "proto/wire/event.h"
 #include "proto/wire/ipc.h"

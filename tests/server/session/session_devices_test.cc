@@ -8,6 +8,8 @@
 #include "proto/nvml/nvml_types.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -83,7 +85,7 @@ struct Host : TestDaemon {
     TestClient onlooker(socket());
     grpc::ClientContext context;
     proto::Status status;
-    REQUIRE(onlooker.admin->GetStatus(&context, {}, &status).ok());
+    REQUIRE(AdminOf(onlooker)->GetStatus(&context, {}, &status).ok());
     return status;
   }
   grpc::Status Set(const std::string& tenant, uint64_t devices) {
@@ -92,7 +94,7 @@ struct Host : TestDaemon {
     proto::TenantSetting setting, in_force;
     setting.set_name(tenant);
     setting.set_devices(devices);
-    return operator_.admin->SetTenant(&context, setting, &in_force);
+    return AdminOf(operator_)->SetTenant(&context, setting, &in_force);
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "coroutine_runtime/device_tensor_map.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {

@@ -201,9 +201,9 @@ TEST_CASE("A run is named by letters and digits") {
 
 // ---- the known habits of a tenant
 
-DeviceScheduler::CoroutineState Seen(policy::Nanoseconds burst, policy::Nanoseconds gap,
+CoroutineState Seen(policy::Nanoseconds burst, policy::Nanoseconds gap,
                                      bool has_work, policy::Nanoseconds changed_at) {
-  DeviceScheduler::CoroutineState state;
+  CoroutineState state;
   state.followed = true;
   state.figures.typical_burst = burst;
   state.figures.typical_gap = gap;
@@ -222,7 +222,7 @@ TEST_CASE("The load of a program is its bursts beside its pauses, those of the m
 }
 
 TEST_CASE("Nothing is made up about a program that was not followed") {
-  DeviceScheduler::CoroutineState state = Seen(20, 60, true, 1000);
+  CoroutineState state = Seen(20, 60, true, 1000);
   state.followed = false;
   CHECK(HabitOf(state, 1005).load < 0);
   CHECK(HabitOf(state, 1005).memory_bound < 0);

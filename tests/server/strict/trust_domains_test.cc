@@ -11,6 +11,7 @@
 
 #include "coroutine_runtime/status_cuda.h"
 #include "server/strict/domain_channel.h"
+#include "tests/server/grpc_stubs.h"
 #include "tests/server/strict_daemon.h"
 
 namespace detshare {
@@ -67,7 +68,7 @@ std::set<uint64_t> SessionsOf(const proto::Status& status) {
 grpc::Status End(TestClient& client, const proto::EndSessionsRequest& request,
                  proto::EndedSessions* ended) {
   grpc::ClientContext context;
-  return client.admin->EndSessions(&context, request, ended);
+  return AdminOf(client)->EndSessions(&context, request, ended);
 }
 
 TEST_CASE("Who may administer sees the sessions and tenants of all users, and others their own") {

@@ -6,6 +6,8 @@
 #include "proto/nvml/nvml_types.h"
 #include "proto/telemetry.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {

@@ -11,6 +11,8 @@
 #include "proto/wire/ipc.h"
 #include "proto/wire/virtual_memory.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/grpc_stubs.h"
+#include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
 
 namespace detshare {
@@ -34,7 +36,7 @@ struct Limited : TestDaemon {
     TestClient onlooker(socket());
     grpc::ClientContext context;
     proto::Status status;
-    REQUIRE(onlooker.admin->GetStatus(&context, {}, &status).ok());
+    REQUIRE(AdminOf(onlooker)->GetStatus(&context, {}, &status).ok());
     for (const proto::TenantUse& use : status.tenants()) {
       if (use.name() == tenant) return use;
     }
@@ -44,7 +46,7 @@ struct Limited : TestDaemon {
     TestClient operator_(socket());
     grpc::ClientContext context;
     proto::TenantSetting in_force;
-    return operator_.admin->SetTenant(&context, setting, &in_force);
+    return AdminOf(operator_)->SetTenant(&context, setting, &in_force);
   }
   grpc::Status SetMemory(uint64_t bytes) {
     proto::TenantSetting setting;

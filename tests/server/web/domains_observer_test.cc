@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/server/grpc_stubs.h"
 #include "tests/server/http_get.h"
 #include "tests/server/strict_daemon.h"
 

@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "proto/control.pb.h"
+#include "server/sessions/session_manager.h"
 #include "server/web/metrics.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/http_get.h"

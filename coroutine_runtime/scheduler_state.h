@@ -1,0 +1,43 @@
+// What a scheduler tells about its partitions and coroutines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "policy/policy.h"
+#include "proto/latency_histogram.h"
+
+namespace detshare {
+
+class Partition;
+
+struct SchedEntityReport {
+  bool has_work = false;
+  int rank = 0;
+  policy::Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
+  policy::Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
+  policy::Nanoseconds typical_burst = 0, typical_gap = 0;
+  double memory_bound = -1;                                    // as in policy::CoroutineView
+  policy::Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // how long, in all
+  uint64_t operations = 0;                                     // that were followed
+  uint64_t passes = 0;             // operations that went because they were held long enough
+  Partition* partition = nullptr;  // of the latest kernel or graph
+  policy::TokenView tokens;
+};
+
+struct PartitionView {
+  std::string name;  // "all" or "sm0-63"
+  int first_sm = 0, sm_count = 0;
+  int sessions = 0;
+};
+
+struct CoroutineState {
+  policy::Tenant tenant;
+  std::string partition;
+  int first_sm = 0, sm_count = 0;  // of the partition
+  bool followed = false;           // else the figures say nothing
+  SchedEntityReport figures;
+  LatencyHistogram::Counts bursts{};
+};
+
+}  // namespace detshare

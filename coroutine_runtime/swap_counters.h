@@ -1,0 +1,14 @@
+// Device memory that left its card for the host.
+#pragma once
+
+#include <cstdint>
+
+namespace detshare {
+
+struct SwapCounters {
+  uint64_t out = 0;  // bytes that are out now
+  uint64_t bytes_out = 0, bytes_in = 0, moves = 0;
+  int64_t nanoseconds = 0;  // spent with moving
+};
+
+}  // namespace detshare

@@ -1,0 +1,86 @@
+// The libraries and kernels of one session.
+//
+// Threading: the session's worker; received_bytes() from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/ring_abi.h"
+
+namespace detshare {
+
+class Kernel;
+class Library;
+class QuotaCharge;
+struct ManagedBlock;
+struct SessionDevice;
+struct SessionLimits;
+
+// Outlives all that keeps a library of it.
+class CodeTable {
+ public:
+  struct LoadedLibrary {
+    LibraryId id = 0;
+    std::shared_ptr<Library> library;             // graphs keep those that they use
+    std::shared_ptr<const ManagedBlock> managed;  // null: it has no managed variables
+    SessionDevice* device = nullptr;
+    ContextId context = 0;  // 0: of the process
+    std::map<std::string, KernelId> kernels;
+    uint64_t code = 0;  // stands for its image
+    bool unloading = false;
+  };
+
+  explicit CodeTable(const SessionLimits& limits);
+
+  // Code that the client sent.
+  void CountReceived(uint64_t bytes) {
+    received_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }
+
+  absl::Status CheckRoomForImage(uint64_t bytes) const;
+  // `image`: what it was loaded from.
+  absl::StatusOr<LibraryId> AddLibrary(SessionDevice& device, std::unique_ptr<Library> library,
+                                       ContextId context, std::span<const uint8_t> image,
+                                       std::shared_ptr<const ManagedBlock> managed,
+                                       QuotaCharge charge);
+  // Of the device and not being unloaded, else nullptr.
+  LoadedLibrary* FindLibrary(const SessionDevice& device, LibraryId id);
+  // The managed variables of a library of any device; null when it has none, or is none.
+  std::shared_ptr<const ManagedBlock> ManagedOf(LibraryId id) const;
+  absl::StatusOr<KernelId> AddKernel(LoadedLibrary& library, const std::string& name);
+  // None of its kernels is queued or running.
+  void RemoveLibrary(LibraryId id);
+  void RemoveLibrariesOf(ContextId context);
+
+  // Of the device, else nullptr.
+  Kernel* FindKernel(const SessionDevice& device, KernelId id) const {
+    if (id >= kernels_.size() || kernels_[id].device != &device) return nullptr;
+    return kernels_[id].kernel;
+  }
+  // The same, with its library: whoever has it may use the kernel, whatever is unloaded.
+  std::shared_ptr<Kernel> ShareKernel(const SessionDevice& device, KernelId id) const;
+
+ private:
+  struct LoadedKernel {
+    Kernel* kernel = nullptr;  // null: its library is gone
+    SessionDevice* device = nullptr;
+    LibraryId library = 0;
+  };
+
+  const SessionLimits& limits_;
+  std::atomic<uint64_t> received_bytes_{0};                // relaxed: for reports only
+  uint64_t image_bytes_ = 0;                               // of the libraries that are there
+  std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded
+  std::vector<LoadedKernel> kernels_;                      // by id
+};
+
+}  // namespace detshare

@@ -1,0 +1,74 @@
+#include "server/session/graph_table.h"
+
+#include <utility>
+
+#include "coroutine_runtime/gpu_graph.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "server/session/session_limits.h"
+
+namespace detshare {
+
+GraphTable::GraphTable(const SessionLimits& limits) : limits_(limits) {}
+
+GraphTable::~GraphTable() = default;
+
+absl::Status GraphTable::CheckRoom(GraphId id, uint64_t payload_bytes) const {
+  if (id == 0 || graphs_.contains(id)) {
+    return CudaError(kCudaErrorInvalidValue, "the id of a new graph is 0 or in use");
+  }
+  if (graphs_.size() >= limits_.graphs || bytes_ + payload_bytes > limits_.graph_bytes) {
+    return CudaError(kCudaErrorOutOfMemory, "too many graphs");
+  }
+  return absl::OkStatus();
+}
+
+void GraphTable::Add(const SessionDevice& device, GraphId id, ContextId context,
+                     std::unique_ptr<GpuGraph> graph) {
+  bytes_ += graph->bytes();
+  graphs_.insert_or_assign(id, LoadedGraph{std::move(graph), &device, context});
+}
+
+absl::Status GraphTable::Change(const SessionDevice& device, GraphId id, uint64_t payload_bytes,
+                                absl::FunctionRef<absl::Status(GpuGraph&)> change) {
+  GpuGraph* const graph = Find(device, id);
+  if (graph == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
+  if (bytes_ + payload_bytes > limits_.graph_bytes) {
+    return CudaError(kCudaErrorOutOfMemory, "graphs that are too large");
+  }
+  bytes_ -= graph->bytes();
+  const absl::Status status = change(*graph);
+  bytes_ += graph->bytes();
+  return status;
+}
+
+GpuGraph* GraphTable::Find(const SessionDevice& device, GraphId id) const {
+  const auto found = graphs_.find(id);
+  if (found == graphs_.end() || found->second.device != &device) return nullptr;
+  return found->second.graph.get();
+}
+
+bool GraphTable::Remove(const SessionDevice& device, GraphId id) {
+  const auto found = graphs_.find(id);
+  if (found == graphs_.end() || found->second.device != &device) return false;
+  bytes_ -= found->second.graph->bytes();
+  graphs_.erase(found);
+  return true;
+}
+
+void GraphTable::RemoveContext(ContextId context) {
+  absl::erase_if(graphs_, [&](const auto& entry) {
+    if (entry.second.context != context) return false;
+    bytes_ -= entry.second.graph->bytes();
+    return true;
+  });
+}
+
+absl::Status GraphTable::CountCondition() {
+  if (conditions_ >= limits_.graph_conditions) {
+    return CudaError(kCudaErrorOutOfMemory, "too many conditional handles");
+  }
+  ++conditions_;
+  return absl::OkStatus();
+}
+
+}  // namespace detshare

@@ -1,0 +1,257 @@
+#include "server/session/session_driver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/device_memory.h"
+#include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/executor.h"
+#include "coroutine_runtime/sched_entity.h"
+#include "coroutine_runtime/status_cuda.h"
+#include "proto/driver_api/server_dispatch.h"
+#include "server/base/logging.h"
+#include "server/session/code_table.h"
+#include "server/session/op_name.h"
+#include "server/session/pinned_memory.h"
+#include "server/session/server_options.h"
+#include "server/session/session_images.h"
+#include "server/session/session_memory.h"
+#include "server/session/session_swap.h"
+#include "server/session/virtual_memory.h"
+#include "server/shared_memory/shared_region.h"
+
+namespace detshare {
+namespace {
+
+policy::TenantClass ClassOf(const std::string& tenant, const ServerOptions& options) {
+  for (const policy::Tenant& known : options.tenants) {
+    if (known.name == tenant) return known.tenant_class;
+  }
+  return policy::TenantClass::kUnset;
+}
+
+}  // namespace
+
+SessionDriver::SessionDriver(std::unique_ptr<Session> session) : session_(std::move(session)) {}
+
+absl::StatusOr<std::unique_ptr<SessionDriver>> SessionDriver::Open(const SessionConfig& config,
+                                                                   const ServerOptions& options) {
+  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Session> opened, Session::Open(config, options));
+  std::unique_ptr<SessionDriver> driver(new SessionDriver(std::move(opened)));
+  driver->swap_ = std::make_unique<SessionSwap>(*driver);
+  for (size_t i = 0; i < config.devices.size(); ++i) {
+    const SessionConfig::OnDevice& on = config.devices[i];
+    SessionDevice& device = driver->session_->devices()[i];
+    if (on.broker != nullptr)
+      driver->swap_->Add(*on.broker, ClassOf(config.tenant, options), device);
+    on.scheduler->Add(config.id, config.tenant, *device.coroutine);
+  }
+  return driver;
+}
+
+SessionDriver::~SessionDriver() {
+  std::vector<SessionDevice>& devices = session_->devices();
+  for (size_t i = 0; i < devices.size(); ++i)
+    session_->config().devices[i].scheduler->Remove(session_->id(), *devices[i].coroutine);
+  swap_->Leave();
+  if (!devices.empty()) WaitForDevices();
+  session_.reset();
+}
+
+SessionCounters SessionDriver::counters() const {
+  const Session& session = *session_;
+  SessionCounters counters;
+  counters.pinned_memory = session.memory().pinned().bytes_in_use();
+  counters.device_memory =
+      session.images().array_bytes() + session.memory().virtual_memory().bytes();
+  counters.swap = swap_->counters();
+  counters.code_bytes = session.code().received_bytes();
+  for (const SessionDevice& device : session.devices()) {
+    counters.device_memory += device.memory->mapped();
+    const GpuCoroutine::Counters one = device.coroutine->counters();
+    counters.operations += one.operations;
+    counters.kernels += one.kernels;
+    counters.bytes_copied += one.bytes_copied;
+    counters.migrations += one.migrations;
+    counters.launches += one.launches;
+    counters.graphs += one.graphs;
+    counters.copies += one.copies;
+    counters.fills += one.fills;
+  }
+  return counters;
+}
+
+std::vector<SessionDeviceUse> SessionDriver::device_use() const {
+  std::vector<SessionDeviceUse> uses;
+  for (const SessionDevice& device : std::as_const(*session_).devices())
+    uses.push_back(
+        {device.device, device.memory->mapped() + device.memory->out(), device.space->Busy()});
+  return uses;
+}
+
+// ---- the schedulers
+
+bool SessionDriver::Throttle() {
+  // An error is answered without any device.
+  if (session_->sticky_error() != 0) return true;
+  std::vector<SessionDevice>& devices = session_->devices();
+  if (devices.size() == 1) return devices[0].coroutine->Throttle();
+  const size_t next = session_->reader().NextDevice();
+  return next >= devices.size() || devices[next].coroutine->Throttle();
+}
+
+void SessionDriver::WatchWork(bool pause) {
+  for (SessionDevice& device : session_->devices()) device.coroutine->WatchWork(pause);
+}
+
+bool SessionDriver::watching_work() const {
+  const std::vector<SessionDevice>& devices = session_->devices();
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const SessionDevice& device) { return device.coroutine->watching_work(); });
+}
+
+bool SessionDriver::others_throttled() const {
+  const std::vector<SessionDevice>& devices = session_->devices();
+  return std::any_of(devices.begin(), devices.end(), [](const SessionDevice& device) {
+    return device.coroutine->entity() != nullptr && device.coroutine->entity()->others_throttled();
+  });
+}
+
+bool SessionDriver::awaited() const {
+  const std::vector<SessionDevice>& devices = session_->devices();
+  return std::any_of(devices.begin(), devices.end(), [](const SessionDevice& device) {
+    return device.coroutine->entity() != nullptr && device.coroutine->entity()->assignment().awaited;
+  });
+}
+
+bool SessionDriver::MakeReady() {
+  for (SessionDevice& device : session_->devices()) {
+    if (device.coroutine->MakeReady()) return true;
+  }
+  return false;
+}
+
+// ---- operations
+
+void SessionDriver::HandleRecord(const RingRecord& record) {
+  Reply reply(session_.get(), record.op, record.reply_slot);
+  Execute(Transport::kRing, record.op, record.device, record.context, record.args, record.payload,
+          reply);
+}
+
+void SessionDriver::HandleCall(uint16_t op, uint32_t device, ContextId context,
+                               std::span<const uint8_t> args,
+                               std::shared_ptr<const std::string> payload, Reply::CallDone done) {
+  Reply reply(session_.get(), op, std::move(done));
+  const std::string& bytes = *payload;
+  session_->KeepPayload(std::move(payload));
+  Execute(Transport::kGrpc, op, device, context, args,
+          {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, reply);
+  session_->KeepPayload(nullptr);
+}
+
+void SessionDriver::Execute(Transport transport, uint16_t op, uint32_t device, ContextId context,
+                            std::span<const uint8_t> args, std::span<const uint8_t> payload,
+                            Reply& reply) {
+  Session& session = *session_;
+  if (session.sticky_error() != 0) [[unlikely]] {
+    reply.Send(absl::OkStatus());  // which it turns into the sticky error
+    return;
+  }
+  SessionDevice* const current = session.DeviceAt(device);
+  if (current == nullptr) [[unlikely]] {
+    session.Violate(
+        absl::StrCat(KnownOpName(op), " names device ", device, " of ", session.devices().size()));
+    reply.Send(CudaError(kCudaErrorInvalidDevice, "no such device"));
+    return;
+  }
+  session.SetOperation(*current, context);
+  switch (Dispatch(transport, op, args, payload, session, reply)) {
+    [[likely]] case Dispatched::kHandled : return;
+    case Dispatched::kUnknownOp:
+      session.Violate(absl::StrCat("operation ", op, " does not exist"));
+      break;
+    case Dispatched::kWrongTransport:
+      session.Violate(absl::StrCat(KnownOpName(op), " came by the wrong way"));
+      break;
+    case Dispatched::kWrongLength:
+      session.Violate(
+          absl::StrCat(KnownOpName(op), " came with ", args.size(), " bytes of arguments"));
+      break;
+  }
+  reply.Send(CudaError(kCudaErrorInvalidValue, "malformed"));
+}
+
+Task<void> SessionDriver::AwaitIdle(int* busy) {
+  for (SessionDevice& device : session_->devices()) (void)co_await device.coroutine->Idle();
+  *busy = 0;
+}
+
+void SessionDriver::WatchIdle() {
+  idle_watch_ = 1;
+  session_->executor().Spawn(AwaitIdle(&idle_watch_));
+}
+
+// ---- the end
+
+void SessionDriver::WaitForDevices() {
+  constexpr auto kTimeout = std::chrono::seconds(10);
+  Executor& executor = session_->executor();
+  int busy = 1;
+  executor.Spawn(AwaitIdle(&busy));
+  const auto begin = std::chrono::steady_clock::now();
+  bool warned = false;
+  while (busy != 0) {
+    executor.Poll();
+    // Whatever a faulted space had queued is not worth waiting for: the space itself waits for what
+    // still runs.
+    bool all_faulted = true;
+    for (const SessionDevice& device : session_->devices()) {
+      if (device.space->fault().ok() && device.device->health().ok()) all_faulted = false;
+    }
+    if (all_faulted) executor.AbortWaits();
+    if (busy == 0) break;
+    if (!warned && std::chrono::steady_clock::now() - begin > kTimeout) {
+      warned = true;
+      LogWarning(session_->label(),
+                 ": its kernels are still running; its memory stays until they end");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+void SessionDriver::CheckFault() {
+  if (session_->sticky_error() != 0) return;
+  for (const SessionDevice& device : session_->devices()) {
+    const absl::Status fault = device.space->fault();
+    if (!fault.ok()) [[unlikely]] {
+      faulted_ = true;
+      session_->SetStickyError(CudaResultOf(fault), std::string(fault.message()));
+      return;
+    }
+  }
+}
+
+void SessionDriver::Interrupt(int result) {
+  SessionHeader* const header = session_->region().header();
+  uint32_t none = 0;
+  // A client must not take what was dropped for done: it sees the error before any fence.
+  header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result),
+                                               std::memory_order_release);
+  header->closed.store(1, std::memory_order_release);
+  for (SessionDevice& device : session_->devices()) device.space->Abandon();
+}
+
+void SessionDriver::Abandon() {
+  if (abandoned_) return;
+  abandoned_ = true;
+  for (SessionDevice& device : session_->devices()) device.space->Abandon();
+}
+
+}  // namespace detshare
