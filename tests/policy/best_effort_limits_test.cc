@@ -69,5 +69,86 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "A coroutine of a lower rank is absent when it has had no work and was not opened lately") {
+  Tenant tenant;
+  std::vector<CoroutineView> views(2);
+  for (CoroutineView& view : views) view.tenant = &tenant;
+  Snapshot snapshot;
+  snapshot.now = 10 * kSecond;
+  const auto others_first = [&](Nanoseconds opened_at, Nanoseconds changed_at,
+                                Nanoseconds* ask_again_at) {
+    views[0].opened_at = opened_at;
+    views[0].changed_at = changed_at;
+    snapshot.coroutines = views;
+    *ask_again_at = kForever;
+    return OthersFirst(snapshot, {0, 1}, 1, kSecond, ask_again_at);
+  };
+  Nanoseconds ask_again_at = 0;
+  CHECK(others_first(9 * kSecond + 1, 0, &ask_again_at));
+  CHECK(ask_again_at == 10 * kSecond + 1);
+  CHECK(others_first(0, 9 * kSecond + 1, &ask_again_at));
+  CHECK(ask_again_at == 10 * kSecond + 1);
+  CHECK_FALSE(others_first(9 * kSecond, 9 * kSecond, &ask_again_at));
+  CHECK(ask_again_at == kForever);
+  // One of the same rank never goes first.
+  views[0].has_work = true;
+  snapshot.coroutines = views;
+  CHECK_FALSE(OthersFirst(snapshot, {1, 1}, 1, kSecond, &ask_again_at));
+  CHECK(OthersFirst(snapshot, {0, 1}, 1, kSecond, &ask_again_at));
+  CHECK_FALSE(OthersFirst(snapshot, {0, 1}, 0, kSecond, &ask_again_at));
+}
+
+TEST_CASE("Each limit of best-effort work comes from its own rule") {
+  BestEffortRules rules;
+  rules.window = 400 * kMicrosecond;
+  rules.min_window = 50 * kMicrosecond;
+  rules.long_operation = 123 * kMicrosecond;
+  rules.long_share = 96 / 132.0;
+  rules.yielding_share = 100 / 132.0;
+  rules.yielding_block = 45 * kMicrosecond;
+  rules.contended_share = 32 / 132.0;
+  rules.contended_window = 60 * kMicrosecond;
+  rules.tail_share = 64 / 132.0;
+  rules.tail_window = 70 * kMicrosecond;
+  rules.max_throttle = 7 * kMillisecond;
+  std::vector<SmRange> partitions = {SmRange{}};
+  for (const SmRange& range : StandardPartitions(kH200)) partitions.push_back(range);
+  Tenant tenant;
+  CoroutineView view;
+  view.tenant = &tenant;
+  view.typical_operation = 100 * kMicrosecond;
+  Snapshot snapshot;
+  snapshot.device = kH200;
+  snapshot.partitions = partitions;
+  const auto sms = [&](int partition) { return SmsOf(kH200, partitions[partition]); };
+
+  const Grant first = BestEffortGrant(snapshot, view, rules, /*others_first=*/true);
+  CHECK(sms(first.idle.partition) == 132);
+  CHECK(first.idle.window == 300 * kMicrosecond);
+  REQUIRE(first.tail.has_value());
+  for (const Limits& limits : {first.idle, first.contended, *first.tail}) {
+    CHECK(sms(limits.long_partition) == 96);
+    CHECK(sms(limits.yielding_partition) == 100);
+    CHECK(limits.long_operation == 123 * kMicrosecond);
+    CHECK(limits.yielding_block == 45 * kMicrosecond);
+    CHECK(limits.max_throttle == 7 * kMillisecond);
+  }
+  CHECK(sms(first.contended.partition) == 32);
+  CHECK(first.contended.window == 60 * kMicrosecond);
+  CHECK(sms(first.tail->partition) == 64);
+  CHECK(first.tail->window == 70 * kMicrosecond);
+  CHECK_FALSE(first.urgent);
+  std::vector<int> prepared;
+  for (const int partition : first.prepare) prepared.push_back(sms(partition));
+  std::sort(prepared.begin(), prepared.end());
+  CHECK(prepared == std::vector<int>{32, 64, 96});
+
+  const Grant alone = BestEffortGrant(snapshot, view, rules, /*others_first=*/false);
+  CHECK(alone.contended == alone.idle);
+  CHECK_FALSE(alone.tail.has_value());
+  CHECK(alone.idle.max_throttle == 7 * kMillisecond);
+}
+
 }  // namespace
 }  // namespace detshare::policy

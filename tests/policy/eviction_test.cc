@@ -266,5 +266,31 @@ TEST_CASE("Sessions that together exceed the card take turns, each as often and 
   }
 }
 
+TEST_CASE("No more goes than the host has room for, and nothing of a session without memory") {
+  Card card;
+  card.host_limit = 8 * kGiB + 1;
+  card.residents = {Idle(1, 0, 0), Idle(2, 8 * kGiB, kSecond), Idle(3, 8 * kGiB, 2 * kSecond)};
+  card.requests = {{4, TenantClass::kUnset, 8 * kGiB + 1, true}};
+  CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {3, 1}});
+}
+
+TEST_CASE("Of working sessions the one whose turn began first goes first") {
+  Card card;
+  card.residents = {Idle(1, 8 * kGiB, kNow), Idle(2, 8 * kGiB, kNow), Idle(3, 8 * kGiB, kNow)};
+  card.residents[0].placed_at = kNow - 2 * kSecond;
+  card.residents[1].placed_at = kNow - 3 * kSecond;
+  card.residents[2].placed_at = kNow - 2 * kSecond;
+  card.requests = {{4, TenantClass::kUnset, 24 * kGiB}};
+  CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {1, 8 * kGiB}, {3, 8 * kGiB}});
+}
+
+TEST_CASE("A session that waits for its memory goes before one that is idle") {
+  Card card;
+  card.residents = {Idle(1, 8 * kGiB, 0), Idle(2, 8 * kGiB, kNow)};
+  card.residents[1].blocked = true;
+  card.requests = {{3, TenantClass::kUnset, 8 * kGiB}};
+  CHECK(card.Victims() == Victims{{2, 8 * kGiB}});
+}
+
 }  // namespace
 }  // namespace detshare::policy

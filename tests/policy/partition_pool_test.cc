@@ -118,5 +118,36 @@ TEST_CASE("Divisions by any shares are disjoint") {
   }
 }
 
+TEST_CASE("Partitions that touch are disjoint, and the whole device is disjoint from none") {
+  CHECK(Disjoint(kH200, {0, 64}, {64, 68}));
+  CHECK(Disjoint(kH200, {64, 68}, {0, 64}));
+  CHECK_FALSE(Disjoint(kH200, {0, 65}, {64, 68}));
+  CHECK_FALSE(Disjoint(kH200, {0, 132}, {64, 8}));
+  CHECK_FALSE(Disjoint(kH200, {}, {0, 8}));
+  CHECK_FALSE(Disjoint(kH200, {0, 8}, {}));
+}
+
+TEST_CASE("A partition for a tenant has at least its lower bound of SMs") {
+  const std::vector<SmRange> pool = {SmRange{}, SmRange{0, 64}, SmRange{64, 68}};
+  Tenant tenant;
+  tenant.min_sms = 65;
+  // 64 SMs are nearest to 65, but too few.
+  CHECK(pool[NearestWithin({132, 8}, {SmRange{}, SmRange{0, 64}}, tenant, 8)] == SmRange{});
+  CHECK(pool[NearestWithin(kH200, pool, tenant, 8)] == SmRange{64, 68});
+}
+
+TEST_CASE("Divisions of eight parts are tried, and each part has its bounds") {
+  const std::vector<SmRange> pool = Pool(kH200);
+  std::vector<SmRange> eighths = {SmRange{}};
+  for (int i = 0; i < 8; ++i) eighths.push_back(kH200.Groups(2 * i, 2 * i + 2));
+  CHECK(Divide(kH200, eighths, std::vector<Part>(8, {0.125})) ==
+        std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK_FALSE(Divide(kH200, pool, {}).has_value());
+  const auto exact = Divide(kH200, pool, {{0.5, 64, 64}, {0.5, 68, 68}});
+  REQUIRE(exact.has_value());
+  CHECK(pool[(*exact)[0]].count == 64);
+  CHECK(pool[(*exact)[1]].count == 68);
+}
+
 }  // namespace
 }  // namespace detshare::policy

@@ -82,5 +82,43 @@ TEST_CASE("Placement goes only where the memory fits, and says what is free when
   CHECK(PlacementNames().front() == kDefaultPlacement);
 }
 
+TEST_CASE("Placement workload-aware takes the fuller of two devices without sessions") {
+  CHECK(PlaceAll("workload-aware", {{100}, {50}, {100}}, {Request(kBatch, 10)}) ==
+        std::vector<int>{1});
+}
+
+TEST_CASE("Placement workload-aware takes the device with fewer sessions where none do harm") {
+  PlacementRequest idle = Request(kBatch, 1);
+  idle.load = 0;
+  std::vector<DeviceLoad> devices = {{10}, {10}};
+  devices[0].sessions = {idle, idle};
+  devices[1].sessions = {idle};
+  CHECK(*(*CreatePlacement("workload-aware"))->Place(idle, devices) == 1);
+}
+
+TEST_CASE("Placement workload-aware counts every kind of objective") {
+  const std::vector<Nanoseconds Tenant::*> objectives = {&Tenant::slo_latency, &Tenant::slo_ttft,
+                                                         &Tenant::slo_tpot};
+  for (const auto objective : objectives) {
+    PlacementRequest with = Request(TenantClass::kUnset, 10);
+    with.tenant.*objective = kMillisecond;
+    // Beside batch work rather than beside a tenant with an objective.
+    CHECK(PlaceAll("workload-aware", {{100}, {100}}, {with, Request(kBatch, 10), with}) ==
+          std::vector<int>{0, 1, 1});
+  }
+}
+
+TEST_CASE("Placement workload-aware takes loads as they are known") {
+  PlacementRequest light = Request(kBatch, 10), heavy = Request(kBatch, 10);
+  light.load = 0.1;
+  heavy.load = 5;  // never more than the whole device
+  std::vector<DeviceLoad> devices = {{100}, {100}};
+  devices[0].sessions = {heavy};
+  devices[1].sessions = std::vector(11, light);
+  CHECK(*(*CreatePlacement("workload-aware"))->Place(Request(kBatch, 10), devices) == 0);
+  devices[1].sessions.resize(9);
+  CHECK(*(*CreatePlacement("workload-aware"))->Place(Request(kBatch, 10), devices) == 1);
+}
+
 }  // namespace
 }  // namespace detshare::policy

@@ -49,5 +49,37 @@ TEST_CASE("What is no policy, or one for another interface, is not loaded") {
   refused("./policy.so", absl::StatusCode::kInvalidArgument, "absolute");
 }
 
+TEST_CASE("Decisions of a shared object are corrected where they cannot be carried out") {
+  auto policy = CreatePolicy(PathOf("tests/policy/wild_policy.so"), {});
+  INFO(policy.status().message());
+  REQUIRE(policy.ok());
+  const std::vector<SmRange> partitions = {SmRange{}, SmRange{0, 8}};
+  Tenant tenant;
+  std::vector<CoroutineView> views(2);
+  for (CoroutineView& view : views) view.tenant = &tenant;
+  Snapshot snapshot;
+  snapshot.now = kSecond;
+  snapshot.device = {132, 8};
+  snapshot.partitions = partitions;
+  snapshot.coroutines = views;
+  const Decision decision = (*policy)->Decide(snapshot);
+  REQUIRE(decision.grants.size() == 2);
+  const Grant& grant = decision.grants[0];
+  CHECK(grant.rank == kRanks - 1);
+  REQUIRE(grant.tail.has_value());
+  for (const Limits& limits : {grant.idle, grant.contended, *grant.tail}) {
+    CHECK(limits.partition == 0);
+    CHECK(limits.long_partition == 0);
+    CHECK(limits.yielding_partition == 0);
+    CHECK(limits.window == 0);
+  }
+  CHECK(grant.idle.max_throttle == kMicrosecond);
+  CHECK(grant.tail->max_throttle == 10 * kSecond);
+  CHECK(grant.contention_phase == 1);
+  CHECK(grant.budget == kMicrosecond);
+  CHECK(std::vector<int>(grant.prepare.begin(), grant.prepare.end()) == std::vector<int>{0, 1});
+  CHECK(decision.ask_again_at == kSecond + kMicrosecond);
+}
+
 }  // namespace
 }  // namespace detshare::policy

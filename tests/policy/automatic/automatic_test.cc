@@ -15,8 +15,8 @@ Tenant Named(std::string name) {
   return tenant;
 }
 
-// The rank of a tenant without a class, beside a batch tenant, if its program behaves like this.
-int RankOf(Policy& policy, const CoroutineView& learned, const Tenant& tenant = Named("x")) {
+// The grant of a tenant without a class, beside a batch tenant, if its program behaves like this.
+Grant GrantOf(Policy& policy, const CoroutineView& learned, const Tenant& tenant = Named("x")) {
   Tenant batch = Named("batch");
   batch.tenant_class = TenantClass::kBatch;
   std::vector<SmRange> partitions = {SmRange{}};
@@ -31,7 +31,11 @@ int RankOf(Policy& policy, const CoroutineView& learned, const Tenant& tenant = 
   snapshot.device = {132, 8};
   snapshot.partitions = partitions;
   snapshot.coroutines = views;
-  return policy.Decide(snapshot).grants[0].rank;
+  return policy.Decide(snapshot).grants[0];
+}
+
+int RankOf(Policy& policy, const CoroutineView& learned, const Tenant& tenant = Named("x")) {
+  return GrantOf(policy, learned, tenant).rank;
 }
 
 CoroutineView Learned(Nanoseconds device_time, Nanoseconds burst, Nanoseconds gap) {
@@ -136,6 +140,29 @@ TEST_CASE("Policy auto keeps memory-bound batch on half of the SMs beside other 
   CHECK(policy->Decide(snapshot).grants[2].idle.partition == 0);
   views[2].has_work = false;
   CHECK(policy->Decide(snapshot).grants[1].idle.partition == 0);
+}
+
+TEST_CASE("Policy auto makes urgent what it takes for latency, and nothing else") {
+  auto policy = *CreatePolicy("auto", {});
+  CHECK(GrantOf(*policy, Learned(kSecond, kMillisecond, 5 * kMillisecond)).urgent);
+  CHECK_FALSE(GrantOf(*policy, Learned(kSecond, 57 * kMillisecond, kMillisecond)).urgent);
+  CHECK_FALSE(GrantOf(*policy, Learned(0, kMillisecond, 5 * kMillisecond)).urgent);
+}
+
+TEST_CASE("Policy auto takes its parameters at their exact values") {
+  const auto rank = [](const std::string& name, const std::string& value, Nanoseconds device_time,
+                       Nanoseconds burst, Nanoseconds gap) {
+    return RankOf(**CreatePolicy("auto", {{{name, value}}}), Learned(device_time, burst, gap));
+  };
+  constexpr Nanoseconds kBurst = 2 * kMillisecond, kGap = 10 * kMillisecond;
+  CHECK(rank("learn_after", "1s", kSecond, kBurst, kGap) == kLatency);
+  CHECK(rank("learn_after", "1s", kSecond - 1, kBurst, kGap) == kUnset);
+  CHECK(rank("longest_burst", "2ms", kSecond, kBurst, kGap) == kLatency);
+  CHECK(rank("longest_burst", "2ms", kSecond, kBurst + 1, kGap) != kLatency);
+  CHECK(rank("min_gap", "10ms", kSecond, kBurst, kGap) == kLatency);
+  CHECK(rank("min_gap", "10ms", kSecond, kBurst, kGap - 1) != kLatency);
+  CHECK(rank("min_gap", "1us", kSecond, kBurst, kBurst / 2) == kLatency);
+  CHECK(rank("min_gap", "1us", kSecond, kBurst, kBurst / 2 - 1) != kLatency);
 }
 
 }  // namespace

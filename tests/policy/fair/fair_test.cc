@@ -106,6 +106,95 @@ TEST_CASE("Policy fair refuses tenants that make no sense") {
   bounds.max_sms = 8;
   CHECK(refused(bounds));
   CHECK_FALSE(policy->Check({Weighted("a", 1), Weighted("a", 1)}).ok());
+  CHECK(refused(Weighted("a", 1e6)));
+  bounds.max_sms = 9;
+  CHECK_FALSE(refused(bounds));
+  bounds.max_sms = 0;
+  CHECK_FALSE(refused(bounds));  // no upper bound
+  for (int Tenant::*const bound : {&Tenant::min_sms, &Tenant::max_sms}) {
+    Tenant negative = Weighted("a", 1);
+    negative.*bound = -1;
+    CHECK(refused(negative));
+  }
+  for (Nanoseconds Tenant::*const slo :
+       {&Tenant::slo_latency, &Tenant::slo_ttft, &Tenant::slo_tpot}) {
+    Tenant negative = Weighted("a", 1);
+    negative.*slo = -1;
+    CHECK(refused(negative));
+  }
+}
+
+// Two tenants of equal weight with work; tenant "two" has two coroutines.
+struct Race {
+  std::unique_ptr<Policy> policy;
+  Tenant one = Weighted("one", 1), two = Weighted("two", 1);
+  std::vector<SmRange> partitions = {SmRange{}, SmRange{0, 64}, SmRange{64, 68}};
+  std::vector<CoroutineView> views = std::vector<CoroutineView>(3);
+  Snapshot snapshot;
+
+  explicit Race(const Options& options = {}) : policy(*CreatePolicy("fair", options)) {
+    for (size_t i = 0; i < views.size(); ++i) {
+      views[i].id = i + 1;
+      views[i].tenant = i == 0 ? &one : &two;
+      views[i].has_work = true;
+    }
+    snapshot.device = {132, 8};
+    snapshot.partitions = partitions;
+  }
+  Decision DecideAt(Nanoseconds now) {
+    snapshot.now = now;
+    snapshot.coroutines = views;
+    return policy->Decide(snapshot);
+  }
+};
+
+TEST_CASE("Policy fair gives a tenant's budget to its coroutines in equal parts") {
+  Race race({{{"lead", "8ms"}, {"window", "300us"}}});
+  const Decision decision = race.DecideAt(1);
+  CHECK(decision.grants[0].budget == 8 * kMillisecond);
+  CHECK(decision.grants[1].budget == 4 * kMillisecond);
+  CHECK(decision.grants[2].budget == 4 * kMillisecond);
+  for (const Grant& grant : decision.grants) {
+    CHECK(grant.idle.window == 300 * kMicrosecond);
+    CHECK(grant.contended.window == 300 * kMicrosecond);
+  }
+  CHECK(decision.grants[1].idle.partition == decision.grants[2].idle.partition);
+  CHECK(decision.grants[0].idle.partition != decision.grants[1].idle.partition);
+}
+
+TEST_CASE("Policy fair stops a tenant that is ahead, for no longer than it may") {
+  Race race({{{"lead", "8ms"}, {"longest_stop", "200ms"}}});
+  race.DecideAt(1);
+  race.views[0].device_time = 8 * kMillisecond - 1;
+  CHECK(race.DecideAt(2).grants[0].idle.window != 0);
+  race.views[0].device_time = 8 * kMillisecond;
+  const Decision ahead = race.DecideAt(3);
+  CHECK(ahead.grants[0].idle.window == 0);
+  CHECK(ahead.grants[0].contended.window == 0);
+  // The stop ends before the throttle lets an operation through.
+  CHECK(ahead.grants[0].idle.max_throttle == 400 * kMillisecond);
+  CHECK(ahead.ask_again_at == 3 + 8 * kMillisecond);
+  CHECK(ahead.grants[1].idle.partition == 0);  // the other tenant has all SMs meanwhile
+  CHECK(ahead.grants[1].idle.window != 0);
+
+  // The other tenant has caught up by half of the lead.
+  race.views[1].device_time = 4 * kMillisecond + 1;
+  CHECK(race.DecideAt(4).grants[0].idle.window != 0);
+
+  race.views[0].device_time += kSecond;
+  CHECK(race.DecideAt(5).ask_again_at == 5 + 200 * kMillisecond);
+}
+
+TEST_CASE("Policy fair does not hold a tenant's earlier stop against its next work") {
+  Race race;
+  race.DecideAt(1);
+  race.views[0].device_time = kSecond;
+  CHECK(race.DecideAt(2).grants[0].idle.window == 0);
+  race.views[0].has_work = false;
+  race.DecideAt(3);
+  race.views[0].has_work = true;
+  race.views[1].device_time = race.views[2].device_time = kSecond;
+  CHECK(race.DecideAt(4).grants[0].idle.window != 0);
 }
 
 }  // namespace

@@ -179,5 +179,52 @@ TEST_CASE("Policy priority puts long operations where they leave SMs free") {
   }
 }
 
+TEST_CASE("Policy priority makes latency tenants urgent, and no others") {
+  const Decision decision = Decide(
+      {Classed("latency", TenantClass::kLatency), Classed("slower", TenantClass::kLatency, kSecond),
+       Classed("unset", TenantClass::kUnset), Classed("batch", TenantClass::kBatch)});
+  CHECK(decision.grants[0].urgent);
+  CHECK(decision.grants[1].urgent);
+  CHECK_FALSE(decision.grants[2].urgent);
+  CHECK_FALSE(decision.grants[3].urgent);
+}
+
+TEST_CASE("Policy priority bounds a latency tenant only beside one with a shorter SLO") {
+  const Decision decision = Decide({Classed("short", TenantClass::kLatency, 5 * kMillisecond),
+                                    Classed("long", TenantClass::kLatency, kSecond)},
+                                   {}, {{{"min_window", "20us"}, {"max_throttle", "7ms"}}});
+  CHECK(decision.grants[0].contended.window == kForever);
+  CHECK(decision.grants[1].contended.window == 20 * kMicrosecond);
+  CHECK(decision.grants[1].idle.window == kForever);
+  for (const Grant& grant : decision.grants) {
+    CHECK(grant.idle.max_throttle == 7 * kMillisecond);
+    CHECK(grant.contended.max_throttle == 7 * kMillisecond);
+  }
+}
+
+TEST_CASE("Policy priority ranks no latency tenant behind tenants without a class") {
+  std::vector<Tenant> tenants = {Classed("unset", TenantClass::kUnset)};
+  for (const Nanoseconds slo : {1, 4, 16, 64, 256, 1024}) {
+    tenants.push_back(
+        Classed("slo" + std::to_string(slo), TenantClass::kLatency, slo * kMillisecond));
+  }
+  const Decision decision = Decide(tenants);
+  std::vector<int> ranks;
+  for (const Grant& grant : decision.grants) ranks.push_back(grant.rank);
+  CHECK(ranks == std::vector<int>{4, 0, 1, 2, 3, 3, 3});
+}
+
+TEST_CASE("Policy priority keeps a latency tenant within its bounds of SMs") {
+  Tenant bounded = Classed("bounded", TenantClass::kLatency);
+  bounded.max_sms = 66;
+  const Decision decision = Decide({bounded});
+  const std::vector<SmRange> pool = StandardPartitions({132, 8});
+  for (const Limits& limits : {decision.grants[0].idle, decision.grants[0].contended}) {
+    REQUIRE(limits.partition > 0);
+    CHECK(pool[limits.partition - 1].count == 64);
+    CHECK(limits.long_partition == limits.partition);
+  }
+}
+
 }  // namespace
 }  // namespace detshare::policy

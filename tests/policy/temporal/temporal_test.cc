@@ -48,5 +48,48 @@ TEST_CASE("Policy temporal holds a request for the others' slices") {
   CHECK(Quantile(device[request].latencies, 0.99) < 9 * kMillisecond);
 }
 
+TEST_CASE("Policy temporal bounds the holder of the turn by its slice and stops all others") {
+  auto policy = *CreatePolicy("temporal", {{{"slice", "80ms"}}});
+  const Tenant tenants[] = {Named("a"), Named("b"), Named("idle")};
+  std::vector<CoroutineView> views(3);
+  for (size_t i = 0; i < 3; ++i) {
+    views[i].id = i + 1;
+    views[i].tenant = &tenants[i];
+    views[i].has_work = i != 2;
+  }
+  Snapshot snapshot;
+  snapshot.now = kSecond;
+  snapshot.coroutines = views;
+  const Decision turn = policy->Decide(snapshot);
+  CHECK(turn.grants[0].idle.window == 20 * kMillisecond);
+  CHECK(turn.grants[0].budget == 80 * kMillisecond);
+  CHECK(turn.grants[1].idle.window == 0);
+  CHECK(turn.grants[1].contended.window == 0);
+  CHECK(turn.ask_again_at == kSecond + 80 * kMillisecond);
+  // Its own turn comes before a throttled coroutine may give an operation.
+  CHECK(turn.grants[1].idle.max_throttle == 320 * kMillisecond);
+
+  // Part of the slice is used.
+  views[0].device_time = 30 * kMillisecond;
+  snapshot.now += 40 * kMillisecond;
+  const Decision later = policy->Decide(snapshot);
+  CHECK(later.grants[0].budget == 50 * kMillisecond);
+  CHECK(later.ask_again_at == turn.ask_again_at);
+
+  // All of it is used.
+  views[0].device_time = 80 * kMillisecond;
+  const Decision next = policy->Decide(snapshot);
+  CHECK(next.grants[0].idle.window == 0);
+  CHECK(next.grants[1].idle.window == 20 * kMillisecond);
+  CHECK(next.ask_again_at == snapshot.now + 80 * kMillisecond);
+
+  // One that is alone with work needs no turns.
+  views[0].has_work = false;
+  const Decision single = policy->Decide(snapshot);
+  CHECK(single.grants[1].idle.window == 20 * kMillisecond);
+  CHECK(single.grants[1].budget == kForever);
+  CHECK(single.ask_again_at == kForever);
+}
+
 }  // namespace
 }  // namespace detshare::policy

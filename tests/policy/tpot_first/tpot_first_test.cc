@@ -1,5 +1,6 @@
 #include "policy/tpot_first/tpot_first.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "policy/partition_pool.h"
@@ -153,6 +154,57 @@ TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none"
   scene.tenants[0].slo_tpot = 0;
   CHECK(scene.Decide().grants[0].rank == 2);
   CHECK(scene.Decide({{{"tpot", "20ms"}}}).grants[0].rank == 0);
+}
+
+TEST_CASE("Policy tpot-first makes urgent what is near to its objective, and latency tenants") {
+  Scene scene;
+  scene.Decoding("relaxed", 0, 5 * kMillisecond);
+  scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
+  scene.Decoding("late", 80 * kMillisecond, 5 * kMillisecond);
+  scene.Prefilling("prefill", 0);
+  scene.Prefilling("raised prefill", 500 * kMillisecond);
+  scene.Add("latency", TenantClass::kLatency);
+  scene.Add("batch", TenantClass::kBatch);
+  std::vector<bool> urgent;
+  for (const Grant& grant : scene.Decide().grants) urgent.push_back(grant.urgent);
+  CHECK(urgent == std::vector<bool>{false, true, true, false, true, true, false});
+}
+
+TEST_CASE("Policy tpot-first shortens the contention phase only of programs without tokens") {
+  Scene scene;
+  scene.Decoding("decode", 20 * kMillisecond, 5 * kMillisecond);
+  scene.Prefilling("prefill", 0);
+  scene.Add("latency", TenantClass::kLatency);
+  const Decision decision = scene.Decide();
+  CHECK(decision.grants[0].contention_phase == 1);
+  CHECK(decision.grants[1].contention_phase == 1);
+  CHECK(decision.grants[2].contention_phase == Approx(0.4));
+}
+
+TEST_CASE("Policy tpot-first bounds a prefill beside decoding, and no prefill that is alone") {
+  Scene scene;
+  scene.Prefilling("prefill", 0);
+  const Grant alone = scene.Decide().grants[0];
+  CHECK(alone.idle.window == kForever);
+  CHECK(alone.contended.window == kForever);
+  scene.Decoding("decode", 0, 5 * kMillisecond);
+  const Grant beside =
+      scene.Decide({{{"prefill_window", "2ms"}, {"max_throttle", "7ms"}}}).grants[0];
+  CHECK(beside.idle.window == 2 * kMillisecond);
+  CHECK(beside.idle.partition == 0);
+  CHECK(beside.contended.window == 2 * kMillisecond);
+  CHECK(beside.contended.max_throttle == 7 * kMillisecond);
+  CHECK(SmsOf({132, 8}, scene.partitions[beside.contended.long_partition]) == 64);
+  CHECK(std::count(beside.prepare.begin(), beside.prepare.end(), beside.contended.partition) == 1);
+}
+
+TEST_CASE("Policy tpot-first uses its own objective of the first token where there is none") {
+  Scene scene;
+  scene.Prefilling("prefill", 50 * kMillisecond);
+  scene.tenants[0].slo_ttft = 0;
+  CHECK(scene.Decide().grants[0].rank == 3);
+  CHECK(scene.Decide({{{"ttft", "100ms"}}}).grants[0].rank == 1);
+  CHECK(scene.Decide({{{"ttft", "60ms"}}}).grants[0].rank == 0);
 }
 
 }  // namespace
