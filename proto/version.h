@@ -2,7 +2,7 @@
 // The shim and the daemon need the same kAbiVersion (ring_abi.h), not the same version.
 #pragma once
 
-#define DETSHARE_VERSION "0.1.0"
+#define DETSHARE_VERSION "0.2.0"
 
 namespace detshare {
 

@@ -38,10 +38,10 @@ for file in "$@"; do
   cp -L "$file" "$work/built/$to"
 done
 chmod 755 "$work"/built/bin/*
-"$make_packages" "$work/built" "$work/one" 0.1.0
-SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.1.1
+"$make_packages" "$work/built" "$work/one" 0.2.0
+SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.2.1
 sha256sum "$work"/two/*.deb >"$work/sums"
-SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.1.1
+SOURCE_DATE_EPOCH=1700000000 "$make_packages" "$work/built" "$work/two" 0.2.1
 sha256sum --quiet -c "$work/sums" || fail "the same files do not give the same packages"
 
 if command -v lintian >/dev/null; then
@@ -75,8 +75,8 @@ inside() {
 }
 state() { inside "dpkg-query -W -f='\${db:Status-Status} \${Version}' $1 2>/dev/null || true"; }
 
-inside "dpkg -i packages/*_0.1.0_*.deb" >"$work/log" 2>&1 || { cat "$work/log"; fail "they cannot be installed"; }
-[ "$(state detshare)" = "installed 0.1.0" ] || fail "after installing detshare is: $(state detshare)"
+inside "dpkg -i packages/*_0.2.0_*.deb" >"$work/log" 2>&1 || { cat "$work/log"; fail "they cannot be installed"; }
+[ "$(state detshare)" = "installed 0.2.0" ] || fail "after installing detshare is: $(state detshare)"
 for group in detshare detshare-admin; do
   grep -q "^$group:" "$root/etc/group" || fail "there is no group $group"
 done
@@ -98,15 +98,15 @@ inside "mkdir -p /run/detshare && mount -t tmpfs -o mode=755 tmpfs /run/detshare
 # An upgrade must not enable what is disabled. Disables the unit as systemctl disable does:
 rm -f "$root/etc/systemd/system/multi-user.target.wants/detshared.service"
 inside "mount -t tmpfs -o mode=755 tmpfs /run
-  /packages/$(basename "$life") /packages/$(basename "$program") /packages/*_0.1.1_*.deb" >"$work/log" 2>&1 ||
+  /packages/$(basename "$life") /packages/$(basename "$program") /packages/*_0.2.1_*.deb" >"$work/log" 2>&1 ||
   fail "a host does not live with the packages: $(cat "$work/log")"
-[ "$(state detshare)" = "installed 0.1.1" ] || fail "after the upgrade detshare is: $(state detshare)"
+[ "$(state detshare)" = "installed 0.2.1" ] || fail "after the upgrade detshare is: $(state detshare)"
 [ ! -e "$root/etc/systemd/system/multi-user.target.wants/detshared.service" ] || fail "the upgrade enabled the service again"
-[ "$(state detshare-kubernetes)" = "installed 0.1.1" ] || fail "after the upgrade detshare-kubernetes is: $(state detshare-kubernetes)"
+[ "$(state detshare-kubernetes)" = "installed 0.2.1" ] || fail "after the upgrade detshare-kubernetes is: $(state detshare-kubernetes)"
 inside "dpkg -r detshare" >/dev/null 2>&1 || fail "detshare cannot be removed"
 [ ! -e "$root/usr/sbin/detshared" ] || fail "the daemon is still there"
 [ -e "$root/etc/detshare/detshare.toml" ] || fail "removing took the configuration along"
-inside "dpkg -i packages/detshare_0.1.1_*.deb && dpkg -P detshare detshare-kubernetes && dpkg -P detshare-client" >"$work/log" 2>&1 ||
+inside "dpkg -i packages/detshare_0.2.1_*.deb && dpkg -P detshare detshare-kubernetes && dpkg -P detshare-client" >"$work/log" 2>&1 ||
   { cat "$work/log"; fail "they cannot be purged"; }
 left=$(find "$root" -xdev \( -path "$root/packages" -o -path "$root/proc" -o -path "$root/var/lib/dpkg" -o -path "$root/tmp" -o -path "$root/run" \) -prune -o -name '*detshare*' -print)
 [ -z "$left" ] || fail "left behind: $left"
