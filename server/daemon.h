@@ -39,7 +39,7 @@ class OtherDomains;
 class ReflectionService;
 class SessionAdmission;
 class SessionManager;
-class Settings;
+class SettingsStore;
 class Telemetry;
 class TelemetryService;
 
