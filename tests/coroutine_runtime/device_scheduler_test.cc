@@ -51,7 +51,7 @@ struct Fixture {
 constexpr Nanoseconds kDuration = ScheduledSession::kDuration;
 
 TEST_CASE_METHOD(Fixture,
-                 "A new session is bound at once, and those whom it moves at their next record") {
+                 "A new session is bound at once, and the sessions that it moves at their next record") {
   Make({{0, 8}, {8, 8}});
   policy->watches = false;
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
@@ -85,7 +85,7 @@ TEST_CASE_METHOD(Fixture,
   CHECK_FALSE(scheduler->StateOf(2, &state));
 }
 
-TEST_CASE("Policy static is carried out on the partitions that it announced") {
+TEST_CASE("Policy static runs on the partitions that it announced") {
   FakeDevice device;
   ManualClock clock;
   policy::Tenant a;
@@ -103,7 +103,7 @@ TEST_CASE("Policy static is carried out on the partitions that it announced") {
 
 TEST_CASE_METHOD(
     Fixture,
-    "Nobody is followed or throttled while there is one coroutine, or the policy does not care") {
+    "No coroutine is followed or throttled while it is alone or the policy asks for no limits") {
   Make({});
   GiveSecond(Window(0), Window(0));
   ScheduledSession one(device, *pool, *scheduler, 1);
@@ -116,7 +116,8 @@ TEST_CASE_METHOD(
   CHECK(policy->asked == 2);  // once for each session that came
 }
 
-TEST_CASE_METHOD(Fixture, "A window bounds the work in flight to one operation more than it says") {
+TEST_CASE_METHOD(Fixture,
+                 "A window bounds the work in flight, and is exceeded by one operation at most") {
   Make({});
   GiveSecond(Window(10 * kDuration), Window(10 * kDuration));
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
@@ -132,7 +133,7 @@ TEST_CASE_METHOD(Fixture, "A window bounds the work in flight to one operation m
 
 TEST_CASE_METHOD(
     Fixture,
-    "A window of 0 lets nothing through until it was throttled for the maximum throttle, then one") {
+    "A window of 0 lets one operation through after each maximum throttle") {
   Make({});
   policy::Limits none = Window(0);
   none.max_throttle = 5 * kMillisecond;
@@ -152,7 +153,7 @@ TEST_CASE_METHOD(
 }
 
 TEST_CASE_METHOD(
-    Fixture, "Who is contended goes by other limits until whoever goes first has no work any more") {
+    Fixture, "A contended coroutine has its contended limits until the first one has no work") {
   Make({});
   GiveSecond(Window(kForever), Window(0));
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
@@ -221,7 +222,8 @@ TEST_CASE_METHOD(TailFixture,
   CHECK(two->LaunchAll(20) == 0);
 }
 
-TEST_CASE_METHOD(TailFixture, "A burst that begins beside a long operation restricts others to its end") {
+TEST_CASE_METHOD(TailFixture,
+                 "A burst that begins beside a long operation restricts others to its end") {
   one->LaunchAll(4);
   End(*one);
   const auto begins_beside = [&](int launches) {
@@ -236,7 +238,7 @@ TEST_CASE_METHOD(TailFixture, "A burst that begins beside a long operation restr
   SECTION("short ones") { CHECK(begins_beside(3) == 2); }
 }
 
-TEST_CASE_METHOD(Fixture, "A session that ends or faults restricts nobody") {
+TEST_CASE_METHOD(Fixture, "A session that ends or faults restricts no other") {
   Make({});
   GiveSecond(Window(kForever), Window(0));
   auto one = std::make_unique<ScheduledSession>(device, *pool, *scheduler, 1);
@@ -254,7 +256,7 @@ TEST_CASE_METHOD(Fixture, "A session that ends or faults restricts nobody") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "A rank that changes while there is work restricts others by the new one") {
+TEST_CASE_METHOD(Fixture, "A rank that changes while there is work restricts others at once") {
   Make({});
   int first_rank = 0;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
@@ -274,7 +276,7 @@ TEST_CASE_METHOD(Fixture, "A rank that changes while there is work restricts oth
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "What coroutines did is counted by tenant, and stays when they are gone") {
+                 "The work of coroutines is counted by tenant, and the counts stay when they end") {
   Make({});
   policy::Limits none = Window(0);
   none.max_throttle = 5 * kMillisecond;
@@ -332,7 +334,7 @@ TEST_CASE_METHOD(Fixture,
   CHECK(totals.at("b").work.bursts.total() == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "A decision that gives another partition is a resize") {
+TEST_CASE_METHOD(Fixture, "A decision that gives another partition counts as a resize") {
   Make({{0, 8}});
   int partition = 0;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
@@ -347,7 +349,7 @@ TEST_CASE_METHOD(Fixture, "A decision that gives another partition is a resize")
 }
 
 TEST_CASE_METHOD(
-    Fixture, "A budget that is used up holds its coroutine until the policy gives another one") {
+    Fixture, "A used-up budget throttles its coroutine until the policy gives another one") {
   Make({});
   GiveSecond({}, {}, 5 * kDuration);
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
@@ -363,7 +365,7 @@ TEST_CASE_METHOD(
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "Long operations run where long ones are to, once their duration is known") {
+                 "Long operations run on the partition for long ones once their duration is known") {
   Make({{8, 8}});
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
     if (decision->grants.size() < 2) return;
@@ -481,7 +483,7 @@ TEST_CASE_METHOD(
 
 TEST_CASE_METHOD(
     Fixture,
-    "The policy is asked when work begins and ends, and at its time only while there is work") {
+    "The policy is asked when work begins and ends, and at its own time only while there is work") {
   Make({});
   Nanoseconds ask_at = kForever;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
@@ -519,7 +521,7 @@ TEST_CASE_METHOD(
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "A policy that answers nonsense gets the whole device and a rank that exists") {
+                 "After an invalid decision a session gets the whole device and a valid rank") {
   Make({});
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
     for (policy::Grant& grant : decision->grants) {
@@ -536,7 +538,7 @@ TEST_CASE_METHOD(Fixture,
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "Who is urgent has queues of a greater priority, in order with those before") {
+                 "An urgent coroutine has queues of a greater priority, ordered with its earlier queues") {
   Make({});
   bool urgent = false;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
@@ -566,7 +568,7 @@ TEST_CASE_METHOD(Fixture,
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "An operation of short blocks is not long where urgent ones come in between") {
+                 "An operation of short blocks is not long if urgent work can run in between") {
   Make({{8, 8}});
   policy::Limits limits;
   limits.long_partition = 1;
@@ -687,7 +689,7 @@ TEST_CASE_METHOD(Fixture, "A program that reads results step by step is seen to 
   CHECK((pace > 9'999'000 && pace <= 10 * kMillisecond));  // the mean of several, rounded down
 }
 
-TEST_CASE("The scheduler's thread asks the policy when a worker has news") {
+TEST_CASE("The scheduler's thread asks the policy when a worker notifies it") {
   FakeDevice device;
   RealClock clock;
   auto owned = std::make_unique<ScriptedPolicy>();

@@ -32,7 +32,7 @@ class Folder {
   std::string path_;
 };
 
-TEST_CASE("A daemon that starts anew knows what the one before has learned") {
+TEST_CASE("A new daemon knows what the one before has learned") {
   const Folder folder;
   {
     DurationTable table(132);
@@ -86,7 +86,7 @@ TEST_CASE("Every damaged byte and every lost end is found") {
   CHECK_FALSE(DecodeProfile(kDevice, BytesOf(bytes + bytes)).ok());
 }
 
-TEST_CASE("Whatever is in the records, a table takes only what makes sense") {
+TEST_CASE("A table takes only valid values, whatever the records have") {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; ++round) {
     std::vector<OperationDurations::Record> records(random() % 50);
@@ -125,7 +125,7 @@ TEST_CASE("Random bytes are no profile, and leave the table empty") {
   }
 }
 
-TEST_CASE("Of too many operations those are kept that were used last") {
+TEST_CASE("If there are too many operations, the most recently used ones are kept") {
   std::vector<OperationDurations::Record> records(DurationTable::kMaxOperations + 100);
   for (size_t i = 0; i < records.size(); ++i)
     records[i] = {{i, 0}, 1, static_cast<uint32_t>(i % 2 == 0 ? 9 : 0), {50.F}};

@@ -29,7 +29,7 @@ constexpr int kSms = 132;
 const OperationKey kGemm{11, 1};
 const OperationTraits kWide{4096, 0};
 
-TEST_CASE("Nothing is known of an operation that never ran, and there is a guess") {
+TEST_CASE("The estimate of an operation that never ran is a guess") {
   DurationTable table(kSms);
   DurationCache cache(table);
   const DurationCache::Lookup lookup = cache.Look(kGemm, kWide, 0);
@@ -61,7 +61,7 @@ TEST_CASE("The first occurrences are sampled, later ones rarely") {
   CHECK(cache.Look(kGemm, kWide, 1).sample);
 }
 
-TEST_CASE("Samples that do not come back are asked for again, but not at every occurrence") {
+TEST_CASE("Missing samples are requested again, but not at every occurrence") {
   DurationTable table(kSms);
   DurationCache cache(table);
   int sampled = 0;
@@ -95,7 +95,7 @@ TEST_CASE("Samples from beside neighbours are upper bounds") {
   CHECK(gemm->Estimate(0) == 80 * kMicrosecond);
 }
 
-TEST_CASE("How a kernel takes fewer SMs says what it waits for") {
+TEST_CASE("A kernel's durations on fewer SMs show what it waits for") {
   DurationTable table(kSms);
   OperationDurations* const matmul = table.FindOrAdd({1, 0}, kWide);
   CHECK(matmul->memory_bound() < 0);
@@ -128,7 +128,7 @@ TEST_CASE("How a kernel takes fewer SMs says what it waits for") {
   }
 }
 
-TEST_CASE("Partitions are told apart by their share of the SMs") {
+TEST_CASE("Partitions are distinguished by their share of the SMs") {
   CHECK(SizeClassOf(132, kSms) == 0);
   CHECK(SizeClassOf(0, kSms) == 0);
   CHECK(SizeClassOf(120, kSms) == 0);
@@ -140,7 +140,7 @@ TEST_CASE("Partitions are told apart by their share of the SMs") {
   CHECK(SizeClassOf(1, 1) == 0);
 }
 
-TEST_CASE("Nonsense is no sample") {
+TEST_CASE("Invalid values are no samples") {
   DurationTable table(kSms);
   OperationDurations* const gemm = table.FindOrAdd(kGemm, kWide);
   for (const Nanoseconds time : {Nanoseconds{0}, Nanoseconds{-5}, policy::kForever})
@@ -148,7 +148,7 @@ TEST_CASE("Nonsense is no sample") {
   CHECK_FALSE(gemm->known());
 }
 
-TEST_CASE("Sessions learn from each other, and what was seen lately is found without allocating") {
+TEST_CASE("Sessions learn from each other, and recent entries are found without allocating") {
   DurationTable table(kSms);
   DurationCache one(table), other(table);
   one.Look(kGemm, kWide, 0).operation->Add(0, 44 * kMicrosecond, false);
@@ -212,7 +212,7 @@ TEST_CASE("Several threads may learn about one operation") {
   for (uint64_t i = 0; i < 7; ++i) CHECK(table.FindOrAdd({i, 3}, kWide)->Estimate(0) == 1000);
 }
 
-TEST_CASE("Launches of one kernel and shape are told apart by the sizes that they are given") {
+TEST_CASE("Launches of one kernel and shape are distinguished by the sizes in their parameters") {
   DurationTable table(132);
   DurationCache cache(table);
   const OperationTraits small{132, 0, 77}, large{132, 0, 78};
@@ -224,7 +224,7 @@ TEST_CASE("Launches of one kernel and shape are told apart by the sizes that the
   CHECK(cache.Look(kGemm, large, 0).estimate == 1000 * kMicrosecond);
 }
 
-TEST_CASE("A kernel that is given something else every time is known by its shape") {
+TEST_CASE("A kernel with different parameters every time is known by its shape") {
   DurationTable table(132);
   DurationCache cache(table);
   for (uint64_t i = 1; i <= 1000; ++i) {
@@ -236,7 +236,7 @@ TEST_CASE("A kernel that is given something else every time is known by its shap
   CHECK(lookup.estimate == 50 * kMicrosecond);
 }
 
-TEST_CASE("What a launch is given does not depend on where its memory lies") {
+TEST_CASE("The key of a launch's parameters does not depend on its addresses") {
   const uint64_t base = uint64_t{1} << 40, bytes = uint64_t{1} << 40;
   const auto content = [&](uint64_t address, uint64_t size) {
     const uint64_t words[] = {address, size, address + 512};

@@ -59,7 +59,7 @@ TEST_CASE("Tasks go on in the order in which they began to wait, once their fenc
   CHECK(log == "zxyr");  // reached already, so there is no wait
 }
 
-TEST_CASE("Aborted waits answer false, later ones too") {
+TEST_CASE("Aborted waits return false, and so do later ones") {
   Executor executor;
   Fence fence{0};
   std::string log;

@@ -196,15 +196,15 @@ void RunRandomProgram(unsigned seed, Moves moves) {
   for (const FakeDevice::Operation& operation : device.operations) REQUIRE(operation.done);
 }
 
-TEST_CASE("Operations come after exactly what CUDA says when the session stays where it is") {
+TEST_CASE("Operations come after exactly what CUDA requires when the session does not move") {
   for (unsigned seed = 0; seed < 60; ++seed) RunRandomProgram(seed, Moves::kNever);
 }
 
-TEST_CASE("Operations come after exactly what CUDA says when the session moves at every one") {
+TEST_CASE("Operations come after exactly what CUDA requires when the session moves at every one") {
   for (unsigned seed = 0; seed < 60; ++seed) RunRandomProgram(seed, Moves::kAlways);
 }
 
-TEST_CASE("Operations come after exactly what CUDA says when the session moves now and then") {
+TEST_CASE("Operations come after exactly what CUDA requires when the session moves at times") {
   for (unsigned seed = 0; seed < 60; ++seed) RunRandomProgram(seed, Moves::kSometimes);
 }
 

@@ -98,7 +98,7 @@ TEST_CASE("Memory is idle when the work of all its users is complete") {
   CHECK(here);
 }
 
-TEST_CASE("A shared event stands for its last recording, whoever made it") {
+TEST_CASE("A shared event stands for its last recording by any session") {
   Executor executor([] {});
   FakeDevice device;
   OnDevice one(device, executor), other(device, executor);

@@ -75,7 +75,7 @@ TEST_CASE_METHOD(Fixture, "A stream that comes back to a partition finds its que
   CHECK(device.queues_made == 3);
 }
 
-TEST_CASE_METHOD(Fixture, "Waiting for an event means the point at which it was recorded then") {
+TEST_CASE_METHOD(Fixture, "A wait for an event means its recording at the time of the call") {
   Stream(1, {.non_blocking = true});
   Stream(2, {.non_blocking = true});
   REQUIRE(coroutine->CreateEvent(1, kContext, false).ok());
@@ -215,7 +215,8 @@ TEST_CASE_METHOD(
   CHECK(device.operations.back().launch_priority == -2);
 }
 
-TEST_CASE_METHOD(Fixture, "A point is waited for only where the order does not follow already") {
+TEST_CASE_METHOD(Fixture,
+                 "A point is waited for only if other waits do not order the work already") {
   Stream(1, {.non_blocking = true});
   Stream(2, {.non_blocking = true});
   REQUIRE(Launch(1).ok());
@@ -230,7 +231,7 @@ TEST_CASE_METHOD(Fixture, "A point is waited for only where the order does not f
   CHECK(point->reached());
 }
 
-TEST_CASE_METHOD(Fixture, "Elapsed time is for timed events that were reached") {
+TEST_CASE_METHOD(Fixture, "Elapsed time needs timed events that were reached") {
   Stream(1);
   REQUIRE(coroutine->CreateEvent(1, kContext, true).ok());
   REQUIRE(coroutine->CreateEvent(2, kContext, true).ok());
@@ -256,7 +257,7 @@ TEST_CASE_METHOD(Fixture, "Ids that are unknown, 0 or taken are refused") {
   CHECK(CudaResultOf(coroutine->WaitEvent(1, 5)) == kCudaErrorInvalidHandle);
 }
 
-TEST_CASE_METHOD(Fixture, "A launch that the device refuses counts as nothing") {
+TEST_CASE_METHOD(Fixture, "A launch that the device refuses is not counted") {
   Stream(1);
   device.cooperative_limit = 4;
   const LaunchShape too_large{.grid = {1'000'000, 1, 1}, .cooperative = true};

@@ -173,7 +173,7 @@ TEST_CASE_METHOD(Fixture, "A graph on two streams does not wait for what follows
   device.RunAll();
 }
 
-TEST_CASE_METHOD(Fixture, "A stream that has the id of another is another") {
+TEST_CASE_METHOD(Fixture, "A new stream with a used id is a different stream") {
   Make(Single());
   Launch(1);
   REQUIRE(coroutine->DestroyStream(1).ok());
@@ -182,7 +182,7 @@ TEST_CASE_METHOD(Fixture, "A stream that has the id of another is another") {
   CHECK(Before(Launch(1)).contains(0));
 }
 
-TEST_CASE_METHOD(Fixture, "A change of a node reaches every instantiation, and later ones") {
+TEST_CASE_METHOD(Fixture, "A change of a node reaches every instantiation, also later ones") {
   Make(Single());
   coroutine->Bind(*high);
   Launch(1);
@@ -207,7 +207,7 @@ TEST_CASE_METHOD(Fixture, "A change that the latest instantiation refuses change
 }
 
 TEST_CASE_METHOD(Fixture,
-                 "An instantiation of another partition that refuses a change is made anew") {
+                 "An instantiation of another partition that refuses a change is made again") {
   Make(Single());
   coroutine->Bind(*high);
   Launch(1);
@@ -252,7 +252,7 @@ TEST_CASE_METHOD(Fixture, "A graph becomes another of the same topology, or stay
   CHECK(blocks() == 9);
 }
 
-TEST_CASE_METHOD(Fixture, "An update that fails in the middle is taken back") {
+TEST_CASE_METHOD(Fixture, "An update that fails in the middle is undone") {
   Make(Chain());
   GraphDescription next = Chain();
   next.graphs[0].nodes[0] = Kernel(2);

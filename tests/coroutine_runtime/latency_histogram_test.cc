@@ -23,7 +23,7 @@ TEST_CASE("Buckets are at most a quarter wide and in order") {
   }
 }
 
-TEST_CASE("What is very short or very long counts at the ends") {
+TEST_CASE("Very short and very long durations count at the ends") {
   LatencyHistogram histogram;
   for (const int64_t ns : {INT64_MIN, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{1999}})
     histogram.Add(ns);

@@ -68,7 +68,7 @@ class NullDevice final : public FakeDevice {
   NullPartition null_whole_;
 };
 
-TEST_CASE("Operations of a session that is followed allocate nothing either") {
+TEST_CASE("Operations of a followed session allocate nothing") {
   NullDevice device;
   NullPartition low, high;
   QueuePool pool(device);

@@ -9,7 +9,7 @@ MemoryOp Wait(MemoryOp::Operation operation, uint32_t condition, uint64_t value)
   return {operation, condition, 0, value};
 }
 
-TEST_CASE("Greater-or-equal compares around the end of the numbers") {
+TEST_CASE("Greater-or-equal compares across the wrap of the numbers") {
   const MemoryOp narrow = Wait(MemoryOp::kWait32, MemoryOp::kGreaterOrEqual, 0xFFFFFFF0);
   CHECK(narrow.Satisfied(0xFFFFFFF0));
   CHECK(narrow.Satisfied(5));
@@ -21,14 +21,14 @@ TEST_CASE("Greater-or-equal compares around the end of the numbers") {
   CHECK_FALSE(wide.Satisfied(UINT64_MAX));
 }
 
-TEST_CASE("A wait on 32 bits does not look at the others") {
+TEST_CASE("A wait on 32 bits ignores the other bits") {
   CHECK(Wait(MemoryOp::kWait32, MemoryOp::kEqual, 3).Satisfied(0x100000003));
   CHECK_FALSE(Wait(MemoryOp::kWait64, MemoryOp::kEqual, 3).Satisfied(0x100000003));
   CHECK_FALSE(Wait(MemoryOp::kWait32, MemoryOp::kAnd, 1).Satisfied(uint64_t{1} << 32));
   CHECK_FALSE(Wait(MemoryOp::kWait32, MemoryOp::kNor, 0xFFFFFFFF).Satisfied(0));
 }
 
-TEST_CASE("Every wait that can end names a word with which it does") {
+TEST_CASE("For every wait that can end there is a word that ends it") {
   for (const auto operation : {MemoryOp::kWait32, MemoryOp::kWait64}) {
     for (uint32_t condition = 0; condition <= MemoryOp::kNor; ++condition) {
       for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{0x80000000}}) {

@@ -45,7 +45,7 @@ TEST_CASE("An eager decode loop is a token a step, with its pace and its work") 
 }
 
 TEST_CASE(
-    "A step that is longer than usual is announced while it runs, and taken for one as before") {
+    "A step that is longer than usual is reported while it runs, and counts as one step") {
   Program program;
   for (int i = 0; i < 20; ++i) {
     if (i % 5 == 0) program.Work(3 * kMillisecond, 30);  // a part of a prompt, then a token
@@ -68,7 +68,7 @@ TEST_CASE(
   CHECK(program.view().step_work == 2 * kMillisecond);
 }
 
-TEST_CASE("Small results that are read on the way do not count") {
+TEST_CASE("Small reads within a step do not count") {
   Program program;
   for (int i = 0; i < 40; ++i) {
     program.Work(2 * kMillisecond, 250);
@@ -105,7 +105,7 @@ TEST_CASE("A replayed graph is one operation a token, and a long step before it 
   CHECK(view.decode_work == 5 * kMillisecond);
 }
 
-TEST_CASE("Each read says which tokens it ended, and how long they took") {
+TEST_CASE("Each read gives the tokens that it ended, and how long they took") {
   Program program;
   uint64_t counted = 0;
   for (int reply = 0; reply < 3; ++reply) {
@@ -127,7 +127,7 @@ TEST_CASE("Each read says which tokens it ended, and how long they took") {
   CHECK(counted == program.view().tokens);
 }
 
-TEST_CASE("Steps of continuous batching vary with the batch and are tokens all the same") {
+TEST_CASE("Steps of continuous batching vary with the batch but are tokens") {
   Program program;
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {
@@ -159,7 +159,7 @@ TEST_CASE("Tokens that come late because of neighbours show in the pace") {
   CHECK(program.view().decode_work == 2 * kMillisecond);
 }
 
-TEST_CASE("Training is no tokens, whether it reads its loss now and then or every time") {
+TEST_CASE("Training has no tokens, however often it reads its loss") {
   const int every = GENERATE(1, 10);
   Program program;
   for (int i = 0; i < 200; ++i) {
@@ -170,7 +170,7 @@ TEST_CASE("Training is no tokens, whether it reads its loss now and then or ever
   CHECK_FALSE(program.view().prefill);
 }
 
-TEST_CASE("Bursts without reads are no tokens") {
+TEST_CASE("Bursts without reads are not tokens") {
   Program program;
   for (int i = 0; i < 200; ++i) {
     program.Work(3 * kMillisecond, 100);
@@ -179,7 +179,7 @@ TEST_CASE("Bursts without reads are no tokens") {
   CHECK(program.view().tokens == 0);
 }
 
-TEST_CASE("Steps too short for a model are no tokens") {
+TEST_CASE("Steps too short for a model are not tokens") {
   Program program;
   for (int i = 0; i < 200; ++i) {
     program.Work(10 * kMicrosecond);
@@ -188,7 +188,7 @@ TEST_CASE("Steps too short for a model are no tokens") {
   CHECK(program.view().tokens == 0);
 }
 
-TEST_CASE("Steps that are all of another length are no tokens") {
+TEST_CASE("Steps of ever different lengths are not tokens") {
   Program program;
   for (int i = 0; i < 200; ++i) {
     program.Work(static_cast<Nanoseconds>(kMicrosecond * std::pow(4.0, i % 7)));
@@ -197,7 +197,7 @@ TEST_CASE("Steps that are all of another length are no tokens") {
   CHECK(program.view().tokens == 0);
 }
 
-TEST_CASE("A program that begins to train after it has generated is no prefill for long") {
+TEST_CASE("A program that trains after it has generated soon stops counting as a prefill") {
   Program program;
   for (int i = 0; i < 20; ++i) {
     program.Work(2 * kMillisecond);
@@ -209,7 +209,7 @@ TEST_CASE("A program that begins to train after it has generated is no prefill f
   CHECK_FALSE(program.view().prefill);
 }
 
-TEST_CASE("A program that goes on with a smaller model has the pattern of that") {
+TEST_CASE("A program that changes to a smaller model gets that model's pattern") {
   Program program;
   for (int i = 0; i < 50; ++i) {
     program.Work(20 * kMillisecond);

@@ -12,7 +12,7 @@ TraceEvent At(int64_t at) {
   return event;
 }
 
-TEST_CASE("Nothing is noted down while no trace is taken") {
+TEST_CASE("Nothing is recorded while no trace is taken") {
   TraceRing ring;
   CHECK_FALSE(ring.on());
   ring.Add(At(1));
@@ -50,7 +50,7 @@ TEST_CASE("Events come out as they went in, and names once") {
   CHECK(fetched.names.size() == 2);
 }
 
-TEST_CASE("What finds no room is counted, and a reader that stays away ends the trace") {
+TEST_CASE("Events without room are counted, and a reader that stays away ends the trace") {
   TraceRing ring;
   ring.Start();
   for (size_t i = 0; i < TraceRing::kPlaces + 10; ++i) ring.Add(At(static_cast<int64_t>(i)));

@@ -23,7 +23,7 @@ uint64_t Waves(uint32_t blocks, uint32_t threads, int registers, int shared) {
   return WavesOf(Properties(), kernel, shape);
 }
 
-TEST_CASE("Waves are the grid over the blocks that have room at a time") {
+TEST_CASE("Waves are the grid divided by the blocks that fit at a time") {
   CHECK(Waves(132, 128, 32, 0) == 1);
   CHECK(Waves(1, 1, 1, 0) == 1);
   CHECK(Waves(132 * 16 * 5, 128, 32, 0) == 5);    // 2048 threads
@@ -33,7 +33,7 @@ TEST_CASE("Waves are the grid over the blocks that have room at a time") {
   CHECK(Waves(132 * 9, 1024, 64, 200'000) == 9);
 }
 
-TEST_CASE("Waves of grids whose blocks run together, and of nonsense, are one") {
+TEST_CASE("Grids whose blocks run together, and invalid grids, have one wave") {
   LaunchShape shape;
   shape.grid = {1'000'000, 65'535, 65'535};
   shape.block.x = 32;

@@ -19,18 +19,18 @@ BestEffortRules Shares(double of_long, double of_yielding, double of_contended) 
   return rules;
 }
 
-TEST_CASE("Shares that the standard pool has need no partitions of the policy's own") {
+TEST_CASE("Shares of the standard pool need no partitions of the policy") {
   CHECK(BestEffortPartitions(kH200, Shares(0.5, 0.62, 0.25)).empty());
   CHECK(BestEffortPartitions(kH200, Shares(1, 1, 1)).empty());
 }
 
-TEST_CASE("A share between the partitions of the pool brings one of its own, once") {
+TEST_CASE("A share between the pool's partitions adds one partition, once") {
   CHECK(BestEffortPartitions(kH200, Shares(0.44, 0.62, 0.44)) == std::vector<SmRange>{{72, 60}});
   CHECK(BestEffortPartitions(kH200, Shares(0.42, 0.5, 0.25)) == std::vector<SmRange>{{0, 56}});
   CHECK(BestEffortPartitions(kH200, BestEffortRules()) == std::vector<SmRange>{{0, 56}});
 }
 
-TEST_CASE("Who works for most of the time restricts best-effort work for all of it") {
+TEST_CASE("A program that works most of the time restricts best-effort work all of the time") {
   BestEffortRules rules;
   rules.tail = 0.25;
   const auto contention_phase = [&](Nanoseconds burst, Nanoseconds gap) {
@@ -46,7 +46,7 @@ TEST_CASE("Who works for most of the time restricts best-effort work for all of 
 }
 
 TEST_CASE(
-    "On every device each share is met to within half a group, or by the smallest partition") {
+    "On every device each share is met within half a group, or by the smallest partition") {
   for (const DeviceShape device : {kH200, DeviceShape{132, 2}, DeviceShape{1, 1}, DeviceShape{3, 1},
                                    DeviceShape{7, 2}, DeviceShape{16, 8}, DeviceShape{4, 8}}) {
     for (int percent = 1; percent <= 100; ++percent) {

@@ -50,7 +50,7 @@ TEST_CASE("A request for which there is room has no victims") {
 }
 
 TEST_CASE(
-    "The session that did nothing for the longest time goes first, and no more than is needed") {
+    "The longest idle session is evicted first, and no more than is needed") {
   Card card;
   card.free = kGiB;
   card.residents = {Idle(1, 8 * kGiB, 20 * kSecond), Idle(2, 8 * kGiB, 10 * kSecond),
@@ -59,7 +59,7 @@ TEST_CASE(
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {1, 2 * kGiB}});
 }
 
-TEST_CASE("Little is not moved by little") {
+TEST_CASE("Memory is not moved in small amounts") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, 0)};
   card.requests = {{2, TenantClass::kUnset, 2 << 20}};
@@ -68,7 +68,7 @@ TEST_CASE("Little is not moved by little") {
   CHECK(card.Victims() == Victims{{1, 4 << 20}});
 }
 
-TEST_CASE("Nobody makes room for itself, and a request that nobody can serve is hopeless") {
+TEST_CASE("No session makes room for itself, and an impossible request is hopeless") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, 0), Idle(2, 2 * kGiB, 0)};
   card.requests = {{1, TenantClass::kUnset, 3 * kGiB}};
@@ -79,7 +79,7 @@ TEST_CASE("Nobody makes room for itself, and a request that nobody can serve is 
   CHECK(card.Victims() == Victims{{2, 2 * kGiB}});
 }
 
-TEST_CASE("A hopeless request does not hold up those behind it") {
+TEST_CASE("A hopeless request does not delay later ones") {
   Card card;
   card.residents = {Idle(1, 2 * kGiB, 0)};
   card.requests = {{2, TenantClass::kUnset, 3 * kGiB}, {3, TenantClass::kUnset, 2 * kGiB}};
@@ -89,7 +89,7 @@ TEST_CASE("A hopeless request does not hold up those behind it") {
   CHECK(decision.victims.size() == 1);
 }
 
-TEST_CASE("A tenant that came back goes after those that were idle for long") {
+TEST_CASE("A tenant that has returned is evicted after those that were idle for long") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, 0), Idle(2, 8 * kGiB, kNow - kSecond / 2)};
   card.residents[0].placed_at = kNow - kSecond / 2;
@@ -99,7 +99,7 @@ TEST_CASE("A tenant that came back goes after those that were idle for long") {
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {1, 8 * kGiB}});
 }
 
-TEST_CASE("A short pause is part of the work") {
+TEST_CASE("A short pause counts as work") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, kNow - 100 * kMillisecond),
                     Idle(2, 8 * kGiB, kNow - kSecond)};
@@ -111,7 +111,7 @@ TEST_CASE("A short pause is part of the work") {
   CHECK(card.Victims(kNow + 501 * kMillisecond).size() == 2);
 }
 
-TEST_CASE("Who waits in the line is not overtaken by those behind it") {
+TEST_CASE("A waiting request is not overtaken by later ones") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, kNow)};
   card.residents[0].placed_at = kNow - kSecond / 2;
@@ -121,7 +121,7 @@ TEST_CASE("Who waits in the line is not overtaken by those behind it") {
   CHECK(card.At(kNow + kSecond).request == 0);
 }
 
-TEST_CASE("Whose turn it is gets what it asks for before the others") {
+TEST_CASE("The session whose turn it is gets its memory before the others") {
   Card card;
   RoomRequest turn{2, TenantClass::kUnset, 2 * kGiB};
   turn.placed_at = kNow - kSecond / 2;
@@ -134,7 +134,8 @@ TEST_CASE("Whose turn it is gets what it asks for before the others") {
   CHECK(card.Victims() == Victims{{1, 2 * kGiB}});
 }
 
-TEST_CASE("A latency tenant that works makes room only for its like, and does not wait for turns") {
+TEST_CASE(
+    "A working latency tenant makes room only for latency tenants, and does not wait for turns") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, kNow)};
   card.residents[0].tenant_class = TenantClass::kLatency;
@@ -149,7 +150,7 @@ TEST_CASE("A latency tenant that works makes room only for its like, and does no
   CHECK(card.At(kNow).request == 1);
 }
 
-TEST_CASE("Whoever could not go is left alone for a while") {
+TEST_CASE("A session that could not be evicted is left alone for a while") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, 0)};
   card.residents[0].could_not_go = kNow - kSecond;
@@ -172,7 +173,7 @@ TEST_CASE("Half of the host's room is kept for exchanges") {
   CHECK(card.Victims() == Victims{{1, 4 * kGiB}});
 }
 
-TEST_CASE("Where the host has no room for all that must go, memory is exchanged by parts") {
+TEST_CASE("If the host has no room for all of it, memory is exchanged by parts") {
   Card card;
   card.free = kGiB;
   card.host_limit = 8 * kGiB;
@@ -195,7 +196,7 @@ TEST_CASE("Where the host has no room for all that must go, memory is exchanged 
   CHECK(decision.hopeless == std::vector<size_t>{0});
 }
 
-TEST_CASE("A part comes back when nobody can go") {
+TEST_CASE("A part returns when no session can be evicted") {
   Card card;
   card.free = 3 * kGiB;
   card.residents = {Idle(1, 8 * kGiB, 0)};
@@ -266,7 +267,8 @@ TEST_CASE("Sessions that together exceed the card take turns, each as often and 
   }
 }
 
-TEST_CASE("No more goes than the host has room for, and nothing of a session without memory") {
+TEST_CASE(
+    "Only as much is evicted as the host has room for, and nothing of a session without memory") {
   Card card;
   card.host_limit = 8 * kGiB + 1;
   card.residents = {Idle(1, 0, 0), Idle(2, 8 * kGiB, kSecond), Idle(3, 8 * kGiB, 2 * kSecond)};
@@ -274,7 +276,7 @@ TEST_CASE("No more goes than the host has room for, and nothing of a session wit
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {3, 1}});
 }
 
-TEST_CASE("Of working sessions the one whose turn began first goes first") {
+TEST_CASE("Among working sessions the one whose turn began first is evicted first") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, kNow), Idle(2, 8 * kGiB, kNow), Idle(3, 8 * kGiB, kNow)};
   card.residents[0].placed_at = kNow - 2 * kSecond;
@@ -284,7 +286,7 @@ TEST_CASE("Of working sessions the one whose turn began first goes first") {
   CHECK(card.Victims() == Victims{{2, 8 * kGiB}, {1, 8 * kGiB}, {3, 8 * kGiB}});
 }
 
-TEST_CASE("A session that waits for its memory goes before one that is idle") {
+TEST_CASE("A session that waits for its memory is evicted before an idle one") {
   Card card;
   card.residents = {Idle(1, 8 * kGiB, 0), Idle(2, 8 * kGiB, kNow)};
   card.residents[1].blocked = true;

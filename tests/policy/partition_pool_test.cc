@@ -47,7 +47,7 @@ TEST_CASE("Every cut of the standard pool has both of its sides") {
   }
 }
 
-TEST_CASE("A partition is chosen by its size, at the high end where it can be") {
+TEST_CASE("A partition is chosen by its size, at the high end if possible") {
   const std::vector<SmRange> pool = Pool(kH200);
   CHECK(pool[NearestPartition(kH200, pool, 132)] == SmRange{});
   CHECK(pool[NearestPartition(kH200, pool, 66)] == SmRange{0, 64});
@@ -61,7 +61,7 @@ TEST_CASE("A partition is chosen by its size, at the high end where it can be") 
   CHECK_FALSE(LargestDisjoint(kH200, pool, {SmRange{}}).has_value());
 }
 
-TEST_CASE("A partition for a tenant keeps its bounds where the pool can") {
+TEST_CASE("A partition for a tenant keeps the tenant's bounds if the pool allows") {
   const std::vector<SmRange> pool = Pool(kH200);
   Tenant tenant;
   tenant.max_sms = 66;
@@ -75,7 +75,7 @@ TEST_CASE("A partition for a tenant keeps its bounds where the pool can") {
   CHECK(SmsOf(kH200, pool[NearestWithin(kH200, pool, tenant, 132)]) == 8);
 }
 
-TEST_CASE("A division gives disjoint partitions near to the shares") {
+TEST_CASE("A division gives disjoint partitions close to the shares") {
   const std::vector<SmRange> pool = Pool(kH200);
   const auto divide = [&](const std::vector<Part>& parts) {
     std::vector<SmRange> ranges;

@@ -44,7 +44,7 @@ TEST_CASE("Placement best-fit leaves large devices free for large requests") {
         std::vector<int>{1, 2, 0});
 }
 
-TEST_CASE("Placement workload-aware keeps those with objectives apart from each other") {
+TEST_CASE("Placement workload-aware separates tenants with objectives") {
   CHECK(PlaceAll("workload-aware", {{100}, {100}, {100}}, std::vector(3, Request(kLatency, 10))) ==
         std::vector<int>{0, 1, 2});
   CHECK(PlaceAll("workload-aware", {{100}, {100}},
@@ -58,7 +58,7 @@ TEST_CASE("Placement workload-aware puts memory-bound work beside compute-bound 
                   Request(kBatch, 10, 0.9)}) == std::vector<int>{0, 1, 0, 1});
 }
 
-TEST_CASE("Placement goes only where the memory fits, and says what is free when it does not") {
+TEST_CASE("Placement needs a device with enough memory, and reports the free memory otherwise") {
   for (const std::string& name : PlacementNames()) {
     auto placement = *CreatePlacement(name);
     const std::vector<DeviceLoad> devices = {{10, 8, {}}, {10, 3, {}}};
@@ -87,7 +87,7 @@ TEST_CASE("Placement workload-aware takes the fuller of two devices without sess
         std::vector<int>{1});
 }
 
-TEST_CASE("Placement workload-aware takes the device with fewer sessions where none do harm") {
+TEST_CASE("Placement workload-aware takes the device with fewer sessions if none do harm") {
   PlacementRequest idle = Request(kBatch, 1);
   idle.load = 0;
   std::vector<DeviceLoad> devices = {{10}, {10}};
@@ -108,7 +108,7 @@ TEST_CASE("Placement workload-aware counts every kind of objective") {
   }
 }
 
-TEST_CASE("Placement workload-aware takes loads as they are known") {
+TEST_CASE("Placement workload-aware uses the known loads") {
   PlacementRequest light = Request(kBatch, 10), heavy = Request(kBatch, 10);
   light.load = 0.1;
   heavy.load = 5;  // never more than the whole device

@@ -64,7 +64,7 @@ TEST_CASE("Policy static gives declared shares in whole groups and the rest to a
         std::vector<SmRange>{others, a, b, a, others});
 }
 
-TEST_CASE("Policy static uses the whole device where no share is declared or left") {
+TEST_CASE("Policy static uses the whole device if no share is declared or left") {
   auto policy = *CreatePolicy("static", {});
   CHECK(policy->Partitions(kH200, {}).empty());
   CHECK(RangesOf(*policy, {}, {"a"}) == std::vector<SmRange>{{}});
@@ -75,7 +75,7 @@ TEST_CASE("Policy static uses the whole device where no share is declared or lef
   CHECK(RangesOf(*policy, full, {"x"}) == std::vector<SmRange>{{}});
 }
 
-TEST_CASE("Policy static refuses shares that make no sense") {
+TEST_CASE("Policy static refuses invalid shares") {
   auto policy = *CreatePolicy("static", {});
   const auto refused = [&](const std::vector<Tenant>& tenants) {
     return policy->Check(tenants).code() == absl::StatusCode::kInvalidArgument;
@@ -87,7 +87,7 @@ TEST_CASE("Policy static refuses shares that make no sense") {
   CHECK_FALSE(refused({Share("a", 10), Share("b", 90)}));
 }
 
-TEST_CASE("A burst restricts others for a part of its usual length, else to its end") {
+TEST_CASE("A burst restricts others for a part of its usual length, or else to its end") {
   constexpr Nanoseconds kBegan = 1000, kTypical = 400;
   CHECK(ContentionPhaseEnd(0.25, kBegan, kTypical, 0, false) == 1100);
   CHECK(ContentionPhaseEnd(0, kBegan, kTypical, kTypical, false) == kBegan);

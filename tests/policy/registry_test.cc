@@ -12,7 +12,7 @@ bool Says(const absl::Status& status, const std::string& text) {
   return std::string(status.message()).find(text) != std::string::npos;
 }
 
-TEST_CASE("Every parameter's default is within its bounds and can be asked for") {
+TEST_CASE("Every parameter's default is within its bounds and can be set") {
   for (const std::string& name : PolicyNames()) {
     const auto parameters = *ParametersOf(name);
     for (const Parameter& parameter : parameters) {
@@ -33,7 +33,7 @@ TEST_CASE("Every parameter's default is within its bounds and can be asked for")
   CHECK_FALSE(ParametersOf("fastest").ok());
 }
 
-TEST_CASE("A parameter that a policy does not have is refused with those that it has") {
+TEST_CASE("An unknown parameter is refused, and the error names the policy's parameters") {
   for (const std::string& name : PolicyNames()) {
     const absl::Status status = CreatePolicy(name, {{{"speed", "9"}}}).status();
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
@@ -148,7 +148,7 @@ std::vector<Decision> DecisionsOf(const std::string& name, uint64_t seed) {
   return decisions;
 }
 
-TEST_CASE("Any snapshots get decisions that can be carried out, the same ones each time") {
+TEST_CASE("Any snapshot gets a valid decision, the same one each time") {
   for (const std::string& name : PolicyNames()) {
     INFO(name);
     for (uint64_t seed = 1; seed <= 200; ++seed) {

@@ -27,13 +27,13 @@ TEST_CASE("A policy from a shared object decides like any other") {
   CHECK(Quantile(device[brief].latencies, 0.9) < 1200 * kMicrosecond);
 }
 
-TEST_CASE("A shared object refuses its own parameters with its own words") {
+TEST_CASE("A shared object refuses its parameters with its own messages") {
   const absl::Status status = CreatePolicy(PathOf(kExample), {{{"speed", "9"}}}).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(std::string(status.message()).find("it has window") != std::string::npos);
 }
 
-TEST_CASE("What is no policy, or one for another interface, is not loaded") {
+TEST_CASE("A shared object without a policy, or for another interface, is not loaded") {
   const auto refused = [](const std::string& path, absl::StatusCode code, const char* why) {
     const absl::Status status = CreatePolicy(path, {}).status();
     CHECK(status.code() == code);
@@ -49,7 +49,7 @@ TEST_CASE("What is no policy, or one for another interface, is not loaded") {
   refused("./policy.so", absl::StatusCode::kInvalidArgument, "absolute");
 }
 
-TEST_CASE("Decisions of a shared object are corrected where they cannot be carried out") {
+TEST_CASE("Invalid decisions of a shared object are corrected") {
   auto policy = CreatePolicy(PathOf("tests/policy/wild_policy.so"), {});
   INFO(policy.status().message());
   REQUIRE(policy.ok());

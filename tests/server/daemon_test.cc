@@ -146,7 +146,7 @@ TEST_CASE("A kernel is loaded by a control call, launched through the ring, and 
         kCudaErrorInvalidHandle);
 }
 
-TEST_CASE("Code that does not compile is answered with its log") {
+TEST_CASE("Code that does not compile returns its log") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   REQUIRE(client.Open());

@@ -67,7 +67,7 @@ TEST_CASE(
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("A fault on a device that can bear it ends one session's work only") {
+TEST_CASE("On a device that survives faults, a fault ends one session's work only") {
   DaemonProcess process({});
   TestClient guilty(process.socket()), innocent(process.socket());
   REQUIRE(guilty.Open());
@@ -82,7 +82,7 @@ TEST_CASE("A fault on a device that can bear it ends one session's work only") {
   CHECK(innocent.Synchronize(1) == 0);
 }
 
-TEST_CASE("Flags that make no sense are refused with a message") {
+TEST_CASE("Invalid flags are refused with a message") {
   for (const std::vector<std::string>& flags :
        std::vector<std::vector<std::string>>{{"--policy", "nonsense"},
                                              {"--backend", "soft", "--soft-cc", "nine"},

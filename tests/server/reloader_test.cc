@@ -74,7 +74,7 @@ slo_tpot = "40ms"
 users = [70001]
 )";
 
-TEST_CASE("A reload takes in what can change and says what, and what needs a restart") {
+TEST_CASE("A reload applies what can change, and reports the changes and what needs a restart") {
   Fixture f;
   const Reloader::Report report = f.Reload(kBusy);
   INFO(absl::StrJoin(report.changed, "\n"));
@@ -103,7 +103,7 @@ TEST_CASE("A reload takes in what can change and says what, and what needs a res
   CHECK(f.daemon.daemon->settings().current().tenants_size() == 0);
 }
 
-TEST_CASE("Whatever is wrong with it, a file changes nothing") {
+TEST_CASE("A file with any mistake changes nothing") {
   Fixture f(kBusy);
   for (const std::string& wrong :
        {std::string("[daemon"), std::string("[daemon]\nlog_level = \"loud\"\n"),
@@ -138,7 +138,7 @@ TEST_CASE("After a reload the configuration holds, whatever was set before") {
         std::vector<std::string>{"[policy]: fair -> priority", "[[tenant]] chat: weight 7 -> 1"});
 }
 
-TEST_CASE("Another placement decides about those who begin later") {
+TEST_CASE("A new placement decides about later sessions") {
   const std::string one = "[tenant_defaults]\ndevices = 1\n[policy]\nplacement = ";
   Fixture f(one + "\"best-fit\"\n", 3);
   f.daemon.devices[1]->used = 10 << 20;
@@ -168,7 +168,7 @@ TEST_CASE("Another placement decides about those who begin later") {
   CHECK_THAT(std::string(wrong.message()), Catch::Contains("to 3, which this host has"));
 }
 
-TEST_CASE("Limits hold for sessions that begin later, and running ones go on with theirs") {
+TEST_CASE("Limits hold for later sessions, and running sessions keep theirs") {
   Fixture f;
   TestClient before(f.daemon.socket());
   REQUIRE(before.Open());

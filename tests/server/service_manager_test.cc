@@ -137,7 +137,7 @@ TEST_CASE("Messages are sd_notify's, and a status cannot smuggle in a second var
   CHECK_THAT(fake.Next(), Catch::Matches("RELOADING=1\nMONOTONIC_USEC=[0-9]+"));
 }
 
-TEST_CASE("Nobody, nonsense and nobody there any more are all the same: nothing is said") {
+TEST_CASE("Without a usable service manager nothing is sent") {
   for (const std::string& address :
        {std::string(), std::string("/"), std::string("relative"), std::string("vsock:2:1"),
         std::string("/nowhere/at/all"), std::string(500, '/'), std::string("@detshare-nobody")}) {
@@ -145,7 +145,7 @@ TEST_CASE("Nobody, nonsense and nobody there any more are all the same: nothing 
   }
 }
 
-TEST_CASE("An abstract socket of the service manager's is reached, too") {
+TEST_CASE("An abstract socket of the service manager works, too") {
   const std::string name = "detshare-test-" + std::to_string(getpid());
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
@@ -159,7 +159,7 @@ TEST_CASE("An abstract socket of the service manager's is reached, too") {
   close(fd);
 }
 
-TEST_CASE("A watchdog is for the process that it names") {
+TEST_CASE("A watchdog counts only for the process that it names") {
   const std::string own = std::to_string(getpid());
   struct Case {
     const char *microseconds, *pid;
@@ -177,7 +177,7 @@ TEST_CASE("A watchdog is for the process that it names") {
   unsetenv("WATCHDOG_PID");
 }
 
-TEST_CASE("A watchdog is fed while the check is content, and only then") {
+TEST_CASE("A watchdog is fed only while the check succeeds") {
   std::atomic<int> checks{0}, fed{0};
   std::atomic<bool> content{true};
   SetLogLevel(LogLevel::kError);
@@ -199,7 +199,7 @@ TEST_CASE("A watchdog is fed while the check is content, and only then") {
   CHECK(Eventually([&] { return fed > fed_before; }));
 }
 
-TEST_CASE("A daemon that serves answers itself; one that accepts nothing does not") {
+TEST_CASE("A serving daemon replies to itself; a daemon that accepts nothing does not") {
   TestDaemon daemon;
   CHECK(AskDaemon(daemon.socket(), milliseconds(20'000)).ok());
 
@@ -214,7 +214,7 @@ TEST_CASE("A daemon that serves answers itself; one that accepts nothing does no
 }
 
 TEST_CASE(
-    "A service takes its socket from the manager, says when it is ready, and leaves the name") {
+    "A service takes its socket from the manager, says when it is ready, and leaves the socket's name") {
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";
   const int listening = ManagersSocket(path);
@@ -264,7 +264,7 @@ TEST_CASE("A service that lost its device is the same service, with the same soc
   close(listening);
 }
 
-TEST_CASE("A reload applies what can change, names what cannot, and keeps to a good file") {
+TEST_CASE("A reload applies what can change, names what cannot, and ignores a file with mistakes") {
   FakeManager fake;
   TestDirectory directory;
   const std::string file = directory.path + "/detshare.toml", socket = directory.path + "/d.sock";
@@ -341,7 +341,7 @@ TEST_CASE("A daemon does not start with a configuration that has mistakes, and f
   }
 }
 
-TEST_CASE("What is no socket for the daemon is refused") {
+TEST_CASE("A descriptor that is no socket for the daemon is refused") {
   TestDirectory directory;
   const std::string path = directory.path + "/d.sock";
   const int listening = ManagersSocket(path);

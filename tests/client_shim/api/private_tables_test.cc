@@ -42,7 +42,7 @@ CUresult Call(void* entry, Args... args) {
   return reinterpret_cast<CUresult (*)(Args...)>(entry)(args...);
 }
 
-TEST_CASE("Every private table has its size, and a function in every place but one") {
+TEST_CASE("Every private table begins with its size and has a function in every other place") {
   for (const Shape& shape : kShapes) {
     INFO(shape.id);
     void* const* table = Table(shape.id);
@@ -58,7 +58,7 @@ TEST_CASE("A table keeps its address") {
   for (const Shape& shape : kShapes) CHECK(Table(shape.id) == Table(shape.id));
 }
 
-TEST_CASE("A table that is not known is an invalid value and a null pointer") {
+TEST_CASE("An unknown table is CUDA_ERROR_INVALID_VALUE and a null pointer") {
   const CUuuid id = Uuid("00112233445566778899aabbccddeeff");
   const void* table = &id;
   CHECK(cuGetExportTable(&table, &id) == CUDA_ERROR_INVALID_VALUE);
@@ -66,7 +66,7 @@ TEST_CASE("A table that is not known is an invalid value and a null pointer") {
 }
 
 TEST_CASE(
-    "Entries that nobody fills return CUDA_ERROR_NOT_SUPPORTED, each by a function of its own") {
+    "Each unfilled entry is its own function and returns CUDA_ERROR_NOT_SUPPORTED") {
   void* const* table = Table("6bd5fb6c5bf4e74a8987d93912fd9df9");
   CHECK(Call(table[3]) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(Call(table[4]) == CUDA_ERROR_NOT_SUPPORTED);
@@ -113,7 +113,7 @@ TEST_CASE("Tables that need a context say so before initialisation") {
         CUDA_ERROR_NOT_INITIALIZED);
 }
 
-TEST_CASE("A context is checked as good, and messages of the runtime are taken") {
+TEST_CASE("A context passes its check, and messages of the runtime are accepted") {
   void* const* checks = Table("263e88607cd2614392f6bbd5006dfa7e");
   uint32_t result = 7;
   void* more = nullptr;
@@ -124,7 +124,7 @@ TEST_CASE("A context is checked as good, and messages of the runtime are taken")
                                             1, "text") == CUDA_SUCCESS);
 }
 
-TEST_CASE("The visitor of a module's functions says that it visited none without a session") {
+TEST_CASE("Without a session the visitor of a module's functions reports that it visited none") {
   void* const visit = Table("6e163fbeb958444d835ce182aff1991e")[7];
   const auto never = [](void*, CUfunction) { FAIL("there is no function"); };
   CHECK(Call<CUcontext, CUmodule, void (*)(void*, CUfunction), void*>(visit, nullptr, nullptr,
@@ -176,7 +176,8 @@ TEST_CASE("NVRTC finds what it has stored in its compile cache") {
   cache.Close(handle);
 }
 
-TEST_CASE("What NVRTC compiled with other options, or another NVRTC compiled, is not found") {
+TEST_CASE(
+    "Code that NVRTC compiled with other options, or that another NVRTC compiled, is not found") {
   Cache cache;
   void* handle = cache.Open(2, "input", " -arch=compute_90", "Aug 20", 90);
   cache.Store(handle, "ptx");

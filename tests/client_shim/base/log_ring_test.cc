@@ -35,7 +35,7 @@ TEST_CASE("The oldest lines give way to new ones, and long lines are cut") {
   CHECK(LineOf(begin).size() == LogRing::kLineBytes - 1);
 }
 
-TEST_CASE("A listener hears every line that is kept until another takes its place") {
+TEST_CASE("A listener gets every kept line until another listener replaces it") {
   static int received;
   received = 0;
   log_ring().SetListener([](LogLevel, const char* line, size_t length) {

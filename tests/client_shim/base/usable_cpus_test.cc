@@ -14,7 +14,7 @@ TEST_CASE("A quota is rounded up to whole CPUs") {
   CHECK(CpusOfQuota("6400000 100000") == 64);
 }
 
-TEST_CASE("What is no quota does not limit anything") {
+TEST_CASE("A malformed quota limits nothing") {
   for (const char* text : {"", "max 100000\n", "100000", "100000 ", "0 100000\n", "100000 0\n",
                            "-1 100000\n", "99999999999999999999 100000\n", "\n", "nonsense"}) {
     CHECK(CpusOfQuota(text) == 0);

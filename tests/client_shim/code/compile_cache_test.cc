@@ -19,7 +19,7 @@ std::string Contents(CompileCache& cache, const CompileCache::Entry& entry) {
   return contents;
 }
 
-TEST_CASE("What was stored under a key is found by another handle of that key") {
+TEST_CASE("Another handle of a key finds the stored value") {
   CompileCache cache(1000);
   CompileCache::Entry* first = cache.Open("key");
   CompileCache::Entry* second = cache.Open("key");
@@ -74,7 +74,7 @@ TEST_CASE("Threads may use the compile cache at the same time") {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_CASE("What one process compiled is found by the next") {
+TEST_CASE("The next process finds what one process compiled") {
   char folder[] = "/tmp/detshare-cache-XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
   {

@@ -49,7 +49,7 @@ void WriteFile(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-TEST_CASE("What was stored is found by another cache of the same directory") {
+TEST_CASE("Another cache of the same directory finds a stored entry") {
   const Folder folder;
   const std::string binary("a\0b\xff", 4);
   DiskCache first(folder.path + "/made/on/demand", kLarge);
@@ -65,7 +65,7 @@ TEST_CASE("What was stored is found by another cache of the same directory") {
   CHECK(ValueOf(second, "key") == "newer");
 }
 
-TEST_CASE("An entry of which any byte is wrong, missing or too much is no entry") {
+TEST_CASE("An entry with a wrong, missing or extra byte is no entry") {
   const Folder folder;
   DiskCache cache(folder.path, kLarge);
   cache.Store("the key", "the value");
@@ -90,7 +90,7 @@ TEST_CASE("An entry of which any byte is wrong, missing or too much is no entry"
   CHECK(ValueOf(cache, "the key") == "the value");
 }
 
-TEST_CASE("The entry of one key is not that of another, whatever its file is called") {
+TEST_CASE("An entry belongs to its key, whatever its file's name is") {
   const Folder folder;
   DiskCache cache(folder.path, kLarge);
   cache.Store("one", "value");
@@ -104,7 +104,7 @@ TEST_CASE("The entry of one key is not that of another, whatever its file is cal
   CHECK(ValueOf(cache, "two") == "(nothing)");
 }
 
-TEST_CASE("What others may write, and what is no file, is not read") {
+TEST_CASE("Files that other users may write, and anything but files, are not read") {
   const Folder folder;
   DiskCache cache(folder.path, kLarge);
   cache.Store("key", "value");
@@ -131,7 +131,7 @@ TEST_CASE("What others may write, and what is no file, is not read") {
   CHECK(ValueOf(cache, "key") == "(nothing)");
 }
 
-TEST_CASE("A place where nothing can be stored is an empty cache") {
+TEST_CASE("A directory in which nothing can be stored is an empty cache") {
   const Folder folder;
   WriteFile(folder.path + "/file", "");
   DiskCache cache(folder.path + "/file/below", kLarge);
@@ -142,7 +142,7 @@ TEST_CASE("A place where nothing can be stored is an empty cache") {
   CHECK(ValueOf(nowhere, "key") == "(nothing)");
 }
 
-TEST_CASE("Entries that were not used for longest go first, and the limit holds") {
+TEST_CASE("The least recently used entries are removed first, and the limit holds") {
   const Folder folder;
   constexpr uint64_t kLimit = 10'000;
   DiskCache cache(folder.path, kLimit);
@@ -170,7 +170,7 @@ TEST_CASE("Entries that were not used for longest go first, and the limit holds"
 }
 
 TEST_CASE(
-    "Files of writers that died are removed, those of writers at work and of strangers stay") {
+    "Unfinished files of dead writers are removed; files of working writers and foreign files stay") {
   const Folder folder;
   WriteFile(folder.path + "/1.0.dead.new.", "half");
   WriteFile(folder.path + "/2.0.alive.new.", "half");
@@ -185,7 +185,7 @@ TEST_CASE(
   CHECK(fs::exists(folder.path + "/notes.txt"));
 }
 
-TEST_CASE("Processes and threads that write and read the same entries find whole ones only") {
+TEST_CASE("Processes and threads that write and read the same entries find only whole ones") {
   const Folder folder;
   const auto value_of = [](int key, int writer) {
     return std::string(5000 + 100 * key, static_cast<char>('a' + writer));

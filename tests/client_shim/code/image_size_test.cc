@@ -64,7 +64,7 @@ size_t Total(const ImagePieces& pieces) {
   return bytes;
 }
 
-TEST_CASE("A PTX text goes up to its terminator") {
+TEST_CASE("A PTX text ends at its terminator") {
   const std::string ptx = "// a comment\n/* another */ .version 8.0\n.target sm_75\n";
   const AtEndOfMemory memory(ptx + '\0');
   ImagePieces pieces;
@@ -86,7 +86,7 @@ TEST_CASE("A text that is no PTX is an invalid image, however short it is") {
   }
 }
 
-TEST_CASE("An ELF goes as far as its header says, and nothing beyond is read") {
+TEST_CASE("An ELF ends where its header says, and nothing behind it is read") {
   const std::string elf = Cubin(1000);
   const AtEndOfMemory memory(elf);
   ImagePieces pieces;
@@ -119,7 +119,7 @@ TEST_CASE("A fatbin that claims more than any image is invalid") {
   CHECK(MeasureImage(fatbin.data(), &pieces) == CUDA_ERROR_INVALID_IMAGE);
 }
 
-TEST_CASE("A wrapper is taken off its fatbin") {
+TEST_CASE("A wrapper is removed from its fatbin") {
   const std::string fatbin = Fatbin(std::string(40, 'x'));
   struct {
     uint32_t magic = 0x466243B1, version = 1;

@@ -9,7 +9,7 @@ namespace {
 
 void* Number(uintptr_t value) { return reinterpret_cast<void*>(value); }
 
-TEST_CASE("Numbers cross to the daemon, buffers stay here") {
+TEST_CASE("Numbers go to the daemon, and buffers stay in the shim") {
   char info[16];
   CUjit_option options[] = {CU_JIT_MAX_REGISTERS,   CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
                             CU_JIT_INFO_LOG_BUFFER, CU_JIT_TARGET_FROM_CUCONTEXT,
@@ -42,7 +42,7 @@ TEST_CASE("A log is written with its terminator, and its length into the size op
   CHECK(milliseconds == 1.5f);
 }
 
-TEST_CASE("A log that is too long is cut, and the size option says the whole buffer") {
+TEST_CASE("A log that is too long is cut, and the size option has the buffer's size") {
   char error[8];
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {error, Number(sizeof(error))};

@@ -15,7 +15,7 @@ std::string Bytes(std::span<const ConstBuffer> pieces) {
   return bytes;
 }
 
-TEST_CASE("A link crosses as its inputs in their order, then the options") {
+TEST_CASE("A link request has the inputs in their order, then the options") {
   LinkState state;
   state.inputs.push_back({CU_JIT_INPUT_PTX, "first", "ptx text"});
   state.inputs.push_back({CU_JIT_INPUT_CUBIN, "", std::string("\0\1\2", 3)});
@@ -48,7 +48,7 @@ TEST_CASE("A link crosses as its inputs in their order, then the options") {
   CHECK(at == bytes.size());
 }
 
-TEST_CASE("The reply to a link is taken apart") {
+TEST_CASE("The reply to a link is split into its parts") {
   wire::cuLinkComplete_Reply fixed{5, 4, 3};
   const std::string reply =
       std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "imageinfoerr";
@@ -59,7 +59,7 @@ TEST_CASE("The reply to a link is taken apart") {
   CHECK(parts.error == "err");
 }
 
-TEST_CASE("A reply to a link that is shorter than it says is refused") {
+TEST_CASE("A reply to a link that is shorter than its lengths is refused") {
   wire::cuLinkComplete_Reply fixed{500, 0, 0};
   const std::string reply =
       std::string(reinterpret_cast<const char*>(&fixed), sizeof(fixed)) + "image";

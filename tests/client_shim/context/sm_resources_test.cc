@@ -80,7 +80,7 @@ TEST_CASE("More SMs than there are, and unknown flags, are refused") {
   CHECK(SplitBy(H200(), 8, 4).result == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("What a split has made is not split again") {
+TEST_CASE("A resource that a split made is not split again") {
   const SmTopology topology = H200();
   SmSet set;
   REQUIRE(ReadResource(SplitBy(topology, 64).groups[0], &set));
@@ -89,7 +89,7 @@ TEST_CASE("What a split has made is not split again") {
         CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
 }
 
-TEST_CASE("A resource that a program has changed is none") {
+TEST_CASE("A resource that a program has changed is refused") {
   const SmTopology topology = H200();
   CUdevResource whole = MakeResource(topology, WholeDevice(topology));
   SmSet set;

@@ -20,7 +20,7 @@ TEST_CASE("The shim refuses what driver 580 refuses, with the same codes") {
   CHECK(outcome.out == expected.str());
 }
 
-TEST_CASE("Threads that use everything at once get what they would get alone") {
+TEST_CASE("Threads that use everything at once get the results that each gets alone") {
   Daemon daemon;
   const Outcome outcome =
       Run({Path("tests/client_shim/driver_results/driver_threads")}, daemon.Environment());

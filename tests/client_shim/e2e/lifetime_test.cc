@@ -46,7 +46,7 @@ TEST_CASE("A program may end with work in flight") {
   CheckNothingLeft(daemon);
 }
 
-TEST_CASE("A program may end while its threads are inside of CUDA") {
+TEST_CASE("A program may end while its threads are inside CUDA") {
   Daemon daemon;
   for (int i = 0; i < 3; ++i) {
     const Outcome outcome = Run({ClientProgram(), "exit-while-threads-work"}, daemon.Environment());
@@ -94,7 +94,7 @@ TEST_CASE("A client that is killed does not disturb its neighbour") {
   CheckNothingLeft(daemon);
 }
 
-TEST_CASE("A fault is the error of the program that made it, and of no other") {
+TEST_CASE("Only the program that faults gets the error") {
   Daemon daemon;
   const std::string alone = Run({ClientProgram(), "compute", "5"}, daemon.Environment()).out;
   Process neighbour({ClientProgram(), "compute-many", "5"}, daemon.Environment());
@@ -112,7 +112,7 @@ TEST_CASE("A fault is the error of the program that made it, and of no other") {
   CheckNothingLeft(daemon);
 }
 
-TEST_CASE("Two tenants at once get what they get alone") {
+TEST_CASE("Two tenants at once get the results that each gets alone") {
   Daemon daemon;
   const std::string first_alone = RunThrough(daemon, {ClientProgram(), "compute-many", "11"}).out;
   const std::string second_alone = RunThrough(daemon, {ClientProgram(), "compute-many", "22"}).out;
@@ -172,7 +172,7 @@ TEST_CASE(
   CHECK(outcome.exit_code == 3);
 }
 
-TEST_CASE("After a fork the child is told that CUDA is not initialised, and the parent goes on") {
+TEST_CASE("After a fork the child gets CUDA_ERROR_NOT_INITIALIZED, and the parent goes on") {
   Daemon daemon;
   const Outcome outcome = Run({ClientProgram(), "fork-after-init"}, daemon.Environment());
   CHECK(outcome.exit_code == 0);

@@ -63,7 +63,7 @@ TEST_CASE("NVRTC gets the same code again, and other code for other options") {
   CHECK(outcome.out == "ok\n");
 }
 
-TEST_CASE("A program that wants a profiler runs without one") {
+TEST_CASE("A program that asks for a profiler runs without one") {
   Daemon daemon;
   const Outcome outcome = Run({Path("tests/client_shim/e2e/cupti_program")}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
@@ -71,7 +71,7 @@ TEST_CASE("A program that wants a profiler runs without one") {
   CHECK(outcome.err.empty());
 }
 
-TEST_CASE("What NVRTC compiled in one process is there for the next, unless that is disabled") {
+TEST_CASE("Later processes find what NVRTC compiled in one process, unless the cache is disabled") {
   Daemon daemon;
   const std::string cache = daemon.directory() + "/cache";
   const auto compile = [&](const Strings& more) {
@@ -107,7 +107,7 @@ TEST_CASE("The exit code is the program's") {
   CHECK(RunThrough(daemon, {"/bin/sh", "-c", "exit 42"}).exit_code == 42);
 }
 
-TEST_CASE("Without a daemon the first CUDA call says what to start, once, and nothing on stdout") {
+TEST_CASE("Without a daemon the first CUDA call prints once what to start, and nothing on stdout") {
   const Outcome outcome = Run({LinkedProgram()}, {"LD_LIBRARY_PATH=" + ShimDirectory(),
                                                   "DETSHARE_SOCKET=/nonexistent/socket"});
   CHECK(outcome.exit_code == 3);
@@ -148,7 +148,7 @@ class Listener {
 };
 
 TEST_CASE(
-    "A program whose daemon ends before it has a session gets one of the daemon's successor") {
+    "A program whose daemon ends before it has a session gets one from the daemon's successor") {
   Daemon successor;
   const std::string endpoint = successor.directory() + "/endpoint";
   Listener going(endpoint);
@@ -192,8 +192,7 @@ class ForeignDaemon final : public proto::Control::Service {
 };
 
 TEST_CASE(
-    "A program that the daemon refuses for its version prints both versions, and cuInit says "
-    "mismatch") {
+    "A program that the daemon refuses for its version prints both versions, and cuInit fails") {
   char directory[] = "/dev/shm/detshare-e2e-XXXXXX";
   REQUIRE(mkdtemp(directory) != nullptr);
   const std::string socket = std::string(directory) + "/s";
@@ -233,7 +232,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES and DETSHARE_DEVICES choose among the daemon's d
         "cudaSuccess 1 " + second + "\n");
 }
 
-TEST_CASE("A program that asks for some devices gets them, and so does whoever belongs to it") {
+TEST_CASE("A program that asks for some devices gets them, and so do its processes") {
   Daemon daemon({"--soft-devices", "3"});
   const auto run = [&](const Strings& more) {
     Strings environment = daemon.Environment();
@@ -256,7 +255,7 @@ TEST_CASE("A program that asks for some devices gets them, and so does whoever b
   CHECK(none.err.empty());
 }
 
-TEST_CASE("Code travels once: the next process of the user loads it without sending it") {
+TEST_CASE("Code is sent once: the user's next process loads it without sending it") {
   Daemon daemon;
   const auto run = [&](uint64_t* sent) {
     Process program({Path("tests/client_shim/e2e/large_image_program"), "hold"},
@@ -272,7 +271,7 @@ TEST_CASE("Code travels once: the next process of the user loads it without send
   CHECK(Eventually([&] { return run(&second) == "ok" && second == 0; }));
 }
 
-TEST_CASE("Code that was loaded for one device runs on another, too") {
+TEST_CASE("Code that was loaded for one device also runs on another") {
   Daemon daemon({"--soft-devices", "2"});
   const Outcome outcome = Run({ClientProgram(), "every-device"}, daemon.Environment());
   CHECK(outcome.exit_code == 0);

@@ -59,7 +59,7 @@ TEST_CASE("CUDA goes on when the main thread ends before the others") {
   CHECK(Live(daemon, "end-main-thread", 5) == "ok\n");
 }
 
-TEST_CASE("An exit handler from before cuInit is told that the driver has ended") {
+TEST_CASE("An exit handler from before cuInit gets CUDA_ERROR_DEINITIALIZED") {
   Daemon daemon;
   CHECK(Live(daemon, "call-after-the-end") ==
         "ok\nCUDA_ERROR_DEINITIALIZED\nCUDA_ERROR_DEINITIALIZED\n");
@@ -77,7 +77,7 @@ TEST_CASE("A program may close the library and open it again") {
 
 // ---- forks
 
-TEST_CASE("Every thread of a child is told that CUDA is not initialised, by runtime and driver") {
+TEST_CASE("In every thread of a child, runtime and driver say that CUDA is not initialised") {
   Daemon daemon;
   CHECK(
       Live(daemon, "fork-and-ask") ==
@@ -94,13 +94,13 @@ TEST_CASE("A child reads its parent's pinned and registered memory and cannot ta
   CHECK(Live(daemon, "fork-with-host-memory") == "ok\n");
 }
 
-TEST_CASE("A program at work starts others with system, popen, posix_spawn and vfork") {
+TEST_CASE("A working program starts others with system, popen, posix_spawn and vfork") {
   Daemon daemon;
   CHECK(Live(daemon, "start-others") ==
         "ok\nsystem 0\npopen 0 ok\nok\nposix_spawn 0\nok\nvfork 0\nok\n");
 }
 
-TEST_CASE("A session ends with its process, though a child of it lives on") {
+TEST_CASE("A session ends with its process, although a child of the process lives on") {
   Daemon daemon;
   int input[2];
   REQUIRE(pipe(input) == 0);
@@ -119,7 +119,7 @@ TEST_CASE("A session ends with its process, though a child of it lives on") {
   CHECK(program.Wait().exit_code == 0);
 }
 
-TEST_CASE("The child of a program that was refused is told so, and does not hang") {
+TEST_CASE("The child of a refused program gets an error and does not hang") {
   Daemon daemon;
   Strings environment = daemon.Environment();
   environment.push_back("DETSHARE_DEVICES=7");
@@ -129,7 +129,7 @@ TEST_CASE("The child of a program that was refused is told so, and does not hang
 }
 
 TEST_CASE(
-    "Python may fork, spawn and serve processes that use CUDA, before and after it does itself") {
+    "Python may fork and spawn processes that use CUDA, before and after it uses CUDA itself") {
   Daemon daemon;
   const Outcome outcome =
       Run({"/usr/bin/python3", Path("tests/client_shim/e2e/python_processes.py")},
@@ -151,12 +151,12 @@ TEST_CASE(
 
 // ---- signals
 
-TEST_CASE("Calls that signals interrupt all the time give what they always give") {
+TEST_CASE("Calls that signals interrupt all the time give the same results") {
   Daemon daemon;
   CHECK(Live(daemon, "signal-storm") == "ok\n");
 }
 
-TEST_CASE("A signal that the program blocks is for the thread that waits for it") {
+TEST_CASE("The thread that waits for a blocked signal gets it") {
   Daemon daemon;
   Process program({Program(), "wait-for-signal"}, daemon.Environment());
   REQUIRE(program.ReadLine() == "ready");
@@ -178,7 +178,7 @@ TEST_CASE("Ctrl-C ends a program that waits for the GPU") {
   CheckNothingLeft(daemon);
 }
 
-TEST_CASE("A handler of Ctrl-C runs while the program waits for the GPU, which it goes on to do") {
+TEST_CASE("A handler of Ctrl-C runs while the program waits for the GPU, and the wait goes on") {
   Daemon daemon;
   Process program({Program(), "handle-in-wait"}, daemon.Environment());
   REQUIRE(program.ReadLine() == "ready");
@@ -192,7 +192,7 @@ TEST_CASE("A handler of Ctrl-C runs while the program waits for the GPU, which i
 // ---- threads
 
 TEST_CASE(
-    "Sixty-four threads, each with its own streams, memory and code, get what each gets alone") {
+    "Sixty-four threads with their own streams, memory and code get the results that each gets alone") {
   Daemon daemon;
   CHECK(Live(daemon, "threads") == "0 threads wrong\n");
 }
@@ -220,7 +220,7 @@ std::map<std::string, uint64_t> Switches(pid_t pid) {
   return switches;
 }
 
-TEST_CASE("A program that does nothing costs nothing: no thread of its or of the daemon's runs") {
+TEST_CASE("An idle program costs nothing: none of its threads and none of the daemon's runs") {
 #if defined(__SANITIZE_THREAD__)
   WARN("the sanitizer has a thread in the daemon that runs: not tested");
   return;
@@ -246,7 +246,7 @@ TEST_CASE("A program that does nothing costs nothing: no thread of its or of the
 
 // ---- limits and surroundings
 
-TEST_CASE("A process that may open few files gets an error, and CUDA once it may open more") {
+TEST_CASE("A process that may open few files gets an error, and gets CUDA once it may open more") {
   Daemon daemon;
   const Outcome outcome = Run({Program(), "few-descriptors"}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
@@ -257,7 +257,7 @@ TEST_CASE("A process that may open few files gets an error, and CUDA once it may
   CheckNothingLeft(daemon);
 }
 
-TEST_CASE("A process with little address space gets an error, and CUDA once it has more") {
+TEST_CASE("A process with little address space gets an error, and gets CUDA once it has more") {
   Daemon daemon;
   const Outcome outcome = Run({Program(), "little-address-space"}, daemon.Environment());
   CHECK(outcome.exit_code == 0);
@@ -266,7 +266,7 @@ TEST_CASE("A process with little address space gets an error, and CUDA once it h
   CheckNothingLeft(daemon);
 }
 
-TEST_CASE("A program needs no home and may change its root") {
+TEST_CASE("A program needs no home directory and may change its root") {
   Daemon daemon;
   CHECK(Live(daemon, "compute", 0, {"HOME", "XDG_CACHE_HOME"}) == "ok\n");
   CHECK(Live(daemon, "compute", 0, {"HOME=/nonexistent"}) == "ok\n");

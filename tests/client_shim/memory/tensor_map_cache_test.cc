@@ -34,7 +34,7 @@ TEST_CASE("A tensor map is found by all of its arguments, its device and its ope
   CHECK_FALSE(cache.Find({0, 2500, other}, &map));
 }
 
-TEST_CASE("Many tensor maps push each other out, and never give a wrong one") {
+TEST_CASE("Many tensor maps replace each other, and a look-up never gives a wrong one") {
   TensorMapCache cache;
   constexpr uint64_t kMaps = 3 * TensorMapCache::kEntries;
   for (uint64_t i = 0; i < kMaps; ++i)

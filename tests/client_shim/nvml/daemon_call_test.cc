@@ -102,14 +102,14 @@ TEST_CASE("A reply is a message and the end of its stream, whatever comes betwee
   CHECK(reply.empty());
 }
 
-TEST_CASE("A call that failed has an end and no message") {
+TEST_CASE("A failed call has an end and no message") {
   CHECK(ResultOf(Frame(kHeaders, kEndHeaders | kEndStream, 1, "grpc-status: 12")) ==
         CallResult::kBroken);
   CHECK(ResultOf(Frame(kResetStream, 0, 1, std::string(4, '\0'))) == CallResult::kBroken);
   CHECK(ResultOf(Frame(kGoAway, 0, 0, std::string(8, '\0'))) == CallResult::kBroken);
 }
 
-TEST_CASE("Nonsense is no reply") {
+TEST_CASE("Malformed bytes are no reply") {
   CHECK(ResultOf("") == CallResult::kBroken);
   CHECK(ResultOf("HTTP/1.1 400 Bad Request\r\n\r\n") == CallResult::kBroken);
   CHECK(ResultOf(std::string(100'000, '\xFF')) == CallResult::kBroken);
@@ -128,13 +128,13 @@ TEST_CASE("Nonsense is no reply") {
   CHECK(ResultOf(Frame(kData, kEndStream, 1, std::string("\0\0", 2))) == CallResult::kBroken);
 }
 
-TEST_CASE("A message without end is cut off") {
+TEST_CASE("An endless message is cut off") {
   std::string flood;
   for (int i = 0; i < 400; ++i) flood += Frame(kData, 0, 1, std::string(16384, 'x'));
   CHECK(ResultOf(flood) == CallResult::kBroken);
 }
 
-TEST_CASE("Whoever accepts and says nothing is not waited for longer than agreed") {
+TEST_CASE("A daemon that accepts and says nothing is a timeout") {
   const FalseDaemon daemon([](int fd) {
     char byte;
     while (read(fd, &byte, 1) > 0) {
@@ -145,7 +145,9 @@ TEST_CASE("Whoever accepts and says nothing is not waited for longer than agreed
         CallResult::kTimeout);
 }
 
-TEST_CASE("Nobody there, no permission and a request that is too long are told apart") {
+TEST_CASE(
+    "A missing daemon, a missing permission and a request that is too long have different "
+    "results") {
   std::string reply;
   CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", "", kTimeout, &reply) ==
         CallResult::kNoDaemon);

@@ -74,7 +74,8 @@ TEST_CASE("The library exports the functions of the table and no other") {
   CHECK(exported == rows);
 }
 
-TEST_CASE("Before nvmlInit every function but those that need nothing says so") {
+TEST_CASE(
+    "Before nvmlInit every function returns UNINITIALIZED, except those that work without it") {
   const std::set<std::string> free = {"nvmlInit",
                                       "nvmlInit_v2",
                                       "nvmlInitWithFlags",
@@ -88,7 +89,7 @@ TEST_CASE("Before nvmlInit every function but those that need nothing says so") 
   }
 }
 
-TEST_CASE("Null pointers are refused by every function that is answered") {
+TEST_CASE("Every supported function refuses null pointers") {
   Daemon daemon;
   const Initialised initialised(daemon);
   const std::set<std::string> without_pointers = {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags",
@@ -118,7 +119,7 @@ TEST_CASE("nvmlInit is counted") {
   CHECK(Call("nvmlDeviceGetCount_v2", &count) == NVML_SUCCESS);
 }
 
-TEST_CASE("Devices are found by index, UUID and bus, and say the same as the driver") {
+TEST_CASE("Devices are found by index, UUID and bus, and agree with the driver") {
   Daemon daemon({"--soft-devices", "2"});
   const Initialised initialised(daemon);
   unsigned count = 0;
@@ -185,7 +186,7 @@ TEST_CASE("Software GPUs reach each other, over no link") {
   CHECK(value == 0);
 }
 
-TEST_CASE("What is no device is refused, wherever it points") {
+TEST_CASE("Handles that are no device are refused, wherever they point") {
   Daemon daemon;
   const Initialised initialised(daemon);
   char elsewhere;
@@ -204,7 +205,7 @@ TEST_CASE("What is no device is refused, wherever it points") {
   CHECK(Call("nvmlDeviceGetMinorNumber", next, &value) == NVML_ERROR_INVALID_ARGUMENT);
 }
 
-TEST_CASE("DETSHARE_DEVICES is the machine, CUDA_VISIBLE_DEVICES is not asked") {
+TEST_CASE("DETSHARE_DEVICES is the machine, and CUDA_VISIBLE_DEVICES is ignored") {
   Daemon daemon({"--soft-devices", "3"});
   setenv("DETSHARE_DEVICES", "2,0", 1);
   setenv("CUDA_VISIBLE_DEVICES", "1", 1);
@@ -220,7 +221,7 @@ TEST_CASE("DETSHARE_DEVICES is the machine, CUDA_VISIBLE_DEVICES is not asked") 
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-TEST_CASE("Of a run that gets some devices NVML shows those that CUDA has") {
+TEST_CASE("NVML shows the devices that a run has in CUDA") {
   Daemon daemon({"--soft-devices", "3"});
   setenv("DETSHARE_DEVICE_COUNT", "1", 1);
   const auto shown = [&](const char* run) {
@@ -249,7 +250,7 @@ TEST_CASE("Of a run that gets some devices NVML shows those that CUDA has") {
 }
 
 TEST_CASE(
-    "The processes on a device are this tenant's, with their memory, and they are busy or not") {
+    "The processes on a device are this tenant's, with their memory and utilisation") {
   Daemon daemon;
   Process worker({ClientProgram(), "work-for-ever"}, daemon.Environment());
   REQUIRE(worker.ReadLine() == "ready");
@@ -325,7 +326,7 @@ TEST_CASE("A software GPU has no sensors, and says so") {
   for (const nvmlFieldValue_t& field : fields) CHECK(field.nvmlReturn == NVML_ERROR_NOT_SUPPORTED);
 }
 
-TEST_CASE("A set of events can be waited for, and nothing happens") {
+TEST_CASE("A wait for a set of events ends without an event") {
   Daemon daemon;
   const Initialised initialised(daemon);
   nvmlEventSet_t set = nullptr;
@@ -349,7 +350,7 @@ int InChild(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_CASE("A child of fork goes on asking, and can begin by itself") {
+TEST_CASE("A child of fork can go on using NVML, and can initialise it itself") {
   Daemon daemon({"--soft-devices", "2"});
   const auto counts_two = [] {
     unsigned count = 0;
@@ -385,7 +386,7 @@ TEST_CASE("A daemon that is gone is noticed, and one that comes back is used") {
   CHECK(Call("nvmlShutdown") == NVML_SUCCESS);
 }
 
-TEST_CASE("A Python program that uses ctypes gets the same answers twice") {
+TEST_CASE("A Python program that uses ctypes gets the same replies twice") {
   Daemon daemon({"--soft-devices", "2"});
   const Outcome outcome = Run({"/usr/bin/python3", Path("tests/gpu/nvml_check.py"), "--ours",
                                Library(), "--real", Library()},

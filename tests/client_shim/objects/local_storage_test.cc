@@ -12,7 +12,7 @@ void Destroy(CUcontext, void* key, void*) { g_destroyed.push_back(key); }
 
 void* Pointer(uintptr_t value) { return reinterpret_cast<void*>(value); }
 
-TEST_CASE("What is put under a key is got, replaced and deleted") {
+TEST_CASE("A value under a key is read, replaced and deleted") {
   LocalStorage storage;
   void* value = nullptr;
   CHECK(storage.Get(Pointer(8), &value) == CUDA_ERROR_INVALID_HANDLE);

@@ -7,7 +7,7 @@ namespace {
 
 using Ids = std::vector<std::string>;
 
-TEST_CASE("Without wishes a process sees every device") {
+TEST_CASE("Without settings a process sees every device") {
   const Machine machine = ReadMachine(nullptr, nullptr, nullptr);
   CHECK(machine.ids.empty());
   CHECK(machine.count == 0);
@@ -25,7 +25,7 @@ TEST_CASE("DETSHARE_DEVICES and DETSHARE_DEVICE_COUNT are the machine") {
   CHECK(ReadMachine(nullptr, "0", nullptr).count == 0);
 }
 
-TEST_CASE("A number of devices that makes no sense is not taken for all of them") {
+TEST_CASE("An invalid number of devices does not mean all of them") {
   for (const char* wrong : {"two", "-1", "99999", "1x", " 1"})
     CHECK(ReadMachine(nullptr, wrong, nullptr).count == UINT32_MAX);
 }

@@ -59,7 +59,7 @@ TEST_CASE("Equal reads have equal digests, and every byte and every border count
   CHECK(of({}) != of({""}));
 }
 
-TEST_CASE("Which stream was made first and which read arrives first does not matter") {
+TEST_CASE("The order of making streams and the order of arrival do not matter") {
   Run run;
   run.Read(1, "a1");
   run.Read(2, "b1");
@@ -76,7 +76,7 @@ TEST_CASE("Which stream was made first and which read arrives first does not mat
   CHECK(mixed.Hex() != other.Hex());
 }
 
-TEST_CASE("A read that arrives later is digested as it is then, in its place") {
+TEST_CASE("A read that arrives later is digested with its bytes at that time, in its place") {
   Run now;
   now.Read(1, "first");
   now.Read(1, "second");
@@ -98,7 +98,7 @@ TEST_CASE("A read that arrives later is digested as it is then, in its place") {
   CHECK(later.Hex() == now.Hex());
 }
 
-TEST_CASE("Reads of one stream keep their order when several are under way") {
+TEST_CASE("Reads of one stream keep their order when several are in flight") {
   Run run;
   const std::string a = "a", b = "b", c = "c";
   const wire::Signal one = run.Later(1, a), two = run.Later(1, b), three = run.Later(1, c);
@@ -112,7 +112,7 @@ TEST_CASE("Reads of one stream keep their order when several are under way") {
   CHECK(run.Hex() == other.Hex());
 }
 
-TEST_CASE("A copy that was refused is no read") {
+TEST_CASE("A refused copy is no read") {
   Run run;
   const std::string text = "x";
   run.digest.ReadLater(ReadDigest::StreamPlace(1), Row(text),
@@ -124,7 +124,7 @@ TEST_CASE("A copy that was refused is no read") {
   CHECK(summary.lost == 0);
 }
 
-TEST_CASE("Reads that never arrive, and those without a fence, are told") {
+TEST_CASE("Reads that never arrive, and reads without a fence, are reported") {
   Run run;
   const std::string text = "x";
   for (uint64_t stream = 1; stream <= 4; ++stream) run.Later(stream, text);
@@ -134,7 +134,7 @@ TEST_CASE("Reads that never arrive, and those without a fence, are told") {
   CHECK(summary.lost == 5);
 }
 
-TEST_CASE("Fences go back when nothing is expected any more") {
+TEST_CASE("Fences are given back when no read is expected") {
   Run run;
   const std::string text = "x";
   for (uint64_t stream = 1; stream <= 100; ++stream) {
@@ -146,7 +146,7 @@ TEST_CASE("Fences go back when nothing is expected any more") {
   CHECK(run.digest.Finish(0).reads == 100);
 }
 
-TEST_CASE("Of rows with a pitch only the rows count") {
+TEST_CASE("With a pitch, only the bytes of the rows count") {
   const std::string padded = "ab..cd..|...|...ef..gh..";
   Run run;
   run.digest.Read(2, {reinterpret_cast<const std::byte*>(padded.data()), 2, 2, 2, 4, 16});

@@ -47,7 +47,7 @@ TEST_CASE("All slots can be taken, and no more than there are") {
   CHECK(slots.Acquire(&hint) == kNoReply);
 }
 
-TEST_CASE("A sleeper is woken by the reply") {
+TEST_CASE("The reply wakes a sleeping thread") {
   FakeRegion region(2 * kMaxRecordBytes);
   ReplySlots slots(region.replies(), region.reply_count(), region.header().closed);
   uint32_t hint = 0;
@@ -61,7 +61,7 @@ TEST_CASE("A sleeper is woken by the reply") {
   daemon.join();
 }
 
-TEST_CASE("A waiter is let go when the session is closed") {
+TEST_CASE("A wait ends when the session is closed") {
   FakeRegion region(2 * kMaxRecordBytes);
   ReplySlots slots(region.replies(), region.reply_count(), region.header().closed);
   uint32_t hint = 0;

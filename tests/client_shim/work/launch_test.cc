@@ -17,7 +17,7 @@ struct Parameters {
   }
 };
 
-TEST_CASE("Parameters are packed where the kernel has them, with zeros between") {
+TEST_CASE("Parameters are packed at the kernel's offsets, with zeros between them") {
   Parameters p;
   char a = 'x';
   double b = 2.5;
@@ -68,7 +68,8 @@ TEST_CASE("A kernel without parameters needs neither array nor buffer") {
   CHECK(FindParameters(kernel, nullptr, nullptr, &buffer, &bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("Launch attributes that change results are kept, hints ignored, the unknown refused") {
+TEST_CASE(
+    "Launch attributes that change results are kept, hints are ignored, unknown ones are refused") {
   CreateObjects();
   CUlaunchAttribute attributes[4];
   memset(attributes, 0, sizeof(attributes));

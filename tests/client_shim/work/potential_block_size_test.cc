@@ -50,7 +50,7 @@ TEST_CASE("Candidates are tried from the largest down, until one fills the multi
   CHECK(tried.back() == 256);
 }
 
-TEST_CASE("Where no block fits, the block size and the grid are 0") {
+TEST_CASE("If no block fits, the block size and the grid are 0") {
   int grid = -1, block = -1;
   const auto nothing = [](int, int* blocks) {
     *blocks = 0;
@@ -61,7 +61,7 @@ TEST_CASE("Where no block fits, the block size and the grid are 0") {
   CHECK(block == 0);
 }
 
-TEST_CASE("An error ends the search and leaves the replies alone") {
+TEST_CASE("An error ends the search and leaves the results unchanged") {
   int grid = -1, block = -1;
   const auto fails = [](int, int*) { return CUDA_ERROR_ILLEGAL_ADDRESS; };
   CHECK(FindBlockSize(LikeH200(1024), fails, &grid, &block) == CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -116,7 +116,7 @@ TEST_CASE("Memory is mapped where it is asked for, zeroed, and exactly") {
         kCudaErrorOutOfMemory);
 }
 
-TEST_CASE("Copies take any of the session's memory, across registered pieces too") {
+TEST_CASE("Copies work on all of the session's memory, also across registered pieces") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session session(*gpu);
@@ -181,7 +181,7 @@ TEST_CASE("An inline source is only read during the call, however busy the queue
   CHECK(session.host[kMiB + 2 * 512 + 100] == 0);
 }
 
-TEST_CASE("Pitched copies and fills touch what they name, across registered pieces too") {
+TEST_CASE("Pitched copies and fills change only what they name, also across registered pieces") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session session(*gpu);
@@ -340,7 +340,7 @@ TEST_CASE("Fences are written by the GPU and waited for by it") {
   CHECK(*reached == 6);
 }
 
-TEST_CASE("An abandoned session waits for nobody") {
+TEST_CASE("An abandoned session does not wait for its client") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session session(*gpu);
@@ -438,7 +438,7 @@ TEST_CASE("A partition confines kernels to its SMs, and a session moves between 
   }
 }
 
-TEST_CASE("Cooperative launches run together, and too large ones are refused") {
+TEST_CASE("The blocks of cooperative launches run together, and too large launches are refused") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session session(*gpu);
@@ -455,7 +455,7 @@ TEST_CASE("Cooperative launches run together, and too large ones are refused") {
       kCudaErrorCooperativeLaunchTooLarge);
 }
 
-TEST_CASE("What kernels print goes to the library's owner, before the fence that follows") {
+TEST_CASE("Text of kernels goes to the library's owner, before the next fence") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session one(*gpu), two(*gpu, 40 * kMiB, 1);
@@ -544,7 +544,7 @@ TEST_CASE("A session reads the limit that it asked for while the largest holds")
   CHECK(stack >= before * 4);
 }
 
-TEST_CASE("How long things take", "[.speed]") {
+TEST_CASE("Durations of operations", "[.speed]") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session session(*gpu);
@@ -696,7 +696,7 @@ TEST_CASE("New arrays are zero, whatever was in their memory before") {
   }
 }
 
-TEST_CASE("Tensor maps are encoded, and only what the device can describe") {
+TEST_CASE("Only tensor maps that the device can describe are encoded") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   if (gpu->tensor_maps() == nullptr) {
@@ -727,7 +727,7 @@ TEST_CASE("Tensor maps are encoded, and only what the device can describe") {
   WARN("a map of the null address: " << null.ToString());
 }
 
-TEST_CASE("A fault is noticed while nobody asks, and said to every session", "[.fault]") {
+TEST_CASE("A fault is noticed without a call, and every session gets the error", "[.fault]") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Session guilty(*gpu), innocent(*gpu, 40 * kMiB, 1);

@@ -148,7 +148,7 @@ TEST_CASE("Kernels of a graph stay on the SMs of its partition, whatever the que
   CHECK(used(*small, *f.session.queue) == partition->sm_count());
 }
 
-TEST_CASE("Changes of nodes hold for launches from then on") {
+TEST_CASE("Changes of nodes hold for later launches") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   const std::unique_ptr<Partition> partition = SmallPartition(*gpu);
@@ -215,7 +215,7 @@ TEST_CASE("Signals and waits have the values of their launch, with several launc
   f.session.Finish();
 }
 
-TEST_CASE("An abandoned session's graphs wait for nobody") {
+TEST_CASE("An abandoned session's graphs do not wait for its client") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Fixture f(*gpu);
@@ -386,7 +386,7 @@ TEST_CASE("A graph and its code may end before its launches") {
   CHECK(f.host()[1] == 78);
 }
 
-TEST_CASE("What kernels of a graph print goes to the library's owner") {
+TEST_CASE("Text of a graph's kernels goes to the library's owner") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Fixture f(*gpu);
@@ -442,7 +442,7 @@ TEST_CASE("A session's graph moves between partitions and streams, and its launc
   f.session.space.reset();  // destroyed before the coroutine
 }
 
-TEST_CASE("How long graphs take, beside the driver alone", "[.speed]") {
+TEST_CASE("Durations of graphs, and those of the driver alone", "[.speed]") {
   Device* gpu = Gpu();
   if (gpu == nullptr) return;
   Fixture f(*gpu);

@@ -21,7 +21,7 @@ TEST_CASE("DetShare's own libcuda is never taken for the driver") {
   CHECK(std::string(status.message()).find("DetShare's own") != std::string::npos);
 }
 
-TEST_CASE("A driver that is too old is named as such") {
+TEST_CASE("A driver that is too old is reported as too old") {
   const absl::Status status = OpenDriver("tests/gpu/backends/libold.so").status();
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(std::string(status.message()).find("cuLibraryLoadData") != std::string::npos);

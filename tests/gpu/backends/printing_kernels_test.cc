@@ -19,7 +19,7 @@ PrintingKernels Find(const std::string& image) {
   return FindPrintingKernels(std::as_bytes(std::span(image)), 90);
 }
 
-TEST_CASE("Kernels that print are found in everything that nvcc writes") {
+TEST_CASE("Kernels that print are found in every output of nvcc") {
   for (const char* name :
        {"printing_cubin", "printing_relocatable", "printing_ptx", "printing_fatbin"}) {
     INFO(name);

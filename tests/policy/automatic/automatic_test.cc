@@ -48,7 +48,7 @@ CoroutineView Learned(Nanoseconds device_time, Nanoseconds burst, Nanoseconds ga
 
 constexpr int kLatency = 1, kUnset = 4;
 
-TEST_CASE("Policy auto takes short bursts with pauses for latency and steady work for batch") {
+TEST_CASE("Policy auto treats short bursts with pauses as latency and steady work as batch") {
   auto policy = *CreatePolicy("auto", {});
   const auto rank = [](const CoroutineView& view) {
     return RankOf(**CreatePolicy("auto", {}), view);
@@ -62,7 +62,7 @@ TEST_CASE("Policy auto takes short bursts with pauses for latency and steady wor
   CHECK(rank(Learned(kSecond, 100 * kMicrosecond, 100 * kMicrosecond)) == batch);
 }
 
-TEST_CASE("Policy auto keeps its verdict near the border") {
+TEST_CASE("Policy auto keeps its class near the border") {
   auto policy = *CreatePolicy("auto", {});
   const CoroutineView border = Learned(kSecond, 10 * kMillisecond, 4 * kMillisecond);
   CHECK(RankOf(*policy, border) != kLatency);
@@ -72,7 +72,7 @@ TEST_CASE("Policy auto keeps its verdict near the border") {
   CHECK(RankOf(*policy, border) != kLatency);
 }
 
-TEST_CASE("Policy auto believes the operator and objectives before what it sees") {
+TEST_CASE("Policy auto trusts the operator and objectives more than its observations") {
   auto policy = *CreatePolicy("auto", {});
   const CoroutineView bursty = Learned(kSecond, kMillisecond, 5 * kMillisecond);
   Tenant batch = Named("x");
@@ -87,7 +87,7 @@ TEST_CASE("Policy auto believes the operator and objectives before what it sees"
   CHECK(RankOf(*policy, tokens) == 2);
 }
 
-TEST_CASE("Policy auto finds out whom to protect") {
+TEST_CASE("Policy auto finds the programs to protect") {
   const auto run = [](const char* name) {
     VirtualDevice device({132, 8}, *CreatePolicy(name, {}));
     const size_t inference =
@@ -142,14 +142,14 @@ TEST_CASE("Policy auto keeps memory-bound batch on half of the SMs beside other 
   CHECK(policy->Decide(snapshot).grants[1].idle.partition == 0);
 }
 
-TEST_CASE("Policy auto makes urgent what it takes for latency, and nothing else") {
+TEST_CASE("Policy auto makes latency work urgent, and nothing else") {
   auto policy = *CreatePolicy("auto", {});
   CHECK(GrantOf(*policy, Learned(kSecond, kMillisecond, 5 * kMillisecond)).urgent);
   CHECK_FALSE(GrantOf(*policy, Learned(kSecond, 57 * kMillisecond, kMillisecond)).urgent);
   CHECK_FALSE(GrantOf(*policy, Learned(0, kMillisecond, 5 * kMillisecond)).urgent);
 }
 
-TEST_CASE("Policy auto takes its parameters at their exact values") {
+TEST_CASE("Policy auto uses its parameters at their exact values") {
   const auto rank = [](const std::string& name, const std::string& value, Nanoseconds device_time,
                        Nanoseconds burst, Nanoseconds gap) {
     return RankOf(**CreatePolicy("auto", {{{name, value}}}), Learned(device_time, burst, gap));

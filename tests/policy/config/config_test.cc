@@ -34,12 +34,12 @@ Config Parsed(const std::string& text) {
   return parsed.config;
 }
 
-TEST_CASE("An empty file, and the file that is installed, say nothing that is not the default") {
+TEST_CASE("An empty file and the installed file give the defaults") {
   CHECK(Same(Parsed(""), Config()));
   CHECK(Same(Parsed(ExampleText()), Config()));
 }
 
-TEST_CASE("Every commented key of the installed file can be switched on as it stands") {
+TEST_CASE("Every commented key of the installed file is valid") {
   std::string text = ExampleText();
   for (const ConfigSetting& setting : AllConfigSettings()) {
     if (!setting.computed.empty()) continue;
@@ -52,7 +52,7 @@ TEST_CASE("Every commented key of the installed file can be switched on as it st
   CHECK(Same(Parsed(text), Config()));
 }
 
-TEST_CASE("What is said is what holds") {
+TEST_CASE("The file's values hold") {
   const Config config = Parsed(R"(
 [daemon]
 socket = "/run/x/d.sock"
@@ -125,7 +125,7 @@ groups = ["ml"]
   }
 }
 
-TEST_CASE("Mistakes are named with line, column and what is allowed, all of them at once") {
+TEST_CASE("All mistakes are reported at once, with line, column and the allowed values") {
   CHECK(Problems("[daemon]\nsockt = 1\n") ==
         "f:2:1: [daemon] has no \"sockt\"; it has socket, socket_mode, runtime_dir, backend, "
         "log_level, unlisted_tenants, isolation, profile_dir, admin_group, session_slots, spin_us, "
@@ -158,14 +158,14 @@ TEST_CASE("Mistakes are named with line, column and what is allowed, all of them
   CHECK_THAT(Problems("[daemon]\nspin_us = 1\nspin_us = 2\n"), Catch::StartsWith("f:3:"));
 }
 
-TEST_CASE("The placements that can be said are those that there are") {
+TEST_CASE("The file accepts exactly the existing placements") {
   const ConfigSetting* const setting = FindConfigSetting("policy", "placement");
   REQUIRE(setting != nullptr);
   CHECK(setting->choices == absl::StrJoin(policy::PlacementNames(), "|"));
   CHECK(Config().placement == policy::kDefaultPlacement);
 }
 
-TEST_CASE("Mistakes of tenants are named, too") {
+TEST_CASE("Mistakes of tenants are reported, too") {
   const auto tenant = [](const std::string& line) {
     return Problems("[[tenant]]\nname = \"a\"\n" + line + "\n");
   };
@@ -206,7 +206,7 @@ TEST_CASE("Mistakes of tenants are named, too") {
              Catch::Contains("more than 100 percent"));
 }
 
-TEST_CASE("What was written by others cannot control a terminal") {
+TEST_CASE("Messages cannot contain a terminal's control characters") {
   const std::string problems = Problems("[daemon]\n\"a\\u001b[2J\" = 1\n");
   CHECK(problems.find('\x1b') == std::string::npos);
   CHECK_THAT(problems, Catch::Contains("has no \"a?[2J\""));
@@ -241,7 +241,7 @@ TEST_CASE("Durations and sizes have units") {
     CHECK_FALSE(ParseSize(text, &bytes));
 }
 
-TEST_CASE("A change is divided into what a reload brings and what takes a restart") {
+TEST_CASE("A change is divided into the keys of a reload and those of a restart") {
   const Config before = Parsed("[daemon]\nlog_level = \"info\"\n");
   const ConfigChange change = Compare(
       before, Parsed("[daemon]\nlog_level = \"debug\"\nbackend = \"soft\"\n[[tenant]]\nname = "
@@ -264,7 +264,7 @@ class TempFile {
   std::string path;
 };
 
-TEST_CASE("A file that others may write, and what is no file, are refused") {
+TEST_CASE("Files that other users may write, and anything but files, are refused") {
   TempFile file("[daemon]\nlog_level = \"debug\"\n");
   REQUIRE(LoadConfig(file.path).ok());
   CHECK(LoadConfig(file.path)->log_level == "debug");
@@ -289,7 +289,7 @@ TEST_CASE("A file that others may write, and what is no file, are refused") {
              Catch::StartsWith(wrong.path + ":2:1: "));
 }
 
-TEST_CASE("No bytes are too strange for the parser") {
+TEST_CASE("The parser survives any bytes") {
   for (const std::string& text :
        {std::string(1 << 16, '['), std::string(1 << 16, '{'), "a = " + std::string(1 << 16, '['),
         std::string("\0\0\0", 3), std::string("\xff\xfe[\x00]", 5),
@@ -303,7 +303,7 @@ TEST_CASE("No bytes are too strange for the parser") {
   }
 }
 
-TEST_CASE("Damaged files end in problems or in a configuration, whatever the damage") {
+TEST_CASE("A damaged file gives problems or a configuration, whatever the damage") {
   const std::string whole = ConfigText(Parsed(R"(
 [daemon]
 socket = "/x/y"

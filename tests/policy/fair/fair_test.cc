@@ -47,7 +47,8 @@ TEST_CASE("Policy fair converges to the weights") {
   }
 }
 
-TEST_CASE("Policy fair gives tenants with work disjoint partitions, and one alone everything") {
+TEST_CASE(
+    "Policy fair gives tenants with work disjoint partitions, and a single tenant everything") {
   VirtualDevice device({132, 8}, *CreatePolicy("fair", {}));
   const size_t steady = device.Open(Weighted("steady", 1), Steady(kShort));
   const size_t other =
@@ -58,7 +59,7 @@ TEST_CASE("Policy fair gives tenants with work disjoint partitions, and one alon
   for (const auto& [work, range] : device[other].begun) CHECK_FALSE(range.whole());
 }
 
-TEST_CASE("Policy fair does not let a tenant with little work hold up the others") {
+TEST_CASE("Policy fair does not let a tenant with little work delay the others") {
   VirtualDevice device({132, 8}, *CreatePolicy("fair", {}));
   // Works one tenth of the time.
   const size_t seldom =
@@ -79,7 +80,7 @@ TEST_CASE("Policy fair counts the coroutines of a tenant together") {
   CHECK(pair / device[one].device_time == Approx(1).margin(0.1));
 }
 
-TEST_CASE("Policy fair does not save up time without work") {
+TEST_CASE("Policy fair does not save time for idle tenants") {
   VirtualDevice device({1, 1}, *CreatePolicy("fair", {}));
   const size_t steady = device.Open(Weighted("steady", 1), Steady(kShort));
   device.Open(Weighted("late", 1), [](Nanoseconds now) {
@@ -91,7 +92,7 @@ TEST_CASE("Policy fair does not save up time without work") {
   CHECK(device[steady].device_time - before > 450 * kMillisecond);
 }
 
-TEST_CASE("Policy fair refuses tenants that make no sense") {
+TEST_CASE("Policy fair refuses invalid tenants") {
   auto policy = *CreatePolicy("fair", {});
   const auto refused = [&](const Tenant& tenant) {
     return policy->Check({tenant}).code() == absl::StatusCode::kInvalidArgument;
@@ -162,7 +163,7 @@ TEST_CASE("Policy fair gives a tenant's budget to its coroutines in equal parts"
   CHECK(decision.grants[0].idle.partition != decision.grants[1].idle.partition);
 }
 
-TEST_CASE("Policy fair stops a tenant that is ahead, for no longer than it may") {
+TEST_CASE("Policy fair stops a tenant that is ahead, within its maximum throttle") {
   Race race({{{"lead", "8ms"}, {"longest_stop", "200ms"}}});
   race.DecideAt(1);
   race.views[0].device_time = 8 * kMillisecond - 1;
@@ -185,7 +186,7 @@ TEST_CASE("Policy fair stops a tenant that is ahead, for no longer than it may")
   CHECK(race.DecideAt(5).ask_again_at == 5 + 200 * kMillisecond);
 }
 
-TEST_CASE("Policy fair does not hold a tenant's earlier stop against its next work") {
+TEST_CASE("An earlier stop of a tenant does not count against its next work under policy fair") {
   Race race;
   race.DecideAt(1);
   race.views[0].device_time = kSecond;

@@ -49,7 +49,7 @@ TEST_CASE("Policy priority ranks latency by SLO, then tenants without a class, t
   CHECK(ranks == std::vector<int>{5, 4, 0, 0, 0, 1, 2});
 }
 
-TEST_CASE("Policy priority lets batch have the device while who comes first has long been idle") {
+TEST_CASE("Policy priority gives batch the device while the others have long been idle") {
   const std::vector<Tenant> tenants = {Classed("latency", TenantClass::kLatency),
                                        Classed("batch", TenantClass::kBatch)};
   std::vector<SmRange> partitions = {SmRange{}};
@@ -79,7 +79,7 @@ TEST_CASE("Policy priority lets batch have the device while who comes first has 
   CHECK(policy->Decide(snapshot).grants[1].contended.window == 0);
 }
 
-TEST_CASE("Policy priority limits batch only where somebody comes first") {
+TEST_CASE("Policy priority limits batch only beside a program of a lower rank") {
   const Decision alone =
       Decide({Classed("a", TenantClass::kBatch), Classed("b", TenantClass::kBatch)});
   for (const Grant& grant : alone.grants) {
@@ -133,7 +133,7 @@ std::vector<Nanoseconds> TrainingStep() {
   return operations;
 }
 
-TEST_CASE("Policy priority keeps requests short beside a training that goes on") {
+TEST_CASE("Policy priority keeps requests short beside a running training job") {
   constexpr Nanoseconds kAlone = 1310 * kMicrosecond;
   const auto run = [&](const char* policy) {
     auto device = std::make_unique<VirtualDevice>(DeviceShape{132, 8}, *CreatePolicy(policy, {}));
@@ -155,7 +155,7 @@ TEST_CASE("Policy priority keeps requests short beside a training that goes on")
   CHECK(times(*run("whole"), 0.5) > 5);
 }
 
-TEST_CASE("Policy priority starves nobody: one operation goes through in every throttle") {
+TEST_CASE("Policy priority starves no coroutine: one operation goes through in every throttle") {
   VirtualDevice device({132, 8}, *CreatePolicy("priority", {{{"max_throttle", "5ms"}}}));
   device.Open(Classed("greedy", TenantClass::kLatency), Steady({kMillisecond}));
   // It never pauses: each burst follows the one before at once.

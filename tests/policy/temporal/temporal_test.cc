@@ -16,7 +16,7 @@ Tenant Named(std::string name) {
 
 const std::vector<Nanoseconds> kShort(1000, 20 * kMicrosecond);
 
-TEST_CASE("Policy temporal gives everybody with work the same device time") {
+TEST_CASE("Policy temporal gives every coroutine with work the same device time") {
   VirtualDevice device({132, 8}, *CreatePolicy("temporal", {}));
   for (const char* name : {"a", "b", "c"}) device.Open(Named(name), Steady(kShort));
   device.Run(3 * kSecond);
@@ -27,7 +27,7 @@ TEST_CASE("Policy temporal gives everybody with work the same device time") {
   }
 }
 
-TEST_CASE("Policy temporal goes to the next one when the turn's holder has no work") {
+TEST_CASE("Policy temporal goes to the next coroutine when the turn's holder has no work") {
   VirtualDevice device({132, 8}, *CreatePolicy("temporal", {{{"slice", "10ms"}}}));
   const size_t seldom =
       device.Open(Named("seldom"), Periodic(0, 10 * kMillisecond, {kMillisecond}));
@@ -37,7 +37,7 @@ TEST_CASE("Policy temporal goes to the next one when the turn's holder has no wo
   CHECK(device[seldom].device_time >= 98 * kMillisecond);
 }
 
-TEST_CASE("Policy temporal holds a request for the others' slices") {
+TEST_CASE("Policy temporal lets a request wait for the others' slices") {
   VirtualDevice device({132, 8}, *CreatePolicy("temporal", {{{"slice", "2ms"}}}));
   const size_t request =
       device.Open(Named("request"), Arrivals(20 * kMillisecond, {kMillisecond}, 7));

@@ -66,7 +66,7 @@ struct Scene {
   }
 };
 
-TEST_CASE("Policy tpot-first ranks decoding programs by what is left of their objective") {
+TEST_CASE("Policy tpot-first ranks decoding programs by the time left to their objective") {
   Scene scene;
   scene.Decoding("fresh", 0, 5 * kMillisecond);
   scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
@@ -85,7 +85,8 @@ TEST_CASE("Policy tpot-first asks again when the next rank changes") {
   CHECK(scene.Decide().ask_again_at == kNow + 5 * kMillisecond);
 }
 
-TEST_CASE("Policy tpot-first lets prefills take what decoding leaves, and raises those that wait") {
+TEST_CASE(
+    "Policy tpot-first gives prefills the time that decoding leaves, and raises waiting ones") {
   Scene scene;
   scene.Decoding("decode", 0, 5 * kMillisecond);
   scene.Prefilling("new", 0);
@@ -101,7 +102,7 @@ TEST_CASE("Policy tpot-first lets prefills take what decoding leaves, and raises
 }
 
 TEST_CASE(
-    "Policy tpot-first ranks a prefill by tokens that wait for it while they can be in time") {
+    "Policy tpot-first ranks a prefill by the tokens that wait for it while they can be in time") {
   Scene scene;
   const auto serving = [&](const char* name, Nanoseconds since, Nanoseconds work) {
     scene.Prefilling(name, since);
@@ -115,7 +116,7 @@ TEST_CASE(
   CHECK(scene.Ranks() == std::vector<int>{1, 0, 3, 3});
 }
 
-TEST_CASE("Policy tpot-first lets decoding with slack wait for who is nearer to its objective") {
+TEST_CASE("Policy tpot-first lets decoding with slack wait for a program closer to its objective") {
   Scene scene;
   scene.Decoding("fresh", 0, 5 * kMillisecond);
   scene.Decoding("urgent", 30 * kMillisecond, 5 * kMillisecond);
@@ -156,7 +157,7 @@ TEST_CASE("Policy tpot-first uses its own objectives for tenants that have none"
   CHECK(scene.Decide({{{"tpot", "20ms"}}}).grants[0].rank == 0);
 }
 
-TEST_CASE("Policy tpot-first makes urgent what is near to its objective, and latency tenants") {
+TEST_CASE("Policy tpot-first makes programs close to their objective urgent, and latency tenants") {
   Scene scene;
   scene.Decoding("relaxed", 0, 5 * kMillisecond);
   scene.Decoding("near", 20 * kMillisecond, 5 * kMillisecond);
@@ -181,7 +182,7 @@ TEST_CASE("Policy tpot-first shortens the contention phase only of programs with
   CHECK(decision.grants[2].contention_phase == Approx(0.4));
 }
 
-TEST_CASE("Policy tpot-first bounds a prefill beside decoding, and no prefill that is alone") {
+TEST_CASE("Policy tpot-first bounds a prefill beside decoding, but not a prefill alone") {
   Scene scene;
   scene.Prefilling("prefill", 0);
   const Grant alone = scene.Decide().grants[0];
@@ -198,7 +199,7 @@ TEST_CASE("Policy tpot-first bounds a prefill beside decoding, and no prefill th
   CHECK(std::count(beside.prepare.begin(), beside.prepare.end(), beside.contended.partition) == 1);
 }
 
-TEST_CASE("Policy tpot-first uses its own objective of the first token where there is none") {
+TEST_CASE("Policy tpot-first uses its own objective of the first token if a tenant has none") {
   Scene scene;
   scene.Prefilling("prefill", 50 * kMillisecond);
   scene.tenants[0].slo_ttft = 0;

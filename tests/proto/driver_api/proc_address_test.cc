@@ -58,8 +58,7 @@ std::vector<std::vector<std::string>> ReadTable(const std::string& name) {
 }
 
 TEST_CASE(
-    "What the CUDA runtime and libraries ask for is found when driver 580 finds it, and only "
-    "then") {
+    "The functions that CUDA's runtime and libraries ask for are found exactly if driver 580 has them") {
   const auto asked = ReadTable("asked_functions.tsv");
   REQUIRE(asked.size() > 600);
   for (const auto& row : asked) {
@@ -71,7 +70,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "Every name gives at every version and with every flag the function that driver 580 gives") {
+    "For every version and flag, a name gives the function that driver 580 gives") {
   const auto steps = ReadTable("driver_580_results.tsv");
   REQUIRE(steps.size() > 1500);
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -91,7 +90,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("A name that is unknown or too young is a success with a null pointer and the reason") {
+TEST_CASE("An unknown or too new name succeeds with a null pointer and the reason") {
   for (const char* name : {"cuNope", "", "cumemalloc", "cuMemAlloc_v2", "cuMemcpy_ptds"}) {
     const Reply reply = Ask(name, kDriver, 0);
     CHECK(reply.result == CUDA_SUCCESS);

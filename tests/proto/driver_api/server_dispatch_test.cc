@@ -72,7 +72,7 @@ TEST_CASE_METHOD(Daemon, "An operation of the other transport is refused") {
   CHECK(recorded.empty());
 }
 
-TEST_CASE_METHOD(Daemon, "Every number that is no operation is unknown") {
+TEST_CASE_METHOD(Daemon, "Every number that is not an operation is unknown") {
   std::set<uint16_t> known;
   for (const CrossingRow& row : kCrossingRows) known.insert(row.op);
   for (uint32_t op = 0; op <= 0xFFFF; ++op) {

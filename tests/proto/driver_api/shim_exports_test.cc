@@ -41,7 +41,7 @@ size_t RowOf(const char* symbol) {
   return kRowCount;
 }
 
-TEST_CASE_METHOD(Fresh, "A supported entry point hands its arguments to its implementation") {
+TEST_CASE_METHOD(Fresh, "A supported entry point passes its arguments to its implementation") {
   CUdeviceptr address = 0;
   CHECK(cuMemAlloc_v2(&address, 4096) == CUDA_SUCCESS);
   REQUIRE(recorded.size() == 1);
@@ -66,7 +66,7 @@ TEST_CASE_METHOD(
 }
 
 TEST_CASE_METHOD(
-    Fresh, "Before initialisation only the rows marked so get through, and the rest say why") {
+    Fresh, "Before initialisation only the marked rows run, and the others return the reason") {
   enter_result = CUDA_ERROR_NOT_INITIALIZED;
   CUdeviceptr address = 0;
   int version = 0;
@@ -99,7 +99,7 @@ TEST_CASE_METHOD(
   CHECK(config.hStream == nullptr);
 }
 
-TEST_CASE_METHOD(Fresh, "A structure that the call writes comes back with the caller's stream") {
+TEST_CASE_METHOD(Fresh, "A struct that the call writes returns with the caller's stream") {
   CUDA_GRAPH_INSTANTIATE_PARAMS params{};
   CUgraphExec exec = nullptr;
   CHECK(cuGraphInstantiateWithParams_ptsz(&exec, nullptr, &params) == CUDA_SUCCESS);
@@ -126,14 +126,15 @@ TEST_CASE_METHOD(Fresh,
   CHECK(recorded[0].symbol == "cuEventDestroy_v2");
 }
 
-TEST_CASE_METHOD(Fresh, "An unsupported entry point names itself and is not supported") {
+TEST_CASE_METHOD(Fresh,
+                 "An unsupported entry point logs its name and returns CUDA_ERROR_NOT_SUPPORTED") {
   CHECK(cuModuleGetTexRef(nullptr, nullptr, "t") == CUDA_ERROR_NOT_SUPPORTED);
   REQUIRE(recorded.size() == 1);
   CHECK(recorded[0].symbol == "unsupported cuModuleGetTexRef");
 }
 
 TEST_CASE_METHOD(
-    Fresh, "Every row has an entry point, and the unsupported ones answer with their own name") {
+    Fresh, "Every row has an entry point, and each unsupported one logs its own name") {
   for (size_t row = 0; row < kRowCount; ++row) {
     void* address = shim::EntryPoint(row);
     REQUIRE(address != nullptr);

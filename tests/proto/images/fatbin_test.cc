@@ -84,7 +84,7 @@ TEST_CASE("every way in which nvcc compresses a fatbin yields the same PTX") {
   CHECK(OnlyPtx(ReadFile("kernels_default.fatbin")) == plain);
 }
 
-TEST_CASE("nvcc's fatbins are compressed in the way that the tests expect of them") {
+TEST_CASE("nvcc's fatbins are compressed as the tests expect") {
   const std::string zstd = ReadFile("kernels_zstd.fatbin"), lz4 = ReadFile("kernels_lz4.fatbin");
   const std::string plain = ReadFile("kernels_plain.fatbin");
   CHECK((Entries(zstd).back().flags & kEntryZstd) != 0);
@@ -173,7 +173,7 @@ TEST_CASE("a fatbin that is written is read back") {
   }
 }
 
-TEST_CASE("an entry that announces more than it holds is refused without the memory for it") {
+TEST_CASE("an entry that announces too much is refused before memory is allocated") {
   std::string out, error;
   const std::string text(5000, 'a');
   std::string packed(ZSTD_compressBound(text.size()), '\0');
@@ -245,7 +245,7 @@ TEST_CASE("random damage to a fatbin is read or refused") {
   }
 }
 
-TEST_CASE("random bytes are no image") {
+TEST_CASE("random bytes are not an image") {
   std::mt19937_64 random(7);
   for (int round = 0; round < 2000; ++round) {
     std::vector<uint8_t> bytes(random() % 300);

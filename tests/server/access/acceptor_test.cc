@@ -24,7 +24,7 @@ int ErrorOfConnecting(const std::string& path) {
   return 0;
 }
 
-TEST_CASE("Who finds a socket is never refused, however early he comes") {
+TEST_CASE("A client that finds the socket is never refused, however early it comes") {
   TestDirectory directory;
   for (int i = 0; i < 100; ++i) {
     const std::string path = directory.path + "/" + std::to_string(i);
@@ -43,7 +43,7 @@ TEST_CASE("Who finds a socket is never refused, however early he comes") {
   }
 }
 
-TEST_CASE("A socket has the mode that is asked for, and leaves nothing beside it") {
+TEST_CASE("A socket has the requested mode, and leaves nothing beside it") {
   TestDirectory directory;
   const absl::StatusOr<int> listening = ListenOn(directory.path + "/s", 0620);
   REQUIRE(listening.ok());
@@ -85,7 +85,8 @@ TEST_CASE("A dead socket is replaced, and anything else is left alone") {
   CHECK(std::filesystem::file_size(beside) == 4);
 }
 
-TEST_CASE("A path that no socket can have is refused with the length that it can have") {
+TEST_CASE(
+    "A path that is too long for a socket is refused, and the error gives the possible length") {
   TestDirectory directory;
   const std::string longest = directory.path + "/" + std::string(102 - directory.path.size(), 'x');
   const absl::StatusOr<int> listening = ListenOn(longest, 0600);

@@ -44,7 +44,8 @@ name = "nobody"
 users = ["a-user-that-does-not-exist"]
 )";
 
-TEST_CASE("Without rules anybody may be anything, and is the tenant of its user's name") {
+TEST_CASE(
+    "Without rules a user may be any tenant, and is the tenant of the user's name by default") {
   const Identity identity;
   CHECK(*identity.TenantName("x", PeerOf(70001, 70001)) == "x");
   CHECK(*identity.TenantName("", PeerOf(70001, 70001)) == "uid-70001");
@@ -56,7 +57,7 @@ TEST_CASE("Without rules anybody may be anything, and is the tenant of its user'
   }
 }
 
-TEST_CASE("A tenant that names users or groups is theirs, and root's") {
+TEST_CASE("Only the named users and groups, and root, may be a tenant that names them") {
   SetLogLevel(LogLevel::kError);
   Identity identity;
   identity.SetRules(Rules(kTenants));
@@ -81,7 +82,7 @@ TEST_CASE("A tenant that names users or groups is theirs, and root's") {
 }
 
 TEST_CASE(
-    "Who asks for no tenant is the first that names its user, then its group, then its name") {
+    "Without a request a user is the first tenant that names the user, then the group, then the name") {
   SetLogLevel(LogLevel::kError);
   Identity identity;
   identity.SetRules(Rules(kTenants));
@@ -90,7 +91,7 @@ TEST_CASE(
   CHECK(*identity.TenantName("", PeerOf(70004, 70004)) == "uid-70004");
 }
 
-TEST_CASE("Tenants can be closed to all but those of the configuration, at any time") {
+TEST_CASE("The set of tenants can be restricted to those of the configuration, at any time") {
   SetLogLevel(LogLevel::kError);
   Identity identity;
   CHECK(identity.TenantName("", PeerOf(70004, 70004)).ok());
@@ -102,7 +103,7 @@ TEST_CASE("Tenants can be closed to all but those of the configuration, at any t
   CHECK(identity.TenantName("", PeerOf(70001, 70001)).ok());
 }
 
-TEST_CASE("The kernel names the groups of who connects") {
+TEST_CASE("The kernel names the groups of the connecting user") {
   if (geteuid() != 0) {
     WARN("not tested: only root can take other groups");
     return;
@@ -145,7 +146,7 @@ TEST_CASE("The kernel names the groups of who connects") {
   close(*listening);
 }
 
-TEST_CASE("What the configuration says by default is what the daemon does by default") {
+TEST_CASE("The configuration's defaults are the daemon's defaults") {
   Daemon::Options daemon;
   BackendOptions backend;
   ApplyConfig(Config(), &daemon, &backend);

@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kAtOnce(0);
 
-TEST_CASE("While somebody is active the watch goes on") {
+TEST_CASE("The watch goes on while a session is active") {
   Activity activity;
   activity.Begin();
   for (int i = 0; i < 3; ++i) CHECK(activity.Await(kAtOnce));
 }
 
-TEST_CASE("After the last has ended there is one more look") {
+TEST_CASE("After the last session has ended the watch looks once more") {
   Activity activity;
   activity.Begin();
   activity.Begin();

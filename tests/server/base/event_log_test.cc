@@ -31,7 +31,7 @@ TEST_CASE("Events come back in their order, from a number on or the latest") {
   CHECK(log.From(0, SIZE_MAX).events.size() == 5);
 }
 
-TEST_CASE("The oldest events are forgotten, and who asks for them learns how many") {
+TEST_CASE("The oldest events are dropped, and a reader that asks for them learns how many") {
   EventLog log;
   for (size_t i = 0; i < EventLog::kMax + 10; ++i) log.Add(Saying("x"));
   const EventLog::Page page = log.From(1, SIZE_MAX);
@@ -42,7 +42,7 @@ TEST_CASE("The oldest events are forgotten, and who asks for them learns how man
   CHECK(log.Latest(SIZE_MAX).lost == 0);
 }
 
-TEST_CASE("A client's words are one line of bounded length") {
+TEST_CASE("A client's text is one line of bounded length") {
   EventLog log;
   log.Add(Saying("a\nb\x1b[2J\xff" + std::string(5000, 'x')));
   const std::string text = log.Latest(1).events[0].text;

@@ -79,7 +79,7 @@ TEST_CASE("A value may hold anything, and stays one field") {
   CHECK(Journal::At(std::string(300, 'x')) == nullptr);
 }
 
-TEST_CASE("Only the journal's own stream is taken for it") {
+TEST_CASE("Only the journal's own stream counts as the journal") {
   struct stat status;
   REQUIRE(fstat(STDERR_FILENO, &status) == 0);
   const std::string right = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);

@@ -79,7 +79,7 @@ proto::Event Last(TestClient& client, const std::string& kind) {
   return last;
 }
 
-TEST_CASE("A killed session's client learns by whom, its calls end, and the others go on") {
+TEST_CASE("A killed session's client learns who ended it, its calls end, and the others go on") {
   Fixture f;
   TestClient victim(f.daemon.socket()), survivor(f.daemon.socket());
   REQUIRE(victim.Open());
@@ -100,7 +100,7 @@ TEST_CASE("A killed session's client learns by whom, its calls end, and the othe
       [&] { return End(survivor, {victim.grant.session()}) == grpc::StatusCode::NOT_FOUND; }));
 }
 
-TEST_CASE("Sessions are ended all or none, and nonsense ends none") {
+TEST_CASE("All named sessions are ended or none, and an invalid request ends none") {
   Fixture f;
   TestClient client(f.daemon.socket());
   client.request.set_tenant("t");
@@ -118,7 +118,7 @@ TEST_CASE("Sessions are ended all or none, and nonsense ends none") {
   CHECK(End(client, {id, id}) == grpc::StatusCode::OK);
 }
 
-TEST_CASE("Users end their own sessions, admins and root anybody's") {
+TEST_CASE("Users may end their own sessions, admins and root any session") {
   if (NotTested()) return;
   Fixture f;
   const auto alice = f.As(kAlice), bob = f.As(kBob), other_alice = f.As(kAlice),
@@ -141,7 +141,7 @@ TEST_CASE("Users end their own sessions, admins and root anybody's") {
   CHECK(End(*f.Root(), {a}) == grpc::StatusCode::OK);
 }
 
-TEST_CASE("Every call that changes something for all is for admins and root") {
+TEST_CASE("Only admins and root may make calls that change something for all") {
   if (NotTested()) return;
   Fixture f;
   const auto all = [](TestClient& client) {
@@ -198,7 +198,7 @@ TEST_CASE("Only root loads code into the daemon") {
   CHECK(root != grpc::StatusCode::PERMISSION_DENIED);
 }
 
-TEST_CASE("Events tell how sessions begin and end, and are followed by their numbers") {
+TEST_CASE("Events report how sessions begin and end, and can be followed by number") {
   Fixture f;
   TestClient watcher(f.daemon.socket());
   const proto::Events before = EventsOf(watcher);

@@ -25,7 +25,7 @@ struct Folder {
 
 const OperationKey kKey{1, 2};
 
-TEST_CASE("What one daemon learned about its devices the next one knows") {
+TEST_CASE("The next daemon knows what one learned about its devices") {
   const Folder folder;
   const std::string directory = folder.path + "/profiles";
   FakeDevice one, two;
@@ -41,7 +41,7 @@ TEST_CASE("What one daemon learned about its devices the next one knows") {
   CHECK(second.FindOrAdd(kKey, {16, 0})->Estimate(0) == 9000);
 }
 
-TEST_CASE("What was learned is written while the daemon runs") {
+TEST_CASE("Profiles are written while the daemon runs") {
   const Folder folder;
   FakeDevice device;
   DurationTable table(16);
@@ -50,7 +50,7 @@ TEST_CASE("What was learned is written while the daemon runs") {
   while (!std::filesystem::exists(folder.path + "/device0.durations")) std::this_thread::yield();
 }
 
-TEST_CASE("A damaged profile is replaced, and a folder that cannot be written stops nobody") {
+TEST_CASE("A damaged profile is replaced, and an unwritable folder stops no session") {
   const Folder folder;
   FakeDevice device;
   const std::string path = folder.path + "/device0.durations";

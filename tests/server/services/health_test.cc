@@ -48,7 +48,7 @@ TEST_CASE("A daemon that serves says so, for itself and for each service") {
   CHECK(HealthOf(client.channel, "detshare.proto.Magic") == -1);
 }
 
-TEST_CASE("A daemon whose device is lost does not serve any more") {
+TEST_CASE("A daemon whose device is lost stops serving") {
   std::promise<void> lost, seen;
   TestDaemon daemon([&](Daemon::Options& options) {
     options.server.lose_device_on_fault = true;
@@ -121,7 +121,7 @@ TEST_CASE("Tools learn the services and their messages") {
   CHECK(reflection.Ask(request).has_file_descriptor_response());
 }
 
-TEST_CASE("What there is not is an error, and the next question is answered") {
+TEST_CASE("An unknown name is an error, and the next request gets its reply") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   Reflection reflection(client.channel);

@@ -66,7 +66,7 @@ TEST_CASE("A policy is set while sessions run, and shown") {
   CHECK(client.Synchronize(1) == 0);
 }
 
-TEST_CASE("A policy that there is not, and parameters that make no sense, change nothing") {
+TEST_CASE("An unknown policy and invalid parameters change nothing") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   CHECK(SetPolicy(client, "magic").error_code() == grpc::StatusCode::NOT_FOUND);
@@ -76,7 +76,7 @@ TEST_CASE("A policy that there is not, and parameters that make no sense, change
   CHECK(Policies(client).current().name() == "auto");
 }
 
-TEST_CASE("What is said about a tenant is added to what was said before") {
+TEST_CASE("New settings of a tenant are added to its earlier ones") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   client.request.set_tenant("serve");
@@ -98,7 +98,7 @@ TEST_CASE("What is said about a tenant is added to what was said before") {
   CHECK(StatusOf(client).sessions(0).schedule().tenant_class() == "latency");
 }
 
-TEST_CASE("Nonsense about a tenant is refused with what is allowed, and changes nothing") {
+TEST_CASE("Invalid settings of a tenant are refused with the allowed values, and change nothing") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   std::vector<proto::TenantSetting> wrong(12);
@@ -125,7 +125,7 @@ TEST_CASE("Nonsense about a tenant is refused with what is allowed, and changes 
   CHECK(Tenants(client).tenants_size() == 0);
 }
 
-TEST_CASE("There is an end to the number of tenants") {
+TEST_CASE("The number of tenants is bounded") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   proto::TenantSetting setting;
@@ -139,7 +139,7 @@ TEST_CASE("There is an end to the number of tenants") {
   CHECK(Set(client, setting).ok());
 }
 
-TEST_CASE("A daemon that replaces one keeps what was set, a fresh one does not") {
+TEST_CASE("A daemon that replaces another keeps its settings, and a fresh one does not") {
   std::string kept;
   {
     TestDaemon daemon;
@@ -179,7 +179,7 @@ TEST_CASE("A daemon that replaces one keeps what was set, a fresh one does not")
   }
 }
 
-TEST_CASE("Root, the daemon's own user and members of the admin group may administer, nobody else") {
+TEST_CASE("Only root, the daemon's own user and members of the admin group may administer") {
   Identity identity;
   Peer peer;
   peer.uid = 0;

@@ -79,7 +79,7 @@ struct Fixture {
   Operator me;
 };
 
-TEST_CASE("Who comes through an endpoint is its tenant, and sees its devices only") {
+TEST_CASE("A client of an endpoint is its tenant, and sees its devices only") {
   Fixture f(2);
   REQUIRE(f.me.Open("a-endpoint", {"1"}).ok());
   CHECK(f.me.directory == "endpoints/a-endpoint");
@@ -122,7 +122,7 @@ TEST_CASE("Who comes through an endpoint is its tenant, and sees its devices onl
   CHECK(static_cast<uint8_t>(reply.devices(0).uuid()[15]) == 1);
 }
 
-TEST_CASE("Nothing of the operators' services is behind an endpoint") {
+TEST_CASE("An endpoint offers none of the operators' services") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   Operator inside(f.Socket("d"));
@@ -141,7 +141,7 @@ TEST_CASE("Nothing of the operators' services is behind an endpoint") {
   CHECK(Identity().MayAdminister(peer).ok());
 }
 
-TEST_CASE("A session belongs to the connection that opened it, also among endpoints") {
+TEST_CASE("A session belongs to the connection that opened it, also across endpoints") {
   Fixture f;
   REQUIRE(f.me.Open("one").ok());
   REQUIRE(f.me.Open("two").ok());
@@ -157,7 +157,7 @@ TEST_CASE("A session belongs to the connection that opened it, also among endpoi
   CHECK(one.Call(Op::cuLibraryLoadData, load, "code").first.ok());
 }
 
-TEST_CASE("An endpoint that is closed ends its sessions and no others, for connections of before, too") {
+TEST_CASE("A closed endpoint ends its own sessions only, also those of earlier connections") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   REQUIRE(f.me.Open("stays").ok());
@@ -181,7 +181,7 @@ TEST_CASE("An endpoint that is closed ends its sessions and no others, for conne
   CHECK(f.me.List().endpoints_size() == 1);
 }
 
-TEST_CASE("An endpoint that is opened again is a new one: nothing of the old one is left") {
+TEST_CASE("A reopened endpoint is new: nothing of the old one is left") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   const fs::path left = f.Path("d") + "/left behind";
@@ -228,7 +228,7 @@ TEST_CASE("With strict isolation there are no endpoints") {
   CHECK_FALSE(fs::exists(daemon.directory.path + "/endpoints"));
 }
 
-TEST_CASE("Only who may set things opens endpoints, and nobody else reaches into their directory") {
+TEST_CASE("Only administrators open endpoints, and no other user reaches into their directory") {
   Fixture f;
   REQUIRE(f.me.Open("d").ok());
   struct stat endpoints {
@@ -241,7 +241,7 @@ TEST_CASE("Only who may set things opens endpoints, and nobody else reaches into
   CHECK((socket.st_mode & 0777) == 0666);
 }
 
-TEST_CASE("The daemon that comes next opens the endpoints again where they were") {
+TEST_CASE("The next daemon opens the endpoints again at the same places") {
   TestDirectory run;
   const auto in_run = [&](Daemon::Options& options) {
     options.server.runtime_directory = run.path;
@@ -278,7 +278,7 @@ TEST_CASE("The daemon that comes next opens the endpoints again where they were"
   CHECK(status.sessions(0).schedule().tenant_class() == "latency");
 }
 
-TEST_CASE("A list of endpoints that is damaged opens none") {
+TEST_CASE("A damaged list of endpoints opens none") {
   TestDirectory run;
   fs::create_directory(run.path + "/endpoints");
   const std::string texts[] = {"endpoints { name: \"../x\" }", "endpoints {", std::string(1000, '\0'),
@@ -295,7 +295,7 @@ TEST_CASE("A list of endpoints that is damaged opens none") {
   CHECK_FALSE(fs::exists(run.path + "/x"));
 }
 
-TEST_CASE("A container that replaces what is in its directory leads the daemon nowhere") {
+TEST_CASE("A container that replaces files of its directory cannot mislead the daemon") {
   Fixture f;
   TestDirectory victim;
   fs::create_directory(victim.path + "/1");
@@ -336,7 +336,7 @@ TEST_CASE("A container that replaces what is in its directory leads the daemon n
   CHECK(fs::exists(victim.path + "/1"));
 }
 
-TEST_CASE("Memory that is pinned is not looked for through links in a session's directory") {
+TEST_CASE("Pinned memory is not looked up through links in a session's directory") {
   TestDirectory victim, session;
   std::ofstream(victim.path + "/f") << "precious";
   fs::create_directory_symlink(victim.path, session.path + "/link");

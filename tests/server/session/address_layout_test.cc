@@ -46,7 +46,7 @@ TEST_CASE("Every device has three times its memory, even if that makes the sessi
   CheckApart(windows);
 }
 
-TEST_CASE("Windows that are said are kept, and bound the sessions") {
+TEST_CASE("Given windows are kept, and bound the number of sessions") {
   AddressWindows wanted;
   wanted.device_base = 0x7E9000000000;
   wanted.device_bytes = kGiB;

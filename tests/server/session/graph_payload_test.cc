@@ -24,7 +24,7 @@ wire::GraphConditional Conditional(uint32_t first_body, uint32_t bodies = 1) {
   return {1, 0, first_body, bodies, 0};
 }
 
-TEST_CASE("A graph is taken apart into its nodes and sorted edges") {
+TEST_CASE("A payload is split into its nodes and sorted edges") {
   GraphBuilder builder;
   builder.NodeOf(wire::kNodeKernel, wire::cuLaunchKernelEx{}, "parameters");
   builder.Node(wire::kNodeFill, std::string(sizeof(wire::cuMemsetD2D32Async), '\1'), 0);
@@ -46,7 +46,7 @@ TEST_CASE("A graph is taken apart into its nodes and sorted edges") {
 
 TEST_CASE("An empty graph is a graph") { CHECK(ResultOf(GraphBuilder().Build()) == 0); }
 
-TEST_CASE("Counts and lengths beyond the payload are refused before memory is taken for them") {
+TEST_CASE("Counts and lengths that exceed the payload are refused before memory is allocated") {
   CHECK(ResultOf("") == kCudaErrorInvalidValue);
   CHECK(ResultOf("1234567") == kCudaErrorInvalidValue);
   CHECK(ResultOf(GraphBuilder().Build(), 0) == kCudaErrorInvalidValue);
@@ -154,7 +154,7 @@ TEST_CASE("Nesting is bounded") {
   CHECK(ResultOf(payload, kGraphs, deep) == 0);
 }
 
-TEST_CASE("Bodies hold what CUDA lets them hold") {
+TEST_CASE("Bodies may have the nodes that CUDA allows") {
   GraphBuilder root;
   root.NodeOf(wire::kNodeConditional, Conditional(1));
   for (const uint32_t kind : {wire::kNodeSignal, wire::kNodeWait, wire::kNodeEventRecord,
@@ -247,7 +247,7 @@ void CheckPromises(const std::vector<ParsedGraph>& graphs, const std::string& pa
   }
 }
 
-TEST_CASE("Sound payloads are all accepted") {
+TEST_CASE("All valid payloads are accepted") {
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     uint32_t count = 0;
     const std::string payload = Generator(seed).Payload(&count);
@@ -258,7 +258,7 @@ TEST_CASE("Sound payloads are all accepted") {
   }
 }
 
-TEST_CASE("Damaged payloads never break the promises of those that are accepted") {
+TEST_CASE("An accepted damaged payload keeps the promises of valid ones") {
   int refused = 0;
   for (uint32_t seed = 1; seed <= 3000; ++seed) {
     Generator generator(seed);

@@ -179,7 +179,7 @@ TEST_CASE("Nodes can be changed, disabled, and updated all together") {
   f.CheckUnharmed();
 }
 
-TEST_CASE("What nodes name must be the session's") {
+TEST_CASE("Objects that nodes name must belong to the session") {
   Fixture f;
   const KernelId theirs = f.neighbour.GetKernel(f.neighbour.Load(), "fault");
   wire::cuGraphInstantiateWithParams_Reply body{};
@@ -265,7 +265,7 @@ TEST_CASE("What nodes name must be the session's") {
   f.CheckUnharmed();
 }
 
-TEST_CASE("Malformed graphs and launches are refused, and hurt nobody") {
+TEST_CASE("Malformed graphs and launches are refused and do no harm") {
   Fixture f;
   CHECK(f.Instantiate(0, GraphBuilder().Build()) == kCudaErrorInvalidValue);
   CHECK(f.Instantiate(1, "") == kCudaErrorInvalidValue);
@@ -360,7 +360,7 @@ TEST_CASE("Graphs end with their context, and with their session") {
   CHECK(Eventually([&] { return f.daemon.devices[0]->libraries.load() == 0; }));
 }
 
-TEST_CASE("Too many graphs are out of memory") {
+TEST_CASE("Too many graphs are CUDA_ERROR_OUT_OF_MEMORY") {
   Fixture f([](Daemon::Options& options) {
     options.server.limits.graphs = 2;
     options.server.limits.graph_bytes = 8000;
@@ -384,7 +384,7 @@ TEST_CASE("Too many graphs are out of memory") {
   f.CheckUnharmed();
 }
 
-TEST_CASE("Random graphs are executed or refused, and hurt nobody") {
+TEST_CASE("Random graphs are executed or refused and do no harm") {
   Fixture f;
   std::mt19937 random(11);
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };

@@ -23,7 +23,7 @@ ContentHash Sketch(const StoredImage& image) {
   return SketchOf({&span, 1});
 }
 
-TEST_CASE("The hash of some bytes is their SHA-256, however they are cut") {
+TEST_CASE("The hash of bytes is their SHA-256, however they are cut") {
   const std::string text = "abc";
   CHECK(ToHex(HashOf(std::as_bytes(std::span(text)))) ==
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -32,7 +32,7 @@ TEST_CASE("The hash of some bytes is their SHA-256, however they are cut") {
         HashOf(bytes));
 }
 
-TEST_CASE("The sketch of some bytes does not depend on how they are cut") {
+TEST_CASE("The sketch of bytes does not depend on how they are cut") {
   std::string text;
   for (int i = 0; i < 20'000; ++i) text.push_back(static_cast<char>(i * 7 + i / 256));
   const std::span<const std::byte> whole = std::as_bytes(std::span(text));
@@ -49,7 +49,7 @@ TEST_CASE("The sketch of some bytes does not depend on how they are cut") {
   CHECK(SketchOf({&small, 1}) != expected);
 }
 
-TEST_CASE("An image is found by the user who sent it, and by nobody else") {
+TEST_CASE("Only the user that sent an image finds it") {
   ImageStore store(1 << 20);
   const StoredImage image = ImageOf("code");
   CHECK_FALSE(store.Find(1000, Hash(image)).has_value());
@@ -75,7 +75,7 @@ TEST_CASE("Equal images are kept once for each user") {
   CHECK(store.bytes() == 2 * kSize);
 }
 
-TEST_CASE("A full store loses what the user who has most has not used for longest") {
+TEST_CASE("A full store drops the least recently used image of the user with the most bytes") {
   ImageStore store(5 * kSize);
   store.AddSoon(7, ImageOf("of another user"));
   for (const char* text : {"first", "second", "third", "fourth"}) store.AddSoon(1, ImageOf(text));

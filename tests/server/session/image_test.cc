@@ -62,7 +62,7 @@ wire::cuTexObjectCreate OfArray(ArrayId array) {
   return args;
 }
 
-TEST_CASE("Arrays that cannot be are refused") {
+TEST_CASE("Impossible arrays are refused") {
   Fixture f;
   const auto refused = [&](wire::cuArray3DCreate_v2 args) {
     int result = 0;
@@ -134,7 +134,7 @@ TEST_CASE("Copies stay inside the session's arrays") {
   CHECK(f.neighbour.ring->Call(Op::cuArrayDestroy, wire::cuArrayDestroy{other, 0}) == 0);
 }
 
-TEST_CASE("Textures read what is the session's only, in ways that exist") {
+TEST_CASE("Textures read only memory of the session, in valid ways") {
   Fixture f;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
   const ArrayId mipmap = f.Create({8, 8, 0, kFloat, 1, 0, 3});
@@ -273,7 +273,7 @@ TEST_CASE("Arrays and textures end with their context, and with their session") 
   CHECK(f.images.ended() == Strings{"texture", "array", "texture", "array"});
 }
 
-TEST_CASE("A session has so many arrays and textures, and no more") {
+TEST_CASE("The number of a session's arrays and textures is bounded") {
   Fixture f([](Daemon::Options& options) {
     options.server.limits.arrays = 2;
     options.server.limits.image_objects = 1;

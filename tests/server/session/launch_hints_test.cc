@@ -55,7 +55,7 @@ TEST_CASE("A launch with every hint runs") {
   CHECK(f.Sum() == 2);
 }
 
-TEST_CASE("A window of memory that is not the session's is left out") {
+TEST_CASE("An access window outside the session's memory is dropped") {
   Fixture f;
   wire::LaunchHints hints{};
   hints.given = wire::kHintAccessWindow;
@@ -101,13 +101,13 @@ TEST_CASE("Hints that CUDA does not have are refused, and nothing runs") {
   CHECK(f.Sum() == 0);
 }
 
-TEST_CASE("A launch that names hints and does not bring them is refused") {
+TEST_CASE("A launch that announces hints without having them is refused") {
   Fixture f;
   CHECK(f.Launch({}, sizeof(wire::LaunchHints) - 1) == kCudaErrorInvalidValue);
   CHECK(f.Launch({}, 0) == kCudaErrorInvalidValue);
 }
 
-TEST_CASE("An event that was recorded without a fence is asked for") {
+TEST_CASE("An event that was recorded without a fence can be queried") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
   ring.Send(Op::cuEventCreate, wire::cuEventCreate{1, 1, 0, 0});

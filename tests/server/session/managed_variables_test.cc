@@ -135,7 +135,7 @@ TEST_CASE("A library has one set of managed variables for all of its devices") {
   }
 }
 
-TEST_CASE("Managed variables that do not fit are out of memory, and nothing stays behind") {
+TEST_CASE("Managed variables that do not fit are CUDA_ERROR_OUT_OF_MEMORY, and nothing is left") {
   TestDaemon daemon;
   TestClient client(daemon.socket());
   REQUIRE(client.Open());

@@ -114,7 +114,7 @@ struct Program {
 };
 
 TEST_CASE(
-    "Idle memory goes to the host when another needs the card, and comes back with its contents") {
+    "Idle memory moves to the host when another session needs the card, and returns unchanged") {
   Swapping daemon;
   Program a(daemon), b(daemon);
   REQUIRE(a.Allocate(30 * kMiB) == 0);
@@ -137,7 +137,7 @@ TEST_CASE(
   CHECK(a.Right());
 }
 
-TEST_CASE("Three sessions that exceed the card twice keep their bits, whoever works next") {
+TEST_CASE("Three sessions that exceed the card twice keep their contents, whichever works next") {
   Swapping daemon;
   std::vector<std::unique_ptr<Program>> programs;
   for (int i = 0; i < 3; ++i) {
@@ -193,7 +193,7 @@ TEST_CASE("Idle memory makes room for physical memory, too, which then stays") {
   CHECK(daemon.OutOf(a.client) == 0);
 }
 
-TEST_CASE("Memory that nobody can make room for is refused") {
+TEST_CASE("Memory for which no session can make room is refused") {
   Swapping daemon;
   Program a(daemon), b(daemon);
   REQUIRE(a.Allocate(40 * kMiB) == 0);
@@ -204,7 +204,7 @@ TEST_CASE("Memory that nobody can make room for is refused") {
   CHECK(a.Right());
 }
 
-TEST_CASE("Without host memory for it nothing leaves the card") {
+TEST_CASE("Without host memory nothing leaves the card") {
   Swapping daemon(0);
   Program a(daemon), b(daemon);
   REQUIRE(a.Allocate(40 * kMiB) == 0);
@@ -241,7 +241,7 @@ TEST_CASE("Memory that other processes may reach stays on the card") {
   CHECK(a.Right());
 }
 
-TEST_CASE("What was out is given back when its client dies") {
+TEST_CASE("Memory that is out is freed when its client dies") {
   Swapping daemon;
   Program b(daemon);
   {
@@ -280,7 +280,7 @@ TEST_CASE("Clients that die while memory moves leave nothing behind") {
   CHECK(Eventually([&] { return daemon.OutOf(b.client) == daemon.Status().swap_used(); }));
 }
 
-TEST_CASE("Freed, asked for and allocated memory is right while memory is out") {
+TEST_CASE("Freeing, querying and allocating work while memory is out") {
   Swapping daemon;
   Program a(daemon), b(daemon);
   REQUIRE(a.Allocate(20 * kMiB) == 0);
@@ -308,7 +308,7 @@ TEST_CASE("Freed, asked for and allocated memory is right while memory is out") 
   CHECK(b.Right());
 }
 
-TEST_CASE("A session that breaks the protocol while it is out is ended, and the others go on") {
+TEST_CASE("A session that breaks the protocol while its memory is out ends, and the others go on") {
   Swapping daemon;
   Program b(daemon);
   Program a(daemon);

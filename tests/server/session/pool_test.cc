@@ -51,7 +51,7 @@ struct Fixture {
   TestClient client;
 };
 
-TEST_CASE("A pool says what it has reserved, and gives it back when it is trimmed") {
+TEST_CASE("A pool reports what it has reserved, and releases it when it is trimmed") {
   Fixture f;
   REQUIRE(f.Create(2) == 0);
   REQUIRE(f.Set(2, kReleaseThreshold, UINT64_MAX) == 0);
@@ -72,7 +72,7 @@ TEST_CASE("A pool says what it has reserved, and gives it back when it is trimme
   CHECK(f.Destroy(2) == 0);
 }
 
-TEST_CASE("Pools that there are not, and what pools do not have, are refused") {
+TEST_CASE("Unknown pools and unknown attributes of pools are refused") {
   Fixture f;
   uint64_t value = 0;
   CHECK(f.Create(0) == kCudaErrorInvalidValue);
@@ -119,7 +119,7 @@ TEST_CASE("Another device gets access to a pool, and loses it") {
   CHECK(f.Access(3, 1, 0) == kCudaErrorInvalidValue);
 }
 
-TEST_CASE("A client cannot make any number of pools") {
+TEST_CASE("The number of a client's pools is bounded") {
   Fixture f;
   PoolId pool = 2;
   int result = 0;

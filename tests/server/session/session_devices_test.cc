@@ -140,7 +140,7 @@ TEST_CASE("The sessions of one run are on the same devices, and NVML shows these
   CHECK(stranger.Devices() != shown);
 }
 
-TEST_CASE("CUDA_VISIBLE_DEVICES chooses among those that are granted") {
+TEST_CASE("CUDA_VISIBLE_DEVICES chooses among the granted devices") {
   Host host(4);
   Client whole(host.socket(), "all", "r", 2);
   const std::vector<int> granted = whole.Devices();
@@ -170,7 +170,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES chooses among those that are granted") {
 }
 
 TEST_CASE(
-    "A program asks for a number of devices, but not for more than there are or it may have") {
+    "A program may ask for a number of devices, up to the existing and permitted ones") {
   Host host(3);
   CHECK(Client(host.socket(), "all", "a", 2).Devices().size() == 2);
   CHECK(Client(host.socket(), "all", "a", 3).Devices().size() == 3);
@@ -194,7 +194,7 @@ TEST_CASE(
   CHECK(only.Devices() == std::vector<int>{2});
 }
 
-TEST_CASE("Whose memory fits nowhere is refused with the reason, and sees no device") {
+TEST_CASE("A program whose memory fits nowhere is refused with the reason, and sees no device") {
   Host host(2, [](Daemon::Options& options) {
     for (const char* tenant : {"big", "bigger", "biggest"})
       options.server.tenant_quotas[tenant] = OneDevice(700 * kMiB);
@@ -224,7 +224,7 @@ TEST_CASE("Memory that others use is not free") {
   CHECK(Client(host.socket(), "big", "").Devices() == std::vector<int>{1});
 }
 
-TEST_CASE("Where memory may leave the cards, a full host takes one more") {
+TEST_CASE("If memory may leave the cards, a full host takes one program more") {
   Host host(2, [](Daemon::Options& options) {
     options.server.swap_bytes = 4 * kCard;
     options.server.tenant_quotas["big"] = OneDevice(700 * kMiB);
@@ -233,7 +233,8 @@ TEST_CASE("Where memory may leave the cards, a full host takes one more") {
   CHECK(Client(host.socket(), "big", "").Devices().size() == 1);
 }
 
-TEST_CASE("How many devices a tenant gets is set while programs run, and holds for the next one") {
+TEST_CASE(
+    "A tenant's number of devices can be set while programs run, and holds for the next one") {
   Host host(2);
   Client before(host.socket(), "all", "a");
   CHECK(before.Devices().size() == 2);
@@ -287,7 +288,7 @@ TEST_CASE("All programs behind an endpoint get the same devices") {
   CHECK(first.grant.devices(0).uuid() != other.grant.devices(0).uuid());
 }
 
-TEST_CASE("Nonsense about devices ends with a refusal for its sender only") {
+TEST_CASE("An invalid request about devices is refused, for its sender only") {
   Host host(2);
   const auto refused = [&](const std::function<void(proto::OpenSessionRequest&)>& change) {
     Client client(host.socket(), "one", "");
@@ -315,7 +316,7 @@ TEST_CASE("Nonsense about devices ends with a refusal for its sender only") {
   CHECK(client.Devices().size() == 1);
 }
 
-TEST_CASE("What is known of tenants decides where the next one goes") {
+TEST_CASE("The known habits of tenants decide where the next one is placed") {
   // Two tenants that serve users get different devices, although a batch program is on the other
   // device.
   Host host(2, [](Daemon::Options& options) {
@@ -335,7 +336,7 @@ TEST_CASE("What is known of tenants decides where the next one goes") {
   CHECK(search.Devices() == train.Granted());
 }
 
-TEST_CASE("An unknown placement is an error that names those that there are") {
+TEST_CASE("An unknown placement is an error that names the existing ones") {
   std::vector<Device*> none;
   ServerOptions options;
   options.placement = "fastest";

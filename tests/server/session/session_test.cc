@@ -197,7 +197,7 @@ TEST_CASE("A control call waits for the records before it") {
   CHECK(ring.header().head.load() >= kRingLine);
 }
 
-TEST_CASE("Calls beyond the limit, and calls of a session that ended, are answered") {
+TEST_CASE("Calls above the limit and calls of an ended session get a reply") {
   Fixture f;
   auto session = f.Open();
   std::vector<std::thread> callers;
@@ -218,7 +218,7 @@ TEST_CASE("Calls beyond the limit, and calls of a session that ended, are answer
         kCudaErrorNotPermitted);
 }
 
-TEST_CASE("A fault is seen by a session that sleeps, and by it alone") {
+TEST_CASE("A sleeping session sees its fault, and no other session does") {
   Fixture f;
   auto guilty = f.Open();
   auto innocent = f.Open();
@@ -233,7 +233,7 @@ TEST_CASE("A fault is seen by a session that sleeps, and by it alone") {
   CHECK(f.manager->DeviceHealth().ok());
 }
 
-TEST_CASE("Sessions that come and go at random leave nothing behind") {
+TEST_CASE("Sessions that begin and end at random leave nothing behind") {
   Fixture f;
   std::atomic<int> as_said{0};
   std::vector<std::thread> threads;
@@ -257,7 +257,7 @@ TEST_CASE("Sessions that come and go at random leave nothing behind") {
   CHECK(f.device.spaces.load() == 0);
 }
 
-TEST_CASE("A client that plays with the sleeping reader's word is still ended") {
+TEST_CASE("A client that changes the sleeping reader's word can still be ended") {
   Fixture f;
   auto session = f.Open();
   std::atomic<bool> stop{false};

@@ -47,7 +47,7 @@ TEST_CASE("A batch of operations on memory is carried out") {
   CHECK(f.Call({}) == 0);
 }
 
-TEST_CASE("Operations on words that are not the session's are refused") {
+TEST_CASE("Operations on words outside the session's memory are refused") {
   Fixture f;
   for (const uint32_t operation : {kWait32, kWrite32, kWait64, kWrite64}) {
     for (const uint64_t address : {f.secret, uint64_t{0}, f.memory + 1,
@@ -85,7 +85,7 @@ TEST_CASE("Waits that no word could end are refused") {
   CHECK(f.Call({{kWait64, 3, f.memory, 0xFFFFFFFF, 0}}) == 0);
 }
 
-TEST_CASE("A count that the payload does not hold is refused") {
+TEST_CASE("A count that exceeds the payload is refused") {
   Fixture f;
   const wire::StreamMemoryOp write{kWrite32, 0, f.memory, 1, 0};
   CHECK(f.Call({write}, 2) == kCudaErrorInvalidValue);

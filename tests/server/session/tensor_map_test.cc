@@ -64,7 +64,7 @@ wire::cuTensorMapEncodeTiled Tiled() {
   return args;
 }
 
-TEST_CASE("A tensor map is what the device makes of all arguments") {
+TEST_CASE("The device makes a tensor map from all arguments") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
   wire::cuTensorMapEncodeTiled_Reply reply{};

@@ -85,7 +85,7 @@ TEST_CASE("Mapped memory can be used where access was given, until it is unmappe
   CHECK(f.ring().Call(Op::cuMemAddressFree, wire::cuMemAddressFree{range, 4 * kUnit}) == 0);
 }
 
-TEST_CASE("Nonsense about virtual memory is refused, and changes nothing") {
+TEST_CASE("Invalid calls of virtual memory are refused and change nothing") {
   Fixture f;
   int result = 0;
   for (const uint64_t bytes : {uint64_t{0}, kUnit + 1, uint64_t{1} << 60, UINT64_MAX}) {
@@ -171,7 +171,7 @@ TEST_CASE("Memory that one process exports can be mapped by another of the same 
   CHECK(*reinterpret_cast<uint8_t*>(reserved.address + kUnit - 1) == 7);
 }
 
-TEST_CASE("A token that is made up, or whose memory is gone, opens nothing") {
+TEST_CASE("An invented token, or one whose memory is gone, opens nothing") {
   Fixture f;
   wire::cuMemImportFromShareableHandle_Reply imported{};
   wire::ShareToken token{};
@@ -203,7 +203,7 @@ TEST_CASE("Tokens are for one user only, and all different") {
   CHECK_FALSE(objects.Import(0, *tokens.begin()).ok());
 }
 
-TEST_CASE("A second device gets access to memory of the first by itself") {
+TEST_CASE("A second device gets its own access to memory of the first") {
   Fixture f(2);
   const wire::PhysicalId memory = f.Create(kUnit);
   const uint64_t range = f.Reserve(kUnit);

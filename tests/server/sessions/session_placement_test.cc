@@ -48,7 +48,7 @@ struct Host {
   SessionPlacement placement;
 };
 
-TEST_CASE("Who belongs together gets the same devices, whatever has come meanwhile") {
+TEST_CASE("The sessions of a group get the same devices, whatever came in between") {
   Host host(3);
   CHECK(*host.Place(host.Group("a")) == Devices{0});
   CHECK(*host.Place(host.Group("b")) == Devices{1});
@@ -68,7 +68,7 @@ TEST_CASE("Who belongs together gets the same devices, whatever has come meanwhi
   }
 }
 
-TEST_CASE("Several devices are different ones, in the order in which they may be seen") {
+TEST_CASE("A session's devices are different ones, in their visible order") {
   for (const std::string& name : policy::PlacementNames()) {
     INFO(name);
     Host host(4, name.c_str());
@@ -86,7 +86,7 @@ TEST_CASE("Several devices are different ones, in the order in which they may be
   CHECK(*host.Place(group) == Devices{3, 0});
 }
 
-TEST_CASE("Round-robin goes on behind those that it has given") {
+TEST_CASE("Round-robin goes on behind the devices that it has given") {
   Host host(4, "round-robin");
   CHECK(*host.Place(host.Group("a", 2)) == Devices{0, 1});
   CHECK(*host.Place(host.Group("b", 2)) == Devices{2, 3});
@@ -97,7 +97,7 @@ TEST_CASE("Round-robin goes on behind those that it has given") {
   CHECK(*host.Place(host.Group("d")) == Devices{3});
 }
 
-TEST_CASE("Who was placed counts at once, and for half a minute without a session") {
+TEST_CASE("A placed group counts at once, and for half a minute without a session") {
   Host host(2);
   CHECK(*host.Place(host.Group("a")) == Devices{0});
   CHECK(*host.Place(host.Group("b")) == Devices{1});
@@ -110,7 +110,7 @@ TEST_CASE("Who was placed counts at once, and for half a minute without a sessio
   CHECK(*host.Place(host.Group("e")) == Devices{0});
 }
 
-TEST_CASE("What was placed is remembered for ten minutes, or as long as there is a session") {
+TEST_CASE("A placement is remembered for ten minutes, or as long as it has a session") {
   Host host(2);
   REQUIRE(host.Place(host.Group("asks")).ok());
   REQUIRE(host.Place(host.Group("runs")).ok());
@@ -129,7 +129,7 @@ TEST_CASE("What was placed is remembered for ten minutes, or as long as there is
   CHECK(host.placement.size() == 1);
 }
 
-TEST_CASE("Who invents names forgets its own only") {
+TEST_CASE("A client that invents names only displaces its own") {
   Host host(2);
   REQUIRE(host.Place(host.Group("other")).ok());
   PlacementGroup mine = host.Group("begin");
@@ -150,7 +150,7 @@ TEST_CASE("Who invents names forgets its own only") {
   CHECK(host.placement.Find(mine) != nullptr);
 }
 
-TEST_CASE("Without room there is no place, and the reason is said") {
+TEST_CASE("Without room there is no placement, and the error gives the reason") {
   Host host(3);
   host.devices[0].memory_used = 60;
   host.devices[1].memory_used = 70;
@@ -163,7 +163,7 @@ TEST_CASE("Without room there is no place, and the reason is said") {
   CHECK(*host.Place(host.Group("a"), 50) == Devices{2});
 }
 
-TEST_CASE("Memory that may leave a device makes room where there is no other") {
+TEST_CASE("Memory that may leave a device makes room if there is no other room") {
   Host host(2);
   host.devices[0].memory_used = 70;
   host.devices[1].memory_used = 80;
@@ -173,7 +173,7 @@ TEST_CASE("Memory that may leave a device makes room where there is no other") {
   CHECK_FALSE(host.Place(host.Group("b"), kRoom + 1, 1000).ok());
 }
 
-TEST_CASE("What was promised to others who come is not free, once for each tenant") {
+TEST_CASE("Memory that was promised to others is not free, and counts once for each tenant") {
   Host host(2, "best-fit");
   PlacementGroup one = host.Group("one"), two = host.Group("two");
   one.tenant = "a";
@@ -192,7 +192,7 @@ TEST_CASE("What was promised to others who come is not free, once for each tenan
   CHECK(*host.Place(third, 40) == Devices{0});
 }
 
-TEST_CASE("A run is named by letters and digits") {
+TEST_CASE("The name of a run has letters and digits") {
   for (const char* name : {"", "0", "0123456789abcdefXYZ"}) CHECK(IsRunName(name));
   CHECK(IsRunName(std::string(64, 'x')));
   CHECK_FALSE(IsRunName(std::string(65, 'x')));
@@ -212,7 +212,8 @@ CoroutineState Seen(policy::Nanoseconds burst, policy::Nanoseconds gap,
   return state;
 }
 
-TEST_CASE("The load of a program is its bursts beside its pauses, those of the moment included") {
+TEST_CASE(
+    "The load of a program is the share of its bursts, including the present burst or pause") {
   CHECK(HabitOf(Seen(20, 60, true, 1000), 1005).load == Approx(0.25));
   // A burst that goes on, and a pause.
   CHECK(HabitOf(Seen(20, 60, true, 1000), 1180).load == Approx(0.75));
@@ -221,7 +222,7 @@ TEST_CASE("The load of a program is its bursts beside its pauses, those of the m
   CHECK(HabitOf(Seen(0, 0, true, 1000), 5000).load == 1);
 }
 
-TEST_CASE("Nothing is made up about a program that was not followed") {
+TEST_CASE("A program that was not followed has no known habits") {
   CoroutineState state = Seen(20, 60, true, 1000);
   state.followed = false;
   CHECK(HabitOf(state, 1005).load < 0);
@@ -229,7 +230,7 @@ TEST_CASE("Nothing is made up about a program that was not followed") {
   CHECK(HabitOf(Seen(0, 0, false, 0), 1005).load < 0);
 }
 
-TEST_CASE("Of a tenant the latest known figures count, and of many tenants a bounded number") {
+TEST_CASE("The latest known values of a tenant count, and the number of tenants is bounded") {
   TenantHabits habits;
   CHECK(habits.Of("a").load < 0);
   habits.Note("a", {.memory_bound = 0.5, .load = 0.25});

@@ -66,7 +66,7 @@ class Generator {
   std::mt19937 random_;
 };
 
-TEST_CASE("Sound records are all read") {
+TEST_CASE("All valid records are read") {
   for (uint32_t seed = 1; seed <= 50; ++seed) {
     const RingFuzzOutcome outcome = FuzzRing(Generator(seed).Records(0), kRing, 0);
     INFO("seed " << seed);

@@ -14,7 +14,7 @@ namespace {
 
 using Outcome = SessionBook::Outcome;
 
-TEST_CASE("No two sessions have one number, whichever process they are of") {
+TEST_CASE("No two sessions have the same number, whichever process they belong to") {
   SessionBook book;
   CHECK(book.Enter(1, "a").session == 1);
   CHECK(book.Enter(2, "a").session == 2);
@@ -45,7 +45,7 @@ TEST_CASE("A tenant's limit holds for all processes together, until a session le
   for (int i = 0; i < 10; ++i) CHECK(book.Enter(1, "free").outcome == Outcome::kEnter);
 }
 
-TEST_CASE("What a process had is free when it has ended") {
+TEST_CASE("The sessions of a process are free when it has ended") {
   SessionBook book;
   book.SetLimits({.all = 2});
   CHECK(book.Enter(1, "a").outcome == Outcome::kEnter);
@@ -58,7 +58,7 @@ TEST_CASE("What a process had is free when it has ended") {
   CHECK(book.Enter(2, "c").outcome == Outcome::kDaemonIsFull);
 }
 
-TEST_CASE("Limits change at once, and what is above them stays") {
+TEST_CASE("Limits change at once, and sessions above them stay") {
   SessionBook book;
   for (int i = 0; i < 3; ++i) book.Enter(1, "a");
   book.SetLimits({.tenants = {{"a", 2}}});
@@ -69,7 +69,7 @@ TEST_CASE("Limits change at once, and what is above them stays") {
   CHECK(book.Enter(2, "a").outcome == Outcome::kEnter);
 }
 
-TEST_CASE("A process that enters without end fills its own part only") {
+TEST_CASE("A process that enters endless sessions fills only its own part") {
   SessionBook book;
   for (size_t i = 0; i < SessionBook::kMaxOfProcess; ++i)
     REQUIRE(book.Enter(1, "a").outcome == Outcome::kEnter);
@@ -93,7 +93,7 @@ AdmissionRequest Await(int channel) {
   }
 }
 
-TEST_CASE("Who asks gets a number, or hears which limit there is") {
+TEST_CASE("A request gets a number or the limit that refuses it") {
   Ends ends;
   AdmissionChannel channel(ends.fds[1], std::chrono::seconds(60));
   std::thread acceptor([&] {
@@ -124,7 +124,7 @@ TEST_CASE("Who asks gets a number, or hears which limit there is") {
 }
 
 TEST_CASE(
-    "A reply that came too late is no reply to the next question, and its session leaves") {
+    "A late reply is not taken for the next request, and its session leaves") {
   Ends ends;
   AdmissionChannel channel(ends.fds[1], std::chrono::milliseconds(20));
   CHECK(absl::IsUnavailable(channel.Enter("a").status));
@@ -136,7 +136,7 @@ TEST_CASE(
   CHECK(Await(ends.fds[0]).session == 1);
 }
 
-TEST_CASE("Nobody gets in when nobody decides any more") {
+TEST_CASE("No session is admitted when the deciding process has ended") {
   Ends ends;
   AdmissionChannel channel(ends.fds[1], std::chrono::seconds(60));
   close(std::exchange(ends.fds[0], -1));
@@ -144,7 +144,7 @@ TEST_CASE("Nobody gets in when nobody decides any more") {
   channel.Leave(1);
 }
 
-TEST_CASE("Malformed requests are passed over") {
+TEST_CASE("Malformed requests are ignored") {
   Ends ends;
   const std::string nonsense(1000, 'x');
   for (const size_t bytes : {1, 79, 81, 1000})

@@ -24,7 +24,7 @@ void Fault(TestClient& client) {
   client.ring->Send(Op::cuLaunchKernelEx, client.LaunchOf(kernel, 1));
 }
 
-TEST_CASE("Programs of different users have processes of their own and do not see each other") {
+TEST_CASE("Programs of different users have separate processes and do not see each other") {
   if (!IsRoot()) return;
   StrictDaemon daemon;
   TestClient root(daemon.socket());
@@ -71,7 +71,7 @@ grpc::Status End(TestClient& client, const proto::EndSessionsRequest& request,
   return AdminOf(client)->EndSessions(&context, request, ended);
 }
 
-TEST_CASE("Who may administer sees the sessions and tenants of all users, and others their own") {
+TEST_CASE("Administrators see the sessions and tenants of all users, and others see their own") {
   if (!IsRoot()) return;
   StrictDaemon daemon;
   TestClient root(daemon.socket());
@@ -106,7 +106,7 @@ TEST_CASE("Who may administer sees the sessions and tenants of all users, and ot
   CHECK(without.domains(2).problem() == "");
 }
 
-TEST_CASE("Who may administer ends sessions of any user, all that are named or none") {
+TEST_CASE("Administrators may end sessions of any user, all that are named or none") {
   if (!IsRoot()) return;
   StrictDaemon daemon;
   TestClient root(daemon.socket());
@@ -151,7 +151,7 @@ TEST_CASE("Who may administer ends sessions of any user, all that are named or n
   CHECK(End(root, request, &ended).error_code() == grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_CASE("Limits of sessions hold for all users together, and what ends makes room") {
+TEST_CASE("Limits of sessions hold for all users together, and an ended session makes room") {
   if (!IsRoot()) return;
   TestDirectory configuration;
   const std::string file = configuration.path + "/detshare.toml";
@@ -214,7 +214,7 @@ TEST_CASE("A device that one user's program loses leaves the others' programs al
   REQUIRE(Eventually([&] { return As(kSomebody, daemon)->Open(); }));
 }
 
-TEST_CASE("A process that has nothing to do ends, and nobody's connection is lost by that") {
+TEST_CASE("An idle process ends, and no connection is lost by that") {
   StrictDaemon daemon({"--domain-idle-ms", "20"});
   const std::string domain = daemon.DomainOf(geteuid());
   REQUIRE(Eventually([&] { return !std::filesystem::exists(domain); }));
@@ -231,7 +231,7 @@ TEST_CASE("A process that has nothing to do ends, and nobody's connection is los
   CHECK(Eventually([&] { return !std::filesystem::exists(domain); }));
 }
 
-TEST_CASE("A process to which somebody is connected does not end, session or not") {
+TEST_CASE("A process with a connection does not end, with or without a session") {
   StrictDaemon daemon({"--domain-idle-ms", "1"});
   TestClient client(daemon.socket());
   const pid_t domain = StatusOf(client).pid();
@@ -242,7 +242,7 @@ TEST_CASE("A process to which somebody is connected does not end, session or not
   }
 }
 
-TEST_CASE("The daemon's end is that of all of its processes") {
+TEST_CASE("All processes end with the daemon") {
   StrictDaemon daemon;
   TestClient client(daemon.socket());
   REQUIRE(client.Open());
@@ -266,7 +266,7 @@ TEST_CASE("The daemon's end is that of all of its processes") {
   CHECK(Eventually([&] { return kill(domain, 0) != 0; }));
 }
 
-TEST_CASE("Directories that are not there are made, and nobody looks into those of others") {
+TEST_CASE("Missing directories are made, and no user can look into another's") {
   TestDirectory other;
   StrictDaemon daemon({"--runtime-dir", other.path + "/run"});
   TestClient client(daemon.socket());
@@ -279,7 +279,7 @@ TEST_CASE("Directories that are not there are made, and nobody looks into those 
   }
 }
 
-TEST_CASE("Connections that say nothing, or nonsense, hold up nobody") {
+TEST_CASE("Silent and invalid connections do not delay others") {
   StrictDaemon daemon;
   std::vector<int> silent;
   for (int i = 0; i < 600; ++i) {
@@ -297,7 +297,7 @@ TEST_CASE("Connections that say nothing, or nonsense, hold up nobody") {
   for (const int fd : silent) close(fd);
 }
 
-TEST_CASE("A user's process that cannot begin is not begun again and again") {
+TEST_CASE("A user's process that cannot start is not started again and again") {
   TestDirectory directory;
   const std::string socket = directory.path + "/s";
   const absl::StatusOr<int> listener = ListenOn(socket, 0600);

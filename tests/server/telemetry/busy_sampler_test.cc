@@ -10,7 +10,7 @@ const Device* DeviceNumber(int number) {
   return reinterpret_cast<const Device*>(uintptr_t{16} * (1 + number));
 }
 
-TEST_CASE("Without samples nobody was busy") {
+TEST_CASE("Without samples no session was busy") {
   BusySampler sampler;
   CHECK(sampler.Percent({1}, DeviceNumber(0)) == 0);
 }

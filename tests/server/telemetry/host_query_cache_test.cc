@@ -29,7 +29,7 @@ struct Fixture {
 
 constexpr char kLive[] = "nvmlDeviceGetPowerUsage", kFixed[] = "nvmlDeviceGetNumGpuCores";
 
-TEST_CASE("A figure that changes is asked for again when it is old") {
+TEST_CASE("A value that changes is asked for again when it is old") {
   Fixture f;
   const HostResult first = f.cache.Ask(kLive, 0, -1, {}, f.now);
   CHECK(f.cache.Ask(kLive, 0, -1, {}, f.now + milliseconds(49)).data == first.data);
@@ -38,7 +38,7 @@ TEST_CASE("A figure that changes is asked for again when it is old") {
   CHECK(f.host->asked == 2);
 }
 
-TEST_CASE("A figure that never changes is asked for once, unless that failed") {
+TEST_CASE("A value that never changes is asked for once, unless that failed") {
   Fixture f;
   f.host->result = NVML_ERROR_UNKNOWN;
   CHECK(f.cache.Ask(kFixed, 0, -1, {}, f.now).result == NVML_ERROR_UNKNOWN);
@@ -49,7 +49,7 @@ TEST_CASE("A figure that never changes is asked for once, unless that failed") {
   CHECK(f.host->asked == 2);
 }
 
-TEST_CASE("Answers for other devices and arguments are others") {
+TEST_CASE("Replies for other devices and arguments are different") {
   Fixture f;
   f.cache.Ask("nvmlDeviceGetClockInfo", 0, -1, {0}, f.now);
   f.cache.Ask("nvmlDeviceGetClockInfo", 0, -1, {1}, f.now);
@@ -57,7 +57,7 @@ TEST_CASE("Answers for other devices and arguments are others") {
   CHECK(f.host->asked == 3);
 }
 
-TEST_CASE("The host is not asked what does not exist") {
+TEST_CASE("The host is not asked for functions that do not exist") {
   Fixture f;
   CHECK(f.cache.Ask("nvmlDeviceSetPowerManagementLimit", 0, -1, {1}, f.now).result ==
         NVML_ERROR_FUNCTION_NOT_FOUND);

@@ -22,7 +22,7 @@ TEST_CASE("A process that is gone has no number") {
   CHECK(ProcessIds(getpid()).OfViewer(0) == 0);
 }
 
-TEST_CASE("Whom the daemon does not see, or who is gone, is told of nobody") {
+TEST_CASE("A viewer that the daemon does not see, or that is gone, sees no process") {
   CHECK(ProcessIds(0).OfViewer(getpid()) == 0);
 }
 

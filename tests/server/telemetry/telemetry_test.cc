@@ -66,8 +66,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "Devices are shown as they were asked for, and an unknown one makes a machine without "
-    "devices") {
+    "Devices are shown as requested, and an unknown device makes a machine without devices") {
   Fixture f(3);
   proto::TelemetryRequest request;
   request.add_device_ids("2");
@@ -120,7 +119,7 @@ TEST_CASE("Utilisation is the share of samples at which the tenant had work, and
   CHECK(f.Read(request).devices(0).busy_percent() == 0);
 }
 
-TEST_CASE("Questions that make no sense are refused one by one") {
+TEST_CASE("Invalid queries are refused one by one") {
   Fixture f;
   proto::TelemetryRequest request;
   *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 0);
@@ -137,7 +136,7 @@ TEST_CASE("Questions that make no sense are refused one by one") {
   for (int i = 4; i < 6; ++i) CHECK(reply.replies(i).result() == NVML_ERROR_FUNCTION_NOT_FOUND);
 }
 
-TEST_CASE("A request that asks for too much, or in no tenant's name, is refused as a whole") {
+TEST_CASE("A request that is too large, or for no valid tenant, is refused as a whole") {
   Fixture f;
   proto::TelemetryRequest request;
   request.set_tenant("../../etc");
@@ -152,7 +151,7 @@ TEST_CASE("A request that asks for too much, or in no tenant's name, is refused 
   CHECK(reply.replies_size() == 0);
 }
 
-TEST_CASE("A daemon that ends answers those who still wait for samples") {
+TEST_CASE("A daemon that ends replies to clients that still wait for samples") {
   auto f = std::make_unique<Fixture>();
   REQUIRE(f->client.Open());
   std::thread asker([&] {

@@ -117,7 +117,7 @@ TEST_CASE("All sessions of a tenant together get as much device memory as it may
   CHECK(daemon.UseOf("small").memory_used(0) <= 16 * kMiB);
 }
 
-TEST_CASE("Free memory that a session keeps for itself makes room for what it asks for") {
+TEST_CASE("Free memory that a session keeps makes room for its own requests") {
   Limited daemon;
   Program a(daemon);
   for (int i = 0; i < 10; ++i) {
@@ -168,7 +168,7 @@ TEST_CASE("Every way to get device memory counts, and gives back what it took") 
   CHECK(daemon.UseOf("small").pinned_used() == 0);
 }
 
-TEST_CASE("Memory that other sessions open counts once, and as long as anybody has it") {
+TEST_CASE("Memory that other sessions open counts once, as long as any session has it") {
   Limited daemon;
   auto maker = std::make_unique<Program>(daemon);
   Program opener(daemon, "large");
@@ -234,7 +234,7 @@ TEST_CASE("A tenant sees its own memory, and nothing of its neighbours") {
   CHECK(reply.devices(1).free_memory() == 16 * kMiB);
 }
 
-TEST_CASE("A limit is changed at once; one below what is used refuses only more") {
+TEST_CASE("A limit changes at once; a limit below the used memory refuses only more memory") {
   Limited daemon;
   Program a(daemon);
   int result = 0;
@@ -257,7 +257,7 @@ TEST_CASE("A limit is changed at once; one below what is used refuses only more"
   CHECK(a.Info().total == 1 << 30);
 }
 
-TEST_CASE("Pinned memory has a limit, for which files that nobody uses are given up") {
+TEST_CASE("Pinned memory has a limit, and unused files are dropped for it") {
   Limited daemon;
   Program a(daemon), b(daemon);
   uint64_t first = 0, second = 0;
@@ -289,7 +289,7 @@ TEST_CASE("One session more than a tenant may have is refused with the reason") 
   Program fourth(daemon);
 }
 
-TEST_CASE("The daemon has so many sessions, whoever they are") {
+TEST_CASE("The number of the daemon's sessions is bounded, whichever tenants they have") {
   TestDaemon daemon([](Daemon::Options& options) { options.server.max_sessions = 2; });
   Program a(daemon, "one"), b(daemon, "two");
   TestClient third(daemon.socket());
@@ -298,7 +298,7 @@ TEST_CASE("The daemon has so many sessions, whoever they are") {
   CHECK_THAT(third.status().error_message(), Contains("max_sessions"));
 }
 
-TEST_CASE("Tenants without limits of their own have those of the defaults") {
+TEST_CASE("Tenants without their own limits have the default ones") {
   TestDaemon daemon([](Daemon::Options& options) {
     options.server.default_quota = {4 * kMiB, 0, 1};
     options.server.tenant_quotas["free"] = {};
@@ -314,7 +314,7 @@ TEST_CASE("Tenants without limits of their own have those of the defaults") {
   CHECK_FALSE(second.Open());
 }
 
-TEST_CASE("Sizes that make no sense are refused and take nothing") {
+TEST_CASE("Invalid sizes are refused and take nothing") {
   Limited daemon;
   Program a(daemon);
   int result = 0;
@@ -339,7 +339,7 @@ TEST_CASE("Sizes that make no sense are refused and take nothing") {
   CHECK(daemon.UseOf("small").memory_limit() == 16 * kMiB);
 }
 
-TEST_CASE("Threads that take and give never have more together than there is") {
+TEST_CASE("Threads that take and give never have more than the quota together") {
   TenantAccounts accounts(1);
   accounts.Set("t", {1000, 0, 0});
   const std::shared_ptr<TenantAccount> account = accounts.Of("t");

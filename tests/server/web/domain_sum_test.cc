@@ -44,7 +44,7 @@ Observation Seen(double seconds, const std::string& tenant = "a", uint64_t sessi
   return seen;
 }
 
-TEST_CASE("What several processes count is added up, by tenant") {
+TEST_CASE("The counts of several processes are added up by tenant") {
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
@@ -69,7 +69,7 @@ TEST_CASE("What several processes count is added up, by tenant") {
   CHECK(all.domains.at("ann").resident_bytes == 5);
 }
 
-TEST_CASE("What a process has counted stays when it has ended, and another one adds to it") {
+TEST_CASE("The counts of a process stay when it has ended, and another process adds to them") {
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Update({{1, Seen(3)}}, 3);
@@ -98,7 +98,7 @@ TEST_CASE("What a process has counted stays when it has ended, and another one a
   CHECK(all.domains.at("ann").cpu_seconds == 4);
 }
 
-TEST_CASE("Who does not answer is counted, and shows nothing of now, but its counts stay") {
+TEST_CASE("A silent process is counted and shows no present values, but its counts stay") {
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
@@ -124,7 +124,7 @@ TEST_CASE("Who does not answer is counted, and shows nothing of now, but its cou
   CHECK(sum.Sum().tenants.at("a").use.counters.operations == 300);
 }
 
-TEST_CASE("Users who take turns on a device have no more of it together than there is") {
+TEST_CASE("Users that take turns on a device have at most the whole device together") {
   DomainSum sum;
   sum.Begun("ann", 1);
   sum.Begun("bob", 2);
@@ -143,7 +143,7 @@ TEST_CASE("Users who take turns on a device have no more of it together than the
   CHECK(sum.Sum().tenants.at("a").samples.sm_seconds == Approx(1100));
 }
 
-TEST_CASE("A lost device and other failures are told apart") {
+TEST_CASE("A lost device and other failures are distinguished") {
   DomainSum sum;
   for (pid_t process = 1; process <= 3; ++process) sum.Begun("ann", process);
   sum.Ended(1, DomainEnd::kAsked);
@@ -198,7 +198,7 @@ TEST_CASE("An observation arrives as it was sent") {
   CHECK(got.devices.at(0).health.message() == "gone");
 }
 
-TEST_CASE("What an observation cannot be is left out") {
+TEST_CASE("Impossible values of an observation are dropped") {
   proto::Observation message;
   proto::ObservedDevice* const device = message.add_devices();
   device->set_sm_count(-5);

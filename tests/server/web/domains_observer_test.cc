@@ -36,7 +36,7 @@ class WatchedStrictDaemon {
   StrictDaemon daemon;
 };
 
-TEST_CASE("The process that listens shows what all users' processes count") {
+TEST_CASE("The listening process shows the counts of all users' processes") {
   if (!IsRoot()) return;
   WatchedStrictDaemon watched;
   CHECK(watched.Get("/healthz").find("HTTP/1.1 200") == 0);
@@ -82,7 +82,7 @@ TEST_CASE("Counts stay when a user's process ends, and go on with the next") {
                       "\"}") == 0);
 }
 
-TEST_CASE("A user's process that does not answer keeps back its own figures only") {
+TEST_CASE("A user's process that does not reply only withholds its own values") {
   if (!IsRoot()) return;
   WatchedStrictDaemon watched;
   const auto a = As(kSomebody, watched.daemon), b = As(kSomebodyElse, watched.daemon);
@@ -105,7 +105,7 @@ TEST_CASE("A user's process that does not answer keeps back its own figures only
   CHECK(watched.Comes("detshare_sessions{tenant=\"silent\"}", 1));
 }
 
-TEST_CASE("A device that a user's process loses is counted, and the process is one that failed") {
+TEST_CASE("A device that a user's process loses is counted, and so is the failed process") {
   WatchedStrictDaemon watched({"--soft-lose-device-on-fault"});
   TestClient client(watched.daemon.socket());
   REQUIRE(client.Open());

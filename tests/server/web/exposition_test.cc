@@ -24,7 +24,7 @@ TEST_CASE("No text breaks out of its label or line") {
         "# HELP a one\\ntwo \\\\ three\n# TYPE a gauge\na{b=\"x\\\"} 1\\n\\\\\"} 1\n");
 }
 
-TEST_CASE("A histogram's buckets hold all that was not longer, and the last one everything") {
+TEST_CASE("A histogram's bucket counts all values up to its edge, and the last one everything") {
   LatencyHistogram histogram;
   histogram.Add(1000);              // below the first edge
   histogram.Add(20'000);            // between 16 and 32 us
@@ -40,7 +40,7 @@ TEST_CASE("A histogram's buckets hold all that was not longer, and the last one 
   CHECK(text.find("a_count{t=\"v\"} 3\n") != std::string::npos);
 }
 
-TEST_CASE("A quantile is in the bucket of what it is of") {
+TEST_CASE("A quantile is in the bucket of its value") {
   LatencyHistogram histogram;
   for (int i = 0; i < 98; ++i) histogram.Add(1'000'000);
   const DurationCounts before(histogram);

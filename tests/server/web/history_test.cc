@@ -20,7 +20,7 @@ Look Throttled(const std::string& tenant, int rank) {
   return {.tenant = tenant, .sm_count = 8, .throttled = true, .has_work = true, .rank = rank};
 }
 
-TEST_CASE("SM-time is that of the partition while there is work, and what is shared is divided") {
+TEST_CASE("SM-time is that of the partition while there is work, and shared SMs are divided") {
   Sampler sampler(2);
   sampler.Count(0, {Busy("a", 32), Busy("b", 100, 0, 32)}, 0.5);
   sampler.Count(1, {Busy("a", 132)}, 0.5);
@@ -40,7 +40,8 @@ TEST_CASE("Two sessions of a tenant make it busy once") {
   CHECK(sampler.tenants().at("a").sm_seconds == 32);
 }
 
-TEST_CASE("Who is throttled waits for those who go first, else for those who work, else for itself") {
+TEST_CASE(
+    "A throttled tenant waits for those of lower rank, else for those that work, else for itself") {
   Sampler sampler(1);
   sampler.Count(0, {Throttled("low", 5), Busy("first", 8, 0), Busy("same", 8, 5)}, 1);
   CHECK(sampler.tenants().at("low").waits_for == WaitsFor{{"first", 1}});
@@ -50,7 +51,7 @@ TEST_CASE("Who is throttled waits for those who go first, else for those who wor
   CHECK(sampler.tenants().at("low").waits_for == WaitsFor{{"first", 1}, {"low", 4}, {"same", 2}});
 }
 
-TEST_CASE("More names than are told apart are counted together") {
+TEST_CASE("Names above the maximum are counted together") {
   Sampler sampler(1);
   for (int i = 0; i < 1000; ++i) sampler.Count(0, {Busy("t" + std::to_string(i), 1)}, 1);
   CHECK(sampler.tenants().size() == kMaxTenantsApart + 1);
@@ -71,7 +72,7 @@ Observation At(double seconds, uint64_t operations = 0, double sm_seconds = 0) {
   return seen;
 }
 
-TEST_CASE("A point says what happened since the one before") {
+TEST_CASE("A point has what happened since the point before") {
   History history;
   history.Add(At(10));
   CHECK(history.points().empty());
@@ -85,7 +86,7 @@ TEST_CASE("A point says what happened since the one before") {
   CHECK(point.tenants.at("a").sm_share == 0.25);
 }
 
-TEST_CASE("A point says where each tenant's work goes, each place once, and not too many") {
+TEST_CASE("A point has the places of each tenant's work, each once and a bounded number") {
   History history;
   history.Add(At(1));
   Observation seen = At(2);
@@ -122,7 +123,7 @@ TEST_CASE("A history is no longer than allowed, whatever happens, and goes on co
     CHECK(point.tenants.size() == History::kMaxTenants);
 }
 
-TEST_CASE("What is recent is of the last minute") {
+TEST_CASE("Recent values are of the last minute") {
   History history;
   LatencyHistogram bursts;
   const auto at = [&](double seconds) {

@@ -94,7 +94,7 @@ std::string BodyOf(const std::string& response) {
   return end == std::string::npos ? "" : response.substr(end + 4);
 }
 
-TEST_CASE("A page is answered with its length, and nothing of it may be used elsewhere") {
+TEST_CASE("A page has its length, and headers that forbid its use elsewhere") {
   Served served;
   const std::string response = Client(served).Ask(Get("/a?b=c"));
   CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
@@ -117,7 +117,7 @@ TEST_CASE("One connection can ask many times, and HEAD gives no body") {
   CHECK(BodyOf(replies.substr(replies.rfind("HTTP/1.1"))) == "/333|");
 }
 
-TEST_CASE("Nothing but GET and HEAD is taken") {
+TEST_CASE("Only GET and HEAD are accepted") {
   Served served;
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"}) {
     const std::string response = Client(served).Ask(
@@ -128,7 +128,7 @@ TEST_CASE("Nothing but GET and HEAD is taken") {
   CHECK(served.requests == 0);
 }
 
-TEST_CASE("A body is not taken") {
+TEST_CASE("A request with a body is refused") {
   Served served;
   CHECK(StatusOf(Client(served).Ask(
             "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")) ==
@@ -136,7 +136,7 @@ TEST_CASE("A body is not taken") {
   CHECK(served.requests == 0);
 }
 
-TEST_CASE("A page of somebody's domain does not reach the daemon through a name of its own") {
+TEST_CASE("A page of a foreign domain does not reach the daemon through that domain's name") {
   Served served;
   for (const char* host :
        {"evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example:80"})
@@ -145,7 +145,7 @@ TEST_CASE("A page of somebody's domain does not reach the daemon through a name 
     CHECK(StatusOf(Client(served).Ask(Get("/", host))) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("Requests that make no sense are answered and closed") {
+TEST_CASE("Malformed requests get an error and are closed") {
   Served served;
   for (const std::string text :
        {std::string("\r\n\r\n\r\n"), std::string("GET\r\n\r\n"),
@@ -171,7 +171,7 @@ TEST_CASE("Headers beyond 8 KiB are refused") {
   CHECK(StatusOf(response) == "HTTP/1.1 431 Request Header Fields Too Large");
 }
 
-TEST_CASE("Who sends slowly, or nothing, is sent away") {
+TEST_CASE("A client that sends slowly or nothing is disconnected") {
   HttpServer::Options options;
   options.timeout = std::chrono::milliseconds(100);
   Served served(options);
@@ -182,7 +182,7 @@ TEST_CASE("Who sends slowly, or nothing, is sent away") {
   CHECK(StatusOf(Client(served).Ask(Get("/"))) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("Who does not read his answer is sent away") {
+TEST_CASE("A client that does not read its response is disconnected") {
   HttpServer::Options options;
   options.timeout = std::chrono::milliseconds(100);
   options.connections = 1;
@@ -195,7 +195,7 @@ TEST_CASE("Who does not read his answer is sent away") {
   CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("There are no more connections than allowed, and their places come back") {
+TEST_CASE("The number of connections is bounded, and their places become free") {
   HttpServer::Options options;
   options.connections = 4;
   Served served(options);
@@ -212,7 +212,7 @@ TEST_CASE("There are no more connections than allowed, and their places come bac
   CHECK(StatusOf(response) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("Random bytes hurt nobody") {
+TEST_CASE("Random bytes do no harm") {
   Served served;
   std::mt19937 random(7);
   const std::string valid = Get("/x");
@@ -230,7 +230,7 @@ TEST_CASE("Random bytes hurt nobody") {
   CHECK(StatusOf(Client(served).Ask(Get("/"))) == "HTTP/1.1 200 OK");
 }
 
-TEST_CASE("A socket that is left over is replaced, one that answers is not") {
+TEST_CASE("A dead socket is replaced, and a living one is not") {
   TestDirectory directory;
   ListenAddress address;
   address.path = directory.path + "/s";
@@ -246,7 +246,7 @@ TEST_CASE("A socket that is left over is replaced, one that answers is not") {
   close(*second);
 }
 
-TEST_CASE("Only what this machine alone reaches is an address") {
+TEST_CASE("Only addresses that this machine alone reaches are accepted") {
   for (const char* text :
        {"127.0.0.1:9464", "127.1.2.3:0", "[::1]:65535", "localhost:1", "/run/x.sock"}) {
     INFO(text);

@@ -58,7 +58,7 @@ TEST_CASE("Every metric of the table is exposed, in its order, and no other") {
   CHECK(std::set<std::string>(wanted.begin(), wanted.end()).size() == wanted.size());
 }
 
-TEST_CASE("What a tenant did is counted while its session is there, and goes on when it is gone") {
+TEST_CASE("A tenant's work is counted while its session lives, and the counts stay afterwards") {
   WatchedDaemon watched;
   CHECK(watched.Value("detshare_sessions{tenant=\"chat\"}") == 0);
   {
@@ -123,7 +123,7 @@ TEST_CASE("A fault and a broken protocol are counted for their tenant") {
   CHECK(watched.Value("detshare_session_faults_total{tenant=\"chat\"}") == 1);
 }
 
-TEST_CASE("What is promised is shown, and only that") {
+TEST_CASE("Exactly the given objectives are shown") {
   WatchedDaemon watched;
   CHECK(watched.Value("detshare_slo_seconds{tenant=\"chat\",slo=\"tpot\"}") == 0.03);
   CHECK(watched.Value("detshare_slo_seconds{tenant=\"chat\",slo=\"ttft\"}") == -1);
@@ -148,7 +148,7 @@ TEST_CASE("The status names devices, tenants and sessions") {
   CHECK(status["tenants"][0]["promised_ms"]["burst"].is_null());
 }
 
-TEST_CASE("The history is asked for from a point on, and nothing else is understood") {
+TEST_CASE("The history is given from a point on, and other arguments are refused") {
   WatchedDaemon watched;
   json points;
   do {
@@ -164,7 +164,7 @@ TEST_CASE("The history is asked for from a point on, and nothing else is underst
     CHECK(watched.Get(std::string("/api/v1/history") + query).find("HTTP/1.1 400") == 0);
 }
 
-TEST_CASE("The files of the dashboard are there, and nothing that lies elsewhere") {
+TEST_CASE("The server has the files of the dashboard and no others") {
   WatchedDaemon watched;
   CHECK(watched.Get("/").find("Content-Type: text/html") != std::string::npos);
   CHECK(watched.Get("/dashboard.js").find("Content-Type: text/javascript") != std::string::npos);

@@ -65,7 +65,7 @@ std::string DigestOf(const std::string& arguments) {
   return lines[0];
 }
 
-TEST_CASE("Runs of one program have one digest, at whatever speed its calls come") {
+TEST_CASE("Runs of one program have the same digest, at whatever speed its calls come") {
   const std::string digest = DigestOf("0");
   const std::vector<std::string> fields = Fields(digest);
   REQUIRE(fields.size() == 5);
@@ -84,7 +84,7 @@ TEST_CASE("A single value that differs shows, however it is read") {
   }
 }
 
-TEST_CASE("The log says which read differs, and after which kernel") {
+TEST_CASE("The log names the read that differs and the kernel before it") {
   const Folder folder;
   Run("--digest-log " + folder.At("a"), "0");
   Run("--digest-log " + folder.At("b"), "3");

@@ -75,7 +75,7 @@ class Running {
 
 Ran Run(const std::vector<std::string>& arguments) { return Running(arguments).Finish(); }
 
-TEST_CASE("The program gets the shim first on its library path, and what was asked for") {
+TEST_CASE("The program gets the shim first on its library path, and the requested settings") {
   const Ran ran = Run({"run", "--tenant", "alice", "--device", "1", "--device", "GPU-x", "--socket",
                        "/s/d.sock", "--log-level", "debug", "--", "/bin/sh", "-c",
                        "echo $DETSHARE_TENANT $DETSHARE_DEVICES $DETSHARE_SOCKET $DETSHARE_LOG; "
@@ -85,7 +85,7 @@ TEST_CASE("The program gets the shim first on its library path, and what was ask
   CHECK_THAT(ran.output, Catch::Contains("client_shim:/old\n"));
 }
 
-TEST_CASE("A number of devices is asked for, and every process of a run asks for the same ones") {
+TEST_CASE("Every process of a run asks for the same devices") {
   const std::string print = "echo $DETSHARE_DEVICE_COUNT $DETSHARE_RUN";
   const auto run = [&](std::vector<std::string> options, const std::string& script) {
     options.insert(options.begin(), {"run", "--socket=/s"});
@@ -110,7 +110,7 @@ TEST_CASE("A number of devices is asked for, and every process of a run asks for
     CHECK(Run({"run", "--devices", wrong, "--", "true"}).code == 125);
 }
 
-TEST_CASE("Everything after the program's name is the program's") {
+TEST_CASE("Everything after the program's name belongs to the program") {
   CHECK(Run({"run", "/bin/sh", "-c", "echo $0 $1", "--tenant", "--"}).output == "--tenant --\n");
   CHECK(Run({"run", "--", "/bin/echo", "--", "-x"}).output == "-- -x\n");
 }
@@ -137,7 +137,7 @@ TEST_CASE("Mistakes are explained") {
   CHECK(Run({"run", "--help"}).code == 0);
 }
 
-TEST_CASE("A private daemon is there for the command and gone with it") {
+TEST_CASE("A private daemon lives as long as the command") {
   const Ran ran = Run({"run", "--standalone=soft", "--", "/bin/sh", "-c",
                        "test -S $DETSHARE_SOCKET && dirname $DETSHARE_SOCKET"});
   CHECK(ran.code == 0);

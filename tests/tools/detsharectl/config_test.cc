@@ -9,7 +9,7 @@
 namespace detshare::ctl {
 namespace {
 
-TEST_CASE("JSON has every key, what depends on the machine is null") {
+TEST_CASE("JSON has every key, and values that depend on the machine are null") {
   const nlohmann::json json = nlohmann::json::parse(ConfigJson(Config()));
   for (const ConfigSetting& setting : AllConfigSettings()) {
     INFO(std::string(setting.section) << "." << std::string(setting.key));

@@ -18,7 +18,7 @@ const std::string kRun =
     "7\ts1\t1\t4096\tbb\t_Z5ScalePff\n"
     "7\ts4\t0\t8\tcc\t_Z5ScalePff\n";
 
-TEST_CASE("Equal runs are equal, whatever their processes are called by the system") {
+TEST_CASE("Equal runs are equal, whatever ids their processes have") {
   const DigestLog run = Parse(kRun);
   CHECK(ReadsOf(run) == 3);
   CHECK(BytesOf(run) == 4120);
@@ -52,7 +52,7 @@ TEST_CASE("The first read that differs is named with its kernel") {
   CHECK(DigestOf(Parse(kRun)) != DigestOf(Parse(text)));
 }
 
-TEST_CASE("Reads that are missing and reads that are more are told") {
+TEST_CASE("Missing and extra reads are reported") {
   const std::string shorter = kRun.substr(0, kRun.rfind("7\ts4"));
   auto difference = FirstDifference(Parse(kRun), Parse(shorter));
   REQUIRE(difference.has_value());
@@ -85,7 +85,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Graph nodes and reads before any kernel have words of their own") {
+TEST_CASE("Graph nodes and reads before any kernel have their own texts") {
   Difference difference;
   difference.read = {"g12", 0, 1, "a", ""};
   difference.seen = {"g12", 0, 2, "b", ""};

@@ -97,7 +97,7 @@ class FakeHost {
   int fd_ = -1;
 };
 
-TEST_CASE("A healthy host has nothing to complain about") {
+TEST_CASE("A healthy host has no findings") {
   const FakeHost fake;
   for (const Finding& one : Examine(fake.host)) {
     INFO(one.check << ": " << one.text);
@@ -106,7 +106,7 @@ TEST_CASE("A healthy host has nothing to complain about") {
   }
 }
 
-TEST_CASE("A socket that is missing, deaf or no socket is an error with advice") {
+TEST_CASE("A missing socket, a dead one, and a file that is no socket are errors with advice") {
   FakeHost fake;
   SECTION("missing") { fs::remove(fake.host.socket); }
   SECTION("deaf") { fake.Deafen(); }
@@ -120,7 +120,7 @@ TEST_CASE("A socket that is missing, deaf or no socket is an error with advice")
   CHECK(Broken(Examine(fake.host)));
 }
 
-TEST_CASE("A daemon that does not answer, or is of another version, is found") {
+TEST_CASE("A daemon that does not reply, or has another version, is found") {
   FakeHost fake;
   SECTION("another ABI") {
     fake.host.status->set_abi_version(kAbiVersion + 1);
@@ -140,7 +140,7 @@ TEST_CASE("A daemon that does not answer, or is of another version, is found") {
   }
 }
 
-TEST_CASE("The driver and its nodes are looked for") {
+TEST_CASE("A missing driver and missing device nodes are found") {
   FakeHost fake;
   SECTION("no node") {
     fs::remove(fake.path + "/dev/nvidia0");
@@ -183,7 +183,7 @@ TEST_CASE("A runtime directory that is on no tmpfs is an error") {
   CHECK(fake.Of("runtime-dir").level == Level::kError);
 }
 
-TEST_CASE("The shim is looked for, and a driver that hides it is found") {
+TEST_CASE("A missing shim, and a driver that hides it, are found") {
   FakeHost fake;
   fake.Write("/real/libcuda.so.1",
              "\x7f"
@@ -202,7 +202,7 @@ TEST_CASE("The shim is looked for, and a driver that hides it is found") {
   }
 }
 
-TEST_CASE("A configuration with mistakes is an error, none at all is not") {
+TEST_CASE("A configuration with mistakes is an error, and a missing one is not") {
   FakeHost fake;
   CHECK(fake.Of("config").level == Level::kOk);
   fake.Write("/detshare.toml", "[daemon]\nlog_level = \"info\"\n");
@@ -245,7 +245,7 @@ TEST_CASE("Narrow limits of the daemon are found") {
   }
 }
 
-TEST_CASE("MPS and others on the GPU are found, the daemon and monitors are not blamed") {
+TEST_CASE("MPS and other processes on the GPU are found, but not the daemon and monitors") {
   FakeHost fake;
   fake.Write("/proc/50/comm", "nvidia-smi\n");
   fs::create_directories(fake.path + "/proc/50/fd");
@@ -262,7 +262,7 @@ TEST_CASE("MPS and others on the GPU are found, the daemon and monitors are not 
   CHECK_THAT(FindingsText({finding}), !Catch::Contains("\x1b"));
 }
 
-TEST_CASE("Findings are for people and for machines") {
+TEST_CASE("Findings are printed as text and as JSON") {
   const std::vector<Finding> findings = {{"a", Level::kOk, "fine", ""},
                                          {"b", Level::kError, "bro\xffken", "mend it"},
                                          {"c", Level::kWarning, "odd", "look"}};

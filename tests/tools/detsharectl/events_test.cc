@@ -19,7 +19,7 @@ proto::Event Example() {
   return event;
 }
 
-TEST_CASE("An event is one line, for people and for machines") {
+TEST_CASE("An event is one line, as text and as JSON") {
   const std::string text = EventText(Example());
   CHECK(text.find("opened") != std::string::npos);
   CHECK(text.find("session 3 tenant alice pid 42") != std::string::npos);

@@ -35,7 +35,7 @@ TEST_CASE("Sessions are listed, and are the same objects as in the status") {
   CHECK(nlohmann::json::parse(SessionsJson(proto::Status())).empty());
 }
 
-TEST_CASE("A tenant's use is that of its sessions, and who has none is there, too") {
+TEST_CASE("A tenant's use is that of its sessions, and tenants without sessions are listed, too") {
   proto::Tenants tenants;
   proto::TenantSetting* const setting = tenants.add_tenants();
   setting->set_name("idle");
@@ -62,7 +62,7 @@ TEST_CASE("Partitions are listed with their devices") {
   CHECK(json[0]["sessions"] == 2);
 }
 
-TEST_CASE("Who is to be killed is numbers, or one tenant") {
+TEST_CASE("The argument of kill is session numbers, or one tenant") {
   CHECK(ToEndRequest({"3", "4"}, "")->sessions_size() == 2);
   CHECK(ToEndRequest({"alice"}, "")->tenant() == "alice");
   CHECK(ToEndRequest({}, "3")->tenant() == "3");

@@ -24,7 +24,7 @@ proto::Policies TwoPolicies() {
   return policies;
 }
 
-TEST_CASE("Policies are listed with what decides, and the values that are in force") {
+TEST_CASE("Policies are listed with the active one and the values in force") {
   const std::string text = PoliciesText(TwoPolicies());
   CHECK(text.find("*  priority  window=3ms, grace=1ms") != std::string::npos);
   CHECK(text.find("whole") != std::string::npos);
@@ -56,7 +56,7 @@ TEST_CASE("Parameters are NAME=VALUE") {
   CHECK_FALSE(AddParameters({"=1"}, &setting).ok());
 }
 
-TEST_CASE("Only what the command line says about a tenant is sent") {
+TEST_CASE("Only the options of the command line are sent for a tenant") {
   TenantFlags flags;
   flags.name = "serve";
   flags.slo_tpot = "30ms";
@@ -86,7 +86,7 @@ TEST_CASE("Bounds of SMs may be open") {
   CHECK(bounds("a..b") == std::pair(-1, -1));
 }
 
-TEST_CASE("What makes no sense is refused with what is allowed") {
+TEST_CASE("Invalid values are refused with the allowed ones") {
   for (const auto& [field, text] : {std::pair(&TenantFlags::weight, "much"),
                                     std::pair(&TenantFlags::share, "half"),
                                     std::pair(&TenantFlags::slo_tpot, "30"),

@@ -42,7 +42,7 @@ TEST_CASE("Status without sessions says so") {
   CHECK(text.find("host memory") == std::string::npos);
 }
 
-TEST_CASE("With strict isolation status says whose process it is, and for operators who has one") {
+TEST_CASE("With strict isolation status names the process's user, and for operators all users") {
   proto::Status status = Example();
   status.set_domain("ann");
   CHECK(StatusText(status).find("this process serves the programs of user ann") !=
@@ -61,7 +61,7 @@ TEST_CASE("With strict isolation status says whose process it is, and for operat
   CHECK(json["domains"][1]["problem"] == "no reply in time");
 }
 
-TEST_CASE("Status says how much device memory is in host memory, where that may happen") {
+TEST_CASE("Status shows how much device memory is in host memory, if memory may move") {
   proto::Status status = Example();
   status.set_swap_limit(4ull << 30);
   status.set_swap_used(1ull << 20);
@@ -89,7 +89,7 @@ TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
   CHECK(json["swap_limit"] == 9'000'000'000);
 }
 
-TEST_CASE("Status as JSON stays JSON whatever a client calls itself") {
+TEST_CASE("Status stays valid JSON whatever a client's name is") {
   proto::Status status = Example();
   status.add_sessions()->set_program("a\"b\\c\n\x01");
   CHECK(nlohmann::json::parse(StatusJson(status))["sessions"][0]["program"] == "a\"b\\c\n\x01");

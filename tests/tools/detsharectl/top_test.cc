@@ -25,7 +25,7 @@ proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t throt
   return status;
 }
 
-TEST_CASE("Rates are what happened between two looks") {
+TEST_CASE("Rates are the differences between two samples") {
   const proto::Status before = StatusWith(100, kSecond, 0, true);
   const proto::Status after = StatusWith(2100, 2 * kSecond, kSecond / 2, true);
   const auto json = nlohmann::json::parse(TopJson(before, after, 2 * kSecond));
@@ -45,7 +45,8 @@ TEST_CASE("A throttle that lasts counts while it lasts, and not twice when it en
   CHECK(json["sessions"][0]["throttled_share"] == 0.25);
 }
 
-TEST_CASE("Sessions that began meanwhile count from their beginning, others are left out") {
+TEST_CASE(
+    "Sessions that began between two samples count from their beginning, others are left out") {
   proto::Status before;
   before.add_sessions()->set_session(3);
   const auto json = nlohmann::json::parse(TopJson(before, StatusWith(50, 0, 0, true), kSecond));
@@ -53,7 +54,7 @@ TEST_CASE("Sessions that began meanwhile count from their beginning, others are 
   CHECK(json["sessions"][0]["operations_per_second"] == 50);
 }
 
-TEST_CASE("Latencies are those of bursts that ended meanwhile") {
+TEST_CASE("Latencies are those of bursts that ended between two samples") {
   proto::Status before = StatusWith(0, 0, 0, true), after = before;
   proto::Schedule* const then = before.mutable_sessions(0)->mutable_schedule();
   proto::Schedule* const now = after.mutable_sessions(0)->mutable_schedule();
@@ -67,7 +68,7 @@ TEST_CASE("Latencies are those of bursts that ended meanwhile") {
   CHECK(TopText(before, after, kSecond).find("1.2 ms") != std::string::npos);
 }
 
-TEST_CASE("What nobody follows has no shares") {
+TEST_CASE("Sessions that are not followed have no shares") {
   const proto::Status status = StatusWith(1, 0, 0, false);
   const auto json = nlohmann::json::parse(TopJson(status, status, kSecond));
   CHECK(json["sessions"][0]["device_share"].is_null());

@@ -60,7 +60,7 @@ TEST_CASE("Operations are slices with their names, partitions and times in the q
   CHECK(stays[1]["name"] == "sm64-131");
 }
 
-TEST_CASE("Holds have their cause, migrations and waits are instants, names come once") {
+TEST_CASE("Throttles have their cause, migrations and waits are instants, and names come once") {
   proto::TraceChunk chunk;
   proto::SessionTrace* session = chunk.add_sessions();
   session->set_session(7);
@@ -97,7 +97,7 @@ TEST_CASE("Holds have their cause, migrations and waits are instants, names come
   CHECK(On(trace, "X", 1)[0]["name"] == "kernel");
 }
 
-TEST_CASE("Whatever is in names, the file is JSON") {
+TEST_CASE("The file is valid JSON, whatever the names are") {
   proto::TraceChunk chunk;
   proto::SessionTrace* const session = chunk.add_sessions();
   session->set_program("a\"b\\\n");

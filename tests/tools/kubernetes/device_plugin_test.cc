@@ -275,7 +275,7 @@ TEST_CASE("A container with a share runs CUDA programs as its tenant, and has no
   CHECK(node.Run(ContainerOf(first)) == Node::Expected());
 }
 
-TEST_CASE("What is no share is not allocated, and breaks nothing") {
+TEST_CASE("An unknown share is not allocated and breaks nothing") {
   Node node;
   node.StartDaemon();
   node.kubelet->Start();
@@ -306,7 +306,7 @@ TEST_CASE("What is no share is not allocated, and breaks nothing") {
   CHECK(node.kubelet->Allocate(kLatency, {{latency}}, &response).ok());
 }
 
-TEST_CASE("A kubelet that starts again, or late, finds the plugin") {
+TEST_CASE("A kubelet that restarts or starts late finds the plugin") {
   Node node;
   node.StartDaemon();
   node.StartPlugin();  // before there is a kubelet
@@ -390,7 +390,7 @@ TEST_CASE("With CDI a container gets a device by name, which the specification d
   CHECK(node.Run(ContainerOf(spec, container.cdi_devices(0).name())) == Node::Expected());
 }
 
-TEST_CASE("A container with two of a node's GPUs sees these, and one with one sees one") {
+TEST_CASE("A container sees exactly the GPUs that it has") {
   Node node;
   node.StartDaemon();
   node.kubelet->Start();

@@ -45,7 +45,7 @@ TEST_CASE("A resource is a name with shares, class, weight and objectives") {
   CHECK(full->tenant.slo_tpot_ns() == 40'000'000);
 }
 
-TEST_CASE("A resource that is written wrongly is none") {
+TEST_CASE("A malformed resource is refused") {
   for (const char* text : {"",
                            ",shares=1",
                            "GPU",
@@ -91,7 +91,7 @@ TEST_CASE("Every GPU has as many shares, in ids that kubelet takes") {
   }
 }
 
-TEST_CASE("Shares of one GPU are preferred, and of the one that has most left") {
+TEST_CASE("Shares of one GPU are preferred, and the GPU with the most free shares") {
   const Resource resource = *ParseResource("gpu-share,shares=4");
   const std::vector<Share> shares =
       SharesOf(resource, {{kFirst, 4000, true}, {kSecond, 8000, true}});
@@ -112,7 +112,7 @@ TEST_CASE("Shares of one GPU are preferred, and of the one that has most left") 
   CHECK(Prefer(shares, Ids(kFirst, 0, 1), Ids(kFirst, 0, 1), 2) == Ids(kFirst, 0, 1));
 }
 
-TEST_CASE("A container's endpoint is the same for the same shares, and weighs what they weigh") {
+TEST_CASE("A container's endpoint is the same for the same shares, and has their weight") {
   const Resource resource = *ParseResource("gpu-share,shares=4,weight=3,class=batch");
   const std::vector<Share> shares =
       SharesOf(resource, {{kFirst, 4000, true}, {kSecond, 8000, true}});

@@ -27,7 +27,7 @@ TEST_CASE("Alone on the whole device everything has rate 1") {
   CHECK(RatesOf({}).empty());
 }
 
-TEST_CASE("Arithmetic goes by the SMs, traffic hardly") {
+TEST_CASE("The speed of arithmetic follows the SMs, and that of traffic hardly does") {
   CHECK(RatesOf({{{0, 64}, {10, 0}}})[0] == Approx(64. / 132));
   CHECK(RatesOf({{{0, 64}, {1, 10}}})[0] == Approx(0.97));
 }
@@ -43,7 +43,7 @@ TEST_CASE("SMs in several partitions are shared, others are not") {
   CHECK(beside[1] == Approx(32. / 132));
 }
 
-TEST_CASE("Together nobody draws more than the bandwidth, and partitions do not divide it") {
+TEST_CASE("Programs together use at most the bandwidth, and partitions do not divide it") {
   const auto two = RatesOf({{{0, 64}, {0, 10}}, {{64, 68}, {0, 10}}});
   CHECK(two[0] == Approx(0.5).margin(0.02));
   CHECK(two[1] == Approx(0.5).margin(0.02));

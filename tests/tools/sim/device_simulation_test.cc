@@ -30,7 +30,7 @@ DeviceResult Run(const char* policy, const std::vector<Program>& programs, doubl
   return SimulateDevice(kH200, **policy::CreatePolicy(policy, {}), programs, hours);
 }
 
-TEST_CASE("A request alone takes what the model of its work says") {
+TEST_CASE("A request alone takes as long as the model of its work says") {
   const DeviceResult result = Run("whole", {Model({{1, 0, 1000, 101}})}, 0.01);
   const LanguageModel model;
   REQUIRE(result.programs[0].ttft.size() == 1);
@@ -51,7 +51,7 @@ TEST_CASE("Requests at the same time are decoded together") {
   CHECK(result.programs[0].latency[7] < 1.5 * one);
 }
 
-TEST_CASE("Stepping over stretches changes little") {
+TEST_CASE("Skipping over stretches changes little") {
   // The same work as one request of many tokens, with a second program. Its requests are too short
   // to matter but interrupt the stretches.
   const DeviceResult smooth = Run("priority", {Model({{0, 0, 100, 2000}}), Training()}, 0.02);
@@ -68,7 +68,8 @@ TEST_CASE("Stepping over stretches changes little") {
         Approx(rough.programs[1].device_seconds).epsilon(0.03));
 }
 
-TEST_CASE("A training alone works all the time, beside others what they leave") {
+TEST_CASE(
+    "A training job alone works all the time, and beside others in the time that they leave") {
   CHECK(Run("priority", {Training()}, 1).programs[0].device_seconds == Approx(3600).epsilon(0.001));
   std::vector<Request> requests;
   for (int i = 0; i < 300; ++i) requests.push_back({1.0 * i, 0, 500, 100});
@@ -86,7 +87,7 @@ TEST_CASE("Priority keeps a model's tokens as fast as alone, whole does not") {
   CHECK(Run("whole", {Model(requests), Training()}, 0.1).programs[0].tpot[50] > 1.2 * alone);
 }
 
-TEST_CASE("What has not ended is counted") {
+TEST_CASE("Unfinished requests are counted") {
   const DeviceResult result =
       Run("whole", {Model({{0, 0, 100, 1000000}, {0, 0, 100, 1000000}, {1, 0, 100, 2}})}, 0.01);
   CHECK(result.programs[0].latency.size() == 1);

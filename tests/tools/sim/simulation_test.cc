@@ -82,7 +82,7 @@ TEST_CASE("Programs that fit nowhere are counted") {
   CHECK(summaries[0].programs == 3);
 }
 
-TEST_CASE("Unknown policies, placements and parameters are refused with what there is") {
+TEST_CASE("Unknown policies, placements and parameters are refused with the existing ones") {
   const Trace trace = Generated("azure-llm", 1, 1, 0.01);
   Options options;
   options.hours = 0.01;

@@ -72,7 +72,7 @@ TEST_CASE("Traces of functions are read by minute and by end") {
   CHECK(ends->requests[0].seconds == 2.5);
 }
 
-TEST_CASE("Rows that make no sense are errors with file and line") {
+TEST_CASE("Malformed rows are errors with file and line") {
   CHECK(ErrorOf("a,b\n1,2\n") == "t.csv:1: no known format has this header");
   CHECK(ErrorOf(kAzure + "2023-11-16 18:15:46,1,2\nyesterday,1,2\n")
             .rfind("t.csv:3: a timestamp", 0) == 0);
@@ -91,7 +91,7 @@ TEST_CASE("Rows that make no sense are errors with file and line") {
   CHECK(ReadTraceFile("/nowhere.csv", 1).status().code() == absl::StatusCode::kNotFound);
 }
 
-TEST_CASE("Generated traces have the rate that was asked for, and the same requests for a seed") {
+TEST_CASE("Generated traces have the requested rate, and the same requests for a seed") {
   for (const std::string& format : GeneratedFormats()) {
     GenerateOptions options;
     options.format = format;
@@ -119,7 +119,7 @@ TEST_CASE("Generated traces have the rate that was asked for, and the same reque
   }
 }
 
-TEST_CASE("Generated traces that cannot be are refused") {
+TEST_CASE("Impossible generated traces are refused") {
   GenerateOptions options;
   CHECK(GenerateTrace(options).status().code() == absl::StatusCode::kNotFound);
   options.format = "azure-llm";

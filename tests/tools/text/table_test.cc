@@ -15,7 +15,7 @@ TEST_CASE("Columns line up, numbers flush right, with no blanks at the end of a 
         " bo        1,234\n");
 }
 
-TEST_CASE("A table without rows is its header") {
+TEST_CASE("A table without rows is only its header") {
   Table table({"a", "b"});
   CHECK(table.empty());
   CHECK(table.ToString() == "a  b\n");

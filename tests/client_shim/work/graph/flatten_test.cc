@@ -86,7 +86,7 @@ TEST_CASE("A host function is a signal and a wait that follow each other") {
   CHECK(flat.values[1].kind == LaunchValueUse::kResume);
 }
 
-TEST_CASE("Ordinary memory is brought before the copy and fetched behind it") {
+TEST_CASE("Ordinary memory is staged before the copy and fetched after it") {
   char host[64];
   auto graph = MakeGraph(false);
   GraphNode* in = Put(*graph, CopyOf(OnDevice(0x1000), Pageable(host), 64));
@@ -108,7 +108,7 @@ TEST_CASE("Ordinary memory is brought before the copy and fetched behind it") {
   CHECK(to_host.width == 64);
 }
 
-TEST_CASE("A copy between two places of ordinary memory is this process's alone") {
+TEST_CASE("This process alone copies between two places of ordinary memory") {
   char from[8], to[8];
   auto graph = MakeGraph(false);
   Put(*graph, CopyOf(Pageable(to), Pageable(from), 8));
@@ -144,7 +144,7 @@ TEST_CASE("A child graph takes the place of its node") {
   CHECK(BodyOf<wire::cuLaunchKernelEx>(flat.graphs[0].nodes[1]).kernel == 10);
 }
 
-TEST_CASE("A child graph with several ends, or none, is held together by empty nodes") {
+TEST_CASE("Empty nodes enclose a child graph with several ends or none") {
   auto inner = MakeGraph(false);
   Put(*inner, KernelOf(10));
   Put(*inner, KernelOf(11));
@@ -160,7 +160,7 @@ TEST_CASE("A child graph with several ends, or none, is held together by empty n
   CHECK(Edges(flat.graphs[0]) == EdgeSet{{0, 1}, {1, 2}, {1, 3}, {2, 4}, {3, 4}, {4, 5}, {5, 6}});
 }
 
-TEST_CASE("Bodies of conditional nodes follow each other behind the graph that they are in") {
+TEST_CASE("Bodies of conditional nodes follow the graph that they belong to") {
   ConditionalNode inner_branch;
   inner_branch.condition = 8;
   inner_branch.bodies.push_back(MakeGraph(false));
@@ -184,7 +184,7 @@ TEST_CASE("Bodies of conditional nodes follow each other behind the graph that t
   CHECK(Kinds(flat.graphs[2]) == std::vector{wire::kNodeKernel});
 }
 
-TEST_CASE("What needs this process is refused in the body of a conditional node") {
+TEST_CASE("Nodes that need this process are refused in the body of a conditional node") {
   ConditionalNode branch;
   branch.bodies.push_back(MakeGraph(false));
   GraphNode* host = Put(*branch.bodies[0], HostNode{Nothing, nullptr});
@@ -197,7 +197,7 @@ TEST_CASE("What needs this process is refused in the body of a conditional node"
   CHECK(culprit == host);
 }
 
-TEST_CASE("A cycle is refused, and one of its nodes named") {
+TEST_CASE("A cycle is refused, and the error names one of its nodes") {
   auto graph = MakeGraph(false);
   GraphNode* a = Put(*graph, EmptyNode{});
   GraphNode* b = Put(*graph, EmptyNode{}, {a});
@@ -257,7 +257,7 @@ TEST_CASE("Hints of a kernel follow its parameters at a multiple of 8") {
   }
 }
 
-TEST_CASE("An array is named in the place of an address, and is no ordinary memory") {
+TEST_CASE("An array takes the place of an address and is not ordinary memory") {
   auto graph = MakeGraph(false);
   CopyNode copy;
   copy.to.array = {9, 2, 16, 3, 1};
@@ -303,7 +303,7 @@ TEST_CASE("The payload of a small graph is these bytes") {
   CHECK(got == words);
 }
 
-TEST_CASE("One node flattened anew keeps what it uses and changes nothing else") {
+TEST_CASE("A node that is flattened again keeps its resources and changes nothing else") {
   char host[64], other[64];
   auto graph = MakeGraph(false);
   Put(*graph, KernelOf(1));

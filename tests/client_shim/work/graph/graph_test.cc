@@ -77,7 +77,7 @@ TEST_CASE("Programmatic edges lead from kernels to kernels only") {
   CHECK_FALSE(EdgeValid(*kernel, KernelOf(2), data));
 }
 
-TEST_CASE("A node that goes takes its edges along") {
+TEST_CASE("A removed node's edges are removed, too") {
   auto graph = MakeGraph(false);
   GraphNode* a = Put(*graph, EmptyNode{});
   GraphNode* b = Put(*graph, EmptyNode{}, {a});

@@ -58,7 +58,7 @@ TEST_CASE("An edge from another node names both ends") {
   CHECK(checked.info.errorFromNode == HandleOf(*b));
 }
 
-TEST_CASE("A node of another type is named, in a child, too") {
+TEST_CASE("A node of another type is named, also in a child") {
   const std::lock_guard lock(GraphMutex());
   auto before_child = MakeGraph(true), after_child = MakeGraph(true);
   Put(*before_child, EmptyNode{});
@@ -72,7 +72,7 @@ TEST_CASE("A node of another type is named, in a child, too") {
 }
 
 TEST_CASE(
-    "Kernels stay in their context, cooperative or not, and at their priority where it counts") {
+    "Kernels keep their context, their kind of launch, and their priority if it matters") {
   KernelNode kernel = KernelOf(1);
   KernelNode elsewhere = kernel, cooperative = kernel, urgent = kernel;
   elsewhere.context.id = 2;

@@ -59,14 +59,14 @@ TEST_CASE("A versioned struct has the size that its version says, if the library
           NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
 }
 
-TEST_CASE("Errors are the library's, and what an old library lacks is not found") {
+TEST_CASE("Errors are the library's, and functions that an old library lacks are not found") {
   Fixture f;
   CHECK(f.Ask("nvmlDeviceGetFanSpeed").result == NVML_ERROR_NOT_SUPPORTED);
   CHECK(f.Ask("nvmlDeviceGetSerial").result == NVML_ERROR_FUNCTION_NOT_FOUND);
   CHECK(f.Ask("nvmlDeviceSetPersistenceMode", {1}).result == NVML_ERROR_FUNCTION_NOT_FOUND);
 }
 
-TEST_CASE("A library that does not know a device of the daemon's is not used") {
+TEST_CASE("A library that does not know a device of the daemon is not used") {
   DeviceProperties stranger = Known();
   stranger.uuid[0] = 99;
   CHECK(absl::IsNotFound(OpenHostNvml({Known(), stranger}, StandIn()).status()));

@@ -156,7 +156,7 @@ TEST_CASE("A relocation of an unknown type is refused by its number") {
   CHECK_FALSE(PlaceManagedVariables(&elf, {}, &contents, &error));
 }
 
-TEST_CASE("An image that is cut or garbled anywhere is read and written inside of itself only") {
+TEST_CASE("A damaged image is only read and written within its bounds") {
   // Copies of exactly their size, so that the sanitizers see every access past the end.
   const std::string whole = ReadImage("managed_sm_90.cubin");
   const auto attempt = [](std::string elf) {

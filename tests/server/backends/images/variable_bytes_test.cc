@@ -49,7 +49,7 @@ std::string Elf(const std::vector<std::pair<std::string, uint64_t>>& sections) {
   return image;
 }
 
-TEST_CASE("The variables of PTX count by what they declare") {
+TEST_CASE("The variables of PTX count with their declared sizes") {
   CHECK(Of(".version 8.0\n.global .align 4 .b8 big[4000];\n") == 4000);
   CHECK(Of("\n.const .align 4 .b8 c[256];\n.global .align 8 .f64 v = 0d4008000000000000;") == 264);
   CHECK(Of("\n.visible .global .v4 .f32 corner[2][ 3 ];") == 96);
@@ -70,7 +70,7 @@ TEST_CASE("The variables of machine code count by their sections") {
                 {".nv.constant0.k", 536}})) == 4284);
 }
 
-TEST_CASE("Images that make no sense have no variables, or more than there can be") {
+TEST_CASE("Invalid images have no variables, or an impossible number of bytes") {
   CHECK(Of("") == 0);
   CHECK(Of(".global") == 0);
   CHECK(Of(" .global ") == 0);
