@@ -44,8 +44,7 @@ TEST_CASE("An eager decode loop is a token a step, with its pace and its work") 
   CHECK_FALSE(view.prefill);
 }
 
-TEST_CASE(
-    "A step that is longer than usual is reported while it runs, and counts as one step") {
+TEST_CASE("A step that is longer than usual is reported while it runs, and counts as one step") {
   Program program;
   for (int i = 0; i < 20; ++i) {
     if (i % 5 == 0) program.Work(3 * kMillisecond, 30);  // a part of a prompt, then a token

@@ -45,8 +45,7 @@ TEST_CASE("A program that works most of the time restricts best-effort work all 
   CHECK(contention_phase(kMillisecond, kMillisecond - 1) == 1);
 }
 
-TEST_CASE(
-    "On every device each share is met within half a group, or by the smallest partition") {
+TEST_CASE("On every device each share is met within half a group, or by the smallest partition") {
   for (const DeviceShape device : {kH200, DeviceShape{132, 2}, DeviceShape{1, 1}, DeviceShape{3, 1},
                                    DeviceShape{7, 2}, DeviceShape{16, 8}, DeviceShape{4, 8}}) {
     for (int percent = 1; percent <= 100; ++percent) {

@@ -214,7 +214,7 @@ TEST_CASE("A serving daemon replies to itself; a daemon that accepts nothing doe
 }
 
 TEST_CASE(
-    "A service takes its socket from the manager, says when it is ready, and leaves the socket's name") {
+    "A service takes its socket from the manager, says when it is ready, and leaves the socket") {
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";
   const int listening = ManagersSocket(path);

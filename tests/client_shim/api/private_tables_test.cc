@@ -65,8 +65,7 @@ TEST_CASE("An unknown table is CUDA_ERROR_INVALID_VALUE and a null pointer") {
   CHECK(table == nullptr);
 }
 
-TEST_CASE(
-    "Each unfilled entry is its own function and returns CUDA_ERROR_NOT_SUPPORTED") {
+TEST_CASE("Each unfilled entry is its own function and returns CUDA_ERROR_NOT_SUPPORTED") {
   void* const* table = Table("6bd5fb6c5bf4e74a8987d93912fd9df9");
   CHECK(Call(table[3]) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(Call(table[4]) == CUDA_ERROR_NOT_SUPPORTED);

@@ -170,7 +170,7 @@ TEST_CASE("The least recently used entries are removed first, and the limit hold
 }
 
 TEST_CASE(
-    "Unfinished files of dead writers are removed; files of working writers and foreign files stay") {
+    "Unfinished files of dead writers are removed, and those of working or foreign writers stay") {
   const Folder folder;
   WriteFile(folder.path + "/1.0.dead.new.", "half");
   WriteFile(folder.path + "/2.0.alive.new.", "half");

@@ -192,7 +192,7 @@ TEST_CASE("A handler of Ctrl-C runs while the program waits for the GPU, and the
 // ---- threads
 
 TEST_CASE(
-    "Sixty-four threads with their own streams, memory and code get the results that each gets alone") {
+    "Sixty-four threads with their own streams, memory and code get the same results as alone") {
   Daemon daemon;
   CHECK(Live(daemon, "threads") == "0 threads wrong\n");
 }

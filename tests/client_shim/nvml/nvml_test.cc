@@ -249,8 +249,7 @@ TEST_CASE("NVML shows the devices that a run has in CUDA") {
   unsetenv("DETSHARE_RUN");
 }
 
-TEST_CASE(
-    "The processes on a device are this tenant's, with their memory and utilisation") {
+TEST_CASE("The processes on a device are this tenant's, with their memory and utilisation") {
   Daemon daemon;
   Process worker({ClientProgram(), "work-for-ever"}, daemon.Environment());
   REQUIRE(worker.ReadLine() == "ready");

@@ -57,8 +57,7 @@ std::vector<std::vector<std::string>> ReadTable(const std::string& name) {
   return rows;
 }
 
-TEST_CASE(
-    "The functions that CUDA's runtime and libraries ask for are found exactly if driver 580 has them") {
+TEST_CASE("CUDA's runtime and libraries find exactly the functions that driver 580 has") {
   const auto asked = ReadTable("asked_functions.tsv");
   REQUIRE(asked.size() > 600);
   for (const auto& row : asked) {
@@ -69,8 +68,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "For every version and flag, a name gives the function that driver 580 gives") {
+TEST_CASE("For every version and flag, a name gives the function that driver 580 gives") {
   const auto steps = ReadTable("driver_580_results.tsv");
   REQUIRE(steps.size() > 1500);
   for (size_t i = 0; i < steps.size(); ++i) {

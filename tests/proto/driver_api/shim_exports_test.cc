@@ -133,8 +133,8 @@ TEST_CASE_METHOD(Fresh,
   CHECK(recorded[0].symbol == "unsupported cuModuleGetTexRef");
 }
 
-TEST_CASE_METHOD(
-    Fresh, "Every row has an entry point, and each unsupported one logs its own name") {
+TEST_CASE_METHOD(Fresh,
+                 "Every row has an entry point, and each unsupported one logs its own name") {
   for (size_t row = 0; row < kRowCount; ++row) {
     void* address = shim::EntryPoint(row);
     REQUIRE(address != nullptr);

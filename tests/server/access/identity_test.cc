@@ -82,7 +82,8 @@ TEST_CASE("Only the named users and groups, and root, may be a tenant that names
 }
 
 TEST_CASE(
-    "Without a request a user is the first tenant that names the user, then the group, then the name") {
+    "Without a request the tenant is the first that names the user, then the group, then the "
+    "name") {
   SetLogLevel(LogLevel::kError);
   Identity identity;
   identity.SetRules(Rules(kTenants));

@@ -169,8 +169,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES chooses among the granted devices") {
   CHECK(seen({"-1"}).empty());
 }
 
-TEST_CASE(
-    "A program may ask for a number of devices, up to the existing and permitted ones") {
+TEST_CASE("A program may ask for a number of devices, up to the existing and permitted ones") {
   Host host(3);
   CHECK(Client(host.socket(), "all", "a", 2).Devices().size() == 2);
   CHECK(Client(host.socket(), "all", "a", 3).Devices().size() == 3);

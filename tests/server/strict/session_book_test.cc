@@ -123,8 +123,7 @@ TEST_CASE("A request gets a number or the limit that refuses it") {
   CHECK(left.session == 7);
 }
 
-TEST_CASE(
-    "A late reply is not taken for the next request, and its session leaves") {
+TEST_CASE("A late reply is not taken for the next request, and its session leaves") {
   Ends ends;
   AdmissionChannel channel(ends.fds[1], std::chrono::milliseconds(20));
   CHECK(absl::IsUnavailable(channel.Enter("a").status));

@@ -65,8 +65,7 @@ TEST_CASE(
   CHECK(reply.devices(0).processes_size() == 0);
 }
 
-TEST_CASE(
-    "Devices are shown as requested, and an unknown device makes a machine without devices") {
+TEST_CASE("Devices are shown as requested, and an unknown device makes a machine without devices") {
   Fixture f(3);
   proto::TelemetryRequest request;
   request.add_device_ids("2");

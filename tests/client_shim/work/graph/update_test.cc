@@ -71,8 +71,7 @@ TEST_CASE("A node of another type is named, also in a child") {
   CHECK(checked.info.errorNode == HandleOf(*changed));
 }
 
-TEST_CASE(
-    "Kernels keep their context, their kind of launch, and their priority if it matters") {
+TEST_CASE("Kernels keep their context, their kind of launch, and their priority if it matters") {
   KernelNode kernel = KernelOf(1);
   KernelNode elsewhere = kernel, cooperative = kernel, urgent = kernel;
   elsewhere.context.id = 2;
