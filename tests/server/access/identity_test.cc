@@ -82,8 +82,7 @@ TEST_CASE("Only the named users and groups, and root, may be a tenant that names
 }
 
 TEST_CASE(
-    "Without a request the tenant is the first that names the user, then the group, then the "
-    "name") {
+    "The default tenant is the first that names the user, then the group, then the user's name") {
   SetLogLevel(LogLevel::kError);
   Identity identity;
   identity.SetRules(Rules(kTenants));
