@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 #include <thread>
+#include <vector>
 
 namespace detshare::shim {
 namespace {
@@ -44,7 +45,7 @@ TEST_CASE("A handle of another kind is not found") {
         nullptr);
 }
 
-TEST_CASE("Garbage is no handle") {
+TEST_CASE("Invalid numbers are no handles") {
   HandleTable<Thing> table;
   uint32_t index;
   const uint64_t handle = Make(table, 7, &index);
@@ -61,7 +62,7 @@ TEST_CASE("Garbage is no handle") {
   }
 }
 
-TEST_CASE("Handles are even and no addresses") {
+TEST_CASE("Handles are even and are not addresses") {
   HandleTable<Thing> table;
   for (int i = 0; i < 3000; ++i) {
     uint32_t index;
@@ -73,7 +74,7 @@ TEST_CASE("Handles are even and no addresses") {
   }
 }
 
-TEST_CASE("Looking up while others make and end objects finds whole objects or none") {
+TEST_CASE("A look-up while other threads make and end objects finds a whole object or none") {
   HandleTable<Thing> table;
   std::atomic<uint64_t> shared{0};
   std::atomic<bool> stop{false};
@@ -96,6 +97,31 @@ TEST_CASE("Looking up while others make and end objects finds whole objects or n
   stop = true;
   reader.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("A visit sees all living objects and no others") {
+  HandleTable<Thing> table;
+  uint32_t first, second, reserved;
+  const uint64_t ended = Make(table, 1, &first);
+  Make(table, 2, &second);
+  table.Reserve(&reserved)->value = 4;
+  CHECK(table.Retire(ended));
+  uint64_t sum = 0;
+  table.ForEach([&](Thing& thing) { sum += thing.value; });
+  CHECK(sum == 2);
+}
+
+TEST_CASE("Living objects have different places") {
+  HandleTable<Thing> table;
+  std::vector<bool> seen;
+  for (uint32_t i = 0; i < 2 * HandleTable<Thing>::kChunkSize + 1; ++i) {
+    uint32_t index;
+    Thing* thing = table.Reserve(&index);
+    REQUIRE(thing != nullptr);
+    if (seen.size() <= index) seen.resize(index + 1);
+    REQUIRE_FALSE(seen[index]);
+    seen[index] = true;
+  }
 }
 
 }  // namespace

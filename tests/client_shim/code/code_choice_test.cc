@@ -51,7 +51,7 @@ TEST_CASE("Without a choice an image stays as it is") {
   CHECK(chosen.text == image);
 }
 
-TEST_CASE("What was not chosen is left out of fatbins") {
+TEST_CASE("Code that was not chosen is removed from fatbins") {
   const std::string image = Fatbin(kElf + kPtx + kElf);
   CHECK(Choose(CodeChoice::kPtxOnly, image).text == Fatbin(kPtx));
   CHECK(Choose(CodeChoice::kMachineCodeOnly, image).text == Fatbin(kElf + kElf));
@@ -59,7 +59,7 @@ TEST_CASE("What was not chosen is left out of fatbins") {
   CHECK(Choose(CodeChoice::kPtxOnly, image + image).text == Fatbin(kPtx) + Fatbin(kPtx));
 }
 
-TEST_CASE("An image without what was chosen is refused") {
+TEST_CASE("An image without the chosen code is refused") {
   CHECK(Choose(CodeChoice::kPtxOnly, Fatbin(kElf)).result == CUDA_ERROR_NO_BINARY_FOR_GPU);
   CHECK(Choose(CodeChoice::kMachineCodeOnly, Fatbin(kPtx)).result ==
         CUDA_ERROR_JIT_COMPILATION_DISABLED);
@@ -68,11 +68,44 @@ TEST_CASE("An image without what was chosen is refused") {
   CHECK(Choose(CodeChoice::kMachineCodeOnly, text).result == CUDA_ERROR_JIT_COMPILATION_DISABLED);
 }
 
-TEST_CASE("A fatbin whose entries reach beyond it is no image") {
+TEST_CASE("A fatbin whose entries exceed it is no image") {
   std::string image = Fatbin(kElf + kPtx);
   const uint64_t too_long = 1000;
   memcpy(image.data() + 16 + 8, &too_long, 8);
   CHECK(Choose(CodeChoice::kPtxOnly, image).result == CUDA_ERROR_INVALID_IMAGE);
+}
+
+TEST_CASE("Fatbins whose ends are no multiples of 8 are told apart") {
+  const std::string odd_ptx = Entry(1, ".version 8.0"), odd_elf = Entry(2, "machine code");
+  const std::string padding(4, '\0');
+  const std::string image = Fatbin(odd_elf + odd_ptx) + Fatbin(odd_ptx) + padding;
+  // 16 + 76 + 76 is a multiple of 8, 16 + 76 is not.
+  CHECK(Choose(CodeChoice::kPtxOnly, image).text ==
+        Fatbin(odd_ptx) + padding + Fatbin(odd_ptx) + padding);
+  const std::string padded = Fatbin(odd_elf) + padding + Fatbin(odd_elf);
+  CHECK(Choose(CodeChoice::kMachineCodeOnly, padded).text == padded + padding);
+}
+
+TEST_CASE("A truncated fatbin is no image") {
+  const std::string whole = Fatbin(kElf + kPtx);
+  for (const size_t bytes : {whole.size() - 1, size_t{16 + 64}, size_t{16 + 63}, size_t{16}}) {
+    INFO(bytes);
+    CHECK(Choose(CodeChoice::kPtxOnly, whole.substr(0, bytes)).result == CUDA_ERROR_INVALID_IMAGE);
+  }
+  std::string small_header = whole;
+  const uint16_t header = 8;
+  memcpy(small_header.data() + 6, &header, 2);
+  CHECK(Choose(CodeChoice::kPtxOnly, small_header).result == CUDA_ERROR_INVALID_IMAGE);
+  std::string small_entry = whole;
+  const uint32_t entry = 32;
+  memcpy(small_entry.data() + 16 + 4, &entry, 4);
+  CHECK(Choose(CodeChoice::kPtxOnly, small_entry).result == CUDA_ERROR_INVALID_IMAGE);
+}
+
+TEST_CASE("A fatbin of entries without code is no program") {
+  const std::string other = Entry(3, "something else..");
+  CHECK(Choose(CodeChoice::kPtxOnly, Fatbin(other)).result == CUDA_ERROR_NO_BINARY_FOR_GPU);
+  CHECK(Choose(CodeChoice::kPtxOnly, Fatbin(other + kPtx)).text == Fatbin(other + kPtx));
 }
 
 }  // namespace

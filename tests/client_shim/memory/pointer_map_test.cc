@@ -31,7 +31,7 @@ TEST_CASE("Every address inside an allocation leads to it, and none outside") {
   CHECK_FALSE(map.Find(0x1110, &found));
 }
 
-TEST_CASE("An allocation is taken by its first address and its own kind alone") {
+TEST_CASE("An allocation is removed only by its first address and its own kind") {
   PointerMap map;
   map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
   Allocation taken;
@@ -52,7 +52,7 @@ TEST_CASE("Ranges that overlap are not added") {
   CHECK_FALSE(map.OverlapsHostMemory(0xF00, 0x100));
 }
 
-TEST_CASE("Buffers have ids of their own") {
+TEST_CASE("Every buffer has its own id") {
   PointerMap map;
   map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
   map.Add(Make(0x2000, 0x100, MemoryKind::kDevice));
@@ -62,7 +62,7 @@ TEST_CASE("Buffers have ids of their own") {
   CHECK(first.buffer_id != second.buffer_id);
 }
 
-TEST_CASE("The end of a context takes its device memory and nobody else's") {
+TEST_CASE("The end of a context removes its own device memory only") {
   PointerMap map;
   map.Add(Make(0x1000, 0x100, MemoryKind::kDevice, 1));
   map.Add(Make(0x2000, 0x100, MemoryKind::kDevice, 2));
@@ -72,7 +72,7 @@ TEST_CASE("The end of a context takes its device memory and nobody else's") {
   CHECK(map.Find(0x2000, &found));
 }
 
-TEST_CASE("The end of a context hands out its host memory, which is still mapped") {
+TEST_CASE("The end of a context returns its host memory, which is still mapped") {
   PointerMap map;
   map.Add(Make(0x1000, 0x100, MemoryKind::kDevice, 1));
   map.Add(Make(0x2000, 0x100, MemoryKind::kPinned, 1));
@@ -80,6 +80,79 @@ TEST_CASE("The end of a context hands out its host memory, which is still mapped
   const std::vector<Allocation> taken = map.TakeContext(1);
   REQUIRE(taken.size() == 1);
   CHECK(taken[0].address == 0x2000);
+}
+
+TEST_CASE("An allocation of no bytes holds its first byte") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0, MemoryKind::kDevice));
+  Allocation found;
+  CHECK(map.Find(0x1000, &found));
+  CHECK_FALSE(map.Find(0x1001, &found));
+}
+
+TEST_CASE("The end of a context returns every kind of host memory") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kPinned));
+  map.Add(Make(0x2000, 0x100, MemoryKind::kRegistered));
+  map.Add(Make(0x3000, 0x100, MemoryKind::kManaged));
+  map.Add(Make(0x4000, 0x100, MemoryKind::kVirtual));
+  CHECK(map.TakeContext(1).size() == 3);
+  Allocation found;
+  for (const uint64_t address : {0x1000, 0x2000, 0x3000, 0x4000})
+    CHECK_FALSE(map.Find(address, &found));
+}
+
+TEST_CASE("Device memory never counts as host memory") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
+  CHECK_FALSE(map.OverlapsHostMemory(0x1080, 0x10));
+  CHECK_FALSE(map.OverlapsHostMemory(0xF00, 0x200));
+  map.Add(Make(0x2000, 0x100, MemoryKind::kPinned));
+  CHECK(map.OverlapsHostMemory(0x20FF, 1));
+  CHECK_FALSE(map.OverlapsHostMemory(0x2100, 1));
+}
+
+TEST_CASE("Any address of an allocation selects synchronous copies for it") {
+  PointerMap map;
+  map.Add(Make(0x1000, 0x100, MemoryKind::kDevice));
+  CHECK(map.SetSyncMemops(0x10FF, true));
+  CHECK_FALSE(map.SetSyncMemops(0x1100, true));
+  Allocation found;
+  REQUIRE(map.Find(0x1000, &found));
+  CHECK(found.sync_memops);
+  CHECK(map.SetSyncMemops(0x1000, false));
+  REQUIRE(map.Find(0x1000, &found));
+  CHECK_FALSE(found.sync_memops);
+}
+
+TEST_CASE("Memory is accessible as far as adjacent mappings allow") {
+  constexpr uint32_t kRead = 1, kReadWrite = 3;  // CUmemAccess_flags
+  PointerMap map;
+  for (const uint64_t address : {0x1000, 0x1100, 0x1200, 0x1400})
+    map.Add(Make(address, 0x100, MemoryKind::kVirtual));
+  // Two bits for each device.
+  for (const uint64_t address : {0x1000, 0x1100, 0x1400}) map.SetAccess(address, 0xC, 0xC);
+  map.SetAccess(0x1200, 0xC, 0x4);
+  CHECK(map.AccessibleFrom(0x1000, 1, kReadWrite) == 0x200);
+  CHECK(map.AccessibleFrom(0x1000, 1, kRead) == 0x300);
+  CHECK(map.AccessibleFrom(0x1080, 1, kReadWrite) == 0x180);
+  CHECK(map.AccessibleFrom(0x1400, 1, kReadWrite) == 0x100);
+  CHECK(map.AccessibleFrom(0x1300, 1, kRead) == 0);
+  CHECK(map.AccessibleFrom(0xFFF, 1, kRead) == 0);
+  CHECK(map.AccessibleFrom(0x1000, 0, kRead) == 0);  // another device
+  // The mask leaves other devices' access alone.
+  map.SetAccess(0x1000, 0x3, 0x3);
+  CHECK(map.AccessibleFrom(0x1000, 0, kReadWrite) == 0x100);
+  CHECK(map.AccessibleFrom(0x1000, 1, kReadWrite) == 0x200);
+  map.SetAccess(0x1000, 0xC, 0);
+  CHECK(map.AccessibleFrom(0x1000, 1, kRead) == 0);
+  // Only mappings have access of their own.
+  map.Add(Make(0x5000, 0x100, MemoryKind::kDevice));
+  map.SetAccess(0x5000, 0xF, 0xF);
+  Allocation found;
+  REQUIRE(map.Find(0x5000, &found));
+  CHECK(found.access == 0);
+  CHECK(map.AccessibleFrom(0x5000, 0, kRead) == 0);
 }
 
 }  // namespace

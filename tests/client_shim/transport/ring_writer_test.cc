@@ -86,7 +86,7 @@ TEST_CASE("A record that is too long, or a closed session, gets no room") {
   CHECK_FALSE(ring.Reserve({1, 0, 0, kNoReply}, 8, 0));
 }
 
-TEST_CASE("A writer that waits for room in a full ring is let go when the session is closed") {
+TEST_CASE("A wait for room in a full ring ends when the session is closed") {
   FakeRegion region(kRing);
   RingWriter ring(region.header(), region.ring(), region.ring_bytes());
   uint64_t written = 0;
@@ -108,7 +108,7 @@ TEST_CASE("A sleeping reader is woken once, by the commit and not by the reserva
   CHECK(region.header().reader_asleep.load() == 0);
 }
 
-TEST_CASE("Many threads' records all arrive once, each thread's in its order") {
+TEST_CASE("Every record of many threads arrives once, and each thread's in order") {
   FakeRegion region(kRing);
   RingWriter ring(region.header(), region.ring(), region.ring_bytes());
   constexpr uint64_t kThreads = 4, kRecords = 4000;
@@ -141,6 +141,22 @@ TEST_CASE("Many threads' records all arrive once, each thread's in its order") {
   for (std::thread& writer : writers) writer.join();
   CHECK(wrong == 0);
   CHECK(region.header().head.load() == ring.tail());
+}
+
+TEST_CASE("A payload begins at a multiple of 8 bytes behind arguments of any length") {
+  FakeRegion region(kRing);
+  RingWriter ring(region.header(), region.ring(), region.ring_bytes());
+  for (uint32_t bytes = 0; bytes <= 40; ++bytes) {
+    const RingWriter::Record record = ring.Reserve({7, 0, 0, kNoReply}, bytes, 70);
+    REQUIRE(record);
+    memset(record.args, 1, bytes);
+    memset(record.payload, 2, 70);
+    ring.Commit(record);
+    FakeRegion::Record read;
+    REQUIRE(region.Read(&read));
+    CHECK(read.args == std::vector<std::byte>(bytes, std::byte{1}));
+    CHECK(read.payload == std::vector<std::byte>(70, std::byte{2}));
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace detshare::shim {
 namespace {
 
-TEST_CASE("A fence is used again when its last value has arrived, and its values go on") {
+TEST_CASE("A fence is reused when its last value has arrived, and its values go on") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 2);
   FenceAllocator fences(region.fences(), region.fence_count());
   const OwnedFence first = fences.Take();
@@ -26,7 +26,7 @@ TEST_CASE("A fence is used again when its last value has arrived, and its values
   CHECK(again.value == 5);
 }
 
-TEST_CASE("Staging chunks lie apart and inside the area") {
+TEST_CASE("Staging chunks do not overlap and lie inside the area") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 << 20);
   FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
@@ -45,7 +45,7 @@ TEST_CASE("Staging chunks lie apart and inside the area") {
   CHECK(total >= region.staging_bytes() / 2);
 }
 
-TEST_CASE("A chunk comes back when the GPU is done with it, not when it is released") {
+TEST_CASE("A chunk is reused when the GPU has finished with it, not when it is released") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
   FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
@@ -58,9 +58,7 @@ TEST_CASE("A chunk comes back when the GPU is done with it, not when it is relea
   CHECK(staging.TryAcquire(false) == chunk);
 }
 
-TEST_CASE(
-    "An area without large chunks serves large copies with small ones, and a closed session with "
-    "none") {
+TEST_CASE("Without large chunks large copies get small ones, and a closed session gets none") {
   FakeRegion region(2 * kMaxRecordBytes, 8, 256, Staging::kSmallBytes);
   FenceAllocator fences(region.fences(), region.fence_count());
   Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
@@ -89,6 +87,41 @@ TEST_CASE("Threads that share few chunks never hold the same one") {
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("A fence that was given back goes to one user only") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 2);
+  FenceAllocator fences(region.fences(), region.fence_count());
+  const OwnedFence first = fences.Take();
+  fences.Take();
+  fences.Give(first.index, 5);
+  region.fences()[first.index].store(5);
+  CHECK(fences.Take().index == first.index);
+  CHECK(fences.Take().index == kNoFence);
+  fences.Give(kNoFence, 0);
+  CHECK(fences.Take().index == kNoFence);
+}
+
+TEST_CASE("Released chunks keep their size") {
+  FakeRegion region(2 * kMaxRecordBytes, 8, 256, 4 << 20);
+  FenceAllocator fences(region.fences(), region.fence_count());
+  Staging staging(region.staging(), region.staging_bytes(), fences, region.header().closed);
+  for (const bool large : {true, false}) {
+    std::set<StagingChunk*> chunks;
+    while (StagingChunk* chunk = staging.TryAcquire(large)) {
+      CHECK(chunk->bytes == (large ? staging.large_bytes() : Staging::kSmallBytes));
+      chunks.insert(chunk);
+    }
+    CHECK(chunks.size() > 1);
+    for (StagingChunk* chunk : chunks) staging.Release(chunk);
+    size_t again = 0;
+    while (StagingChunk* chunk = staging.TryAcquire(large)) {
+      CHECK(chunks.contains(chunk));
+      ++again;
+    }
+    CHECK(again == chunks.size());
+    for (StagingChunk* chunk : chunks) staging.Release(chunk);
+  }
 }
 
 }  // namespace
