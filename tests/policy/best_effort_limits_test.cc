@@ -68,8 +68,7 @@ TEST_CASE("On every device each share is met within half a group, or by the smal
   }
 }
 
-TEST_CASE(
-    "A coroutine of a lower rank is absent when it has had no work and was not opened lately") {
+TEST_CASE("A coroutine counts as absent if it has had no work and was not opened lately") {
   Tenant tenant;
   std::vector<CoroutineView> views(2);
   for (CoroutineView& view : views) view.tenant = &tenant;

@@ -93,6 +93,7 @@ TEST_CASE("Placement workload-aware takes the device with fewer sessions if none
   std::vector<DeviceLoad> devices = {{10}, {10}};
   devices[0].sessions = {idle, idle};
   devices[1].sessions = {idle};
+  devices[0].memory_used = 5;
   CHECK(*(*CreatePlacement("workload-aware"))->Place(idle, devices) == 1);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <string>
 
 #include "coroutine_runtime/status_cuda.h"
@@ -59,7 +60,7 @@ TEST_CASE("A file without a name is found by a descriptor that its process has o
   close(*found);
 }
 
-TEST_CASE("A descriptor that is not what the client says it is leads nowhere") {
+TEST_CASE("A descriptor of another file than the client names is refused") {
   Unnamed file, other;
   ClientMapping mapping = file.mapping;
   SECTION("another file") { mapping.descriptor = other.fd; }
@@ -93,6 +94,64 @@ TEST_CASE("Devices, pipes and files on disks are not opened") {
     close(fd);
   }
   close(ends[1]);
+}
+
+// A file in /dev/shm that only its name leads to.
+struct Named {
+  Named() {
+    char pattern[] = "/dev/shm/detshare-test-XXXXXX";
+    fd = mkstemp(pattern);
+    REQUIRE(fd >= 0);
+    path = pattern;
+    REQUIRE(ftruncate(fd, kBytes) == 0);
+    struct stat file;
+    REQUIRE(fstat(fd, &file) == 0);
+    mapping.uid = geteuid();
+    mapping.device = file.st_dev;
+    mapping.inode = file.st_ino;
+    mapping.name = path.substr(std::string("/dev/shm/").size());
+  }
+  ~Named() {
+    close(fd);
+    unlink(path.c_str());
+  }
+  int fd = -1;
+  std::string path;
+  ClientMapping mapping;
+};
+
+TEST_CASE("A file in /dev/shm is found by its name") {
+  Named file;
+  const absl::StatusOr<int> found = OpenClientFile(file.mapping, kBytes);
+  REQUIRE(found.ok());
+  CHECK(pwrite(*found, "ours", 4, 0) == 4);
+  close(*found);
+  char text[5] = {};
+  CHECK(pread(file.fd, text, 4, 0) == 4);
+  CHECK(std::string(text) == "ours");
+}
+
+TEST_CASE("A name of another file than the client names is refused") {
+  Named file, other;
+  ClientMapping mapping = file.mapping;
+  uint64_t bytes = kBytes;
+  SECTION("another file's") { mapping.name = other.mapping.name; }
+  SECTION("another inode") { mapping.inode += 1; }
+  SECTION("another device") { mapping.device += 1; }
+  SECTION("another user's") { mapping.uid += 1; }
+  SECTION("a file that is too short") { bytes = kBytes + 1; }
+  SECTION("none") { mapping.name.clear(); }
+  SECTION("a path") { mapping.name = "../shm/" + mapping.name; }
+  SECTION("a path from the root") { mapping.name = file.path; }
+  SECTION("one that ends early") { mapping.name += std::string("\0x", 2); }
+  SECTION("a link") {
+    const std::string link = file.path + "-link";
+    REQUIRE(symlink(file.path.c_str(), link.c_str()) == 0);
+    mapping.name += "-link";
+    CHECK(Refused(mapping));
+    unlink(link.c_str());
+  }
+  CHECK(Refused(mapping, bytes));
 }
 
 }  // namespace

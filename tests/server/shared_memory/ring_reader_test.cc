@@ -87,7 +87,7 @@ TEST_CASE("Records of all sizes go around the ring many times") {
   CHECK(f.reader.violation().empty());
 }
 
-TEST_CASE("What the client says about its own position is not believed") {
+TEST_CASE("The reader does not believe the client's own position") {
   Fixture f;
   f.memory.header()->tail.store(UINT64_MAX);
   f.memory.header()->head.store(12345);
@@ -166,12 +166,32 @@ TEST_CASE("Every malformed record is named and ends the reading") {
     f.client.SubmitRaw(header, {}, kRingLine);
     expected = "reserved";
   }
+  SECTION("the last reserved field that is used") {
+    RawHeader header = Header(kRingLine);
+    header.reserved2 = 1;
+    f.client.SubmitRaw(header, {}, kRingLine);
+    expected = "reserved";
+  }
+  SECTION("a payload that fits only without the gap behind the arguments") {
+    RawHeader header = Header(kRingLine);
+    header.args_bytes = 25;
+    header.payload_bytes = 7;
+    f.client.SubmitRaw(header, {}, kRingLine);
+    expected = "do not fit";
+  }
+  SECTION("a payload that is longer than any") {
+    const uint32_t bytes = kMaxRecordBytes;
+    RawHeader header = Header(bytes);
+    header.payload_bytes = bytes;
+    f.client.SubmitRaw(header, {}, bytes);
+    expected = "do not fit";
+  }
   REQUIRE(f.reader.Read(&f.record) == Result::kViolation);
   CHECK_THAT(f.reader.violation(), Catch::Contains(expected));
   CHECK(f.reader.Read(&f.record) == Result::kViolation);
 }
 
-TEST_CASE("A client that commits nothing but padding does not keep the reader for itself") {
+TEST_CASE("A client that only commits padding does not keep the reader busy") {
   Fixture f;
   for (int i = 0; i < 40; ++i) f.client.SubmitRaw(Header(kRingLine, kOpPadding), {}, kRingLine);
   CHECK(f.reader.Read(&f.record) == Result::kEmpty);
@@ -228,6 +248,29 @@ TEST_CASE("A sleeping reader is woken by a commit and by Wake()") {
     CHECK(f.reader.Sleep(std::chrono::hours(1), [] { return true; }));
   }
   CHECK(f.memory.header()->reader_asleep.load() == 0);
+}
+
+TEST_CASE("Arguments of any length and their payload arrive separately") {
+  Fixture f;
+  for (uint32_t bytes = 0; bytes <= 40; ++bytes) {
+    const std::vector<uint8_t> args(bytes, 1), payload(70, 2);
+    f.client.Submit(1003, args.data(), bytes, payload, kNoReply);
+    REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+    CHECK(std::vector<uint8_t>(f.record.args.begin(), f.record.args.end()) == args);
+    CHECK(std::vector<uint8_t>(f.record.payload.begin(), f.record.payload.end()) == payload);
+  }
+}
+
+TEST_CASE("The device of the next record is known before the record is read") {
+  Fixture f;
+  const uint64_t args = 1;
+  for (const uint16_t device : {uint16_t{5}, uint16_t{0}, uint16_t{0xFFFF}}) {
+    f.client.device = device;
+    f.client.Submit(1003, &args, sizeof(args), {}, kNoReply);
+    REQUIRE(f.reader.Ready());
+    CHECK(f.reader.NextDevice() == device);
+    REQUIRE(f.reader.Read(&f.record) == Result::kRecord);
+  }
 }
 
 }  // namespace

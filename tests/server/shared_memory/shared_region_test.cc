@@ -28,7 +28,7 @@ struct Directory {
 
 Owner Me() { return {getuid(), getgid()}; }
 
-TEST_CASE("The session file describes itself and is its owner's alone") {
+TEST_CASE("The session file describes itself and belongs to its owner alone") {
   Directory directory;
   auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
   REQUIRE(region.ok());
@@ -55,7 +55,7 @@ TEST_CASE("The session file describes itself and is its owner's alone") {
   CHECK_FALSE((*region)->damaged());
 }
 
-TEST_CASE("A file that exists already is never taken over") {
+TEST_CASE("An existing file is never taken over") {
   Directory directory;
   REQUIRE(symlink("/etc/hostname", (directory.path + "/session").c_str()) == 0);
   CHECK_FALSE(SharedRegion::Create(directory.path + "/session", RegionSizes(), Me()).ok());
@@ -68,7 +68,7 @@ TEST_CASE("A file for which there is no space is an error and leaves nothing beh
   CHECK(std::filesystem::is_empty(directory.path));
 }
 
-TEST_CASE("The space of the session file comes in slices, its beginning at once") {
+TEST_CASE("The session file's space is allocated in slices, the first part at once") {
   Directory directory;
   const std::string path = directory.path + "/session";
   auto region = SharedRegion::Create(path, RegionSizes(), Me());
@@ -100,7 +100,7 @@ TEST_CASE("The space of the session file comes in slices, its beginning at once"
   CHECK((*small)->late_part().empty());
 }
 
-TEST_CASE("A file for whose later slices there is no space is an error at once") {
+TEST_CASE("A lack of space for later slices is an error at once") {
   Directory directory;
   RegionSizes sizes;
   sizes.staging_bytes = uint64_t{1} << 50;
@@ -109,7 +109,7 @@ TEST_CASE("A file for whose later slices there is no space is an error at once")
   CHECK(std::filesystem::is_empty(directory.path));
 }
 
-TEST_CASE("A truncated file reads as zeros, and the damage is seen") {
+TEST_CASE("A truncated file reads as zeros, and the damage is noticed") {
   Directory directory;
   auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
   REQUIRE(region.ok());
@@ -124,7 +124,7 @@ TEST_CASE("A truncated file reads as zeros, and the damage is seen") {
   std::memset((*region)->staging(), 1, (*region)->sizes().staging_bytes);
 }
 
-TEST_CASE("A reply carries its data, wakes who waits, and is cut to the slot") {
+TEST_CASE("A reply carries its data, wakes the waiting client, and is cut to the slot") {
   Directory directory;
   auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
   REQUIRE(region.ok());
@@ -140,7 +140,7 @@ TEST_CASE("A reply carries its data, wakes who waits, and is cut to the slot") {
   CHECK(slot.data[kReplyDataBytes - 1] == 'x');
 }
 
-TEST_CASE("Only the slots that wait are answered at the end") {
+TEST_CASE("At the end only waiting slots get a reply") {
   Directory directory;
   auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
   REQUIRE(region.ok());
@@ -172,7 +172,7 @@ TEST_CASE("Text goes around its ring, and what does not fit is refused") {
   CHECK_FALSE((*region)->Print("b"));
 }
 
-TEST_CASE("Pinned files lie where they are asked for and are used again by size") {
+TEST_CASE("Pinned files are at the requested addresses and are reused by size") {
   Directory directory;
   PinnedWindow::Limits limits;
   PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), limits);
@@ -252,6 +252,85 @@ TEST_CASE("Removing a tree does not follow links") {
   RemoveTree(directory.path + "/s");
   CHECK_FALSE(std::filesystem::exists(directory.path + "/s"));
   CHECK(std::filesystem::exists(elsewhere.path + "/kept"));
+}
+
+TEST_CASE("A pinned file is freed once, and kept files count once") {
+  Directory directory;
+  PinnedWindow::Limits limits;
+  limits.bytes = 8 * kPageBytes;
+  limits.kept_bytes = 4 * kPageBytes;
+  PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), limits);
+  for (int i = 0; i < 10; ++i) {
+    auto first = window.Allocate(4 * kPageBytes);
+    REQUIRE(first.ok());
+    CHECK(window.bytes_in_use() == 4 * kPageBytes);
+    CHECK(window.Free(first->address).empty());
+    CHECK(window.Free(first->address).empty());
+    CHECK(window.bytes_in_use() == 0);
+  }
+  CHECK(window.All().size() == 1);
+  // Kept files count for the limit.
+  CHECK_FALSE(window.Allocate(5 * kPageBytes).ok());
+  const std::vector<uint64_t> kept = window.FreeKept();
+  REQUIRE(kept.size() == 1);
+  window.Drop(kept[0]);
+  CHECK(window.FreeKept().empty());
+  CHECK(window.Allocate(8 * kPageBytes).ok());
+  CHECK_FALSE(window.Allocate(1).ok());
+}
+
+TEST_CASE("A dropped file that was in use is not counted") {
+  Directory directory;
+  PinnedWindow window(directory.path, kWindow, kWindowBytes, Me(), {});
+  auto allocation = window.Allocate(kPageBytes);
+  REQUIRE(allocation.ok());
+  window.Drop(allocation->address);
+  CHECK(window.bytes_in_use() == 0);
+  CHECK(window.All().empty());
+}
+
+TEST_CASE("Text may end exactly at the end of its ring, and may fill the ring") {
+  Directory directory;
+  RegionSizes sizes;
+  sizes.output_bytes = 4096;
+  auto region = SharedRegion::Create(directory.path + "/session", sizes, Me());
+  REQUIRE(region.ok());
+  SessionHeader& header = *(*region)->header();
+  const char* ring = reinterpret_cast<const char*>(&header) + header.output_offset;
+  CHECK((*region)->Print(std::string(4096, 'a')));
+  CHECK_FALSE((*region)->Print("b"));
+  CHECK(ring[4095] == 'a');
+  header.output_head.store(4096);
+  CHECK((*region)->Print(std::string(4000, 'c')));
+  header.output_head.store(8096);
+  CHECK((*region)->Print(std::string(96, 'd') + std::string(4, 'e')));
+  CHECK(ring[3999] == 'c');
+  CHECK(ring[4000] == 'd');
+  CHECK(ring[4095] == 'd');
+  CHECK(ring[0] == 'e');
+  CHECK(ring[3] == 'e');
+  CHECK(ring[4] == 'c');
+}
+
+TEST_CASE("At the session's end all fences are reached") {
+  Directory directory;
+  auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
+  REQUIRE(region.ok());
+  (*region)->ForceFences();
+  for (uint32_t i = 0; i < (*region)->sizes().fence_count; ++i)
+    REQUIRE((*region)->fences()[i].load() == UINT64_MAX);
+}
+
+TEST_CASE("A reply changes its own bytes and slot only") {
+  Directory directory;
+  auto region = SharedRegion::Create(directory.path + "/session", RegionSizes(), Me());
+  REQUIRE(region.ok());
+  const uint8_t data[] = {1, 2, 3};
+  (*region)->Reply(2, 0, data);
+  CHECK((*region)->replies()[2].bytes == 3);
+  CHECK((*region)->replies()[2].data[2] == 3);
+  CHECK((*region)->replies()[2].data[3] == 0);
+  CHECK((*region)->replies()[3].state.load() == kReplyIdle);
 }
 
 }  // namespace
