@@ -43,7 +43,7 @@ class DiskCache {
   uint64_t next_name_ = 0;  // for the names of files that are being written
 };
 
-// Where the shim's caches are and how large, from the environment:
+// The place and the size of the shim's caches, from the environment:
 //   CUDA_CACHE_DISABLE  not 0: nothing is cached
 //   CUDA_CACHE_MAXSIZE  bytes, else 1 GiB
 //   CUDA_CACHE_PATH     the folder for caches, else $XDG_CACHE_HOME, else $HOME/.cache

@@ -10,7 +10,7 @@
 
 namespace detshare::shim {
 
-// What cuCtxCreate and cuCtxDestroy do. CreateContext pushes the new context on the calling
+// Do what cuCtxCreate and cuCtxDestroy do. CreateContext pushes the new context on the calling
 // thread's stack. DestroyContext waits for the context's work. CUDA_ERROR_INVALID_CONTEXT: `handle`
 // is not a context that the program created.
 CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CUcontext* handle);

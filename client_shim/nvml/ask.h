@@ -16,7 +16,7 @@
 
 namespace detshare::nvml {
 
-// What a function is about: the machine, one device, or two devices. `valid` is false for a handle
+// The subject of a function: the machine, one device, or two devices. `valid` is false for a handle
 // that is no device.
 struct Subject {
   Subject() = default;

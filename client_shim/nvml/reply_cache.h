@@ -32,7 +32,7 @@ nvmlReturn_t GetSnapshot(Snapshot* snapshot, bool utilization = false);
 // The same without nvmlInit. Always asks the daemon.
 nvmlReturn_t AskForSnapshot(Snapshot* snapshot, bool utilization = false);
 
-// How long a reply may be kept.
+// The time for which a reply may be kept.
 enum class Age {
   kLive,   // at most 100 ms old (50 ms here, 50 ms in the daemon)
   kFixed,  // never changes

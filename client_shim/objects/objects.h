@@ -87,7 +87,7 @@ struct Stream {
   // captures.
   std::atomic<uint64_t> capture{0};
 
-  // What is known of the stream's progress, in ring positions + 1 (0: nothing yet). Both only grow.
+  // The stream's known progress, in ring positions + 1 (0: nothing yet). Both only grow.
   // The stream's last record. For a default stream, also the records of the streams that it waits
   // for.
   std::atomic<uint64_t> work{0};

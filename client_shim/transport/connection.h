@@ -28,7 +28,7 @@ class Connection {
                                           CUresult* result);
   virtual ~Connection() = default;
 
-  // What the daemon granted: shared memory, devices and settings. Valid as long as the connection.
+  // The daemon's grant: shared memory, devices and settings. Valid as long as the connection.
   virtual const proto::Grant& grant() const = 0;
 
   // Asks the connection to set `closed` to 1 when the session ends (release). result() has the

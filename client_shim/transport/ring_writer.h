@@ -23,11 +23,11 @@ class RingWriter {
     RecordHeader* header = nullptr;
     std::byte* args = nullptr;
     std::byte* payload = nullptr;
-    // Where the record begins, in bytes ever reserved. The daemon reads records in this order.
+    // The record's beginning, in bytes ever reserved. The daemon reads records in this order.
     uint64_t position = 0;
     explicit operator bool() const { return header != nullptr; }
   };
-  // What the caller puts into a record's header.
+  // The caller's fields of a record's header.
   struct Heading {
     uint16_t op = 0;
     uint16_t device = 0;

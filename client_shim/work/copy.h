@@ -10,7 +10,7 @@
 
 namespace detshare::shim {
 
-// What a call says about one side of a copy.
+// The kind of memory that a call gives for one side of a copy.
 enum class Side : uint8_t {
   kAny,     // unified addressing: the shim looks the address up
   kHost,    // memory that the CPU reaches

@@ -23,7 +23,7 @@ struct LaunchRequest {
   friend bool operator==(const LaunchRequest&, const LaunchRequest&) = default;
 };
 
-// What cuLaunchKernelEx adds to a launch.
+// The additions of cuLaunchKernelEx to a launch.
 struct LaunchEvents {
   Event* events[2] = {};  // recorded behind the kernel
   // In a capture: how a node that waits for the event depends on the kernel.

@@ -43,7 +43,7 @@ class CudaModel {
     return before;
   }
 
-  // What must be complete when a wait for the stream ends.
+  // The operations that must be complete when a wait for the stream ends.
   History OfStream(StreamId id) {
     History history = streams_[id].history;
     if (streams_[id].legacy) AddBlocking(history, streams_[id].context);

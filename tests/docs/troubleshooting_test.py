@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Every message that the troubleshooting page explains is still in the sources, word for word, and every anchor and page that the guides link to exists.
+"""Checks that every message of the troubleshooting page is in the sources, word for word, and that
+every anchor and page to which the guides link exists.
 
   troubleshooting_test.py PAGE SOURCE...
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What our libnvidia-ml.so.1 answers, beside what the machine's own says.
+"""Compares the replies of our libnvidia-ml.so.1 with those of the machine's own.
 
 usage: nvml_check.py --ours PATH [--real PATH]
 
@@ -12,7 +12,7 @@ same machine, past the daemon. Prints a row for each function and device; the ve
   missing   the real library answers and ours does not
   DIFFERS   anything else
 
-The exit code is 0 when nothing differs, and nothing is missing that ours promises to answer.
+The exit code is 0 if nothing differs and our library lacks nothing that it promises.
 """
 
 import argparse

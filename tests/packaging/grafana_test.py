@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Grafana's dashboard asks for metrics and labels that there are, in the way that their types allow.
+"""Checks that Grafana's dashboard uses existing metrics and labels, as their types allow.
 
   grafana_test.py DASHBOARD.JSON METRICS.MD
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Completions and manual pages say what the real programs take: every command, every option, every choice.
+"""Checks that completions and manual pages have all commands and options of the real programs.
 
   help_test.py CLI.PY PROGRAM...
 """
@@ -27,7 +27,7 @@ def check(condition, what):
 
 
 def complete(script, words):
-    """What bash offers for the last of the words."""
+    """The completions that bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in words)
     name = "_" + completion.identifier(words[0])
     program = f'{script}\nCOMP_WORDS=({line}) COMP_CWORD={len(words) - 1}\n{name}\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
@@ -104,7 +104,7 @@ def check_manual(root):
 
 
 def check_parser():
-    """The parser itself, on a text that is known."""
+    """Checks the parser itself with a known text."""
     command = cli.parse("p", """What p does.
 Usage: p [OPTIONS] [SUBCOMMAND]
 

@@ -36,7 +36,7 @@ CUresult BeginCaptureToGraph(Stream& stream, CUgraph graph, const CUgraphNode* d
 // null after every error, except errors of calls that ended nothing.
 CUresult EndCapture(Stream& stream, CUgraph* graph);
 
-// What a program sees of a capturing stream.
+// A capturing stream as the program sees it.
 struct CaptureInfo {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   // Set for an active sequence. The arrays are valid until the stream is used again.

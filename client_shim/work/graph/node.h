@@ -22,7 +22,7 @@ namespace detshare::shim {
 struct Graph;
 struct GraphMemory;
 
-// Where the work of a node runs. Nodes that only order others have no context.
+// The context in which the work of a node runs. Nodes that only order others have no context.
 struct NodeContext {
   CUcontext handle = nullptr;
   ContextId id = 0;

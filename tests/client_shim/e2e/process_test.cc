@@ -199,7 +199,7 @@ TEST_CASE(
 
 // ---- idleness
 
-// How often the threads of a process have been taken off a CPU so far. gRPC's own timer threads are
+// Counts how often the threads of a process have been taken off a CPU. gRPC's own timer threads are
 // left out.
 std::map<std::string, uint64_t> Switches(pid_t pid) {
   std::map<std::string, uint64_t> switches;

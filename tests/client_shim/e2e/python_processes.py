@@ -1,4 +1,4 @@
-"""CUDA in the ways in which Python starts processes. The driver is called by its own name; nothing else is needed.
+"""Uses CUDA in all ways in which Python starts processes. Calls the driver directly.
 
 Prints a line for each way.
 """
@@ -14,7 +14,7 @@ def driver():
 
 
 def round_trip():
-    """Device memory written and read back. "ok", or the call that failed and its result."""
+    """Writes device memory and reads it back. Returns "ok", or the failed call and its result."""
     cuda = driver()
     context, memory = ctypes.c_void_p(), ctypes.c_uint64()
     there, back = ctypes.create_string_buffer(bytes(range(256)) * 16), ctypes.create_string_buffer(4096)

@@ -1,4 +1,4 @@
-"""Headless Chromium, driven by its own protocol through a pipe: no other package is needed."""
+"""Headless Chromium, driven with its own protocol through a pipe. Needs no other package."""
 
 import base64
 import fcntl
@@ -12,7 +12,7 @@ import time
 
 
 def find():
-    """The program, or None."""
+    """Returns the program, or None."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
@@ -106,7 +106,7 @@ class Browser:
             time.sleep(0.05)
 
     def value(self, expression):
-        """Of JavaScript in the page; promises are awaited."""
+        """Returns the value of JavaScript in the page. Awaits promises."""
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise SystemExit(f"FAILED: {expression}: {result['exceptionDetails']}")

@@ -27,7 +27,7 @@ class = "batch"
 
 
 class Daemon:
-    """Ends, with all of its programs, at the end of a with statement."""
+    """A daemon. It ends with all of its programs at the end of a with statement."""
 
     def __init__(self, detshared, shim, configuration=CONFIGURATION, flags=()):
         self.folder = tempfile.mkdtemp(prefix="detshare-web-", dir="/dev/shm")
@@ -100,7 +100,7 @@ class Daemon:
 
 
 def until(what, timeout=60):
-    """Asks until it is so."""
+    """Asks again until the condition holds."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         value = what()

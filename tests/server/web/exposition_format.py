@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format: whatever is not exactly right raises ValueError."""
+"""A strict reader of Prometheus' text format. Every mistake raises ValueError."""
 
 import math
 import re
@@ -62,7 +62,7 @@ def check_histogram(family):
 
 
 def parse(text):
-    """Families by name."""
+    """Returns the families by name."""
     if not text.endswith("\n") or "\r" in text:
         raise ValueError("lines end with a line feed")
     families, family = {}, None

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""What Prometheus would read of a daemon with busy tenants: the format, the names in docs/metrics.md, and figures that grow.
+"""The metrics of a daemon with busy tenants, as Prometheus reads them: the format, the names in
+docs/metrics.md, and values that grow.
 
   metrics_test.py METRICS.MD DETSHARED PROGRAM SHIM...
 """

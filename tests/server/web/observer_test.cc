@@ -1,4 +1,4 @@
-// What a daemon shows of itself and of the programs that use it.
+// The daemon's metrics and pages about itself and the programs that use it.
 #include "server/web/observer.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What tools/bench/frameworks concludes from reports.
+"""Tests the conclusions of tools/bench/frameworks from reports.
 
 usage: frameworks_test.py FRAMEWORKS
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How tools/bench/sharing drives programs, and what it concludes from their reports.
+"""Tests how tools/bench/sharing runs programs, and its conclusions from their reports.
 
 usage: sharing_test.py SHARING
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The soak's verdict finds leaks that are there, and none that are not.
+"""Checks that the soak's verdict finds all leaks and no others.
 
   verdict_test.py SOAK
 """

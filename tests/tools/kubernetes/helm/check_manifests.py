@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Kubernetes objects are what the API knows, and what is in them fits together and fits the real programs.
+"""Checks that Kubernetes objects are valid for the API, and that they fit together and fit the real
+programs.
 
   check_manifests.py MANIFESTS DETSHARED DETSHARECTL PLUGIN
 
@@ -33,7 +34,7 @@ def check(condition, what):
 
 
 def check_fields(value, kind, where):
-    """Every key is a field of the model, every value has its type."""
+    """Checks that every key is a field of the model and every value has its type."""
     collection = re.fullmatch(r"(list\[|dict\(str, )(.*)[\])]", kind)
     if collection and kind.startswith("list["):
         if not isinstance(value, list):
