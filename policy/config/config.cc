@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/ascii.h"
@@ -294,6 +296,11 @@ std::string DurationText(policy::Nanoseconds duration) {
     if (duration != 0 && duration % one.factor == 0) best = &one;
   }
   return absl::StrCat(duration / best->factor, best->name);
+}
+
+std::string NumberText(double number) {
+  char text[32];
+  return std::string(text, std::to_chars(std::begin(text), std::end(text), number).ptr);
 }
 
 bool ParseSize(absl::string_view text, int64_t* bytes) {

@@ -133,6 +133,8 @@ bool IsDefault(const ConfigSetting& setting, const Config& config);
 // Takes "5ms", "30us", "1s", "250ns". False for other texts, and for more than about 290 years.
 bool ParseDuration(absl::string_view text, policy::Nanoseconds* duration);
 std::string DurationText(policy::Nanoseconds duration);
+// The shortest text of which TOML makes the same number.
+std::string NumberText(double number);
 // Takes "1GiB", "256 MB" (both are powers of 1024), "4096". False for other texts.
 bool ParseSize(absl::string_view text, int64_t* bytes);
 // Whether the text has no control characters.

@@ -103,16 +103,18 @@ class Reader {
   }
 
  private:
+  // `text` goes to a terminal, and the parser's own messages quote the file: without control
+  // characters.
   void Problem(const toml::source_region& where, std::string text) {
+    for (char& c : text) {
+      if (!IsPlain(absl::string_view(&c, 1))) c = '?';
+    }
     result_.problems.push_back({static_cast<int>(where.begin.line),
                                 static_cast<int>(where.begin.column), std::move(text)});
   }
-  // Text from the file, quoted and made safe for a terminal.
+  // The beginning of a text of the file, quoted and made safe for a terminal.
   static std::string Shown(absl::string_view text) {
-    std::string shown = "\"";
-    for (const char c : text.substr(0, 64))
-      shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-    return shown + (text.size() > 64 ? "...\"" : "\"");
+    return absl::StrCat("\"", text.substr(0, 64), text.size() > 64 ? "...\"" : "\"");
   }
   static bool IsSection(absl::string_view name) {
     const absl::Span<const ConfigSetting> settings = AllConfigSettings();
@@ -186,7 +188,7 @@ class Reader {
         text = absl::StrCat(*number);
       } else if (const auto fraction = value.value_exact<double>();
                  fraction.has_value() && std::isfinite(*fraction)) {
-        text = absl::StrCat(*fraction);
+        text = NumberText(*fraction);
       } else if (const auto flag = value.value_exact<bool>()) {
         text = *flag ? "true" : "false";
       } else {

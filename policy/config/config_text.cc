@@ -93,7 +93,7 @@ void AppendTenant(const TenantConfig& config, std::string* out) {
   for (const TenantKey& key : TenantKeys()) {
     if (const auto* number = std::get_if<double policy::Tenant::*>(&key.field)) {
       if (tenant.*(*number) != policy::Tenant().*(*number))
-        absl::StrAppend(out, key.key, " = ", tenant.*(*number), "\n");
+        absl::StrAppend(out, key.key, " = ", NumberText(tenant.*(*number)), "\n");
     } else if (const auto* integer = std::get_if<int policy::Tenant::*>(&key.field)) {
       if (tenant.*(*integer) != 0) absl::StrAppend(out, key.key, " = ", tenant.*(*integer), "\n");
     } else if (const auto* duration =

@@ -31,9 +31,9 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& g
     if (placed.came || now - placed.placed_at >= kComing) continue;
     for (const int index : placed.devices) {
       policy::DeviceLoad& device = devices[static_cast<size_t>(index)];
-      const bool counted =
-          std::any_of(device.sessions.begin(), device.sessions.end(),
-                      [&](const auto& there) { return there.tenant.name == other.tenant; });
+      const bool counted = std::any_of(
+          device.sessions.begin(), device.sessions.end(),
+          [&name = other.tenant](const auto& there) { return there.tenant.name == name; });
       // A tenant's limit is that of all of its sessions together, so its own promised memory does
       // not count against it.
       if (!counted && other.tenant != group.tenant) device.memory_used += placed.request.memory;

@@ -156,7 +156,7 @@ TEST_CASE("A relocation of an unknown type is refused by its number") {
   CHECK_FALSE(PlaceManagedVariables(&elf, {}, &contents, &error));
 }
 
-TEST_CASE("A damaged image is only read and written within its bounds") {
+TEST_CASE("An image that is cut anywhere is only read and written within its bounds") {
   // Copies of exactly their size, so that the sanitizers see every access past the end.
   const std::string whole = ReadImage("managed_sm_90.cubin");
   const auto attempt = [](std::string elf) {
@@ -168,15 +168,6 @@ TEST_CASE("A damaged image is only read and written within its bounds") {
     PlaceManagedVariables(&elf, SomeAddresses(variables.size()), &contents, &error);
   };
   for (size_t bytes = 0; bytes < whole.size(); bytes += 7) attempt(whole.substr(0, bytes));
-  uint64_t random = 1;
-  for (int i = 0; i < 20000; ++i) {
-    std::string garbled = whole;
-    for (int j = 0; j < 3; ++j) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      garbled[(random >> 33) % garbled.size()] = static_cast<char>(random >> 17);
-    }
-    attempt(std::move(garbled));
-  }
   SUCCEED();
 }
 

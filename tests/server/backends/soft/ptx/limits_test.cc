@@ -1,0 +1,55 @@
+// Texts that ask for too much: they are refused or decoded, and neither takes more than seconds. A
+// quadratic step would take hours.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "server/backends/soft/ptx/module.h"
+
+namespace detshare::soft::ptx::testing {
+namespace {
+
+std::string Repeat(const std::string& text, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+constexpr char kHeader[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+
+// The module is gone again; what counts is that there was an end.
+bool Parses(const std::string& body) { return Module::Parse(kHeader + body).ok(); }
+
+TEST_CASE("Endless nesting is refused") {
+  CHECK_FALSE(Parses(".visible .entry k() " + Repeat("{", 100000)));
+  CHECK_FALSE(Parses(".global .u32 x = " + Repeat("{", 100000)));
+  CHECK_FALSE(Parses(".visible .entry k() { mov.u32 " + Repeat("{", 100000)));
+}
+
+TEST_CASE("Too many registers, parameters and globals are refused") {
+  CHECK_FALSE(
+      Parses(".visible .entry k() { .reg .b32 %r<4294967295>; mov.u32 %r4294967294, 1; ret; }"));
+  CHECK_FALSE(
+      Parses(".visible .entry k(" + Repeat(".param .u64 p,", 10000) + ".param .u64 q) { ret; }"));
+  CHECK_FALSE(Parses(Repeat(".global .b8 x[68719476736];", 10)));
+}
+
+TEST_CASE("Very many registers that are live at a time come to an end") {
+  std::string text = ".visible .entry k() { .reg .b64 %d<100000>;\n";
+  for (int i = 0; i < 50000; ++i)
+    text += "mov.u64 %d" + std::to_string(i) + ", " + std::to_string(i) + ";\n";
+  for (int i = 1; i < 50000; ++i) text += "add.u64 %d0, %d0, %d" + std::to_string(i) + ";\n";
+  Parses(text + "}");
+  SUCCEED();
+}
+
+TEST_CASE("A ladder of branches comes to an end") {
+  std::string text = ".visible .entry k() { .reg .pred %p;\n";
+  for (int i = 0; i < 20000; ++i)
+    text += "@%p bra L" + std::to_string((i * 7919) % 20000) + ";\nL" + std::to_string(i) + ":\n";
+  Parses(text + "}");
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace detshare::soft::ptx::testing
