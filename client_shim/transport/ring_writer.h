@@ -1,7 +1,7 @@
 // The client's end of the submission ring (proto/ring_abi.h). Any number of threads may write at a
 // time, without a lock.
 //
-//   Record record = ring.Reserve(...);   // one compare-and-swap on `tail`; waits if the ring is full
+//   Record record = ring.Reserve(...);   // one compare-and-swap on `tail`; waits if it is full
 //   if (!record) return <session is over>;
 //   ... write record.args and record.payload ...
 //   ring.Commit(record);                 // publishes the record and wakes the reader if it sleeps

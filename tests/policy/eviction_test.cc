@@ -49,8 +49,7 @@ TEST_CASE("A request for which there is room has no victims") {
   CHECK(decision.victims.empty());
 }
 
-TEST_CASE(
-    "The longest idle session is evicted first, and no more than is needed") {
+TEST_CASE("The longest idle session is evicted first, and no more than is needed") {
   Card card;
   card.free = kGiB;
   card.residents = {Idle(1, 8 * kGiB, 20 * kSecond), Idle(2, 8 * kGiB, 10 * kSecond),
