@@ -124,7 +124,7 @@ TEST_CASE("A full card and the session's limit are out of memory, and nothing is
   CHECK(session.Allocate(8 * kMiB) == a);
 }
 
-TEST_CASE("Find and the accounts know whose an address is") {
+TEST_CASE("Find and the accounts know the owner of an address") {
   Session session;
   const DeviceAddress a = session.Allocate(700, 1);
   const DeviceAddress b = session.Allocate(4 * kMiB, 2);
@@ -240,7 +240,8 @@ uint64_t Reserved(Session& session, PoolId pool) {
   return session.memory->UseOf(pool).value().reserved;
 }
 
-TEST_CASE("A pool has reserved what its allocations lie in, and keeps what its threshold says") {
+TEST_CASE(
+    "A pool has reserved its allocations' granules, and keeps as much as its threshold allows") {
   Session session;
   REQUIRE(session.memory->CreatePool(kPool, 0).ok());
   const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
@@ -276,7 +277,7 @@ TEST_CASE("A pool has reserved what its allocations lie in, and keeps what its t
   CHECK(session.memory->mapped() == 0);
 }
 
-TEST_CASE("Memory that is freed as cudaFree does stays with its pool, too") {
+TEST_CASE("Memory that cudaFree frees stays with its pool, too") {
   Session session;
   REQUIRE(session.memory->CreatePool(kPool, 0).ok());
   REQUIRE(session.memory->SetReleaseThreshold(kPool, 8 * kMiB).ok());
@@ -285,7 +286,7 @@ TEST_CASE("Memory that is freed as cudaFree does stays with its pool, too") {
   CHECK(Reserved(session, kPool) == 4 * kMiB);
 }
 
-TEST_CASE("A free range takes its memory along to the pool that gets it") {
+TEST_CASE("A free range brings its memory to the pool that gets it") {
   Session session;
   REQUIRE(session.memory->CreatePool(kPool, 0).ok());
   REQUIRE(session.memory->SetReleaseThreshold(kPool, UINT64_MAX).ok());
@@ -323,7 +324,7 @@ TEST_CASE("A pool that is destroyed lives on with its allocations, and keeps not
   CHECK(session.memory->CreatePool(kPool, 0).ok());
 }
 
-TEST_CASE("What a destroyed pool has free goes when the work on it is complete") {
+TEST_CASE("Free memory of a destroyed pool is released when the work on it is complete") {
   Session session;
   REQUIRE(session.memory->CreatePool(kPool, 0).ok());
   const DeviceAddress a = AllocateFrom(session, kPool, 4 * kMiB);
@@ -494,7 +495,7 @@ struct Moves {
   }
 };
 
-TEST_CASE("As few bytes as are enough leave the card, and all come back to their addresses") {
+TEST_CASE("As few bytes as possible leave the card, and all return to their addresses") {
   Session session;
   const DeviceAddress small = session.Allocate(100);
   const DeviceAddress four = session.Allocate(4 * kMiB);
@@ -524,7 +525,7 @@ TEST_CASE("As few bytes as are enough leave the card, and all come back to their
   CHECK(session.Free(ten).ok());
 }
 
-TEST_CASE("Free memory that is kept goes and comes back like any other") {
+TEST_CASE("Kept free memory leaves the card and returns like any other") {
   Session session;
   session.Allocate(4 * kMiB);
   const DeviceAddress freed = session.Allocate(6 * kMiB);
@@ -552,7 +553,7 @@ TEST_CASE("Nothing leaves when it cannot be copied or the host has no room") {
   CHECK(session.memory->out() == 0);
 }
 
-TEST_CASE("What the host has room for leaves") {
+TEST_CASE("As much memory leaves as the host has room for") {
   Session session;
   session.Allocate(2 * kMiB);
   session.Allocate(4 * kMiB);
@@ -565,7 +566,7 @@ TEST_CASE("What the host has room for leaves") {
   CHECK(session.memory->mapped() == 8 * kMiB);
 }
 
-TEST_CASE("As much memory comes back as there is room for, and none when it cannot be copied") {
+TEST_CASE("As much memory returns as there is room for, and none if it cannot be copied") {
   Session session(kGranule, 16 * kMiB);
   session.Allocate(8 * kMiB);
   session.Allocate(4 * kMiB);
@@ -590,7 +591,7 @@ TEST_CASE("As much memory comes back as there is room for, and none when it cann
   CHECK(moves.In(session).value() == 8 * kMiB);
 }
 
-TEST_CASE("Memory that others reach is kept in place") {
+TEST_CASE("Memory that other processes reach stays in place") {
   Session session;
   const DeviceAddress shown = session.Allocate(4 * kMiB);
   session.Allocate(2 * kMiB);
@@ -644,7 +645,7 @@ TEST_CASE("An allocation on a full card waits for room and takes it, or is refus
   CHECK(room.tickets.empty());
 }
 
-TEST_CASE("An allocation whose room others take asks again, for more, and not for ever") {
+TEST_CASE("An allocation whose room is taken asks for more, but not for ever") {
   Session session(kGranule, 512 * kMiB);
   Room room;
   session.memory->set_room(&room);
@@ -659,6 +660,55 @@ TEST_CASE("An allocation whose room others take asks again, for more, and not fo
   CHECK(CudaResultOf((*result)->status()) == kCudaErrorOutOfMemory);
   CHECK(std::is_sorted(room.asked.begin(), room.asked.end()));
   CHECK(room.asked.back() > room.asked.front());
+}
+
+TEST_CASE("Memory stays on the card while another device reaches a pool of the session") {
+  Session session;
+  auto peer = *session.device.CreateAddressSpace(kBase << 1, 1ull << 36);
+  session.Allocate(4 * kMiB);
+  REQUIRE(session.memory->CreatePool(kPool, 0).ok());
+  REQUIRE(session.memory->SharePool(kPool, *peer).ok());
+  CHECK(session.memory->movable() == 0);
+  Moves moves;
+  CHECK(moves.Out(session, kMiB).value() == 0);
+  CHECK(session.memory->mapped() == 4 * kMiB);
+  REQUIRE(session.memory->UnsharePool(kPool, *peer).ok());
+  CHECK(session.memory->movable() == 4 * kMiB);
+  CHECK(moves.Out(session, kMiB).value() == 4 * kMiB);
+}
+
+TEST_CASE("A session's limit is used and given back to the last byte") {
+  Session session(kGranule, 1ull << 40, /*limit=*/8 * kMiB);
+  const auto full = [&](uint64_t bytes) {
+    return CudaResultOf(session.Finish(session.memory->Allocate(kContext, bytes)).status()) ==
+           kCudaErrorOutOfMemory;
+  };
+  const DeviceAddress a = session.Allocate(6 * kMiB);
+  CHECK(full(2 * kMiB + 1));
+  const DeviceAddress b = session.Allocate(2 * kMiB);
+  CHECK(full(1));
+  CHECK(session.Free(a).ok());
+  CHECK(session.Free(b).ok());
+  session.Allocate(8 * kMiB);
+}
+
+TEST_CASE("An allocation takes its bytes from the quota and gives all of them back") {
+  Session session;
+  auto quota = std::make_shared<Quota>(
+      8 * kMiB, [](const Quota&, uint64_t) { return CudaError(kCudaErrorOutOfMemory, "full"); });
+  session.memory->set_quota(quota);
+  const DeviceAddress a = session.Allocate(6 * kMiB);
+  CHECK(quota->used() == 6 * kMiB);
+  CHECK(quota->left() == 2 * kMiB);
+  CHECK(CudaResultOf(session.Finish(session.memory->Allocate(kContext, 4 * kMiB)).status()) ==
+        kCudaErrorOutOfMemory);
+  CHECK(session.memory->used() == 6 * kMiB);
+  session.Allocate(2 * kMiB);
+  CHECK(quota->left() == 0);
+  CHECK(session.Free(a).ok());
+  CHECK(quota->used() == 2 * kMiB);
+  quota->set_limit(kMiB);
+  CHECK(quota->left() == 0);
 }
 
 }  // namespace

@@ -50,8 +50,9 @@ struct Fixture {
 
 constexpr Nanoseconds kDuration = ScheduledSession::kDuration;
 
-TEST_CASE_METHOD(Fixture,
-                 "A new session is bound at once, and the sessions that it moves at their next record") {
+TEST_CASE_METHOD(
+    Fixture,
+    "A new session is bound at once, and the sessions that it moves at their next record") {
   Make({{0, 8}, {8, 8}});
   policy->watches = false;
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
@@ -131,9 +132,7 @@ TEST_CASE_METHOD(Fixture,
   CHECK(device.fences.size() >= 2);
 }
 
-TEST_CASE_METHOD(
-    Fixture,
-    "A window of 0 lets one operation through after each maximum throttle") {
+TEST_CASE_METHOD(Fixture, "A window of 0 lets one operation through after each maximum throttle") {
   Make({});
   policy::Limits none = Window(0);
   none.max_throttle = 5 * kMillisecond;
@@ -152,8 +151,8 @@ TEST_CASE_METHOD(
   CHECK(state.figures.throttled_by_window == 10 * kMillisecond);
 }
 
-TEST_CASE_METHOD(
-    Fixture, "A contended coroutine has its contended limits until the first one has no work") {
+TEST_CASE_METHOD(Fixture,
+                 "A contended coroutine has its contended limits until the first one has no work") {
   Make({});
   GiveSecond(Window(kForever), Window(0));
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
@@ -348,8 +347,8 @@ TEST_CASE_METHOD(Fixture, "A decision that gives another partition counts as a r
   CHECK(scheduler->Totals().at("b").work.resizes == 0);
 }
 
-TEST_CASE_METHOD(
-    Fixture, "A used-up budget throttles its coroutine until the policy gives another one") {
+TEST_CASE_METHOD(Fixture,
+                 "A used-up budget throttles its coroutine until the policy gives another one") {
   Make({});
   GiveSecond({}, {}, 5 * kDuration);
   ScheduledSession one(device, *pool, *scheduler, 1), two(device, *pool, *scheduler, 2);
@@ -364,8 +363,8 @@ TEST_CASE_METHOD(
   CHECK(state.figures.device_time == 10 * kDuration);
 }
 
-TEST_CASE_METHOD(Fixture,
-                 "Long operations run on the partition for long ones once their duration is known") {
+TEST_CASE_METHOD(
+    Fixture, "Long operations run on the partition for long ones once their duration is known") {
   Make({{8, 8}});
   policy->decide = [](const policy::Snapshot&, policy::Decision* decision) {
     if (decision->grants.size() < 2) return;
@@ -537,8 +536,9 @@ TEST_CASE_METHOD(Fixture,
   CHECK(two.Launch() == 0);
 }
 
-TEST_CASE_METHOD(Fixture,
-                 "An urgent coroutine has queues of a greater priority, ordered with its earlier queues") {
+TEST_CASE_METHOD(
+    Fixture,
+    "An urgent coroutine has queues of a greater priority, ordered with its earlier queues") {
   Make({});
   bool urgent = false;
   policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
@@ -704,6 +704,25 @@ TEST_CASE("The scheduler's thread asks the policy when a worker notifies it") {
   one.coroutine->WatchWork(false);
   while (!saw_work) std::this_thread::yield();
   device.RunAll();
+}
+
+TEST_CASE_METHOD(Fixture, "An index past the last partition means the whole device") {
+  Make({{0, 8}});
+  int partition = 1;
+  policy->watches = false;
+  policy->decide = [&](const policy::Snapshot&, policy::Decision* decision) {
+    for (policy::Grant& grant : decision->grants) grant.idle.partition = partition;
+  };
+  ScheduledSession one(device, *pool, *scheduler, 1);
+  CoroutineState state;
+  REQUIRE(scheduler->StateOf(1, &state));
+  CHECK(state.sm_count == 8);
+  for (const int none : {2, -1}) {
+    partition = none;
+    ScheduledSession other(device, *pool, *scheduler, 2);
+    REQUIRE(scheduler->StateOf(1, &state));
+    CHECK(state.sm_count == 16);
+  }
 }
 
 }  // namespace

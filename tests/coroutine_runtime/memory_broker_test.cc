@@ -77,7 +77,7 @@ RoomTicket::State StateOf(const std::unique_ptr<RoomTicket>& ticket) {
   return static_cast<RoomTicket::State>(ticket->state().load());
 }
 
-TEST_CASE("Room that is there is granted at once, to one at a time") {
+TEST_CASE("Existing room is granted at once, to one session at a time") {
   Card card;
   Session a(card, 1), b(card, 2);
   auto first = a.account->Ask(40 * kMiB);
@@ -90,7 +90,7 @@ TEST_CASE("Room that is there is granted at once, to one at a time") {
   CHECK(b.account->waiting() == 0);
 }
 
-TEST_CASE("An idle session is told to go, and the room is granted when it went") {
+TEST_CASE("An idle session is evicted, and the room is granted when it has left") {
   Card card;
   Session a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
@@ -115,7 +115,7 @@ TEST_CASE("An idle session is told to go, and the room is granted when it went")
   CHECK(card.store.used() == 0);
 }
 
-TEST_CASE("What nobody can give is refused at once, but not to who comes back") {
+TEST_CASE("Impossible requests are refused at once, except those of returning sessions") {
   Card card;
   Session a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
@@ -127,7 +127,8 @@ TEST_CASE("What nobody can give is refused at once, but not to who comes back") 
   CHECK(StateOf(b.account->Ask(10 * kMiB)) == RoomTicket::kGranted);
 }
 
-TEST_CASE("An order that is not begun is withdrawn, and the session left alone for a while") {
+TEST_CASE(
+    "An eviction that does not begin is withdrawn, and the session is left alone for a while") {
   Card card;
   Session a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
@@ -154,7 +155,7 @@ TEST_CASE("An order that is not begun is withdrawn, and the session left alone f
   CHECK(StateOf(ticket) == RoomTicket::kRefused);
 }
 
-TEST_CASE("A session that ends is waited for no more") {
+TEST_CASE("The broker does not wait for a session that ended") {
   Card card;
   Session b(card, 2);
   std::unique_ptr<RoomTicket> ticket;
@@ -169,7 +170,7 @@ TEST_CASE("A session that ends is waited for no more") {
   CHECK(StateOf(ticket) == RoomTicket::kGranted);
 }
 
-TEST_CASE("Whoever got room keeps it for a while, though others wait") {
+TEST_CASE("A session that got room keeps it for a while, although others wait") {
   Card card;
   Session a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
@@ -195,7 +196,7 @@ TEST_CASE("Whoever got room keeps it for a while, though others wait") {
   CHECK(a.account->MoveIn(card.stop).ok());
 }
 
-TEST_CASE("Sessions are exchanged by parts where the host has no room for one of them") {
+TEST_CASE("Sessions are exchanged by parts if the host has no room for one of them") {
   Card card(30 * kMiB);
   Session a(card, 1), b(card, 2);
   for (const uint64_t bytes : {10, 10, 10, 8}) REQUIRE(a.Allocate(bytes * kMiB));
@@ -225,6 +226,24 @@ TEST_CASE("Sessions are exchanged by parts where the host has no room for one of
       REQUIRE(back->memory->out() == 0);
     }
   }
+}
+
+TEST_CASE("A request for new memory waits for half a minute, and no longer") {
+  Card card;
+  Session a(card, 1), b(card, 2), c(card, 3);
+  REQUIRE(a.Allocate(40 * kMiB));
+  card.Pass(10 * kSecond);
+  auto first = b.account->Ask(40 * kMiB);
+  REQUIRE(a.account->Begin() != 0);  // the broker waits for it
+  auto late = c.account->Ask(60 * kMiB);
+  bool refused = false;
+  SECTION("less") { card.Pass(29 * kSecond); }
+  SECTION("more") {
+    card.Pass(30 * kSecond);
+    refused = true;
+  }
+  a.account->End(true);
+  CHECK(StateOf(late) == (refused ? RoomTicket::kRefused : RoomTicket::kWaiting));
 }
 
 }  // namespace

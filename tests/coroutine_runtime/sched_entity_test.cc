@@ -1,0 +1,170 @@
+#include "coroutine_runtime/sched_entity.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+namespace {
+
+TEST_CASE("A coroutine counts as busy for higher ranks only") {
+  SchedBoard board;
+  board.busy += SchedBoard::One(3);
+  CHECK_FALSE(board.BusyBelow(0));
+  CHECK_FALSE(board.BusyBelow(3));
+  CHECK(board.BusyBelow(4));
+  CHECK(board.BusyBelow(7));
+}
+
+TEST_CASE("Bursts of one rank that run at once restrict others until the latest of their ends") {
+  SchedBoard board;
+  board.RestrictUntil(1, 100, /*begins=*/true);
+  CHECK_FALSE(board.InContentionBelow(2, 50));  // no coroutine of the rank has work yet
+  board.busy += SchedBoard::One(1);
+  CHECK(board.InContentionBelow(2, 99));
+  CHECK_FALSE(board.InContentionBelow(2, 100));
+  CHECK_FALSE(board.InContentionBelow(1, 50));
+  // Another burst begins, which ends earlier.
+  board.RestrictUntil(1, 70, /*begins=*/true);
+  board.busy += SchedBoard::One(1);
+  CHECK(board.InContentionBelow(2, 99));
+  // The first one is longer than it seemed.
+  board.RestrictUntil(1, 200, /*begins=*/false);
+  CHECK(board.InContentionBelow(2, 199));
+  board.RestrictUntil(1, 150, /*begins=*/false);
+  CHECK(board.InContentionBelow(2, 199));
+  // Both have ended. The next burst does not inherit their end.
+  board.busy -= 2 * SchedBoard::One(1);
+  board.RestrictUntil(1, 120, /*begins=*/true);
+  board.busy += SchedBoard::One(1);
+  CHECK(board.InContentionBelow(2, 119));
+  CHECK_FALSE(board.InContentionBelow(2, 120));
+}
+
+struct Entity {
+  FakeDevice device;
+  ManualClock clock;
+  SchedBoard board;
+  DurationTable durations{device.properties().sm_count};
+  int news = 0;
+  SchedEntity entity{board, durations, clock, [this] { ++news; }};
+
+  Entity() { clock.Advance(1000); }
+  SchedEntity::Assignment Assignment() {
+    SchedEntity::Assignment assignment;
+    assignment.followed = true;
+    assignment.rank = 1;
+    for (SchedEntity::BoundLimits* limits :
+         {&assignment.idle, &assignment.contended, &assignment.tail}) {
+      limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
+    }
+    return assignment;
+  }
+  void Publish(SchedEntity::Assignment assignment) {
+    entity.Publish(std::move(assignment));
+    entity.Update();
+  }
+};
+
+TEST_CASE_METHOD(Entity, "Bursts and the pauses between them are measured") {
+  Publish(Assignment());
+  entity.Started(100, true);
+  entity.Started(300, true);
+  clock.Advance(500);
+  entity.Completed(400);
+  entity.Idle();
+  CHECK(entity.report().typical_burst == 400);
+  CHECK(entity.report().changed_at == 1500);
+  clock.Advance(700);
+  entity.Started(800, true);
+  CHECK(entity.report().typical_gap == 700);
+  entity.Completed(800);
+  entity.Idle();
+  // Later bursts and pauses move the figures by an eighth of the way.
+  CHECK(entity.report().typical_burst == 450);
+  clock.Advance(1500);
+  entity.Started(1, true);
+  CHECK(entity.report().typical_gap == 800);
+  CHECK(entity.report().longest_operation == 800);
+}
+
+TEST_CASE_METHOD(Entity, "A throttled session has work, though none of it is in the hardware") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.idle.window = 0;
+  assignment.idle.max_throttle = 5000;
+  Publish(assignment);
+  CHECK_FALSE(entity.MayRun());
+  CHECK_FALSE(entity.Throttle());
+  CHECK(board.throttled == 1);
+  entity.Idle();
+  CHECK(entity.report().has_work);
+  CHECK(board.busy == SchedBoard::One(1));
+  clock.Advance(5000);
+  CHECK(entity.Throttle());
+  CHECK(board.throttled == 0);
+  CHECK(entity.MayRun());
+  entity.Started(10, true);
+  CHECK_FALSE(entity.MayRun());  // one operation, no more
+  CHECK(entity.report().throttled_by_window == 5000);
+  CHECK(entity.report().throttled_by_budget == 0);
+}
+
+TEST_CASE_METHOD(Entity, "A budget that is used up throttles as such, and is news") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.budget = 100;
+  assignment.idle.max_throttle = policy::kForever;
+  Publish(assignment);
+  CHECK(entity.MayRun());
+  entity.Started(100, true);
+  CHECK_FALSE(entity.MayRun());
+  CHECK_FALSE(entity.Throttle());
+  clock.Advance(300);
+  Publish(assignment);
+  CHECK(entity.MayRun());
+  entity.EndThrottle();
+  CHECK(entity.report().throttled_by_budget == 300);
+  CHECK(entity.report().throttled_by_window == 0);
+  CHECK(entity.report().throttled_since == 0);
+}
+
+TEST_CASE_METHOD(Entity, "A session that is forgotten leaves nothing on the board") {
+  SchedEntity::Assignment assignment = Assignment();
+  assignment.idle.window = 100;
+  assignment.idle.long_operation = 100;
+  Publish(assignment);
+  entity.Started(100, true);
+  CHECK(board.occupied == 1);
+  CHECK_FALSE(entity.MayRun());
+  CHECK_FALSE(entity.Throttle());
+  entity.Forget();
+  CHECK(board.busy == 0);
+  CHECK(board.occupied == 0);
+  CHECK(board.throttled == 0);
+  CHECK(entity.report().in_flight == 0);
+  CHECK_FALSE(entity.report().has_work);
+}
+
+TEST_CASE_METHOD(Entity, "Progress is looked at twice within the smallest window") {
+  SchedEntity::Assignment assignment = Assignment();
+  Publish(assignment);
+  CHECK(entity.fence_every() == 5 * policy::kMillisecond);
+  assignment.idle.window = 1000;
+  assignment.contended.window = 400;
+  assignment.tail.window = 0;
+  Publish(assignment);
+  CHECK(entity.fence_every() == 200);
+}
+
+TEST_CASE_METHOD(Entity, "The share of memory-bound work is that of device time which is known") {
+  Publish(Assignment());
+  CHECK(entity.report().memory_bound < 0);
+  entity.NoteBound(100, -1);
+  CHECK(entity.report().memory_bound < 0);
+  entity.NoteBound(100, 1);
+  entity.NoteBound(300, 0);
+  CHECK(entity.report().memory_bound == Approx(0.25));
+  CHECK(entity.totals().memory_bound == 100);
+}
+
+}  // namespace
+}  // namespace detshare
