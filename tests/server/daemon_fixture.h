@@ -63,13 +63,13 @@ uint64_t SumAt(uint64_t address);
 // The reply to a control call.
 class TestReply {
  public:
-  TestReply(int result, std::string reply) : result_(result), reply_(std::move(reply)) {}
+  TestReply(int result, std::string body) : result_(result), body_(std::move(body)) {}
   int result() const { return result_; }
-  const std::string& reply() const { return reply_; }
+  const std::string& body() const { return body_; }
 
  private:
   int result_;
-  std::string reply_;
+  std::string body_;
 };
 
 

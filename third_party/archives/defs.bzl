@@ -2,6 +2,19 @@
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
+_OFF = "@//third_party/precompiled:off"
+_DEFAULT = "//conditions:default"
+
+# What makes the sources of a library read precompiled headers of the C++ standard library.
+PRECOMPILED = select({
+    _OFF: [],
+    _DEFAULT: ["-include", "$(BINDIR)/third_party/precompiled/library.h"],
+})
+PRECOMPILED_DEPS = select({
+    _OFF: [],
+    _DEFAULT: ["@//third_party/precompiled:library"],
+})
+
 def _archive_of(target):
     for linker_input in target[CcInfo].linking_context.linker_inputs.to_list():
         if linker_input.owner == target.label:
