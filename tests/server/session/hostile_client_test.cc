@@ -1,4 +1,5 @@
 // Clients that break the rules lose their session. Other sessions notice nothing.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -208,7 +209,7 @@ TEST_CASE("Handles that the session does not have are refused") {
   f.CheckNeighbour();
 }
 
-TEST_CASE("Too much of anything is out of memory") {
+TEST_CASE("Too many objects of any kind are CUDA_ERROR_OUT_OF_MEMORY") {
   TestDaemon daemon([](Daemon::Options& options) {
     SessionLimits& limits = options.server.limits;
     limits.contexts = 2;
@@ -253,13 +254,13 @@ TEST_CASE("A control call only works on the connection of its session") {
   Fixture f;
   auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "",
                                        f.neighbour.grant.session());
-  CHECK(status.error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(status.code() == absl::StatusCode::kNotFound);
   auto [none, nothing] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "", 999);
-  CHECK(none.error_code() == grpc::StatusCode::NOT_FOUND);
+  CHECK(none.code() == absl::StatusCode::kNotFound);
   f.CheckNeighbour();
 }
 
-TEST_CASE("Malformed control calls are answered or end the session, never the daemon") {
+TEST_CASE("Malformed control calls get a reply or end the session, never the daemon") {
   Fixture f;
   const auto call = [&](const proto::CallRequest& request) {
     grpc::ClientContext context;
@@ -335,7 +336,7 @@ TEST_CASE("Malformed control calls are answered or end the session, never the da
   f.CheckNeighbour();
 }
 
-TEST_CASE("Bytes that are not gRPC hurt nobody") {
+TEST_CASE("Bytes that are not gRPC do no harm") {
   Fixture f;
   std::mt19937 random(7);
   for (int i = 0; i < 30; ++i) {
@@ -365,7 +366,7 @@ TEST_CASE("Another version is refused, and the refusal names both") {
              Catch::Contains("ABI " + std::to_string(kAbiVersion) + ")"));
 }
 
-TEST_CASE("Names of tenants are names") {
+TEST_CASE("Invalid names of tenants are refused") {
   TestDaemon daemon;
   for (const std::string& name :
        {std::string("../../etc"), std::string(65, 'a'), std::string("a b"), std::string("a\n")}) {
@@ -396,7 +397,7 @@ TEST_CASE("More sessions than there is room for are refused until one ends") {
   CHECK(Eventually([&] { return TestClient(daemon.socket()).Open(); }));
 }
 
-TEST_CASE("A fault is its session's alone and ends every wait with the error") {
+TEST_CASE("A fault hits its own session only, and ends every wait with the error") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
   const KernelId kernel = f.client.GetKernel(f.client.Load(), "fault");
@@ -417,7 +418,7 @@ TEST_CASE("A fault is its session's alone and ends every wait with the error") {
   f.CheckNeighbour();
 }
 
-TEST_CASE("An error that nobody waits for becomes the session's") {
+TEST_CASE("An error of a record without a reply becomes the session's error") {
   Fixture f;
   RingTestClient& ring = *f.client.ring;
   ring.Send(Op::cuMemcpyAsync,
@@ -505,15 +506,14 @@ wire::cuLibraryLoadData NamingImage(uint32_t source, const ContentHash& hash) {
   return args;
 }
 
-wire::cuLibraryLoadData_Reply BodyOf(const proto::CallReply& reply) {
+wire::cuLibraryLoadData_Reply BodyOf(const TestReply& reply) {
   wire::cuLibraryLoadData_Reply body{};
   REQUIRE(reply.body().size() >= sizeof(body));
   std::memcpy(&body, reply.body().data(), sizeof(body));
   return body;
 }
 
-TEST_CASE(
-    "Code that one process sent is loaded by another of its user that names it, byte for byte") {
+TEST_CASE("Another process of the user loads sent code by its exact hash") {
   Fixture f;
   const std::string image = "code" + std::string(199'996, 'i');
   const auto bytes = std::as_bytes(std::span(image));
@@ -542,7 +542,7 @@ TEST_CASE(
   f.CheckNeighbour();
 }
 
-TEST_CASE("A load that names its image in no way that there is ends the session") {
+TEST_CASE("A load with an unknown kind of image name ends the session") {
   Fixture f;
   wire::cuLibraryLoadData args = NamingImage(wire::kImageSent, {});
   std::string payload;
@@ -566,6 +566,66 @@ TEST_CASE("A load that names its image in no way that there is ends the session"
   const auto ended = f.client.AwaitEnd();
   REQUIRE(ended.has_value());
   CHECK_THAT(ended->reason(), Catch::Contains("cuLibraryLoadData"));
+  f.CheckNeighbour();
+}
+
+TEST_CASE("Copies and fills are accepted up to the last byte of their range, and no further") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  constexpr uint64_t kMemory = 1 << 20;
+  const auto copy = [&](wire::Location destination, wire::Location source, uint64_t bytes,
+                        uint64_t payload_bytes = 0) {
+    const std::vector<uint8_t> payload(payload_bytes, 5);
+    return ring.Call(Op::cuMemcpyAsync, f.client.CopyOf(destination, source, bytes, 1),
+                     std::span<const uint8_t>(payload));
+  };
+  const wire::Location mine{f.memory, kAddress, 0};
+  CHECK(copy(mine, {0, kInline, 0}, kInlineCopyBytes, kInlineCopyBytes) == 0);
+  CHECK(copy(mine, {0, kInline, 0}, kInlineCopyBytes + 1, kInlineCopyBytes + 1) ==
+        kCudaErrorInvalidValue);
+  CHECK(copy({0, kInline, 0}, mine, 16, 16) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {84, kInline, 0}, 16, 100) == 0);
+  CHECK(copy(mine, {85, kInline, 0}, 16, 100) == kCudaErrorInvalidValue);
+  CHECK(copy(mine, {UINT64_MAX, kInline, 0}, 16, 100) == kCudaErrorInvalidValue);
+  const uint64_t staging = ring.header().staging_bytes;
+  CHECK(copy(mine, {staging - 8, kStaging, 0}, 8) == 0);
+  CHECK(copy(mine, {staging - 8, kStaging, 0}, 9) == kCudaErrorInvalidValue);
+
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{4096, 7, 0}) == 0);
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{4096, 8, 0}) == kCudaErrorInvalidValue);
+  CHECK(ring.Call(Op::cuMemHostAlloc, wire::cuMemHostAlloc{0, 0, 0}) == kCudaErrorInvalidValue);
+
+  const auto fill = [&](uint64_t width, uint64_t height, uint64_t pitch, uint32_t element) {
+    return ring.Call(Op::cuMemsetD2D32Async,
+                     wire::cuMemsetD2D32Async{f.memory, pitch, width, height, 3, element, 1, 0});
+  };
+  CHECK(fill(4, 2, 18, 2) == 0);
+  CHECK(fill(4, 2, 18, 4) == kCudaErrorInvalidValue);  // rows that are not aligned
+  CHECK(fill(4, 1, 18, 4) == 0);                       // one row has no pitch
+  CHECK(fill(4, 2, 16, 4) == 0);
+  CHECK(fill(4, 2, 12, 4) == kCudaErrorInvalidValue);  // rows that overlap
+  CHECK(fill(1, kMemory / 16, 16, 1) == 0);
+  CHECK(fill(1, 2, uint64_t{1} << 40, 1) == kCudaErrorInvalidValue);
+  f.CheckNeighbour();
+}
+
+TEST_CASE("A launch without all bytes of its parameters, or with unknown flags, is refused") {
+  Fixture f;
+  RingTestClient& ring = *f.client.ring;
+  const KernelId kernel = f.client.GetKernel(f.client.Load(), "add");
+  REQUIRE(kernel != 0);
+  const auto launch = [&](const wire::cuLaunchKernelEx& args, size_t bytes) {
+    const uint64_t parameters[2] = {f.memory, 1};
+    return ring.Call(Op::cuLaunchKernelEx, args,
+                     {reinterpret_cast<const uint8_t*>(parameters), bytes});
+  };
+  wire::cuLaunchKernelEx args = f.client.LaunchOf(kernel, 1);
+  CHECK(launch(args, 15) == kCudaErrorInvalidValue);
+  CHECK(launch(args, 16) == 0);
+  args.flags = 1u << 31;
+  CHECK(launch(args, 16) == kCudaErrorInvalidValue);
+  args.flags = wire::kLaunchHasHints;  // which are not there
+  CHECK(launch(args, 16) == kCudaErrorInvalidValue);
   f.CheckNeighbour();
 }
 

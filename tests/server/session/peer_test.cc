@@ -4,12 +4,15 @@
 
 #include <catch2/catch.hpp>
 
+#include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "proto/control.pb.h"
 #include "proto/wire/context.h"
 #include "proto/wire/event.h"
 #include "proto/wire/ipc.h"
+#include "server/session/shared_events.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -76,7 +79,7 @@ TEST_CASE("A fill and a copy of the host's bytes reach the other device's memory
   CHECK(*reinterpret_cast<uint8_t*>(f.memory[1] + 63) == 9);
 }
 
-TEST_CASE("A stream waits for events of another device, and for none that there is not") {
+TEST_CASE("A stream waits for events of another device, and unknown events are refused") {
   TwoDevices f;
   RingTestClient& ring = *f.client.ring;
   f.On(1);
@@ -106,7 +109,7 @@ TEST_CASE("A device is named by a beginning of its UUID that no other has") {
   CHECK(opens(two, "GPU-ab000000-0000-0000-0000-000000000001"));
 }
 
-TEST_CASE("Access to a peer is given once, to another device of the session, and taken back once") {
+TEST_CASE("Access to a peer, another device of the session, is enabled once and disabled once") {
   TwoDevices f;
   CHECK(f.Enable(2, 2) == kCudaErrorInvalidDevice);
   CHECK(f.Enable(2, UINT32_MAX) == kCudaErrorInvalidDevice);
@@ -131,7 +134,7 @@ TEST_CASE("Access to a peer is given once, to another device of the session, and
   CHECK(f.Disable(2) == kPeerAccessNotEnabled);
 }
 
-TEST_CASE("An event between processes is opened by its token only, elsewhere only") {
+TEST_CASE("An event between processes is opened only by its token, and only in another process") {
   TestDaemon daemon;
   TestClient one(daemon.socket()), other(daemon.socket());
   for (TestClient* client : {&one, &other}) {
@@ -189,7 +192,7 @@ TEST_CASE("An event between processes is opened by its token only, elsewhere onl
   CHECK(Eventually([&] { return open(other, handle.token, 6) == kCudaErrorInvalidValue; }));
 }
 
-TEST_CASE("Memory between processes is opened by its token only, elsewhere only") {
+TEST_CASE("Memory between processes is opened only by its token, and only in another process") {
   TestDaemon daemon;
   TestClient one(daemon.socket()), other(daemon.socket());
   for (TestClient* client : {&one, &other}) {
@@ -235,6 +238,22 @@ TEST_CASE("Memory between processes is opened by its token only, elsewhere only"
   // The owner frees the memory, so the token is no longer valid.
   CHECK(one.ring->Call(Op::cuMemFree_v2, wire::cuMemFree_v2{memory}) == 0);
   CHECK(open(other, handle.token, &opened) == kCudaErrorInvalidValue);
+}
+
+TEST_CASE("The token of an event is for its user, and for other sessions than its own") {
+  InstantDevice device;
+  SharedEvents events;
+  std::shared_ptr<SharedEvent> event = *SharedEvent::Create(device);
+  const SharedEvents::Token token = *events.Export(1000, 1, event);
+  CHECK(*events.Export(1000, 1, event) == token);
+  CHECK(*events.Import(1000, 2, token) == event);
+  CHECK(CudaResultOf(events.Import(1000, 1, token).status()) == kCudaErrorInvalidContext);
+  CHECK(CudaResultOf(events.Import(1001, 2, token).status()) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(events.Import(0, 2, token).status()) == kCudaErrorInvalidValue);
+  const std::shared_ptr<SharedEvent> other = *SharedEvent::Create(device);
+  CHECK(*events.Export(1000, 1, other) != token);
+  event.reset();
+  CHECK(CudaResultOf(events.Import(1000, 2, token).status()) == kCudaErrorInvalidValue);
 }
 
 }  // namespace

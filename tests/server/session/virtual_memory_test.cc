@@ -5,7 +5,10 @@
 #include <set>
 
 #include "coroutine_runtime/status_cuda.h"
+#include "proto/wire/copy.h"
+#include "server/session/shared_memory_objects.h"
 #include "tests/server/daemon_fixture.h"
+#include "tests/server/instant_device.h"
 
 namespace detshare {
 namespace {
@@ -76,6 +79,13 @@ TEST_CASE("Mapped memory can be used where access was given, until it is unmappe
   CHECK(*reinterpret_cast<uint8_t*>(range + 2 * kUnit + 15) == 7);
   REQUIRE(f.SetAccess(range, 2 * kUnit, 1, 1) == 0);
   CHECK(f.Fill(range, 16) == kCudaErrorInvalidValue);
+  // Memory that is for reading is a source and no destination.
+  const auto copy = [&](uint64_t to, uint64_t from) {
+    return f.ring().Call(Op::cuMemcpyAsync, f.client.CopyOf({to, wire::kAddress, 0},
+                                                            {from, wire::kAddress, 0}, 16, 1));
+  };
+  CHECK(copy(range + 2 * kUnit, range) == 0);
+  CHECK(copy(range, range + 2 * kUnit) == kCudaErrorInvalidValue);
   // The handle may be released first.
   CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == 0);
   CHECK(f.ring().Call(Op::cuMemRelease, wire::cuMemRelease{memory, 0}) == kCudaErrorInvalidValue);

@@ -10,6 +10,7 @@
 #include "proto/wire/array.h"
 #include "proto/wire/ipc.h"
 #include "proto/wire/virtual_memory.h"
+#include "server/tenants/tenant_accounts.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
@@ -359,6 +360,29 @@ TEST_CASE("Threads that take and give never have more than the quota together") 
   for (std::thread& thread : threads) thread.join();
   CHECK(max.load() <= 1000);
   CHECK(quota->used() == 0);
+}
+
+TEST_CASE("A tenant's own limits stay when the defaults change, and end when they are taken back") {
+  TenantAccounts accounts(2);
+  accounts.SetDefault({100, 200, 3, 1});
+  accounts.Set("own", {1000, 2000, 30, 2});
+  const std::shared_ptr<TenantAccount> own = accounts.Of("own"), other = accounts.Of("other");
+  CHECK(own->limits() == TenantQuota{1000, 2000, 30, 2});
+  CHECK(other->limits() == TenantQuota{100, 200, 3, 1});
+  accounts.SetDefault({0, 500, 0, 0});
+  CHECK(own->limits() == TenantQuota{1000, 2000, 30, 2});
+  CHECK(other->limits() == TenantQuota{0, 500, 0, 0});
+  // Each device has the limit for itself.
+  const auto charge = Quota::TryTake(TenantAccount::Memory(own, 1), 900);
+  REQUIRE(charge.has_value());
+  CHECK(own->memory_used(0) == 0);
+  CHECK(own->memory_used(1) == 900);
+  CHECK(Quota::TryTake(TenantAccount::Memory(own, 0), 900).has_value());
+  accounts.Set("own", {0, 1, 0, 0});
+  CHECK(own->limits() == TenantQuota{0, 1, 0, 0});
+  CHECK_FALSE(Quota::TryTake(TenantAccount::Pinned(own), 2).has_value());
+  accounts.Unset("own");
+  CHECK(own->limits() == TenantQuota{0, 500, 0, 0});
 }
 
 }  // namespace
