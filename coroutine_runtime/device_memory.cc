@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {

@@ -217,7 +217,7 @@ class DeviceMemory {
     bool kept = false;  // does not move
     HostBlock out;      // not on the card: what it holds
     std::shared_ptr<const QuotaCharge> charge;
-    Points after;       // of an idle extent: reached before it may be unmapped
+    Points after;  // of an idle extent: reached before it may be unmapped
   };
   struct Pool {
     uint64_t max_bytes = 0;

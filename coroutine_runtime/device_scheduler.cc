@@ -11,8 +11,8 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/trace_reference.h"
-#include "policy/status_macros.h"
 #include "policy/partition_pool.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -55,7 +55,7 @@ struct DeviceScheduler::Entry {
   policy::Grant grant;  // what was published last
   bool followed = false;
   std::shared_ptr<const TraceReference> trace;  // as published
-  SchedEntity::Assignment::Promise promise;       // as published
+  SchedEntity::Assignment::Promise promise;     // as published
   uint64_t resizes = 0;
 };
 
@@ -175,7 +175,8 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   if (trace_ != nullptr && !followed) {
     // To be seen, and held by nothing.
     assignment.followed = true;
-    for (SchedEntity::BoundLimits* limits : {&assignment.idle, &assignment.contended, &assignment.tail})
+    for (SchedEntity::BoundLimits* limits :
+         {&assignment.idle, &assignment.contended, &assignment.tail})
       limits->window = policy::kForever;
     assignment.budget = policy::kForever;
   }

@@ -67,8 +67,7 @@ std::string EncodeProfile(uint64_t device, std::vector<OperationDurations::Recor
   std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.age, a.key.code, a.key.shape) < std::tie(b.age, b.key.code, b.key.shape);
   });
-  if (records.size() > DurationTable::kMaxOperations)
-    records.resize(DurationTable::kMaxOperations);
+  if (records.size() > DurationTable::kMaxOperations) records.resize(DurationTable::kMaxOperations);
   std::string body;
   body.reserve(records.size() * kRecordBytes);
   for (const OperationDurations::Record& record : records) {

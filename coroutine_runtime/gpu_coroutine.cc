@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device_attributes.h"
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "coroutine_runtime/waves.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -420,7 +420,7 @@ int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
 }
 
 SchedEntity::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape& shape,
-                                         Nanoseconds duration) const {
+                                       Nanoseconds duration) const {
   using Kind = SchedEntity::Kind;
   if (!entity_->MayBeLong(duration)) [[likely]]
     return Kind::kShort;
@@ -726,8 +726,8 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   if (followed()) {
     const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
     known = entity_->Look({CodeOf(kernel), ShapeOf(shape)},
-                        {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
-                         ContentOf(parameters, space_.base(), space_.size())});
+                          {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
+                           ContentOf(parameters, space_.base(), space_.size())});
     estimate = known.operation->Estimate(0);
     Account(stream, estimate);
     entity_->NoteBound(estimate, known.operation->memory_bound());

@@ -54,8 +54,8 @@
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/in_flight.h"
-#include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/queue_pool.h"
+#include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/task.h"
 
 namespace detshare {
@@ -169,7 +169,7 @@ class GpuCoroutine {
   // How a launch of that duration delays work that goes first in the hardware and begins meanwhile.
   // Only with an entity.
   SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
-                             Nanoseconds duration) const;
+                           Nanoseconds duration) const;
   // `wanted`, or where that has fewer SMs than `sms` the smallest partition of the device that has
   // them.
   Partition& Holding(Partition& wanted, int sms);

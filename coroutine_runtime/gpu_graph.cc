@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
@@ -66,7 +66,8 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Create(GpuCoroutine& corouti
   absl::StatusOr<Instance*> instance = graph->FittingInstance(wanted, refused);
   if (!instance.ok()) return instance.status();
   if (coroutine.entity() != nullptr) {
-    for (Partition* const partition : coroutine.entity()->assignment().prepare) graph->Want(*partition);
+    for (Partition* const partition : coroutine.entity()->assignment().prepare)
+      graph->Want(*partition);
   }
   return graph;
 }
@@ -177,8 +178,8 @@ Partition& GpuGraph::Choose() {
     estimate = known_.operation->Estimate(0);
   }
   using Kind = SchedEntity::Kind;
-  return coroutine_.Holding(entity->Choose(entity->MayBeLong(estimate) ? Kind::kLong : Kind::kShort),
-                            sms_);
+  return coroutine_.Holding(
+      entity->Choose(entity->MayBeLong(estimate) ? Kind::kLong : Kind::kShort), sms_);
 }
 
 absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wanted,

@@ -13,7 +13,8 @@
 namespace detshare {
 namespace {
 
-constexpr uint64_t kFenceBytes = 64 << 10;  // a whole page everywhere, for the copy channels' fences
+constexpr uint64_t kFenceBytes = 64
+                                 << 10;  // a whole page everywhere, for the copy channels' fences
 constexpr uint64_t kFenceStride = 64;
 constexpr uint64_t kKeeperBytes = 32 << 20;  // of addresses that are not used
 constexpr int kKeeperTries = 4;

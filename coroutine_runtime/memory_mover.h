@@ -48,7 +48,8 @@ class MemoryMover {
 
   absl::Status MakeStaging();
   void RunChannel(Job& job, int channel);
-  absl::Status MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn, const MovePiece& chunk);
+  absl::Status MoveChunk(Job& job, Queue& queue, int channel, uint64_t turn,
+                         const MovePiece& chunk);
 
   Device& device_;
   QueuePool& queues_;

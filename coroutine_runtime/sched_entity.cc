@@ -140,7 +140,7 @@ void SchedEntity::Refresh() {
     const int before = std::exchange(counted_rank_, assignment_.rank);
     Restrict(/*begins=*/true);
     board_.busy.fetch_add(SchedBoard::One(counted_rank_) - SchedBoard::One(before),
-                         std::memory_order_relaxed);
+                          std::memory_order_relaxed);
   }
   Set(figures_.rank, assignment_.rank);
   if (Get(figures_.partition) == nullptr || fixed_ != nullptr) {
@@ -172,7 +172,8 @@ bool SchedEntity::Throttle() {
 void SchedEntity::EndThrottle() {
   if (throttled_since_ == 0) return;
   const Nanoseconds throttled = clock_.NowNanoseconds() - throttled_since_;
-  Add(throttled_by_ == Cause::kBudget ? figures_.throttled_by_budget : figures_.throttled_by_window, throttled);
+  Add(throttled_by_ == Cause::kBudget ? figures_.throttled_by_budget : figures_.throttled_by_window,
+      throttled);
   throttles_.Add(throttled);
   if (traced()) [[unlikely]] {
     TraceEvent event;
@@ -199,13 +200,13 @@ void SchedEntity::SetInFlight(Nanoseconds in_flight) {
 
 const SchedEntity::BoundLimits& SchedEntity::BesideOthers() const {
   return board_.InContentionBelow(assignment_.rank, clock_.NowNanoseconds()) ? assignment_.contended
-                                                                    : assignment_.tail;
+                                                                             : assignment_.tail;
 }
 
 void SchedEntity::Restrict(bool begins) {
   const Nanoseconds typical = Get(figures_.typical_burst);
-  const Nanoseconds until =
-      policy::ContentionPhaseEnd(assignment_.contention_phase, changed_at_, typical, burst_, disturbed_);
+  const Nanoseconds until = policy::ContentionPhaseEnd(assignment_.contention_phase, changed_at_,
+                                                       typical, burst_, disturbed_);
   usual_until_ = until == policy::kForever ? policy::kForever : typical;
   board_.RestrictUntil(counted_rank_, until, begins);
 }

@@ -76,7 +76,7 @@ class alignas(64) SchedEntity {
     int rank = 0;
     bool urgent = false;  // policy::Grant
     BoundLimits idle, contended, tail;
-    double contention_phase = 1;                    // policy::Grant
+    double contention_phase = 1;            // policy::Grant
     Nanoseconds budget = policy::kForever;  // from now on
     absl::InlinedVector<Partition*, 4> prepare;
     // Of the device, those with fewer SMs first, the whole device last.
@@ -97,7 +97,7 @@ class alignas(64) SchedEntity {
   // `news` is called on the worker's thread when the policy should be asked again. All outlive the
   // entity.
   SchedEntity(SchedBoard& board, DurationTable& durations, const Clock& clock,
-                std::function<void()> news)
+              std::function<void()> news)
       : board_(board), table_(durations), clock_(clock), news_callback_(std::move(news)) {}
   // The worker does not use it any more.
   ~SchedEntity();
@@ -248,8 +248,8 @@ class alignas(64) SchedEntity {
   const Clock& clock_;
   const std::function<void()> news_callback_;
   Assignment assignment_;
-  uint64_t seen_ = 0;       // version of assignment_
-  bool unlimited_ = true;   // no window, no budget
+  uint64_t seen_ = 0;        // version of assignment_
+  bool unlimited_ = true;    // no window, no budget
   bool same_limits_ = true;  // in any case
   bool traced_ = false;
   Partition* fixed_ = nullptr;  // where everything runs, if that is one place
@@ -279,7 +279,7 @@ class alignas(64) SchedEntity {
   // to read them; so relaxed.
   alignas(64) std::atomic<uint64_t> version_{0};
   mutable std::mutex mutex_;
-  Assignment published_;               // guarded by mutex_
+  Assignment published_;           // guarded by mutex_
   policy::TokenView tokens_view_;  // guarded by mutex_
 
   // ---- what report() says. Stored by the worker only; relaxed: each is a figure by itself.

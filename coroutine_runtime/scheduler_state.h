@@ -17,9 +17,9 @@ struct SchedEntityReport {
   policy::Nanoseconds changed_at = 0, in_flight = 0, throttled_since = 0;
   policy::Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
   policy::Nanoseconds typical_burst = 0, typical_gap = 0;
-  double memory_bound = -1;                                    // as in policy::CoroutineView
+  double memory_bound = -1;  // as in policy::CoroutineView
   policy::Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // how long, in all
-  uint64_t operations = 0;                                     // that were followed
+  uint64_t operations = 0;                                               // that were followed
   uint64_t passes = 0;             // operations that went because they were held long enough
   Partition* partition = nullptr;  // of the latest kernel or graph
   policy::TokenView tokens;

@@ -13,7 +13,7 @@ constexpr Nanoseconds kLongestThought = 20 * policy::kMillisecond;
 constexpr int kThoughtTokens = 4;
 constexpr int kPrefillSteps = 3;  // work above so many steps is a prefill
 constexpr int kPartialSteps = 4;  // work below such a part of a step is none ...
-constexpr int kMaxPartial = 64;  // ... unless there is nothing else any more
+constexpr int kMaxPartial = 64;   // ... unless there is nothing else any more
 
 // A step of more than so many quarters of the usual one is a longer one.
 constexpr int kLongerQuarters = 5;

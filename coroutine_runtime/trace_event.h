@@ -12,7 +12,7 @@ struct TraceEvent {
   enum class Kind : uint8_t {
     kOperation,  // ran on the device from `at` on
     kMigration,  // a stream moved to another partition, at `at`
-    kThrottled,       // nothing was given to the hardware from `at` on, because of `cause`
+    kThrottled,  // nothing was given to the hardware from `at` on, because of `cause`
     kWait,       // the client asked to be told of a completion, at `at`
   };
   Kind kind = Kind::kOperation;

@@ -60,7 +60,7 @@ struct WorkTotals {
   // More than what the tenant was promised.
   uint64_t late_bursts = 0, late_first_tokens = 0, late_tokens = 0;
   DurationCounts bursts;      // from the first operation of a burst of work until all was complete
-  DurationCounts throttles;       // how long nothing was given to the hardware, each time
+  DurationCounts throttles;   // how long nothing was given to the hardware, each time
   DurationCounts operations;  // those that were timed on the device
   DurationCounts first_tokens;  // from the first operation of a prefill until its result was read
   DurationCounts tokens_apart;  // between two tokens of one answer

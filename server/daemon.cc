@@ -19,20 +19,20 @@
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/host_telemetry.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "proto/admin.pb.h"
 #include "proto/quiet_grpc.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
 #include "server/services/admin_service.h"
 #include "server/services/control_service.h"
-#include "server/services/tenant_endpoints.h"
 #include "server/services/duration_profiles.h"
 #include "server/services/other_domains.h"
 #include "server/services/reflection_service.h"
 #include "server/services/settings_store.h"
 #include "server/services/telemetry_service.h"
+#include "server/services/tenant_endpoints.h"
 #include "server/sessions/session_manager.h"
 #include "server/telemetry/telemetry.h"
 #include "server/web/http_server.h"
@@ -168,26 +168,27 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
         std::make_unique<DurationProfiles>(opts.profile_directory, std::move(tables));
   }
   daemon->identity_.SetRules(opts.tenant_rules);
-  daemon->control_ =
-      std::make_unique<ControlService>(*daemon->manager_, daemon->peers_, daemon->identity_,
-                                       opts.directory_for_clients);
+  daemon->control_ = std::make_unique<ControlService>(
+      *daemon->manager_, daemon->peers_, daemon->identity_, opts.directory_for_clients);
   daemon->settings_ = std::make_unique<SettingsStore>(
       daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
       FlagsAsSettings(opts.server), SettingsFile(opts.server));
   if (opts.domain.has_value()) {
-    daemon->others_ =
-        std::make_unique<OtherDomains>(opts.server.runtime_directory, kOthersTimeout);
+    daemon->others_ = std::make_unique<OtherDomains>(opts.server.runtime_directory, kOthersTimeout);
   }
   daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
                                                   daemon->identity_, daemon->peers_, opts.backend,
                                                   opts.domain, daemon->others_.get());
-  daemon->telemetry_ = std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
+  daemon->telemetry_ =
+      std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
   daemon->telemetry_service_ =
       std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
   DETSHARE_ASSIGN_OR_RETURN(
-      daemon->endpoints_, TenantEndpoints::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
-                                    daemon->peers_, daemon->identity_, opts.domain.has_value()));
-  daemon->endpoint_service_ = std::make_unique<TenantEndpointService>(*daemon->endpoints_, daemon->peers_, daemon->identity_);
+      daemon->endpoints_,
+      TenantEndpoints::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
+                              daemon->peers_, daemon->identity_, opts.domain.has_value()));
+  daemon->endpoint_service_ = std::make_unique<TenantEndpointService>(
+      *daemon->endpoints_, daemon->peers_, daemon->identity_);
   // gRPC implements grpc.health.v1.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
@@ -205,12 +206,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_pt
     watched.backend = opts.backend;
     watched.device_losses = opts.device_losses;
     watched.dashboard = opts.dashboard;
-    daemon->observer_ =
-        std::make_unique<Observer>(*daemon->manager_, *daemon->settings_, watched);
+    daemon->observer_ = std::make_unique<Observer>(*daemon->manager_, *daemon->settings_, watched);
   }
   if (opts.observe) {
-    daemon->observation_ = std::make_unique<ObservationService>(
-        *daemon->observer_, daemon->peers_, daemon->identity_);
+    daemon->observation_ =
+        std::make_unique<ObservationService>(*daemon->observer_, daemon->peers_, daemon->identity_);
     builder.RegisterService(daemon->observation_.get());
   }
   SetLimits(&builder);

@@ -1,8 +1,8 @@
 // Converts the configuration to the options of the daemon's parts.
 #pragma once
 
-#include "server/backends.h"
 #include "policy/config/config.h"
+#include "server/backends.h"
 #include "server/daemon.h"
 #include "server/strict/session_book.h"
 

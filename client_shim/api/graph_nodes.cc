@@ -562,8 +562,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
     args.sibling = AnyConditional(RootOf(*graph));
   }
   std::string bytes;
-  result = session().CallControl(Op::cuGraphConditionalHandleCreate, context.device, context.id, &args,
-                              sizeof(args), {}, &bytes);
+  result = session().CallControl(Op::cuGraphConditionalHandleCreate, context.device, context.id,
+                                 &args, sizeof(args), {}, &bytes);
   if (result != CUDA_SUCCESS) return result;
   wire::cuGraphConditionalHandleCreate_Reply reply;
   if (bytes.size() != sizeof(reply)) return CUDA_ERROR_UNKNOWN;

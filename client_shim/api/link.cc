@@ -113,7 +113,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
     std::string reply;
     const CUresult result =
         session().CallControl(Op::cuLinkComplete, link->device, link->context, &request.args(),
-                           sizeof(request.args()), request.payload(), &reply);
+                              sizeof(request.args()), request.payload(), &reply);
     LinkReply parts;
     const bool sound = ParseLinkReply(reply, &parts);
     if (sound) {

@@ -59,9 +59,9 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   CUresult result = ContextForWork(&context);
   if (result != CUDA_SUCCESS) return result;
   wire::cuMemGetInfo_v2_Reply reply{};
-  result = session().Call(Op::cuMemGetInfo_v2, context->device,
-                          context->id.load(std::memory_order_acquire), wire::cuMemGetInfo_v2{0},
-                          &reply);
+  result =
+      session().Call(Op::cuMemGetInfo_v2, context->device,
+                     context->id.load(std::memory_order_acquire), wire::cuMemGetInfo_v2{0}, &reply);
   if (result != CUDA_SUCCESS) return result;
   if (free != nullptr) *free = reply.free;
   if (total != nullptr) *total = reply.total;

@@ -123,7 +123,7 @@ CUresult cuTensorMapEncodeIm2colWide(
   args.pixels_per_column = pixelsPerColumn;
   args.mode = mode;
   return Encode<wire::cuTensorMapEncodeIm2colWide_Reply>(Op::cuTensorMapEncodeIm2colWide, args,
-                                                          tensorMap);
+                                                         tensorMap);
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
@@ -132,7 +132,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
   memcpy(args.map, tensorMap, sizeof(args.map));
   args.address = reinterpret_cast<uint64_t>(globalAddress);
   return Encode<wire::cuTensorMapReplaceAddress_Reply>(Op::cuTensorMapReplaceAddress, args,
-                                                        tensorMap);
+                                                       tensorMap);
 }
 
 }  // namespace detshare::shim::api

@@ -270,8 +270,7 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_
   wire::cuDeviceGetTexture1DLinearMaxWidth_Reply reply{};
   const CUresult result = session().Call(
       Op::cuDeviceGetTexture1DLinearMaxWidth, static_cast<uint16_t>(dev), 0,
-      wire::cuDeviceGetTexture1DLinearMaxWidth{static_cast<uint32_t>(format), numChannels},
-      &reply);
+      wire::cuDeviceGetTexture1DLinearMaxWidth{static_cast<uint32_t>(format), numChannels}, &reply);
   if (result == CUDA_SUCCESS) *maxWidthInElements = reply.width;
   return result;
 }

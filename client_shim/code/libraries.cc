@@ -76,8 +76,8 @@ constexpr uint64_t kAskedImageBytes = 64 << 10;
 
 // Needs library.mutex. Maps the managed variables of a library that was just loaded, unless another
 // device has loaded them already.
-CUresult AdoptManaged(Library& library, uint16_t device,
-                      const wire::cuLibraryLoadData_Reply& fixed, ReplyReader& reader) {
+CUresult AdoptManaged(Library& library, uint16_t device, const wire::cuLibraryLoadData_Reply& fixed,
+                      ReplyReader& reader) {
   if (fixed.managed_count == 0 || library.managed_address != 0) return CUDA_SUCCESS;
   std::vector<Allocation> variables;
   for (uint32_t i = 0; i < fixed.managed_count; ++i) {
@@ -125,7 +125,7 @@ CUresult UnloadOn(Library& library, uint16_t device) {
   const wire::cuLibraryUnload args{library.ids[device], 0};
   std::string reply;
   return session().CallControl(Op::cuLibraryUnload, device, library.context_id, &args, sizeof(args),
-                            {}, &reply);
+                               {}, &reply);
 }
 
 // Needs library.mutex. Makes one cuLibraryLoadData call. If `jit` is not null, it gets the logs.
@@ -145,7 +145,7 @@ CUresult Request(Library& library, uint16_t device, wire::cuLibraryLoadData args
   }
   std::string reply;
   const CUresult result = session().CallControl(Op::cuLibraryLoadData, device, library.context_id,
-                                             &args, sizeof(args), payload, &reply);
+                                                &args, sizeof(args), payload, &reply);
   wire::cuLibraryLoadData_Reply fixed{};
   std::string_view info, error;
   ReplyReader reader(reply);
@@ -221,7 +221,7 @@ CUresult AskForKernel(Library& library, std::string_view name, uint16_t device,
   const ConstBuffer payload{name.data(), name.size()};
   std::string reply;
   const CUresult result = session().CallControl(Op::cuLibraryGetKernel, device, library.context_id,
-                                             &args, sizeof(args), {&payload, 1}, &reply);
+                                                &args, sizeof(args), {&payload, 1}, &reply);
   if (result != CUDA_SUCCESS) return result;
   ReplyReader reader(reply);
   wire::cuLibraryGetKernel_Reply fixed;
@@ -302,8 +302,8 @@ CUresult AskForNames(Library& library) {
   if (const CUresult loaded = EnsureLoaded(library, device); loaded != CUDA_SUCCESS) return loaded;
   const wire::cuLibraryEnumerateKernels args{library.ids[device], 0};
   std::string reply;
-  const CUresult result = session().CallControl(Op::cuLibraryEnumerateKernels, device,
-                                             library.context_id, &args, sizeof(args), {}, &reply);
+  const CUresult result = session().CallControl(
+      Op::cuLibraryEnumerateKernels, device, library.context_id, &args, sizeof(args), {}, &reply);
   if (result != CUDA_SUCCESS) return result;
   std::string_view rest = reply;
   while (!rest.empty()) {
@@ -463,7 +463,7 @@ CUresult GetGlobal(Library& library, Context& context, std::string_view name, Gl
   const ConstBuffer payload{name.data(), name.size()};
   std::string reply;
   const CUresult result = session().CallControl(Op::cuLibraryGetGlobal, device, library.context_id,
-                                             &args, sizeof(args), {&payload, 1}, &reply);
+                                                &args, sizeof(args), {&payload, 1}, &reply);
   if (result != CUDA_SUCCESS) return result;
   wire::cuLibraryGetGlobal_Reply found;
   if (!ReplyReader(reply).Struct(&found)) return Malformed(Op::cuLibraryGetGlobal);

@@ -203,7 +203,7 @@ bool RegisterSharedMemory(Context& context, uint64_t start, uint64_t bytes, uint
   const ConstBuffer name{shared.name.data(), shared.name.size()};
   std::string reply;
   const CUresult result = session().CallControl(Op::cuMemHostRegister_v2, context.device, id, &args,
-                                             sizeof(args), {&name, 1}, &reply);
+                                                sizeof(args), {&name, 1}, &reply);
   wire::cuMemHostRegister_v2_Reply body;
   if (result != CUDA_SUCCESS || reply.size() < sizeof(body)) return false;
   memcpy(&body, reply.data(), sizeof(body));

@@ -147,9 +147,8 @@ CUresult ExportPhysicalMemory(CUmemGenericAllocationHandle handle, wire::ShareTo
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::cuMemExportToShareableHandle_Reply reply{};
-  const CUresult result =
-      session().Call(Op::cuMemExportToShareableHandle, memory->device, 0,
-                     wire::cuMemExportToShareableHandle{memory->id, 0}, &reply);
+  const CUresult result = session().Call(Op::cuMemExportToShareableHandle, memory->device, 0,
+                                         wire::cuMemExportToShareableHandle{memory->id, 0}, &reply);
   if (result == CUDA_SUCCESS) *token = reply.token;
   return result;
 }

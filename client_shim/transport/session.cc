@@ -196,7 +196,7 @@ CUresult Session::Map(const proto::Grant& grant, const std::string& socket_path)
   replies_ = std::make_unique<ReplySlots>(reinterpret_cast<ReplySlot*>(base + layout.reply_offset),
                                           layout.reply_count, header->closed);
   fences_ = std::make_unique<FenceAllocator>(reinterpret_cast<Fence*>(base + layout.fence_offset),
-                                        layout.fence_count);
+                                             layout.fence_count);
   staging_ = base + layout.staging_offset;
   staging_bytes_ = layout.staging_bytes;
   output_ = reinterpret_cast<const char*>(base + layout.output_offset);
@@ -286,7 +286,8 @@ CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void
 }
 
 CUresult Session::CallControl(Op op, uint16_t device, ContextId context, const void* args,
-                           size_t args_bytes, std::span<const ConstBuffer> payload, std::string* body) {
+                              size_t args_bytes, std::span<const ConstBuffer> payload,
+                              std::string* body) {
   proto::CallRequest request;
   request.set_session(id_);
   request.set_op(static_cast<uint32_t>(op));

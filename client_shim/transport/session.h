@@ -106,8 +106,8 @@ class Session {
   // Submits a record without a reply, and does not wait. Returns the session's error if it is over.
   // `*position` is the record's place in the order of the ring.
   template <typename Args>
-  CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args, ConstBuffer payload = {},
-                  uint64_t* position = nullptr) {
+  CUresult Submit(Op op, uint16_t device, ContextId context, const Args& args,
+                  ConstBuffer payload = {}, uint64_t* position = nullptr) {
     const RingWriter::Record record =
         ring_->Reserve({static_cast<uint16_t>(op), device, context, kNoReply}, sizeof(Args),
                        static_cast<uint32_t>(payload.bytes));
@@ -137,8 +137,8 @@ class Session {
 
   // Makes a control call over gRPC and waits for it. It is ordered after every record submitted so
   // far. `body` gets the reply, even with an error.
-  CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args, size_t args_bytes,
-                    std::span<const ConstBuffer> payload, std::string* body);
+  CUresult CallControl(Op op, uint16_t device, ContextId context, const void* args,
+                       size_t args_bytes, std::span<const ConstBuffer> payload, std::string* body);
 
   // Writes the text that kernels have printed to stdout. Cheap when there is none.
   void DrainOutput() {

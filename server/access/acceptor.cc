@@ -162,8 +162,8 @@ void Acceptor::Take(int fd, bool passed) {
     close(fd);
     return;
   }
-  peers_.Add(fd,
-             {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), endpoint_, passed});
+  peers_.Add(
+      fd, {0, credentials.uid, credentials.gid, credentials.pid, GroupsOf(fd), endpoint_, passed});
   accepted_(fd);
 }
 

@@ -67,8 +67,8 @@ std::shared_ptr<const TenantRules> Identity::rules() const {
 absl::StatusOr<std::string> Identity::TenantName(const std::string& wish, const Peer& peer) const {
   if (peer.endpoint != nullptr) {
     if (wish.empty() || wish == peer.endpoint->tenant) return peer.endpoint->tenant;
-    return absl::PermissionDeniedError(absl::StrCat("this container is tenant ", peer.endpoint->tenant,
-                                                    "; DETSHARE_TENANT names another"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        "this container is tenant ", peer.endpoint->tenant, "; DETSHARE_TENANT names another"));
   }
   static const TenantRules* const none = new TenantRules;
   const std::shared_ptr<const TenantRules> held = rules();

@@ -11,8 +11,8 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/sched_entity.h"
-#include "policy/status_macros.h"
 #include "policy/registry.h"
+#include "policy/status_macros.h"
 #include "proto/version.h"
 #include "server/base/grpc_status.h"
 #include "server/base/logging.h"
@@ -48,8 +48,9 @@ void Describe(const CoroutineState& state, policy::Nanoseconds now, proto::Sched
   schedule->set_rank(figures.rank);
   schedule->set_has_work(figures.has_work);
   schedule->set_in_flight_ns(figures.in_flight);
-  schedule->set_throttled_ns(
-      figures.throttled_since == 0 ? 0 : std::max<policy::Nanoseconds>(1, now - figures.throttled_since));
+  schedule->set_throttled_ns(figures.throttled_since == 0
+                                 ? 0
+                                 : std::max<policy::Nanoseconds>(1, now - figures.throttled_since));
   schedule->set_throttled_by_window_ns(figures.throttled_by_window);
   schedule->set_throttled_by_budget_ns(figures.throttled_by_budget);
   schedule->set_device_time_ns(figures.device_time);
@@ -88,7 +89,7 @@ void AddTraced(const FetchedTrace& fetched, proto::SessionTrace* trace) {
     one->set_sm_count(event.sm_count);
     if (event.kind == TraceEvent::Kind::kThrottled) {
       one->set_cause(event.cause == static_cast<uint8_t>(SchedEntity::Cause::kBudget) ? "budget"
-                                                                                        : "window");
+                                                                                      : "window");
     }
   }
 }
@@ -170,7 +171,8 @@ void AdminService::DescribeSelf(proto::Status* status) {
 }
 
 bool AdminService::MeansAll(const std::optional<Peer>& peer) const {
-  return others_ != nullptr && peer.has_value() && peer->passed && identity_.MayAdminister(*peer).ok();
+  return others_ != nullptr && peer.has_value() && peer->passed &&
+         identity_.MayAdminister(*peer).ok();
 }
 
 void AdminService::DescribeAll(proto::Status* status) {

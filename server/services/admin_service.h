@@ -12,11 +12,11 @@
 
 #include "proto/admin.grpc.pb.h"
 #include "server/access/acceptor.h"
-#include "server/base/event_log.h"
 #include "server/access/identity.h"
+#include "server/base/event_log.h"
 #include "server/services/other_domains.h"
-#include "server/sessions/session_manager.h"
 #include "server/services/settings_store.h"
+#include "server/sessions/session_manager.h"
 
 namespace detshare {
 

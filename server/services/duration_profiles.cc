@@ -16,8 +16,8 @@ DurationProfiles::DurationProfiles(std::string directory, std::vector<Entry> ent
   mkdir(directory.c_str(), 0755);
   for (size_t i = 0; i < entries.size(); ++i) {
     Kept kept{entries[i], absl::StrCat(directory, "/device", i, ".durations")};
-    const absl::StatusOr<size_t> read = ReadProfile(
-        kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
+    const absl::StatusOr<size_t> read =
+        ReadProfile(kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
     if (read.ok()) {
       kept.written = kept.entry.table->size();
       LogInfo("durations of ", *read, " operations of device ", i, " were kept in ", kept.path);

@@ -16,9 +16,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/device_scheduler.h"
-#include "policy/status_macros.h"
 #include "policy/config/config.h"
 #include "policy/registry.h"
+#include "policy/status_macros.h"
 #include "proto/admin.pb.h"
 #include "server/base/logging.h"
 
@@ -210,8 +210,8 @@ proto::TenantSetting ToSetting(const policy::Tenant& tenant, const TenantQuota& 
   return setting;
 }
 
-SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
-                   const proto::Settings& initial, std::string file)
+SettingsStore::SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts,
+                             int sm_count, const proto::Settings& initial, std::string file)
     : schedulers_(std::move(schedulers)),
       accounts_(accounts),
       sm_count_(sm_count),

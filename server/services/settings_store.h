@@ -41,7 +41,7 @@ class SettingsStore {
   // `initial` is in force already. `file` keeps the settings after a change; empty: nothing keeps
   // them. The schedulers and the accounts outlive this object.
   SettingsStore(std::vector<DeviceScheduler*> schedulers, TenantAccounts& accounts, int sm_count,
-           const proto::Settings& initial, std::string file);
+                const proto::Settings& initial, std::string file);
   ~SettingsStore();
 
   proto::Settings current() const;

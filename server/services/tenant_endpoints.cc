@@ -17,9 +17,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/device.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/config/config.h"
+#include "policy/status_macros.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
 
@@ -88,10 +88,11 @@ TenantEndpoints::OpenEndpoint::~OpenEndpoint() {
   if (listen_fd >= 0) close(listen_fd);
 }
 
-absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(SessionManager& manager, SettingsStore& settings,
-                                                     Telemetry& telemetry, PeerTable& peers,
-                                                     const Identity& identity, bool strict) {
-  std::unique_ptr<TenantEndpoints> endpoints(new TenantEndpoints(manager, settings, telemetry, peers, identity, strict));
+absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
+    SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
+    const Identity& identity, bool strict) {
+  std::unique_ptr<TenantEndpoints> endpoints(
+      new TenantEndpoints(manager, settings, telemetry, peers, identity, strict));
   if (strict) return endpoints;
   DETSHARE_ASSIGN_OR_RETURN(const int fd, MakeDirectory(endpoints->directory_, 0700));
   close(fd);
@@ -105,8 +106,9 @@ absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(Session
   return endpoints;
 }
 
-TenantEndpoints::TenantEndpoints(SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
-             const Identity& identity, bool strict)
+TenantEndpoints::TenantEndpoints(SessionManager& manager, SettingsStore& settings,
+                                 Telemetry& telemetry, PeerTable& peers, const Identity& identity,
+                                 bool strict)
     : manager_(manager),
       settings_(settings),
       peers_(peers),
@@ -140,13 +142,15 @@ absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& w
   }
   if (!IsEndpointName(wanted.name())) {
     return absl::InvalidArgumentError(
-        "an endpoint's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter or a "
+        "an endpoint's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter "
+        "or a "
         "digit");
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");
   if (endpoints_.size() >= kMaxEndpoints && endpoints_.count(wanted.name()) == 0)
-    return absl::ResourceExhaustedError(absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("there are ", kMaxEndpoints, " endpoints already"));
   DETSHARE_RETURN_IF_ERROR(Make(wanted, /*in_place=*/false));
   Save();
   return absl::StrCat(kFolder, "/", wanted.name());
@@ -200,7 +204,8 @@ absl::Status TenantEndpoints::Close(const std::string& name) {
 
 absl::Status TenantEndpoints::CloseLocked(const std::string& name) {
   const auto found = endpoints_.find(name);
-  if (found == endpoints_.end()) return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
+  if (found == endpoints_.end())
+    return absl::NotFoundError(absl::StrCat("there is no such endpoint"));
   const std::shared_ptr<TenantEndpoint> endpoint = found->second->endpoint;
   endpoints_.erase(found);
   // Closed before EndThrough() looks for open sessions, so a session that is requested later is
@@ -240,7 +245,8 @@ void TenantEndpoints::Save() {
   stream << text;
   stream.close();
   if (!stream || rename(fresh.c_str(), file.c_str()) != 0)
-    LogWarning("cannot write ", file, ": a daemon that replaces this one will not know its endpoints");
+    LogWarning("cannot write ", file,
+               ": a daemon that replaces this one will not know its endpoints");
 }
 
 void TenantEndpoints::Restore() {
@@ -259,7 +265,8 @@ void TenantEndpoints::Restore() {
                             ? Make(endpoint, /*in_place=*/true)
                             : absl::InvalidArgumentError("the name is not valid for an endpoint");
     if (!made.ok())
-      LogWarning("endpoint ", endpoint.name(), " is not opened again: ", std::string(made.message()));
+      LogWarning("endpoint ", endpoint.name(),
+                 " is not opened again: ", std::string(made.message()));
   }
 }
 
@@ -276,7 +283,8 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
-absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* context, std::string* who) const {
+absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* context,
+                                                  std::string* who) const {
   const std::optional<Peer> peer = peers_.Find(context->peer());
   if (!peer.has_value()) return absl::PermissionDeniedError("not a local connection");
   *who = absl::StrCat("uid ", peer->uid, ", pid ", peer->pid);
@@ -284,8 +292,8 @@ absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* c
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServerContext* context,
-                                                const proto::TenantEndpoint* wanted,
-                                                proto::OpenedEndpoint* opened) {
+                                                              const proto::TenantEndpoint* wanted,
+                                                              proto::OpenedEndpoint* opened) {
   std::string who;
   if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
     return Finish(context, allowed);
@@ -296,9 +304,9 @@ grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServ
   return Finish(context, absl::OkStatus());
 }
 
-grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(grpc::CallbackServerContext* context,
-                                                 const proto::CloseEndpointRequest* request,
-                                                 proto::CloseEndpointReply*) {
+grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(
+    grpc::CallbackServerContext* context, const proto::CloseEndpointRequest* request,
+    proto::CloseEndpointReply*) {
   std::string who;
   absl::Status result = MayAdminister(context, &who);
   if (result.ok()) result = endpoints_.Close(request->name());
@@ -307,8 +315,8 @@ grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(grpc::CallbackSer
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::GetEndpoints(grpc::CallbackServerContext* context,
-                                                const proto::GetEndpointsRequest*,
-                                                proto::EndpointList* list) {
+                                                              const proto::GetEndpointsRequest*,
+                                                              proto::EndpointList* list) {
   std::string who;
   if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
     return Finish(context, allowed);

@@ -28,13 +28,13 @@
 #include "absl/status/statusor.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "server/access/acceptor.h"
-#include "server/services/control_service.h"
-#include "server/access/tenant_endpoint.h"
 #include "server/access/identity.h"
-#include "server/sessions/session_manager.h"
+#include "server/access/tenant_endpoint.h"
+#include "server/services/control_service.h"
 #include "server/services/settings_store.h"
-#include "server/telemetry/telemetry.h"
 #include "server/services/telemetry_service.h"
+#include "server/sessions/session_manager.h"
+#include "server/telemetry/telemetry.h"
 
 namespace detshare {
 
@@ -46,9 +46,9 @@ class TenantEndpoints {
   // Opens again the endpoints that an earlier daemon had, in the same directories, because
   // containers have them mounted. All arguments outlive this object. With `strict` there are no
   // endpoints, because such a daemon serves one user and ends when it is idle.
-  static absl::StatusOr<std::unique_ptr<TenantEndpoints>> Create(SessionManager& manager, SettingsStore& settings,
-                                                       Telemetry& telemetry, PeerTable& peers,
-                                                       const Identity& identity, bool strict);
+  static absl::StatusOr<std::unique_ptr<TenantEndpoints>> Create(
+      SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
+      const Identity& identity, bool strict);
   ~TenantEndpoints();  // the directories stay
   TenantEndpoints(const TenantEndpoints&) = delete;
   TenantEndpoints& operator=(const TenantEndpoints&) = delete;
@@ -76,8 +76,8 @@ class TenantEndpoints {
     OpenEndpoint(OpenEndpoint&&) = delete;
   };
 
-  TenantEndpoints(SessionManager& manager, SettingsStore& settings, Telemetry& telemetry, PeerTable& peers,
-        const Identity& identity, bool strict);
+  TenantEndpoints(SessionManager& manager, SettingsStore& settings, Telemetry& telemetry,
+                  PeerTable& peers, const Identity& identity, bool strict);
   // Called with mutex_ held.
   absl::Status Make(const proto::TenantEndpoint& wanted, bool in_place);
   absl::Status CloseLocked(const std::string& name);
@@ -97,23 +97,25 @@ class TenantEndpoints {
 
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<OpenEndpoint>> endpoints_;  // guarded by mutex_
-  bool stopped_ = false;                                    // guarded by mutex_
+  bool stopped_ = false;                                            // guarded by mutex_
 };
 
 // The gRPC service that opens, closes and lists endpoints for operators.
 class TenantEndpointService final : public proto::TenantEndpoints::CallbackService {
  public:
-  TenantEndpointService(TenantEndpoints& endpoints, const PeerTable& peers, const Identity& identity)
+  TenantEndpointService(TenantEndpoints& endpoints, const PeerTable& peers,
+                        const Identity& identity)
       : endpoints_(endpoints), peers_(peers), identity_(identity) {}
 
   grpc::ServerUnaryReactor* OpenEndpoint(grpc::CallbackServerContext* context,
-                                     const proto::TenantEndpoint* wanted, proto::OpenedEndpoint* opened) override;
+                                         const proto::TenantEndpoint* wanted,
+                                         proto::OpenedEndpoint* opened) override;
   grpc::ServerUnaryReactor* CloseEndpoint(grpc::CallbackServerContext* context,
-                                      const proto::CloseEndpointRequest* request,
-                                      proto::CloseEndpointReply* reply) override;
+                                          const proto::CloseEndpointRequest* request,
+                                          proto::CloseEndpointReply* reply) override;
   grpc::ServerUnaryReactor* GetEndpoints(grpc::CallbackServerContext* context,
-                                     const proto::GetEndpointsRequest* request,
-                                     proto::EndpointList* list) override;
+                                         const proto::GetEndpointsRequest* request,
+                                         proto::EndpointList* list) override;
 
  private:
   // Returns whether the caller may administer, and in `who` its credentials for the log.

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/quota.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/session/session_limits.h"
 
 namespace detshare {

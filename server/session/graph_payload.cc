@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/launch.h"
 #include "server/session/payload_reader.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/session/pinned_memory.h"
 
 namespace detshare {

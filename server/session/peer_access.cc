@@ -6,8 +6,8 @@
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/session/session_device.h"
 
 namespace detshare {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/base/logging.h"
 #include "server/session/session_device.h"
 

@@ -25,10 +25,10 @@ struct ServerOptions {
   // By tenant; and of those that are not there.
   std::map<std::string, TenantQuota> tenant_quotas;
   TenantQuota default_quota;
-  uint32_t max_sessions = 0;           // at a time; 0: as many as there are address windows
-  uint32_t migrate_every = 0;           // as DeviceScheduler::Options
-  int spin_us = 0;         // how long a session's worker looks for work before it sleeps
-  int client_spin_us = 0;  // ... and a client for the GPU
+  uint32_t max_sessions = 0;   // at a time; 0: as many as there are address windows
+  uint32_t migrate_every = 0;  // as DeviceScheduler::Options
+  int spin_us = 0;             // how long a session's worker looks for work before it sleeps
+  int client_spin_us = 0;      // ... and a client for the GPU
   uint64_t image_store_bytes = uint64_t{1} << 30;  // of code that is kept for later processes
   // Host memory for device memory of idle sessions; 0: it does not leave its card.
   uint64_t swap_bytes = 0;

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "proto/driver_api/server_dispatch.h"
 #include "server/base/logging.h"
 #include "server/session/code_table.h"
@@ -126,7 +126,8 @@ bool SessionDriver::others_throttled() const {
 bool SessionDriver::awaited() const {
   const std::vector<SessionDevice>& devices = session_->devices();
   return std::any_of(devices.begin(), devices.end(), [](const SessionDevice& device) {
-    return device.coroutine->entity() != nullptr && device.coroutine->entity()->assignment().awaited;
+    return device.coroutine->entity() != nullptr &&
+           device.coroutine->entity()->assignment().awaited;
   });
 }
 

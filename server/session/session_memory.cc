@@ -3,9 +3,9 @@
 #include <span>
 #include <string>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/session/ipc_memory.h"
 #include "server/session/peer_access.h"
 #include "server/session/pinned_memory.h"

@@ -118,10 +118,10 @@ class SessionWorker {
   std::atomic<bool> new_calls_{false};
 
   mutable std::mutex mutex_;
-  int end_result_ = 0;           // guarded by mutex_
-  std::string end_reason_;       // guarded by mutex_
-  bool end_violation_ = false;   // guarded by mutex_
-  bool rejecting_ = false;       // guarded by mutex_: calls are answered at once
+  int end_result_ = 0;              // guarded by mutex_
+  std::string end_reason_;          // guarded by mutex_
+  bool end_violation_ = false;      // guarded by mutex_
+  bool rejecting_ = false;          // guarded by mutex_: calls are answered at once
   std::vector<ControlCall> calls_;  // guarded by mutex_
   // Set and cleared under mutex_ by the worker, which alone uses it without.
   std::unique_ptr<SessionDriver> driver_;

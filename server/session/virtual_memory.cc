@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "coroutine_runtime/device.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device_memory.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/quota.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "proto/ring_abi.h"
 #include "server/session/session_device.h"
 

@@ -17,10 +17,10 @@
 #include "coroutine_runtime/memory_broker.h"
 #include "coroutine_runtime/memory_mover.h"
 #include "coroutine_runtime/queue_pool.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/placement.h"
 #include "policy/registry.h"
+#include "policy/status_macros.h"
 #include "server/base/logging.h"
 #include "server/session/image_store.h"
 #include "server/session/session_worker.h"
@@ -190,8 +190,8 @@ int SessionManager::FindByUuid(const std::string& id, const std::vector<int>& am
   return found;
 }
 
-absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(const std::vector<std::string>& ids,
-                                                               const TenantEndpoint* endpoint) const {
+absl::StatusOr<std::vector<int>> SessionManager::ChooseDevices(
+    const std::vector<std::string>& ids, const TenantEndpoint* endpoint) const {
   std::vector<int> all(devices_.size()), shown;
   std::iota(all.begin(), all.end(), 0);
   if (endpoint == nullptr) {
@@ -294,7 +294,8 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
 
 absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& request,
                                                        std::optional<PlacementGroup>* placed_as) {
-  absl::StatusOr<std::vector<int>> shown = ChooseDevices(request.device_ids, request.endpoint.get());
+  absl::StatusOr<std::vector<int>> shown =
+      ChooseDevices(request.device_ids, request.endpoint.get());
   if (!shown.ok()) return shown;
   const std::shared_ptr<TenantAccount> account = tenant_accounts_.Of(request.tenant);
   const uint64_t max = account->devices();
@@ -303,14 +304,13 @@ absl::StatusOr<std::vector<int>> SessionManager::Grant(const SessionRequest& req
         absl::StrCat(request.device_count, " devices were asked for; there are ", shown->size()));
   }
   if (max != 0 && request.device_count > max) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(request.device_count, " devices were asked for; programs of tenant ",
-                     request.tenant, " may have ", max,
-                     ": ask for less, or let an operator allow more: detsharectl tenant set ",
-                     request.tenant, " --devices N"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        request.device_count, " devices were asked for; programs of tenant ", request.tenant,
+        " may have ", max, ": ask for less, or let an operator allow more: detsharectl tenant set ",
+        request.tenant, " --devices N"));
   }
   const uint64_t count = request.device_count != 0 ? request.device_count
-                         : max != 0               ? std::min<uint64_t>(max, shown->size())
+                         : max != 0                ? std::min<uint64_t>(max, shown->size())
                                                    : shown->size();
   if (count == shown->size()) return shown;
 
@@ -370,13 +370,14 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   const auto slot = std::find(slots_.begin(), slots_.end(), false);
   if (slot == slots_.end()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("all ", slots_.size(), " sessions of the daemon are in use "
-                                            "(session_slots in its configuration): end a program"));
+        absl::StrCat("all ", slots_.size(),
+                     " sessions of the daemon are in use "
+                     "(session_slots in its configuration): end a program"));
   }
   if (max_sessions_ != 0 && sessions_.size() >= max_sessions_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ",
-                     max_sessions_, ": end a program, or let an operator raise "
+        absl::StrCat("the daemon has ", sessions_.size(), " sessions and may have ", max_sessions_,
+                     ": end a program, or let an operator raise "
                      "max_sessions of [daemon] in its configuration"));
   }
   DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(TenantAccount::Sessions(account), 1));
@@ -397,7 +398,8 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   config.pinned_quota = TenantAccount::Pinned(account);
   config.image_store = image_store_.get();
   config.directory = absl::StrCat(
-      request.endpoint != nullptr ? request.endpoint->sessions_directory : sessions_directory_, "/", id);
+      request.endpoint != nullptr ? request.endpoint->sessions_directory : sessions_directory_, "/",
+      id);
   config.shared_memory_objects = shared_memory_objects_.get();
   config.shared_event_tokens = shared_events_.get();
   // Each device of the daemon has its part of the slot, even if the session does not use the
@@ -551,7 +553,8 @@ void SessionManager::EndAll(int result, const std::string& reason,
   });
 }
 
-void SessionManager::EndThrough(const TenantEndpoint& endpoint, int result, const std::string& reason) {
+void SessionManager::EndThrough(const TenantEndpoint& endpoint, int result,
+                                const std::string& reason) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [id, entry] : sessions_) {
     if (entry.request.endpoint.get() == &endpoint) entry.worker->End(result, reason);

@@ -75,8 +75,8 @@ class SessionManager {
     int64_t age_ms = 0;
     SessionCounters counters;
     std::string state;
-    bool open = false;         // the session runs, or has had a fault
-    CoroutineState schedule;   // on its first device
+    bool open = false;        // the session runs, or has had a fault
+    CoroutineState schedule;  // on its first device
     // On all of its devices, in the session's order; the first element is a position in devices().
     std::vector<std::pair<size_t, CoroutineState>> places;
   };

@@ -11,7 +11,7 @@ namespace detshare {
 bool IsRunName(const std::string& run) {
   constexpr size_t kMax = 64;
   return run.size() <= kMax && std::all_of(run.begin(), run.end(),
-                                            [](unsigned char c) { return absl::ascii_isalnum(c); });
+                                           [](unsigned char c) { return absl::ascii_isalnum(c); });
 }
 
 const std::vector<int>* SessionPlacement::Find(const PlacementGroup& group) {
@@ -109,8 +109,7 @@ void SessionPlacement::Forget(const PlacementGroup& next, int64_t now) {
         entry->first.endpoint != next.endpoint)
       continue;
     ++without;
-    if (oldest == groups_.end() || entry->second.asked_at < oldest->second.asked_at)
-      oldest = entry;
+    if (oldest == groups_.end() || entry->second.asked_at < oldest->second.asked_at) oldest = entry;
   }
   if (without >= kMaxWithoutSession) groups_.erase(oldest);
 }

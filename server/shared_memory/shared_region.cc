@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/fresh_address.h"
+#include "policy/status_macros.h"
 #include "server/base/futex.h"
 #include "server/base/logging.h"
 

@@ -99,7 +99,8 @@ SessionAdmission::Decision AdmissionChannel::Enter(const std::string& tenant) {
     if (bytes == sizeof(reply)) {
       const auto outcome = static_cast<SessionBook::Outcome>(reply.outcome);
       if (reply.question == request.question)
-        return {WhyNot(reply, tenant), reply.session, outcome == SessionBook::Outcome::kTenantIsFull};
+        return {WhyNot(reply, tenant), reply.session,
+                outcome == SessionBook::Outcome::kTenantIsFull};
       // This is the reply to an earlier question that timed out: give its session back.
       if (outcome == SessionBook::Outcome::kEnter) Leave(reply.session);
       continue;

@@ -6,7 +6,8 @@ SessionBook::Decision SessionBook::Enter(pid_t process, const std::string& tenan
   std::map<uint64_t, std::string>& sessions = sessions_[process];
   if (sessions.size() >= kMaxOfProcess)
     return {Outcome::kProcessIsFull, 0, sessions.size(), kMaxOfProcess};
-  if (limits_.all != 0 && all_ >= limits_.all) return {Outcome::kDaemonIsFull, 0, all_, limits_.all};
+  if (limits_.all != 0 && all_ >= limits_.all)
+    return {Outcome::kDaemonIsFull, 0, all_, limits_.all};
   const auto named = limits_.tenants.find(tenant);
   const uint64_t limit = named != limits_.tenants.end() ? named->second : limits_.other_tenants;
   const auto known = tenants_.find(tenant);

@@ -270,7 +270,7 @@ void TrustDomains::Decide(Domain& domain) {
       book_.Leave(domain.pid, request->session);
     } else {
       SendAdmissionReply(domain.admission, request->question,
-                      book_.Enter(domain.pid, request->tenant));
+                         book_.Enter(domain.pid, request->tenant));
     }
   }
   // The channel was closed by a process that ends: it sends no more requests.

@@ -6,7 +6,7 @@
 namespace detshare {
 
 HostResult HostQueryCache::Ask(const std::string& function, int device, int peer,
-                            const std::vector<uint32_t>& arguments, Time now) {
+                               const std::vector<uint32_t>& arguments, Time now) {
   const nvml::HostFunction* const row = nvml::FindHostFunction(function);
   if (row == nullptr) return {NVML_ERROR_FUNCTION_NOT_FOUND, {}};
   const auto fits = [this](int position, bool wanted) {

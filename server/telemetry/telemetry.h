@@ -19,10 +19,10 @@
 #include "coroutine_runtime/host_telemetry.h"
 #include "proto/telemetry.pb.h"
 #include "server/access/acceptor.h"
-#include "server/telemetry/busy_sampler.h"
-#include "server/telemetry/host_query_cache.h"
 #include "server/access/identity.h"
 #include "server/sessions/session_manager.h"
+#include "server/telemetry/busy_sampler.h"
+#include "server/telemetry/host_query_cache.h"
 
 namespace detshare {
 

@@ -25,7 +25,7 @@ TenantPoint PointOf(const TenantObservation& now, const TenantObservation& then,
   point.sm_share =
       std::clamp((now.samples.sm_seconds - then.samples.sm_seconds) / seconds / sms, 0.0, 1.0);
   const int64_t throttled = now.work.throttled_by_window + now.work.throttled_by_budget -
-                       then.work.throttled_by_window - then.work.throttled_by_budget;
+                            then.work.throttled_by_window - then.work.throttled_by_budget;
   point.throttled_share = std::max(0.0, static_cast<double>(throttled) / 1e9 / seconds);
   point.operations = Rate(now.use.counters.operations, then.use.counters.operations, seconds);
   point.tokens = Rate(now.work.tokens, then.work.tokens, seconds);

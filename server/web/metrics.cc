@@ -265,8 +265,10 @@ const std::vector<Entry>& Entries() {
         "used up) (followed)"},
        [](const O& seen, Out& out) {
          for (const auto& [name, tenant] : seen.tenants) {
-           out.Add({{"tenant", name}, {"cause", "window"}}, Seconds(tenant.work.throttled_by_window));
-           out.Add({{"tenant", name}, {"cause", "budget"}}, Seconds(tenant.work.throttled_by_budget));
+           out.Add({{"tenant", name}, {"cause", "window"}},
+                   Seconds(tenant.work.throttled_by_window));
+           out.Add({{"tenant", name}, {"cause", "budget"}},
+                   Seconds(tenant.work.throttled_by_budget));
          }
        }},
       {{"detshare_throttles_overruled_total", kCounter, "tenant",

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "coroutine_runtime/device_scheduler.h"
 #include "coroutine_runtime/work_totals.h"
-#include "policy/policy.h"
 #include "policy/config/tenant_quota.h"
+#include "policy/policy.h"
 #include "server/sessions/tenant_use.h"
 #include "server/web/process_figures.h"
 

@@ -101,7 +101,8 @@ SessionObservation FromMessage(const proto::ObservedSession& message, int device
   for (const proto::ObservedPlace& one : message.places()) {
     if (one.device() < 0 || one.device() >= devices) continue;
     session.places.push_back({one.device(), one.partition(), std::max(one.first_sm(), 0),
-                              std::max(one.sm_count(), 0), one.followed(), one.throttled(), one.rank()});
+                              std::max(one.sm_count(), 0), one.followed(), one.throttled(),
+                              one.rank()});
   }
   return session;
 }

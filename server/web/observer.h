@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "server/sessions/session_manager.h"
 #include "server/services/settings_store.h"
+#include "server/sessions/session_manager.h"
 #include "server/web/http_server.h"
 #include "server/web/observation.h"
 #include "server/web/pages.h"

@@ -83,7 +83,8 @@ TEST_CASE("Operations of a followed session allocate nothing") {
   assignment.followed = true;
   assignment.rank = 1;
   assignment.idle = {&low, &high, &high, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
-  assignment.contended = {&high, &low, &low, policy::kMicrosecond, 0, policy::kSecond, policy::kSecond};
+  assignment.contended = {&high,           &low,           &low, policy::kMicrosecond, 0,
+                          policy::kSecond, policy::kSecond};
   assignment.tail = assignment.contended;
   assignment.partitions = {&low, &high};
   entity.Publish(assignment);

@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(call)                                                     \
-  do {                                                                  \
-    const cudaError_t result = (call);                                  \
-    if (result != cudaSuccess) {                                        \
-      std::printf("error %d\n", static_cast<int>(result));              \
-      std::exit(1);                                                     \
-    }                                                                   \
+#define CHECK(call)                                        \
+  do {                                                     \
+    const cudaError_t result = (call);                     \
+    if (result != cudaSuccess) {                           \
+      std::printf("error %d\n", static_cast<int>(result)); \
+      std::exit(1);                                        \
+    }                                                      \
   } while (false)
 
 __global__ void Count(int* value) { ++*value; }

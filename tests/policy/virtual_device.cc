@@ -142,9 +142,9 @@ const Limits& VirtualDevice::LimitsOf(const State& state) const {
 
 Nanoseconds VirtualDevice::ContentionEnd(const State& state) {
   const auto given = state.burst.operations.begin() + static_cast<ptrdiff_t>(state.given);
-  return ContentionPhaseEnd(state.grant.contention_phase, state.view.changed_at, state.view.typical_burst,
-                       std::accumulate(state.burst.operations.begin(), given, Nanoseconds{0}),
-                       state.disturbed);
+  return ContentionPhaseEnd(
+      state.grant.contention_phase, state.view.changed_at, state.view.typical_burst,
+      std::accumulate(state.burst.operations.begin(), given, Nanoseconds{0}), state.disturbed);
 }
 
 bool VirtualDevice::Give() {
@@ -153,20 +153,22 @@ bool VirtualDevice::Give() {
     while (state.given < state.burst.operations.size()) {
       const Limits& limits = LimitsOf(state);
       const bool free = state.view.in_flight < limits.window && state.budget > 0;
-      const bool released = state.throttled_since >= 0 && now_ - state.throttled_since >= limits.max_throttle;
+      const bool released =
+          state.throttled_since >= 0 && now_ - state.throttled_since >= limits.max_throttle;
       if (!free && !released) {
         if (state.throttled_since < 0) state.throttled_since = now_;
         break;
       }
       if (state.throttled_since >= 0) {
-        state.result.longest_throttle = std::max(state.result.longest_throttle, now_ - state.throttled_since);
+        state.result.longest_throttle =
+            std::max(state.result.longest_throttle, now_ - state.throttled_since);
         state.throttled_since = -1;
       }
       Operation operation;
       operation.work = state.burst.operations[state.given++];
       operation.left = static_cast<double>(operation.work);
       operation.range = partitions_[operation.work >= limits.long_operation ? limits.long_partition
-                                                                           : limits.partition];
+                                                                            : limits.partition];
       operation.number = given_++;
       state.result.begun.push_back({operation.work, operation.range});
       state.view.in_flight += operation.work;
@@ -248,9 +250,11 @@ Nanoseconds VirtualDevice::NextEvent() const {
       next = std::min(next, std::max(state.burst.at, now_));
     }
     if (state.throttled_since >= 0) {
-      next = std::min(next, std::max(now_ + 1, state.throttled_since + LimitsOf(state).max_throttle));
+      next =
+          std::min(next, std::max(now_ + 1, state.throttled_since + LimitsOf(state).max_throttle));
     }
-    if (state.view.has_work && ContentionEnd(state) > now_) next = std::min(next, ContentionEnd(state));
+    if (state.view.has_work && ContentionEnd(state) > now_)
+      next = std::min(next, ContentionEnd(state));
   }
   for (const size_t index : started_) {
     const Operation& operation = coroutines_[index].hardware.front();

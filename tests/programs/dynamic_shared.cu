@@ -68,8 +68,7 @@ int main() {
   int max = 0;
   CHECK(cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
   REQUIRE(max >= 64 * 1024);
-  EXPECT_ERROR(
-      cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, max + 1));
+  EXPECT_ERROR(cudaFuncSetAttribute(Reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, max + 1));
 
   constexpr int kThreads = 200;
   double* out = check::Zeroed<double>(kThreads);

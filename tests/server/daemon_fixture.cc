@@ -191,16 +191,14 @@ LibraryId TestClient::Load(const std::string& image) {
   args.image_bytes = image.size();
   auto [status, reply] = Call(Op::cuLibraryLoadData, args, image);
   wire::cuLibraryLoadData_Reply body{};
-  if (reply.body().size() >= sizeof(body))
-    std::memcpy(&body, reply.body().data(), sizeof(body));
+  if (reply.body().size() >= sizeof(body)) std::memcpy(&body, reply.body().data(), sizeof(body));
   return body.library;
 }
 
 KernelId TestClient::GetKernel(LibraryId library, const std::string& name) {
   auto [status, reply] = Call(Op::cuLibraryGetKernel, wire::cuLibraryGetKernel{library, 0}, name);
   wire::cuLibraryGetKernel_Reply body{};
-  if (reply.body().size() >= sizeof(body))
-    std::memcpy(&body, reply.body().data(), sizeof(body));
+  if (reply.body().size() >= sizeof(body)) std::memcpy(&body, reply.body().data(), sizeof(body));
   return body.kernel;
 }
 

@@ -72,7 +72,6 @@ class TestReply {
   std::string body_;
 };
 
-
 // One connection with one session.
 class TestClient {
  public:

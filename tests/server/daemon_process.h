@@ -1,6 +1,7 @@
 // The daemon as its own process, with a software GPU.
 #pragma once
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 

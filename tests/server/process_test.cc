@@ -1,4 +1,5 @@
 // The daemon as a process: its signals, its files, and how it starts again when a device is lost.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -1,6 +1,7 @@
 // The daemon's messages to a service manager, and the sockets that it takes from it.
 #include "server/service_manager.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>

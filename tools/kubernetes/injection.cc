@@ -61,7 +61,8 @@ std::string CdiSpec(const Injection& common, const std::string& run_directory,
   for (const std::string& endpoint : endpoints) {
     spec["devices"].push_back(
         {{"name", endpoint},
-         {"containerEdits", {{"mounts", Json::array({ToJson(EndpointMount(run_directory, endpoint))})}}}});
+         {"containerEdits",
+          {{"mounts", Json::array({ToJson(EndpointMount(run_directory, endpoint))})}}}});
   }
   return spec.dump(2) + "\n";
 }

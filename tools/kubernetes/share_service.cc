@@ -170,8 +170,8 @@ grpc::Status ShareService::PreStartContainer(grpc::ServerContext*,
                                              const v1beta1::PreStartContainerRequest* request,
                                              v1beta1::PreStartContainerResponse*) {
   if (request->devices_ids_size() > kMaxIds) return TooMany();
-  const absl::StatusOr<proto::TenantEndpoint> endpoint =
-      EndpointOf(resource_, shares(), {request->devices_ids().begin(), request->devices_ids().end()});
+  const absl::StatusOr<proto::TenantEndpoint> endpoint = EndpointOf(
+      resource_, shares(), {request->devices_ids().begin(), request->devices_ids().end()});
   if (!endpoint.ok()) return ToGrpc(endpoint.status());
   const absl::Status opened = daemon_.OpenEndpoint(*endpoint);
   if (opened.ok()) return grpc::Status::OK;

@@ -122,8 +122,9 @@ std::vector<std::string> Prefer(const std::vector<Share>& shares,
   return chosen;
 }
 
-absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource, const std::vector<Share>& shares,
-                                   std::vector<std::string> ids) {
+absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource,
+                                                 const std::vector<Share>& shares,
+                                                 std::vector<std::string> ids) {
   if (ids.empty()) return absl::InvalidArgumentError("no share is named");
   std::sort(ids.begin(), ids.end());
   if (std::adjacent_find(ids.begin(), ids.end()) != ids.end())

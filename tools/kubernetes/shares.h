@@ -57,8 +57,9 @@ std::vector<std::string> Prefer(const std::vector<Share>& shares,
 
 // The tenant endpoint of a container with the shares `ids`. It does not depend on the order of
 // `ids`. InvalidArgument when `ids` is empty, has an id twice, or has an id that is no share.
-absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource, const std::vector<Share>& shares,
-                                   std::vector<std::string> ids);
+absl::StatusOr<proto::TenantEndpoint> EndpointOf(const Resource& resource,
+                                                 const std::vector<Share>& shares,
+                                                 std::vector<std::string> ids);
 // The name of the tenant endpoint whose first share is `id`.
 std::string EndpointName(const Resource& resource, const std::string& id);
 

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <string>
 
-#include "client_shim/nvml/reply_cache.h"
 #include "client_shim/nvml/export.h"
+#include "client_shim/nvml/reply_cache.h"
 #include "proto/version.h"
 
 namespace detshare::nvml {

@@ -241,7 +241,7 @@ CUresult SendInstantiate(const GraphExec& exec, const GraphNode** culprit) {
   std::string reply;
   const CUresult result =
       session().CallControl(Op::cuGraphInstantiateWithParams, exec.device, exec.context_id, &args,
-                         sizeof(args), {&piece, 1}, &reply);
+                            sizeof(args), {&piece, 1}, &reply);
   wire::cuGraphInstantiateWithParams_Reply refused{};
   if (result != CUDA_SUCCESS) *culprit = RefusedNode(exec.flat, reply, &refused);
   return result;
@@ -411,12 +411,12 @@ CUresult Replace(GraphExec& exec, std::unique_ptr<Graph> snapshot,
   const ConstBuffer piece{payload.data(), payload.size()};
   std::string bytes;
   result = session().CallControl(Op::cuGraphExecUpdate_v2, exec.device, exec.context_id, &args,
-                              sizeof(args), {&piece, 1}, &bytes);
+                                 sizeof(args), {&piece, 1}, &bytes);
   if (result != CUDA_SUCCESS) {
     wire::cuGraphExecUpdate_v2_Reply reply{};
     const GraphNode* refused = RefusedNode(flat, bytes, &reply);
     return fail(reply.result == 0 ? CU_GRAPH_EXEC_UPDATE_ERROR
-                                   : static_cast<CUgraphExecUpdateResult>(reply.result),
+                                  : static_cast<CUgraphExecUpdateResult>(reply.result),
                 refused, result);
   }
   info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;

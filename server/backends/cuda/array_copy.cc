@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_images.h"
 
 namespace detshare::cuda {

@@ -2,15 +2,14 @@
 
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_address_space.h"
 
 namespace detshare::cuda {
 
-absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(CudaContext& context,
-                                                                         DeferredReclaimer& reclaimer,
-                                                                         uint32_t number) {
+absl::StatusOr<std::shared_ptr<ConditionalHome>> ConditionalHome::Create(
+    CudaContext& context, DeferredReclaimer& reclaimer, uint32_t number) {
   context.Enter();
   CUgraph graph = nullptr;
   DETSHARE_RETURN_IF_ERROR(context.Check(context.api.cuGraphCreate(&graph, 0), "cuGraphCreate"));
@@ -81,7 +80,8 @@ void ConditionalHome::DestroyExecutable() {
   context_.api.cuGraphExecDestroy(std::exchange(executable_, nullptr));
 }
 
-absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context, DeferredReclaimer& reclaimer,
+absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context,
+                                                        DeferredReclaimer& reclaimer,
                                                         uint64_t sibling, uint32_t default_value,
                                                         bool assign_default) {
   std::shared_ptr<ConditionalHome> home = Find(sibling);

@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 
 namespace detshare::cuda {
 
@@ -44,7 +44,8 @@ class ConditionalHome : public std::enable_shared_from_this<ConditionalHome> {
   void Leave(std::vector<CUgraphNode> nodes, CUgraphExec executable);
 
  private:
-  ConditionalHome(CudaContext& context, DeferredReclaimer& reclaimer, uint32_t number, CUgraph graph)
+  ConditionalHome(CudaContext& context, DeferredReclaimer& reclaimer, uint32_t number,
+                  CUgraph graph)
       : context_(context), reclaimer_(reclaimer), number_(number), graph_(graph) {}
   absl::Status Clear();
   void DestroyExecutable();

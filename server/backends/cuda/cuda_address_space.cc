@@ -5,8 +5,8 @@
 #include <iterator>
 #include <thread>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 
 namespace detshare::cuda {
 namespace {

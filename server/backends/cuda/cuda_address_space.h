@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_physical_memory.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/host_registry.h"
 #include "server/backends/cuda/memory_waits.h"
 

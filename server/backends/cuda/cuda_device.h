@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_backend.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_images.h"
 #include "server/backends/cuda/cuda_queue.h"
 #include "server/backends/cuda/cuda_tensor_maps.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/host_registry.h"
 
 namespace detshare::cuda {
@@ -36,10 +36,12 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                    uint64_t size) override;
   absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) override;
-  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
-      AddressSpace& space, absl::Span<const std::byte> image,
-      absl::Span<const JitOptionValue> options, CompileLogs& logs,
-      std::function<void(std::string_view)> print, const PlaceManaged& place) override;
+  absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(AddressSpace& space,
+                                                       absl::Span<const std::byte> image,
+                                                       absl::Span<const JitOptionValue> options,
+                                                       CompileLogs& logs,
+                                                       std::function<void(std::string_view)> print,
+                                                       const PlaceManaged& place) override;
   absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                    absl::Span<const JitOptionValue> options,
                                    CompileLogs& logs) override;

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/graph_node_params.h"
 #include "server/backends/cuda/launch_attributes.h"
 

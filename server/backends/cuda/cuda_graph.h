@@ -22,12 +22,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "coroutine_runtime/device_graph.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/conditional_home.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/cuda_queue.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 
 namespace detshare::cuda {
 
@@ -42,8 +42,8 @@ class CudaGraph final : public Graph {
 
   // `refused` as in Device::InstantiateGraph.
   static absl::StatusOr<std::unique_ptr<CudaGraph>> Create(
-      CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place,
-      const GraphDescription& description, GraphPlace* refused);
+      CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
+      const Place& place, const GraphDescription& description, GraphPlace* refused);
   // Leaves the graph to the deferred reclaimer, which destroys it when nothing is in flight.
   ~CudaGraph() override;
 
@@ -68,7 +68,8 @@ class CudaGraph final : public Graph {
     std::vector<CUgraphNode> handles;  // a chain, in order
   };
 
-  CudaGraph(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space, const Place& place)
+  CudaGraph(CudaContext& context, DeferredReclaimer& reclaimer, CudaAddressSpace& space,
+            const Place& place)
       : context_(context), reclaimer_(reclaimer), space_(space), place_(place) {}
 
   // Returns the home of the description's conditional handles; null if there are none.

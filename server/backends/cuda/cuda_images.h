@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "coroutine_runtime/device_array.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 
 namespace detshare::cuda {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "proto/images/fatbin.h"
 #include "proto/images/fatbin_wrapper.h"
 #include "proto/images/image_kind.h"

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/printing_kernels.h"
 
 namespace detshare::cuda {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/array_copy.h"
 #include "server/backends/cuda/cuda_graph.h"
 #include "server/backends/cuda/cuda_library.h"

@@ -8,9 +8,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "coroutine_runtime/device.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_address_space.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 
 namespace detshare::cuda {
 
@@ -93,8 +93,8 @@ class GreenContext {
 // A null `green` stands for the whole device.
 class CudaPartition final : public Partition {
  public:
-  CudaPartition(CudaContext& context, DeferredReclaimer& reclaimer, std::shared_ptr<GreenContext> green,
-                int first, int count)
+  CudaPartition(CudaContext& context, DeferredReclaimer& reclaimer,
+                std::shared_ptr<GreenContext> green, int first, int count)
       : context_(context),
         reclaimer_(reclaimer),
         green_(std::move(green)),

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 
 namespace detshare::cuda {
 namespace {

@@ -17,7 +17,8 @@ constexpr int64_t kTimeoutNs = 30'000'000'000;
 
 }  // namespace
 
-DeferredReclaimer::DeferredReclaimer(CudaContext& context) : context_(context), thread_([this] { Run(); }) {}
+DeferredReclaimer::DeferredReclaimer(CudaContext& context)
+    : context_(context), thread_([this] { Run(); }) {}
 
 DeferredReclaimer::~DeferredReclaimer() {
   {

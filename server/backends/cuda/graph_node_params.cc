@@ -1,7 +1,7 @@
 #include "server/backends/cuda/graph_node_params.h"
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/cuda/cuda_queue.h"
 #include "server/backends/cuda/graph_pieces.h"

@@ -91,7 +91,8 @@ void HostRegistry::Unregister(CudaContext& context, DeferredReclaimer& reclaimer
 void HostRegistry::Reclaim(CudaContext& context, uint64_t address, uint64_t serial) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = registrations_.find(address);
-  if (found == registrations_.end() || found->second.serial != serial || found->second.users > 0) return;
+  if (found == registrations_.end() || found->second.serial != serial || found->second.users > 0)
+    return;
   context.Enter();
   context
       .Check(context.api.cuMemHostUnregister(reinterpret_cast<void*>(address)),

@@ -14,8 +14,8 @@
 #include <mutex>
 
 #include "absl/status/status.h"
-#include "server/backends/cuda/deferred_reclaimer.h"
 #include "server/backends/cuda/cuda_context.h"
+#include "server/backends/cuda/deferred_reclaimer.h"
 
 namespace detshare::cuda {
 

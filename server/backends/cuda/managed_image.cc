@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "policy/status_macros.h"
 #include "coroutine_runtime/status_cuda.h"
+#include "policy/status_macros.h"
 #include "server/backends/cuda/cuda_library.h"
 #include "server/backends/images/managed_elf.h"
 

@@ -79,8 +79,7 @@ bool Parse(std::string_view elf, Parsed* parsed, std::string* error) {
       return Fail(error, "a managed variable outside of its section");
     if (home.sh_type != SHT_NOBITS && !Slice(elf, home.sh_offset, home.sh_size))
       return Fail(error, "an incomplete section of variables");
-    if (parsed->variables.size() == kMaxVariables)
-      return Fail(error, "too many managed variables");
+    if (parsed->variables.size() == kMaxVariables) return Fail(error, "too many managed variables");
     parsed->variables.push_back({i, table.sh_offset + i * sizeof(Elf64_Sym), *name, symbol.st_shndx,
                                  begin, symbol.st_size});
   }

@@ -209,8 +209,7 @@ void GraphRun::SetDefaults(const std::shared_ptr<QueueState>& queue) const {
   SubmitJob(std::make_unique<Defaults>(std::move(conditions)), queue);
 }
 
-void GraphRun::SubmitJob(std::unique_ptr<Job> job,
-                          const std::shared_ptr<QueueState>& queue) const {
+void GraphRun::SubmitJob(std::unique_ptr<Job> job, const std::shared_ptr<QueueState>& queue) const {
   Operation operation;
   operation.kind = Operation::Kind::kJob;
   operation.space = plan_->space;

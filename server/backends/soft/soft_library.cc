@@ -150,7 +150,7 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const int max = AttributeOf(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
-                       a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+                      a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
       if (value < 0 || value > max)
         return refuse("more dynamic shared memory than a block can have");
       break;

@@ -30,8 +30,8 @@
 #include "coroutine_runtime/device.h"
 #include "server/backends/soft/ptx/host_services.h"
 #include "server/backends/soft/soft_conditions.h"
-#include "server/backends/soft/soft_physical_memory.h"
 #include "server/backends/soft/soft_image_registry.h"
+#include "server/backends/soft/soft_physical_memory.h"
 
 namespace detshare::soft {
 

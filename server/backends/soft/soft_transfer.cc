@@ -147,7 +147,7 @@ class CopyJob final : public Transfer {
     Texels destination_texels, source_texels;
   };
   CopyJob(std::shared_ptr<SpaceState> space, Sides sides, const CopyRequest& request,
-           std::vector<std::byte> inline_source, CopyEngine engine)
+          std::vector<std::byte> inline_source, CopyEngine engine)
       : Transfer(std::move(space), request.width * request.height * request.depth, engine, false),
         destination_(std::move(sides.destination)),
         source_(std::move(sides.source)),
@@ -225,9 +225,9 @@ class FillJob final : public Transfer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
-                                               std::shared_ptr<SpaceState> destination,
-                                               std::shared_ptr<SpaceState> source,
-                                               const CopyRequest& asked) {
+                                              std::shared_ptr<SpaceState> destination,
+                                              std::shared_ptr<SpaceState> source,
+                                              const CopyRequest& asked) {
   CopyRequest request = asked;
   if (request.width == 0 || request.height == 0 || request.depth == 0)
     return std::unique_ptr<Job>();
@@ -260,13 +260,13 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
                             : from_device ? CopyEngine::kFromDevice
                                           : CopyEngine::kOnDevice;
   CopyJob::Sides sides{std::move(destination), std::move(source), std::move(destination_texels),
-                        std::move(source_texels)};
+                       std::move(source_texels)};
   return std::make_unique<CopyJob>(std::move(space), std::move(sides), request,
-                                    std::move(inline_source), engine);
+                                   std::move(inline_source), engine);
 }
 
 absl::StatusOr<std::unique_ptr<Job>> MakeFill(std::shared_ptr<SpaceState> space,
-                                               const FillRequest& request) {
+                                              const FillRequest& request) {
   if (request.element_bytes != 1 && request.element_bytes != 2 && request.element_bytes != 4) {
     return NotMemory("elements have 1, 2 or 4 bytes");
   }

@@ -15,14 +15,14 @@ namespace detshare::soft {
 // Null: nothing to do. `destination` and `source` are the spaces that hold the two sides: `space`,
 // in whose name the copy is made, or that of another device.
 absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
-                                               std::shared_ptr<SpaceState> destination,
-                                               std::shared_ptr<SpaceState> source,
-                                               const CopyRequest& request);
+                                              std::shared_ptr<SpaceState> destination,
+                                              std::shared_ptr<SpaceState> source,
+                                              const CopyRequest& request);
 inline absl::StatusOr<std::unique_ptr<Job>> MakeCopy(const std::shared_ptr<SpaceState>& space,
-                                                      const CopyRequest& request) {
+                                                     const CopyRequest& request) {
   return MakeCopy(space, space, space, request);
 }
 absl::StatusOr<std::unique_ptr<Job>> MakeFill(std::shared_ptr<SpaceState> space,
-                                               const FillRequest& request);
+                                              const FillRequest& request);
 
 }  // namespace detshare::soft

@@ -8,11 +8,11 @@
 #include <optional>
 
 #include "coroutine_runtime/device.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/quota.h"
+#include "policy/status_macros.h"
 #include "server/session/handlers/common.h"
 #include "server/session/handlers/extent.h"
 #include "server/session/session_images.h"

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "coroutine_runtime/device.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "policy/status_macros.h"
 #include "server/session/handlers/extent.h"
 #include "server/session/handlers/requests.h"
 #include "server/session/session_images.h"

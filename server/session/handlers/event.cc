@@ -6,8 +6,8 @@
 
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/gpu_coroutine.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/shared_event.h"
+#include "policy/status_macros.h"
 #include "server/session/context_table.h"
 #include "server/session/handlers/common.h"
 

@@ -81,7 +81,7 @@ void cuGraphExecUpdate_v2(Session& session, const wire::cuGraphExecUpdate_v2& ar
       session.graphs().Change(session.device(), args.graph, payload.size(), become);
   SendWith(reply, status,
            wire::cuGraphExecUpdate_v2_Reply{static_cast<uint32_t>(update.result),
-                                             update.place.graph, update.place.node, 0});
+                                            update.place.graph, update.place.node, 0});
 }
 
 void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetParams& args,

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "coroutine_runtime/device.h"
-#include "policy/status_macros.h"
 #include "coroutine_runtime/device_array.h"
 #include "coroutine_runtime/gpu_coroutine.h"
+#include "policy/status_macros.h"
 #include "proto/wire/copy.h"
 #include "proto/wire/stream_memory_op.h"
 #include "server/session/code_table.h"

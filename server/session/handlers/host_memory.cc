@@ -39,8 +39,8 @@ void cuMemHostAlloc(Session& session, const wire::cuMemHostAlloc& args, Payload,
   const absl::StatusOr<PinnedMemory::Allocation> allocation = pinned.Allocate(args.bytes);
   if (!allocation.ok()) return reply.Send(allocation.status());
   pinned.Own(allocation->address, session.context());
-  reply.Send(wire::cuMemHostAlloc_Reply{allocation->address, allocation->file_bytes,
-                                         allocation->file, 0});
+  reply.Send(
+      wire::cuMemHostAlloc_Reply{allocation->address, allocation->file_bytes, allocation->file, 0});
 }
 
 void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& args, Payload payload,

@@ -8,7 +8,7 @@ namespace {
 static_assert(wire::kHintNvlinkCentric == static_cast<uint32_t>(LaunchHints::kNvlinkCentric));
 
 constexpr uint32_t kMaxClusterPolicies = 2;  // CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
-constexpr uint32_t kPersisting = 2;           // CU_ACCESS_PROPERTY_PERSISTING
+constexpr uint32_t kPersisting = 2;          // CU_ACCESS_PROPERTY_PERSISTING
 constexpr uint32_t kMaxSyncDomains = 256;
 constexpr uint32_t kMaxClusterBlocks = 64;
 

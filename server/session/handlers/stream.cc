@@ -58,8 +58,7 @@ void cuStreamSynchronize(Session& session, const wire::cuStreamSynchronize& args
   Fence* fence = nullptr;
   session.FindFence(args.signal.index, &fence);
   if (fence != nullptr) {
-    session.executor().Spawn(
-        ReplyWhenReached(session, fence, args.signal.value, std::move(reply)));
+    session.executor().Spawn(ReplyWhenReached(session, fence, args.signal.value, std::move(reply)));
     return;
   }
   const absl::StatusOr<FencePoint> point = session.device().coroutine->Point(args.stream);

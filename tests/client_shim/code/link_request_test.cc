@@ -11,7 +11,8 @@ namespace {
 
 std::string Bytes(std::span<const ConstBuffer> pieces) {
   std::string bytes;
-  for (const ConstBuffer& piece : pieces) bytes.append(static_cast<const char*>(piece.data), piece.bytes);
+  for (const ConstBuffer& piece : pieces)
+    bytes.append(static_cast<const char*>(piece.data), piece.bytes);
   return bytes;
 }
 

@@ -31,8 +31,7 @@ struct Split {
   CUdevResource remaining;
 };
 
-Split SplitBy(const SmTopology& topology, unsigned least, unsigned flags = 0,
-              unsigned max = 1000) {
+Split SplitBy(const SmTopology& topology, unsigned least, unsigned flags = 0, unsigned max = 1000) {
   Split split;
   split.groups.resize(max);
   unsigned count = max;

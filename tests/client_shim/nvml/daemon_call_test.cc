@@ -149,10 +149,8 @@ TEST_CASE(
     "A missing daemon, a missing permission and a request that is too long have different "
     "results") {
   std::string reply;
-  CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", "", kTimeout, &reply) ==
-        CallResult::kNoDaemon);
-  CHECK(CallDaemon(std::string(500, 'x'), "/a.B/C", "", kTimeout, &reply) ==
-        CallResult::kNoDaemon);
+  CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", "", kTimeout, &reply) == CallResult::kNoDaemon);
+  CHECK(CallDaemon(std::string(500, 'x'), "/a.B/C", "", kTimeout, &reply) == CallResult::kNoDaemon);
   CHECK(CallDaemon("/nonexistent/socket", "/a.B/C", std::string(20'000, 'x'), kTimeout, &reply) ==
         CallResult::kBroken);
 }

@@ -98,7 +98,8 @@ TEST_CASE("Every supported function refuses null pointers") {
     if (without_pointers.contains(row.name)) continue;
     INFO(row.name);
     CHECK(Call(row.name, nullptr, nullptr, nullptr, nullptr, nullptr) ==
-          (row.source == nvml::Source::kNone ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT));
+          (row.source == nvml::Source::kNone ? NVML_ERROR_NOT_SUPPORTED
+                                             : NVML_ERROR_INVALID_ARGUMENT));
   }
 }
 

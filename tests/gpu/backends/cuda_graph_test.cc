@@ -290,9 +290,8 @@ TEST_CASE("Handles of conditional nodes work in the graph for which they were ma
   f.Add(f.Copy(f.session.host_address(), kBase, 8 * kCount));
   f.Chain();
   f.description.graphs.resize(4);
-  f.description.graphs[1].nodes = {
-      {FillRequest{kBase, 0, kCount, 1, 5, 4}},
-      {ConditionalStep{inner, ConditionalStep::Type::kSwitch, 2, 2}}};
+  f.description.graphs[1].nodes = {{FillRequest{kBase, 0, kCount, 1, 5, 4}},
+                                   {ConditionalStep{inner, ConditionalStep::Type::kSwitch, 2, 2}}};
   f.description.graphs[1].edges = {{0, 1}};
   f.description.graphs[2].nodes = {f.Copy(kBase, kBase + 4 * kCount, 4 * kCount)};
   f.description.graphs[3].nodes = {f.Iota(kBase + 4 * kCount, 100)};

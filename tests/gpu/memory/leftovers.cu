@@ -102,7 +102,8 @@ void VisitPhysical(size_t bytes) {
 // Arrays have no addresses, so their words are copied.
 void VisitArray(size_t bytes) {
   // At most as many rows as an array of a real GPU may have. The copy on the host stays small.
-  const size_t width = 4096, height = std::min<size_t>(bytes / (width * sizeof(uint32_t)) + 1, 16384);
+  const size_t width = 4096,
+               height = std::min<size_t>(bytes / (width * sizeof(uint32_t)) + 1, 16384);
   cudaChannelFormatDesc format = cudaCreateChannelDesc<uint32_t>();
   cudaArray_t array = nullptr;
   Check(cudaMallocArray(&array, &format, width, height), "cudaMallocArray");

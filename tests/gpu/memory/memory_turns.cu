@@ -98,9 +98,9 @@ int main(int argc, char** argv) {
       Check(cudaMemcpy(&ever, wrong, sizeof(ever), cudaMemcpyDeviceToHost), "cudaMemcpy");
       written = seed;
       seed += 2;
-      const double ms = std::chrono::duration<double, std::milli>(
-                            std::chrono::steady_clock::now() - begin)
-                            .count();
+      const double ms =
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+              .count();
       std::printf("round %d: %llu wrong words, %.1f ms\n", ++round, ever, ms);
       std::fflush(stdout);
     }

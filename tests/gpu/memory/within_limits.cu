@@ -50,7 +50,8 @@ int main() {
   physical.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemGenericAllocationHandle handle;
   const bool refused = cuMemCreate(&handle, too_much, &physical, 0) == CUDA_ERROR_OUT_OF_MEMORY;
-  std::printf("too much physical memory: %s\n", refused ? "CUDA_ERROR_OUT_OF_MEMORY" : "not refused");
+  std::printf("too much physical memory: %s\n",
+              refused ? "CUDA_ERROR_OUT_OF_MEMORY" : "not refused");
   cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
   cudaArray_t array = nullptr;
   Say("too large an array", cudaMallocArray(&array, &format, 4096, too_much / 4096 / 4 + 1));

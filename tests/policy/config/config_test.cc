@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/strings/str_join.h"
-#include "policy/placement.h"
 #include "policy/config/config_file.h"
 #include "policy/config/config_text.h"
+#include "policy/placement.h"
 
 namespace detshare {
 namespace {
@@ -255,8 +255,8 @@ TEST_CASE("A change is divided into the keys of a reload and those of a restart"
   const ConfigChange change = Compare(
       before, Parsed("[daemon]\nlog_level = \"debug\"\nbackend = \"soft\"\n[[tenant]]\nname = "
                      "\"a\"\nusers = [\"x\"]\n"));
-  CHECK(change.live == std::vector<std::string>{"[daemon] log_level", "[[tenant]]",
-                                                "who may be which tenant"});
+  CHECK(change.live ==
+        std::vector<std::string>{"[daemon] log_level", "[[tenant]]", "who may be which tenant"});
   CHECK(change.restart == std::vector<std::string>{"[daemon] backend"});
   CHECK(change.access);
 }

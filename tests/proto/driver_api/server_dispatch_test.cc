@@ -65,7 +65,8 @@ TEST_CASE_METHOD(Daemon, "Arguments of any other length are refused before the h
 
 TEST_CASE_METHOD(Daemon, "An operation of the other transport is refused") {
   for (const CrossingRow& row : kCrossingRows) {
-    const Transport other = RowOf(row.op)->transport == Transport::kRing ? Transport::kGrpc : Transport::kRing;
+    const Transport other =
+        RowOf(row.op)->transport == Transport::kRing ? Transport::kGrpc : Transport::kRing;
     CHECK(Send(other, row.op, row.args_bytes) == Dispatched::kWrongTransport);
     CHECK(Send(Transport::kLocal, row.op, row.args_bytes) == Dispatched::kWrongTransport);
   }

@@ -55,7 +55,8 @@ grpc::StatusCode End(TestClient& client, std::vector<uint64_t> sessions,
   request.set_tenant(tenant);
   grpc::ClientContext context;
   proto::EndedSessions scratch;
-  return AdminOf(client)->EndSessions(&context, request, ended != nullptr ? ended : &scratch)
+  return AdminOf(client)
+      ->EndSessions(&context, request, ended != nullptr ? ended : &scratch)
       .error_code();
 }
 
@@ -155,8 +156,12 @@ TEST_CASE("Only admins and root may make calls that change something for all") {
     proto::TenantSetting tenant, tenant_in_force;
     tenant.set_name("t");
     proto::TraceStarted started;
-    add([&](auto* context) { return AdminOf(client)->SetPolicy(context, policy, &policy_in_force); });
-    add([&](auto* context) { return AdminOf(client)->SetTenant(context, tenant, &tenant_in_force); });
+    add([&](auto* context) {
+      return AdminOf(client)->SetPolicy(context, policy, &policy_in_force);
+    });
+    add([&](auto* context) {
+      return AdminOf(client)->SetTenant(context, tenant, &tenant_in_force);
+    });
     add([&](auto* context) { return AdminOf(client)->StartTrace(context, {}, &started); });
     proto::FetchTraceRequest fetch;
     fetch.set_trace(started.trace());

@@ -105,8 +105,8 @@ TEST_CASE("Tools learn the services and their messages") {
   for (const auto& service : listed.list_services_response().service())
     services.insert(service.name());
   CHECK(services == std::set<std::string>{"detshare.proto.Admin", "detshare.proto.Control",
-                                          "detshare.proto.TenantEndpoints", "detshare.proto.Telemetry",
-                                          "grpc.health.v1.Health",
+                                          "detshare.proto.TenantEndpoints",
+                                          "detshare.proto.Telemetry", "grpc.health.v1.Health",
                                           "grpc.reflection.v1alpha.ServerReflection"});
 
   request.set_file_containing_symbol("detshare.proto.Admin.GetStatus");

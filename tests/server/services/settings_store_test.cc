@@ -168,10 +168,9 @@ TEST_CASE("A daemon that replaces another keeps its settings, and a fresh one do
     REQUIRE(Tenants(client).tenants_size() == 1);
     CHECK(Tenants(client).tenants(0).tenant_class() == "latency");
   }
-  for (const auto& [contents, first] : {std::pair<std::string, uint64_t>(kept, 1),
-                                        std::pair<std::string, uint64_t>("damaged {", 8),
-                                        std::pair<std::string, uint64_t>(
-                                            kept + "tenants { name: \"x\" weight: -1 }", 8)}) {
+  for (const auto& [contents, first] :
+       {std::pair<std::string, uint64_t>(kept, 1), std::pair<std::string, uint64_t>("damaged {", 8),
+        std::pair<std::string, uint64_t>(kept + "tenants { name: \"x\" weight: -1 }", 8)}) {
     const auto fresh = started_with(contents, first);
     TestClient client(fresh->socket());
     CHECK(Policies(client).current().name() == "auto");

@@ -2,6 +2,7 @@
 // directory.
 #include "server/services/tenant_endpoints.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -9,8 +10,8 @@
 #include <fstream>
 
 #include "coroutine_runtime/status_cuda.h"
-#include "proto/tenant_endpoint.grpc.pb.h"
 #include "proto/telemetry.grpc.pb.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
@@ -73,7 +74,9 @@ struct Fixture {
   std::string Path(const std::string& endpoint) const {
     return daemon.directory.path + "/endpoints/" + endpoint;
   }
-  std::string Socket(const std::string& endpoint) const { return Path(endpoint) + "/detshared.sock"; }
+  std::string Socket(const std::string& endpoint) const {
+    return Path(endpoint) + "/detshared.sock";
+  }
 
   TestDaemon daemon;
   Operator me;
@@ -152,8 +155,8 @@ TEST_CASE("A session belongs to the connection that opened it, also across endpo
   wire::cuLibraryLoadData load{};
   load.context = 1;
   load.image_bytes = 4;
-  CHECK(two.Call(Op::cuLibraryLoadData, load, "code", one.grant.session()).first.error_code() ==
-        grpc::StatusCode::NOT_FOUND);
+  CHECK(two.Call(Op::cuLibraryLoadData, load, "code", one.grant.session()).first.code() ==
+        absl::StatusCode::kNotFound);
   CHECK(one.Call(Op::cuLibraryLoadData, load, "code").first.ok());
 }
 
@@ -281,7 +284,8 @@ TEST_CASE("The next daemon opens the endpoints again at the same places") {
 TEST_CASE("A damaged list of endpoints opens none") {
   TestDirectory run;
   fs::create_directory(run.path + "/endpoints");
-  const std::string texts[] = {"endpoints { name: \"../x\" }", "endpoints {", std::string(1000, '\0'),
+  const std::string texts[] = {"endpoints { name: \"../x\" }", "endpoints {",
+                               std::string(1000, '\0'),
                                "endpoints { name: \"d\" device_ids: \"GPU-ff\" }"};
   for (const std::string& text : texts) {
     std::ofstream(run.path + "/endpoints/list") << text;

@@ -11,10 +11,16 @@
 #include <vector>
 
 #include "coroutine_runtime/device_scheduler.h"
+#include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "policy/registry.h"
 #include "server/base/logging.h"
 #include "server/session/session.h"
+#include "server/session/session_config.h"
+#include "server/session/session_driver.h"
+#include "server/session/shared_events.h"
+#include "server/session/shared_memory_objects.h"
+#include "server/shared_memory/ring_reader.h"
 #include "tests/fuzzing/check.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
@@ -139,7 +145,7 @@ struct Server {
   SharedMemoryObjects shared_memory_objects;
   SharedEvents shared_events;
   DeviceParts devices[kDevices];
-  Session::Config config;
+  SessionConfig config;
 };
 
 // The replies to the calls of one input.
@@ -163,7 +169,7 @@ class Replies {
 };
 
 // As the reader of the ring does it: copies that are aligned.
-void HandleRecord(Session& session, const InputOperation& head, std::span<const uint8_t> args,
+void HandleRecord(SessionDriver& driver, const InputOperation& head, std::span<const uint8_t> args,
                   std::span<const uint8_t> payload) {
   std::vector<uint64_t> args_copy(args.size() / 8 + 1), payload_copy(payload.size() / 8 + 1);
   std::copy(args.begin(), args.end(), reinterpret_cast<uint8_t*>(args_copy.data()));
@@ -175,11 +181,12 @@ void HandleRecord(Session& session, const InputOperation& head, std::span<const 
   record.reply_slot = 0;
   record.args = {reinterpret_cast<const uint8_t*>(args_copy.data()), args.size()};
   record.payload = {reinterpret_cast<const uint8_t*>(payload_copy.data()), payload.size()};
-  session.HandleRecord(record);
+  driver.HandleRecord(record);
 }
 
 // What the session's worker does, until the client breaks the protocol or the input ends.
-void Run(Session& session, Input input, Replies& replies) {
+void Run(SessionDriver& driver, Input input, Replies& replies) {
+  Session& session = driver.session();
   InputOperation head;
   // Arguments stay until their reply.
   std::vector<std::unique_ptr<std::vector<uint8_t>>> kept_args;
@@ -187,21 +194,21 @@ void Run(Session& session, Input input, Replies& replies) {
     const std::span<const uint8_t> args = input.Take(head.args_bytes);
     const std::span<const uint8_t> payload = input.Take(head.payload_bytes);
     if (head.by_ring % 2 == 1) {
-      HandleRecord(session, head, args, payload);
+      HandleRecord(driver, head, args, payload);
     } else {
       kept_args.push_back(std::make_unique<std::vector<uint8_t>>(args.begin(), args.end()));
-      session.HandleCall(head.op, head.device, head.context, *kept_args.back(),
-                         std::make_shared<const std::string>(payload.begin(), payload.end()),
-                         replies.Expect());
+      driver.HandleCall(head.op, head.device, head.context, *kept_args.back(),
+                        std::make_shared<const std::string>(payload.begin(), payload.end()),
+                        replies.Expect());
     }
     while (session.executor().Poll() != 0) {
     }
-    session.WatchWork(/*pause=*/false);
-    session.CheckFault();
+    driver.WatchWork(/*pause=*/false);
+    driver.CheckFault();
     FUZZ_CHECK(session.sticky_error() >= 0 && session.sticky_error() <= kMaxResult);
   }
   session.Close(0);
-  session.Abandon();
+  driver.Abandon();
 }
 
 }  // namespace
@@ -212,9 +219,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Server server;
   Replies replies;
   {
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Open(server.config, server.options);
-    FUZZ_CHECK(session.ok());
-    Run(**session, Input(data, size), replies);
+    absl::StatusOr<std::unique_ptr<SessionDriver>> driver =
+        SessionDriver::Open(server.config, server.options);
+    FUZZ_CHECK(driver.ok());
+    Run(**driver, Input(data, size), replies);
   }
   replies.CheckAll();
   server.CheckEmpty();

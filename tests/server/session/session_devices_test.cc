@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "proto/tenant_endpoint.grpc.pb.h"
 #include "proto/nvml/nvml_types.h"
 #include "proto/telemetry.grpc.pb.h"
+#include "proto/tenant_endpoint.grpc.pb.h"
+#include "server/sessions/session_manager.h"
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"

@@ -17,6 +17,8 @@
 #include "proto/wire/memory.h"
 #include "proto/wire/stream.h"
 #include "server/base/logging.h"
+#include "server/session/session_config.h"
+#include "server/session/session_worker.h"
 #include "server/sessions/session_manager.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/shared_memory/ring_test_client.h"

@@ -201,8 +201,8 @@ TEST_CASE("The name of a run has letters and digits") {
 
 // ---- the known habits of a tenant
 
-CoroutineState Seen(policy::Nanoseconds burst, policy::Nanoseconds gap,
-                                     bool has_work, policy::Nanoseconds changed_at) {
+CoroutineState Seen(policy::Nanoseconds burst, policy::Nanoseconds gap, bool has_work,
+                    policy::Nanoseconds changed_at) {
   CoroutineState state;
   state.followed = true;
   state.figures.typical_burst = burst;

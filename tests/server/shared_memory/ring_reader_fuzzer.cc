@@ -27,11 +27,11 @@ void CheckRecord(const RingRecord& record, const uint8_t* ring, uint64_t begin, 
   FUZZ_CHECK(record.payload.size() <= kMaxPayloadBytes);
   const uint64_t args_room = (record.args.size() + 7) / 8 * 8;
   const uint64_t used = sizeof(RecordHeader) + args_room + record.payload.size();
-  FUZZ_CHECK(used <= kMaxRecordBytes);
-  // Padding may lie in front of the record, and room behind its payload: where it begins is not
-  // known then.
-  const uint64_t bytes = end - begin;
-  if (used > bytes || bytes - used >= kRingLine) return;
+  const uint64_t consumed = end - begin;
+  FUZZ_CHECK(used <= consumed && used <= kMaxRecordBytes);
+  // Padding may lie in front of the record, or room behind its payload: then it is not known where
+  // it began.
+  if (consumed - used >= kRingLine) return;
   const uint64_t at = begin % kRingBytes + sizeof(RecordHeader);
   CheckCopy(ring, at, record.args);
   CheckCopy(ring, at + args_room, record.payload);

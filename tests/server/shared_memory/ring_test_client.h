@@ -99,7 +99,7 @@ class RingTestClient {
     }
     WaitForRoom(bytes);
     std::vector<uint8_t> body(room + payload.size());
-    std::memcpy(body.data(), args, args_bytes);
+    if (args_bytes != 0) std::memcpy(body.data(), args, args_bytes);
     if (!payload.empty()) std::memcpy(body.data() + room, payload.data(), payload.size());
     RawHeader record;
     record.bytes = bytes;

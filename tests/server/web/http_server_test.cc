@@ -88,7 +88,9 @@ std::string Get(const std::string& target, const std::string& host = "localhost"
   return "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n";
 }
 
-std::string StatusOf(const std::string& response) { return response.substr(0, response.find("\r\n")); }
+std::string StatusOf(const std::string& response) {
+  return response.substr(0, response.find("\r\n"));
+}
 std::string BodyOf(const std::string& response) {
   const size_t end = response.find("\r\n\r\n");
   return end == std::string::npos ? "" : response.substr(end + 4);
@@ -167,7 +169,8 @@ TEST_CASE("Malformed requests get an error and are closed") {
 
 TEST_CASE("Headers beyond 8 KiB are refused") {
   Served served;
-  const std::string response = Client(served).Ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a'));
+  const std::string response =
+      Client(served).Ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a'));
   CHECK(StatusOf(response) == "HTTP/1.1 431 Request Header Fields Too Large");
 }
 

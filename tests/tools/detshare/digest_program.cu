@@ -7,13 +7,13 @@
 #include <cstring>
 #include <vector>
 
-#define CHECK(call)                                                       \
-  do {                                                                    \
-    const cudaError_t result = (call);                                    \
-    if (result != cudaSuccess) {                                          \
-      std::printf("%d: %s\n", __LINE__, cudaGetErrorString(result));      \
-      std::exit(1);                                                       \
-    }                                                                     \
+#define CHECK(call)                                                  \
+  do {                                                               \
+    const cudaError_t result = (call);                               \
+    if (result != cudaSuccess) {                                     \
+      std::printf("%d: %s\n", __LINE__, cudaGetErrorString(result)); \
+      std::exit(1);                                                  \
+    }                                                                \
   } while (false)
 
 constexpr int kCount = 3000;
@@ -88,7 +88,8 @@ int main(int argc, char** argv) {
   // 7: a host function sees it.
   Produce(values, one);
   CHECK(cudaMemcpyAsync(pinned, values, kBytes, cudaMemcpyDeviceToHost, one));
-  CHECK(cudaLaunchHostFunc(one, [](void* memory) { std::memset(memory, 0, kBytes); }, pinned));
+  CHECK(cudaLaunchHostFunc(
+      one, [](void* memory) { std::memset(memory, 0, kBytes); }, pinned));
   CHECK(cudaStreamSynchronize(one));
   // 8: nodes of a graph.
   cudaGraph_t graph;

@@ -89,8 +89,7 @@ TEST_CASE("Graph nodes and reads before any kernel have their own texts") {
   Difference difference;
   difference.read = {"g12", 0, 1, "a", ""};
   difference.seen = {"g12", 0, 2, "b", ""};
-  CHECK(Describe(difference) ==
-        "read 1 of graph node 12, 1 byte, before any kernel: read 2 bytes");
+  CHECK(Describe(difference) == "read 1 of graph node 12, 1 byte, before any kernel: read 2 bytes");
 }
 
 }  // namespace

@@ -87,11 +87,10 @@ TEST_CASE("Bounds of SMs may be open") {
 }
 
 TEST_CASE("Invalid values are refused with the allowed ones") {
-  for (const auto& [field, text] : {std::pair(&TenantFlags::weight, "much"),
-                                    std::pair(&TenantFlags::share, "half"),
-                                    std::pair(&TenantFlags::slo_tpot, "30"),
-                                    std::pair(&TenantFlags::slo_ttft, "-1s"),
-                                    std::pair(&TenantFlags::slo_latency, "inf")}) {
+  for (const auto& [field, text] :
+       {std::pair(&TenantFlags::weight, "much"), std::pair(&TenantFlags::share, "half"),
+        std::pair(&TenantFlags::slo_tpot, "30"), std::pair(&TenantFlags::slo_ttft, "-1s"),
+        std::pair(&TenantFlags::slo_latency, "inf")}) {
     TenantFlags flags;
     flags.name = "t";
     flags.*field = text;

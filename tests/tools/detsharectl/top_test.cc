@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t throttled, bool followed) {
+proto::Status StatusWith(uint64_t operations, int64_t device_time, int64_t throttled,
+                         bool followed) {
   proto::Status status;
   status.set_policy("priority");
   proto::SessionStatus* const session = status.add_sessions();

@@ -412,7 +412,8 @@ TEST_CASE("A container sees exactly the GPUs that it has") {
   }();
   REQUIRE(endpoints.endpoints_size() == 2);
   for (const proto::TenantEndpoint& endpoint : endpoints.endpoints()) {
-    CHECK(endpoint.device_ids_size() == (endpoint.name() == "gpu-share-latency." + shares[0] ? 2 : 1));
+    CHECK(endpoint.device_ids_size() ==
+          (endpoint.name() == "gpu-share-latency." + shares[0] ? 2 : 1));
   }
 }
 

@@ -137,7 +137,8 @@ TEST_CASE("A container's endpoint is the same for the same shares, and has their
             ->SerializeAsString() == many->SerializeAsString());
 
   const Resource limited = *ParseResource("gpu-share,shares=4,memory=1GiB,pinned-memory=2MiB");
-  const auto two = EndpointOf(limited, SharesOf(limited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2));
+  const auto two =
+      EndpointOf(limited, SharesOf(limited, {{kFirst, 4000, true}}), Ids(kFirst, 0, 2));
   REQUIRE(two.ok());
   CHECK(two->tenant().memory() == uint64_t{2} << 30);
   CHECK(two->tenant().pinned_memory() == uint64_t{4} << 20);

@@ -27,8 +27,8 @@ struct Operand {
     // [base + value]; base is base_kind with vreg, var or name; kInteger: absolute. Of textures
     // and surfaces [base, coordinates]: the coordinates as of a list.
     kAddress,
-    kList,     // {...} or (...): child_count operands from first_child
-    kSink,     // _
+    kList,  // {...} or (...): child_count operands from first_child
+    kSink,  // _
   };
   Kind kind = Kind::kSink;
   Kind base_kind = Kind::kInteger;

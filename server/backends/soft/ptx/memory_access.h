@@ -5,8 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "server/backends/soft/ptx/unit.h"
 #include "server/backends/soft/ptx/memory_ops.h"
+#include "server/backends/soft/ptx/unit.h"
 
 namespace detshare::soft::ptx {
 

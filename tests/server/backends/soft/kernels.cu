@@ -1,5 +1,6 @@
 // What the tests of the software GPU run. C names, so that the tests find them.
 #include <cooperative_groups.h>
+
 #include <cstdio>
 
 namespace cg = cooperative_groups;

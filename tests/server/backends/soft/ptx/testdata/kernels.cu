@@ -1,10 +1,11 @@
 // Kernels of kernels_test.cc, compiled to PTX when the tests are built.
-#include <cassert>
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+#include <mma.h>
+
+#include <cassert>
 #include <cstdio>
 #include <cuda/barrier>
-#include <mma.h>
 
 namespace cg = cooperative_groups;
 
@@ -33,17 +34,29 @@ KERNEL divergent_loops(int* out, int n) {
     }
   }
   switch (i % 5) {
-    case 0: sum *= 2; break;
-    case 1: sum += 1000; break;
-    case 2: sum ^= 0x55; break;
-    case 3: sum = -sum; break;
+    case 0:
+      sum *= 2;
+      break;
+    case 1:
+      sum += 1000;
+      break;
+    case 2:
+      sum ^= 0x55;
+      break;
+    case 3:
+      sum = -sum;
+      break;
   }
   out[i] = sum;
 }
 
-__device__ __noinline__ int Fibonacci(int n) { return n < 2 ? n : Fibonacci(n - 1) + Fibonacci(n - 2); }
+__device__ __noinline__ int Fibonacci(int n) {
+  return n < 2 ? n : Fibonacci(n - 1) + Fibonacci(n - 2);
+}
 KERNEL recursion(int* out) { out[threadIdx.x] = Fibonacci(threadIdx.x % 12); }
-__device__ __noinline__ int Endless(volatile int* p, int n) { return *p == 12345 ? n : Endless(p, n + 1) + *p; }
+__device__ __noinline__ int Endless(volatile int* p, int n) {
+  return *p == 12345 ? n : Endless(p, n + 1) + *p;
+}
 KERNEL endless_recursion(int* out) { out[threadIdx.x] = Endless(out, 0); }
 
 __device__ __noinline__ int Twice(int x) { return 2 * x; }
@@ -211,8 +224,8 @@ KERNEL atomics(int* a, unsigned long long* w, float* f, double* d) {
 
 KERNEL formats(int n) {
   printf("%d %5d|%-5d|%05d %u %x %X %o %c %%\n", -n, n, n, n, 7u, 255, 255, 8, 'q');
-  printf("%f %.3f %10.2e %g %lld %llu %lx %s|%10s|%.2s %p\n", 1.5, 2.25, 12345.678, 0.1, -5000000000ll, 5000000000ull, 255ul, "text",
-         "pad", "cut", (void*)0x1234);
+  printf("%f %.3f %10.2e %g %lld %llu %lx %s|%10s|%.2s %p\n", 1.5, 2.25, 12345.678, 0.1,
+         -5000000000ll, 5000000000ull, 255ul, "text", "pad", "cut", (void*)0x1234);
   if (n == 3) printf("no arguments\n");
 }
 
@@ -251,7 +264,8 @@ struct Big {
 KERNEL by_value(Big big, int* out) {
   int local[20];
   for (int i = 0; i < 20; ++i) local[i] = big.values[(i * 7) % 20];
-  out[threadIdx.x] = (int)(local[(threadIdx.x * 3) % 20] * big.scale) + big.values[threadIdx.x % 20];
+  out[threadIdx.x] =
+      (int)(local[(threadIdx.x * 3) % 20] * big.scale) + big.values[threadIdx.x % 20];
 }
 
 KERNEL globals(int* out) {
@@ -274,7 +288,9 @@ KERNEL generic_addresses(int* out) {
   int l[4] = {1, 2, 3, (int)threadIdx.x};
   s[threadIdx.x] = threadIdx.x * 2;
   __syncwarp();
-  const int* p = threadIdx.x % 3 == 0 ? &s[31 - threadIdx.x] : threadIdx.x % 3 == 1 ? &l[threadIdx.x % 4] : &coefficients[threadIdx.x % 4];
+  const int* p = threadIdx.x % 3 == 0   ? &s[31 - threadIdx.x]
+                 : threadIdx.x % 3 == 1 ? &l[threadIdx.x % 4]
+                                        : &coefficients[threadIdx.x % 4];
   out[threadIdx.x] = ReadGeneric(p);
 }
 
@@ -319,7 +335,9 @@ __device__ void MatrixProduct(const float* a, const float* b, float* c, int n) {
   }
   c[row * n + column] = sum;
 }
-KERNEL matrix_product(const float* a, const float* b, float* c, int n) { MatrixProduct<16>(a, b, c, n); }
+KERNEL matrix_product(const float* a, const float* b, float* c, int n) {
+  MatrixProduct<16>(a, b, c, n);
+}
 
 KERNEL timers(long long* out) {
   long long start = clock64();
@@ -366,12 +384,17 @@ KERNEL mma_half(const half* a, const half* b, float* c) {
   unsigned pa = __cvta_generic_to_shared(&sa[threadIdx.x % 16][threadIdx.x / 16 * 8]);
   unsigned pb = __cvta_generic_to_shared(&sb[threadIdx.x % 16][0]);
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(pa));
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(rb[0]), "=r"(rb[1]) : "r"(pb));
+               : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3])
+               : "r"(pa));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+               : "=r"(rb[0]), "=r"(rb[1])
+               : "r"(pb));
   float d[4];
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-               : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "f"(0.5f));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%10,%10,%10,%10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "f"(0.5f));
   int row = threadIdx.x / 4, column = threadIdx.x % 4 * 2;
   c[row * 8 + column] = d[0];
   c[row * 8 + column + 1] = d[1];
