@@ -286,7 +286,7 @@ TEST_CASE("A reload applies what can change, names what cannot, and ignores a fi
   std::string log = reload();
   CHECK_THAT(log, Catch::Contains("changed by the configuration: [daemon] log_level: \"error\" -> "
                                   "\"info\"\n"));
-  CHECK_THAT(log, Catch::Contains("until detshared is started again: [daemon] staging_mib: "));
+  CHECK_THAT(log, Catch::Contains("only when detshared is started again: [daemon] staging_mib: "));
   CHECK_THAT(reload().substr(log.size()), Catch::Contains("[daemon] staging_mib"));
   log = service.Log();
   write_file("log_level = \"loud\"\n");

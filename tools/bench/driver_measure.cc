@@ -34,14 +34,30 @@ constexpr char kNullKernel[] = R"(
 )";
 
 struct Driver {
-#define DETSHARE_DRIVER_CALLS(X)                                                              \
-  X(cuInit)                                                                                   \
-  X(cuDeviceGet)                                                                              \
-  X(cuDevicePrimaryCtxRetain)                                                                 \
-  X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction)           \
-      X(cuLaunchKernel) X(cuStreamCreate) X(cuStreamSynchronize) X(cuMemAlloc) X(cuMemFree)   \
-          X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemAllocHost) X(cuMemFreeHost) X(cuEventCreate) \
-              X(cuEventRecord) X(cuEventQuery) X(cuGetErrorName)
+// A list with one call a line.
+// clang-format off
+#define DETSHARE_DRIVER_CALLS(X) \
+  X(cuInit) \
+  X(cuDeviceGet) \
+  X(cuDevicePrimaryCtxRetain) \
+  X(cuCtxSetCurrent) \
+  X(cuCtxSynchronize) \
+  X(cuModuleLoadData) \
+  X(cuModuleGetFunction) \
+  X(cuLaunchKernel) \
+  X(cuStreamCreate) \
+  X(cuStreamSynchronize) \
+  X(cuMemAlloc) \
+  X(cuMemFree) \
+  X(cuMemcpyHtoD) \
+  X(cuMemcpyDtoH) \
+  X(cuMemAllocHost) \
+  X(cuMemFreeHost) \
+  X(cuEventCreate) \
+  X(cuEventRecord) \
+  X(cuEventQuery) \
+  X(cuGetErrorName)
+// clang-format on
 #define DETSHARE_POINTER(name) decltype(&::name) name = nullptr;
 #define DETSHARE_CALL(name) DETSHARE_POINTER(name)
   DETSHARE_DRIVER_CALLS(DETSHARE_CALL)
