@@ -1,15 +1,16 @@
-// Carries out what a policy decides on one device: keeps the partitions, asks the policy, and tells
-// the coroutines' entities (sched_entity.h), where each session's worker follows it operation by operation.
+// Carries out the policy's decisions on one device. The scheduler keeps the partitions, asks the
+// policy, and publishes the policy's grants to the sched entities of the coroutines
+// (sched_entity.h). The worker of each session applies them to each operation.
 //
-//     the policy is asked             by
+//     event                           thread that asks the policy
 //     a coroutine comes or goes       its worker, in Add() and Remove()
-//     a setting changes               whoever changes it
-//     work begins, ends, runs out     the scheduler's thread, which a worker wakes
-//     of its budget
-//     the policy's own time           the scheduler's thread
+//     a setting changes               the thread that changes it
+//     work begins or ends, or its     the scheduler's thread, which a worker wakes
+//     budget runs out
+//     the time that the policy named  the scheduler's thread
 //
-// The thread sleeps without limit while nobody has work or is throttled, and otherwise until the policy's
-// own time.
+// While no coroutine has work or is throttled, the thread sleeps without limit. Otherwise it sleeps
+// until the time that the policy named.
 #pragma once
 
 #include <condition_variable>
@@ -39,24 +40,24 @@ class Partition;
 struct SchedBoard;
 struct TraceReference;
 
-// Any thread. Outlives the coroutines that it was given, and the queue pool of its device, which
-// holds queues of its partitions.
+// Threading: any thread. Lifetime: outlives its coroutines, and outlives the queue pool of its
+// device, because the pool holds queues of the scheduler's partitions.
 class DeviceScheduler {
  public:
   struct Options {
-    // Not 0: every so many operations of a session move to the next partition, whatever the policy
-    // says. For verification: results must not depend on it.
+    // If not 0, a session moves to the next partition after this many operations, whatever the
+    // policy says. For verification: results must not depend on it.
     uint32_t migrate_every = 0;
-    // Also makes the partitions of policy/partition_pool.h for policies that follow what coroutines
-    // do.
+    // Also creates the partitions of policy/partition_pool.h, for policies that react to the work of
+    // coroutines.
     bool standard_partitions = false;
-    // Without a thread whoever has the scheduler calls AskIfDue().
+    // If false, the scheduler has no thread, and its owner calls AskIfDue().
     bool own_thread = true;
   };
 
-  // Makes all partitions that the policy may name: slow and may drain the device, so when the
-  // daemon starts. The clock outlives the scheduler. InvalidArgument where the policy cannot serve
-  // the tenants.
+  // Creates all partitions that the policy may name. This is slow and may drain the device, so it is
+  // done when the daemon starts. The clock must outlive the scheduler. Returns InvalidArgument if
+  // the policy cannot serve the tenants.
   static absl::StatusOr<std::unique_ptr<DeviceScheduler>> Create(
       Device& device, std::unique_ptr<policy::Policy> policy, std::vector<policy::Tenant> tenants,
       const Clock& clock, Options options);
@@ -64,54 +65,51 @@ class DeviceScheduler {
   DeviceScheduler(const DeviceScheduler&) = delete;
   DeviceScheduler& operator=(const DeviceScheduler&) = delete;
 
-  // What is said about a tenant; of one that is not configured: its name.
+  // Returns the settings of a tenant. For a tenant that is not configured, only the name is set.
   policy::Tenant SettingsOf(const std::string& tenant) const;
 
-  // What was learned about operations of this device.
+  // The durations learned for operations of this device.
   DurationTable& durations() { return *durations_; }
 
-  // A session begins or ends, on its worker's thread. Others are told what follows for them at
-  // their next record. A session is removed before its coroutine ends.
+  // A session begins or ends; called on its worker's thread. Other sessions learn of the
+  // consequences at their next record. A session must be removed before its coroutine ends.
   void Add(policy::CoroutineId session, const std::string& tenant, GpuCoroutine& coroutine);
   void Remove(policy::CoroutineId session, GpuCoroutine& coroutine);
 
-  // From now on another policy decides, or the same one about other tenants. Makes the partitions
-  // that are missing, which drains the device; none are taken away. On an error nothing has
-  // changed.
+  // Replaces the policy, or the tenants' settings. Creates the partitions that are missing, which
+  // drains the device, and keeps all existing ones. If the call fails, nothing changes.
   absl::Status SetPolicy(std::unique_ptr<policy::Policy> policy);
   absl::Status SetTenants(std::vector<policy::Tenant> tenants);
-  // Both at once: a policy that would not do for the tenants before, or they for the policy before.
+  // Replaces both at once, for a policy and tenants that do not fit the current tenants and policy.
   absl::Status SetPolicyAndTenants(std::unique_ptr<policy::Policy> policy,
                                    std::vector<policy::Tenant> tenants);
 
-  // From now on all that happens on the device is noted down, until StopTrace(): every operation is
-  // timed, which costs it two markers. Waits for the device for a moment; Unavailable when it does
-  // not answer. Nothing is kept of an earlier trace.
+  // Traces all operations on the device until StopTrace(). Each operation is timed, which costs two
+  // markers. Waits for the device for a moment; returns Unavailable if the device does not respond.
+  // Discards any earlier trace.
   absl::Status StartTrace();
   void StopTrace();
   struct Traced {
     policy::CoroutineId session = 0;
     FetchedTrace fetched;
   };
-  // What was noted down since the last call. Sessions whose rings nobody empties are traced no
-  // longer.
+  // Returns the trace since the last call. Tracing stops for sessions whose rings are not emptied.
   std::vector<Traced> FetchTrace();
 
-  // What each tenant's coroutines did, those that are gone and those that are there: figures that
-  // only grow.
+  // The work of each tenant's coroutines, present and past. The figures only grow.
   struct TenantTotals {
-    policy::Tenant tenant;  // as it is set now
+    policy::Tenant tenant;  // its current settings
     WorkTotals work;
   };
   std::map<std::string, TenantTotals> Totals() const;
 
-  // Asks the policy if something has happened, or its time has come. Whether it did. Without a
-  // thread.
+  // Asks the policy if something has happened or its time has come, and returns whether it asked.
+  // For schedulers without a thread.
   bool AskIfDue();
 
-  // The whole device first.
+  // The first is the whole device.
   std::vector<PartitionView> Partitions() const;
-  // False for an unknown session.
+  // Returns false for an unknown session.
   bool StateOf(policy::CoroutineId session, CoroutineState* state) const;
 
  private:
@@ -121,14 +119,14 @@ class DeviceScheduler {
   DeviceScheduler(Device& device, std::unique_ptr<policy::Policy> policy,
                   std::vector<policy::Tenant> tenants, const Clock& clock, Options options);
 
-  // What follows is called with mutex_.
+  // The functions up to TotalsOf() require mutex_.
   absl::Status MakePartitions(const policy::Policy& policy,
                               const std::vector<policy::Tenant>& tenants);
   void Decide();
   void Publish(Entry& entry, const policy::Grant& grant, bool followed);
   policy::Tenant TenantOf(const std::string& name) const;
   const Place& PlaceAt(int index) const;
-  const Place* PlaceOf(const Partition* partition) const;  // null: none of them
+  const Place* PlaceOf(const Partition* partition) const;  // null if it is not in places_
   static WorkTotals TotalsOf(const Entry& entry);
 
   void Wake();
@@ -140,19 +138,19 @@ class DeviceScheduler {
   const std::unique_ptr<SchedBoard> board_;
   const std::unique_ptr<DurationTable> durations_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members up to gone_
   std::unique_ptr<policy::Policy> policy_;
   std::vector<policy::Tenant> tenants_;
-  std::vector<policy::SmRange> ranges_;          // those of places_
-  std::vector<std::unique_ptr<Place>> places_;   // none is ever taken away
+  std::vector<policy::SmRange> ranges_;          // of places_
+  std::vector<std::unique_ptr<Place>> places_;   // never shrinks
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order in which the sessions began
   policy::Nanoseconds ask_at_ = policy::kForever;
-  std::shared_ptr<const TraceReference> trace_;  // null: none is taken
-  std::vector<Traced> ended_;                    // rest of the traces of sessions that are gone
-  ByTenant<WorkTotals> gone_;                    // what sessions did that are gone
+  std::shared_ptr<const TraceReference> trace_;  // null while there is no trace
+  std::vector<Traced> ended_;                    // the rest of the traces of ended sessions
+  ByTenant<WorkTotals> gone_;                    // the work of ended sessions
 
-  // Taken by workers for a moment only; never together with mutex_.
-  std::mutex wake_mutex_;  // guards what follows
+  // Workers hold it for a moment only. Never held together with mutex_.
+  std::mutex wake_mutex_;  // guards woken_, news_ and stopping_
   std::condition_variable woken_;
   bool news_ = false, stopping_ = false;
   std::thread thread_;
