@@ -1,17 +1,17 @@
-// Lets the sessions of one device have more memory together than the card has: who needs room
-// stands in a line, and others are told to go.
+// Lets the sessions of one device have more memory together than the card has. A session that needs
+// room waits in a queue, and the broker orders other sessions to evict memory.
 //
-//     Ask()  --> in the line --(policy: it is its turn, who must go)--> waits for the victims
-//                    |                                                       |
-//                    +--(room is there)----------> granted <---(all are gone)+
-//                    +--(nobody can go)----------> refused    (what comes back waits on)
+//     Ask() --> in the queue --(policy: its turn, and the victims)--> waits for the victims
+//                    |                                                    |
+//                    +--(there is room)---------> granted <--(all evicted)+
+//                    +--(no session can evict)--> refused   (a request to return memory waits on)
 //
-//     victim: nothing --(told)--> ordered() --Begin()--> moves --End()--> nothing
-//                                     +--(does not begin for long)-----> nothing
+//     victim: no order --(ordered)--> ordered() --Begin()--> moves --End()--> no order
+//                                         +--(does not begin for long)-----> no order
 //
-// A victim carries its order out on its own thread, between its operations. The broker has no
-// thread: it decides when somebody asks, ends an order or a ticket, and when somebody who waits
-// calls Look(), since time passes.
+// A victim carries out its order on its own thread, between its operations. The broker has no
+// thread. It decides when a session asks, ends an order or ends a ticket. Since time also matters,
+// waiting sessions call Look(), and the broker decides there, too.
 #pragma once
 
 #include <atomic>
@@ -33,26 +33,27 @@
 
 namespace detshare {
 
-// Any thread. Outlives its accounts and their tickets.
+// Threading: any thread. Lifetime: outlives its accounts and their tickets.
 class MemoryBroker {
  public:
   class Account;
 
-  // All outlive the broker. `store`: may be shared by devices.
+  // All arguments by reference outlive the broker. Devices may share `store`.
   MemoryBroker(Device& device, HostStore& store, MemoryMover& mover, const Clock& clock,
                policy::EvictionParameters parameters = {})
       : device_(device), store_(store), mover_(mover), clock_(clock), parameters_(parameters) {}
   MemoryBroker(const MemoryBroker&) = delete;
   MemoryBroker& operator=(const MemoryBroker&) = delete;
 
-  // A session begins. `attend`: called, with a lock held, when it has an order; any thread.
+  // A session begins. `attend` is called when the session gets an order, on any thread and with a
+  // lock held.
   std::unique_ptr<Account> Open(uint64_t session, policy::TenantClass tenant_class,
                                 DeviceMemory& memory, std::function<void()> attend);
 
  private:
   class Ticket;
 
-  // With mutex_ held.
+  // These require mutex_.
   void Advance();
   void Resolve(Ticket& ticket, RoomTicket::State state);
   void WithdrawOldOrders(policy::Nanoseconds now);
@@ -63,48 +64,51 @@ class MemoryBroker {
   const Clock& clock_;
   const policy::EvictionParameters parameters_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<Account*> accounts_;
-  std::vector<Ticket*> line_;  // those without a reply, in the order in which they came
+  std::vector<Ticket*> line_;  // without a reply, in the order of arrival
   Ticket* granted_ = nullptr;
   policy::Nanoseconds looked_at_ = 0;
 };
 
-// One session on the device. Its owner's thread, except where it says otherwise. Ends after its
-// tickets; before its memory, or some time after Leave(), when all of it has been given back.
+// One session on the device. Threading: the owner's thread, unless a method says otherwise.
+// Lifetime: ends after its tickets. It ends before its memory, or some time after Leave() when all
+// of the memory has been given back.
 class MemoryBroker::Account final : public RoomSource {
  public:
   using Counters = SwapCounters;
 
   ~Account() override;
-  // The session ends: it takes no part any more, and others may count on its memory.
+  // The session ends. It takes no further part, and others may count on its memory.
   void Leave();
 
-  // For new memory.
+  // Asks for room for new memory, in bytes.
   std::unique_ptr<RoomTicket> Ask(uint64_t bytes) override;
-  // For all that is out, and `more`; or a part of it, when the host has no room for those who would
-  // have to go for all. Is not refused.
+  // Asks for room for all evicted memory of the session plus `more` bytes. Asks for only a part of
+  // it if the host has no room for the memory that others would have to evict. Is never refused.
   std::unique_ptr<RoomTicket> AskToReturn(uint64_t more);
-  // Time has passed. Cheap when it was not much.
+  // Lets the broker act on the time that has passed. Cheap if that is short.
   void Look();
-  // Tickets without a reply.
+  // The number of tickets without a reply.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
-  // What the session does, for the policy.
+  // These report the session's activity to the policy.
   void SetWorking() { idle_since_.store(0, std::memory_order_relaxed); }
   void SetIdle(policy::Nanoseconds since) { idle_since_.store(since, std::memory_order_relaxed); }
   void SetBlocked(bool blocked) { blocked_.store(blocked, std::memory_order_relaxed); }
 
-  // Whether it must let go of memory.
+  // Whether the session has an order to evict memory.
   bool ordered() const { return ordered_.load(std::memory_order_relaxed) != 0; }
-  // The owner carries the order out now. The bytes, 0 when it was withdrawn.
+  // The owner begins to carry out the order. Returns the bytes to evict; 0 if the order was
+  // withdrawn.
   uint64_t Begin();
-  // Moves out what Begin() said; nothing of the session is at work. Then End().
+  // Evicts the bytes that Begin() returned. No work of the session may be running. Call End()
+  // afterwards.
   absl::StatusOr<uint64_t> MoveOut(uint64_t bytes, const std::atomic<bool>& stop);
-  // The order is carried out, or cannot be.
+  // The order is carried out (`went`) or cannot be.
   void End(bool went);
-  // Brings back what fits of what is out; the bytes. CUDA_ERROR_OUT_OF_MEMORY, when that is nothing:
-  // ask for room.
+  // Brings back as much evicted memory as fits, and returns the bytes. Returns
+  // CUDA_ERROR_OUT_OF_MEMORY if nothing fits; the session then asks for room.
   absl::StatusOr<uint64_t> MoveIn(const std::atomic<bool>& stop);
 
   // Any thread.
@@ -120,7 +124,7 @@ class MemoryBroker::Account final : public RoomSource {
         tenant_class_(tenant_class),
         memory_(memory),
         attend_(std::move(attend)) {}
-  // `part`: as RoomRequest's; 0: for new memory.
+  // `part` is RoomRequest's; 0 for new memory.
   std::unique_ptr<RoomTicket> Ask(uint64_t bytes, uint64_t part);
 
   MemoryBroker& broker_;
@@ -128,8 +132,9 @@ class MemoryBroker::Account final : public RoomSource {
   const policy::TenantClass tenant_class_;
   DeviceMemory& memory_;
   const std::function<void()> attend_;
-  // Relaxed, all of them: the broker goes by them, and whoever moves memory looks for itself.
-  std::atomic<policy::Nanoseconds> idle_since_{0};  // 0: it works
+  // All relaxed: the broker only estimates from them, and a session that moves memory checks for
+  // itself.
+  std::atomic<policy::Nanoseconds> idle_since_{0};  // 0 while it works
   std::atomic<bool> blocked_{false};
   std::atomic<int> waiting_{0};       // changed with the broker's lock
   std::atomic<uint64_t> ordered_{0};  // bytes; changed with the broker's lock
