@@ -313,6 +313,7 @@ absl::Status DeviceScheduler::SetPolicyAndTenants(std::unique_ptr<policy::Policy
     DETSHARE_RETURN_IF_ERROR(MakePartitions(*policy, tenants));
     policy_ = std::move(policy);
     tenants_ = std::move(tenants);
+    for (const policy::Tenant& tenant : tenants_) gone_.Reserve(tenant.name);
     for (const auto& entry : entries_) entry->tenant = TenantOf(entry->tenant.name);
     Decide();
   }

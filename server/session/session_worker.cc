@@ -112,11 +112,6 @@ std::vector<SessionDeviceUse> SessionWorker::device_use() const {
   return driver_ != nullptr ? driver_->device_use() : std::vector<SessionDeviceUse>();
 }
 
-bool SessionWorker::broke_protocol() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return end_violation_;
-}
-
 void SessionWorker::Run() {
   pthread_setname_np(pthread_self(), absl::StrCat("session-", config_.id).substr(0, 15).c_str());
   const LogScope scope(config_.id, config_.tenant);

@@ -78,8 +78,6 @@ class SessionWorker {
   std::vector<SessionDeviceUse> device_use() const;
   // The session's work had a fault on some device, and which CUresult that is.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
-  // Whether it was ended because its client broke the protocol.
-  bool broke_protocol() const;
   int sticky_error() const { return sticky_error_.load(std::memory_order_relaxed); }
   // Its client broke the protocol. From `ended` on.
   bool violated() const;

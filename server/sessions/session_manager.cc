@@ -586,7 +586,7 @@ void SessionManager::Reap() {
     counters.swap.out = 0;
     use.Add(counters);
     use.faulted += worker->faulted();
-    use.violations += worker->broke_protocol();
+    use.violations += worker->violated();
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
     sessions_.erase(finished);  // gives back the tenant's session
     changed_.notify_all();
@@ -641,7 +641,7 @@ std::map<std::string, TenantUse> SessionManager::Use() {
     TenantUse& use = all[use_.NameFor(entry.request.tenant)];
     use.Add(entry.worker->counters());
     use.faulted += entry.worker->faulted();
-    use.violations += entry.worker->broke_protocol();
+    use.violations += entry.worker->violated();
     const SessionWorker::State state = entry.worker->state();
     use.open += state == SessionWorker::State::kRunning || state == SessionWorker::State::kFaulted;
   }
