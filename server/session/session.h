@@ -1,7 +1,7 @@
-// One client process: its memory shared with the daemon, its objects, its GPU coroutines. Handlers
-// work on it; session_driver.h has what the worker does with it.
+// The daemon's state for one client process: the memory shared with the client, its objects and its
+// GPU coroutines. Handlers work on this class. The worker drives it through session_driver.h.
 //
-// Threading: made, used and ended by its worker's thread only (session_worker.h).
+// Threading: only the worker's thread creates, uses and destroys a session (session_worker.h).
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,11 @@ struct SessionLimits;
 
 class Session {
  public:
-  // Makes the directory, its files and what the devices need.
+  // Creates the session's directory and files, and an address space and a GPU coroutine for each
+  // device.
   static absl::StatusOr<std::unique_ptr<Session>> Open(const SessionConfig& config,
                                                        const ServerOptions& options);
-  // Waits for what the GPU still does, tasks excepted, and gives everything back.
+  // Drops the tasks, waits for the session's work on the GPU, and releases everything.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -45,11 +46,11 @@ class Session {
   const ServerOptions& options() const { return options_; }
   const SessionLimits& limits() const;
 
-  // ---- the operation that is being handled
+  // ---- the current operation
 
   SessionDevice& device() { return *current_device_; }
   ContextId context() const { return current_context_; }
-  // The payload of a control call.
+  // The payload of the current control call; null for an operation of the ring.
   const std::shared_ptr<const std::string>& kept_payload() const { return current_payload_; }
   void SetOperation(SessionDevice& device, ContextId context) {
     current_device_ = &device;
@@ -57,13 +58,13 @@ class Session {
   }
   void KeepPayload(std::shared_ptr<const std::string> payload);
 
-  // ---- what it has
+  // ---- the session's objects
 
   Executor& executor() { return *executor_; }
-  // Never changes in size.
+  // The size never changes after Open().
   std::vector<SessionDevice>& devices() { return devices_; }
   const std::vector<SessionDevice>& devices() const { return devices_; }
-  // By index; nullptr when there is none.
+  // nullptr when the index is out of range.
   SessionDevice* DeviceAt(uint32_t index) {
     return index < devices_.size() ? &devices_[index] : nullptr;
   }
@@ -76,31 +77,32 @@ class Session {
   const SessionImages& images() const { return *images_; }
   SessionMemory& memory() { return *memory_; }
   const SessionMemory& memory() const { return *memory_; }
-  // Where kernels print.
+  // Receives the output of the kernels' printf.
   ClientPrinter& printer() { return *printer_; }
-  // ContextTable::Use for the current device.
+  // Calls ContextTable::Use() for the current device.
   absl::Status UseContext(ContextId context);
 
-  // ---- what it shares with its client
+  // ---- memory shared with the client
 
   SharedRegion& region() { return *region_; }
   RingReader& reader() { return *reader_; }
-  // The daemon's address of a wire fence; nullptr for kNoFence. False when it does not exist.
+  // Sets `*fence` to the daemon's address of the fence; nullptr for kNoFence. Returns false when the
+  // index is out of range.
   bool FindFence(FenceIndex index, Fence** fence);
 
   // ---- errors
 
-  // From now on every operation answers `result`; everybody who waits is released. The first error
-  // stays.
+  // Makes every later operation return `result`, and ends all waits of tasks and of the client. The
+  // first error stays; later calls have no effect.
   void SetStickyError(int result, const std::string& why);
   int sticky_error() const { return sticky_error_; }
-  // What the client did that ends the session; empty while it did nothing.
+  // How the client broke the protocol, which ends the session. Empty when it did not.
   const std::string& violation() const { return violation_; }
   void Violate(std::string what);
-  // An error of an operation that nobody waits for.
+  // Handles the error of an operation whose client waits for no reply.
   void OnAsynchronousError(uint16_t op, const absl::Status& status);
-  // Tells the client that nothing will be read or answered any more. `result`: what its calls
-  // answer from now on.
+  // Tells the client that the daemon reads no more records and sends no more replies. The client's
+  // later calls return `result`, or the sticky error when there is one.
   void Close(int result);
 
  private:
@@ -115,7 +117,7 @@ class Session {
   std::unique_ptr<RingReader> reader_;
   std::unique_ptr<ClientPrinter> printer_;
   std::unique_ptr<Executor> executor_;
-  std::vector<SessionDevice> devices_;  // others point into it
+  std::vector<SessionDevice> devices_;  // tables and handlers hold pointers to the elements
   std::unique_ptr<SessionMemory> memory_;
   std::unique_ptr<ContextTable> contexts_;
   std::unique_ptr<CodeTable> code_;
