@@ -1,7 +1,7 @@
-// What a session's worker does with it: reads on when the schedulers allow it, hands operations to
-// the handlers, watches the work, and takes the session down.
+// Drives a session for its worker: asks the schedulers whether the next record may be read, passes
+// operations to the handlers, watches the GPU work, and ends the session.
 //
-// Threading: the session's worker (session_worker.h); what says "any thread" excepted.
+// Threading: the session's worker (session_worker.h), except functions marked "any thread".
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class SessionSwap;
 
 class SessionDriver {
  public:
-  // Opens the session and makes it known to the schedulers and brokers of its devices. `options`
-  // outlives the driver.
+  // Opens the session and adds it to the schedulers and memory brokers of its devices. `options`
+  // must outlive the driver.
   static absl::StatusOr<std::unique_ptr<SessionDriver>> Open(const SessionConfig& config,
                                                              const ServerOptions& options);
-  // Waits for what the GPU still does (call Abandon() first to shorten that) and gives everything
-  // back.
+  // Waits for the session's work on the GPU and releases everything. Call Abandon() first to shorten
+  // the wait.
   ~SessionDriver();
   SessionDriver(const SessionDriver&) = delete;
   SessionDriver& operator=(const SessionDriver&) = delete;
@@ -42,7 +42,7 @@ class SessionDriver {
 
   // ---- the schedulers
 
-  // Whether the next record may be read, as far as the schedulers are concerned.
+  // Whether the schedulers allow the worker to read the next record.
   bool MayRun() {
     std::vector<SessionDevice>& devices = session_->devices();
     if (devices.size() == 1) [[likely]]
@@ -50,40 +50,44 @@ class SessionDriver {
     const size_t next = session_->reader().NextDevice();
     return next >= devices.size() || devices[next].coroutine->MayRun();
   }
-  // A record is there that may not be read. True when it was held for so long that it may.
+  // Call when a record is ready and MayRun() is false. Returns true when the record was throttled
+  // for so long that the worker may read it.
   bool Throttle();
-  // Sees how far the work is. `pause`: no record has come for some time.
+  // Checks how much of the submitted work is complete. `pause`: no record has come for some time.
   void WatchWork(bool pause);
-  // Whether work is under way whose end WatchWork() is to see, and whether others wait for that.
+  // Whether WatchWork() must still see the end of submitted work.
   bool watching_work() const;
+  // Whether this session's work throttles other sessions.
   bool others_throttled() const;
-  // Somebody waits for each result of the session.
+  // Whether the client waits for each result of the session.
   bool awaited() const;
-  // Prepares one thing that would hold up a launch later. False: there is none.
+  // Does one piece of preparation that would delay a launch later. Returns false when there is none
+  // left.
   bool MakeReady();
 
   // ---- operations
 
-  // Executes one record of the ring, or one control call. What breaks the protocol ends up in
+  // Execute one record of the ring, or one control call. A breach of the protocol is recorded in
   // Session::violation().
   void HandleRecord(const RingRecord& record);
   void HandleCall(uint16_t op, uint32_t device, ContextId context, std::span<const uint8_t> args,
                   std::shared_ptr<const std::string> payload, Reply::CallDone done);
-  // Watches for the end of everything that was submitted so far. Not while watching_idle().
+  // Starts a watch that ends when all work submitted so far is complete. Do not call while
+  // watching_idle().
   void WatchIdle();
   bool watching_idle() const { return idle_watch_ != 0; }
 
   // ---- the end
 
-  // Looks for a fault of the session's work and makes it the session's error. Cheap when there is
-  // none.
+  // Makes a fault of the session's GPU work the session's sticky error. Cheap when there is no
+  // fault.
   void CheckFault();
-  // Whether the session's error came from the device.
+  // Whether the sticky error is a fault that CheckFault() found on a device.
   bool faulted() const { return faulted_; }
-  // Queued work may be dropped.
+  // Allows the devices to drop queued work.
   void Abandon();
-  // Session::Close() and Abandon() at once, from any thread: ends what the worker may be waiting
-  // for in the middle of an operation.
+  // Any thread. Publishes `result` and the closed flag to the client, and lets the devices drop
+  // queued work. This ends a wait of the worker in the middle of an operation.
   void Interrupt(int result);
 
  private:
@@ -93,7 +97,7 @@ class SessionDriver {
   void WaitForDevices();
   Task<void> AwaitIdle(int* busy);
 
-  // Ends after the session, whose tasks may hold tickets of it.
+  // Destroyed after the session, because the session's tasks may hold tickets of the swap.
   std::unique_ptr<SessionSwap> swap_;
   std::unique_ptr<Session> session_;
   bool faulted_ = false;
