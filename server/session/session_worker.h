@@ -1,12 +1,12 @@
-// The thread of one session: reads its ring, runs its control calls and its coroutines, and takes it
-// down in the end.
+// The thread of one session. It reads the ring, runs the control calls and the coroutines, and ends
+// the session.
 //
 //     opening --> running --> ending --> finished
-//        |           client gone, closed, broke the protocol; daemon ends
+//        |           client is gone, closes or breaks the protocol; daemon ends
 //        +--(refused)---------------------^
 //
-// Everything of the session is touched by this thread only, so a session that waits for its GPU
-// work at its end holds up nobody.
+// Only this thread touches the session's state. A session that waits for its GPU work while it ends
+// therefore delays no other session.
 #pragma once
 
 #include <atomic>
@@ -29,12 +29,12 @@ namespace detshare {
 class SessionDriver;
 struct ServerOptions;
 
-// One control call. `args` stays valid until `done` is called, exactly once.
+// One control call. The worker calls `done` exactly once; `args` stays valid until then.
 struct ControlCall {
   uint16_t op = 0;
   uint32_t device = 0;
   ContextId context = 0;
-  uint64_t after = 0;  // position of the ring that comes before it
+  uint64_t after = 0;  // runs once the ring is read up to this position
   std::span<const uint8_t> args;
   std::shared_ptr<const std::string> payload;
   Reply::CallDone done;
@@ -44,58 +44,60 @@ class SessionWorker {
  public:
   // Called on the worker's thread.
   struct Events {
-    // Once. `file_bytes`: of the session file.
+    // Once. `status` says whether the session was opened; `file_bytes` is the size of the session
+    // file.
     std::function<void(const absl::Status& status, uint64_t file_bytes)> opened;
-    // Once, unless it was refused: nothing of the client's is answered any more. `result` is its
-    // calls' CUresult from now on.
+    // Once, unless the session was refused. The client gets no more replies; its later calls return
+    // `result`, a CUresult.
     std::function<void(int result, const std::string& reason)> ended;
-    // May be null. First with false: the session may have work on its devices; with true: it has
-    // none, and is known to have none. Turn by turn, last with true.
+    // May be null. False: the session may have work on its devices. True: it is known to have none.
+    // The values alternate, first false, last true.
     std::function<void(bool calm)> calm;
-    // May be null. Once, when the session's work had a fault or met another error that stays.
+    // May be null. Once, when the session gets a sticky error, such as a fault of its work.
     std::function<void(int result)> faulted;
-    // Once, last: everything is given back, the thread can be joined.
+    // Once, last: everything is released, and the thread can be joined.
     std::function<void()> finished;
   };
   enum class State : int { kOpening, kRunning, kFaulted, kEnding, kFinished };
 
   SessionWorker(SessionConfig config, const ServerOptions& options, Events events);
-  // Joins the thread: after `finished`, or else End() was called.
+  // Joins the thread. Blocks until `finished` was called; call End() before.
   ~SessionWorker();
 
   void Start();
-  // Any thread. The first reason counts. `violation`: it is the client's fault, and an error in the
-  // log.
+  // Any thread. Ends the session; the first call's reason counts. `result` is the CUresult of the
+  // client's later calls. `violation`: the client broke the protocol, which the log shows as an
+  // error.
   void End(int result, const std::string& reason, bool violation = false);
-  // Any thread.
+  // Any thread. Queues the call, or rejects it at once when the session ends or too many calls wait.
   void Call(ControlCall call);
 
   const SessionConfig& config() const { return config_; }
-  // Any thread.
+  // The rest: any thread.
   State state() const { return state_.load(std::memory_order_acquire); }
   SessionCounters counters() const;
-  // Nothing while there is no session, or none any more.
+  // Empty before the session is open and after it is gone.
   std::vector<SessionDeviceUse> device_use() const;
-  // The session's work had a fault on some device, and which CUresult that is.
+  // Whether the session's work had a fault on a device. sticky_error() is then its CUresult.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
   int sticky_error() const { return sticky_error_.load(std::memory_order_relaxed); }
-  // Its client broke the protocol. From `ended` on.
+  // The same; valid once Events::ended was called.
   bool violated() const;
 
  private:
   void Run();
   void Loop(SessionDriver& driver);
-  // One round of everything that may be ready; what there was.
   struct Done {
-    bool client = false;  // records or calls
-    bool tasks = false;
-    bool throttled = false;  // there is a record that may not be read yet
+    bool client = false;     // handled records or calls
+    bool tasks = false;      // ran tasks
+    bool throttled = false;  // a record is ready that may not be read yet
   };
+  // Handles whatever is ready, once, and returns what it did.
   Done Round(SessionDriver& driver);
   void SetCalm(bool calm);
-  // Whether the session may do something.
+  // Returns whether the session's memory is in place, so that operations may run.
   bool AttendToSwap(SessionDriver& driver);
-  // Whether there was one.
+  // Returns whether a call was due.
   bool RunDueCalls(SessionDriver& driver);
   void RejectCalls(int result);
 
@@ -103,15 +105,15 @@ class SessionWorker {
   const std::unique_ptr<const ServerOptions> options_;
   Events events_;
   std::thread thread_;
-  bool calm_ = true;  // of the worker
+  bool calm_ = true;  // the last state reported to Events::calm; the worker's thread only
 
   std::atomic<State> state_{State::kOpening};
   std::atomic<int> sticky_error_{0};
   std::atomic<bool> faulted_{false};  // release: publishes sticky_error_
-  // Release-stored after the reason below; the worker looks at it without the lock.
+  // Release: publishes to the worker that End() was called. The worker reads it without the lock.
   std::atomic<bool> stop_{false};
-  // Whether calls_ is not empty, and whether one was added since the worker looked. Release-stored
-  // after the addition.
+  // Whether calls_ is not empty, and whether a call was added since the worker last looked. Release:
+  // publish an addition to the worker.
   std::atomic<bool> has_calls_{false};
   std::atomic<bool> new_calls_{false};
 
@@ -119,11 +121,11 @@ class SessionWorker {
   int end_result_ = 0;              // guarded by mutex_
   std::string end_reason_;          // guarded by mutex_
   bool end_violation_ = false;      // guarded by mutex_
-  bool rejecting_ = false;          // guarded by mutex_: calls are answered at once
+  bool rejecting_ = false;          // guarded by mutex_: Call() rejects calls at once
   std::vector<ControlCall> calls_;  // guarded by mutex_
-  // Set and cleared under mutex_ by the worker, which alone uses it without.
+  // The worker sets and clears it under mutex_. Only the worker may use it without the lock.
   std::unique_ptr<SessionDriver> driver_;
-  SessionCounters last_counters_;  // guarded by mutex_: of the session that is gone
+  SessionCounters last_counters_;  // guarded by mutex_: the counters of a session that is gone
 };
 
 }  // namespace detshare
