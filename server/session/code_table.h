@@ -24,61 +24,63 @@ struct ManagedBlock;
 struct SessionDevice;
 struct SessionLimits;
 
-// Outlives all that keeps a library of it.
+// Must outlive everything that holds a library of this table.
 class CodeTable {
  public:
   struct LoadedLibrary {
     LibraryId id = 0;
-    std::shared_ptr<Library> library;             // graphs keep those that they use
-    std::shared_ptr<const ManagedBlock> managed;  // null: it has no managed variables
+    std::shared_ptr<Library> library;             // graphs share the libraries they use
+    std::shared_ptr<const ManagedBlock> managed;  // null: no managed variables
     SessionDevice* device = nullptr;
-    ContextId context = 0;  // 0: of the process
+    ContextId context = 0;  // 0: belongs to the process
     std::map<std::string, KernelId> kernels;
-    uint64_t code = 0;  // stands for its image
+    uint64_t code = 0;  // identifies its image
     bool unloading = false;
   };
 
   explicit CodeTable(const SessionLimits& limits);
 
-  // Code that the client sent.
+  // Counts code that the client sent.
   void CountReceived(uint64_t bytes) {
     received_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
   uint64_t received_bytes() const { return received_bytes_.load(std::memory_order_relaxed); }
 
   absl::Status CheckRoomForImage(uint64_t bytes) const;
-  // `image`: what it was loaded from.
+  // `image`: the image that the library was loaded from.
   absl::StatusOr<LibraryId> AddLibrary(SessionDevice& device, std::unique_ptr<Library> library,
                                        ContextId context, std::span<const uint8_t> image,
                                        std::shared_ptr<const ManagedBlock> managed,
                                        QuotaCharge charge);
-  // Of the device and not being unloaded, else nullptr.
+  // nullptr when the device has no such library, or the library is being unloaded.
   LoadedLibrary* FindLibrary(const SessionDevice& device, LibraryId id);
-  // The managed variables of a library of any device; null when it has none, or is none.
+  // The managed variables of a library of any device; null when the library has none or does not
+  // exist.
   std::shared_ptr<const ManagedBlock> ManagedOf(LibraryId id) const;
   absl::StatusOr<KernelId> AddKernel(LoadedLibrary& library, const std::string& name);
-  // None of its kernels is queued or running.
+  // No kernel of the library may be queued or running.
   void RemoveLibrary(LibraryId id);
   void RemoveLibrariesOf(ContextId context);
 
-  // Of the device, else nullptr.
+  // nullptr when the device has no such kernel.
   Kernel* FindKernel(const SessionDevice& device, KernelId id) const {
     if (id >= kernels_.size() || kernels_[id].device != &device) return nullptr;
     return kernels_[id].kernel;
   }
-  // The same, with its library: whoever has it may use the kernel, whatever is unloaded.
+  // Like FindKernel(), but the result also keeps the kernel's library loaded: the kernel stays
+  // usable after an unload.
   std::shared_ptr<Kernel> ShareKernel(const SessionDevice& device, KernelId id) const;
 
  private:
   struct LoadedKernel {
-    Kernel* kernel = nullptr;  // null: its library is gone
+    Kernel* kernel = nullptr;  // null: the library was removed
     SessionDevice* device = nullptr;
     LibraryId library = 0;
   };
 
   const SessionLimits& limits_;
   std::atomic<uint64_t> received_bytes_{0};                // relaxed: for reports only
-  uint64_t image_bytes_ = 0;                               // of the libraries that are there
+  uint64_t image_bytes_ = 0;                               // sum over the loaded libraries
   std::vector<std::unique_ptr<LoadedLibrary>> libraries_;  // by id; null when unloaded
   std::vector<LoadedKernel> kernels_;                      // by id
 };
