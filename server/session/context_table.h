@@ -1,6 +1,6 @@
-// The contexts, streams and events of one session, by the ids that its client chose. Streams and
-// events are counted here, and looked up in the coroutine of their device; only events that other
-// sessions may use, too, are here.
+// The contexts, streams and events of one session, by the ids that its client chose. This table
+// counts streams and events and knows their contexts. The GPU coroutine of the device holds the
+// objects themselves, except events shared with other sessions: those are here.
 //
 // Threading: the session's worker.
 #pragma once
@@ -21,24 +21,24 @@ class ContextTable {
  public:
   explicit ContextTable(const SessionLimits& limits) : limits_(limits) {}
 
-  // Contexts are born when a client first names them. CUDA_ERROR_INVALID_CONTEXT for 0 and for one
-  // of another device.
+  // Creates the context when the client first names it. CUDA_ERROR_INVALID_CONTEXT for id 0 and for
+  // a context of another device.
   absl::Status Use(ContextId context, SessionDevice& device);
-  // Its streams and events are gone, too.
+  // Removes the context with its streams and events.
   void Forget(ContextId context);
-  // The device of a context that was used; nullptr when there is none.
+  // The device of a context that Use() created; nullptr for any other id.
   SessionDevice* DeviceOf(ContextId context) const;
 
   absl::Status AddStream(StreamId stream, ContextId context);
   void RemoveStream(StreamId stream) { streams_.erase(stream); }
   absl::Status AddEvent(EventId event, ContextId context);
   void RemoveEvent(EventId event);
-  // The device on which an event was made; nullptr when there is no such event.
+  // The device of the event's context; nullptr when there is no such event.
   SessionDevice* DeviceOfEvent(EventId event) const;
 
-  // Other sessions may use the event.
+  // Stores an event that other sessions may use.
   void ShareEvent(EventId event, std::shared_ptr<SharedEvent> shared);
-  // nullptr when the event is none of these.
+  // nullptr when the event is not shared.
   std::shared_ptr<SharedEvent> FindSharedEvent(EventId event) const;
 
  private:
