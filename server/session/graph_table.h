@@ -22,19 +22,22 @@ class GraphTable {
   explicit GraphTable(const SessionLimits& limits);
   ~GraphTable();
 
-  // `payload_bytes`: of what describes one, before it is made.
+  // Call before a graph is created. `payload_bytes`: the size of its description.
+  // CUDA_ERROR_INVALID_VALUE when the id is 0 or in use, CUDA_ERROR_OUT_OF_MEMORY at a limit.
   absl::Status CheckRoom(GraphId id, uint64_t payload_bytes) const;
   void Add(const SessionDevice& device, GraphId id, ContextId context,
            std::unique_ptr<GpuGraph> graph);
-  // A change by `payload_bytes` of description, of a graph of the device.
+  // Applies `change` to a graph of the device and counts its new size. `payload_bytes`: the size of
+  // the change's description.
   absl::Status Change(const SessionDevice& device, GraphId id, uint64_t payload_bytes,
                       absl::FunctionRef<absl::Status(GpuGraph&)> change);
-  // Of the device, else nullptr.
+  // nullptr when the device has no such graph.
   GpuGraph* Find(const SessionDevice& device, GraphId id) const;
-  // Of the device. Whether it was there.
+  // Returns whether the device had the graph.
   bool Remove(const SessionDevice& device, GraphId id);
   void RemoveContext(ContextId context);
-  // One more of the conditions of graphs, which stay as long as the session.
+  // Counts a new conditional handle. Handles stay until the session ends.
+  // CUDA_ERROR_OUT_OF_MEMORY at the limit.
   absl::Status CountCondition();
 
  private:
@@ -46,7 +49,7 @@ class GraphTable {
 
   const SessionLimits& limits_;
   absl::flat_hash_map<GraphId, LoadedGraph> graphs_;
-  uint64_t bytes_ = 0;  // of all descriptions
+  uint64_t bytes_ = 0;  // sum of GpuGraph::bytes()
   uint32_t conditions_ = 0;
 };
 
