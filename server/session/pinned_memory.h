@@ -1,5 +1,5 @@
-// The pinned host memory of one session: files that the client maps, too, and that all devices of
-// the session reach.
+// The pinned host memory of one session. It lies in files that the client maps as well. All devices
+// of the session can access it.
 //
 // Threading: the session's worker; bytes_in_use() from any thread.
 #pragma once
@@ -31,23 +31,23 @@ class PinnedMemory {
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
-  // Memory with any contents. No context owns it: no client can free it. CUDA_ERROR_OUT_OF_MEMORY,
-  // or the device's error.
+  // The contents are undefined. No context owns the allocation, so no client can free it until
+  // Own(). CUDA_ERROR_OUT_OF_MEMORY, or the device's error.
   absl::StatusOr<Allocation> Allocate(uint64_t bytes);
-  // A part of a client's own file; `fd` stays the caller's.
+  // Makes a part of a client's own file pinned memory. The caller keeps `fd`. Errors as above.
   absl::StatusOr<Allocation> Adopt(int fd, uint64_t offset, uint64_t bytes);
-  // No work touches it any more.
+  // No work may use the allocation any more.
   void Free(uint64_t address);
 
-  // The client of the context may free the allocation.
+  // Makes the context the owner of the allocation. Its client may then free it.
   void Own(uint64_t address, ContextId context) { owners_[address] = context; }
-  // Whether a context owned it.
+  // Removes the owner. Returns false when no context owned the allocation.
   bool Disown(uint64_t address);
-  // Frees what the context owns; its work is complete.
+  // Frees all allocations that the context owns. The context's work must be complete.
   void FreeOf(ContextId context);
 
   uint64_t bytes_in_use() const { return bytes_in_use_.load(std::memory_order_relaxed); }
-  // The client truncated a file.
+  // Whether the client truncated a file.
   bool damaged() const { return window_->damaged(); }
 
  private:
