@@ -1,39 +1,43 @@
-// The logical context of one session on one device: its streams, events and their order, whatever
-// SMs they run on.
+// The logical context of one session on one device: its streams and events and their order,
+// independent of the SMs on which they run.
 //
-// A logical stream has one physical queue on each partition that it has run on, and moves between
+// A logical stream has one physical queue on each partition on which it has run. It moves between
 // them at an operation boundary:
 //
 //     Bind(B)            (nothing happens)
-//     next operation:    queue on A: Record(stream's marker)  -->  queue on B: Wait(stream's
-//     marker), operation
+//     next operation:    queue on A: Record(stream's marker)
+//                        queue on B: Wait(stream's marker), operation
 //
-// so that its work keeps its order. Streams that are not used any more never move.
+// This keeps the order of its work. Streams that are no longer used never move.
 //
 // The legacy default stream of a context and the context's blocking streams wait for each other as
-// CUDA says. Only streams that have work since the last such wait take part: with one stream in use
-// there is nothing to record.
+// CUDA specifies. A blocking stream is dirty while it has work since the last such wait. Only dirty
+// streams take part, so with one stream in use nothing is recorded:
 //
-//     operation on the legacy stream:  waits for every blocking stream that is dirty; they become
-//     clean operation on a blocking stream:  waits for the legacy stream if that had an operation
-//     since; becomes dirty
+//     operation on the legacy stream:  waits for every dirty blocking stream; they become clean
+//     operation on a blocking stream:  waits for the legacy stream if that had an operation since;
+//                                      the blocking stream becomes dirty
 //
-// Where a kernel or graph runs is up to the scheduler's entity (sched_entity.h), to which the session's work
-// is told when it is followed: each operation with the time that it is likely to take
-// (durations.h), and fences behind the streams' work now and then, which say how much of it is
-// complete (in_flight.h). What waits for its client, or for another session, cannot make progress
-// by itself and is told as that. Copies, fills and events stay where their stream is.
+// The sched entity (sched_entity.h) decides where a kernel or graph runs. While work is followed,
+// the coroutine reports the session's work to the entity: each operation with its estimated
+// duration (durations.h). From time to time it also puts fences behind the streams' work, which
+// show how much of the work is complete (in_flight.h). An operation that waits for its client or
+// for another session cannot make progress by itself, and is reported as such. Copies, fills and
+// events stay where their stream is.
 //
-// A stream that is destroyed finishes its work: its queues go back to the pool after that.
+// A destroyed stream finishes its work. Its queues return to the pool after that.
 //
-// Threading: one thread, the executor's; counters() from any. No call waits for the GPU, and
-// operations (launches, copies, fills, signals, event records and waits) neither allocate nor lock
-// once a stream has run on the partition. Lifetime: outlives the executor's tasks that use it, and
-// the address space: the end of a space waits for what is queued, which still writes to the
-// coroutine's fences. The end of the coroutine does not touch the space. So a session ends in the
-// order: Abandon() if it was cut short, executor's tasks, libraries, DeviceMemory, address space,
-// GpuCoroutine. Errors: unknown ids are CUDA_ERROR_INVALID_HANDLE; a fault of the space is answered
-// by every operation; others are the device's.
+// Threading: one thread, the executor's; counters() from any thread. No call waits for the GPU. Once
+// a stream has run on the partition, operations (launches, copies, fills, signals, event records
+// and waits) neither allocate nor lock.
+//
+// Lifetime: outlives the executor's tasks that use it, and the address space. The destructor of the
+// space waits for queued work, and that work still writes to the coroutine's fences. The coroutine's
+// destructor does not touch the space. So a session ends in this order: Abandon() if it was cut
+// short, executor's tasks, libraries, DeviceMemory, address space, GpuCoroutine.
+//
+// Errors: unknown ids give CUDA_ERROR_INVALID_HANDLE. Every operation returns the space's fault if
+// there is one. Other errors are the device's.
 #pragma once
 
 #include <array>
@@ -60,7 +64,7 @@
 
 namespace detshare {
 
-// As in proto/ring_abi.h: chosen by the client.
+// The client chooses them, as in proto/ring_abi.h.
 using ContextId = uint32_t;
 using StreamId = uint32_t;
 using EventId = uint32_t;
@@ -77,14 +81,14 @@ class SharedEvent;
 class GpuCoroutine {
  public:
   struct Counters {
-    uint64_t operations = 0;  // of all kinds: those below, and events, waits, memory operations
+    uint64_t operations = 0;  // of all kinds: those below, events, waits and memory operations
     uint64_t launches = 0, graphs = 0, copies = 0, fills = 0;
-    uint64_t kernels = 0;  // of launches and in graphs
+    uint64_t kernels = 0;  // in launches and graphs
     uint64_t bytes_copied = 0;
     uint64_t migrations = 0;  // of streams from one partition to another
   };
 
-  // Begins on the whole device. Registers a page of host memory in `space` for its own fences.
+  // Starts on the whole device. Registers a page of host memory in `space` for its own fences.
   static absl::StatusOr<std::unique_ptr<GpuCoroutine>> Create(Device& device, AddressSpace& space,
                                                               QueuePool& queues,
                                                               Executor& executor);
@@ -95,14 +99,14 @@ class GpuCoroutine {
   Device& device() { return device_; }
   AddressSpace& space() { return space_; }
   Executor& executor() { return executor_; }
-  // Where short kernels run at this moment.
+  // The current partition of short kernels.
   Partition& partition() { return entity_ != nullptr ? entity_->partition() : *partition_; }
 
-  // The context begins with its first object. Ids must be free and not 0
-  // (CUDA_ERROR_INVALID_VALUE).
+  // The context begins with its first object. Ids must be unused and not 0; otherwise
+  // CUDA_ERROR_INVALID_VALUE.
   absl::Status CreateStream(StreamId stream, ContextId context, const StreamOptions& options);
-  // The id is free at once; the work goes on. The legacy default stream ends with its context only
-  // (CUDA_ERROR_INVALID_HANDLE).
+  // The id is free at once; the stream's work continues. The legacy default stream ends only with
+  // its context, so destroying it gives CUDA_ERROR_INVALID_HANDLE.
   absl::Status DestroyStream(StreamId stream);
 
   absl::Status Launch(StreamId stream, Kernel& kernel, const LaunchShape& shape,
@@ -112,113 +116,119 @@ class GpuCoroutine {
   absl::Status MemoryOps(StreamId stream, absl::Span<const MemoryOp> operations);
 
   // Stores `value` to `fence` (in memory registered with the space) when all earlier work of the
-  // stream is complete; for the legacy stream, that of the blocking streams, too.
+  // stream is complete. For the legacy stream, this includes the work of the blocking streams.
   absl::Status Signal(StreamId stream, std::atomic<uint64_t>* fence, uint64_t value);
-  // ... when all work of the context is complete.
+  // Stores `value` to `fence` when all work of the context is complete.
   absl::Status SignalContext(ContextId context, std::atomic<uint64_t>* fence, uint64_t value);
-  // Holds the stream until *fence >= value.
+  // Blocks the stream until *fence >= value.
   absl::Status WaitFence(StreamId stream, const std::atomic<uint64_t>* fence, uint64_t value);
-  // Signals `reached`, then holds the stream until *resume >= resume_value.
+  // Signals `reached`, then blocks the stream until *resume >= resume_value.
   absl::Status HostFunction(StreamId stream, std::atomic<uint64_t>* reached, uint64_t reached_value,
                             const std::atomic<uint64_t>* resume, uint64_t resume_value);
 
-  // A point in the stream's work that survives the stream. WaitPoint holds `stream` until it is
-  // reached; nothing is queued when that follows from the stream's own order or is known already.
+  // Point() returns a point in the stream's work, which outlives the stream. WaitPoint() blocks
+  // `stream` until the point is reached. It queues nothing if the stream's own order implies that or
+  // the point is known to be reached.
   absl::StatusOr<FencePoint> Point(StreamId stream);
   absl::Status WaitPoint(StreamId stream, const FencePoint& point);
 
   absl::Status CreateEvent(EventId event, ContextId context, bool timed);
   absl::Status DestroyEvent(EventId event);
-  // `fence`: null, or stored to when the event's point is reached.
+  // `fence` may be null. Otherwise `value` is stored to it when the event's point is reached.
   absl::Status RecordEvent(EventId event, StreamId stream, std::atomic<uint64_t>* fence,
                            uint64_t value);
-  // CUDA_ERROR_NOT_READY while the point at which the event was last recorded is not reached.
+  // CUDA_ERROR_NOT_READY while the point of the event's last recording is not reached.
   absl::Status QueryEvent(EventId event);
-  // Waits for the point at which the event was last recorded before this call. Never recorded: no
-  // wait.
+  // The stream waits for the point of the event's last recording before this call. It does not wait
+  // if the event was never recorded.
   absl::Status WaitEvent(StreamId stream, EventId event);
-  // The same for an event of another device of the session.
+  // WaitEvent() for an event of another device of the session.
   absl::Status WaitEventOf(const GpuCoroutine& owner, StreamId stream, EventId event);
-  // The same for events that other sessions use, too. `*number`: of the recording.
+  // The same for events that other sessions also use. Sets `*number` to the recording's number.
   absl::Status RecordShared(SharedEvent& event, StreamId stream, uint64_t* number);
   absl::Status WaitShared(StreamId stream, SharedEvent& event);
-  // CUDA_ERROR_NOT_READY while either is not reached, CUDA_ERROR_INVALID_HANDLE when not recorded
-  // or not timed.
+  // CUDA_ERROR_NOT_READY while either event is not reached; CUDA_ERROR_INVALID_HANDLE if an event
+  // was not recorded or is not timed.
   absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end);
 
-  // What nodes of graphs record and wait for: keeps the event's point alive when the event is
-  // destroyed. `*recorded` is to be set when it is recorded, and lives as long as the marker.
+  // Returns the marker that graph nodes record and wait for. It keeps the event's point alive after
+  // the event is destroyed. The caller sets `*recorded` when it records the marker; `*recorded`
+  // lives as long as the marker.
   absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded);
 
-  // For operations of other kinds: one operation of the stream on `partition`, ordered as any.
-  // `submit` gets the queue. `known`: what the entity knows about it, null for what takes no time
-  // worth counting; `waits`: it may wait for the client or another session.
+  // For other kinds of operations. Submits one operation of the stream on `partition`, ordered like
+  // any other. `submit` gets the queue. `known`: the entity's knowledge about the operation, null if
+  // its duration is negligible. `waits`: the operation may wait for the client or another session.
   absl::Status Submit(StreamId stream, Partition& partition,
                       absl::FunctionRef<absl::Status(Queue&)> submit,
                       const DurationCache::Lookup* known = nullptr, bool waits = false);
-  // Tells streams apart that had the same id one after the other.
+  // Returns a number that distinguishes streams which had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
-  // A graph with so many kernels was launched.
+  // Counts the launch of a graph with this number of kernels.
   void CountGraph(uint64_t kernels);
-  // Another operation was submitted.
+  // Counts another submitted operation.
   void CountOther();
 
-  // How many SMs a launch needs for it to run at all: cooperative grids and clusters more than one.
+  // The number of SMs without which a launch cannot run. It is above 1 for cooperative grids and for
+  // clusters.
   static constexpr int kAllSms = INT32_MAX;
   static int SmsFor(Kernel& kernel, const LaunchShape& shape);
-  // How a launch of that duration delays work that goes first in the hardware and begins meanwhile.
-  // Only with an entity.
+  // How a launch of this duration delays urgent work that begins while it runs. Requires an entity.
   SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
                            Nanoseconds duration) const;
-  // `wanted`, or where that has fewer SMs than `sms` the smallest partition of the device that has
-  // them.
+  // Returns `wanted`, or the smallest partition of the device with at least `sms` SMs if `wanted` has
+  // fewer.
   Partition& Holding(Partition& wanted, int sms);
 
-  // Graphs that are to be made ready for a partition when there is time for it.
+  // Graphs that should be instantiated for a partition when there is time.
   void AddUnready(GpuGraph& graph);
   void RemoveUnready(GpuGraph& graph);
-  // Makes one of them ready for one partition, which may take a millisecond. False: there is none.
+  // Makes one of them ready for one partition, which may take a millisecond. Returns false if there
+  // is none.
   bool MakeReady();
 
-  // ---- the session's devices with each other
+  // ---- between the devices of the session
 
-  // Work of `other` may touch the memory of this device from now on.
+  // From this call on, work of `other` may access the memory of this device.
   void AddUser(GpuCoroutine& other);
-  // Idle(), here and on the devices whose work may touch this one's memory: then memory may go.
+  // Waits as Idle() for this device and for the devices whose work may access its memory. After
+  // that, memory may be unmapped or moved.
   Task<absl::Status> IdleForMemory();
-  // Work of `stream` that is done by the device `host`, which has the memory: the copy of a host's
-  // memory, or a fill.
+  // Work of `stream` that the device `host` executes, because the memory is there: a copy to or from
+  // the memory of a host device, or a fill.
   absl::Status CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request);
   absl::Status FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request);
 
-  // ---- for the scheduler, and the session's worker in its name
+  // ---- for the scheduler, and for the session's worker on its behalf
 
-  // Without an entity: work from now on runs on `partition` of the same device, ordered after the work
-  // before it.
+  // Requires no entity. Later work runs on `partition`, which is of the same device, ordered after
+  // the earlier work.
   void Bind(Partition& partition) { partition_ = &partition; }
-  // From now on the entity decides; it outlives the coroutine or is detached.
+  // The entity decides from this call on. It must outlive the coroutine or be detached.
   void Attach(SchedEntity& entity);
   void Detach();
   SchedEntity* entity() { return entity_; }
-  // Whether operations are told to the entity.
+  // Whether operations are reported to the entity.
   bool followed() const { return entity_ != nullptr && entity_->followed(); }
 
-  // Whether the session's next record may be read.
+  // Whether the worker may read the session's next record.
   bool MayRun() { return entity_ == nullptr || entity_->MayRun() || MakeRoom(); }
-  // A record is there that may not be read. True when it was throttled for so long that it may.
+  // The session has a record that may not be read. Returns true once it was throttled for long
+  // enough that the record may be read.
   bool Throttle() { return entity_ == nullptr || entity_->Throttle(); }
-  // Sees how far the work is and tells the scheduler. `pause`: no record has come for some time, so
-  // that the end of all work is to be seen.
+  // Checks how far the work is, and notifies the scheduler. `pause`: no record has come for some
+  // time, so the end of all work should be detected.
   void WatchWork(bool pause);
-  // Whether WatchWork() may have something to see without any record.
+  // Whether WatchWork() may have something to detect even without a new record.
   bool watching_work() const { return !in_flight_.empty() || !samples_.empty(); }
 
-  // Ends when everything that was submitted before the first await is complete; the fault of the
-  // space if it has one.
+  // Completes when everything submitted before the first await is complete. Returns the fault of the
+  // space if there is one.
   Task<absl::Status> Idle();
   // The same for one context.
   Task<absl::Status> IdleContext(ContextId context);
-  // The context's streams and events are gone at the first await; ends when their work is complete.
+  // The context's streams and events are gone at the first await. Completes when their work is
+  // complete.
   Task<absl::Status> DestroyContext(ContextId context);
 
   Counters counters() const;
@@ -229,8 +239,8 @@ class GpuCoroutine {
   struct Event;
   struct Visit;
   struct Sample;
-  // What the queue is for. Operations keep the legacy default stream's order; those of a kind that
-  // is counted by itself are counted by who submits them, the others here.
+  // The purpose of the queue. kOperation and kOther keep the legacy default stream's order. The
+  // caller counts kOperation in the counter of its kind; kOther is counted here.
   enum class Use { kOperation, kOther, kObserve };
 
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Executor& executor);
@@ -241,50 +251,50 @@ class GpuCoroutine {
   // stream.
   absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
   absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
-  // Where an operation that is no kernel runs.
+  // Where an operation other than a kernel runs.
   Partition& PlaceOf(Stream& stream);
   absl::Status Migrate(Stream& stream, Partition& partition);
-  // Puts the context's legacy marker behind the legacy stream's last operation.
+  // Records the context's legacy marker behind the legacy stream's last operation.
   absl::Status MarkLegacy(Context& context);
   absl::Status OrderWithLegacy(Stream& stream, Use use);
   absl::Status SignalContext(Context& context, std::atomic<uint64_t>* fence, uint64_t value);
-  // A fence that is signalled when all work of the context is complete.
+  // Returns a fence that is signalled when all work of the context is complete.
   absl::StatusOr<FenceLease> FenceOfContext(Context& context);
   absl::StatusOr<FencePoint> PointOf(Stream& stream);
   void ReclaimRetired();
   void CountCopy(uint64_t bytes);
 
-  // An operation is about to be submitted; only while work is followed.
+  // An operation is about to be submitted. Only while work is followed.
   void Account(Stream& stream, Nanoseconds estimate);
   void AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes);
-  // ... was, perhaps.
+  // Puts a fence behind the stream's work if one is due after an operation, submitted or not.
   void FenceIfDue(Stream& stream);
   void PutFence(Stream& stream);
   void FenceAll();
-  // The stream is about to wait for what is none of the session's own work, and waits from here on
-  // until `awaited`, or what was queued last, is reached.
+  // BeforeWait(): the stream is about to wait for something other than the session's own work.
+  // NoteWait(): it waits from here on, until `awaited` or the last queued operation is reached.
   void BeforeWait(Stream& stream);
   void NoteWait(Stream& stream);
-  // The stream ends: what is parked on it counts from now on.
+  // The stream ends. Its parked work counts from this call on.
   void GiveUpParked(Stream& stream);
-  // Whether what follows on the stream waits for such a thing still.
+  // Whether later work on the stream still waits for something other than the session's own work.
   static bool IsParked(Stream& stream);
   bool MakeRoom();
   void ResumeParked();
   void TakeProgress();
   void TakeRead();
   void ForgetWork();
-  // Times what `submit` puts on the queue where that is wanted. `known` may be null.
-  // Notes in the entity's trace: an operation that was timed, and something that happens now.
+  // These add to the entity's trace: an operation that was timed, and an event at the present time.
   void NoteOperation(const Sample& sample, Nanoseconds time);
   void NotePoint(TraceEvent::Kind kind, const Stream& stream);
   bool traced() const { return entity_ != nullptr && entity_->traced(); }
   bool urgent() const { return entity_ != nullptr && entity_->urgent(); }
+  // Times the work that `submit` puts on the queue, if that is wanted. `known` may be null.
   absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
                      const Partition& partition, std::string_view name,
                      absl::FunctionRef<absl::Status()> submit);
   absl::StatusOr<Visit*> FindOrMakeVisit(Stream& stream, GpuCoroutine& host);
-  // Orders a host's work between the stream's work before and after it. F: absl::Status(Queue&).
+  // Orders work on `host` between the stream's work before and after it. F: absl::Status(Queue&).
   template <typename F>
   absl::Status RunAt(GpuCoroutine& host, StreamId id, F work);
   Task<absl::Status> AwaitFence(FenceLease fence);
@@ -293,33 +303,33 @@ class GpuCoroutine {
   AddressSpace& space_;
   QueuePool& queues_;
   Executor& executor_;
-  Partition* partition_;  // without an entity
+  Partition* partition_;  // used without an entity
   FencePool fences_;
-  const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes a nanosecond
+  const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes per nanosecond
   SchedEntity* entity_ = nullptr;
   InFlight in_flight_;
-  // Streams with work behind which there is no fence, and with work that is parked. Room for all
-  // streams, so that operations do not allocate.
+  // Streams with work that has no fence behind it, and streams with parked work. Capacity is
+  // reserved for all streams, so that operations do not allocate.
   std::vector<Stream*> unfenced_, parked_;
   std::vector<Sample> samples_;                         // under way
   std::vector<std::unique_ptr<Marker>> timed_markers_;  // for samples
   std::vector<GpuGraph*> unready_;
   FencePoint read_;            // behind the latest copy to the host
   bool read_awaited_ = false;  // the client waits for it
-  bool observed_ = false;      // somebody asked for the end of work since the last operation
+  bool observed_ = false;      // the end of work was asked for since the last operation
   std::vector<GpuCoroutine*> users_;
   uint64_t streams_made_ = 0;
 
   absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;
   absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
   absl::flat_hash_map<EventId, std::shared_ptr<Event>> events_;  // graphs may share them
-  std::vector<std::unique_ptr<Stream>>
-      retired_;  // destroyed, perhaps with work that is not complete
-  // Markers of destroyed events, [timed]: recording a marker again moves it, so they can be reused
-  // while somebody waits.
+  // Destroyed; their work may not be complete.
+  std::vector<std::unique_ptr<Stream>> retired_;
+  // Markers of destroyed events, indexed by `timed`. Recording a marker again moves it, so a marker
+  // can be reused while a queue waits for it.
   std::vector<std::unique_ptr<Marker>> spare_markers_[2];
 
-  // Written by the owner only, read by whoever reports: relaxed, they publish nothing.
+  // Only the owner writes them; reporting threads read them. Relaxed: they publish nothing.
   std::atomic<uint64_t> launches_{0}, graphs_{0}, copies_{0}, fills_{0}, others_{0};
   std::atomic<uint64_t> graph_kernels_{0}, bytes_copied_{0}, migrations_{0};
 };
