@@ -1,10 +1,11 @@
-// What a GPU must offer to the runtime. The backends (server/backends/soft, server/backends/cuda)
-// implement it; tests of the runtime implement it too. Nothing here knows CUDA's headers:
-// attribute, limit and option numbers are CUDA's, passed through.
+// The interface of a GPU for the runtime. The backends (server/backends/soft, server/backends/cuda)
+// implement it, and so do tests of the runtime. It does not depend on CUDA's headers: attribute,
+// limit and option numbers are CUDA's, passed through.
 //
-// Threading: every method may be called from any thread, unless it says otherwise. A Queue is used
-// by one thread at a time. No method waits for the GPU unless it says so. Objects are destroyed
-// before the Device that made them.
+// Threading: any thread may call every method, unless the method says otherwise. Only one thread at
+// a time uses a Queue. No method waits for the GPU unless it says so.
+//
+// Lifetime: objects are destroyed before the Device that created them.
 //
 // Errors: absl::Status whose payload is the CUresult (status_cuda.h: CudaError(), CudaResultOf()).
 #pragma once
@@ -40,8 +41,8 @@ class Array;             // device_array.h
 class ImageDevice;       // device_array.h
 class TensorMapEncoder;  // device_tensor_map.h
 
-// Properties of the whole device. Never change while the daemon runs, and never depend on who else
-// is there.
+// Properties of the whole device. They never change while the daemon runs, and do not depend on
+// other users of the device.
 struct DeviceProperties {
   std::string name;
   std::array<uint8_t, 16> uuid{};
@@ -49,73 +50,75 @@ struct DeviceProperties {
   uint64_t memory_granularity = 0;  // of AddressSpace::Map, bytes, a power of two
   int driver_version = 0;           // as cuDriverGetVersion
   int sm_count = 0;
-  int sm_group = 1;  // SMs come in groups of this size; partitions are made of whole groups
+  int sm_group = 1;  // SMs come in groups of this size; partitions consist of whole groups
   int least_stream_priority = 0;
   int greatest_stream_priority = 0;
-  // Whether blocks of kernels on queues of a greater priority begin first.
+  // Whether the blocks of kernels on queues of a higher priority start first.
   bool blocks_by_priority = false;
   std::map<int, int> attributes;            // CUdevice_attribute -> value
   std::vector<uint64_t> limits;             // indexed by CUlimit
   std::vector<uint8_t> tpc_gpc, tpc_index;  // SM topology, see proto/control.proto; may be empty
 };
 
-// The memory of one session on one device: a range of addresses that belongs to it alone.
+// The memory of one session on one device: a range of addresses that belongs to this session alone.
 class AddressSpace {
  public:
-  // Waits for the session's work on the GPU, then gives everything back.
+  // Waits for the session's work on the GPU, then releases everything.
   virtual ~AddressSpace() = default;
 
   virtual DeviceAddress base() const = 0;
   virtual uint64_t size() const = 0;
 
   // Backs [address, address + bytes) with zeroed device memory. Both are multiples of the memory
-  // granularity, inside the range and not mapped yet. ResourceExhausted when the card is full.
-  // Never drains the device.
+  // granularity. The range lies inside the space and is not mapped yet. ResourceExhausted if the
+  // card is full. Never drains the device.
   virtual absl::Status Map(DeviceAddress address, uint64_t bytes) = 0;
-  // Takes back exactly what one Map made. The caller knows that no work touches it any more. Never
-  // drains the device.
+  // Removes exactly the range of one Map. The caller ensures that no work accesses it any more.
+  // Never drains the device.
   virtual absl::Status Unmap(DeviceAddress address, uint64_t bytes) = 0;
 
-  // Puts the first `bytes` bytes of `memory`, of this space's device or one that can reach it, at
-  // `address`: whole pages inside the range where nothing is mapped. Nobody may touch it yet.
-  // Memory may be mapped several times, by several sessions. Never drains the device.
+  // Maps the first `bytes` bytes of `memory` at `address`. The memory belongs to this space's device
+  // or to a device that can reach it. The range consists of whole unmapped pages inside the space.
+  // No work may access it before SetAccess(). Memory may be mapped several times, by several
+  // sessions. Never drains the device.
   virtual absl::Status MapPhysical(DeviceAddress address, uint64_t bytes,
                                    std::shared_ptr<PhysicalMemory> memory) = 0;
-  // Takes back exactly what one MapPhysical made. The caller knows that no work touches it any
-  // more, and has taken back the access of other spaces. Never drains the device.
+  // Removes exactly the range of one MapPhysical. The caller ensures that no work accesses it any
+  // more, and has revoked the access of other spaces. Never drains the device.
   virtual absl::Status UnmapPhysical(DeviceAddress address, uint64_t bytes) = 0;
-  // What work of this space may do with exactly what one MapPhysical of this space, or one Map or
-  // MapPhysical of another space of the same session, has mapped. Whoever unmaps that takes the
-  // access back first.
+  // Sets the access of this space's work to exactly the range of one MapPhysical of this space, or
+  // of one Map or MapPhysical of another space of the same session. The caller revokes the access
+  // before the range is unmapped.
   virtual absl::Status SetAccess(DeviceAddress address, uint64_t bytes, MemoryAccess access) = 0;
-  // What Map or MapPhysical of this space put at `address`. CUDA_ERROR_INVALID_VALUE when nothing
-  // is there. With memory of Map the whole pages around it, which may hold neighbours.
+  // Returns the memory that Map or MapPhysical of this space put at `address`;
+  // CUDA_ERROR_INVALID_VALUE if there is none. For memory of Map, the range is the whole pages
+  // around the address, which may contain neighbouring memory.
   virtual absl::StatusOr<PhysicalRange> Behind(DeviceAddress address) const = 0;
 
-  // Lets the GPU reach host memory (page-aligned, outside the range) at its own address. May hold
-  // up other sessions for a bounded time, so callers register ahead.
+  // Lets the GPU access host memory (page-aligned, outside the range) at its own address. May block
+  // other sessions for a bounded time, so callers register ahead of need.
   virtual absl::Status RegisterHost(void* memory, uint64_t bytes) = 0;
-  // Takes a registration back. The caller knows that no work touches it any more. The memory may be
-  // unmapped afterwards.
+  // Removes a registration. The caller ensures that no work accesses the memory any more. The memory
+  // may be unmapped afterwards.
   virtual absl::Status UnregisterHost(void* memory) = 0;
 
   // Whether [address, address + bytes) is memory of this session, as far as the device can tell:
-  // mapped, registered, or a global of one of its libraries; with `write` also whether it may be
-  // written.
+  // mapped, registered, or a global of one of its libraries. With `write`, also whether it is
+  // writable.
   virtual bool Contains(DeviceAddress address, uint64_t bytes, bool write = false) const = 0;
 
-  // The first error of this session's work, OkStatus while there is none. Sticky. Cheap: an atomic
-  // load when there is none.
+  // The first error of this session's work, OkStatus if there is none. Sticky. Without an error it
+  // costs one atomic load.
   virtual absl::Status fault() const = 0;
 
-  // Whether work in its name is queued or running. Asks, and never waits for the work.
+  // Whether work of this space is queued or running. Does not wait for the work.
   virtual bool Busy() const = 0;
 
-  // The session is gone: its queued work may be dropped, running kernels are stopped where the
+  // The session has ended. Its queued work may be dropped, and running kernels are stopped if the
   // device can stop them.
   virtual void Abandon() = 0;
-  // Waits for the session's work on the GPU. Whoever ends several spaces, of which one's work may
-  // touch another's memory, calls this for all before the first one ends.
+  // Waits for the session's work on the GPU. If the work of several spaces may access each other's
+  // memory, the caller calls this for all of them before it destroys the first.
   virtual void WaitForWork() {}
 };
 
@@ -144,7 +147,7 @@ struct OccupancyQuery {
 
 struct LaunchShape {
   Dim3 grid, block;
-  Dim3 cluster{0, 0, 0};  // 0: the launch gives none
+  Dim3 cluster{0, 0, 0};  // 0: not given
   uint32_t dynamic_shared_bytes = 0;
   bool cooperative = false;
   bool programmatic_serialization = false;
@@ -157,7 +160,7 @@ struct LaunchShape {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // As loaded, with the attributes that were set since.
+  // As loaded, with the attributes that were set since then.
   virtual const KernelInfo& info() const = 0;
   virtual absl::Status SetAttribute(int attribute, int value) = 0;
   virtual absl::StatusOr<int> MaxActiveBlocks(const OccupancyQuery& query) = 0;
@@ -165,7 +168,7 @@ class Kernel {
   virtual absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) = 0;
   virtual absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) = 0;
 
-  // A number that stands for what it executes, the same in every session; 0: not known. Set once,
+  // Identifies the code that the kernel executes; the same in every session. 0 if unknown. Set once,
   // before the first launch.
   uint64_t code() const { return code_; }
   void set_code(uint64_t code) { code_ = code; }
@@ -180,17 +183,17 @@ struct JitOptionValue {
 };
 
 struct CompileLogs {
-  uint64_t info_limit = 0, error_limit = 0;  // bytes that the caller wants at most
+  uint64_t info_limit = 0, error_limit = 0;  // maximum bytes that the caller wants
   std::string info, error;
 };
 
-// Code that was loaded for one session, with its own globals.
+// Code that is loaded for one session, with its own globals.
 class Library {
  public:
-  // Unloads. The caller knows that none of its kernels is queued or running.
+  // Unloads the code. The caller ensures that none of its kernels is queued or running.
   virtual ~Library() = default;
   virtual std::vector<std::string> KernelNames() const = 0;
-  // Owned by the library. NotFound.
+  // The library owns the kernel. NotFound if there is none of this name.
   virtual absl::StatusOr<Kernel*> GetKernel(std::string_view name) = 0;
   struct Global {
     DeviceAddress address = 0;
@@ -205,27 +208,27 @@ struct LinkInputImage {
   std::string bytes;
 };
 
-// A point in a queue's work. A marker belongs to the device that made it: only that device's queues
-// record it, but the queues of all devices of the backend may wait for it.
+// A point in a queue's work. A marker belongs to the device that created it: only that device's
+// queues record it, but queues of all devices of the backend may wait for it.
 class Marker {
  public:
   virtual ~Marker() = default;
 };
 
-// A place in a level of an array.
+// A position in a level of an array.
 struct ArrayPlace {
-  Array* array = nullptr;  // null: the place is an address
+  Array* array = nullptr;  // null if the position is an address
   uint32_t level = 0;
   uint64_t x = 0, y = 0, z = 0;  // x in bytes; z counts planes or layers
   friend bool operator==(const ArrayPlace&, const ArrayPlace&) = default;
 };
 
 struct CopyRequest {
-  // Device addresses, registered host addresses, or (source of at most kInlineCopyBytes,
-  // `inline_source` set) memory that is only valid during the call.
+  // Device addresses or registered host addresses. With `inline_source`, the source is memory of at
+  // most kInlineCopyBytes that is valid only during the call.
   DeviceAddress destination = 0, source = 0;
-  // Where a side is the memory of another device of the session: that device's space. The other
-  // side is then device memory, too, and nobody unmaps either before the copy is complete.
+  // If a side is the memory of another device of the session, that device's space. Then the other
+  // side is also device memory, and both stay mapped until the copy is complete.
   AddressSpace* destination_space = nullptr;
   AddressSpace* source_space = nullptr;
   bool inline_source = false;
@@ -233,8 +236,8 @@ struct CopyRequest {
   uint64_t height = 1, depth = 1;
   uint64_t destination_pitch = 0, destination_slice = 0;
   uint64_t source_pitch = 0, source_slice = 0;
-  // In place of an address and its pitches. The caller has checked that the box lies in the array
-  // and is made of whole texels; the array outlives the copy. Sources are not inline then.
+  // Used instead of an address and its pitches. The caller has checked that the box lies in the
+  // array and consists of whole texels. The array outlives the copy. The source is then not inline.
   ArrayPlace destination_array, source_array;
   friend bool operator==(const CopyRequest&, const CopyRequest&) = default;
 };
@@ -247,41 +250,41 @@ struct FillRequest {
   friend bool operator==(const FillRequest&, const FillRequest&) = default;
 };
 
-// A first-in first-out queue of work on one partition (a physical stream). Work is done in the name
-// of an address space, which receives its faults and outside of which it must not reach; queues are
-// shared by sessions one after the other. Errors of a call are errors of that call only (nothing
-// was queued); errors of the work go to the address space.
+// A first-in first-out queue of work on one partition (a physical stream). Each piece of work belongs
+// to an address space: it must not access memory outside the space, and the space receives its
+// faults. Sessions use a queue one after the other. A failed call queues nothing and returns its
+// error; the errors of the work itself go to the address space.
 class Queue {
  public:
   virtual ~Queue() = default;
-  // `parameters` (info().parameter_bytes of it) is read during the call. Invalid shapes: the
-  // CUresult that CUDA gives.
+  // Reads `parameters` (info().parameter_bytes bytes) during the call. For invalid shapes, returns
+  // the CUresult that CUDA gives.
   virtual absl::Status Launch(AddressSpace& space, Kernel& kernel, const LaunchShape& shape,
                               absl::Span<const std::byte> parameters) = 0;
   virtual absl::Status Copy(AddressSpace& space, const CopyRequest& request) = 0;
   virtual absl::Status Fill(AddressSpace& space, const FillRequest& request) = 0;
-  // Release-stores `value` to *fence when everything before is complete. The fence lies in
-  // registered memory.
+  // Release-stores `value` to *fence when all earlier work is complete. The fence lies in registered
+  // memory.
   virtual absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
                                   uint64_t value) = 0;
-  // Holds what follows until *fence >= value (or the space is abandoned).
+  // Blocks later work until *fence >= value or the space is abandoned.
   virtual absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
                                  uint64_t value) = 0;
-  // One after the other, as CUDA has it. The words lie in memory of the space, aligned; the waits
-  // can end. A wait that does not end holds this queue only, and is over when the space is
-  // abandoned.
+  // Executes the operations in order, as CUDA does. The words lie in the space's memory and are
+  // aligned. Each wait must be able to end. A wait that does not end blocks only this queue, and ends
+  // when the space is abandoned.
   virtual absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) = 0;
-  // `marker`, of this queue's device, then stands for this point; recording again moves it.
+  // `marker`, of this queue's device, now stands for this point. Recording it again moves it.
   virtual absl::Status Record(Marker& marker) = 0;
-  // Holds what follows until the point that the marker, of any device of the backend, stands for at
-  // this moment; no point recorded: no wait.
+  // Blocks later work until the point is reached for which the marker stands at the time of the
+  // call. The marker may be of any device of the backend. No wait if no point was recorded.
   virtual absl::Status Wait(Marker& marker) = 0;
-  // One launch of a graph of this partition: between what is before and what is after on the queue,
-  // and after the graph's earlier launches, whatever their queues. `values`: one for each signal
-  // and wait. CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
+  // Launches a graph of this partition once. The launch runs between the earlier and later work of
+  // the queue, and after the graph's earlier launches on any queue. `values` has one value for each
+  // signal and wait. CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
   virtual absl::Status LaunchGraph(AddressSpace& space, Graph& graph,
                                    absl::Span<const uint64_t> values);
-  // Makes ready what the next launch of the graph on this queue needs, if anything.
+  // Prepares the next launch of the graph on this queue, if that needs anything.
   virtual absl::Status UploadGraph(AddressSpace& space, Graph& graph);
 };
 
@@ -291,7 +294,7 @@ class Partition {
   virtual ~Partition() = default;
   virtual int first_sm() const = 0;
   virtual int sm_count() const = 0;
-  // May be slow: pool queues. `priority` as CUDA's stream priorities.
+  // May be slow, so callers pool queues. `priority` is as CUDA's stream priorities.
   virtual absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) = 0;
 };
 
@@ -300,53 +303,55 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceProperties& properties() const = 0;
 
-  // The partition that is always there: all SMs.
+  // The partition of all SMs, which always exists.
   virtual Partition& whole() = 0;
-  // `count` SMs from `first` on, both multiples of properties().sm_group; SMs that make no whole
-  // group belong to the last one. Partitions may overlap. Slow and may drain the device: at start
-  // only.
+  // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group. SMs
+  // that fill no whole group belong to the last group. Partitions may overlap. Slow and may drain
+  // the device, so only at start.
   virtual absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) = 0;
 
-  // `timed`: ElapsedMilliseconds may be asked of it.
+  // `timed`: ElapsedMilliseconds accepts the marker.
   virtual absl::StatusOr<std::unique_ptr<Marker>> CreateMarker(bool timed) = 0;
-  // Whether the point for which the marker stands is reached; true when there is none.
+  // Whether the point for which the marker stands is reached; true if there is no point.
   virtual absl::StatusOr<bool> Reached(Marker& marker) = 0;
-  // Between two recorded markers. Unavailable while either is not reached, FailedPrecondition when
-  // not recorded or not timed.
+  // The time between two recorded markers. Unavailable while either is not reached;
+  // FailedPrecondition if either was not recorded or is not timed.
   virtual absl::StatusOr<float> ElapsedMilliseconds(Marker& start, Marker& end) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<AddressSpace>> CreateAddressSpace(DeviceAddress base,
                                                                            uint64_t size) = 0;
-  // Zeroed memory, a multiple of kPhysicalGranule. ResourceExhausted when the card is full. Never
-  // drains the device.
+  // Creates zeroed memory. `bytes` is a multiple of kPhysicalGranule. ResourceExhausted if the card
+  // is full. Never drains the device.
   virtual absl::StatusOr<std::shared_ptr<PhysicalMemory>> CreatePhysicalMemory(uint64_t bytes) = 0;
 
-  // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives what the
-  // library's kernels print, from any thread, in the order of CUDA's rules; it outlives the
-  // library. `place`: for managed variables. Errors carry CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU,
-  // CUDA_ERROR_INVALID_IMAGE and the like. May take long and may drain the device.
+  // `image`: ELF, PTX text (not necessarily terminated) or a fatbin. `print` receives the output of
+  // the library's kernels, on any thread, in an order that follows CUDA's rules; it outlives the
+  // library. `place`: for managed variables. Errors carry CUDA_ERROR_INVALID_PTX,
+  // CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_IMAGE and similar codes. May take long and may
+  // drain the device.
   virtual absl::StatusOr<std::unique_ptr<Library>> LoadLibrary(
       AddressSpace& space, absl::Span<const std::byte> image,
       absl::Span<const JitOptionValue> options, CompileLogs& logs,
       std::function<void(std::string_view)> print, const PlaceManaged& place) = 0;
-  // The linked image, as LoadLibrary takes it.
+  // Returns the linked image in a form that LoadLibrary accepts.
   virtual absl::StatusOr<std::string> Link(absl::Span<const LinkInputImage> inputs,
                                            absl::Span<const JitOptionValue> options,
                                            CompileLogs& logs) = 0;
 
-  // Makes a graph ready to be launched on queues of `partition`. Errors are those of its nodes, as
-  // far as they show before a launch; `*refused` is then the node. May take long.
-  // CUDA_ERROR_NOT_SUPPORTED on devices without graphs.
+  // Prepares a graph for launches on queues of `partition`. Returns errors of nodes that show before
+  // a launch, and sets `*refused` to the node. May take long. CUDA_ERROR_NOT_SUPPORTED on devices
+  // without graphs.
   virtual absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(
       AddressSpace& space, Partition& partition, const GraphDescription& description,
       GraphPlace* refused);
 
-  // A value for conditional nodes of the session's graphs; `assign_default`: each launch of a graph
-  // with its node begins with the default. The reply is its id; kernels set it by the low 32 bits,
-  // which graphs of one session may have in common, as CUDA numbers handles in each graph.
-  // `sibling`: another id for the same graph, or 0. Ids for one graph may be used by one executable
-  // graph at a time, which has no others. Lives as long as the space.
-  // CUDA_ERROR_NOT_SUPPORTED on devices without conditional nodes.
+  // Creates a value for conditional nodes of the session's graphs, and returns its id. With
+  // `assign_default`, each launch of a graph with its node starts with the default value. Kernels
+  // set the value through the low 32 bits of the id. Graphs of one session may share these bits,
+  // because CUDA numbers the handles of each graph separately. `sibling` is another id for the same
+  // graph, or 0. Only one executable graph at a time may use the ids for one graph, and it uses no
+  // other ids. The value lives as long as the space. CUDA_ERROR_NOT_SUPPORTED on devices without
+  // conditional nodes.
   virtual absl::StatusOr<uint64_t> CreateGraphCondition(AddressSpace& space, uint32_t default_value,
                                                         bool assign_default, uint64_t sibling);
 
@@ -355,22 +360,23 @@ class Device {
   };
   virtual Memory memory() const = 0;
   // What this device may do with the memory of `other`, another device of the backend:
-  // CUdevice_P2PAttribute -> value. Access is supported where CUDA says so of the pair. Never
+  // CUdevice_P2PAttribute -> value. Access is supported if CUDA reports so for the pair. Never
   // changes.
   virtual std::map<int, int> PeerAttributes(const Device& other) const { return {}; }
-  // A limit of a context (CUlimit). Devices that share one limit among sessions keep the largest;
-  // the reply is what this session asked for, as the device rounds it, whatever the others did.
+  // Sets a limit of a context (CUlimit). Devices that share one limit among sessions keep the
+  // largest. Returns the value that this session requested, as the device rounds it, independent of
+  // other sessions.
   virtual absl::StatusOr<uint64_t> SetLimit(AddressSpace& space, int limit, uint64_t value) = 0;
 
-  // Lines of the cache that launches wanted to persist are like all others again. Devices without
-  // such a cache have nothing to do.
+  // Cache lines that launches made persisting become normal lines again. Does nothing on devices
+  // without such a cache.
   virtual absl::Status ResetPersistingCache() { return absl::OkStatus(); }
 
-  // OkStatus while the device works. Otherwise everything on it is lost and the process must be
-  // replaced.
+  // OkStatus while the device works. After an error, everything on the device is lost and the
+  // process must be replaced.
   virtual absl::Status health() const = 0;
 
-  // Parts that not every device has: null when it has none. They live as long as the device.
+  // Optional parts, null if the device lacks them. They live as long as the device.
   virtual ImageDevice* images() { return nullptr; }
   virtual TensorMapEncoder* tensor_maps() { return nullptr; }
 };
