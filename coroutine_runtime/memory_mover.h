@@ -1,10 +1,10 @@
-// Copies memory between a card and the host, much at a time.
+// Copies large amounts of memory between a card and the host.
 //
-//     card  <-- queue of a copy channel -->  the copy channel's part of the staging area  <-- CPU -->  host memory
+//     card  <-- queue of a copy channel -->  the channel's part of the staging area  <-- CPU -->  host
 //
-// The host memory is ordinary: registering that much would hold the context's lock for seconds. A
-// copy channel is a thread for the time of a move, and takes the next chunk when it is done with one, so
-// that some copy on the bus and some in memory.
+// The host memory is not registered, because registering that much would hold the context's lock for
+// seconds. A copy channel is a thread that exists during a move. It takes the next chunk when it has
+// finished one, so some channels copy over the bus while others copy in memory.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,8 @@ struct MovePiece {
   uint64_t bytes = 0;
 };
 
-// Any thread; one move at a time, the others wait for it. Ends before its device and queues.
+// Threading: any thread. One move runs at a time; the others wait for it. Lifetime: ends before its
+// device and queues.
 class MemoryMover {
  public:
   enum class Direction { kToHost, kToDevice };
@@ -37,8 +38,8 @@ class MemoryMover {
   MemoryMover(const MemoryMover&) = delete;
   MemoryMover& operator=(const MemoryMover&) = delete;
 
-  // Returns when everything is copied. `space` has the memory, and nothing else works on it.
-  // Cancelled when `stop` becomes true in the middle; else the device's errors.
+  // Returns when everything is copied. The memory belongs to `space`, and nothing else uses it.
+  // Returns Cancelled if `stop` becomes true during the move; otherwise the device's errors.
   absl::Status Move(AddressSpace& space, Direction direction, absl::Span<const MovePiece> pieces,
                     const std::atomic<bool>& stop);
 
@@ -54,12 +55,12 @@ class MemoryMover {
   Device& device_;
   QueuePool& queues_;
   const int channels_;
-  std::mutex mutex_;  // a move; guards what follows
-  // The staging area, a fence of each copy channel behind it.
+  std::mutex mutex_;  // held for a whole move; guards the members below
+  // The staging area, followed by a fence for each copy channel.
   std::byte* staging_ = nullptr;
   uint64_t staging_bytes_ = 0;
-  // Keeps the staging area registered with the device between moves: taking a registration back
-  // drains it. Null where it could not be made.
+  // Keeps the staging area registered with the device between moves, because unregistering drains
+  // the device. Null if the space could not be created.
   std::unique_ptr<AddressSpace> keeper_;
 };
 
