@@ -22,8 +22,8 @@ struct SessionDevice;
 
 class SessionMemory {
  public:
-  // `devices` never changes in size, and has its spaces and coroutines when the first of the
-  // functions below is called.
+  // `devices` must keep its size. Its address spaces and coroutines must exist before the first call
+  // of a function below.
   SessionMemory(const SessionConfig& config, const ServerOptions& options, SharedRegion& region,
                 std::vector<SessionDevice>& devices);
   ~SessionMemory();
@@ -37,13 +37,16 @@ class SessionMemory {
   IpcMemory& ipc() { return *ipc_; }
   PeerAccess& peer_access() { return *peer_access_; }
 
-  // The device whose work may read (and write) the range, `here` first; nullptr when none may.
+  // Returns a device whose work may read the range, and write it when `write` is true. Prefers
+  // `here`. nullptr when there is none.
   SessionDevice* DeviceOf(SessionDevice& here, uint64_t address, uint64_t bytes, bool write);
-  // Whether [offset, offset + bytes) of the staging area can be used. Makes the devices reach the
-  // rest of the area when it is first used.
+  // Checks that [offset, offset + bytes) of the staging area can be used. The first use of the late
+  // part of the area registers that part with the devices. CUDA_ERROR_INVALID_VALUE for a wrong
+  // range, CUDA_ERROR_OUT_OF_MEMORY, or the device's error.
   absl::Status UseStaging(uint64_t offset, uint64_t bytes);
 
-  // All work is complete: what lies in the devices' own memory ends before that does.
+  // Releases the virtual and IPC memory on the devices. Call it when all work is complete, before
+  // the devices' own memory is destroyed.
   void EndOnDevices();
 
  private:
