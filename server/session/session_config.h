@@ -1,4 +1,4 @@
-// What a session is opened with, and what it tells about itself.
+// The parameters that a session is opened with, and the counters that it reports.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,29 @@ class SharedMemoryObjects;
 
 struct SessionConfig {
   uint64_t id = 0;
-  int slot = 0;  // its place in the address windows
+  int slot = 0;  // index of its addresses in the address windows
   Owner owner;
   std::string label;  // names the session in the log
-  int pid = 0;        // of the client; 0: not known
+  int pid = 0;        // of the client process; 0: unknown
   std::string tenant;
-  std::string directory;  // exists not yet
+  std::string directory;  // the session creates it
   struct OnDevice {
     Device* device = nullptr;
     QueuePool* queues = nullptr;
     DeviceScheduler* scheduler = nullptr;
-    MemoryBroker* broker = nullptr;  // null: memory does not leave the card
-    std::shared_ptr<Quota> quota;    // of device memory; null: no end
+    MemoryBroker* broker = nullptr;  // null: memory is never evicted
+    std::shared_ptr<Quota> quota;    // of device memory; null: unlimited
     uint64_t memory_base = 0, memory_bytes = 0;
   };
   std::vector<OnDevice> devices;
-  std::shared_ptr<Quota> pinned_quota;                   // of pinned host memory; null: no end
-  SharedMemoryObjects* shared_memory_objects = nullptr;  // of the daemon
-  ImageStore* image_store = nullptr;                     // the same
-  SharedEvents* shared_event_tokens = nullptr;           // the same
+  std::shared_ptr<Quota> pinned_quota;                   // of pinned host memory; null: unlimited
+  SharedMemoryObjects* shared_memory_objects = nullptr;  // the daemon's
+  ImageStore* image_store = nullptr;                     // the daemon's
+  SharedEvents* shared_event_tokens = nullptr;           // the daemon's
 };
 
+// Memory in bytes in use; code_bytes and bytes_copied in bytes since the session began; the rest are
+// counts since the session began.
 struct SessionCounters {
   uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
            migrations = 0, code_bytes = 0;
@@ -52,8 +54,8 @@ struct SessionCounters {
 
 struct SessionDeviceUse {
   const Device* device = nullptr;
-  uint64_t memory = 0;  // bytes of the card, and those that are out
-  bool busy = false;    // work of the session is queued or running
+  uint64_t memory = 0;  // bytes on the card, plus evicted bytes
+  bool busy = false;    // the session has queued or running work
 };
 
 }  // namespace detshare
