@@ -1,4 +1,4 @@
-// The reply to one operation: who waits for it, and how it gets there.
+// The reply to one operation, and its way to the client.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,16 @@ namespace detshare {
 
 class Session;
 
-// One shot: the first Send() counts. A handler that cannot answer yet moves the reply away (into a
-// coroutine) and answers later; whoever destroys an unsent reply returns CUDA_ERROR_UNKNOWN. Nobody
-// may wait for it at all: then an error becomes the session's, and success nothing.
+// A reply is sent once: the first Send() counts. A handler that cannot reply yet moves the reply into
+// a coroutine, which replies later. The destruction of an unsent reply sends CUDA_ERROR_UNKNOWN. When
+// the client does not wait for the operation, an error becomes the session's error, and success sends
+// nothing.
 //
-// Used on the session's worker thread; the session outlives it.
+// Threading: the session's worker. The session must outlive the reply.
 class Reply {
  public:
-  // `result` is a CUresult. Any thread's code may be behind it; called once.
+  // `result` is a CUresult. Called once, on the worker's thread; it may pass the result to any
+  // thread.
   using CallDone = std::function<void(int result, std::string body)>;
 
   Reply() = default;
@@ -43,13 +45,13 @@ class Reply {
     if (session_ != nullptr) SendDropped();
   }
 
-  // Whether somebody waits.
+  // Whether the client waits for the reply.
   bool wanted() const { return session_ != nullptr && (slot_ != kNoReply || call_ != nullptr); }
-  // Whether it was not sent or moved away yet.
+  // Whether the reply is neither sent nor moved away.
   bool pending() const { return session_ != nullptr; }
 
   void Send(const absl::Status& status) {
-    // The path of every launch: nothing to say to nobody.
+    // The fast path of every launch: no client waits, so nothing is sent.
     if (status.ok() && slot_ == kNoReply && call_ == nullptr) {
       session_ = nullptr;
       return;
@@ -69,7 +71,7 @@ class Reply {
       Send(body.status());
     }
   }
-  // Data goes along with errors, too.
+  // Sends `data` with errors as well.
   void SendBytes(const absl::Status& status, std::span<const uint8_t> data);
 
  private:
