@@ -1,10 +1,10 @@
-// Lets the device memory of a session leave its cards while the session does nothing, and brings it
-// back before it does something again.
+// Evicts the device memory of a session while the session is idle, and brings it back before the
+// session runs its next operation.
 //
-//     in --(the broker's order; all work is complete)--> out --(a record or a call)--> in
+//     in --(the broker orders it; all work is complete)--> out --(a record or a call)--> in
 //
-// What crosses between threads is one flag: attention(), which others set. The rest happens on the
-// session's thread, between its operations, and holds up this session only.
+// Other threads only set the flag attention(). Everything else happens on the session's thread,
+// between its operations, and delays this session only.
 #pragma once
 
 #include <atomic>
@@ -20,26 +20,29 @@ namespace detshare {
 class SessionDriver;
 struct SessionDevice;
 
-// The session's thread, except where it says otherwise. Ends after the session's tasks and spaces.
+// Threading: the session's thread, except where stated. Destroyed after the session's tasks and
+// address spaces.
 class SessionSwap {
  public:
   explicit SessionSwap(SessionDriver& driver) : driver_(driver) {}
   SessionSwap(const SessionSwap&) = delete;
   SessionSwap& operator=(const SessionSwap&) = delete;
 
-  // From now on the memory of `device` takes part.
+  // Lets the broker evict the session's memory on `device`.
   void Add(MemoryBroker& broker, policy::TenantClass tenant_class, SessionDevice& device);
 
-  // The session ends: nothing moves any more.
+  // Call when the session ends. No memory moves afterwards.
   void Leave();
 
-  // Whether Attend() is to be called before anything else. Acquire: the order that is the reason.
+  // Whether Attend() must be called before the next operation. Acquire: the broker's order is
+  // visible to a caller that sees true.
   bool attention() const { return attention_.load(std::memory_order_acquire); }
-  // Carries orders out, and brings memory back when the session is `wanted`: has something to do.
-  // Returns whether it may do that now. Ends early when `stop` becomes true.
+  // Executes the broker's orders. `wanted`: the session has an operation to run, so evicted memory
+  // is brought back. Returns whether operations may run. Returns early when `stop` becomes true.
   bool Attend(bool wanted, const std::atomic<bool>& stop);
 
-  // What the session does, when that changes.
+  // Report to the brokers when the session becomes busy or idle. `since`: steady clock,
+  // nanoseconds.
   void SetWorking() {
     if (idle_) [[unlikely]]
       ChangeIdle(0);
@@ -48,7 +51,7 @@ class SessionSwap {
     if (!idle_) ChangeIdle(since);
   }
 
-  // Any thread. Sums over the devices.
+  // Any thread. Returns the sums over the devices.
   MemoryBroker::Account::Counters counters() const;
 
  private:
@@ -61,8 +64,9 @@ class SessionSwap {
   bool out() const;
   void Obey(Part& part, const RoomTicket* own, const std::atomic<bool>& stop);
   void ObeyAll(const RoomTicket* own, const std::atomic<bool>& stop);
-  // Waits until all work is complete, and no task is left but those that wait for room. `own`: a
-  // ticket that no task waits for, or null.
+  // Waits until all work is complete and all remaining tasks wait for room. `own`: a ticket that no
+  // task waits for, or null. Returns false after a timeout, at `stop` and when the session has an
+  // error.
   bool AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& stop);
   void TakeBack(const std::atomic<bool>& stop);
   bool TakeBackOne(Part& part, const std::atomic<bool>& stop);
@@ -71,7 +75,8 @@ class SessionSwap {
   std::vector<Part> parts_;
   std::atomic<bool> attention_{false};
   bool idle_ = false;
-  // Set when the work is complete for which an earlier AwaitQuiet waited in vain.
+  // Becomes true when the work of the last AwaitQuiet() is complete. A call that timed out leaves it
+  // false until then.
   std::shared_ptr<bool> quiet_;
 };
 
