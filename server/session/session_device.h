@@ -1,4 +1,4 @@
-// What a session has on one device.
+// A session's objects on one device.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct SessionDevice {
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<GpuCoroutine> coroutine;
   std::unique_ptr<DeviceMemory> memory;
-  std::shared_ptr<Quota> quota;  // of its memory; null: no end
+  std::shared_ptr<Quota> quota;  // of device memory; null: unlimited
 };
 
 }  // namespace detshare
