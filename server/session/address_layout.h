@@ -1,5 +1,5 @@
-// Which addresses the sessions of a daemon have. Every session has a slot: a range of device
-// addresses, and one of pinned host memory, both of which its client must find free.
+// Assigns address ranges to the sessions of a daemon. Every session has a slot: one range of device
+// addresses and one range of pinned host memory. Both must be free in the client's process.
 //
 //     device_base       pinned_base                 kProgramsBegin
 //     | slot 0 | slot 1 | ...  | pinned 0 | pinned 1 | ... |  Linux's programs, heaps, libraries
@@ -11,28 +11,28 @@
 
 namespace detshare {
 
-// Where Linux puts position-independent programs, at the lowest.
+// The lowest address at which Linux loads position-independent programs.
 inline constexpr uint64_t kProgramsBegin = 0x550000000000;
 
 struct AddressWindows {
 #if defined(__SANITIZE_ADDRESS__)
-  // The sanitizer keeps the usual place for itself.
+  // The sanitizer uses the default range itself.
   uint64_t device_base = 0x100100000000;
 #else
   uint64_t device_base = 0x060000000000;
 #endif
-  uint64_t device_bytes = 0;  // of a slot, divided among the devices; 0: the room is divided
-  uint64_t pinned_base = 0;   // 0: behind the device addresses
-  uint64_t pinned_bytes = 0;  // of a slot; 0: the room is divided
-  int slots = 64;             // wanted; fewer when there is no room for so many
+  uint64_t device_bytes = 0;  // of a slot, for all its devices; 0: computed from the space
+  uint64_t pinned_base = 0;   // 0: after the device addresses
+  uint64_t pinned_bytes = 0;  // of a slot; 0: computed from the space
+  int slots = 64;             // at most; fewer when the space is too small
 };
 
-// The same with nothing left open: `device_bytes` is a whole slot, of which device i has the part
-// that begins at i * DevicePart(). `memories` are the devices' sizes. Depends on nothing else: a
-// session's addresses are the same whoever else is there.
+// Returns `wanted` with every field computed. `device_bytes` is the size of a whole slot; the part of
+// device i begins at i * DevicePart(). `memories` are the sizes of the devices' memory in bytes. The
+// result depends only on the arguments, so other sessions do not change a session's addresses.
 AddressWindows LayOut(const AddressWindows& wanted, const std::vector<uint64_t>& memories);
 
-// One device's addresses in a slot that is laid out.
+// The bytes of addresses that each device has in a slot. `laid_out` comes from LayOut().
 uint64_t DevicePart(const AddressWindows& laid_out, size_t devices);
 
 }  // namespace detshare
