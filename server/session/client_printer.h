@@ -1,4 +1,4 @@
-// Where the kernels of one session print: a buffer that its client reads.
+// Writes the output of the session's kernels to a buffer that the client reads.
 #pragma once
 
 #include <mutex>
@@ -9,7 +9,7 @@ namespace detshare {
 
 class SharedRegion;
 
-// Any thread.
+// Threading: any thread.
 class ClientPrinter {
  public:
   // `label` names the session in the log.
