@@ -1,10 +1,12 @@
-// The graphs in a client's payload (proto/wire/graph.h), taken apart: whatever can be checked
-// without knowing what a session owns is checked here.
+// Parses the graphs in a client's payload (proto/wire/graph.h). This file checks everything that does
+// not depend on the session's objects.
 //
-// Afterwards: every length fits, no byte is left over; edges join nodes of their graph from lower
-// to higher, without repetition, sorted; every graph but the first is the body of exactly one
-// conditional node, of a graph before it, so that there are no cycles and the nesting is bounded;
-// bodies hold what bodies may hold.
+// The parser guarantees:
+// - Every length fits, and no byte is left over.
+// - Edges join nodes of the same graph from a lower to a higher index. They are sorted and unique.
+// - Every graph but the first is the body of exactly one conditional node, which belongs to an
+//   earlier graph. Hence there are no cycles, and the nesting is bounded.
+// - Bodies hold only the kinds of nodes that bodies may hold.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,7 @@ struct GraphLimits {
 struct ParsedNode {
   wire::GraphNodeKind kind = wire::kNodeEmpty;
   bool enabled = true;
-  std::span<const uint8_t> contents;  // in the payload
+  std::span<const uint8_t> contents;  // points into the payload
 };
 
 struct ParsedGraph {
@@ -35,15 +37,16 @@ struct ParsedGraph {
   std::vector<wire::GraphEdge> edges;
 };
 
-// CUDA_ERROR_INVALID_VALUE for what breaks the rules, CUDA_ERROR_OUT_OF_MEMORY for too much. Memory
-// is proportional to the payload, whatever the counts in it say.
+// CUDA_ERROR_INVALID_VALUE for a malformed payload, CUDA_ERROR_OUT_OF_MEMORY beyond the limits. The
+// memory used is proportional to the size of the payload, even when the counts in it are wrong.
 absl::StatusOr<std::vector<ParsedGraph>> ParseGraphs(std::span<const uint8_t> payload,
                                                      uint32_t graph_count,
                                                      const GraphLimits& limits);
-// A payload of exactly one node.
+// Parses a payload of exactly one node.
 absl::StatusOr<ParsedNode> ParseGraphNode(std::span<const uint8_t> payload);
 
-// The fixed part of a node's contents. False when it is shorter; `*rest` is what follows.
+// Copies the fixed part of a node's contents to `*value` and sets `*rest` to the bytes after it.
+// Returns false when the contents are too short.
 template <typename T>
 bool ContentsOf(const ParsedNode& node, T* value, std::span<const uint8_t>* rest) {
   if (node.contents.size() < sizeof(T)) return false;
