@@ -1,10 +1,10 @@
-// Images of code that clients sent, kept so that the next process of the same user need not send
+// Keeps the images of code that clients sent, so that later processes of the same user need not send
 // them again.
 //
-// An image is found by its SHA-256, by the user who sent it only: who knows the hash of another
-// user's code does not get it. The hash is the daemon's own, never what a client claims. The
-// store is bounded; when it is full, the user who has most of it loses what was not used for
-// longest.
+// An image is found by its SHA-256, and only by the user that sent it. The hash of another user's
+// code therefore gives no access to that code. The daemon computes the hash itself and never trusts
+// a client's. The store is bounded. When it is full, it drops the least recently used images of the
+// user with the most bytes.
 #pragma once
 
 #include <sys/types.h>
@@ -26,19 +26,19 @@
 
 namespace detshare {
 
-// An image, somewhere in memory that lives as long as this.
+// An image. It keeps the memory that holds the image alive.
 struct StoredImage {
   std::shared_ptr<const std::string> memory;
-  size_t bytes = 0;  // at its beginning
+  size_t bytes = 0;  // the size of the image, which begins at the start of `memory`
   std::span<const std::byte> span() const {
     return std::as_bytes(std::span(memory->data(), bytes));
   }
 };
 
-// Any thread.
+// Threading: any thread.
 class ImageStore {
  public:
-  // Smaller images are not kept: sending them costs less than asking.
+  // Smaller images are not kept, because sending one costs less than a query.
   static constexpr uint64_t kSmallestBytes = 64 << 10;
 
   explicit ImageStore(uint64_t limit_bytes);
@@ -46,14 +46,15 @@ class ImageStore {
   ImageStore(const ImageStore&) = delete;
   ImageStore& operator=(const ImageStore&) = delete;
 
-  // Whether the user has an image of that sketch. Cheap for the asker: he need not hash for
-  // nothing.
+  // Whether the store has an image of the user with that sketch. When it has none, the client need
+  // not compute the full hash.
   bool MayHave(uid_t user, const ContentHash& sketch) const;
   std::optional<StoredImage> Find(uid_t user, const ContentHash& hash);
-  // Hashes it on the store's own thread and keeps it. Dropped when too many wait for that.
+  // Hashes and stores the image on the store's own thread. Drops the image when too many are
+  // waiting.
   void AddSoon(uid_t user, StoredImage image);
 
-  // Waits until everything that was added so far is kept.
+  // Waits until all images added so far are stored.
   void Settle();
   uint64_t bytes() const;
 
@@ -72,9 +73,9 @@ class ImageStore {
   const uint64_t limit_bytes_;
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::list<Entry> entries_;  // the least recently used first
+  std::list<Entry> entries_;  // least recently used first
   std::map<Key, std::list<Entry>::iterator> by_hash_;
-  std::map<Key, int> sketches_;  // how many entries have it
+  std::map<Key, int> sketches_;  // the number of entries with that sketch
   std::map<uid_t, uint64_t> bytes_of_;
   uint64_t bytes_ = 0;
   std::vector<std::pair<uid_t, StoredImage>> waiting_;
