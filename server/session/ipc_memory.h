@@ -1,12 +1,13 @@
-// Memory of one session that other processes of its user open (cuIpcGetMemHandle), and what it has
-// opened of theirs.
+// The memory that one session exports to other processes of its user (cuIpcGetMemHandle), and the
+// memory of other processes that it has opened.
 //
-// What is shown is the physical memory behind an allocation, whole: small allocations share it with
-// their neighbours, and the opener learns where the one that is meant begins. It is kept until the
-// allocation is freed; whoever has opened it keeps it longer. Opened memory is mapped in the window
-// of the device on which it lies, when the session has that device, else in the opener's.
+// An export covers the whole physical memory behind an allocation. Small allocations share it with
+// their neighbours, so the opener also gets the offset of the exported allocation. The session keeps
+// the export until the allocation is freed; a process that opened it keeps the memory longer. Opened
+// memory is mapped in the window of the device that holds it when the session has that device, else
+// in the window of the opening device.
 //
-// Threading: the session's. Ends before the address spaces and after the session's tasks.
+// Threading: the session's worker. Destroyed after the session's tasks and before its address spaces.
 #pragma once
 
 #include <sys/types.h>
@@ -29,33 +30,33 @@ struct SessionDevice;
 
 class IpcMemory {
  public:
-  static constexpr size_t kLimit = 1 << 14;  // allocations shown, and mappings opened
+  static constexpr size_t kLimit = 1 << 14;  // of exported allocations, and of opened mappings
 
-  // Both outlive the object. `user`: of the session's process.
+  // `devices` and `objects` must outlive the object. `user`: the user of the client process.
   IpcMemory(std::vector<SessionDevice>& devices, SharedMemoryObjects& objects, uid_t user)
       : devices_(devices), objects_(objects), user_(user) {}
 
-  // The token of the allocation that contains `address`, always the same.
-  // CUDA_ERROR_INVALID_VALUE when there is none.
+  // Returns the token of the allocation that contains `address`. Every call returns the same token.
+  // CUDA_ERROR_INVALID_VALUE when no allocation contains it.
   absl::StatusOr<ShareTokenValue> Show(SessionDevice& device, DeviceAddress address);
-  // An allocation is freed.
+  // Call when an allocation is freed.
   void Forget(DeviceAddress address) { shown_.erase(address); }
 
   struct Opened {
     DeviceAddress address = 0;  // of the allocation
     uint64_t bytes = 0;
-    SessionDevice* device = nullptr;  // in whose window it is
+    SessionDevice* device = nullptr;  // the device whose window holds it
   };
-  // Opens another process's memory for work of `device`, or counts once more what is open.
-  // CUDA_ERROR_INVALID_CONTEXT for memory of this session, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED where
-  // the device does not reach it.
+  // Opens another process's memory for work of `device`. For memory that is already open, it only
+  // increments the count of opens. CUDA_ERROR_INVALID_CONTEXT for memory of this session,
+  // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED when the device cannot reach the memory.
   Task<absl::StatusOr<Opened>> Open(SessionDevice& device, ContextId context,
                                     ShareTokenValue token);
-  // Ends when no work can touch it any more; true when it was opened more often, and stays.
-  // CUDA_ERROR_INVALID_VALUE for an address that Open did not give.
+  // Completes when no work can use the memory any more. Returns true when opens remain and the memory
+  // stays mapped. CUDA_ERROR_INVALID_VALUE for an address that Open() did not return.
   Task<absl::StatusOr<bool>> Close(DeviceAddress address);
-  // Closes what was opened in a context, whose work is complete on all devices, and forgets its
-  // allocations, which are freed.
+  // Closes the memory that the context opened, and drops the exports of its freed allocations. The
+  // context's work must be complete on all devices.
   void EndContext(ContextId context);
 
  private:
@@ -67,7 +68,7 @@ class IpcMemory {
     ShareTokenValue token;
     Opened opened;
     ContextId context = 0;
-    DeviceAddress begin = 0;  // of what is mapped
+    DeviceAddress begin = 0;  // of the mapping
     uint64_t bytes = 0;
     std::vector<SessionDevice*> users;  // other devices with access
     int opens = 1;
@@ -80,7 +81,7 @@ class IpcMemory {
   std::vector<SessionDevice>& devices_;
   SharedMemoryObjects& objects_;
   const uid_t user_;
-  std::map<DeviceAddress, Shown> shown_;       // by the allocation's address
+  std::map<DeviceAddress, Shown> shown_;       // by address of the allocation
   std::map<DeviceAddress, Mapping> mappings_;  // by the address that the client knows
 };
 
