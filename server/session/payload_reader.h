@@ -1,4 +1,4 @@
-// Takes structs and bytes off the front of a payload that a client wrote.
+// Reads structs and bytes in order from a payload that a client wrote.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ class PayloadReader {
  public:
   explicit PayloadReader(std::span<const uint8_t> payload) : rest_(payload) {}
 
-  // False, and nothing is taken, when there are not so many.
+  // Takes the next `count` bytes. Returns false and takes nothing when fewer bytes are left.
   bool Bytes(uint64_t count, std::span<const uint8_t>* bytes) {
     if (count > rest_.size()) return false;
     *bytes = rest_.first(count);
