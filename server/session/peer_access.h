@@ -1,6 +1,6 @@
-// Which contexts of a session may use the memory of which others. The devices' access follows from
-// that: all contexts that a session has on a device share its addresses, so a device keeps its
-// access as long as one of its contexts has any.
+// Records which contexts of a session may use the memory of which other contexts. All contexts of a
+// session on a device share that device's addresses. A device therefore keeps its access as long as
+// any of its contexts has access.
 #pragma once
 
 #include <set>
@@ -15,16 +15,16 @@ namespace detshare {
 
 struct SessionDevice;
 
-// Used on the session's thread. Ends after the session's tasks.
+// Threading: the session's worker. Destroyed after the session's tasks.
 class PeerAccess {
  public:
-  // Work of `context` may touch the allocations that `peer`, a context of another device, has and
-  // will have. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED.
+  // Lets work of `context` use all present and future allocations of `peer`, a context of another
+  // device. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED.
   absl::Status Enable(ContextId context, SessionDevice& device, ContextId peer,
                       SessionDevice& peer_device);
-  // Ends when no work can use the access any more. CUDA_ERROR_PEER_ACCESS_NOT_ENABLED.
+  // Completes when no work can use the access any more. CUDA_ERROR_PEER_ACCESS_NOT_ENABLED.
   Task<absl::Status> Disable(ContextId context, ContextId peer);
-  // Everything that a context has or gives, whose work is complete on all devices.
+  // Removes all access from and to the context. Its work must be complete on all devices.
   void ForgetContext(ContextId context);
 
  private:
@@ -34,7 +34,7 @@ class PeerAccess {
     SessionDevice* peer_device = nullptr;
   };
 
-  // Whether some context of one device has access to some of the other.
+  // Whether any context of `device` has access to any context of `peer_device`.
   bool Any(const SessionDevice& device, const SessionDevice& peer_device) const;
 
   std::vector<Access> accesses_;
