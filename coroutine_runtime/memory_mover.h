@@ -1,10 +1,10 @@
 // Copies large amounts of memory between a card and the host.
 //
-//     card  <-- queue of a copy channel -->  the channel's part of the staging area  <-- CPU -->  host
+//     card <-- queue of a copy channel --> its part of the staging area <-- CPU --> host memory
 //
-// The host memory is not registered, because registering that much would hold the context's lock for
-// seconds. A copy channel is a thread that exists during a move. It takes the next chunk when it has
-// finished one, so some channels copy over the bus while others copy in memory.
+// The host memory is not registered, because registering that much would hold the context's lock
+// for seconds. A copy channel is a thread that exists during a move. It takes the next chunk when
+// it has finished one, so some channels copy over the bus while others copy in memory.
 #pragma once
 
 #include <atomic>
