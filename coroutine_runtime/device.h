@@ -77,9 +77,9 @@ class AddressSpace {
   // Never drains the device.
   virtual absl::Status Unmap(DeviceAddress address, uint64_t bytes) = 0;
 
-  // Maps the first `bytes` bytes of `memory` at `address`. The memory belongs to this space's device
-  // or to a device that can reach it. The range consists of whole unmapped pages inside the space.
-  // No work may access it before SetAccess(). Memory may be mapped several times, by several
+  // Maps the first `bytes` bytes of `memory` at `address`. The memory belongs to this space's
+  // device or to a device that can reach it. The range consists of whole unmapped pages inside the
+  // space. No work may access it before SetAccess(). Memory may be mapped several times, by several
   // sessions. Never drains the device.
   virtual absl::Status MapPhysical(DeviceAddress address, uint64_t bytes,
                                    std::shared_ptr<PhysicalMemory> memory) = 0;
@@ -98,8 +98,8 @@ class AddressSpace {
   // Lets the GPU access host memory (page-aligned, outside the range) at its own address. May block
   // other sessions for a bounded time, so callers register ahead of need.
   virtual absl::Status RegisterHost(void* memory, uint64_t bytes) = 0;
-  // Removes a registration. The caller ensures that no work accesses the memory any more. The memory
-  // may be unmapped afterwards.
+  // Removes a registration. The caller ensures that no work accesses the memory any more. The
+  // memory may be unmapped afterwards.
   virtual absl::Status UnregisterHost(void* memory) = 0;
 
   // Whether [address, address + bytes) is memory of this session, as far as the device can tell:
@@ -168,8 +168,8 @@ class Kernel {
   virtual absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) = 0;
   virtual absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) = 0;
 
-  // Identifies the code that the kernel executes; the same in every session. 0 if unknown. Set once,
-  // before the first launch.
+  // Identifies the code that the kernel executes; the same in every session. 0 if unknown. Set
+  // once, before the first launch.
   uint64_t code() const { return code_; }
   void set_code(uint64_t code) { code_ = code; }
 
@@ -250,10 +250,10 @@ struct FillRequest {
   friend bool operator==(const FillRequest&, const FillRequest&) = default;
 };
 
-// A first-in first-out queue of work on one partition (a physical stream). Each piece of work belongs
-// to an address space: it must not access memory outside the space, and the space receives its
-// faults. Sessions use a queue one after the other. A failed call queues nothing and returns its
-// error; the errors of the work itself go to the address space.
+// A first-in first-out queue of work on one partition (a physical stream). Each piece of work
+// belongs to an address space: it must not access memory outside the space, and the space receives
+// its faults. Sessions use a queue one after the other. A failed call queues nothing and returns
+// its error; the errors of the work itself go to the address space.
 class Queue {
  public:
   virtual ~Queue() = default;
@@ -263,16 +263,16 @@ class Queue {
                               absl::Span<const std::byte> parameters) = 0;
   virtual absl::Status Copy(AddressSpace& space, const CopyRequest& request) = 0;
   virtual absl::Status Fill(AddressSpace& space, const FillRequest& request) = 0;
-  // Release-stores `value` to *fence when all earlier work is complete. The fence lies in registered
-  // memory.
+  // Release-stores `value` to *fence when all earlier work is complete. The fence lies in
+  // registered memory.
   virtual absl::Status WriteFence(AddressSpace& space, std::atomic<uint64_t>* fence,
                                   uint64_t value) = 0;
   // Blocks later work until *fence >= value or the space is abandoned.
   virtual absl::Status WaitFence(AddressSpace& space, const std::atomic<uint64_t>* fence,
                                  uint64_t value) = 0;
   // Executes the operations in order, as CUDA does. The words lie in the space's memory and are
-  // aligned. Each wait must be able to end. A wait that does not end blocks only this queue, and ends
-  // when the space is abandoned.
+  // aligned. Each wait must be able to end. A wait that does not end blocks only this queue, and
+  // ends when the space is abandoned.
   virtual absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) = 0;
   // `marker`, of this queue's device, now stands for this point. Recording it again moves it.
   virtual absl::Status Record(Marker& marker) = 0;
@@ -305,9 +305,9 @@ class Device {
 
   // The partition of all SMs, which always exists.
   virtual Partition& whole() = 0;
-  // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group. SMs
-  // that fill no whole group belong to the last group. Partitions may overlap. Slow and may drain
-  // the device, so only at start.
+  // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group.
+  // SMs that fill no whole group belong to the last group. Partitions may overlap. Slow and may
+  // drain the device, so only at start.
   virtual absl::StatusOr<std::unique_ptr<Partition>> CreatePartition(int first, int count) = 0;
 
   // `timed`: ElapsedMilliseconds accepts the marker.
@@ -338,9 +338,9 @@ class Device {
                                            absl::Span<const JitOptionValue> options,
                                            CompileLogs& logs) = 0;
 
-  // Prepares a graph for launches on queues of `partition`. Returns errors of nodes that show before
-  // a launch, and sets `*refused` to the node. May take long. CUDA_ERROR_NOT_SUPPORTED on devices
-  // without graphs.
+  // Prepares a graph for launches on queues of `partition`. Returns errors of nodes that show
+  // before a launch, and sets `*refused` to the node. May take long. CUDA_ERROR_NOT_SUPPORTED on
+  // devices without graphs.
   virtual absl::StatusOr<std::unique_ptr<Graph>> InstantiateGraph(
       AddressSpace& space, Partition& partition, const GraphDescription& description,
       GraphPlace* refused);
