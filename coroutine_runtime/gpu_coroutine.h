@@ -27,14 +27,14 @@
 //
 // A destroyed stream finishes its work. Its queues return to the pool after that.
 //
-// Threading: one thread, the executor's; counters() from any thread. No call waits for the GPU. Once
-// a stream has run on the partition, operations (launches, copies, fills, signals, event records
-// and waits) neither allocate nor lock.
+// Threading: one thread, the executor's; counters() from any thread. No call waits for the GPU.
+// Once a stream has run on the partition, operations (launches, copies, fills, signals, event
+// records and waits) neither allocate nor lock.
 //
 // Lifetime: outlives the executor's tasks that use it, and the address space. The destructor of the
-// space waits for queued work, and that work still writes to the coroutine's fences. The coroutine's
-// destructor does not touch the space. So a session ends in this order: Abandon() if it was cut
-// short, executor's tasks, libraries, DeviceMemory, address space, GpuCoroutine.
+// space waits for queued work, and that work still writes to the coroutine's fences. The
+// coroutine's destructor does not touch the space. So a session ends in this order: Abandon() if it
+// was cut short, executor's tasks, libraries, DeviceMemory, address space, GpuCoroutine.
 //
 // Errors: unknown ids give CUDA_ERROR_INVALID_HANDLE. Every operation returns the space's fault if
 // there is one. Other errors are the device's.
@@ -127,8 +127,8 @@ class GpuCoroutine {
                             const std::atomic<uint64_t>* resume, uint64_t resume_value);
 
   // Point() returns a point in the stream's work, which outlives the stream. WaitPoint() blocks
-  // `stream` until the point is reached. It queues nothing if the stream's own order implies that or
-  // the point is known to be reached.
+  // `stream` until the point is reached. It queues nothing if the stream's own order implies that
+  // or the point is known to be reached.
   absl::StatusOr<FencePoint> Point(StreamId stream);
   absl::Status WaitPoint(StreamId stream, const FencePoint& point);
 
@@ -157,8 +157,9 @@ class GpuCoroutine {
   absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded);
 
   // For other kinds of operations. Submits one operation of the stream on `partition`, ordered like
-  // any other. `submit` gets the queue. `known`: the entity's knowledge about the operation, null if
-  // its duration is negligible. `waits`: the operation may wait for the client or another session.
+  // any other. `submit` gets the queue. `known`: the entity's knowledge about the operation, null
+  // if its duration is negligible. `waits`: the operation may wait for the client or another
+  // session.
   absl::Status Submit(StreamId stream, Partition& partition,
                       absl::FunctionRef<absl::Status(Queue&)> submit,
                       const DurationCache::Lookup* known = nullptr, bool waits = false);
@@ -169,15 +170,15 @@ class GpuCoroutine {
   // Counts another submitted operation.
   void CountOther();
 
-  // The number of SMs without which a launch cannot run. It is above 1 for cooperative grids and for
-  // clusters.
+  // The number of SMs without which a launch cannot run. It is above 1 for cooperative grids and
+  // for clusters.
   static constexpr int kAllSms = INT32_MAX;
   static int SmsFor(Kernel& kernel, const LaunchShape& shape);
   // How a launch of this duration delays urgent work that begins while it runs. Requires an entity.
   SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
                            Nanoseconds duration) const;
-  // Returns `wanted`, or the smallest partition of the device with at least `sms` SMs if `wanted` has
-  // fewer.
+  // Returns `wanted`, or the smallest partition of the device with at least `sms` SMs if `wanted`
+  // has fewer.
   Partition& Holding(Partition& wanted, int sms);
 
   // Graphs that should be instantiated for a partition when there is time.
@@ -194,8 +195,8 @@ class GpuCoroutine {
   // Waits as Idle() for this device and for the devices whose work may access its memory. After
   // that, memory may be unmapped or moved.
   Task<absl::Status> IdleForMemory();
-  // Work of `stream` that the device `host` executes, because the memory is there: a copy to or from
-  // the memory of a host device, or a fill.
+  // Work of `stream` that the device `host` executes, because the memory is there: a copy to or
+  // from the memory of a host device, or a fill.
   absl::Status CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request);
   absl::Status FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request);
 
@@ -222,8 +223,8 @@ class GpuCoroutine {
   // Whether WatchWork() may have something to detect even without a new record.
   bool watching_work() const { return !in_flight_.empty() || !samples_.empty(); }
 
-  // Completes when everything submitted before the first await is complete. Returns the fault of the
-  // space if there is one.
+  // Completes when everything submitted before the first await is complete. Returns the fault of
+  // the space if there is one.
   Task<absl::Status> Idle();
   // The same for one context.
   Task<absl::Status> IdleContext(ContextId context);
