@@ -48,16 +48,16 @@ class DeviceScheduler {
     // If not 0, a session moves to the next partition after this many operations, whatever the
     // policy says. For verification: results must not depend on it.
     uint32_t migrate_every = 0;
-    // Also creates the partitions of policy/partition_pool.h, for policies that react to the work of
+    // Also creates the partitions of policy/partition_pool.h, for policies that follow the work of
     // coroutines.
     bool standard_partitions = false;
     // If false, the scheduler has no thread, and its owner calls AskIfDue().
     bool own_thread = true;
   };
 
-  // Creates all partitions that the policy may name. This is slow and may drain the device, so it is
-  // done when the daemon starts. The clock must outlive the scheduler. Returns InvalidArgument if
-  // the policy cannot serve the tenants.
+  // Creates all partitions that the policy may name. This is slow and may drain the device, so it
+  // is done when the daemon starts. The clock must outlive the scheduler. Returns InvalidArgument
+  // if the policy cannot serve the tenants.
   static absl::StatusOr<std::unique_ptr<DeviceScheduler>> Create(
       Device& device, std::unique_ptr<policy::Policy> policy, std::vector<policy::Tenant> tenants,
       const Clock& clock, Options options);
