@@ -1,33 +1,30 @@
-// The device memory of one session on one device: which addresses it hands out, what is mapped
-// behind them, whose they are.
+// The device memory of one session on one device: the addresses that it hands out, the memory that
+// is mapped there, and the pool that owns each range.
 //
-// Addresses are deterministic: the sequence of a session's calls alone decides them, never time. A
-// range is free for reuse by the call that frees it; when that was ordered on a stream, the range
-// remembers the point of that stream, and whoever gets the range next waits for it (on its own
+// Addresses are deterministic: only the sequence of a session's calls decides them, never time. A
+// range can be reused from the call on that frees it. If that call was ordered on a stream, the
+// range keeps the stream's point, and the next user of the range waits for the point (on its own
 // stream, or before the reply).
 //
-//     range free  --Allocate: lowest address that fits-->  allocated  --Free: after the session is
-//     idle-----------> range free
-//                                                              | ^
-//                                                              +--FreeAsync: at once, with the
-//                                                              stream's point---------+
+//     range free  --Allocate: lowest address that fits-->  allocated
+//     allocated   --Free: after the session is idle------>  range free
+//     allocated   --FreeAsync: at once, with the stream's point-->  range free
 //
-// What is mapped follows more slowly: allocations of at least one granule are mapped exactly
-// (rounded up) and unmapped when free and their point is reached; smaller ones share granules, of
-// which one empty one is kept. Memory is zero when it is mapped first; a range that is reused while
-// still mapped keeps what the same session wrote.
+// Mappings change later than addresses. Allocations of at least one granule are mapped exactly
+// (rounded up), and unmapped when they are free and their point is reached. Smaller allocations
+// share granules, and one empty shared granule is kept. Memory is zero when it is first mapped. A
+// range that is reused while it is still mapped keeps the data that the same session wrote.
 //
-// Stream-ordered allocations come from pools, which differ in whose the mapped memory is: memory
-// that a pool's allocations lie in is reserved by that pool, and stays so when it is free, as far
-// as the pool's release threshold says and a little more (the quick reuse). A free range that
-// another pool gets takes its memory along.
+// Stream-ordered allocations come from pools. A pool reserves the mapped memory of its allocations.
+// It keeps free memory reserved up to its release threshold, plus a small amount for quick reuse.
+// If another pool gets a free range, the memory of the range moves to that pool.
 //
-// While nothing of the session runs, its memory can leave the card for the host and come back to
-// the same addresses (MoveOut, MoveIn); nobody uses it in between. When the card is full, others
-// can be asked to go (memory_room.h).
+// While nothing of the session runs, its memory can move from the card to the host and back to the
+// same addresses (MoveOut, MoveIn). Nothing uses the memory in between. When the card is full, the
+// session can ask for other sessions' memory to be evicted (memory_room.h).
 //
-// Threading: one thread, the executor's; used() and the like from any. Tasks must end before the
-// object does.
+// Threading: one thread, the executor's; used(), mapped(), movable() and out() from any thread.
+// Lifetime: tasks must end before the object does.
 #pragma once
 
 #include <algorithm>
@@ -58,113 +55,114 @@ using PoolId = uint32_t;  // as in proto/wire/memory.h
 
 class DeviceMemory {
  public:
-  static constexpr uint64_t kAlignment = 512;  // of every address, as cuMemAlloc gives it
+  static constexpr uint64_t kAlignment = 512;  // of every address, as with cuMemAlloc
 
-  // `limit`: bytes that may be allocated at a time.
+  // `limit`: maximum bytes allocated at a time.
   explicit DeviceMemory(GpuCoroutine& coroutine, uint64_t limit = UINT64_MAX);
-  ~DeviceMemory();  // unmaps nothing: the address space does
+  ~DeviceMemory();  // unmaps nothing; the address space does
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   AddressSpace& space() { return space_; }
 
-  // Memory that is valid at once (cuMemAlloc). CUDA_ERROR_INVALID_VALUE for 0 bytes,
-  // CUDA_ERROR_OUT_OF_MEMORY. Ends at once unless the range that it gets, or memory that it needs,
-  // is still in use by work of the session.
+  // Allocates memory that is valid at once (cuMemAlloc). CUDA_ERROR_INVALID_VALUE for 0 bytes;
+  // CUDA_ERROR_OUT_OF_MEMORY. Completes at once, unless work of the session still uses the range or
+  // memory that the allocation needs.
   Task<absl::StatusOr<DeviceAddress>> Allocate(ContextId context, uint64_t bytes);
-  // Memory of that pool, valid for work ordered after `stream` (cuMemAllocFromPoolAsync).
-  // CUDA_ERROR_INVALID_VALUE for a pool that there is not.
+  // Allocates memory of the pool, valid for work ordered after `stream` (cuMemAllocFromPoolAsync).
+  // CUDA_ERROR_INVALID_VALUE for an unknown pool.
   Task<absl::StatusOr<DeviceAddress>> AllocateAsync(ContextId context, uint64_t bytes,
                                                     StreamId stream, PoolId pool = kDefaultPool);
 
-  // Ends when the session's work is complete and the memory is gone (cuMemFree).
-  // CUDA_ERROR_INVALID_VALUE, at once, when `address` is not what an allocation returned, or was
-  // freed before.
+  // Completes when the session's work is complete and the memory is freed (cuMemFree).
+  // CUDA_ERROR_INVALID_VALUE, at once, if no allocation returned `address` or it was freed before.
   Task<absl::Status> Free(DeviceAddress address);
-  // Frees at this point of `stream` (cuMemFreeAsync).
+  // Frees at the present point of `stream` (cuMemFreeAsync).
   absl::Status FreeAsync(DeviceAddress address, StreamId stream);
   // Frees at a point of a stream of another device of the session.
   absl::Status FreeAtPoint(DeviceAddress address, const FencePoint& point);
-  // Frees everything of `context`, whose work is complete (GpuCoroutine::DestroyContext).
+  // Frees all allocations of `context`, whose work is complete (GpuCoroutine::DestroyContext).
   void FreeContext(ContextId context);
 
-  // A range of addresses of at least `bytes` with nothing behind it, for memory that the caller
-  // maps himself: at `wanted` when that is not 0, aligned and free, else the highest that fits, so
-  // that it keeps out of the way of allocations. Whole units of kPhysicalGranule; `alignment` is a
-  // power of two. Waits for earlier users of the range. CUDA_ERROR_OUT_OF_MEMORY.
+  // Reserves a range of at least `bytes` addresses with nothing mapped, for memory that the caller
+  // maps. If `wanted` is not 0, the range is there if that is aligned and free. Otherwise it is the
+  // highest range that fits, which keeps it away from allocations. The size is in whole units of
+  // kPhysicalGranule; `alignment` is a power of two. Waits for earlier users of the range.
+  // CUDA_ERROR_OUT_OF_MEMORY.
   Task<absl::StatusOr<DeviceAddress>> Reserve(uint64_t bytes, uint64_t alignment,
                                               DeviceAddress wanted);
-  // `address` and `bytes` (rounded) are those of one Reserve, and nothing is mapped there.
+  // `address` and `bytes` (rounded) are those of one Reserve. Nothing is mapped there.
   void FreeReservation(DeviceAddress address, uint64_t bytes);
 
-  // Work of `peer`, the session's space on another device, may touch the allocations of now and
-  // later ...
+  // Work of `peer`, the session's space on another device, may access all present and future
+  // allocations.
   absl::Status Share(AddressSpace& peer);
-  // ... and no longer. None such is in flight.
+  // Ends this access. No such work is in flight.
   void Unshare(AddressSpace& peer);
 
-  // Who makes room on a full card; null: nobody. Outlives the tasks.
+  // Sets the source of room on a full card; null: none. It outlives the tasks.
   void set_room(RoomSource* room) { room_ = room; }
-  // Gives free memory back, then asks others to go, for `bytes` of the card that are not mapped
-  // here. `attempt`: how often that was tried before, since others may be quicker to take what went.
-  // False when it is of no use to try again. The ticket stays until the memory is there.
+  // Gives free memory back, then asks other sessions to evict memory, until the card has room for
+  // `bytes` that are not mapped here. `attempt` is the number of earlier attempts, because others
+  // may take the freed room first. Returns false if another attempt is useless. The caller keeps
+  // the ticket until it has the memory.
   Task<bool> MakeRoom(uint64_t bytes, uint64_t attempt, std::unique_ptr<RoomTicket>* ticket);
-  // All that is mapped from now on, on the card or out of it, is taken of it; null: of nothing.
+  // Charges all memory mapped from this call on to the quota, on the card or out of it; null: none.
   void set_quota(std::shared_ptr<Quota> quota) { quota_ = std::move(quota); }
-  // Memory that others can reach, too: what is mapped at `address` does not move any more. What
-  // was taken of the quota for it; whoever keeps the memory keeps that.
+  // For memory that others can also access: the memory mapped at `address` no longer moves. Returns
+  // its quota charge, which every holder of the memory keeps.
   std::shared_ptr<const QuotaCharge> KeepInPlace(DeviceAddress address);
   using CopyPieces = absl::FunctionRef<absl::Status(absl::Span<const MovePiece>)>;
-  // Gives `bytes` of the card back, or somewhat more, or what there is, which moves into blocks of
-  // `store`; free memory that is kept like any other, so that the program sees no difference.
-  // Nothing of the session works or waits on the device, but for tasks that wait for room. The
-  // bytes that went: fewer when `store` has no room for more; all stay when there is an error.
+  // Gives back `bytes` of the card or slightly more, or all that there is. The data moves into
+  // blocks of `store`. Kept free memory moves like any other, so the program sees no difference.
+  // Nothing of the session runs or waits on the device, except tasks that wait for room. Returns
+  // the bytes that moved, which are fewer if `store` has no room for more. On an error nothing
+  // moves.
   absl::StatusOr<uint64_t> MoveOut(uint64_t bytes, HostStore& store, CopyPieces copy);
-  // Brings back what fits; the bytes. CUDA_ERROR_OUT_OF_MEMORY when the card has no room for any of
-  // it. Nothing comes when there is an error.
+  // Brings back as much as fits, and returns the bytes. CUDA_ERROR_OUT_OF_MEMORY if the card has no
+  // room for any of it. On an error nothing comes back.
   absl::StatusOr<uint64_t> MoveIn(CopyPieces copy);
-  // Of the smallest mapping that is out; 0: none is.
+  // The size in bytes of the smallest mapping that is out; 0 if none is.
   uint64_t smallest_out() const;
 
   struct Allocation {
     DeviceAddress address = 0;
-    uint64_t bytes = 0;  // as asked for
+    uint64_t bytes = 0;  // as requested
     ContextId context = 0;
   };
   // The allocation that contains `address`.
   std::optional<Allocation> Find(DeviceAddress address) const;
 
-  // Pools. The default pool is always there; kNoPool is for what cuMemAlloc gives.
+  // Pools. The default pool always exists. kNoPool is for memory of cuMemAlloc.
   static constexpr PoolId kNoPool = 0, kDefaultPool = 1;
   static constexpr size_t kMaxPools = 1024;
-  // `max_bytes`: that may be allocated at a time; 0: no such limit.
+  // `max_bytes`: maximum bytes allocated at a time; 0: unlimited.
   absl::Status CreatePool(PoolId pool, uint64_t max_bytes);
-  // Its allocations stay; nothing more is allocated from it, and nothing free is kept.
+  // Its allocations stay. Nothing more is allocated from it, and it keeps no free memory.
   absl::Status DestroyPool(PoolId pool);
-  // Bytes that the pool may have reserved before free memory is given back
-  // (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD); 0 at first.
+  // Sets the bytes that the pool may keep reserved before it gives free memory back
+  // (CU_MEMPOOL_ATTR_RELEASE_THRESHOLD). Initially 0.
   absl::Status SetReleaseThreshold(PoolId pool, uint64_t bytes);
-  // Gives free memory back whose points are reached, until the pool has reserved `keep` bytes.
+  // Gives back free memory whose points are reached, until the pool has only `keep` bytes reserved.
   absl::Status TrimPool(PoolId pool, uint64_t keep);
   struct PoolUse {
     uint64_t reserved = 0, reserved_high = 0;
   };
-  // What it has reserved, after it gave back what it need not hold.
+  // Gives back the memory that the pool need not keep, then returns its reservation in bytes.
   absl::StatusOr<PoolUse> UseOf(PoolId pool);
-  // The high mark begins again at what is reserved now.
+  // Resets the high mark to the present reservation.
   absl::Status ResetHighMark(PoolId pool);
-  // As Share and Unshare, for what the pool has reserved and will reserve.
+  // As Share and Unshare, for the pool's present and future reservation.
   absl::Status SharePool(PoolId pool, AddressSpace& peer);
   absl::Status UnsharePool(PoolId pool, AddressSpace& peer);
 
-  // Bytes of free memory that stay mapped beyond what pools may hold.
+  // Sets the bytes of free memory that stay mapped beyond the pools' thresholds.
   void set_quick_reuse(uint64_t bytes) { quick_reuse_ = bytes; }
-  // Unmaps free memory whose points are reached, down to `keep` bytes.
+  // Unmaps free memory whose points are reached, until `keep` bytes remain.
   void Trim(uint64_t keep);
 
-  uint64_t used() const {
-    return used_.load(std::memory_order_relaxed);
-  }  // bytes allocated, rounded
+  // Bytes allocated, rounded.
+  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t mapped() const { return mapped_.load(std::memory_order_relaxed); }  // bytes of the card
   uint64_t used_by(ContextId context) const;
   // Bytes of the card that MoveOut could give back, and bytes that are out.
@@ -173,14 +171,14 @@ class DeviceMemory {
 
  private:
   using Points = absl::InlinedVector<FencePoint, 2>;
-  // Free ranges by address: never empty, never adjacent to each other.
+  // Free ranges by address. No range is empty, and no two are adjacent.
   class FreeRanges {
    public:
-    // The lowest range of at least `bytes`; its points are added to *after.
+    // Takes the lowest range of at least `bytes`, and adds its points to *after.
     std::optional<DeviceAddress> Take(uint64_t bytes, Points* after);
-    // The highest that is aligned.
+    // Takes the highest aligned range.
     std::optional<DeviceAddress> TakeHighest(uint64_t bytes, uint64_t alignment, Points* after);
-    // False when some of it is not free.
+    // Returns false if a part of it is not free.
     bool TakeAt(DeviceAddress address, uint64_t bytes, Points* after);
     void Add(DeviceAddress address, uint64_t bytes, Points after);
     // The points of the lowest range.
@@ -200,8 +198,8 @@ class DeviceMemory {
     uint64_t bytes = 0;  // rounded
     ContextId context = 0;
     PoolId pool = kNoPool;
-    bool busy = false;    // being made or freed: not the client's
-    uint64_t serial = 0;  // tells blocks at one address apart
+    bool busy = false;    // being created or freed, so not visible to the client
+    uint64_t serial = 0;  // distinguishes blocks at the same address
   };
   // A granule that small allocations of one pool share.
   struct Chunk {
@@ -209,15 +207,15 @@ class DeviceMemory {
     FreeRanges free;
     uint64_t live = 0;  // bytes allocated
   };
-  // What one AddressSpace::Map made.
+  // The memory of one AddressSpace::Map.
   struct Extent {
     uint64_t bytes = 0;
     PoolId pool = kNoPool;
-    bool idle = false;  // free, kept mapped
+    bool idle = false;  // free, but still mapped
     bool kept = false;  // does not move
-    HostBlock out;      // not on the card: what it holds
+    HostBlock out;      // the contents while they are not on the card
     std::shared_ptr<const QuotaCharge> charge;
-    Points after;  // of an idle extent: reached before it may be unmapped
+    Points after;  // of an idle extent: must be reached before it is unmapped
   };
   struct Pool {
     uint64_t max_bytes = 0;
@@ -228,7 +226,7 @@ class DeviceMemory {
     bool ended = false;
     std::vector<AddressSpace*> peers;  // besides peers_
 
-    // Free memory that it need not hold.
+    // Free memory in bytes that the pool need not keep.
     uint64_t excess() const {
       return reserved > threshold ? std::min(idle, reserved - threshold) : 0;
     }
@@ -236,10 +234,10 @@ class DeviceMemory {
   struct Placement {
     DeviceAddress address = 0;
     uint64_t serial = 0;
-    DeviceAddress map_address = 0;  // what must be mapped: the block or its granule
+    DeviceAddress map_address = 0;  // the range to map: the block or its granule
     uint64_t map_bytes = 0;
     PoolId pool = kNoPool;
-    Points after;  // of the range's users so far
+    Points after;  // of the range's earlier users
   };
   using Extents = std::map<DeviceAddress, Extent>;
 
@@ -247,16 +245,16 @@ class DeviceMemory {
   static bool AllReached(const Points& points);
 
   absl::StatusOr<Placement> Place(ContextId context, uint64_t bytes, PoolId pool);
-  // Gives a block's range back. `keep`: its extent may stay mapped for reuse.
+  // Gives a block's range back. With `keep`, its extent may stay mapped for reuse.
   void Release(DeviceAddress address, const Points& after, bool keep);
   void ReleaseExtent(DeviceAddress address, const Points& after, bool keep);
   void Unmap(Extents::iterator extent);
-  // Null when there is none.
+  // Null if there is none.
   Pool* FindPool(PoolId pool);
   void Reserve(Pool& pool, uint64_t bytes);
   void ForgetPoolIfOver(PoolId pool);
   uint64_t Excess() const;  // of all pools
-  // Unmaps free memory whose points are reached while all pools together have more to spare than
+  // Unmaps free memory whose points are reached, while the excess of all pools together is above
   // the quick reuse.
   void TrimExcess();
   Extents::iterator FirstOverlapping(DeviceAddress address, uint64_t bytes);
@@ -266,16 +264,16 @@ class DeviceMemory {
                                            std::optional<StreamId> stream, PoolId pool);
   Task<absl::Status> AwaitPoints(Points points);
   Task<absl::Status> EnsureMapped(DeviceAddress address, uint64_t bytes, PoolId pool);
-  // Of a free range, when its users so far are done with it.
+  // For a free range, once its earlier users have finished with it.
   Task<absl::Status> EnsureUnmapped(DeviceAddress address, uint64_t bytes);
   Task<void> TrimWhenReached(Points points);
 
-  // AddressSpace's calls of these names, with the access of the peers.
+  // AddressSpace's calls of these names, including the access of peers.
   absl::Status MapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool);
   void UnmapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool);
-  // After a change of what is mapped or shared.
+  // Called after a change of the mapped or shared memory. `change` is in bytes.
   void CountMapped(int64_t change);
-  // Whether work of other devices may touch some of it.
+  // Whether work of other devices may access some of the memory.
   bool shared() const;
 
   GpuCoroutine& coroutine_;
@@ -298,7 +296,7 @@ class DeviceMemory {
   std::map<PoolId, Pool> pools_;
   absl::flat_hash_map<ContextId, uint64_t> used_by_;
   std::atomic<uint64_t> used_{0}, mapped_{0};  // relaxed: for reports only
-  std::atomic<uint64_t> movable_{0}, out_{0};  // the same, and what the broker goes by
+  std::atomic<uint64_t> movable_{0}, out_{0};  // relaxed: for reports and the broker's decisions
 };
 
 }  // namespace detshare
