@@ -29,7 +29,8 @@ namespace detshare {
 class SessionDriver;
 struct ServerOptions;
 
-// One control call. The worker calls `done` exactly once; `args` stays valid until then.
+// One control call. `done` is called exactly once, by the worker or by SessionWorker::Call(). `args`
+// must stay valid until then.
 struct ControlCall {
   uint16_t op = 0;
   uint32_t device = 0;
@@ -81,7 +82,8 @@ class SessionWorker {
   // Whether the session's work had a fault on a device. sticky_error() is then its CUresult.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
   int sticky_error() const { return sticky_error_.load(std::memory_order_relaxed); }
-  // The same; valid once Events::ended was called.
+  // Whether the session was ended because its client broke the protocol. Valid once Events::ended was
+  // called.
   bool violated() const;
 
  private:
