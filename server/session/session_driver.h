@@ -57,7 +57,8 @@ class SessionDriver {
   void WatchWork(bool pause);
   // Whether WatchWork() must still see the end of submitted work.
   bool watching_work() const;
-  // Whether this session's work throttles other sessions.
+  // Whether an entity on one of the session's devices is throttled and so may wait for this session's
+  // work to end.
   bool others_throttled() const;
   // Whether the client waits for each result of the session.
   bool awaited() const;
