@@ -1,10 +1,11 @@
-// The arrays, textures and surfaces of one session: who owns what, and what keeps an array alive.
+// The arrays, textures and surfaces of one session, their owners, and the references that keep an
+// array alive.
 //
 //     array id  --> array  <-- textures and surfaces (by their handles)
 //
-// What a client destroys is nobody's at once, and ends when the caller of Take... lets go of it,
-// which must be when no work of the session uses it any more. An array's memory goes with the last
-// texture or surface on it.
+// When a client destroys an object, a Take...() function removes it from the tables at once. The caller
+// owns the object then, and must keep it until no work of the session uses it. The last texture or
+// surface on an array frees the array's memory.
 //
 // Threading: the session's worker; array_bytes() from any thread.
 #pragma once
@@ -26,8 +27,8 @@ namespace detshare {
 
 struct SessionDevice;
 
-// A texture or surface with what it reads, or an array alone. The object ends before the array
-// does, which assignment would not see to.
+// A texture or surface with its array, or an array alone. The object must be destroyed before the
+// array. Assignment would destroy them in the wrong order, so it is deleted.
 struct OwnedImage {
   OwnedImage() = default;
   OwnedImage(std::shared_ptr<Array> array, std::unique_ptr<ImageObject> object)
@@ -35,7 +36,7 @@ struct OwnedImage {
   OwnedImage(OwnedImage&&) = default;
   OwnedImage& operator=(OwnedImage&&) = delete;
 
-  std::shared_ptr<Array> array;  // null: it reads memory
+  std::shared_ptr<Array> array;  // null: the object reads linear memory
   std::unique_ptr<ImageObject> object;
   ContextId context = 0;
 };
@@ -48,23 +49,24 @@ class SessionImages {
   size_t object_count() const { return objects_.size(); }
   uint64_t array_bytes() const { return bytes_->load(std::memory_order_relaxed); }
 
-  // `charge` lasts as long as the array.
+  // The array keeps `charge` until it is destroyed.
   ArrayId AddArray(const SessionDevice* device, ContextId context, std::unique_ptr<Array> array,
                    QuotaCharge charge);
-  // Of this device, else null.
+  // Null when the device has no such array.
   std::shared_ptr<Array> FindArray(const SessionDevice* device, ArrayId id) const;
   std::shared_ptr<Array> TakeArray(const SessionDevice* device, ArrayId id);
 
-  // False when the device gave a handle twice.
+  // Returns false when the device returned a handle that is already in use.
   bool AddObject(const SessionDevice* device, Kind kind, OwnedImage object);
-  // Empty when there is none.
+  // Returns an empty OwnedImage when there is no such object.
   OwnedImage TakeObject(const SessionDevice* device, Kind kind, uint64_t handle);
 
-  // Work that may use it is lost: it stays until Clear().
+  // Keeps an object until Clear(), because work that may use it was lost.
   void Keep(OwnedImage object) { kept_.push_back(std::move(object)); }
 
-  // Everything of a context whose work is complete; everything at all.
+  // Removes all objects of a context. The context's work must be complete.
   void RemoveContext(ContextId context);
+  // Removes all objects.
   void Clear();
 
  private:
@@ -76,7 +78,7 @@ class SessionImages {
   // Handles are unique within a device and kind.
   using ObjectKey = std::pair<std::pair<const SessionDevice*, Kind>, uint64_t>;
 
-  // Bytes of texels. Shared with the arrays, some of which may outlive the session's tables.
+  // Bytes of texels. The arrays share the counter, because some may outlive the session's tables.
   const std::shared_ptr<std::atomic<uint64_t>> bytes_ =
       std::make_shared<std::atomic<uint64_t>>(0);  // relaxed: for reports only
   ArrayId next_array_ = 1;
