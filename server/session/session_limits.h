@@ -1,4 +1,4 @@
-// What one session may ask for.
+// The limits on the objects of one session.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace detshare {
 
-// Beyond it: CUDA_ERROR_OUT_OF_MEMORY.
+// A request beyond a limit returns CUDA_ERROR_OUT_OF_MEMORY, a control call beyond `calls`
+// CUDA_ERROR_NOT_PERMITTED.
 struct SessionLimits {
   uint32_t contexts = 1024;
   uint32_t streams = 16384;
@@ -17,13 +18,13 @@ struct SessionLimits {
   uint32_t kernels = 1 << 20;
   uint32_t arrays = 1 << 16;
   uint32_t image_objects = 1 << 18;          // textures and surfaces
-  uint32_t calls = 1024;                     // control calls that wait at a time
-  uint64_t image_bytes = uint64_t{8} << 30;  // of all loaded images together
+  uint32_t calls = 1024;                     // control calls that wait at the same time
+  uint64_t image_bytes = uint64_t{8} << 30;  // total of all loaded images
   uint64_t log_bytes = 1 << 20;              // of a compiler's log
-  uint32_t graphs = 65536;                   // executable ones
-  uint64_t graph_bytes = uint64_t{1} << 30;  // of all their descriptions together
+  uint32_t graphs = 65536;                   // executable graphs
+  uint64_t graph_bytes = uint64_t{1} << 30;  // total of all descriptions
   uint32_t graph_conditions = 65536;
-  GraphLimits graph;  // of one
+  GraphLimits graph;  // of one payload
   PinnedWindow::Limits pinned;
 };
 
