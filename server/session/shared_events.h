@@ -1,6 +1,5 @@
-// Events that sessions show to each other: whoever may use one gets a token, random enough that
-// nobody guesses it, and hands it to another process of the same user; that process shows it to the
-// daemon.
+// Events that sessions share. The exporting process gets a token that is too random to guess. It passes
+// the token to another process of the same user, which presents it to the daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +16,18 @@
 
 namespace detshare {
 
-// Any thread. A token does not keep its event: it is good as long as some session has the event.
+// Threading: any thread. A token does not keep its event alive. It is valid as long as any session has
+// the event.
 class SharedEvents {
  public:
   using Token = std::array<uint8_t, 16>;
 
-  // The event's token, always the same. `session` is the one that made it.
+  // Returns the event's token. Every call returns the same token. `session` is the session that
+  // created the event.
   absl::StatusOr<Token> Export(uid_t owner, uint64_t session,
                                const std::shared_ptr<SharedEvent>& event);
-  // CUDA_ERROR_INVALID_VALUE for a token that stands for nothing, or for another user's event;
-  // CUDA_ERROR_INVALID_CONTEXT in the session that made it.
+  // CUDA_ERROR_INVALID_VALUE for an unknown token and for another user's event,
+  // CUDA_ERROR_INVALID_CONTEXT in the session that created the event.
   absl::StatusOr<std::shared_ptr<SharedEvent>> Import(uid_t importer, uint64_t session,
                                                       const Token& token);
 
@@ -41,8 +42,8 @@ class SharedEvents {
 
   std::mutex mutex_;
   std::map<Token, Entry> entries_;              // guarded by mutex_
-  std::map<const SharedEvent*, Token> tokens_;  // guarded by mutex_: of the entries
-  size_t drop_at_ = 64;  // guarded by mutex_: entries that make a look worth it
+  std::map<const SharedEvent*, Token> tokens_;  // guarded by mutex_: tokens of entries_
+  size_t drop_at_ = 64;  // guarded by mutex_: number of entries that triggers DropEnded()
 };
 
 }  // namespace detshare
