@@ -1,10 +1,9 @@
-// Memory that sessions show to each other. Whoever may see it gets a token, random enough that
-// nobody guesses it, and hands it to another process of the same user; that process shows it to the
-// daemon.
+// Memory that sessions share. The exporting process gets a token that is too random to guess. It passes
+// the token to another process of the same user, which presents it to the daemon.
 //
-// A token does not keep memory alive: it is good as long as some session holds or maps the memory.
+// A token does not keep the memory alive. It is valid as long as any session holds or maps the memory.
 //
-// Any thread.
+// Threading: any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,19 +23,19 @@ namespace detshare {
 
 using ShareTokenValue = std::array<uint8_t, 16>;
 
-// What a token stands for.
+// The memory that a token identifies.
 struct SharedMemory {
   std::shared_ptr<PhysicalMemory> memory;
-  Device* device = nullptr;  // where it is
-  uint64_t offset = 0;       // the part that is meant
+  Device* device = nullptr;  // the device that holds the memory
+  uint64_t offset = 0;       // of the shared part, in bytes
   uint64_t bytes = 0;
 };
 
 class SharedMemoryObjects {
  public:
-  // A new token. CUDA_ERROR_OUT_OF_MEMORY when there are too many.
+  // Returns a new token. CUDA_ERROR_OUT_OF_MEMORY when there are too many.
   absl::StatusOr<ShareTokenValue> Export(uid_t owner, const SharedMemory& memory);
-  // CUDA_ERROR_INVALID_VALUE for a token that stands for nothing, or for another user's memory.
+  // CUDA_ERROR_INVALID_VALUE for an unknown token and for another user's memory.
   absl::StatusOr<SharedMemory> Import(uid_t importer, const ShareTokenValue& token);
 
  private:
@@ -51,7 +50,7 @@ class SharedMemoryObjects {
 
   std::mutex mutex_;
   std::map<ShareTokenValue, Entry> entries_;  // guarded by mutex_
-  size_t drop_at_ = 64;  // guarded by mutex_: entries that make a look worth it
+  size_t drop_at_ = 64;  // guarded by mutex_: number of entries that triggers DropEnded()
 };
 
 }  // namespace detshare
