@@ -1,4 +1,4 @@
-// What a tenant is told of a device's memory.
+// The sizes of a device's memory that a tenant sees.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace detshare {
 
-// The one answer of cuMemGetInfo and of NVML. A tenant with a limit of its own sees nothing of its
-// neighbours: the limit, and what it has not used of that.
+// The result of both cuMemGetInfo and NVML. A tenant whose limit is below the device's memory sees the
+// limit as the total, and the unused part of the limit as free. It sees nothing of its neighbours.
 inline Device::Memory VisibleMemory(const Device& device, const std::shared_ptr<Quota>& quota) {
   Device::Memory memory = device.memory();
   if (quota == nullptr || quota->limit() >= memory.total) return memory;
