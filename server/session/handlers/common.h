@@ -1,6 +1,6 @@
-// What the handlers share. A handler checks what its client claims, does the work or hands it to
-// the session's coroutine, and answers through `reply`; one that must wait moves the reply into a
-// Task, spawned on the session's executor.
+// Declarations that all handlers share. A handler checks the client's arguments, does the work or passes
+// it to the session's GPU coroutine, and replies through `reply`. A handler that must wait moves the
+// reply into a Task and spawns the task on the session's executor.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace detshare::handlers {
 
-// Signals what a record asks for on its stream; nothing when it asks for nothing.
+// Enqueues the record's signal on the stream. Does nothing when the record asks for no signal.
 absl::Status SignalStream(Session& session, StreamId stream, const wire::Signal& signal);
 
 }  // namespace detshare::handlers
