@@ -1,4 +1,4 @@
-// Arithmetic on sizes that a client gives: nothing here can overflow.
+// Arithmetic on sizes from a client. No function here overflows.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct CopyShape {
   uint64_t height = 1, depth = 1;
 };
 
-// The bytes from the first to the last that a shape (no side of which is 0) touches. False when
-// rows or slices overlap, or the last byte lies beyond 2^64. A pitch that is not used (one row, one
-// slice) may be anything.
+// Sets `*bytes` to the number of bytes from the first to the last byte of the shape. No side of the
+// shape may be 0. Returns false when rows or slices overlap, or when the number does not fit in 64
+// bits. A pitch that is not used (one row, one slice) may have any value.
 constexpr bool PitchedExtent(const CopyShape& shape, uint64_t row_pitch, uint64_t slice_pitch,
                              uint64_t* bytes) {
   uint64_t rows = 0, slice = 0, slices = 0;
