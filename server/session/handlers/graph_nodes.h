@@ -1,5 +1,5 @@
-// From what a client says about graphs to what devices understand: every kernel, event, fence and
-// address is looked up among what the session owns.
+// Translates a client's description of graphs to the devices' description. Every kernel, event, fence
+// and address must belong to the session.
 #pragma once
 
 #include <vector>
@@ -14,10 +14,10 @@ class Session;
 
 namespace detshare::handlers {
 
-// Of the session's current device. The node keeps alive what it names.
+// Resolves a node for the session's current device. The result keeps the objects that it names alive.
 absl::StatusOr<GraphNode> ResolveNode(Session& session, const ParsedNode& node);
 
-// With an error `*refused` is the node.
+// On an error, sets `*refused` to the place of the node that caused it.
 absl::StatusOr<GraphDescription> ResolveGraphs(Session& session,
                                                const std::vector<ParsedGraph>& graphs,
                                                GraphPlace* refused);
