@@ -1,4 +1,4 @@
-// Hints of launches, as clients name them.
+// Reads a client's hints for a launch.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +8,8 @@
 
 namespace detshare::handlers {
 
-// Checks every number. A window of memory that is not the session's is left out, as a hint may be.
+// Checks every number. Drops a memory window outside of the session's memory, because a hint may be
+// ignored.
 absl::Status ReadHints(Session& session, const wire::LaunchHints& named, LaunchHints* hints);
 
 }  // namespace detshare::handlers
