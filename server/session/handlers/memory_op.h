@@ -1,4 +1,4 @@
-// Operations of streams on memory as clients name them.
+// Reads a client's memory operations on a stream.
 #pragma once
 
 #include "absl/container/inlined_vector.h"
@@ -10,8 +10,9 @@ namespace detshare::handlers {
 
 using MemoryOps = absl::InlinedVector<MemoryOp, 4>;
 
-// The `count` operations of a payload. Each is known, its word is aligned and lies in the session's
-// memory on the current device, and a wait can end: otherwise the error says what is wrong.
+// Reads the `count` operations of a payload. Every operation must be known. Its word must be aligned
+// and lie in the session's memory on the current device, and a wait must be able to end. Otherwise the
+// error says which rule is broken.
 absl::Status ReadMemoryOps(Session& session, Payload payload, uint32_t count,
                            MemoryOps* operations);
 
