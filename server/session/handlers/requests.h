@@ -1,5 +1,5 @@
-// Reading requests that come as records of a stream and as nodes of graphs: what they say is
-// checked to be possible and the session's.
+// Reads requests that come as records of a stream and as nodes of graphs. Checks that they are valid
+// and use only the session's objects.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace detshare::handlers {
 
-// `payload` holds the parameters, of which there must be enough for the kernel, and the hints.
+// `payload` holds the parameters and then the hints. It must hold all parameters of the kernel.
 inline absl::Status ReadShape(Session& session, const wire::cuLaunchKernelEx& args,
                               const Kernel& kernel, Payload payload, LaunchShape* shape) {
   constexpr uint32_t kKnownFlags = wire::kLaunchCooperative | wire::kLaunchHasCluster |
@@ -41,9 +41,9 @@ inline absl::Status ReadShape(Session& session, const wire::cuLaunchKernelEx& ar
   return ReadHints(session, named, &shape->hints);
 }
 
-// `*device` is the device that does it: the current one, or another whose memory is filled or
-// exchanges bytes with the host; null when there is nothing to copy or fill. `payload`: of the
-// record, for sources in it.
+// Set `*device` to the device that does the work: the current one, or another one whose memory is
+// filled or exchanges bytes with the host. Null when there is nothing to copy or fill. `payload`: the
+// record's payload, which may hold the source of a copy.
 absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
                       CopyRequest* request, SessionDevice** device);
 absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
