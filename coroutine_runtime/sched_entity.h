@@ -1,13 +1,13 @@
-// One GPU coroutine as the scheduler of its device sees it: what it may do, and what it does.
+// One GPU coroutine as the scheduler of its device sees it: its limits and its activity.
 //
-//     DeviceScheduler --Publish(orders)-->  SchedEntity  <--MayRun, Choose, Started--  the
-//     session's worker
-//            ^------------report()----------'  |------------busy, held-------->  SchedBoard
+//     DeviceScheduler --Publish(assignment)--> SchedEntity <--MayRun, Choose, Started-- session's
+//            ^------------report()---------------'  |                                   worker
+//                                                   +--busy, throttled--> SchedBoard
 //
-// The worker asks MayRun() before it reads a record: closed means that the whole session is left
-// alone for the moment. Then each operation is told to the entity before it is given to the hardware.
-// Where work is not followed (the coroutine is alone, or the policy does not care) both are a
-// comparison or two on memory that nobody writes.
+// The worker calls MayRun() before it reads a record. If that returns false, the worker leaves the
+// whole session alone for the moment. The worker reports each operation to the entity before it
+// submits the operation to the hardware. While work is not followed (the coroutine is alone, or the
+// policy does not need it), both calls cost a comparison or two on memory that nobody writes.
 #pragma once
 
 #include <array>
@@ -32,18 +32,20 @@
 
 namespace detshare {
 
-// What the entities of one device tell each other. Outlives them.
+// The data that the entities of one device publish to each other. Outlives them.
 struct alignas(64) SchedBoard {
-  // How many coroutines of each rank have work: eight bits a rank, rank 0 lowest. Relaxed: it
-  // publishes nothing else, and who sees it late gives one more operation to the hardware.
+  // The number of coroutines of each rank that have work: eight bits per rank, rank 0 lowest.
+  // Relaxed: it publishes nothing else. A worker that sees a change late submits one more operation
+  // to the hardware.
   std::atomic<uint64_t> busy{0};
-  // Coroutines that are throttled. Relaxed: whoever polls more eagerly because of it may do so late.
+  // The number of throttled coroutines. Relaxed: workers poll more eagerly because of it, and may
+  // start to do so late.
   std::atomic<int> throttled{0};
-  // Coroutines with a long operation in the hardware. Relaxed: who sees it late restricts the others
-  // for a part of a burst instead of all of it, or the other way round.
+  // The number of coroutines with a long operation in the hardware. Relaxed: an entity that sees a
+  // change late restricts the others for a part of a burst instead of all of it, or the reverse.
   std::atomic<int> occupied{0};
-  // For each rank, until when the bursts that are running restrict others (policy::Grant::contention_phase);
-  // of the past when there are none. Relaxed, as `busy`.
+  // For each rank, the time until which its running bursts restrict others
+  // (policy::Grant::contention_phase); in the past if there are none. Relaxed, as `busy`.
   alignas(64) std::array<std::atomic<Nanoseconds>, policy::kRanks> contention_until{};
 
   static uint64_t One(int rank) { return uint64_t{1} << (8 * rank); }
@@ -51,17 +53,17 @@ struct alignas(64) SchedBoard {
   bool BusyBelow(int rank) const {
     return (busy.load(std::memory_order_relaxed) & (One(rank) - 1)) != 0;
   }
-  // Whether one of these is in the contention phase of its burst.
+  // Whether a coroutine of a rank below `rank` is in the contention phase of its burst.
   bool InContentionBelow(int rank, Nanoseconds now) const;
-  // A burst restricts until then. `begins`: it was not counted in `busy` yet.
+  // A burst restricts others until this time. `begins`: the burst was not counted in `busy` yet.
   void RestrictUntil(int rank, Nanoseconds until, bool begins);
 };
 static_assert(policy::kRanks == 8);
 
-// Threading: Publish() and report() from any thread, everything else from the worker's.
+// Threading: Publish() and report() from any thread, everything else from the worker's thread.
 class alignas(64) SchedEntity {
  public:
-  // policy::Limits with partitions for their numbers.
+  // policy::Limits with partitions instead of their numbers.
   struct BoundLimits {
     Partition* partition = nullptr;
     Partition* long_partition = nullptr;
@@ -72,118 +74,119 @@ class alignas(64) SchedEntity {
     Nanoseconds max_throttle = policy::kForever;
   };
   struct Assignment {
-    bool followed = false;  // else only idle.partition and urgent count
+    bool followed = false;  // if false, only idle.partition and urgent count
     int rank = 0;
     bool urgent = false;  // policy::Grant
     BoundLimits idle, contended, tail;
     double contention_phase = 1;            // policy::Grant
-    Nanoseconds budget = policy::kForever;  // from now on
+    Nanoseconds budget = policy::kForever;  // from the publication on
     absl::InlinedVector<Partition*, 4> prepare;
-    // Of the device, those with fewer SMs first, the whole device last.
+    // The partitions of the device, those with fewer SMs first, the whole device last.
     std::vector<Partition*> partitions;
-    // Not 0: every so many operations go to the next of the partitions, whatever the limits say.
+    // If not 0, the coroutine moves to the next partition after this many operations, whatever the
+    // limits say.
     uint32_t migrate_every = 0;
-    bool awaited = false;  // somebody waits for each of its results
-    // What the tenant is promised; 0: nothing. Only counted here.
+    bool awaited = false;  // a client waits for each of its results
+    // The latencies promised to the tenant; 0: none. The entity only counts violations.
     struct Promise {
       Nanoseconds burst = 0, first_token = 0, token = 0;
       friend bool operator==(const Promise&, const Promise&) = default;
     } promise;
-    // Not null: what happens is noted down.
+    // Not null while a trace is taken.
     std::shared_ptr<const TraceReference> trace;
   };
   enum class Cause { kWindow, kBudget };
 
-  // `news` is called on the worker's thread when the policy should be asked again. All outlive the
-  // entity.
+  // `news` is called on the worker's thread when the policy should be asked again. All arguments
+  // outlive the entity.
   SchedEntity(SchedBoard& board, DurationTable& durations, const Clock& clock,
               std::function<void()> news)
       : board_(board), table_(durations), clock_(clock), news_callback_(std::move(news)) {}
-  // The worker does not use it any more.
+  // The worker no longer uses the entity.
   ~SchedEntity();
   SchedEntity(const SchedEntity&) = delete;
   SchedEntity& operator=(const SchedEntity&) = delete;
 
   // ---- the scheduler
 
-  // In force from the worker's next record on.
+  // Takes effect at the worker's next record.
   void Publish(Assignment assignment);
   SchedEntityReport report() const;
   WorkTotals totals() const;
 
   TraceRing& trace() { return trace_; }
-  // From the first operation of a burst of work until it was complete.
+  // Durations from the first operation of a burst of work until the burst is complete.
   const LatencyHistogram& bursts() const { return bursts_; }
 
   // ---- the worker
 
-  // Whether what happens is to be noted in trace().
+  // Whether events should be added to trace().
   bool traced() const { return traced_ && trace_.on(); }
   Nanoseconds Now() const { return clock_.NowNanoseconds(); }
-  // Whether the next record may be read.
+  // Whether the worker may read the next record.
   bool MayRun() {
-    // Acquire is not needed for what the number stands for, which is read under the lock.
+    // Relaxed is enough: Refresh() reads the assignment under the lock.
     if (version_.load(std::memory_order_relaxed) != seen_) [[unlikely]]
       Refresh();
     return unlimited_ || HasRoom();
   }
-  // There is a record that may not be read. True when it was throttled for long enough to go all the
-  // same: then MayRun() lets one operation through.
+  // The session has a record that may not be read. Returns true once it was throttled for long
+  // enough to continue anyway; then MayRun() lets one operation through.
   bool Throttle();
-  // There is none any more.
+  // The session has no such record any more.
   void EndThrottle();
 
-  // Takes new orders, if there are any.
+  // Takes over a new assignment, if there is one.
   void Update() {
     if (version_.load(std::memory_order_relaxed) != seen_) [[unlikely]]
       Refresh();
   }
-  // Whether operations are to be told.
+  // Whether the worker reports operations to the entity.
   bool followed() const { return assignment_.followed; }
-  // How an operation delays others; which of the partitions of the limits it has.
+  // How an operation delays others. It decides which partition of the limits the operation gets.
   enum class Kind { kShort, kLong, kYielding };
-  // Where the next operation runs, a kernel or graph.
+  // Where the next kernel or graph runs.
   Partition& Choose(Kind kind) {
     if (fixed_ != nullptr) [[likely]]
       return *fixed_;
     return ChooseByLimits(kind);
   }
-  // The limits of this moment.
+  // The limits at present.
   const BoundLimits& Current() const {
     return same_limits_ || !board_.BusyBelow(assignment_.rank) ? assignment_.idle : BesideOthers();
   }
   // Whether its work goes first in the hardware.
   bool urgent() const { return assignment_.urgent; }
-  // Whether an operation of this duration could be a long one.
+  // Whether an operation of this duration may count as long.
   bool MayBeLong(Nanoseconds estimate) const {
     return fixed_ == nullptr && estimate >= Current().long_operation;
   }
-  // Where an operation of another kind runs; null where its stream is.
+  // Where another kind of operation runs; null: where its stream is.
   Partition* ChooseForOther() {
     return assignment_.migrate_every == 0 ? nullptr : &ChooseByLimits(Kind::kShort);
   }
-  // One occurrence of an operation; only while work is followed. The estimate is for the partition
-  // of short operations.
+  // Looks up one occurrence of an operation; only while work is followed. The estimate is for the
+  // partition of short operations.
   DurationCache::Lookup Look(const OperationKey& key, const OperationTraits& traits) {
     return durations_->Look(key, traits, SizeClassOf(partition().sm_count(), table_.sm_count()));
   }
   int SizeClass(const Partition& partition) const {
     return SizeClassOf(partition.sm_count(), table_.sm_count());
   }
-  // Whether others have work, too.
+  // Whether other coroutines also have work.
   bool contended() const {
     return board_.busy.load(std::memory_order_relaxed) !=
            (working_ ? SchedBoard::One(counted_rank_) : 0);
   }
-  // The partition of short operations at this moment.
+  // The present partition of short operations.
   Partition& partition() const { return *Current().partition; }
   const Assignment& assignment() const { return assignment_; }
-  // After how much work of a stream its progress is to be seen.
+  // The amount of a stream's work after which its progress should be checked.
   Nanoseconds fence_every() const { return fence_every_; }
 
-  // An operation is about to be given to the hardware. `counts`: it can make progress by itself.
+  // An operation is about to be submitted. `counts`: it can make progress by itself.
   void Started(Nanoseconds estimate, bool counts);
-  // Of one that was started: which part of its time is bound by memory; below 0: not known.
+  // For a started operation: the part of its time that is bound by memory; below 0 if unknown.
   void NoteBound(Nanoseconds estimate, double memory_bound) {
     if (memory_bound < 0) return;
     known_time_ += static_cast<double>(estimate);
@@ -191,19 +194,19 @@ class alignas(64) SchedEntity {
     figures_.bound_time.store(static_cast<Nanoseconds>(bound_time_), std::memory_order_relaxed);
     figures_.memory_bound.store(bound_time_ / known_time_, std::memory_order_relaxed);
   }
-  // How long an operation took on the device.
+  // Adds the duration of an operation on the device.
   void NoteTime(Nanoseconds time) { timed_.Add(time); }
-  // Parked work can make progress now.
+  // Parked work can make progress from this call on.
   void Resumed(Nanoseconds estimate);
-  // The client has what it waited for: bytes that were copied to the host.
+  // The client has the result for which it waited: bytes that were copied to the host.
   void ResultRead();
   // Work is complete.
   void Completed(Nanoseconds estimate);
-  // Nothing that counts is in flight any more.
+  // No work that counts is in flight any more.
   void Idle();
-  // Followed no longer: whatever was in flight is forgotten.
+  // The work is no longer followed. Forgets all work in flight.
   void Forget();
-  // Tells the scheduler, if there is something to tell.
+  // Notifies the scheduler if there is news.
   void NotifyScheduler() {
     if (news_) [[unlikely]] {
       news_ = false;
@@ -211,7 +214,8 @@ class alignas(64) SchedEntity {
     }
   }
   Nanoseconds in_flight() const { return in_flight_; }
-  // Whether somebody on the device is throttled, and so may wait for this coroutine's work to end.
+  // Whether another coroutine of the device is throttled, and so may wait for this one's work to
+  // end.
   bool others_throttled() const {
     return board_.throttled.load(std::memory_order_relaxed) > (throttled_since_ != 0 ? 1 : 0);
   }
@@ -224,17 +228,17 @@ class alignas(64) SchedEntity {
     if (throttled_since_ != 0) EndThrottle();
     return true;
   }
-  // What counts against the window: parked work does not, but for what is too much of it.
+  // The work that counts against the window. Parked work counts only beyond kMaxParked.
   Nanoseconds Waiting() const {
     return parked_ > kMaxParked ? in_flight_ + (parked_ - kMaxParked) : in_flight_;
   }
-  // An operation can make progress.
+  // An operation that can make progress is added.
   void AddToBurst(Nanoseconds estimate);
-  // What is in flight is another sum.
+  // Sets the sum of the work in flight.
   void SetInFlight(Nanoseconds in_flight);
-  // The limits while somebody of a lower rank has work.
+  // The limits while a coroutine of a lower rank has work.
   const BoundLimits& BesideOthers() const;
-  // Tells others how long the burst restricts them, by what is known of its length.
+  // Publishes how long the burst restricts others, from the known length of bursts.
   void Restrict(bool begins);
   Partition& ChooseByLimits(Kind kind);
   void PublishTokens();
@@ -242,7 +246,7 @@ class alignas(64) SchedEntity {
 
   static constexpr Nanoseconds kMaxParked = 10 * policy::kMillisecond;
 
-  // ---- the worker's own
+  // ---- used by the worker only
   SchedBoard& board_;
   DurationTable& table_;
   const Clock& clock_;
@@ -250,39 +254,39 @@ class alignas(64) SchedEntity {
   Assignment assignment_;
   uint64_t seen_ = 0;        // version of assignment_
   bool unlimited_ = true;    // no window, no budget
-  bool same_limits_ = true;  // in any case
+  bool same_limits_ = true;  // the idle limits always apply
   bool traced_ = false;
-  Partition* fixed_ = nullptr;  // where everything runs, if that is one place
+  Partition* fixed_ = nullptr;  // where everything runs, if that is one partition
   Nanoseconds fence_every_ = policy::kForever;
-  Nanoseconds budget_ = policy::kForever;  // what is left
+  Nanoseconds budget_ = policy::kForever;  // the remaining budget
   Nanoseconds in_flight_ = 0, parked_ = 0;
-  bool occupies_ = false;   // counted in board_.occupied
-  bool disturbed_ = false;  // the burst that is running began beside a long operation
-  std::unique_ptr<DurationCache> durations_;  // once work is followed
+  bool occupies_ = false;                     // counted in board_.occupied
+  bool disturbed_ = false;                    // the running burst began beside a long operation
+  std::unique_ptr<DurationCache> durations_;  // set once work is followed
   TokenClock tokens_;
-  Nanoseconds throttled_since_ = 0;  // 0: not held
+  Nanoseconds throttled_since_ = 0;  // 0: not throttled
   Cause throttled_by_ = Cause::kWindow;
-  bool pass_ = false;     // one operation may go, whatever the limits say
-  bool working_ = false;  // counted in board_.busy, with the rank below
+  bool pass_ = false;     // one operation may pass, whatever the limits say
+  bool working_ = false;  // counted in board_.busy, with counted_rank_
   int counted_rank_ = 0;
   bool news_ = false;
   uint32_t since_move_ = 0, next_place_ = 0;
   double known_time_ = 0, bound_time_ = 0;
-  Nanoseconds burst_ = 0;        // of the burst that is running
-  Nanoseconds usual_until_ = 0;  // a longer one may restrict others for longer
-  Nanoseconds changed_at_ = 0;   // of working_
+  Nanoseconds burst_ = 0;        // work of the running burst
+  Nanoseconds usual_until_ = 0;  // a burst beyond this may restrict others for longer
+  Nanoseconds changed_at_ = 0;   // when working_ changed
 
   TraceRing trace_;
   LatencyHistogram bursts_, throttles_, timed_, first_tokens_, tokens_apart_;
 
-  // ---- orders on their way. The number is stored after them, under the lock that the worker takes
-  // to read them; so relaxed.
+  // ---- published assignments. Publish() stores the version after the assignment, under the lock
+  // that the worker takes to read the assignment. So the version is relaxed.
   alignas(64) std::atomic<uint64_t> version_{0};
   mutable std::mutex mutex_;
   Assignment published_;           // guarded by mutex_
   policy::TokenView tokens_view_;  // guarded by mutex_
 
-  // ---- what report() says. Stored by the worker only; relaxed: each is a figure by itself.
+  // ---- the figures of report(). Only the worker stores them. Relaxed: each figure is independent.
   struct alignas(64) Figures {
     std::atomic<bool> has_work{false};
     std::atomic<int> rank{0};
