@@ -28,22 +28,23 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kBatch = 64;  // records before the other things are looked at
-// While somebody waits for each result of the session: his pauses are short, and a thread that
-// sleeps takes longer to wake up than what he asks for can take. (Of exponential pauses of 5 ms on
-// average 2 % are longer than 20 ms: enough to decide a p99.)
+constexpr int kBatch = 64;  // records read before the worker checks its other duties
+// The spin time while the client waits for each result. The client's pauses are short, and waking a
+// sleeping thread can take longer than the requested work. (Of exponential pauses with a mean of 5 ms,
+// 2 % are longer than 20 ms. These would determine the p99.)
 constexpr milliseconds kAwaitedSpin(100);
-// While a coroutine waits for a fence, which nobody announces.
+// Sleep times while a coroutine waits for a fence. Nothing wakes the worker when a fence is signaled.
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
-// After so long without a record the client is taken to have submitted what it wanted to.
+// After this time without a record, the worker assumes that the client has submitted all its work.
 constexpr microseconds kPause(20);
-// While the session is throttled nobody announces that it may go on. Work that gives way has a few
-// operations in the hardware: whoever sees late that one is complete lets the device run dry.
+// Spin and sleep times while the session is throttled. Nothing wakes the worker when the throttle
+// ends. A throttled session has only a few operations in the hardware, so the device runs out of work
+// when the worker notices a completed operation late.
 constexpr microseconds kThrottledSpin(5000);
 constexpr microseconds kThrottledSleep(20);
-// A fault is not announced either: it is looked for often while there was work lately, and now and
-// then until all work is known to be complete.
+// Nothing wakes the worker at a fault either. It checks for faults every kActiveSleep until kActiveTime
+// after the last work, then every kRestlessSleep until all work is known to be complete.
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
 constexpr seconds kRestlessSleep(1);
@@ -78,7 +79,7 @@ void SessionWorker::End(int result, const std::string& reason, bool violation) {
   }
   stop_.store(true, std::memory_order_release);
   if (driver_ == nullptr) return;
-  // Violations are found by the worker itself, which waits for nothing then.
+  // The worker itself finds violations, and it waits for nothing at that point.
   if (!violation) driver_->Interrupt(result);
   driver_->session().reader().Wake();
 }
@@ -115,7 +116,7 @@ std::vector<SessionDeviceUse> SessionWorker::device_use() const {
 void SessionWorker::Run() {
   pthread_setname_np(pthread_self(), absl::StrCat("session-", config_.id).substr(0, 15).c_str());
   const LogScope scope(config_.id, config_.tenant);
-  // Timed sleeps are as short as they say, not 50 us longer.
+  // The default timer slack would lengthen each timed sleep by up to 50 us. Set it to 1 us.
   prctl(PR_SET_TIMERSLACK, 1000);
 
   absl::StatusOr<std::unique_ptr<SessionDriver>> opened = SessionDriver::Open(config_, *options_);
@@ -176,11 +177,11 @@ void SessionWorker::Run() {
 void SessionWorker::Loop(SessionDriver& driver) {
   Session& session = driver.session();
   const microseconds usual_spin(options_->spin_us);
-  SteadyClock::time_point idle_since{};  // of the first idle round; zero while busy
+  SteadyClock::time_point idle_since{};  // time of the first idle round; zero while busy
   SteadyClock::time_point active_until = SteadyClock::now() + kActiveTime;
   microseconds fence_sleep = kShortestFenceSleep;
-  bool worked = true;    // since active_until was set
-  bool watched = false;  // for the end of everything that the client has asked for
+  bool worked = true;    // whether records or calls came since active_until was set
+  bool watched = false;  // whether WatchIdle() covers all work of the client so far
   SetCalm(false);
   while (!stop_.load(std::memory_order_acquire)) {
     const Done done = Round(driver);
@@ -231,7 +232,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
     driver.swap().SetIdle(
         std::chrono::duration_cast<std::chrono::nanoseconds>(idle_since.time_since_epoch())
             .count());
-    // Graphs are made of addresses, which must have memory behind them.
+    // Skip this during a swap: graphs contain addresses, which must be backed by memory.
     if (!driver.swap().attention() && driver.MakeReady()) continue;
     if (now >= active_until && !calm_ && !driver.watching_idle()) {
       if (!watched) {
@@ -266,7 +267,7 @@ SessionWorker::Done SessionWorker::Round(SessionDriver& driver) {
   Done done;
   RingReader& reader = session.reader();
   RingRecord record;
-  // Memory that is not on its card comes back before anything else happens.
+  // Evicted memory comes back before any operation runs.
   const bool ready = !driver.swap().attention() || AttendToSwap(driver);
   for (int i = 0; ready && i < kBatch && session.violation().empty(); ++i) {
     if (!driver.MayRun()) [[unlikely]] {
@@ -318,7 +319,7 @@ bool SessionWorker::RunDueCalls(SessionDriver& driver) {
     const uint64_t position = session.reader().position();
     std::vector<ControlCall> later;
     for (ControlCall& call : calls_) {
-      // Nobody can have reserved more than the ring holds.
+      // The client cannot have reserved more than the ring holds.
       if (call.after > position && call.after - position > session.reader().ring_bytes()) {
         session.Violate(
             absl::StrCat("a call waits for ring position ", call.after, " at ", position));
