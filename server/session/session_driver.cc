@@ -98,7 +98,7 @@ std::vector<SessionDeviceUse> SessionDriver::device_use() const {
 // ---- the schedulers
 
 bool SessionDriver::Throttle() {
-  // An error is answered without any device.
+  // With a sticky error, operations return the error and use no device.
   if (session_->sticky_error() != 0) return true;
   std::vector<SessionDevice>& devices = session_->devices();
   if (devices.size() == 1) return devices[0].coroutine->Throttle();
@@ -162,7 +162,7 @@ void SessionDriver::Execute(Transport transport, uint16_t op, uint32_t device, C
                             Reply& reply) {
   Session& session = *session_;
   if (session.sticky_error() != 0) [[unlikely]] {
-    reply.Send(absl::OkStatus());  // which it turns into the sticky error
+    reply.Send(absl::OkStatus());  // Reply sends the sticky error instead
     return;
   }
   SessionDevice* const current = session.DeviceAt(device);
@@ -210,8 +210,7 @@ void SessionDriver::WaitForDevices() {
   bool warned = false;
   while (busy != 0) {
     executor.Poll();
-    // Whatever a faulted space had queued is not worth waiting for: the space itself waits for what
-    // still runs.
+    // Do not wait for queued work of faulted spaces. The space's destructor waits for running work.
     bool all_faulted = true;
     for (const SessionDevice& device : session_->devices()) {
       if (device.space->fault().ok() && device.device->health().ok()) all_faulted = false;
@@ -242,7 +241,8 @@ void SessionDriver::CheckFault() {
 void SessionDriver::Interrupt(int result) {
   SessionHeader* const header = session_->region().header();
   uint32_t none = 0;
-  // A client must not take what was dropped for done: it sees the error before any fence.
+  // Release: publishes the error to the client before any fence of dropped work, so that the client
+  // does not take dropped work for complete.
   header->sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(result),
                                                std::memory_order_release);
   header->closed.store(1, std::memory_order_release);
