@@ -68,18 +68,18 @@ absl::Status Session::OpenDevice(const SessionConfig::OnDevice& on, SessionDevic
 }
 
 Session::~Session() {
-  // In this order: tasks use everything, libraries and memory belong to the spaces, the spaces use
-  // the shared memory.
+  // The order matters: tasks use everything, libraries and memory belong to the address spaces, and
+  // the spaces use the shared memory.
   executor_.reset();
   graphs_.reset();
   code_.reset();
   if (memory_ != nullptr) memory_->EndOnDevices();
   for (SessionDevice& device : devices_) device.memory.reset();
-  // Devices may touch each other's memory.
+  // Wait for all devices before any space ends, because devices may access each other's memory.
   for (SessionDevice& device : devices_) {
     if (device.space != nullptr) device.space->WaitForWork();
   }
-  // What a faulted space still has queued writes to the fences of the coroutine.
+  // Spaces end before the coroutines: queued work of a faulted space writes to the coroutine's fences.
   for (SessionDevice& device : devices_) device.space.reset();
   images_.reset();
   for (SessionDevice& device : devices_) device.coroutine.reset();
@@ -111,8 +111,8 @@ bool Session::FindFence(FenceIndex index, Fence** fence) {
 }
 
 void Session::OnAsynchronousError(uint16_t op, const absl::Status& status) {
-  if (!violation_.empty()) return;  // which ends the session
-  // Everything that a client could know is checked there, before it submits: what arrives here is
+  if (!violation_.empty()) return;  // the violation ends the session
+  // The client checks every error that it can know before it submits. An error here therefore means
   // lost work.
   SetStickyError(CudaResultOf(status),
                  absl::StrCat(KnownOpName(op), ": ", std::string(status.message())));
@@ -122,8 +122,8 @@ void Session::SetStickyError(int result, const std::string& why) {
   if (sticky_error_ != 0) return;
   sticky_error_ = result;
   LogError(label(), ": CUDA error ", result, ": ", why);
-  // Publishes the error before the fences that are forced: a client that sees such a fence sees the
-  // error.
+  // Release: publishes the error before the forced fences. A client that sees such a fence also sees
+  // the error.
   region_->header()->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);
   executor_->AbortWaits();
   region_->ForceFences();
@@ -139,17 +139,17 @@ void Session::Close(int result) {
     sticky_error_ = result;
     header->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);
   }
-  // Publishes sticky_error to clients that look at `closed` only.
+  // Release: publishes sticky_error to clients that read only `closed`.
   header->closed.store(1, std::memory_order_release);
-  // On a device that works, tasks that wait for work go on until it is complete: their libraries
-  // and memory are in use until then.
+  // On a working device, tasks keep waiting for their work, because the work uses its libraries and
+  // memory until it is complete. Abort the waits only when a device is lost.
   bool lost = false;
   for (const SessionDevice& device : devices_) lost |= !device.device->health().ok();
   if (lost) {
     executor_->AbortWaits();
     executor_->Poll();
   }
-  // Host functions that nobody will run any more are over, too.
+  // This also ends the waits for host functions that the client will not run any more.
   region_->ForceFences();
   region_->ReplyAll(sticky_error_);
 }
