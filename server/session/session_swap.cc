@@ -20,14 +20,15 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// How long a session is held so that its work ends. What waits for its client may never end.
+// How long a session pauses for its work to end. Work that waits for the client may never end.
 constexpr milliseconds kQuietTimeout(1000);
 constexpr microseconds kPause(100);
-// After that it is said that a session waits.
+// After this time, the log reports that a session waits.
 constexpr std::chrono::seconds kNotifyAfter(10);
-// How long room is waited for that is more than what is missing.
+// How long a session waits for more room than its evicted memory needs.
 constexpr milliseconds kSlackTimeout(200);
-// As in device_memory.cc: what is free is not all that a card can use.
+// As in device_memory.cc: a card cannot use all of its free memory. Each retry asks for this fraction
+// of the card's memory more.
 constexpr uint64_t kRequestSlack = 256;
 
 Task<void> AwaitDevices(std::vector<SessionDevice>& devices, std::shared_ptr<bool> quiet) {
@@ -76,7 +77,7 @@ bool SessionSwap::out() const {
 }
 
 bool SessionSwap::Attend(bool wanted, const std::atomic<bool>& stop) {
-  // An order that comes from here on sets it again.
+  // A later order sets the flag again.
   attention_.exchange(false, std::memory_order_acquire);
   ObeyAll(nullptr, stop);
   if (wanted && out()) TakeBack(stop);
@@ -100,7 +101,7 @@ void SessionSwap::Obey(Part& part, const RoomTicket* own, const std::atomic<bool
   const uint64_t bytes = part.account->Begin();
   if (bytes == 0) return;
   const bool quiet = AwaitQuiet(own, stop);
-  // Its memory is given back soon in another way.
+  // The session is ending and will release its memory.
   if (stop.load(std::memory_order_acquire)) return part.account->Leave();
   if (!quiet) {
     LogDebug(driver_.session().label(), ": its work does not end, its memory stays");
@@ -145,8 +146,8 @@ bool SessionSwap::AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& sto
 
 void SessionSwap::TakeBack(const std::atomic<bool>& stop) {
   for (Part& part : parts_) part.account->SetBlocked(true);
-  // In the order of the devices, so that two sessions that need several do not wait for each other.
-  // Others may go again while the next one is waited for.
+  // Take memory back in the order of the devices, so that two sessions with several devices do not
+  // deadlock. While the session waits for one device, its memory on other devices may be evicted again.
   bool progress = true;
   while (out() && progress) {
     for (Part& part : parts_) {
@@ -181,7 +182,7 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
                    "small for those who would have to");
         told = true;
       }
-      // There may be no such room, however long it waits.
+      // The card may never have this much room. Stop waiting for the extra room.
       if (more != 0 && SteadyClock::now() - asked >= kSlackTimeout) break;
     }
     if (ticket->state().load(std::memory_order_acquire) == RoomTicket::kWaiting) {
@@ -202,7 +203,7 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
           absl::StrCat("device memory does not come back: ", std::string(back.status().message())));
       return false;
     }
-    // Somebody was quicker, or the card keeps some for itself.
+    // Another session took the room first, or the card reserves some memory for itself.
     more += part.device->device->properties().total_memory / kRequestSlack;
   }
 }
