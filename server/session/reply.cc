@@ -14,7 +14,7 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
     return;
   }
   int result = CudaResultOf(status);
-  // Work that was lost has not succeeded, whatever the operation itself found.
+  // After a loss of work no operation succeeds, even when its own result is success.
   if (result == kCudaSuccess && session.sticky_error() != 0) result = session.sticky_error();
   if (call_ != nullptr) {
     const std::unique_ptr<CallDone> call = std::move(call_);
