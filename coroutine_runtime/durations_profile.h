@@ -1,12 +1,13 @@
-// What was learned about operations, on disk: so that a daemon that was started anew knows how long
-// the kernels of yesterday take.
+// The learned durations of operations on disk, so that a restarted daemon knows how long kernels of
+// earlier runs take.
 //
 //     header | records, 48 bytes each        everything little-endian
 //
 //     header:  magic "DSprof\0\0", version, count of records, hash of the device, hash of the rest
 //     record:  key (16), blocks (4), age (4), five times (20, float), 4 zero bytes
 //
-// The device is named by what durations depend on: another model's profile counts as none.
+// The header identifies the device by the properties on which durations depend. A profile of
+// another model is rejected.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +22,20 @@
 
 namespace detshare {
 
-// Of a model of device, not of one card.
+// A hash that identifies a model of device, not one card.
 uint64_t DurationsDevice(const DeviceProperties& properties);
 
-// The file's bytes. Of more than kMaxOperations records the ones that were used last.
+// Returns the file's bytes. Of more than kMaxOperations records, keeps those that were used last.
 std::string EncodeProfile(uint64_t device, std::vector<OperationDurations::Record> records);
-// InvalidArgument with the reason when the bytes are not a whole profile of this version and
+// Returns InvalidArgument with the reason if the bytes are not a whole profile of this version and
 // device.
 absl::StatusOr<std::vector<OperationDurations::Record>> DecodeProfile(
     uint64_t device, absl::Span<const std::byte> bytes);
 
-// Replaces the file as a whole: whoever reads it finds the old or the new one.
+// Replaces the file atomically: a reader finds the old file or the new one.
 absl::Status WriteProfile(const std::string& path, uint64_t device, const DurationTable& table);
-// Into a table that nobody has asked yet. NotFound without a file; InvalidArgument as above, the
-// table is empty then. How many records were taken.
+// Restores the file's records into a table that has not been used yet, and returns their number.
+// NotFound without a file; InvalidArgument as above, and the table stays empty.
 absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, DurationTable& table);
 
 }  // namespace detshare
