@@ -1,9 +1,9 @@
 // Runs the coroutines of one session on one thread (its owner), between the records of the
 // session's ring.
 //
-// The owner calls Poll() whenever it has nothing better to do. While waiting() is not 0 something
-// may become ready with no call at all (the GPU writes a fence), so the owner may sleep only for a
-// short time then.
+// The owner calls Poll() whenever it has nothing else to do. While waiting() is not 0, a task may
+// become ready without any call, because the GPU writes a fence. So the owner may then sleep only
+// for a short time.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@ namespace detshare {
 
 class Executor {
  public:
-  // `wake` is called, on any thread, after every Post(): it ends the owner's sleep.
+  // `wake` is called, on any thread, after every Post(), to end the owner's sleep.
   explicit Executor(std::function<void()> wake = {});
-  // Destroys the tasks that have not ended: what their frames hold is released, nothing more of
-  // them runs.
+  // Destroys the tasks that have not ended. This releases everything in their frames; none of their
+  // code runs any more.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Runs `function` in the next Poll(). Any thread, the order of calls is kept.
+  // Runs `function` in the next Poll(), in the order of the calls. Any thread.
   void Post(std::function<void()> function);
 
   // Starts `task` at once and keeps it until it ends. Owner only.
@@ -57,16 +57,16 @@ class Executor {
     return FenceAwaiter(*this, fence, value);
   }
 
-  // Runs what was posted and resumes the tasks whose fences are reached, in the order in which they
-  // began to wait. Returns how many it ran: 0 means that nothing was ready. Owner only, not from
+  // Runs the posted functions, and resumes the tasks whose fences are reached in the order in which
+  // they began to wait. Returns how many it ran; 0 if nothing was ready. Owner only, and not from
   // within a task.
   size_t Poll();
 
-  // From now on no fence is waited for: present and future waits on fences that are not reached
-  // answer false (in Poll). For sessions whose work was lost by a fault. Owner only.
+  // Ends all waits: present and future waits on fences that are not reached return false (in Poll).
+  // For sessions whose work was lost by a fault. Owner only.
   void AbortWaits();
 
-  // Tasks that wait for fences. Owner only.
+  // The number of tasks that wait for fences. Owner only.
   size_t waiting() const { return waiters_.size(); }
 
  private:
@@ -75,7 +75,7 @@ class Executor {
 
   const std::function<void()> wake_;
 
-  // Set (release) after an entry was added to posted_: the owner sees it without taking the lock.
+  // Set (release) after an entry is added to posted_, so the owner sees it without taking the lock.
   std::atomic<bool> has_posted_{false};
   std::mutex mutex_;
   std::vector<std::function<void()>> posted_;  // guarded by mutex_
