@@ -1,4 +1,4 @@
-// So much of something, for several who take of it: the memory of one tenant, which its sessions
+// A limited amount that several users share, such as the memory of one tenant, which its sessions
 // share.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace detshare {
 
 class Quota;
 
-// What was taken, given back when this ends. Any thread, one at a time.
+// An amount taken from a quota, given back when the charge ends. Threading: any thread, one at a
+// time.
 class QuotaCharge {
  public:
   QuotaCharge() = default;
@@ -38,23 +39,24 @@ class QuotaCharge {
   uint64_t bytes_ = 0;
 };
 
-// Any thread, without locks. Charges keep it.
+// Threading: any thread, without locks. Lifetime: charges keep the quota alive.
 class Quota {
  public:
   static constexpr uint64_t kNoLimit = UINT64_MAX;
-  // Makes the error for `bytes` that did not fit. On the thread of who asked for them.
+  // Creates the error for `bytes` that did not fit. Called on the requester's thread.
   using Refusal = std::function<absl::Status(const Quota& quota, uint64_t bytes)>;
 
   Quota(uint64_t limit, Refusal refusal) : refusal_(std::move(refusal)), limit_(limit) {}
   Quota(const Quota&) = delete;
   Quota& operator=(const Quota&) = delete;
 
-  // All of it or nothing. Of a null quota there is no end.
+  // Takes all of the amount or nothing. A null quota is unlimited.
   static std::optional<QuotaCharge> TryTake(const std::shared_ptr<Quota>& quota, uint64_t bytes);
-  // ... or the error of the refusal.
+  // The same, but returns the error of the refusal.
   static absl::StatusOr<QuotaCharge> Take(const std::shared_ptr<Quota>& quota, uint64_t bytes);
 
-  // A limit below what is used takes nothing away: there is nothing more until enough came back.
+  // A limit below the used amount takes nothing away. Nothing more is granted until enough has been
+  // given back.
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
@@ -66,7 +68,7 @@ class Quota {
  private:
   friend class QuotaCharge;
   const Refusal refusal_;
-  // Relaxed: numbers only, they publish nothing else.
+  // Relaxed: numbers only; they publish nothing else.
   std::atomic<uint64_t> limit_;
   std::atomic<uint64_t> used_{0};
 };
