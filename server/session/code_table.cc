@@ -13,8 +13,9 @@
 namespace detshare {
 namespace {
 
-// Stands for what a library's kernels execute, so that durations are known again (durations.h). Of
-// a large image its ends are enough: taking two for one costs a few wrong estimates.
+// Returns a hash that identifies a library's code, so that known durations of its kernels are found
+// again (durations.h). For a large image it covers only the size and both ends. A collision costs only
+// a few wrong estimates.
 uint64_t CodeOfImage(std::span<const uint8_t> image) {
   constexpr size_t kEnd = 32768;
   const auto part = [&](size_t first, size_t bytes) {
@@ -28,12 +29,12 @@ uint64_t CodeOfImage(std::span<const uint8_t> image) {
 }  // namespace
 
 CodeTable::CodeTable(const SessionLimits& limits) : limits_(limits) {
-  libraries_.push_back(nullptr);  // ids begin with 1
+  libraries_.push_back(nullptr);  // ids begin at 1
   kernels_.push_back({});
 }
 
 absl::Status CodeTable::CheckRoomForImage(uint64_t bytes) const {
-  // Libraries that were unloaded count for their numbers, too: ids are not reused.
+  // Unloaded libraries count as well, because ids are not reused.
   if (libraries_.size() > limits_.libraries)
     return CudaError(kCudaErrorOutOfMemory, "too many libraries");
   if (bytes > limits_.image_bytes - image_bytes_)
@@ -49,7 +50,8 @@ absl::StatusOr<LibraryId> CodeTable::AddLibrary(SessionDevice& device,
   const uint64_t image_bytes = image.size();
   auto taken = std::make_shared<const QuotaCharge>(std::move(charge));
   auto loaded = std::make_unique<LoadedLibrary>();
-  // Counts until it is unloaded, which graphs may put off.
+  // The image and its charge count until the last owner releases the library. A graph may be that
+  // owner.
   loaded->library = std::shared_ptr<Library>(
       library.release(), [this, image_bytes, managed, taken = std::move(taken)](Library* unloaded) {
         delete unloaded;
