@@ -17,7 +17,8 @@ using wire::GraphNodeKind;
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 absl::Status TooMuch(std::string_view what) { return CudaError(kCudaErrorOutOfMemory, what); }
 
-// Of the contents, UINT64_MAX for a kind that does not exist. `exact`: nothing may follow.
+// Returns the size of the fixed part of a node's contents, UINT64_MAX for an unknown kind. Sets `*exact`
+// when no bytes may follow the fixed part.
 uint64_t FixedBytes(uint32_t kind, bool* exact) {
   *exact = kind != wire::kNodeKernel && kind != wire::kNodeMemoryOps;
   switch (kind) {
@@ -112,7 +113,7 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
   if (header.node_count > *nodes_left || header.edge_count > *edges_left) {
     return TooMuch("too many nodes or edges");
   }
-  // Before anything is reserved for them.
+  // Check the counts before any memory is reserved for them.
   if (uint64_t{header.node_count} * sizeof(wire::GraphNode) +
           uint64_t{header.edge_count} * sizeof(wire::GraphEdge) >
       reader.left()) {
@@ -131,9 +132,10 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
   return CheckEdges(*graph);
 }
 
-// Every graph but the first is a body, once; the nesting is bounded.
+// Checks that every graph but the first is the body of exactly one node, and that the nesting is
+// bounded.
 absl::Status CheckBodies(const std::vector<ParsedGraph>& graphs, const GraphLimits& limits) {
-  std::vector<uint32_t> depth(graphs.size(), 0);  // 0: not yet a body
+  std::vector<uint32_t> depth(graphs.size(), 0);  // 0: not a body so far
   for (uint32_t index = 0; index < graphs.size(); ++index) {
     if (index != 0 && depth[index] == 0) return Invalid("a graph that is no body");
     for (const ParsedNode& node : graphs[index].nodes) {
