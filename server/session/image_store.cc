@@ -7,7 +7,7 @@
 namespace detshare {
 namespace {
 
-// Memory that waits to be hashed is not bounded by the limit alone.
+// Bounds the images that wait to be hashed. The store's limit does not count them.
 constexpr uint64_t kMaxWaitingBytes = uint64_t{512} << 20;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<StoredImage> ImageStore::Find(uid_t user, const ContentHash& hash)
 }
 
 void ImageStore::AddSoon(uid_t user, StoredImage image) {
-  // What one user may fill at most leaves room for the next image.
+  // One image may fill at most half of the store, so that there is room for the next one.
   if (image.bytes < kSmallestBytes || image.bytes > limit_bytes_ / 2) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -93,7 +93,7 @@ void ImageStore::Keep(uid_t user, StoredImage image) {
   by_hash_.emplace(entries_.back().key, std::prev(entries_.end()));
 }
 
-// Makes bytes_ + bytes fit the limit. mutex_ is held.
+// Drops images until `bytes` more bytes fit within the limit. Requires mutex_.
 void ImageStore::MakeRoom(uint64_t bytes) {
   while (bytes_ + bytes > limit_bytes_) {
     const uid_t richest =
