@@ -26,7 +26,7 @@ bool Reaches(const SessionDevice& device, const Device& memory) {
   return access != attributes.end() && access->second != 0;
 }
 
-// Memory, with what was taken of its tenant's quota for as long as anybody has the memory.
+// Ties the quota charge to the memory: the tenant is charged as long as any process has the memory.
 std::shared_ptr<PhysicalMemory> WithCharge(std::shared_ptr<PhysicalMemory> memory,
                                            std::shared_ptr<const QuotaCharge> charge) {
   using Both = std::pair<std::shared_ptr<const QuotaCharge>, std::shared_ptr<PhysicalMemory>>;
@@ -119,7 +119,7 @@ Task<absl::StatusOr<bool>> IpcMemory::Close(DeviceAddress address) {
   if (--found->second.opens > 0) co_return true;
   found->second.closing = true;
   const absl::Status idle = co_await found->second.opened.device->coroutine->IdleForMemory();
-  // What lost work may still touch stays until the session ends.
+  // The mapping stays until the session ends, because lost work may still use it.
   if (!idle.ok()) co_return idle;
   const auto still = mappings_.find(address);
   if (still == mappings_.end()) co_return false;
@@ -145,7 +145,7 @@ void IpcMemory::Unmap(const Mapping& mapping) {
   for (SessionDevice* user : mapping.users)
     user->space->SetAccess(mapping.begin, mapping.bytes, MemoryAccess::kNone).IgnoreError();
   SessionDevice& owner = *mapping.opened.device;
-  // What cannot be unmapped (the device is lost) goes with the space.
+  // On a lost device the unmap fails. The address space then releases the mapping when it ends.
   if (owner.space->UnmapPhysical(mapping.begin, mapping.bytes).ok())
     owner.memory->FreeReservation(mapping.begin, mapping.bytes);
 }
