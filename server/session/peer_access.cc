@@ -47,7 +47,7 @@ Task<absl::Status> PeerAccess::Disable(ContextId context, ContextId peer) {
     co_return CudaError(kPeerAccessNotEnabled, "the context has no access");
   SessionDevice& device = *found->device;
   DETSHARE_CO_RETURN_IF_ERROR(co_await device.coroutine->Idle());
-  // Another call, or the end of a context, may have been first.
+  // Look again: another call or the end of a context may have removed the access during the wait.
   found = std::find_if(accesses_.begin(), accesses_.end(), is_it);
   if (found == accesses_.end())
     co_return CudaError(kPeerAccessNotEnabled, "the context has no access");
