@@ -56,8 +56,8 @@ void PinnedMemory::FreeOf(ContextId context) {
   }
 }
 
-// `allocate()`, and once more without the files that nobody uses when there was no room: what the
-// program has freed must not be in its way.
+// Calls `allocate()`. When there is no room, frees the unused files that the window keeps and calls it
+// again, so that memory the program has freed does not make its allocations fail.
 absl::StatusOr<PinnedMemory::Allocation> PinnedMemory::AllocateWithRoom(
     absl::FunctionRef<absl::StatusOr<Allocation>()> allocate) {
   absl::StatusOr<Allocation> allocation = allocate();
@@ -72,7 +72,7 @@ absl::StatusOr<PinnedMemory::Allocation> PinnedMemory::AllocateWithRoom(
   return allocation;
 }
 
-// All devices of the session reach all of its pinned memory.
+// Registers the memory with all devices of the session, or with none on an error.
 absl::Status PinnedMemory::Register(uint64_t address, uint64_t bytes) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     absl::Status status = devices_[i].space->RegisterHost(Pointer(address), bytes);
@@ -84,14 +84,14 @@ absl::Status PinnedMemory::Register(uint64_t address, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-// ... what was mapped just now, and is given up when that fails.
+// Registers a new allocation. Drops the allocation on an error.
 absl::Status PinnedMemory::RegisterNew(const Allocation& allocation) {
   absl::Status status = Register(allocation.address, allocation.file_bytes);
   if (!status.ok()) window_->Drop(allocation.address);
   return status;
 }
 
-// Unmaps what the window has given up.
+// Unregisters allocations that the window has released, and unmaps them.
 void PinnedMemory::DropAll(const std::vector<uint64_t>& addresses) {
   for (const uint64_t address : addresses) {
     for (SessionDevice& device : devices_) {
