@@ -10,7 +10,7 @@ namespace detshare {
 
 void SharedEvents::DropEnded() {
   std::erase_if(entries_, [](const auto& entry) { return entry.second.event.expired(); });
-  // Another event may lie where one that has ended was.
+  // Drop tokens of ended events, because a new event may have the same address.
   std::erase_if(tokens_, [this](const auto& item) { return !entries_.contains(item.second); });
   drop_at_ = std::max<size_t>(64, 2 * entries_.size());
 }
