@@ -23,7 +23,7 @@ bool WholeGranules(DeviceAddress address, uint64_t bytes) {
   return bytes != 0 && (address | bytes) % kPhysicalGranule == 0 && address <= UINT64_MAX - bytes;
 }
 
-// Physical memory, the sum that it counts in, and what was taken of a quota for it.
+// Physical memory with its quota charge and the counter that includes its bytes.
 struct Counted {
   Counted(std::shared_ptr<PhysicalMemory> memory, std::shared_ptr<std::atomic<uint64_t>> sum,
           QuotaCharge charge)
@@ -42,7 +42,8 @@ struct Counted {
 VirtualMemory::VirtualMemory(std::vector<SessionDevice>& devices)
     : devices_(devices), made_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
-// Spaces end one by one: none may know what another has mapped by then.
+// Removes the access of other devices, because address spaces are destroyed one after another. A space
+// must not refer to a mapping of another space by then.
 VirtualMemory::~VirtualMemory() {
   for (const auto& [address, mapping] : mappings_) {
     for (size_t i = 0; i < devices_.size(); ++i) {
@@ -169,7 +170,7 @@ Task<absl::Status> VirtualMemory::Unmap(DeviceAddress address, uint64_t bytes) {
   for (const Mappings::iterator part : *parts) part->second.unmapping = true;
   absl::Status status;
   for (SessionDevice& device : devices_) status.Update(co_await device.coroutine->Idle());
-  // Memory of a session whose work is lost stays until its end: the device may still write to it.
+  // When work is lost, the memory stays until the session ends: the device may still write to it.
   if (!status.ok()) co_return status;
   for (const Mappings::iterator part : *parts) {
     for (size_t i = 0; i < devices_.size(); ++i) {
