@@ -7,14 +7,16 @@ namespace {
 
 constexpr uint64_t kUnit = uint64_t{2} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-// Programs reserve more addresses than they use.
+// A slot has this many addresses per byte of device memory, because programs reserve more addresses
+// than they use.
 constexpr uint64_t kTimesTheMemory = 3;
 constexpr uint64_t kMaxPinned = 256 * kGiB;
-constexpr uint64_t kPinnedShare = 4;  // one part of so many
+constexpr uint64_t kPinnedShare = 4;  // pinned memory gets 1 / kPinnedShare of a slot
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
-// What a slot needs at least for devices with so much memory.
+// Returns the smallest size of a slot's device addresses, in bytes, for devices with these memory
+// sizes.
 uint64_t LeastSlot(const std::vector<uint64_t>& memories) {
   uint64_t part = 0;
   for (const uint64_t memory : memories) part = std::max(part, RoundUp(memory * kTimesTheMemory));
