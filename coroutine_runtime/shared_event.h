@@ -1,14 +1,14 @@
-// An event that several sessions record and wait for: one marker of the device, and a count of
-// recordings with how far they are complete.
+// An event that several sessions record and wait for. It has one marker of the device, a count of
+// recordings, and the highest recording that is reached.
 //
 //     Record (any session):  marker moves, number = ++recorded
 //     when the work before it is complete:  reached = max(reached, number)
 //     Complete:  reached >= recorded: the state is that of the last recording
 //
-// The session that recorded says what is reached, as soon as it looks. Whoever's stream has waited
-// may ask before that, so Complete asks the device.
+// The recording session reports a reached recording as soon as it checks. A session whose stream
+// has waited may ask before that, so Complete also asks the device.
 //
-// Ends with its last user, before its device. Any thread.
+// Lifetime: ends with its last user, before its device. Threading: any thread.
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,16 @@ class SharedEvent {
 
   Device& device() const { return device_; }
 
-  // Puts the marker at this point of `queue`, of the event's device. Whoever records says when the
-  // point is reached, or lost with its session.
+  // Records the marker at this point of `queue`, which is of the event's device. The recording
+  // session reports when the point is reached, or lost with the session.
   absl::Status Record(Queue& queue, uint64_t* number);
   void Reach(uint64_t number);
-  // Holds `queue`, of any device of the backend, until the last recording's point. None: no wait.
+  // Blocks `queue`, of any device of the backend, until the last recording's point. No wait if
+  // there is no recording.
   absl::Status Wait(Queue& queue);
 
-  // The number of the last recording, 0 when there is none, and the highest that is reached, to
-  // be waited for as a fence. Release: what the recording stands for happened before.
+  // The number of the last recording (0 if there is none), and the highest number that is reached,
+  // which can be waited for as a fence. Release: the work before the recording happened before.
   uint64_t recorded() const { return recorded_.load(std::memory_order_acquire); }
   const std::atomic<uint64_t>& reached() const { return reached_; }
   // Whether the last recording is complete, or there is none. Errors are the device's.
@@ -47,9 +48,9 @@ class SharedEvent {
       : device_(device), marker_(std::move(marker)) {}
 
   Device& device_;
-  std::mutex mutex_;  // a recording is one step for those who wait
+  std::mutex mutex_;  // makes a recording one step for waiting sessions
   const std::unique_ptr<Marker> marker_;
-  std::atomic<uint64_t> recorded_{0};  // changes with mutex_
+  std::atomic<uint64_t> recorded_{0};  // changed under mutex_
   std::atomic<uint64_t> reached_{0};
 };
 
