@@ -1,12 +1,12 @@
-// What a session's worker notes down while a trace is taken, until somebody fetches it.
+// Records the events of a session's worker during a trace, until a reader fetches them.
 //
 //     off --Start--> on --Stop, or nobody fetches--> off
 //
-// A ring of fixed-size events with one writer, the worker, and one reader at a time. Off, which is
-// the rule, it costs the worker one load of a word that nobody writes, and has no memory. On, an
-// event is a few stores, and finding the number of its name takes a lock. What finds no room is
-// counted and lost. A reader that stays away switches the trace off: after as many lost events as
-// the ring has places.
+// A ring of fixed-size events with one writer, the worker, and one reader at a time. While it is
+// off, which is usual, it costs the worker one load of a word that nobody writes, and has no
+// memory. While it is on, an event costs a few stores, and the number of a name takes a lock.
+// Events that find no room are counted and lost. If the reader stays away, the trace turns off once
+// as many events are lost as the ring has places.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class TraceRing {
   TraceRing(const TraceRing&) = delete;
   TraceRing& operator=(const TraceRing&) = delete;
 
-  // ---- whoever traces, any thread
+  // ---- the reader, any thread
   void Start();
   void Stop();
 
@@ -40,11 +40,11 @@ class TraceRing {
 
   // ---- the worker
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  // While it is on; otherwise nothing happens.
+  // Adds an event while the ring is on; otherwise does nothing.
   void Add(const TraceEvent& event);
-  // The number of a name. 0 while it is off.
+  // Returns the number of a name; 0 while the ring is off.
   uint32_t Name(std::string_view name);
-  // An event that could not be added.
+  // Counts an event that could not be added.
   void Lose() {
     if (lost_.fetch_add(1, std::memory_order_relaxed) + 1 >= kPlaces) Stop();
   }
@@ -53,16 +53,16 @@ class TraceRing {
   static constexpr size_t kMaxNames = 1 << 16;
 
   std::atomic<bool> on_{false};  // relaxed: a few events more or less do not matter
-  // Written by the worker only; release: the events up to here are in their places.
+  // Only the worker writes it. Release: the events before this index are in their places.
   std::atomic<uint64_t> written_{0};
-  // Written by the reader only; release: it has copied the events up to here.
+  // Only the reader writes it. Release: the reader has copied the events before this index.
   std::atomic<uint64_t> read_{0};
   std::atomic<uint64_t> lost_{0};  // since the last fetch; relaxed
-  // Release: publishes the places. They stay until the ring goes.
+  // Release: publishes the places. They exist as long as the ring.
   std::atomic<TraceEvent*> places_{nullptr};
   std::unique_ptr<TraceEvent[]> owned_;  // guarded by mutex_
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   absl::flat_hash_map<std::string, uint32_t> names_;
   std::vector<std::pair<uint32_t, std::string>> fresh_;  // not fetched yet
 };
