@@ -27,9 +27,9 @@ struct AddressWindows {
   int slots = 64;             // at most; fewer when the space is too small
 };
 
-// Returns `wanted` with every field computed. `device_bytes` is the size of a whole slot; the part of
-// device i begins at i * DevicePart(). `memories` are the sizes of the devices' memory in bytes. The
-// result depends only on the arguments, so other sessions do not change a session's addresses.
+// Returns `wanted` with every field computed. `device_bytes` is the size of a whole slot; the part
+// of device i begins at i * DevicePart(). `memories` are the sizes of the devices' memory in bytes.
+// The result depends only on the arguments, so other sessions do not change a session's addresses.
 AddressWindows LayOut(const AddressWindows& wanted, const std::vector<uint64_t>& memories);
 
 // The bytes of addresses that each device has in a slot. `laid_out` comes from LayOut().

@@ -14,8 +14,8 @@ namespace detshare {
 namespace {
 
 // Returns a hash that identifies a library's code, so that known durations of its kernels are found
-// again (durations.h). For a large image it covers only the size and both ends. A collision costs only
-// a few wrong estimates.
+// again (durations.h). For a large image it covers only the size and both ends. A collision costs
+// only a few wrong estimates.
 uint64_t CodeOfImage(std::span<const uint8_t> image) {
   constexpr size_t kEnd = 32768;
   const auto part = [&](size_t first, size_t bytes) {

@@ -17,8 +17,8 @@ using wire::GraphNodeKind;
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 absl::Status TooMuch(std::string_view what) { return CudaError(kCudaErrorOutOfMemory, what); }
 
-// Returns the size of the fixed part of a node's contents, UINT64_MAX for an unknown kind. Sets `*exact`
-// when no bytes may follow the fixed part.
+// Returns the size of the fixed part of a node's contents, UINT64_MAX for an unknown kind. Sets
+// `*exact` when no bytes may follow the fixed part.
 uint64_t FixedBytes(uint32_t kind, bool* exact) {
   *exact = kind != wire::kNodeKernel && kind != wire::kNodeMemoryOps;
   switch (kind) {

@@ -1,5 +1,5 @@
-// Parses the graphs in a client's payload (proto/wire/graph.h). This file checks everything that does
-// not depend on the session's objects.
+// Parses the graphs in a client's payload (proto/wire/graph.h). This file checks everything that
+// does not depend on the session's objects.
 //
 // The parser guarantees:
 // - Every length fits, and no byte is left over.

@@ -1,5 +1,5 @@
-// Keeps the images of code that clients sent, so that later processes of the same user need not send
-// them again.
+// Keeps the images of code that clients sent, so that later processes of the same user need not
+// send them again.
 //
 // An image is found by its SHA-256, and only by the user that sent it. The hash of another user's
 // code therefore gives no access to that code. The daemon computes the hash itself and never trusts

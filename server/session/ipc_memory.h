@@ -2,12 +2,13 @@
 // memory of other processes that it has opened.
 //
 // An export covers the whole physical memory behind an allocation. Small allocations share it with
-// their neighbours, so the opener also gets the offset of the exported allocation. The session keeps
-// the export until the allocation is freed; a process that opened it keeps the memory longer. Opened
-// memory is mapped in the window of the device that holds it when the session has that device, else
-// in the window of the opening device.
+// their neighbours, so the opener also gets the offset of the exported allocation. The session
+// keeps the export until the allocation is freed; a process that opened it keeps the memory longer.
+// Opened memory is mapped in the window of the device that holds it when the session has that
+// device, else in the window of the opening device.
 //
-// Threading: the session's worker. Destroyed after the session's tasks and before its address spaces.
+// Threading: the session's worker. Destroyed after the session's tasks and before its address
+// spaces.
 #pragma once
 
 #include <sys/types.h>
@@ -52,8 +53,8 @@ class IpcMemory {
   // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED when the device cannot reach the memory.
   Task<absl::StatusOr<Opened>> Open(SessionDevice& device, ContextId context,
                                     ShareTokenValue token);
-  // Completes when no work can use the memory any more. Returns true when opens remain and the memory
-  // stays mapped. CUDA_ERROR_INVALID_VALUE for an address that Open() did not return.
+  // Completes when no work can use the memory any more. Returns true when opens remain and the
+  // memory stays mapped. CUDA_ERROR_INVALID_VALUE for an address that Open() did not return.
   Task<absl::StatusOr<bool>> Close(DeviceAddress address);
   // Closes the memory that the context opened, and drops the exports of its freed allocations. The
   // context's work must be complete on all devices.

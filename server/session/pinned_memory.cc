@@ -56,8 +56,8 @@ void PinnedMemory::FreeOf(ContextId context) {
   }
 }
 
-// Calls `allocate()`. When there is no room, frees the unused files that the window keeps and calls it
-// again, so that memory the program has freed does not make its allocations fail.
+// Calls `allocate()`. When there is no room, frees the unused files that the window keeps and calls
+// it again, so that memory the program has freed does not make its allocations fail.
 absl::StatusOr<PinnedMemory::Allocation> PinnedMemory::AllocateWithRoom(
     absl::FunctionRef<absl::StatusOr<Allocation>()> allocate) {
   absl::StatusOr<Allocation> allocation = allocate();

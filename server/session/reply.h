@@ -17,10 +17,10 @@ namespace detshare {
 
 class Session;
 
-// A reply is sent once: the first Send() counts. A handler that cannot reply yet moves the reply into
-// a coroutine, which replies later. The destruction of an unsent reply sends CUDA_ERROR_UNKNOWN. When
-// the client does not wait for the operation, an error becomes the session's error, and success sends
-// nothing.
+// A reply is sent once: the first Send() counts. A handler that cannot reply yet moves the reply
+// into a coroutine, which replies later. The destruction of an unsent reply sends
+// CUDA_ERROR_UNKNOWN. When the client does not wait for the operation, an error becomes the
+// session's error, and success sends nothing.
 //
 // Threading: the session's worker. The session must outlive the reply.
 class Reply {

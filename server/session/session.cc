@@ -79,7 +79,8 @@ Session::~Session() {
   for (SessionDevice& device : devices_) {
     if (device.space != nullptr) device.space->WaitForWork();
   }
-  // Spaces end before the coroutines: queued work of a faulted space writes to the coroutine's fences.
+  // Spaces end before the coroutines: queued work of a faulted space writes to the coroutine's
+  // fences.
   for (SessionDevice& device : devices_) device.space.reset();
   images_.reset();
   for (SessionDevice& device : devices_) device.coroutine.reset();
@@ -122,8 +123,8 @@ void Session::SetStickyError(int result, const std::string& why) {
   if (sticky_error_ != 0) return;
   sticky_error_ = result;
   LogError(label(), ": CUDA error ", result, ": ", why);
-  // Release: publishes the error before the forced fences. A client that sees such a fence also sees
-  // the error.
+  // Release: publishes the error before the forced fences. A client that sees such a fence also
+  // sees the error.
   region_->header()->sticky_error.store(static_cast<uint32_t>(result), std::memory_order_release);
   executor_->AbortWaits();
   region_->ForceFences();

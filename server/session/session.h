@@ -86,8 +86,8 @@ class Session {
 
   SharedRegion& region() { return *region_; }
   RingReader& reader() { return *reader_; }
-  // Sets `*fence` to the daemon's address of the fence; nullptr for kNoFence. Returns false when the
-  // index is out of range.
+  // Sets `*fence` to the daemon's address of the fence; nullptr for kNoFence. Returns false when
+  // the index is out of range.
   bool FindFence(FenceIndex index, Fence** fence);
 
   // ---- errors

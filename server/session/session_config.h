@@ -43,9 +43,9 @@ struct SessionConfig {
   SharedEvents* shared_event_tokens = nullptr;           // the daemon's
 };
 
-// device_memory and pinned_memory are the bytes in use. bytes_copied and code_bytes are bytes since the
-// session began. operations, kernels, migrations, launches, graphs, copies and fills are numbers since
-// the session began.
+// device_memory and pinned_memory are the bytes in use. bytes_copied and code_bytes are bytes since
+// the session began. operations, kernels, migrations, launches, graphs, copies and fills are
+// numbers since the session began.
 struct SessionCounters {
   uint64_t device_memory = 0, pinned_memory = 0, operations = 0, kernels = 0, bytes_copied = 0,
            migrations = 0, code_bytes = 0;

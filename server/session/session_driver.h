@@ -29,8 +29,8 @@ class SessionDriver {
   // must outlive the driver.
   static absl::StatusOr<std::unique_ptr<SessionDriver>> Open(const SessionConfig& config,
                                                              const ServerOptions& options);
-  // Waits for the session's work on the GPU and releases everything. Call Abandon() first to shorten
-  // the wait.
+  // Waits for the session's work on the GPU and releases everything. Call Abandon() first to
+  // shorten the wait.
   ~SessionDriver();
   SessionDriver(const SessionDriver&) = delete;
   SessionDriver& operator=(const SessionDriver&) = delete;
@@ -57,8 +57,8 @@ class SessionDriver {
   void WatchWork(bool pause);
   // Whether WatchWork() must still see the end of submitted work.
   bool watching_work() const;
-  // Whether an entity on one of the session's devices is throttled and so may wait for this session's
-  // work to end.
+  // Whether an entity on one of the session's devices is throttled and so may wait for this
+  // session's work to end.
   bool others_throttled() const;
   // Whether the client waits for each result of the session.
   bool awaited() const;

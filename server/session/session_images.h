@@ -3,9 +3,9 @@
 //
 //     array id  --> array  <-- textures and surfaces (by their handles)
 //
-// When a client destroys an object, a Take...() function removes it from the tables at once. The caller
-// owns the object then, and must keep it until no work of the session uses it. The last texture or
-// surface on an array frees the array's memory.
+// When a client destroys an object, a Take...() function removes it from the tables at once. The
+// caller owns the object then, and must keep it until no work of the session uses it. The last
+// texture or surface on an array frees the array's memory.
 //
 // Threading: the session's worker; array_bytes() from any thread.
 #pragma once

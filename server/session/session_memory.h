@@ -22,8 +22,8 @@ struct SessionDevice;
 
 class SessionMemory {
  public:
-  // `devices` must keep its size. Its address spaces and coroutines must exist before the first call
-  // of a function below.
+  // `devices` must keep its size. Its address spaces and coroutines must exist before the first
+  // call of a function below.
   SessionMemory(const SessionConfig& config, const ServerOptions& options, SharedRegion& region,
                 std::vector<SessionDevice>& devices);
   ~SessionMemory();

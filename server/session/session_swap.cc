@@ -27,8 +27,8 @@ constexpr microseconds kPause(100);
 constexpr std::chrono::seconds kNotifyAfter(10);
 // How long a session waits for more room than its evicted memory needs.
 constexpr milliseconds kSlackTimeout(200);
-// As in device_memory.cc: a card cannot use all of its free memory. Each retry asks for this fraction
-// of the card's memory more.
+// As in device_memory.cc: a card cannot use all of its free memory. Each retry asks for this
+// fraction of the card's memory more.
 constexpr uint64_t kRequestSlack = 256;
 
 Task<void> AwaitDevices(std::vector<SessionDevice>& devices, std::shared_ptr<bool> quiet) {
@@ -147,7 +147,8 @@ bool SessionSwap::AwaitQuiet(const RoomTicket* own, const std::atomic<bool>& sto
 void SessionSwap::TakeBack(const std::atomic<bool>& stop) {
   for (Part& part : parts_) part.account->SetBlocked(true);
   // Take memory back in the order of the devices, so that two sessions with several devices do not
-  // deadlock. While the session waits for one device, its memory on other devices may be evicted again.
+  // deadlock. While the session waits for one device, its memory on other devices may be evicted
+  // again.
   bool progress = true;
   while (out() && progress) {
     for (Part& part : parts_) {

@@ -75,8 +75,8 @@ class SessionSwap {
   std::vector<Part> parts_;
   std::atomic<bool> attention_{false};
   bool idle_ = false;
-  // Becomes true when the work of the last AwaitQuiet() is complete. A call that timed out leaves it
-  // false until then.
+  // Becomes true when the work of the last AwaitQuiet() is complete. A call that timed out leaves
+  // it false until then.
   std::shared_ptr<bool> quiet_;
 };
 

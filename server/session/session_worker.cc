@@ -30,21 +30,23 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records read before the worker checks its other duties
 // The spin time while the client waits for each result. The client's pauses are short, and waking a
-// sleeping thread can take longer than the requested work. (Of exponential pauses with a mean of 5 ms,
-// 2 % are longer than 20 ms. These would determine the p99.)
+// sleeping thread can take longer than the requested work. (Of exponential pauses with a mean of 5
+// ms, 2 % are longer than 20 ms. These would determine the p99.)
 constexpr milliseconds kAwaitedSpin(100);
-// Sleep times while a coroutine waits for a fence. Nothing wakes the worker when a fence is signaled.
+// Sleep times while a coroutine waits for a fence. Nothing wakes the worker when a fence is
+// signaled.
 constexpr microseconds kShortestFenceSleep(20);
 constexpr microseconds kLongestFenceSleep(50);
 // After this time without a record, the worker assumes that the client has submitted all its work.
 constexpr microseconds kPause(20);
 // Spin and sleep times while the session is throttled. Nothing wakes the worker when the throttle
-// ends. A throttled session has only a few operations in the hardware, so the device runs out of work
-// when the worker notices a completed operation late.
+// ends. A throttled session has only a few operations in the hardware, so the device runs out of
+// work when the worker notices a completed operation late.
 constexpr microseconds kThrottledSpin(5000);
 constexpr microseconds kThrottledSleep(20);
-// Nothing wakes the worker at a fault either. It checks for faults every kActiveSleep until kActiveTime
-// after the last work, then every kRestlessSleep until all work is known to be complete.
+// Nothing wakes the worker at a fault either. It checks for faults every kActiveSleep until
+// kActiveTime after the last work, then every kRestlessSleep until all work is known to be
+// complete.
 constexpr milliseconds kActiveSleep(5);
 constexpr seconds kActiveTime(2);
 constexpr seconds kRestlessSleep(1);

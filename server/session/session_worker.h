@@ -29,8 +29,8 @@ namespace detshare {
 class SessionDriver;
 struct ServerOptions;
 
-// One control call. `done` is called exactly once, by the worker or by SessionWorker::Call(). `args`
-// must stay valid until then.
+// One control call. `done` is called exactly once, by the worker or by SessionWorker::Call().
+// `args` must stay valid until then.
 struct ControlCall {
   uint16_t op = 0;
   uint32_t device = 0;
@@ -70,7 +70,8 @@ class SessionWorker {
   // client's later calls. `violation`: the client broke the protocol, which the log shows as an
   // error.
   void End(int result, const std::string& reason, bool violation = false);
-  // Any thread. Queues the call, or rejects it at once when the session ends or too many calls wait.
+  // Any thread. Queues the call, or rejects it at once when the session ends or too many calls
+  // wait.
   void Call(ControlCall call);
 
   const SessionConfig& config() const { return config_; }
@@ -82,8 +83,8 @@ class SessionWorker {
   // Whether the session's work had a fault on a device. sticky_error() is then its CUresult.
   bool faulted() const { return faulted_.load(std::memory_order_acquire); }
   int sticky_error() const { return sticky_error_.load(std::memory_order_relaxed); }
-  // Whether the session was ended because its client broke the protocol. Valid once Events::ended was
-  // called.
+  // Whether the session was ended because its client broke the protocol. Valid once Events::ended
+  // was called.
   bool violated() const;
 
  private:
@@ -114,8 +115,8 @@ class SessionWorker {
   std::atomic<bool> faulted_{false};  // release: publishes sticky_error_
   // Release: publishes to the worker that End() was called. The worker reads it without the lock.
   std::atomic<bool> stop_{false};
-  // Whether calls_ is not empty, and whether a call was added since the worker last looked. Release:
-  // publish an addition to the worker.
+  // Whether calls_ is not empty, and whether a call was added since the worker last looked.
+  // Release: publish an addition to the worker.
   std::atomic<bool> has_calls_{false};
   std::atomic<bool> new_calls_{false};
 

@@ -1,5 +1,5 @@
-// Events that sessions share. The exporting process gets a token that is too random to guess. It passes
-// the token to another process of the same user, which presents it to the daemon.
+// Events that sessions share. The exporting process gets a token that is too random to guess. It
+// passes the token to another process of the same user, which presents it to the daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,8 @@
 
 namespace detshare {
 
-// Threading: any thread. A token does not keep its event alive. It is valid as long as any session has
-// the event.
+// Threading: any thread. A token does not keep its event alive. It is valid as long as any session
+// has the event.
 class SharedEvents {
  public:
   using Token = std::array<uint8_t, 16>;

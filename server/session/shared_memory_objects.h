@@ -1,7 +1,8 @@
-// Memory that sessions share. The exporting process gets a token that is too random to guess. It passes
-// the token to another process of the same user, which presents it to the daemon.
+// Memory that sessions share. The exporting process gets a token that is too random to guess. It
+// passes the token to another process of the same user, which presents it to the daemon.
 //
-// A token does not keep the memory alive. It is valid as long as any session holds or maps the memory.
+// A token does not keep the memory alive. It is valid as long as any session holds or maps the
+// memory.
 //
 // Threading: any thread.
 #pragma once

@@ -42,8 +42,8 @@ struct Counted {
 VirtualMemory::VirtualMemory(std::vector<SessionDevice>& devices)
     : devices_(devices), made_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
-// Removes the access of other devices, because address spaces are destroyed one after another. A space
-// must not refer to a mapping of another space by then.
+// Removes the access of other devices, because address spaces are destroyed one after another. A
+// space must not refer to a mapping of another space by then.
 VirtualMemory::~VirtualMemory() {
   for (const auto& [address, mapping] : mappings_) {
     for (size_t i = 0; i < devices_.size(); ++i) {

@@ -1,15 +1,16 @@
-// Virtual memory management of one session: the reserved address ranges, the physical memory that the
-// session holds, and the mappings between them.
+// Virtual memory management of one session: the reserved address ranges, the physical memory that
+// the session holds, and the mappings between them.
 //
 //     reserved address --Map--> mapped, without access --SetAccess--> accessible
 //            ^                                                             |
 //            +------------------Unmap, when earlier work is complete-------+
 //
-// Physical memory lives as long as a session holds its id or maps it. It counts for the session that
-// created it. A range lies in the window of one device, even when memory of other devices is mapped
-// there.
+// Physical memory lives as long as a session holds its id or maps it. It counts for the session
+// that created it. A range lies in the window of one device, even when memory of other devices is
+// mapped there.
 //
-// Threading: the session's worker. Destroyed after the session's tasks and before its address spaces.
+// Threading: the session's worker. Destroyed after the session's tasks and before its address
+// spaces.
 #pragma once
 
 #include <atomic>
@@ -91,8 +92,8 @@ class VirtualMemory {
   size_t IndexOf(const SessionDevice& device) const;
   // The range that contains all of the addresses, or null.
   Range* Containing(DeviceAddress address, uint64_t bytes);
-  // The mappings that together cover exactly this range. An error when there are none, or one of them
-  // is being unmapped.
+  // The mappings that together cover exactly this range. An error when there are none, or one of
+  // them is being unmapped.
   absl::StatusOr<std::vector<Mappings::iterator>> Exactly(DeviceAddress address, uint64_t bytes);
 
   std::vector<SessionDevice>& devices_;
@@ -100,7 +101,8 @@ class VirtualMemory {
   Mappings mappings_;
   absl::flat_hash_map<Id, Named> named_;
   Id next_id_ = 1;
-  // Shared with the memory that it counts, which may outlive this object. Relaxed: for reports only.
+  // Shared with the memory that it counts, which may outlive this object. Relaxed: for reports
+  // only.
   const std::shared_ptr<std::atomic<uint64_t>> made_;
 };
 

@@ -1,6 +1,6 @@
-// Declarations that all handlers share. A handler checks the client's arguments, does the work or passes
-// it to the session's GPU coroutine, and replies through `reply`. A handler that must wait moves the
-// reply into a Task and spawns the task on the session's executor.
+// Declarations that all handlers share. A handler checks the client's arguments, does the work or
+// passes it to the session's GPU coroutine, and replies through `reply`. A handler that must wait
+// moves the reply into a Task and spawns the task on the session's executor.
 #pragma once
 
 #include <cstdint>

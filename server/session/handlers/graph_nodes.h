@@ -1,5 +1,5 @@
-// Translates a client's description of graphs to the devices' description. Every kernel, event, fence
-// and address must belong to the session.
+// Translates a client's description of graphs to the devices' description. Every kernel, event,
+// fence and address must belong to the session.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,8 @@ class Session;
 
 namespace detshare::handlers {
 
-// Resolves a node for the session's current device. The result keeps the objects that it names alive.
+// Resolves a node for the session's current device. The result keeps the objects that it names
+// alive.
 absl::StatusOr<GraphNode> ResolveNode(Session& session, const ParsedNode& node);
 
 // On an error, sets `*refused` to the place of the node that caused it.

@@ -1,5 +1,5 @@
-// Reads requests that come as records of a stream and as nodes of graphs. Checks that they are valid
-// and use only the session's objects.
+// Reads requests that come as records of a stream and as nodes of graphs. Checks that they are
+// valid and use only the session's objects.
 #pragma once
 
 #include <cstring>
@@ -42,8 +42,8 @@ inline absl::Status ReadShape(Session& session, const wire::cuLaunchKernelEx& ar
 }
 
 // Set `*device` to the device that does the work: the current one, or another one whose memory is
-// filled or exchanges bytes with the host. Null when there is nothing to copy or fill. `payload`: the
-// record's payload, which may hold the source of a copy.
+// filled or exchanges bytes with the host. Null when there is nothing to copy or fill. `payload`:
+// the record's payload, which may hold the source of a copy.
 absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload,
                       CopyRequest* request, SessionDevice** device);
 absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, FillRequest* request,
