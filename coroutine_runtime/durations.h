@@ -1,18 +1,19 @@
-// How long operations take on the device: learned while they run, asked for before they run.
+// Durations of operations on the device. They are learned while operations run, and estimate later
+// ones.
 //
-// An operation is known by its key: what it executes and in which shape. The same key means the
-// same work in every session and every run of the daemon, so all of them learn from each other
-// (DurationTable, one a device) and what was learned survives in a file (durations_profile.h).
+// A key identifies an operation: its code and its shape. The same key means the same work in every
+// session and every run of the daemon. So all sessions share what is learned (DurationTable, one
+// per device), and a file keeps it between runs (durations_profile.h).
 //
-//     worker:     DurationCache::Look(key)  -->  estimate, and whether to sample this occurrence
-//     somebody:   puts timed markers around it, later OperationDurations::Add(time)
+//     worker:  DurationCache::Look(key)  -->  estimate, and whether to sample this occurrence
+//     caller:  puts timed markers around it, later OperationDurations::Add(time)
 //
-// Times are learned apart for partitions of different size (SizeClass), and compared: an operation
-// that is as fast on half of the SMs, though it has work for all, waits for memory.
+// Times are learned separately for partitions of different sizes (SizeClass), and compared. An
+// operation that has work for all SMs but is as fast on half of them waits for memory.
 //
-// The estimate is a low quantile of the latest samples: what neighbours do to an operation only
-// makes it longer. Samples that were taken while neighbours ran are used as upper bounds, and
-// forgotten once there is a better one.
+// The estimate is a low quantile of the latest samples, because neighbours only make an operation
+// longer. Samples taken while neighbours ran are upper bounds, and are dropped once there is a
+// better sample.
 #pragma once
 
 #include <array>
@@ -33,68 +34,69 @@ namespace detshare {
 using policy::Nanoseconds;
 
 struct OperationKey {
-  uint64_t code = 0;   // what it executes
-  uint64_t shape = 0;  // how
+  uint64_t code = 0;   // the code that it executes
+  uint64_t shape = 0;  // the shape of the execution
   friend bool operator==(const OperationKey&, const OperationKey&) = default;
 };
 
-// A number that is the same on all machines and in all versions. `seed`: the hash of what comes
-// before.
+// A hash that is the same on all machines and in all versions. `seed`: the hash of the preceding
+// bytes.
 uint64_t StableHash(absl::Span<const std::byte> bytes, uint64_t seed = 0);
 
-// The `code` of a kernel. `image`: a name of the image's content.
+// The `code` of a kernel. `image`: an identifier of the image's content.
 uint64_t KernelCode(absl::Span<const std::byte> image, std::string_view kernel);
-// Of a launch. A few multiplications.
+// The `shape` of a launch. Costs a few multiplications.
 uint64_t ShapeOf(const LaunchShape& shape);
-// Of a launch's parameters, without those that are addresses in [base, base + bytes): sizes and
-// strides, in the beginning of them. Never 0.
+// A hash of a launch's parameters without addresses in [base, base + bytes): sizes and strides in
+// the first part of the parameters. Never 0.
 uint64_t ContentOf(absl::Span<const std::byte> parameters, uint64_t base, uint64_t bytes);
 
-// Copies and fills of one kind whose sizes lie between the same powers of two have one key.
+// Copies and fills of one kind share a key if their sizes lie between the same powers of two.
 enum class TransferKind : uint8_t { kToDevice, kFromDevice, kInside, kBetweenDevices, kFill };
 OperationKey TransferKey(TransferKind kind, uint64_t bytes);
 
-// Sizes of partitions that are told apart, by their share of the SMs: 0 is 7/8 and more, 1 more
-// than 1/4, 2 more than 1/8 and so on; the last one is the rest.
+// Size classes of partitions, by their share of the SMs: class 0 has 7/8 and more, 1 more than 1/4,
+// 2 more than 1/8 and so on; the last class is the rest.
 inline constexpr int kSizeClasses = 5;
 int SizeClassOf(int sm_count, int whole);
 
-// What is known of an operation before it ran.
+// What is known about an operation before it has run.
 struct OperationTraits {
   uint32_t blocks = 0;    // of its grid; 0: it runs on no SMs
-  Nanoseconds guess = 0;  // its duration; 0: nobody knows
-  // What it is given beside its shape (ContentOf); 0: nothing. Matrix products of a library, say,
-  // have one grid, that of the device, whatever their size. Operations of one key are told apart by
-  // it, unless it turns out to be something else every time.
+  Nanoseconds guess = 0;  // its duration; 0: unknown
+  // Its input besides the shape (ContentOf); 0: none. For example, matrix products of a library
+  // have one grid, that of the device, whatever their size. The content distinguishes operations of
+  // one key, unless it turns out to be different every time.
   uint64_t content = 0;
 };
 
 class DurationTable;
 
-// What was learned about one operation. Owned by its table, and as old as that. Any thread.
+// The durations learned for one operation. The table owns it, and it lives as long as the table.
+// Threading: any thread.
 class OperationDurations {
  public:
-  // On a partition of that size, alone. Above 0. One load.
+  // The duration without neighbours on a partition of this size. Above 0. Costs one load.
   Nanoseconds Estimate(int size_class) const {
     return estimates_[size_class].load(std::memory_order_relaxed);
   }
-  // Whether the estimate for that size rests on a sample of any size.
+  // Whether the estimate rests on a sample of any size class.
   bool known() const { return known_.load(std::memory_order_relaxed); }
-  // Whether samples of that size are still wanted more than others.
+  // Whether samples of this size class are still wanted more than others.
   bool Wanted(int size_class) const {
     return (wanted_.load(std::memory_order_relaxed) >> size_class & 1) != 0;
   }
-  // How much of its time it waits for memory and not for SMs: 0 to 1, below 0 when not known.
+  // The share of its time in which it waits for memory and not for SMs: 0 to 1; below 0 if unknown.
   double memory_bound() const { return memory_bound_.load(std::memory_order_relaxed); }
 
-  // `contended`: work of others was in the hardware meanwhile. Times below 1 ns are ignored.
+  // `contended`: others had work in the hardware meanwhile. Times below 1 ns are ignored.
   void Add(int size_class, Nanoseconds time, bool contended);
 
-  // What is kept of it on disk.
+  // The data of an operation that is kept on disk.
   struct Record {
     OperationKey key;
     uint32_t blocks = 0;
-    uint32_t age = 0;  // runs of the daemon since it was last looked up
+    uint32_t age = 0;  // runs of the daemon since the last look-up
     // Nanoseconds; 0: no sample; below 0: an upper bound.
     std::array<float, kSizeClasses> times{};
   };
@@ -105,15 +107,15 @@ class OperationDurations {
   struct Samples {
     std::array<float, kKept> times{};
     uint8_t count = 0, next = 0;
-    bool bounds = false;  // all are contended
+    bool bounds = false;  // all samples are contended
     float Low() const;
   };
 
   OperationDurations(DurationTable& table, const OperationKey& key, const OperationTraits& traits);
-  void Learn(int size_class, float time, bool contended);  // with the table's mutex held
-  void Publish();                                          // with the table's mutex held
+  void Learn(int size_class, float time, bool contended);  // requires the table's mutex
+  void Publish();                                          // requires the table's mutex
 
-  // Relaxed, all of them: each is a figure of its own and publishes nothing.
+  // All relaxed: each is an independent figure and publishes nothing else.
   std::array<std::atomic<Nanoseconds>, kSizeClasses> estimates_;
   std::atomic<float> memory_bound_{-1};
   std::atomic<uint8_t> wanted_{(1 << kSizeClasses) - 1};
@@ -122,14 +124,14 @@ class OperationDurations {
   DurationTable& table_;
   const OperationKey key_;
   const OperationTraits traits_;
-  uint32_t age_ = 0;  // guarded by the table's mutex, as what follows
+  uint32_t age_ = 0;  // the table's mutex guards this and samples_
   std::array<Samples, kSizeClasses> samples_{};
 };
 
-// All operations of one device. Any thread.
+// All operations of one device. Threading: any thread.
 class DurationTable {
  public:
-  // Further ones share one record, which answers with guesses.
+  // Operations beyond this number share one record, which returns guesses.
   static constexpr size_t kMaxOperations = 65'536;
 
   explicit DurationTable(int sm_count);
@@ -138,15 +140,15 @@ class DurationTable {
   DurationTable& operator=(const DurationTable&) = delete;
 
   int sm_count() const { return sm_count_; }
-  // Never null. Locks, and allocates for a new key. `traits` count for a new key only.
+  // Never null. Locks, and allocates for a new key. `traits` are used for a new key only.
   OperationDurations* FindOrAdd(const OperationKey& key, const OperationTraits& traits);
   size_t size() const;
 
-  // For the profile: what is known of every operation with samples, those that were looked up first
-  // ages by a run. In no order.
+  // For the profile: returns every operation that has samples, in no order. An operation that was
+  // looked up in this run has age 0; Restore() adds 1 to each age.
   std::vector<OperationDurations::Record> Records() const;
-  // Takes over what earlier runs learned; records that make no sense are left out. Returns how many
-  // were taken. Before anything is looked up.
+  // Restores what earlier runs learned. Skips invalid records, and returns the number of restored
+  // ones. Call it before the first look-up.
   size_t Restore(absl::Span<const OperationDurations::Record> records);
 
  private:
@@ -159,14 +161,14 @@ class DurationTable {
   mutable std::mutex mutex_;
   absl::flat_hash_map<OperationKey, std::unique_ptr<OperationDurations>, Hash>
       operations_;                                // guarded by mutex_
-  std::unique_ptr<OperationDurations> overflow_;  // of all that found no room
+  std::unique_ptr<OperationDurations> overflow_;  // shared by operations beyond kMaxOperations
 };
 
-// One worker's way to its table: neither locks nor allocates for what it has seen lately. One
-// thread.
+// One worker's cache of its table. It neither locks nor allocates for recently seen operations.
+// Threading: one thread.
 class DurationCache {
  public:
-  // Of how many occurrences one is sampled when there are enough samples.
+  // Once there are enough samples, one occurrence in this number is sampled.
   static constexpr uint32_t kRarely = 1024;
 
   explicit DurationCache(DurationTable& table);
@@ -174,15 +176,15 @@ class DurationCache {
   struct Lookup {
     OperationDurations* operation = nullptr;  // never null
     Nanoseconds estimate = 0;
-    bool known = false;   // it rests on measurements
-    bool sample = false;  // time this occurrence
+    bool known = false;   // the estimate rests on measurements
+    bool sample = false;  // the caller should time this occurrence
   };
-  // One occurrence of an operation, on a partition of that size.
+  // Looks up one occurrence of an operation on a partition of this size class.
   Lookup Look(const OperationKey& key, const OperationTraits& traits, int size_class);
 
  private:
   static constexpr size_t kSlots = 4096;
-  // So many contents of one key may be new, and a quarter of those that were not.
+  // This many contents of one key may be new, plus a quarter of the contents that were not.
   static constexpr uint32_t kNewContents = 64;
   struct Slot {
     OperationKey key;
@@ -193,7 +195,7 @@ class DurationCache {
   };
 
   static size_t IndexOf(const OperationKey& key) { return (key.code * 31 + key.shape) % kSlots; }
-  // Whether the slot was filled anew.
+  // Returns whether the slot was filled anew.
   bool Fill(Slot& slot, const OperationKey& key, const OperationTraits& traits);
 
   DurationTable& table_;
