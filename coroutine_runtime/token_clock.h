@@ -29,7 +29,7 @@ class TokenClock {
   struct Options {
     policy::Nanoseconds shortest_step = 100 * policy::kMicrosecond;
     policy::Nanoseconds longest_step = 50 * policy::kMillisecond;
-    // A longer change is a new phase of the program.
+    // A step that lasts longer is a new phase of the program.
     policy::Nanoseconds longest_prefill = 5 * policy::kSecond;
   };
   TokenClock() : TokenClock(Options{}) {}
