@@ -1,7 +1,7 @@
-// What a coroutine, or all of a tenant's together, has done and waited for: only figures that grow,
-// so that what ended can be added to what goes on.
+// The work and waiting of a coroutine, or of all coroutines of a tenant together. All figures only
+// grow, so the figures of ended coroutines can be added to those of running ones.
 //
-// Plain values. Durations in nanoseconds.
+// Plain values. Durations are in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace detshare {
 
-// Durations that were counted.
+// A count of durations.
 struct DurationCounts {
   LatencyHistogram::Counts counts{};
   int64_t sum = 0;
@@ -28,15 +28,14 @@ struct DurationCounts {
     sum += other.sum;
     return *this;
   }
-  // What was counted since `before`, which these counts once were.
+  // The difference to `before`, an earlier state of these counts.
   DurationCounts Since(const DurationCounts& before) const {
     DurationCounts since = *this;
     for (size_t i = 0; i < counts.size(); ++i) since.counts[i] -= before.counts[i];
     since.sum -= before.sum;
     return since;
   }
-  // What `part` (0 to 1) of all did not exceed, as far as the buckets tell it; 0 when there are
-  // none.
+  // The quantile `part` (0 to 1), as precise as the buckets allow; 0 if nothing was counted.
   int64_t Quantile(double part) const {
     const double wanted = static_cast<double>(total()) * part;
     uint64_t seen = 0;
@@ -49,21 +48,21 @@ struct DurationCounts {
   }
 };
 
-// Counted while the coroutine's work is followed, but for `resizes`.
+// Counted while the coroutine's work is followed, except `resizes`.
 struct WorkTotals {
-  int64_t device_time = 0;   // of what was given to the hardware, as if alone on the whole device
-  int64_t memory_bound = 0;  // of that, in operations that wait for memory and not for SMs
+  int64_t device_time = 0;   // of submitted work, as if alone on the whole device
+  int64_t memory_bound = 0;  // part of device_time in operations that wait for memory, not for SMs
   int64_t throttled_by_window = 0, throttled_by_budget = 0;
-  uint64_t passes = 0;   // operations that went because they had been throttled for long enough
-  uint64_t tokens = 0;   // of the patterns that were recognised
+  uint64_t passes = 0;   // operations that passed because they had been throttled for long enough
+  uint64_t tokens = 0;   // of recognised patterns
   uint64_t resizes = 0;  // decisions that gave another partition
-  // More than what the tenant was promised.
+  // Latencies above those promised to the tenant.
   uint64_t late_bursts = 0, late_first_tokens = 0, late_tokens = 0;
-  DurationCounts bursts;      // from the first operation of a burst of work until all was complete
-  DurationCounts throttles;   // how long nothing was given to the hardware, each time
-  DurationCounts operations;  // those that were timed on the device
+  DurationCounts bursts;        // from the first operation of a burst of work until it was complete
+  DurationCounts throttles;     // each time in which nothing was submitted to the hardware
+  DurationCounts operations;    // those that were timed on the device
   DurationCounts first_tokens;  // from the first operation of a prefill until its result was read
-  DurationCounts tokens_apart;  // between two tokens of one answer
+  DurationCounts tokens_apart;  // between two tokens of one reply
 
   WorkTotals& operator+=(const WorkTotals& other) {
     device_time += other.device_time;
