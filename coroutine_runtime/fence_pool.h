@@ -1,4 +1,4 @@
-// Fences of the runtime's own, in memory that one session's work may write.
+// The runtime's own fences, in memory that one session's work may write.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace detshare {
 
-// A point in a session's work: reached once *fence >= value. Fences of a pool only grow, so a point
-// stays valid as long as the pool, whoever uses the fence after.
+// A point in a session's work, reached once *fence >= value. The fences of a pool only grow, so a
+// point stays valid as long as the pool, even if the fence has a new user.
 struct FencePoint {
   const std::atomic<uint64_t>* fence = nullptr;
   uint64_t value = 0;
@@ -24,8 +24,8 @@ struct FencePoint {
 
 class FencePool;
 
-// The right to signal one fence. Give it back only when everything that was signalled is reached,
-// or the work is lost.
+// The right to signal one fence. Return it only when every signalled value is reached, or the work
+// is lost.
 class FenceLease {
  public:
   FenceLease() = default;
@@ -35,7 +35,7 @@ class FenceLease {
 
   explicit operator bool() const { return pool_ != nullptr; }
   std::atomic<uint64_t>* fence() const { return fence_; }
-  // A value that was not used before.
+  // Returns a value that was not used before.
   uint64_t Next() { return ++*last_; }
   // The last value of Next().
   FencePoint point() const { return FencePoint{fence_, *last_}; }
@@ -47,8 +47,8 @@ class FenceLease {
   uint64_t* last_ = nullptr;
 };
 
-// One thread. Ends after its leases and after the address space, which takes the registrations back
-// when it ends.
+// Threading: one thread. Lifetime: ends after its leases and after the address space, whose
+// destructor removes the registrations.
 class FencePool {
  public:
   explicit FencePool(AddressSpace& space) : space_(space) {}
@@ -56,7 +56,7 @@ class FencePool {
   FencePool(const FencePool&) = delete;
   FencePool& operator=(const FencePool&) = delete;
 
-  // Registers another page when all are in use.
+  // Registers another page when all fences are in use.
   absl::StatusOr<FenceLease> Acquire();
 
  private:
