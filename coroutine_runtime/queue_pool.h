@@ -1,4 +1,4 @@
-// Physical queues of one device, kept for reuse: making one is slow.
+// Physical queues of one device, kept for reuse because creating one is slow.
 #pragma once
 
 #include <map>
@@ -13,28 +13,29 @@
 
 namespace detshare {
 
-// The priority of a physical queue. The device's priorities are divided: the greater half is for
-// work that is urgent, and within a half a stream keeps its own as far as there is room, from the
-// least on.
+// Returns the priority of a physical queue. The upper half of the device's priorities is for urgent
+// work. Within a half, a stream keeps its own priority as far as there is room, counted from the
+// lowest.
 int QueuePriority(const DeviceProperties& properties, int stream_priority, bool urgent);
 
-// Any thread.
+// Threading: any thread.
 class QueuePool {
  public:
-  // `limit`: queues that may exist at a time, over all partitions.
+  // `limit`: maximum number of queues at a time, over all partitions.
   explicit QueuePool(Device& device, int limit = 4096) : device_(device), limit_(limit) {}
 
   Device& device() { return device_; }
 
-  // An idle queue of `partition`. Priorities (QueuePriority()) outside of the device's range are
-  // clamped, as CUDA does. ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) when all are in use.
+  // Returns an idle queue of `partition`. Priorities (QueuePriority()) outside the device's range
+  // are clamped, as CUDA does. ResourceExhausted (CUDA_ERROR_OUT_OF_MEMORY) if all queues are in
+  // use.
   absl::StatusOr<std::unique_ptr<Queue>> Acquire(Partition& partition, int priority);
-  // Takes back a queue on which nothing is queued any more: the next user may be another session,
-  // which must not wait for it.
+  // Takes back a queue that has no queued work any more. The next user may be another session,
+  // which must not wait for that work.
   void Release(Partition& partition, int priority, std::unique_ptr<Queue> queue);
-  // Ends a queue that may still have work.
+  // Destroys a queue that may still have work.
   void Discard(std::unique_ptr<Queue> queue);
-  // Has at least `count` idle queues ready.
+  // Ensures that at least `count` idle queues are ready.
   absl::Status Prepare(Partition& partition, int priority, int count);
 
  private:
