@@ -1,4 +1,4 @@
-// Ordinary host memory for what left a card, of which there is only so much.
+// Ordinary host memory, of limited size, for memory that was evicted from a card.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace detshare {
 
 class HostStore;
 
-// A piece of it, zeroed at first. Given back when it ends.
+// A piece of the store, initially zeroed. Given back when it ends.
 class HostBlock {
  public:
   HostBlock() = default;
@@ -36,14 +36,14 @@ class HostBlock {
   uint64_t bytes_ = 0;
 };
 
-// Any thread. Outlives its blocks.
+// Threading: any thread. Lifetime: outlives its blocks.
 class HostStore {
  public:
   explicit HostStore(uint64_t limit) : limit_(limit) {}
   HostStore(const HostStore&) = delete;
   HostStore& operator=(const HostStore&) = delete;
 
-  // ResourceExhausted when the limit, or the host, does not allow it.
+  // ResourceExhausted if the limit or the host does not allow it.
   absl::StatusOr<HostBlock> Take(uint64_t bytes);
   uint64_t limit() const { return limit_; }
   uint64_t used() const;
