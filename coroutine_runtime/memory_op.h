@@ -1,4 +1,4 @@
-// Operations of a stream on words of memory: waits, writes, barriers. Numbers are CUDA's.
+// Stream operations on words of memory: waits, writes, barriers. The numbers are CUDA's.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,13 @@ struct MemoryOp {
 
   bool is_wait() const { return operation == kWait32 || operation == kWait64; }
   bool is_write() const { return operation == kWrite32 || operation == kWrite64; }
-  // Of the word that it waits for or writes; 0 when it touches none.
+  // The size of the word that it waits for or writes; 0 if it accesses none.
   int bytes() const {
     if (operation == kWait32 || operation == kWrite32) return 4;
     return operation == kWait64 || operation == kWrite64 ? 8 : 0;
   }
 
-  // Of a wait: whether it is over when the word is `word`.
+  // For a wait: whether it ends when the word is `word`.
   bool Satisfied(uint64_t word) const {
     const bool narrow = bytes() == 4;
     const uint64_t mask = narrow ? UINT32_MAX : UINT64_MAX;
@@ -52,7 +52,7 @@ struct MemoryOp {
         return (~(word | value) & mask) != 0;
     }
   }
-  // Of a wait: a word with which it is over. Nullopt: there is none, it would never end.
+  // For a wait: a word that ends it; nullopt if no word does.
   std::optional<uint64_t> Satisfying() const {
     for (const uint64_t word : {value, uint64_t{0}}) {
       if (Satisfied(word)) return word;
