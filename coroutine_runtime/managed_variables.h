@@ -1,5 +1,5 @@
-// Variables that code declares __managed__: host and devices see them at one address. Whoever has a
-// library loaded chooses that address; the device fills it in where the code asks for it.
+// Variables that code declares __managed__: host and devices access them at one address. The caller
+// that loads a library chooses the address, and the device writes it where the code needs it.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct ManagedVariable {
 };
 
 struct ManagedPlaces {
-  std::vector<uint64_t> addresses;  // one for each variable
-  // The memory is new: the device writes the initial contents. Else they have been written when the
-  // same code was loaded for another device of the session.
+  std::vector<uint64_t> addresses;  // one per variable
+  // The memory is new, so the device writes the initial contents. If false, they were written when
+  // the same code was loaded for another device of the session.
   bool fresh = true;
 };
 
-// Gives the variables of one library their places, in host memory that the address space reaches
-// and that this process may write. Called during Device::LoadLibrary, at most once. Null: the
-// library may have no such variables.
+// Places the variables of one library in host memory that the address space can access and that
+// this process may write. Called during Device::LoadLibrary, at most once. Null: the library must
+// not have such variables.
 using PlaceManaged =
     std::function<absl::StatusOr<ManagedPlaces>(absl::Span<const ManagedVariable> variables)>;
 
