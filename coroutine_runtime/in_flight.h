@@ -1,7 +1,8 @@
-// What a session has given to one device and does not know to be complete, in device time.
+// The work, in device time, that a session has submitted to one device and that is not known to be
+// complete.
 //
-// Each stream's work is added up until a fence is put behind it; when the fence is reached, the sum
-// is taken away. One thread; a checkpoint allocates nothing.
+// Each stream's work is summed up until a fence is put behind it. When the fence is reached, the
+// sum is subtracted. Threading: one thread. A checkpoint allocates nothing.
 #pragma once
 
 #include <array>
@@ -14,11 +15,11 @@ namespace detshare {
 
 class InFlight {
  public:
-  // `point` is reached when work of `estimate` is complete, for which there is no other checkpoint.
-  // Points of one fence come in order.
+  // `point` is reached when work of `estimate` is complete that no other checkpoint covers. Points
+  // of one fence come in order.
   void Add(const FencePoint& point, policy::Nanoseconds estimate) {
     if (count_ == checkpoints_.size()) {
-      // The latest one of the same stream, or of any: that only makes it late.
+      // Merges with the latest checkpoint of the same stream, or of any; that only delays it.
       size_t into = count_ - 1;
       for (size_t i = count_; i-- > 0;) {
         if (checkpoints_[i].point.fence == point.fence) {
@@ -33,7 +34,7 @@ class InFlight {
     checkpoints_[count_++] = {point, estimate};
   }
 
-  // The sum of what is complete since the last call.
+  // Returns the sum of the work completed since the last call.
   policy::Nanoseconds TakeComplete() {
     policy::Nanoseconds complete = 0;
     size_t kept = 0;
