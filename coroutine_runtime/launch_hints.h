@@ -1,5 +1,5 @@
-// What a launch may ask of the device beyond its meaning: results do not depend on it, and a device
-// may ignore it. Numbers are CUDA's.
+// Optional requests of a launch to the device. Results do not depend on them, and a device may
+// ignore them. The numbers are CUDA's.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct LaunchHints {
     kNvlinkCentric = 64,
     kAll = 127,
   };
-  uint32_t given = 0;  // which of the following count
+  uint32_t given = 0;  // which of the following fields apply
   uint32_t cluster_scheduling = 0;
   std::array<uint32_t, 3> preferred_cluster{};
   uint32_t sync_domain = 0, sync_domain_default = 0, sync_domain_remote = 0;
