@@ -1,12 +1,11 @@
-// Task<T>: a C++20 coroutine that starts when it is awaited and resumes whoever awaits it when it
-// ends.
+// Task<T>: a C++20 coroutine that starts when it is awaited, and resumes its awaiter when it ends.
 //
 // A task runs on the thread that resumes it (the executor's) and is not thread-safe. Destroying a
-// task that has not ended destroys everything that its frame holds, tasks that it awaits included.
-// Exceptions are not used: one that escapes ends the process.
+// task that has not ended destroys everything in its frame, including the tasks that it awaits.
+// Exceptions are not used; an exception that escapes ends the process.
 //
-// A coroutine's parameters live as long as its frame, a lambda's captures do not: make coroutines
-// functions, not lambdas, and pass by value what must outlive the call.
+// A coroutine's parameters live as long as its frame, but a lambda's captures do not. So make
+// coroutines functions, not lambdas, and pass by value what must outlive the call.
 #pragma once
 
 #include <coroutine>
@@ -22,7 +21,7 @@ class [[nodiscard]] Task;
 namespace task_internal {
 
 struct PromiseBase {
-  // Hands the thread to the awaiting coroutine without growing the stack.
+  // Transfers the thread to the awaiting coroutine without growing the stack.
   struct FinalAwaiter {
     bool await_ready() const noexcept { return false; }
     template <typename Promise>
@@ -79,7 +78,7 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // A task is awaited at most once.
+  // A task may be awaited at most once.
   struct Awaiter {
     Handle handle;
     bool await_ready() const noexcept { return false; }
