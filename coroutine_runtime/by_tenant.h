@@ -1,7 +1,7 @@
-// Figures by tenant, of a bounded number of them: programs may be allowed to choose their tenant's
-// name, and nobody may fill the daemon's memory, or what watches it, with names.
+// Figures by tenant, for a bounded number of tenants. Programs may be allowed to choose their
+// tenant's name, and names must not fill the memory of the daemon or of its monitoring.
 //
-// One thread at a time.
+// Threading: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ inline constexpr size_t kMaxTenantsApart = 128;
 template <typename Figures>
 class ByTenant {
  public:
-  // A tenant that is configured has a place, whoever came before it.
+  // A configured tenant always has a place, whichever tenants came before it.
   void Reserve(const std::string& name) { figures_[name]; }
-  // The name under which a tenant is counted, from its first mention on.
+  // The name under which the tenant is counted from its first mention on.
   std::string NameFor(const std::string& name) const {
     if (figures_.contains(name) || figures_.size() < kMaxTenantsApart) return name;
     return kOtherTenants;
