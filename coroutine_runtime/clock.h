@@ -1,4 +1,4 @@
-// Time as an argument: code that needs the time asks a Clock, so that tests move it.
+// Time as an argument: code that needs the time asks a Clock, so tests can control it.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace detshare {
 
-// Nanoseconds of a clock that never goes back. The zero point means nothing. Any thread.
+// Nanoseconds of a clock that never goes back. The zero point is arbitrary. Threading: any thread.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -23,14 +23,14 @@ class RealClock final : public Clock {
   }
 };
 
-// Stands still until it is advanced.
+// Stands still until a caller advances it.
 class ManualClock final : public Clock {
  public:
   int64_t NowNanoseconds() const override { return now_.load(std::memory_order_relaxed); }
   void Advance(int64_t nanoseconds) { now_.fetch_add(nanoseconds, std::memory_order_relaxed); }
 
  private:
-  std::atomic<int64_t> now_{0};  // publishes nothing but itself
+  std::atomic<int64_t> now_{0};  // publishes only itself
 };
 
 }  // namespace detshare
