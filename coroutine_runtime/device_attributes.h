@@ -1,4 +1,4 @@
-// What a device says of itself.
+// Attributes of a device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace detshare {
 
-// `attribute` is a CUdevice_attribute. 0: the device does not know it, or it is negative.
+// `attribute` is a CUdevice_attribute. Returns 0 if the device does not know it or it is negative.
 inline uint64_t AttributeOf(const DeviceProperties& properties, int attribute) {
   const auto found = properties.attributes.find(attribute);
   return found == properties.attributes.end() || found->second < 0
