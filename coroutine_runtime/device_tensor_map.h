@@ -1,8 +1,8 @@
-// Tensor maps: the 128-byte descriptors that kernels hand to the tensor memory accelerator.
+// Tensor maps: the 128-byte descriptors that kernels give to the tensor memory accelerator.
 //
-// A map is data: it owns nothing and refers to no object of the device. Making one is a pure
-// function of the request on a given device, touches no memory at the address, and neither waits
-// nor drains. Enumerations are CUDA's, passed through.
+// A map is data: it owns nothing and refers to no object of the device. Encoding a map is a pure
+// function of the request on a given device. It accesses no memory at the address, and neither
+// waits nor drains the device. Enumerations are CUDA's, passed through.
 //
 // Threading: any thread. Errors: as device.h.
 #pragma once
@@ -23,7 +23,7 @@ struct TensorMapRequest {
   enum class Kind : uint8_t { kTiled, kIm2col, kIm2colWide };
   Kind kind = Kind::kTiled;
 
-  // Of every kind. The arrays hold `rank` numbers, `strides` (in bytes) one less.
+  // For every kind. The arrays hold `rank` numbers; `strides` (in bytes) holds one less.
   uint32_t data_type = 0;
   uint32_t rank = 0;  // 1 to kTensorRankLimit
   DeviceAddress address = 0;
@@ -33,7 +33,7 @@ struct TensorMapRequest {
   uint32_t interleave = 0, swizzle = 0, l2_promotion = 0, out_of_bounds_fill = 0;
 
   std::array<uint32_t, kTensorRankLimit> box{};  // kTiled
-  // kIm2col: `rank` - 2 numbers; kIm2colWide: the first one.
+  // kIm2col: `rank` - 2 numbers; kIm2colWide: only the first number.
   std::array<int32_t, kTensorRankLimit> lower_corner{}, upper_corner{};
   uint32_t channels_per_pixel = 0, pixels_per_column = 0;  // kIm2col, kIm2colWide
   uint32_t wide_mode = 0;                                  // kIm2colWide
@@ -42,9 +42,9 @@ struct TensorMapRequest {
 class TensorMapEncoder {
  public:
   virtual ~TensorMapEncoder() = default;
-  // CUDA_ERROR_INVALID_VALUE for what the device cannot describe.
+  // CUDA_ERROR_INVALID_VALUE if the device cannot describe the request.
   virtual absl::StatusOr<TensorMap> Encode(const TensorMapRequest& request) = 0;
-  // The same map of a tensor at another address. `map` may be nonsense.
+  // Returns the same map for a tensor at another address. `map` may contain arbitrary bytes.
   virtual absl::StatusOr<TensorMap> ReplaceAddress(const TensorMap& map, DeviceAddress address) = 0;
 };
 
