@@ -1,5 +1,5 @@
-// What the machine's own management library (NVML) says of the devices, for those who must not or
-// cannot ask it. Functions, result codes and the layout of answers are NVML's, passed through.
+// Data about the devices from the machine's management library (NVML), for clients that must not or
+// cannot ask it. Functions, result codes and the layout of replies are NVML's, passed through.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace detshare {
 struct HostQuestion {
   std::string_view function;  // a `host` row of proto/nvml/nvml.table
   int device = -1;            // position among the daemon's devices; -1: not about a device
-  int peer = -1;              // the other device, of functions about two
-  absl::Span<const uint32_t> arguments;  // as many as the row says
+  int peer = -1;              // the other device, for functions about two devices
+  absl::Span<const uint32_t> arguments;  // as many as the row specifies
 };
 
 struct HostResult {
   int result = 0;    // nvmlReturn_t
-  std::string data;  // what the function wrote, one after the other; a text without its end
+  std::string data;  // the function's outputs, one after the other; a text has no terminator
 };
 
-// Any thread. May take milliseconds: the library asks the card.
+// Threading: any thread. May take milliseconds, because the library asks the card.
 class HostTelemetry {
  public:
   virtual ~HostTelemetry() = default;
   virtual HostResult Ask(const HostQuestion& question) = 0;
 };
 
-// A reply of these values.
+// Returns a reply with these values.
 template <typename... Values>
 HostResult Packed(int result, const Values&... values) {
   HostResult reply{result, {}};
