@@ -1,4 +1,4 @@
-// What a scheduler tells about its partitions and coroutines.
+// The state of a scheduler's partitions and coroutines.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct SchedEntityReport {
   policy::Nanoseconds device_time = 0, longest_operation = 0, typical_operation = 0;
   policy::Nanoseconds typical_burst = 0, typical_gap = 0;
   double memory_bound = -1;  // as in policy::CoroutineView
-  policy::Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // how long, in all
+  policy::Nanoseconds throttled_by_window = 0, throttled_by_budget = 0;  // total time
   uint64_t operations = 0;                                               // that were followed
-  uint64_t passes = 0;             // operations that went because they were held long enough
+  uint64_t passes = 0;             // operations that passed after a long enough throttle
   Partition* partition = nullptr;  // of the latest kernel or graph
   policy::TokenView tokens;
 };
@@ -35,7 +35,7 @@ struct CoroutineState {
   policy::Tenant tenant;
   std::string partition;
   int first_sm = 0, sm_count = 0;  // of the partition
-  bool followed = false;           // else the figures say nothing
+  bool followed = false;           // if false, the figures are meaningless
   SchedEntityReport figures;
   LatencyHistogram::Counts bursts{};
 };
