@@ -1,7 +1,7 @@
 // CUresult numbers in absl::Status, without cuda.h.
 //
-// The code inside is free to choose the canonical code; the CUresult that a client finally sees
-// rides along as a payload.
+// Internal code may choose any canonical code. The CUresult that a client finally receives is in
+// the status as a payload.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace detshare {
 
-// The results that the runtime itself gives. Values of CUDA's CUresult; server/cuda_results_test.cc
-// holds them against cuda.h.
+// The results that the runtime itself returns. The values are those of CUDA's CUresult;
+// server/cuda_results_test.cc checks them against cuda.h.
 enum CudaResult : int {
   kCudaSuccess = 0,
   kCudaErrorInvalidValue = 1,
@@ -46,11 +46,11 @@ enum CudaResult : int {
   kCudaErrorUnknown = 999,
 };
 
-// A status whose CUresult is `result` (not kCudaSuccess). The canonical code is the nearest one.
+// Returns a status whose CUresult is `result` (not kCudaSuccess), with the nearest canonical code.
 absl::Status CudaError(int result, std::string_view message);
 
-// The CUresult of a status: 0 for OK, the payload when there is one, else the nearest to the
-// canonical code.
+// Returns the CUresult of a status: 0 for OK, the payload if there is one, otherwise the CUresult
+// nearest to the canonical code.
 int CudaResultOf(const absl::Status& status);
 
 }  // namespace detshare
