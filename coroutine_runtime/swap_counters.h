@@ -1,4 +1,4 @@
-// Device memory that left its card for the host.
+// Counters for device memory that was moved from its card to the host.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace detshare {
 
 struct SwapCounters {
-  uint64_t out = 0;  // bytes that are out now
+  uint64_t out = 0;  // bytes that are out at present
   uint64_t bytes_out = 0, bytes_in = 0, moves = 0;
-  int64_t nanoseconds = 0;  // spent with moving
+  int64_t nanoseconds = 0;  // time spent on moves
 };
 
 }  // namespace detshare
