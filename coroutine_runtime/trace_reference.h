@@ -1,4 +1,4 @@
-// What puts times of a device onto the daemon's clock.
+// Converts times of a device to the daemon's clock.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 
 namespace detshare {
 
-// A point of an idle queue, and when it was reached. Precise to some microseconds: who looks for it
-// sleeps in between; and the device counts from there in milliseconds of 24 bits.
+// A point of an idle queue, and the time at which it was reached. It is precise to some
+// microseconds, because the thread that looks for it sleeps in between. The device counts from
+// there in milliseconds of 24 bits.
 struct TraceReference {
   std::unique_ptr<Marker> marker;
   policy::Nanoseconds at = 0;
