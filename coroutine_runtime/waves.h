@@ -1,14 +1,14 @@
-// How many blocks of a grid run one after the other on an SM.
+// The number of blocks of a grid that run one after the other on an SM.
 #pragma once
 
 #include "coroutine_runtime/device.h"
 
 namespace detshare {
 
-// At least so many waves of blocks a launch takes on the whole device, 1 or more: the blocks of the
-// grid over those that have room at a time, as far as threads, registers, shared memory and block
-// slots limit them (CUDA C++ Programming Guide, "Multiprocessor Level"). 1 for grids whose blocks
-// must run together. Any thread; does not ask the device.
+// Returns the minimum number of waves of blocks of a launch on the whole device, 1 or more. That is
+// the grid's blocks over the blocks that fit at a time, limited by threads, registers, shared
+// memory and block slots (CUDA C++ Programming Guide, "Multiprocessor Level"). 1 for grids whose
+// blocks must run together. Threading: any thread. Does not ask the device.
 uint64_t WavesOf(const DeviceProperties& properties, const KernelInfo& kernel,
                  const LaunchShape& shape);
 
