@@ -1,13 +1,13 @@
-// Arrays, and the textures and surfaces through which kernels see them.
+// Arrays, and the textures and surfaces through which kernels access them.
 //
-// An array is memory of the device that has no addresses: copies name places in it, kernels reach
-// it through objects whose handles they get as parameters. Enumerations and flags are CUDA's,
-// passed through.
+// An array is device memory without addresses. Copies name positions in it. Kernels access it
+// through objects whose handles they get as parameters. Enumerations and flags are CUDA's, passed
+// through.
 //
 //     Array (one level, or a mipmap's)  <--keeps alive--  ImageObject (texture or surface)
 //
-// Whoever owns an ImageObject also holds its array and ends the object first: a device that is told
-// the reverse might let a kernel read what was given to somebody else since.
+// The owner of an ImageObject also holds its array, and destroys the object first. In the reverse
+// order, a device might let a kernel read memory that was since given to another session.
 //
 // Threading: any thread. Errors: as device.h.
 #pragma once
@@ -22,7 +22,7 @@
 
 namespace detshare {
 
-// Numbers of CUDA's CUarray_format and CUDA_ARRAY3D_*: those that mean something here.
+// The meaningful numbers of CUDA's CUarray_format and CUDA_ARRAY3D_*.
 enum class TexelFormat : uint32_t {
   kU8 = 0x01,
   kU16 = 0x02,
@@ -40,7 +40,7 @@ inline constexpr uint32_t kArrayGather = 0x08;
 inline constexpr uint32_t kArrayFlags =
     kArrayLayered | kArraySurface | kArrayCubemap | kArrayGather;
 
-// Bytes of one channel; 0 when it is no format of TexelFormat.
+// Bytes of one channel; 0 if the format is not in TexelFormat.
 constexpr uint32_t ChannelBytes(uint32_t format) {
   switch (static_cast<TexelFormat>(format)) {
     case TexelFormat::kU8:
@@ -59,8 +59,8 @@ constexpr uint32_t ChannelBytes(uint32_t format) {
 }
 
 struct ArrayDescription {
-  // In texels, of level 0. height 0: one-dimensional; depth 0: neither three-dimensional nor
-  // layered; of layered arrays depth counts layers, of cubemaps faces (6 a cube).
+  // In texels, of level 0. height 0: one-dimensional. depth 0: neither three-dimensional nor
+  // layered. For layered arrays, depth counts layers; for cubemaps, faces (6 per cube).
   uint64_t width = 0, height = 0, depth = 0;
   uint32_t format = 0;    // TexelFormat
   uint32_t channels = 0;  // 1, 2 or 4
@@ -72,7 +72,7 @@ struct ArrayDescription {
   constexpr bool layered() const { return (flags & (kArrayLayered | kArrayCubemap)) != 0; }
 };
 
-// What copies see of a level: `slices` layers or planes of `rows` rows.
+// A level as copies see it: `slices` layers or planes of `rows` rows.
 struct ArrayExtent {
   uint64_t row_bytes = 0, rows = 0, slices = 0;
   constexpr uint64_t bytes() const { return row_bytes * rows * slices; }
@@ -85,8 +85,8 @@ constexpr ArrayExtent LevelExtent(const ArrayDescription& array, uint32_t level)
               : shrink(array.depth)};
 }
 
-// Whether a device can be asked for it: a known format, sides that fit each other and a size that
-// does not overflow. Devices may still refuse its sides.
+// Whether a device can be asked for the array: a known format, consistent sides and a size that
+// does not overflow. Devices may still refuse the sides.
 constexpr bool IsArray(const ArrayDescription& array) {
   constexpr uint64_t kLongestSide = uint64_t{1} << 28;
   if (array.width == 0 || array.width > kLongestSide || array.height > kLongestSide ||
@@ -102,7 +102,7 @@ constexpr bool IsArray(const ArrayDescription& array) {
     return false;
   }
   if ((array.flags & kArrayGather) != 0 && (array.height == 0 || array.depth != 0)) return false;
-  // A level has one texel at least in some direction that is not 1 already.
+  // Every level has at least one texel in some direction whose size is not 1 already.
   const uint64_t longest = layered || (array.flags & kArrayCubemap) != 0
                                ? (array.width > array.height ? array.width : array.height)
                                : (array.width > array.height
@@ -115,7 +115,7 @@ constexpr bool IsArray(const ArrayDescription& array) {
          !__builtin_mul_overflow(bytes, extent.slices, &bytes) && bytes < uint64_t{1} << 48;
 }
 
-// The bytes of its texels in all levels. Devices may take more.
+// The bytes of the array's texels in all levels. Devices may use more memory.
 constexpr uint64_t TexelBytes(const ArrayDescription& array) {
   uint64_t bytes = 0;
   for (uint32_t level = 0; level < array.level_count(); ++level)
@@ -126,7 +126,7 @@ constexpr uint64_t TexelBytes(const ArrayDescription& array) {
 class Array {
  public:
   explicit Array(const ArrayDescription& description) : description_(description) {}
-  // Gives the memory back. The caller knows that no work uses it. Never drains the device.
+  // Frees the memory. The caller ensures that no work uses it. Never drains the device.
   virtual ~Array() = default;
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
@@ -137,7 +137,7 @@ class Array {
   const ArrayDescription description_;
 };
 
-// What a texture reads.
+// The memory that a texture reads.
 struct TextureResource {
   enum class Kind : uint8_t { kArray, kMipmappedArray, kLinear, kPitched };  // as CUresourcetype
   Kind kind = Kind::kArray;
@@ -177,31 +177,31 @@ struct TextureRequest {
   TextureView view;
 };
 
-// A texture or a surface. The caller knows, when it ends, that no work uses it any more.
+// A texture or a surface. The caller ensures that no work uses it any more when it is destroyed.
 class ImageObject {
  public:
   virtual ~ImageObject() = default;
-  // What kernels get as their parameter (CUtexObject, CUsurfObject). Unique among the textures, or
-  // the surfaces, of the device that exist, never 0.
+  // The value that kernels get as their parameter (CUtexObject, CUsurfObject). Never 0. Unique
+  // among the existing textures, or surfaces, of the device.
   virtual uint64_t handle() const = 0;
 };
 
-// The part of a device that makes arrays and what reads them. No call waits for work of sessions or
-// drains the device.
+// The part of a device that creates arrays, textures and surfaces. No call waits for work of
+// sessions or drains the device.
 class ImageDevice {
  public:
   virtual ~ImageDevice() = default;
-  // Zeroed. `description` satisfies IsArray(). CUDA_ERROR_OUT_OF_MEMORY when the card is full,
-  // CUDA_ERROR_INVALID_VALUE for sides that the device does not have.
+  // Creates a zeroed array. `description` satisfies IsArray(). CUDA_ERROR_OUT_OF_MEMORY if the card
+  // is full; CUDA_ERROR_INVALID_VALUE for sides that the device does not support.
   virtual absl::StatusOr<std::unique_ptr<Array>> CreateArray(
       AddressSpace& space, const ArrayDescription& description) = 0;
-  // The caller has checked that memory and array are the session's.
+  // The caller has checked that memory and array belong to the session.
   virtual absl::StatusOr<std::unique_ptr<ImageObject>> CreateTexture(
       AddressSpace& space, const TextureRequest& request) = 0;
   virtual absl::StatusOr<std::unique_ptr<ImageObject>> CreateSurface(AddressSpace& space,
                                                                      std::shared_ptr<Array> array,
                                                                      uint32_t level) = 0;
-  // The most texels of a texture of kind kLinear.
+  // The maximum number of texels of a texture of kind kLinear.
   virtual absl::StatusOr<uint64_t> LinearTextureWidth(uint32_t format, uint32_t channels) = 0;
 };
 
