@@ -102,7 +102,7 @@ constexpr bool IsArray(const ArrayDescription& array) {
     return false;
   }
   if ((array.flags & kArrayGather) != 0 && (array.height == 0 || array.depth != 0)) return false;
-  // Every level has at least one texel in some direction whose size is not 1 already.
+  // The smallest possible level is the one whose sides are all 1.
   const uint64_t longest = layered || (array.flags & kArrayCubemap) != 0
                                ? (array.width > array.height ? array.width : array.height)
                                : (array.width > array.height
