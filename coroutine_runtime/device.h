@@ -359,7 +359,7 @@ class Device {
     uint64_t free = 0, total = 0;
   };
   virtual Memory memory() const = 0;
-  // What this device may do with the memory of `other`, another device of the backend:
+  // This device's possible access to the memory of `other`, another device of the backend:
   // CUdevice_P2PAttribute -> value. Access is supported if CUDA reports so for the pair. Never
   // changes.
   virtual std::map<int, int> PeerAttributes(const Device& other) const { return {}; }
