@@ -60,7 +60,7 @@ OperationKey TransferKey(TransferKind kind, uint64_t bytes);
 inline constexpr int kSizeClasses = 5;
 int SizeClassOf(int sm_count, int whole);
 
-// What is known about an operation before it has run.
+// Facts about an operation that are known before it has run.
 struct OperationTraits {
   uint32_t blocks = 0;    // of its grid; 0: it runs on no SMs
   Nanoseconds guess = 0;  // its duration; 0: unknown
