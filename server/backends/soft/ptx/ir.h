@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "server/backends/soft/ptx/aligned_bytes.h"
 #include "server/backends/soft/ptx/instr.h"
 #include "server/backends/soft/ptx/module_info.h"
 
@@ -85,13 +85,6 @@ struct ModuleCode {
   std::unordered_map<std::string, int> kernel_index;
   std::unordered_map<std::string, int> global_index;
 };
-
-struct AlignedFree {
-  void operator()(uint8_t* p) const;
-};
-using AlignedBytes = std::unique_ptr<uint8_t[], AlignedFree>;
-// Zeroed and aligned to 64; at least one byte.
-AlignedBytes AllocateAligned(size_t bytes);
 
 struct ExecutableCode {
   const ModuleCode* module = nullptr;
