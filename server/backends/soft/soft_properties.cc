@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/status_cuda.h"
@@ -58,12 +59,10 @@ void AddTopology(DeviceProperties& properties) {
   }
 }
 
-void AddAttributes(const SoftDeviceOptions& options, const Architecture& architecture,
-                   DeviceProperties& properties) {
-  std::map<int, int>& a = properties.attributes;
-  // Whatever is not named below is a thing that this device does not do.
-  for (int attribute = 1; attribute < CU_DEVICE_ATTRIBUTE_MAX; ++attribute) a[attribute] = 0;
+using Attributes = std::map<int, int>;
 
+void AddMultiprocessors(const SoftDeviceOptions& options, const Architecture& architecture,
+                        Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] = options.compute_major;
   a[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR] = options.compute_minor;
   a[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = options.sm_count;
@@ -89,7 +88,9 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   a[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY] = 65536;
   a[CU_DEVICE_ATTRIBUTE_MAX_PITCH] = 2147483647;
   a[CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO] = architecture.double_ratio;
+}
 
+void AddMemory(Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_CLOCK_RATE] = 1980000;
   a[CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE] = 3201000;
   a[CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH] = 6144;
@@ -98,7 +99,9 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   a[CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE] = 134217728;
   a[CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED] = 1;
   a[CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED] = 1;
+}
 
+void AddFeatures(const SoftDeviceOptions& options, Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_GPU_OVERLAP] = 1;
   a[CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT] = 3;
   a[CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS] = 1;
@@ -115,8 +118,10 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   a[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 1;
   a[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED] = 1;
   a[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;
+}
 
-  // Textures and surfaces are not there, but their limits are asked for.
+// Textures and surfaces are not there, but their limits are asked for.
+void AddTextureLimits(Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] = 512;
   a[CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT] = 32;
   a[CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT] = 512;
@@ -168,13 +173,27 @@ void AddAttributes(const SoftDeviceOptions& options, const Architecture& archite
   a[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE] = 8192;
   a[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE] = 32768;
   a[CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER] = 1;
+}
 
+void AddPlace(const SoftDeviceOptions& options, Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] = 0;
   a[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] = 0xd0 + options.ordinal;
   a[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID] = 0;
   a[CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID] = options.ordinal;
   a[CU_DEVICE_ATTRIBUTE_NUMA_ID] = -1;
   a[CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID] = -1;
+}
+
+void AddAttributes(const SoftDeviceOptions& options, const Architecture& architecture,
+                   DeviceProperties& properties) {
+  Attributes& a = properties.attributes;
+  // Whatever is not named below is a thing that this device does not do.
+  for (int attribute = 1; attribute < CU_DEVICE_ATTRIBUTE_MAX; ++attribute) a[attribute] = 0;
+  AddMultiprocessors(options, architecture, a);
+  AddMemory(a);
+  AddFeatures(options, a);
+  AddTextureLimits(a);
+  AddPlace(options, a);
 }
 
 void AddLimits(DeviceProperties& properties) {

@@ -25,19 +25,6 @@ void Return(const Context& c, const CallSite& call, uint32_t lane, uint64_t valu
               &value, place.size < 8 ? place.size : 8);
 }
 
-// A NUL-terminated string of the kernel, cut at a generous length.
-bool ReadString(Context& c, uint32_t lane, uint64_t address, std::string* out) {
-  constexpr size_t kMaxLength = 1 << 16;
-  out->clear();
-  while (out->size() < kMaxLength) {
-    char ch;
-    if (!ReadGeneric(c, lane, address + out->size(), 1, &ch)) return false;
-    if (ch == '\0') return true;
-    out->push_back(ch);
-  }
-  return true;
-}
-
 void AssertFail(Context& c, const Instr& in, const CallSite& call, uint32_t mask) {
   OutputSink* output = c.unit->launch->services.output;
   const auto& block = c.block->id;
@@ -64,6 +51,18 @@ void AssertFail(Context& c, const Instr& in, const CallSite& call, uint32_t mask
 }
 
 }  // namespace
+
+bool ReadString(Context& c, uint32_t lane, uint64_t address, std::string* out) {
+  constexpr size_t kMaxLength = 1 << 16;
+  out->clear();
+  while (out->size() < kMaxLength) {
+    char ch;
+    if (!ReadGeneric(c, lane, address + out->size(), 1, &ch)) return false;
+    if (ch == '\0') return true;
+    out->push_back(ch);
+  }
+  return true;
+}
 
 void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mask) {
   const LaunchServices& services = c.unit->launch->services;
@@ -103,141 +102,6 @@ void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mas
     case Builtin::kNone:
       return;
   }
-}
-
-std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format_address,
-                               uint64_t arguments, int* count) {
-  *count = -1;
-  std::string format, out;
-  if (!ReadString(c, lane, format_address, &format)) return out;
-  uint64_t at = arguments;
-  int used = 0;
-  // Arguments lie packed with the alignment of their (promoted) types.
-  auto next = [&](uint64_t size) {
-    at = (at + size - 1) / size * size;
-    uint64_t value = 0;
-    ReadGeneric(c, lane, at, size, &value);
-    at += size;
-    ++used;
-    return value;
-  };
-  char buffer[512];
-  for (size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%') {
-      out.push_back(format[i]);
-      continue;
-    }
-    const size_t begin = i++;
-    if (i < format.size() && format[i] == '%') {
-      out.push_back('%');
-      continue;
-    }
-    // %[flags][width][.precision][size]type, as the device's printf reads it.
-    std::string spec = "%";
-    while (i < format.size() && std::strchr("-+ #0", format[i]) != nullptr)
-      spec.push_back(format[i++]);
-    auto number = [&] {
-      if (i < format.size() && format[i] == '*') {
-        ++i;
-        int value = static_cast<int>(next(4));
-        value = value > 255 ? 255 : value < -255 ? -255 : value;
-        spec += std::to_string(value);
-        return;
-      }
-      int value = 0;
-      bool any = false;
-      while (i < format.size() && format[i] >= '0' && format[i] <= '9') {
-        value = value < 1000 ? value * 10 + (format[i] - '0') : value;
-        any = true;
-        ++i;
-      }
-      if (any) spec += std::to_string(value > 255 ? 255 : value);
-    };
-    number();
-    if (i < format.size() && format[i] == '.') {
-      spec.push_back(format[i++]);
-      number();
-    }
-    bool wide = false;
-    while (i < format.size() && std::strchr("hlLzjtq", format[i]) != nullptr) {
-      wide = wide || std::strchr("lLzjtq", format[i]) != nullptr;
-      ++i;
-    }
-    const char type = i < format.size() ? format[i] : '\0';
-    switch (type) {
-      case 'd':
-      case 'i':
-        if (wide) {
-          std::snprintf(buffer, sizeof buffer, (spec + "lld").c_str(),
-                        static_cast<long long>(next(8)));
-        } else {
-          std::snprintf(buffer, sizeof buffer, (spec + "d").c_str(), static_cast<int>(next(4)));
-        }
-        out += buffer;
-        break;
-      case 'u':
-      case 'o':
-      case 'x':
-      case 'X':
-        if (wide) {
-          std::snprintf(buffer, sizeof buffer, (spec + "ll" + type).c_str(),
-                        static_cast<unsigned long long>(next(8)));
-        } else {
-          std::snprintf(buffer, sizeof buffer, (spec + type).c_str(),
-                        static_cast<unsigned>(next(4)));
-        }
-        out += buffer;
-        break;
-      case 'c':
-        std::snprintf(buffer, sizeof buffer, (spec + "c").c_str(),
-                      static_cast<int>(next(4)) & 0xff);
-        out += buffer;
-        break;
-      case 'f':
-      case 'F':
-      case 'e':
-      case 'E':
-      case 'g':
-      case 'G':
-      case 'a':
-      case 'A': {
-        const uint64_t bits = next(8);
-        double value;
-        std::memcpy(&value, &bits, 8);
-        char wide_buffer[1024];
-        std::snprintf(wide_buffer, sizeof wide_buffer, (spec + type).c_str(), value);
-        out += wide_buffer;
-        break;
-      }
-      case 'p':
-        std::snprintf(buffer, sizeof buffer, (spec + "p").c_str(),
-                      reinterpret_cast<void*>(next(8)));
-        out += buffer;
-        break;
-      case 's': {
-        std::string text;
-        const uint64_t address = next(8);
-        if (address == 0) {
-          text = "(null)";
-        } else if (!ReadString(c, lane, address, &text)) {
-          text.clear();
-        }
-        // The precision cuts, the width pads.
-        std::string padded(text.size() + 512, '\0');
-        const int length =
-            std::snprintf(padded.data(), padded.size(), (spec + "s").c_str(), text.c_str());
-        padded.resize(length > 0 ? static_cast<size_t>(length) : 0);
-        out += padded;
-        break;
-      }
-      default:
-        // Unknown: printed as it stands.
-        out += format.substr(begin, i - begin + (type != '\0' ? 1 : 0));
-        break;
-    }
-  }
-  *count = used;
-  return out;
 }
 
 }  // namespace detshare::soft::ptx

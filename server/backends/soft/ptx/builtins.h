@@ -10,12 +10,9 @@ namespace detshare::soft::ptx {
 
 void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mask);
 
-// Reads kernel memory at a generic address as thread `lane` sees it. False when any byte is out of
-// reach.
-bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void* out);
-
-// The host address of `bytes` bytes at a generic address, or null.
-uint8_t* TranslateGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, bool write);
+// Reads a NUL-terminated string of the kernel, cut at a generous length. False when a byte is out
+// of reach.
+bool ReadString(Context& c, uint32_t lane, uint64_t address, std::string* out);
 
 // Formats as device printf does: `arguments` is the address of the packed argument buffer. *count
 // gets the number of conversions, or -1 for a format that cannot be read.

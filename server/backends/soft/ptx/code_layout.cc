@@ -1,149 +1,15 @@
 #include "server/backends/soft/ptx/code_layout.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <queue>
 
+#include "server/backends/soft/ptx/liveness.h"
 #include "server/backends/soft/ptx/parser.h"
 
 namespace detshare::soft::ptx {
 namespace {
-
-// Positions: instruction i reads at 2i and writes at 2i + 1.
-struct Interval {
-  uint32_t begin = 0xffffffffu;
-  uint32_t end = 0;
-  void Cover(uint32_t position) {
-    begin = std::min(begin, position);
-    end = std::max(end, position);
-  }
-  bool used() const { return begin <= end; }
-};
-
-template <class UseFn, class DefFn>
-void ForOperands(const LowFunction& low, const LowInstr& low_in, UseFn use, DefFn def) {
-  const Instr& in = low_in.in;
-  for (int32_t o : {in.a, in.b, in.c, in.e}) {
-    if (o >= 0 && o != kNoOperand) use(o);
-  }
-  if (in.guard >= 0) use(in.guard);
-  for (uint32_t k = 0; k < in.count; ++k) {
-    const int32_t o = low.extras[in.extra + k];
-    if (o < 0 || o == kNoOperand) continue;
-    if (k < low_in.extra_defs) {
-      def(o);
-    } else {
-      use(o);
-    }
-  }
-  if (in.d != kNoOperand) def(in.d);
-  if (in.d2 != kNoOperand) def(in.d2);
-}
-
-// Where each register's value is needed. Registers that live in one block are found directly, the
-// others by data flow.
-std::vector<Interval> LiveIntervals(const LowFunction& low, const FlowGraph& graph) {
-  const size_t count = low.vregs.size();
-  const uint32_t block_count = static_cast<uint32_t>(graph.blocks.size());
-  std::vector<Interval> intervals(count);
-  constexpr uint32_t kUnseen = 0xffffffffu, kMany = 0xfffffffeu;
-  std::vector<uint32_t> home(count, kUnseen);
-  for (uint32_t b = 0; b < block_count; ++b) {
-    for (uint32_t i = graph.blocks[b].begin; i < graph.blocks[b].end; ++i) {
-      const bool guarded = low.instrs[i].in.guard >= 0;
-      ForOperands(
-          low, low.instrs[i],
-          [&](int32_t v) {
-            intervals[v].Cover(2 * i);
-            if (home[v] != b) home[v] = kMany;
-          },
-          [&](int32_t v) {
-            intervals[v].Cover(2 * i + 1);
-            if (home[v] == kUnseen && !guarded) {
-              home[v] = b;
-            } else if (home[v] != b) {
-              home[v] = kMany;
-            }
-          });
-    }
-  }
-  std::vector<int32_t> shared;  // registers that need data flow
-  std::vector<int32_t> bit(count, -1);
-  for (size_t v = 0; v < count; ++v) {
-    if (home[v] == kMany) {
-      bit[v] = static_cast<int32_t>(shared.size());
-      shared.push_back(static_cast<int32_t>(v));
-    }
-  }
-  if (shared.empty()) return intervals;
-  const size_t words = (shared.size() + 63) / 64;
-  const uint32_t last = 2 * static_cast<uint32_t>(low.instrs.size());
-  auto keep_everywhere = [&] {
-    for (int32_t v : shared) {
-      intervals[v].Cover(0);
-      intervals[v].Cover(last);
-    }
-  };
-  if (words * block_count > (4u << 20)) {
-    keep_everywhere();
-    return intervals;
-  }
-  std::vector<uint64_t> use(words * block_count), def(words * block_count), in(words * block_count),
-      out(words * block_count);
-  for (uint32_t b = 0; b < block_count; ++b) {
-    uint64_t* u = use.data() + words * b;
-    uint64_t* d = def.data() + words * b;
-    for (uint32_t i = graph.blocks[b].begin; i < graph.blocks[b].end; ++i) {
-      const bool guarded = low.instrs[i].in.guard >= 0;
-      ForOperands(
-          low, low.instrs[i],
-          [&](int32_t v) {
-            if (bit[v] < 0) return;
-            const uint64_t m = uint64_t{1} << (bit[v] % 64);
-            if ((d[bit[v] / 64] & m) == 0) u[bit[v] / 64] |= m;
-          },
-          [&](int32_t v) {
-            if (bit[v] < 0 || guarded) return;
-            d[bit[v] / 64] |= uint64_t{1} << (bit[v] % 64);
-          });
-    }
-  }
-  uint64_t work = 0;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (uint32_t b = block_count; b-- > 0;) {
-      uint64_t* o = out.data() + words * b;
-      for (uint32_t s : graph.blocks[b].successors) {
-        const uint64_t* si = in.data() + words * s;
-        for (size_t w = 0; w < words; ++w) o[w] |= si[w];
-      }
-      for (size_t w = 0; w < words; ++w) {
-        const uint64_t value = use[words * b + w] | (o[w] & ~def[words * b + w]);
-        if (value != in[words * b + w]) {
-          in[words * b + w] = value;
-          changed = true;
-        }
-      }
-      work += words * (1 + graph.blocks[b].successors.size());
-      if (work > 500'000'000) {
-        keep_everywhere();
-        return intervals;
-      }
-    }
-  }
-  for (uint32_t b = 0; b < block_count; ++b) {
-    const FlowGraph::Block& block = graph.blocks[b];
-    for (size_t w = 0; w < words; ++w) {
-      for (uint64_t m = in [words * b + w]; m != 0; m &= m - 1) {
-        intervals[shared[w * 64 + static_cast<size_t>(__builtin_ctzll(m))]].Cover(2 * block.begin);
-      }
-      for (uint64_t m = out[words * b + w]; m != 0; m &= m - 1) {
-        intervals[shared[w * 64 + static_cast<size_t>(__builtin_ctzll(m))]].Cover(2 * block.end -
-                                                                                  1);
-      }
-    }
-  }
-  return intervals;
-}
 
 // Linear scan: gives each register of a class a slot; registers whose intervals do not meet share
 // slots.
@@ -181,136 +47,174 @@ uint32_t AssignSlots(const std::vector<Interval>& intervals, const std::vector<R
 
 constexpr uint32_t kMaxFrameBytes = 4u << 20;
 constexpr uint64_t kMaxConstBytes = 64u << 20;
+constexpr std::array kRegClasses = {RegClass::k32, RegClass::k64, RegClass::k128, RegClass::kPred};
 
-}  // namespace
+using Flow = LowInstr::Flow;
 
-absl::Status LayoutCode(LowFunction* low) {
-  FunctionCode& code = *low->code;
-  {
-    LowInstr end;
-    end.in.fn = code.is_entry ? ExecExit : ExecReturn;
-    end.in.line = low->instrs.empty() ? low->ast->line : low->instrs.back().in.line;
-    low->instrs.push_back(end);
-  }
-  FlowGraph graph;
-  if (absl::Status status = BuildFlowGraph(*low, &graph); !status.ok()) return status;
-  const uint32_t count = static_cast<uint32_t>(low->instrs.size());
-  const uint32_t exit = static_cast<uint32_t>(graph.blocks.size()) - 1;
-  using Flow = LowInstr::Flow;
+class Layout {
+ public:
+  explicit Layout(LowFunction* low) : low_(*low), code_(*low->code) {}
+  absl::Status Run();
 
-  // Reconvergence points. Threads of a kernel that return just end: nobody waits for them at its
-  // end.
-  std::vector<bool> join_at(graph.blocks.size());
+ private:
+  void FindJoins();  // reconvergence points
+  absl::Status PlaceRegisters();
+  absl::Status PlaceConstants();
+  // Final addresses of instructions, with a join in front of each reconvergence point.
+  void PlaceInstructions();
+  // Of an instruction of basic block `block`.
+  void PlaceTargets(const LowInstr& low_in, uint32_t block, Instr* in);
+  int32_t Place(int32_t operand) const;
+
+  LowFunction& low_;
+  FunctionCode& code_;
+  FlowGraph graph_;
+  std::vector<bool> join_at_;      // for each basic block
+  std::vector<uint32_t> slot_;     // of each register, among those of its class
+  uint64_t base_[4] = {};          // of each class's registers in the frame
+  std::vector<uint32_t> address_;  // of each instruction
+};
+
+// Threads of a kernel that return just end: nobody waits for them at its end.
+void Layout::FindJoins() {
+  const uint32_t exit = static_cast<uint32_t>(graph_.blocks.size()) - 1;
+  join_at_.assign(graph_.blocks.size(), false);
   for (uint32_t b = 0; b < exit; ++b) {
-    const Flow flow = low->instrs[graph.blocks[b].end - 1].flow;
+    const Flow flow = low_.instrs[graph_.blocks[b].end - 1].flow;
     if (flow != Flow::kBranchCond && flow != Flow::kBranchIndex) continue;
-    const uint32_t point = graph.post_dominator[b];
-    if (point == FlowGraph::kNone || (code.is_entry && point == exit)) continue;
-    join_at[point] = true;
+    const uint32_t point = graph_.post_dominator[b];
+    if (point == FlowGraph::kNone || (code_.is_entry && point == exit)) continue;
+    join_at_[point] = true;
   }
+}
 
-  // Register places.
-  const std::vector<Interval> intervals = LiveIntervals(*low, graph);
-  std::vector<uint32_t> slot(low->vregs.size());
+absl::Status Layout::PlaceRegisters() {
+  const std::vector<Interval> intervals = LiveIntervals(low_, graph_);
+  slot_.resize(low_.vregs.size());
   uint64_t top = 0;
-  uint64_t base[4] = {};
   uint32_t counts[4] = {};
-  for (RegClass c : {RegClass::k32, RegClass::k64, RegClass::k128, RegClass::kPred}) {
-    const uint32_t slots = AssignSlots(intervals, low->vregs, c, &slot);
-    base[static_cast<int>(c)] = top;
+  for (RegClass c : kRegClasses) {
+    const uint32_t slots = AssignSlots(intervals, low_.vregs, c, &slot_);
+    base_[static_cast<int>(c)] = top;
     counts[static_cast<int>(c)] = slots;
     top += uint64_t{slots} * BytesOf(c);
   }
-  if (top > kMaxFrameBytes) return PtxError(low->ast->line, "too many live registers");
-  code.frame_bytes = static_cast<uint32_t>((top + 63) / 64 * 64);
-  code.register_pressure = counts[static_cast<int>(RegClass::k32)] +
-                           2 * counts[static_cast<int>(RegClass::k64)] +
-                           4 * counts[static_cast<int>(RegClass::k128)];
+  if (top > kMaxFrameBytes) return PtxError(low_.ast->line, "too many live registers");
+  code_.frame_bytes = static_cast<uint32_t>((top + 63) / 64 * 64);
+  code_.register_pressure = counts[static_cast<int>(RegClass::k32)] +
+                            2 * counts[static_cast<int>(RegClass::k64)] +
+                            4 * counts[static_cast<int>(RegClass::k128)];
+  return absl::OkStatus();
+}
 
-  // Constants.
+absl::Status Layout::PlaceConstants() {
   uint64_t const_top = 0;
-  for (RegClass c : {RegClass::k32, RegClass::k64, RegClass::k128, RegClass::kPred}) {
-    for (ConstEntry& entry : code.consts) {
+  for (RegClass c : kRegClasses) {
+    for (ConstEntry& entry : code_.consts) {
       if (entry.reg_class != c) continue;
       entry.offset = static_cast<uint32_t>(const_top);
       const_top += BytesOf(c);
-      if (const_top > kMaxConstBytes) return PtxError(low->ast->line, "too many constants");
+      if (const_top > kMaxConstBytes) return PtxError(low_.ast->line, "too many constants");
     }
   }
-  code.const_bytes = static_cast<uint32_t>(const_top);
-
-  auto place = [&](int32_t operand) -> int32_t {
-    if (operand == kNoOperand) return kNoOperand;
-    if (operand < 0) {
-      return static_cast<int32_t>(0x80000000u |
-                                  code.consts[static_cast<size_t>(-1 - operand)].offset);
-    }
-    const RegClass c = low->vregs[static_cast<size_t>(operand)];
-    return static_cast<int32_t>(base[static_cast<int>(c)] +
-                                uint64_t{slot[static_cast<size_t>(operand)]} * BytesOf(c));
-  };
-
-  // Final addresses of instructions, with a join in front of each reconvergence point.
-  std::vector<uint32_t> address(count);
-  uint32_t next = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    address[i] = next;  // of the join, when there is one: branches go there
-    const uint32_t block = graph.block_of[i];
-    if (block != FlowGraph::kNone && join_at[block]) ++next;
-    ++next;
-  }
-  code.code.reserve(next);
-  uint32_t block = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (graph.block_of[i] != FlowGraph::kNone) {
-      block = graph.block_of[i];
-      if (join_at[block]) {
-        Instr join;
-        join.fn = ExecJoin;
-        join.line = low->instrs[i].in.line;
-        join.flags = static_cast<uint8_t>(CostCounters::kControl << Instr::kClassShift);
-        code.code.push_back(join);
-      }
-    }
-    LowInstr& low_in = low->instrs[i];
-    Instr in = low_in.in;
-    in.d = place(in.d);
-    in.d2 = place(in.d2);
-    in.a = place(in.a);
-    in.b = place(in.b);
-    in.c = place(in.c);
-    in.e = place(in.e);
-    if (in.guard >= 0) in.guard = place(in.guard);
-    const uint32_t point = graph.post_dominator[block];
-    const uint32_t join =
-        point == FlowGraph::kNone || !join_at[point] ? kNoJoin : address[graph.blocks[point].begin];
-    switch (low_in.flow) {
-      case Flow::kBranch:
-        in.imm = address[low->labels[low_in.target]];
-        break;
-      case Flow::kBranchCond:
-        in.imm = address[low->labels[low_in.target]];
-        in.extra = join;
-        break;
-      case Flow::kBranchIndex: {
-        in.imm = static_cast<int64_t>(code.branch_tables.size());
-        in.extra = join;
-        code.branch_tables.emplace_back();
-        for (uint32_t t : low_in.targets)
-          code.branch_tables.back().push_back(address[low->labels[t]]);
-        break;
-      }
-      case Flow::kReturn:
-        if (in.fn == ExecBranch) in.imm = address[count - 1];
-        break;
-      default:
-        break;
-    }
-    code.code.push_back(in);
-  }
-  code.extras.reserve(low->extras.size());
-  for (int32_t o : low->extras) code.extras.push_back(place(o));
+  code_.const_bytes = static_cast<uint32_t>(const_top);
   return absl::OkStatus();
 }
+
+int32_t Layout::Place(int32_t operand) const {
+  if (operand == kNoOperand) return kNoOperand;
+  if (operand < 0) {
+    return static_cast<int32_t>(0x80000000u |
+                                code_.consts[static_cast<size_t>(-1 - operand)].offset);
+  }
+  const RegClass c = low_.vregs[static_cast<size_t>(operand)];
+  return static_cast<int32_t>(base_[static_cast<int>(c)] +
+                              uint64_t{slot_[static_cast<size_t>(operand)]} * BytesOf(c));
+}
+
+void Layout::PlaceTargets(const LowInstr& low_in, uint32_t block, Instr* in) {
+  const uint32_t point = graph_.post_dominator[block];
+  const uint32_t join = point == FlowGraph::kNone || !join_at_[point]
+                            ? kNoJoin
+                            : address_[graph_.blocks[point].begin];
+  switch (low_in.flow) {
+    case Flow::kBranch:
+      in->imm = address_[low_.labels[low_in.target]];
+      break;
+    case Flow::kBranchCond:
+      in->imm = address_[low_.labels[low_in.target]];
+      in->extra = join;
+      break;
+    case Flow::kBranchIndex: {
+      in->imm = static_cast<int64_t>(code_.branch_tables.size());
+      in->extra = join;
+      code_.branch_tables.emplace_back();
+      for (uint32_t t : low_in.targets)
+        code_.branch_tables.back().push_back(address_[low_.labels[t]]);
+      break;
+    }
+    case Flow::kReturn:
+      if (in->fn == ExecBranch) in->imm = address_.back();
+      break;
+    default:
+      break;
+  }
+}
+
+void Layout::PlaceInstructions() {
+  const uint32_t count = static_cast<uint32_t>(low_.instrs.size());
+  address_.resize(count);
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    address_[i] = next;  // of the join, when there is one: branches go there
+    const uint32_t block = graph_.block_of[i];
+    if (block != FlowGraph::kNone && join_at_[block]) ++next;
+    ++next;
+  }
+  code_.code.reserve(next);
+  uint32_t block = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (graph_.block_of[i] != FlowGraph::kNone) {
+      block = graph_.block_of[i];
+      if (join_at_[block]) {
+        Instr join;
+        join.fn = ExecJoin;
+        join.line = low_.instrs[i].in.line;
+        join.flags = static_cast<uint8_t>(CostCounters::kControl << Instr::kClassShift);
+        code_.code.push_back(join);
+      }
+    }
+    LowInstr& low_in = low_.instrs[i];
+    Instr in = low_in.in;
+    in.d = Place(in.d);
+    in.d2 = Place(in.d2);
+    in.a = Place(in.a);
+    in.b = Place(in.b);
+    in.c = Place(in.c);
+    in.e = Place(in.e);
+    if (in.guard >= 0) in.guard = Place(in.guard);
+    PlaceTargets(low_in, block, &in);
+    code_.code.push_back(in);
+  }
+  code_.extras.reserve(low_.extras.size());
+  for (int32_t o : low_.extras) code_.extras.push_back(Place(o));
+}
+
+absl::Status Layout::Run() {
+  LowInstr end;
+  end.in.fn = code_.is_entry ? ExecExit : ExecReturn;
+  end.in.line = low_.instrs.empty() ? low_.ast->line : low_.instrs.back().in.line;
+  low_.instrs.push_back(end);
+  if (absl::Status status = BuildFlowGraph(low_, &graph_); !status.ok()) return status;
+  FindJoins();
+  if (absl::Status status = PlaceRegisters(); !status.ok()) return status;
+  if (absl::Status status = PlaceConstants(); !status.ok()) return status;
+  PlaceInstructions();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status LayoutCode(LowFunction* low) { return Layout(low).Run(); }
 
 }  // namespace detshare::soft::ptx

@@ -18,6 +18,8 @@
 
 namespace detshare::soft::ptx {
 
+struct MatrixShape;
+
 // Module-level names after linking. Keys are views into the linked texts.
 struct SymbolTable {
   struct Symbol {
@@ -181,6 +183,11 @@ class Lowering {
   void LowerBra();
   void LowerBrx();
   void LowerCall();
+  int32_t CallTarget(const Operand& target, CallSite* call);
+  void PassArguments(const Operand& args, CallSite* call);
+  std::vector<std::pair<int32_t, ParamPlace>> ReturnPlaces(const Operand& returns, CallSite* call);
+  ParamPlace NewParamPlace(uint32_t size);
+  ParamPlace VariablePlace(const Operand& o);
   void LowerRet();
   void LowerExit();
   void LowerTrap();
@@ -201,6 +208,16 @@ class Lowering {
 
   // --- matrices (lower_matrix.cc) ---
   void LowerMatrix();
+  void LowerLdmatrix();
+  void LowerWmmaMemory(const MatrixShape& shape, bool load);
+  void LowerMma(MatrixShape shape, bool wmma);
+  // Appends the registers of one operand and returns how many they are.
+  uint32_t AddFragment(const Operand& o, Type type, bool destination,
+                       std::vector<int32_t>* registers);
+  // The first `results` of the registers are destinations.
+  LowInstr& EmitMatrix(ExecFn fn, const std::vector<int32_t>& registers, uint32_t results);
+  // Emits what makes one 64-bit address without an offset.
+  int32_t WideAddress(const Operand& o);
 
   // --- textures and surfaces (lower_texture.cc) ---
   void LowerTexture();

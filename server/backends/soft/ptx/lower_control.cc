@@ -86,6 +86,91 @@ void Lowering::PassRegisterFormals() {
   code.param_area_bytes = (top + 15) / 16 * 16;
 }
 
+// The address of an indirect call, else kNoOperand.
+int32_t Lowering::CallTarget(const Operand& target, CallSite* call) {
+  if (target.kind == Operand::Kind::kRegister) {
+    low_.code->has_indirect_calls = true;
+    return Source(target, Type::kB64);
+  }
+  if (target.kind != Operand::Kind::kSymbol) {
+    FailUnknown();
+    return kNoOperand;
+  }
+  const auto it = symbols_.symbols.find(target.name);
+  if (it == symbols_.symbols.end()) {
+    Fail("call of unknown function '" + std::string(target.name.substr(0, 100)) + "'");
+  } else if (it->second.kind == SymbolTable::Symbol::Kind::kBuiltin) {
+    call->builtin = static_cast<Builtin>(it->second.index);
+  } else if (it->second.kind == SymbolTable::Symbol::Kind::kFunction) {
+    call->callee = static_cast<int32_t>(it->second.index);
+    low_.code->callees.push_back(it->second.index);
+  } else {
+    Fail("call of '" + std::string(target.name.substr(0, 100)) + "', which is no function");
+  }
+  return kNoOperand;
+}
+
+// A register or immediate gets a place of its own at the end of the area.
+ParamPlace Lowering::NewParamPlace(uint32_t size) {
+  FunctionCode& code = *low_.code;
+  const uint32_t offset = (code.param_area_bytes + 15) / 16 * 16;
+  code.param_area_bytes = offset + 16;
+  return ParamPlace{offset, size};
+}
+
+ParamPlace Lowering::VariablePlace(const Operand& o) {
+  const Variable& v = ast_.vars[static_cast<size_t>(o.var)];
+  if (v.space != Space::kParam ||
+      (ast_.is_entry && static_cast<size_t>(o.var) < ast_.params.size())) {
+    Fail("'" + std::string(v.name.substr(0, 100)) + "' cannot be passed");
+    return {};
+  }
+  return {v.area_offset, static_cast<uint32_t>(v.size)};
+}
+
+void Lowering::PassArguments(const Operand& args, CallSite* call) {
+  for (uint32_t i = 0; i < args.child_count && ok(); ++i) {
+    const Operand& o = Child(args, i);
+    ParamPlace place;
+    if (o.kind == Operand::Kind::kVariable) {
+      place = VariablePlace(o);
+    } else {
+      Type type = Type::kB32;
+      if (o.kind == Operand::Kind::kRegister &&
+          low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64)
+        type = Type::kB64;
+      if (o.kind == Operand::Kind::kFloat64) type = Type::kB64;
+      place = NewParamPlace(SizeOf(type));
+      const int32_t value = Source(o, type);
+      LowInstr& low = EmitUnguarded(SelectParamAreaStore(type), CostCounters::kInteger);
+      low.in.b = value;
+      low.in.imm = place.offset;
+    }
+    call->args.push_back(place);
+  }
+}
+
+// The registers among the results, with the places to load them from after the call.
+std::vector<std::pair<int32_t, ParamPlace>> Lowering::ReturnPlaces(const Operand& returns,
+                                                                   CallSite* call) {
+  std::vector<std::pair<int32_t, ParamPlace>> loads;
+  for (uint32_t i = 0; i < returns.child_count && ok(); ++i) {
+    const Operand& o = Child(returns, i);
+    ParamPlace place;
+    if (o.kind == Operand::Kind::kVariable) {
+      place = VariablePlace(o);
+    } else if (o.kind == Operand::Kind::kRegister &&
+               low_.vregs[static_cast<size_t>(o.vreg)] != RegClass::kPred) {
+      place = NewParamPlace(low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64 ? 8 : 4);
+      loads.emplace_back(o.vreg, place);
+    } else if (o.kind != Operand::Kind::kSink) {
+      FailUnknown();
+    }
+    call->returns.push_back(place);
+  }
+  return loads;
+}
+
 void Lowering::LowerCall() {
   Take("uni");
   if (!AllUsed() || !NeedOperands(1, 4)) return;
@@ -100,77 +185,13 @@ void Lowering::LowerCall() {
   if (at != OpCount()) return FailUnknown();
   BeginGuard();
   CallSite call;
-  int32_t address = kNoOperand;
-  if (target.kind == Operand::Kind::kRegister) {
-    address = Source(target, Type::kB64);
-    low_.code->has_indirect_calls = true;
-  } else if (target.kind == Operand::Kind::kSymbol) {
-    const auto it = symbols_.symbols.find(target.name);
-    if (it == symbols_.symbols.end())
-      return Fail("call of unknown function '" + std::string(target.name.substr(0, 100)) + "'");
-    if (it->second.kind == SymbolTable::Symbol::Kind::kBuiltin) {
-      call.builtin = static_cast<Builtin>(it->second.index);
-    } else if (it->second.kind == SymbolTable::Symbol::Kind::kFunction) {
-      call.callee = static_cast<int32_t>(it->second.index);
-      low_.code->callees.push_back(it->second.index);
-    } else {
-      return Fail("call of '" + std::string(target.name.substr(0, 100)) +
-                  "', which is no function");
-    }
-  } else {
-    return FailUnknown();
-  }
-  FunctionCode& code = *low_.code;
-  // A register or immediate gets a place of its own at the end of the area.
-  auto own_place = [&](uint32_t size) {
-    const uint32_t offset = (code.param_area_bytes + 15) / 16 * 16;
-    code.param_area_bytes = offset + 16;
-    return ParamPlace{offset, size};
-  };
-  auto variable_place = [&](const Operand& o, ParamPlace* place) {
-    const Variable& v = ast_.vars[static_cast<size_t>(o.var)];
-    if (v.space != Space::kParam ||
-        (ast_.is_entry && static_cast<size_t>(o.var) < ast_.params.size())) {
-      Fail("'" + std::string(v.name.substr(0, 100)) + "' cannot be passed");
-      return;
-    }
-    *place = {v.area_offset, static_cast<uint32_t>(v.size)};
-  };
-  for (uint32_t i = 0; args != nullptr && i < args->child_count && ok(); ++i) {
-    const Operand& o = Child(*args, i);
-    ParamPlace place;
-    if (o.kind == Operand::Kind::kVariable) {
-      variable_place(o, &place);
-    } else {
-      Type type = Type::kB32;
-      if (o.kind == Operand::Kind::kRegister &&
-          low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64)
-        type = Type::kB64;
-      if (o.kind == Operand::Kind::kFloat64) type = Type::kB64;
-      place = own_place(SizeOf(type));
-      const int32_t value = Source(o, type);
-      LowInstr& low = EmitUnguarded(SelectParamAreaStore(type), CostCounters::kInteger);
-      low.in.b = value;
-      low.in.imm = place.offset;
-    }
-    call.args.push_back(place);
-  }
-  std::vector<std::pair<int32_t, ParamPlace>> loads;
-  for (uint32_t i = 0; returns != nullptr && i < returns->child_count && ok(); ++i) {
-    const Operand& o = Child(*returns, i);
-    ParamPlace place;
-    if (o.kind == Operand::Kind::kVariable) {
-      variable_place(o, &place);
-    } else if (o.kind == Operand::Kind::kRegister &&
-               low_.vregs[static_cast<size_t>(o.vreg)] != RegClass::kPred) {
-      place = own_place(low_.vregs[static_cast<size_t>(o.vreg)] == RegClass::k64 ? 8 : 4);
-      loads.emplace_back(o.vreg, place);
-    } else if (o.kind != Operand::Kind::kSink) {
-      return FailUnknown();
-    }
-    call.returns.push_back(place);
-  }
+  const int32_t address = CallTarget(target, &call);
   if (!ok()) return;
+  if (args != nullptr) PassArguments(*args, &call);
+  std::vector<std::pair<int32_t, ParamPlace>> loads;
+  if (returns != nullptr) loads = ReturnPlaces(*returns, &call);
+  if (!ok()) return;
+  FunctionCode& code = *low_.code;
   if (code.param_area_bytes > (1u << 18)) return Fail("too many parameter variables");
   LowInstr& low = EmitUnguarded(ExecCall, CostCounters::kControl);
   low.in.a = address;

@@ -38,49 +38,7 @@ void Lowering::LowerMatrix() {
   if (wmma && !load && !store && !Take("mma")) return FailUnknown();
   if (!Take("sync")) return FailUnknown();
   Take("aligned");
-  std::vector<int32_t> registers;
-  auto take_list = [&](const Operand& o, Type type, bool destination) -> uint32_t {
-    if (o.kind != Operand::Kind::kList) {
-      registers.push_back(destination ? Destination(o, RegisterType(type))
-                                      : Source(o, RegisterType(type)));
-      return 1;
-    }
-    for (uint32_t i = 0; i < o.child_count; ++i) {
-      registers.push_back(destination ? Destination(Child(o, i), RegisterType(type))
-                                      : Source(Child(o, i), RegisterType(type)));
-    }
-    return o.child_count;
-  };
-  auto emit = [&](ExecFn fn, uint32_t defs) -> LowInstr& {
-    LowInstr& low = EmitUnguarded(fn, CostCounters::kMatrix);
-    low.in.extra = static_cast<uint32_t>(low_.extras.size());
-    low.in.count = static_cast<uint8_t>(registers.size());
-    low.extra_defs = static_cast<uint8_t>(defs);
-    low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
-    return low;
-  };
-
-  if (name == "ldmatrix") {
-    const uint32_t count = Take("x4") ? 4 : Take("x2") ? 2 : 1;
-    Take("x1");
-    const bool transposed = Take("trans");
-    if (!Take("m8n8") || TakeSpace(Space::kGeneric) != Space::kShared || TakeType() != Type::kB16)
-      return FailUnknown();
-    if (!AllUsed() || !NeedOperands(2, 2)) return;
-    BeginGuard();
-    bool wide = true;
-    int64_t offset = 0;
-    const int32_t a = Address(Op(1), &wide, &offset);
-    if (take_list(Op(0), Type::kB32, true) != count) return FailUnknown();
-    const int32_t members = Constant(RegClass::k32, kFullMask);
-    if (!ok()) return;
-    LowInstr& low = emit(ExecLdmatrix, count);
-    low.in.a = a;
-    low.in.e = members;
-    low.in.imm = offset;
-    low.in.aux = (transposed ? 1 : 0) | (wide ? 2 : 0);
-    return;
-  }
+  if (name == "ldmatrix") return LowerLdmatrix();
   if (name != "mma" && !wmma) return FailUnknown();
 
   MatrixShape shape;
@@ -92,64 +50,118 @@ void Lowering::LowerMatrix() {
     }
   }
   if (!found) return FailUnknown();
+  if (load || store) return LowerWmmaMemory(shape, load);
+  LowerMma(shape, wmma);
+}
 
-  if (load || store) {
-    const bool is_a = load && Take("a"), is_b = load && Take("b");
-    if (!is_a && !is_b && !Take(load ? "c" : "d")) return FailUnknown();
-    const bool by_columns = Take("col");
-    if (!by_columns && !Take("row")) return FailUnknown();
-    const Space space = TakeSpace(Space::kGeneric);
-    const Type type = TakeType();
-    if (is_a || is_b ? !IsInput(type) : !IsAccumulator(type)) return FailUnknown();
-    if (!AllUsed() || !NeedOperands(2, 3)) return;
-    BeginGuard();
-    MatrixShape matrix;
-    matrix.m = is_b ? shape.k : shape.m;
-    matrix.n = is_a ? shape.k : shape.n;
-    matrix.k = 1;
-    matrix.a = type;
-    matrix.saturate = by_columns;
-    if (uint32_t{matrix.m} * matrix.n % kLanes != 0) return FailUnknown();
-    bool wide = true;
-    int64_t offset = 0;
-    int32_t a = Address(Op(load ? 1 : 0), &wide, &offset);
-    if (!ok()) return;
-    // One 64-bit address without an offset.
-    if (!wide) {
-      const int32_t extended = NewTemp(RegClass::k64);
-      LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kZext32To64, Type::kB64, {}),
-                                    CostCounters::kInteger);
-      low.in.d = extended;
-      low.in.a = a;
-      a = extended;
-    }
-    if (offset != 0) {
-      const int32_t sum = NewTemp(RegClass::k64);
-      LowInstr& low =
-          EmitUnguarded(SelectVectorOp(VectorOp::kAdd, Type::kU64, {}), CostCounters::kInteger);
-      low.in.d = sum;
-      low.in.a = a;
-      low.in.b = Constant(RegClass::k64, static_cast<uint64_t>(offset));
-      a = sum;
-    }
-    const int32_t stride = OpCount() == 3 ? Source(Op(2), Type::kU32) : kNoOperand;
-    const uint32_t count = take_list(Op(load ? 0 : 1), type, load);
-    if (count > 16 || count * ElementsPerRegister(type) * kLanes < uint32_t{matrix.m} * matrix.n)
-      return FailUnknown();
-    const int32_t members = Constant(RegClass::k32, kFullMask);
-    for (int32_t r : registers) {
-      if (store && r < 0) return FailUnknown();
-    }
-    if (!ok()) return;
-    LowInstr& low = emit(load ? ExecWmmaLoad : ExecWmmaStore, load ? count : 0);
-    low.in.a = a;
-    low.in.b = stride;
-    low.in.e = members;
-    low.in.imm = matrix.Pack();
-    low.in.aux = static_cast<uint32_t>(space);
-    return;
+uint32_t Lowering::AddFragment(const Operand& o, Type type, bool destination,
+                               std::vector<int32_t>* registers) {
+  auto add = [&](const Operand& one) {
+    registers->push_back(destination ? Destination(one, RegisterType(type))
+                                     : Source(one, RegisterType(type)));
+  };
+  if (o.kind != Operand::Kind::kList) {
+    add(o);
+    return 1;
   }
+  for (uint32_t i = 0; i < o.child_count; ++i) add(Child(o, i));
+  return o.child_count;
+}
 
+LowInstr& Lowering::EmitMatrix(ExecFn fn, const std::vector<int32_t>& registers, uint32_t results) {
+  LowInstr& low = EmitUnguarded(fn, CostCounters::kMatrix);
+  low.in.extra = static_cast<uint32_t>(low_.extras.size());
+  low.in.count = static_cast<uint8_t>(registers.size());
+  low.extra_defs = static_cast<uint8_t>(results);
+  low_.extras.insert(low_.extras.end(), registers.begin(), registers.end());
+  return low;
+}
+
+int32_t Lowering::WideAddress(const Operand& o) {
+  bool wide = true;
+  int64_t offset = 0;
+  int32_t a = Address(o, &wide, &offset);
+  if (!ok()) return a;
+  if (!wide) {
+    const int32_t extended = NewTemp(RegClass::k64);
+    LowInstr& low = EmitUnguarded(SelectVectorOp(VectorOp::kZext32To64, Type::kB64, {}),
+                                  CostCounters::kInteger);
+    low.in.d = extended;
+    low.in.a = a;
+    a = extended;
+  }
+  if (offset != 0) {
+    const int32_t sum = NewTemp(RegClass::k64);
+    LowInstr& low =
+        EmitUnguarded(SelectVectorOp(VectorOp::kAdd, Type::kU64, {}), CostCounters::kInteger);
+    low.in.d = sum;
+    low.in.a = a;
+    low.in.b = Constant(RegClass::k64, static_cast<uint64_t>(offset));
+    a = sum;
+  }
+  return a;
+}
+
+void Lowering::LowerLdmatrix() {
+  const uint32_t count = Take("x4") ? 4 : Take("x2") ? 2 : 1;
+  Take("x1");
+  const bool transposed = Take("trans");
+  if (!Take("m8n8") || TakeSpace(Space::kGeneric) != Space::kShared || TakeType() != Type::kB16)
+    return FailUnknown();
+  if (!AllUsed() || !NeedOperands(2, 2)) return;
+  BeginGuard();
+  bool wide = true;
+  int64_t offset = 0;
+  const int32_t a = Address(Op(1), &wide, &offset);
+  std::vector<int32_t> registers;
+  if (AddFragment(Op(0), Type::kB32, true, &registers) != count) return FailUnknown();
+  const int32_t members = Constant(RegClass::k32, kFullMask);
+  if (!ok()) return;
+  LowInstr& low = EmitMatrix(ExecLdmatrix, registers, count);
+  low.in.a = a;
+  low.in.e = members;
+  low.in.imm = offset;
+  low.in.aux = (transposed ? 1 : 0) | (wide ? 2 : 0);
+}
+
+void Lowering::LowerWmmaMemory(const MatrixShape& shape, bool load) {
+  const bool is_a = load && Take("a"), is_b = load && Take("b");
+  if (!is_a && !is_b && !Take(load ? "c" : "d")) return FailUnknown();
+  const bool by_columns = Take("col");
+  if (!by_columns && !Take("row")) return FailUnknown();
+  const Space space = TakeSpace(Space::kGeneric);
+  const Type type = TakeType();
+  if (is_a || is_b ? !IsInput(type) : !IsAccumulator(type)) return FailUnknown();
+  if (!AllUsed() || !NeedOperands(2, 3)) return;
+  BeginGuard();
+  MatrixShape matrix;
+  matrix.m = is_b ? shape.k : shape.m;
+  matrix.n = is_a ? shape.k : shape.n;
+  matrix.k = 1;
+  matrix.a = type;
+  matrix.saturate = by_columns;
+  if (uint32_t{matrix.m} * matrix.n % kLanes != 0) return FailUnknown();
+  const int32_t a = WideAddress(Op(load ? 1 : 0));
+  if (!ok()) return;
+  const int32_t stride = OpCount() == 3 ? Source(Op(2), Type::kU32) : kNoOperand;
+  std::vector<int32_t> registers;
+  const uint32_t count = AddFragment(Op(load ? 0 : 1), type, load, &registers);
+  if (count > 16 || count * ElementsPerRegister(type) * kLanes < uint32_t{matrix.m} * matrix.n)
+    return FailUnknown();
+  const int32_t members = Constant(RegClass::k32, kFullMask);
+  for (int32_t r : registers) {
+    if (!load && r < 0) return FailUnknown();
+  }
+  if (!ok()) return;
+  LowInstr& low = EmitMatrix(load ? ExecWmmaLoad : ExecWmmaStore, registers, load ? count : 0);
+  low.in.a = a;
+  low.in.b = stride;
+  low.in.e = members;
+  low.in.imm = matrix.Pack();
+  low.in.aux = static_cast<uint32_t>(space);
+}
+
+void Lowering::LowerMma(MatrixShape shape, bool wmma) {
   while (Take("row") || Take("col")) {
   }
   shape.wmma = wmma;
@@ -174,9 +186,11 @@ void Lowering::LowerMatrix() {
       (shape.m == 16 || (shape.m == 8 && (shape.a == Type::kF64 || SizeOf(shape.a) == 1)));
   if (!AllUsed() || !NeedOperands(4, 4) || (!wmma && !known_mma)) return FailUnknown();
   BeginGuard();
-  const uint32_t nd = take_list(Op(0), shape.d, true);
-  const uint32_t na = take_list(Op(1), shape.a, false), nb = take_list(Op(2), shape.b, false);
-  const uint32_t nc = take_list(Op(3), shape.c, false);
+  std::vector<int32_t> registers;
+  const uint32_t nd = AddFragment(Op(0), shape.d, true, &registers);
+  const uint32_t na = AddFragment(Op(1), shape.a, false, &registers);
+  const uint32_t nb = AddFragment(Op(2), shape.b, false, &registers);
+  const uint32_t nc = AddFragment(Op(3), shape.c, false, &registers);
   // Each fragment holds its matrix, once or (wmma) several times.
   auto fits = [&](uint32_t count, Type type, uint32_t elements) {
     const uint32_t have = count * ElementsPerRegister(type) * kLanes;
@@ -191,7 +205,7 @@ void Lowering::LowerMatrix() {
   }
   const int32_t members = Constant(RegClass::k32, kFullMask);
   if (!ok()) return;
-  LowInstr& low = emit(ExecMma, nd);
+  LowInstr& low = EmitMatrix(ExecMma, registers, nd);
   low.in.e = members;
   low.in.imm = shape.Pack();
   low.in.aux = nd | na << 8 | nb << 16 | nc << 24;

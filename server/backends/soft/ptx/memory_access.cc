@@ -1,7 +1,5 @@
 #include "server/backends/soft/ptx/memory_access.h"
 
-#include "server/backends/soft/ptx/builtins.h"
-
 namespace detshare::soft::ptx {
 
 bool FindRange(Context& c, uint64_t address, uint64_t bytes, bool write) {
@@ -54,10 +52,6 @@ uint8_t* GenericPointer(Context& c, uint32_t lane, uint64_t address, uint64_t by
     default:
       return nullptr;
   }
-}
-
-uint8_t* TranslateGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, bool write) {
-  return GenericPointer(c, lane, address, bytes, write);
 }
 
 bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void* out) {

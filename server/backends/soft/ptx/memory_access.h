@@ -27,6 +27,10 @@ uint8_t* SharedPointer(Context& c, uint64_t offset, uint64_t bytes);
 // A generic address of any space, as lane `lane` sees it; null when it is out of reach.
 uint8_t* GenericPointer(Context& c, uint32_t lane, uint64_t address, uint64_t bytes, bool write);
 
+// Reads kernel memory at a generic address as lane `lane` sees it. False when any byte is out of
+// reach.
+bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void* out);
+
 enum class Reach : uint8_t { kGlobal, kGeneric, kShared, kLocal };
 
 // Host pointers for an access of `bytes` (a power of two) by each lane of `mask`, in
