@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "tests/server/backends/soft/ptx/ptx_harness.h"
 
 namespace detshare::soft::ptx::testing {
@@ -132,9 +133,10 @@ bool SameBits(T x, T y) {
   return std::memcmp(&x, &y, sizeof(T)) == 0;
 }
 
-// `body` computes %o from %a, %b, %c; `reference` is D(A, B, C).
-template <class D, class A, class B, class C, class F>
-void CheckInstruction(const std::string& body, F reference, uint64_t seed = 1) {
+// `body` computes %o from %a, %b, %c.
+template <class D, class A, class B, class C>
+void CheckInstruction(const std::string& body, absl::FunctionRef<D(A, B, C)> reference,
+                      uint64_t seed = 1) {
   INFO(body);
   Memory memory;
   Program program(&memory, InstructionKernel(body, sizeof(D), sizeof(A), sizeof(B), sizeof(C)));
