@@ -22,7 +22,8 @@ Task<void> FreeWhenIdle(Session& session, uint64_t address, Reply reply) {
   for (SessionDevice& device : session.devices()) {
     if (absl::Status idle = co_await device.coroutine->Idle(); !idle.ok()) status = idle;
   }
-  // Memory of a session whose work is lost stays until its end: the device may still write to it.
+  // When work is lost, the memory stays until the session ends, because a device may still write to
+  // it.
   if (status.ok()) session.memory().pinned().Free(address);
   reply.Send(status);
 }
@@ -51,7 +52,8 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
   if (args.bytes == 0 || (args.bytes | args.file_offset) % kPageBytes != 0 ||
       args.file_offset > INT64_MAX || args.bytes > INT64_MAX ||
       __builtin_add_overflow(args.file_offset, args.bytes, &end) || payload.size() > NAME_MAX) {
-    return reply.Send(CudaError(kCudaErrorInvalidValue, "no whole pages, or no name"));
+    return reply.Send(
+        CudaError(kCudaErrorInvalidValue, "not whole pages, or a name that is too long"));
   }
   const ClientMapping mapping{session.config().pid, session.config().owner.uid,
                               args.mapping_begin,   args.mapping_end,
@@ -69,8 +71,8 @@ void cuMemHostRegister_v2(Session& session, const wire::cuMemHostRegister_v2& ar
 }
 
 void cuMemFreeHost(Session& session, const wire::cuMemFreeHost& args, Payload, Reply& reply) {
-  // Whoever frees it first owns the reply: the address is unknown from here on, and reused only
-  // after the wait.
+  // Disown() makes the address unknown at once, so a second free of it fails. The address is reused
+  // only after the wait.
   if (!session.memory().pinned().Disown(args.address)) {
     return reply.Send(CudaError(kCudaErrorInvalidValue, "not pinned memory of this session"));
   }

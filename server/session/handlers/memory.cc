@@ -49,7 +49,7 @@ void cuMemAllocAsync(Session& session, const wire::cuMemAllocAsync& args, Payloa
   if (absl::Status known = session.UseContext(session.context()); !known.ok())
     return reply.Send(known);
   if (args.pool == DeviceMemory::kNoPool)
-    return reply.Send(CudaError(kCudaErrorInvalidValue, "the id of no pool"));
+    return reply.Send(CudaError(kCudaErrorInvalidValue, "not the id of a pool"));
   session.executor().Spawn(
       AllocateAsync(session.device(), session.context(), args, std::move(reply)));
 }
@@ -64,7 +64,8 @@ void cuMemFreeAsync(Session& session, const wire::cuMemFreeAsync& args, Payload,
   SessionDevice& here = session.device();
   for (SessionDevice& owner : session.devices()) {
     if (&owner == &here || !owner.memory->Find(args.address)) continue;
-    // At the point of a stream of another device.
+    // Another device owns the memory. The memory becomes free when the stream's work so far is
+    // complete.
     const absl::StatusOr<FencePoint> point = here.coroutine->Point(args.stream);
     return reply.Send(point.ok() ? owner.memory->FreeAtPoint(args.address, *point)
                                  : point.status());

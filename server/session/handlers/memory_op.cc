@@ -45,15 +45,16 @@ absl::Status Check(Session& session, const MemoryOp& operation) {
   const bool flushes = operation.operation == MemoryOp::kFlushRemoteWrites ||
                        (operation.is_wait() && (operation.flags & MemoryOp::kWaitFlush) != 0);
   if (flushes && !CanFlush(session))
-    return CudaError(kCudaErrorNotSupported, "the device flushes no remote writes");
+    return CudaError(kCudaErrorNotSupported, "the device cannot flush remote writes");
   const uint64_t bytes = static_cast<uint64_t>(operation.bytes());
   if (bytes == 0) return absl::OkStatus();
   if (operation.address % bytes != 0) return Invalid("a word that is not aligned");
-  // A word that is waited for, too: the daemon writes it when the session ends before the wait does.
+  // A word that the operation only waits for must be writable as well, because the daemon writes it
+  // when the session ends before the wait.
   if (!session.device().space->Contains(operation.address, bytes, /*write=*/true))
-    return Invalid("a word that is not the session's to write");
+    return Invalid("a word that the session may not write");
   if (operation.is_wait() && !operation.Satisfying().has_value())
-    return Invalid("a wait that could never end");
+    return Invalid("a wait for a condition that no value satisfies");
   return absl::OkStatus();
 }
 

@@ -27,7 +27,7 @@ void cuCtxEnablePeerAccess(Session& session, const wire::cuCtxEnablePeerAccess& 
   SessionDevice* const peer = session.DeviceAt(args.peer_device);
   if (peer == nullptr || peer == &device)
     return reply.Send(CudaError(kCudaErrorInvalidDevice, "not another device of the session"));
-  // A context that was never used is born by this.
+  // This adds the peer's context to the session if the client has not used it before.
   if (absl::Status known = session.contexts().Use(args.peer, *peer); !known.ok())
     return reply.Send(known);
   const std::map<int, int> attributes = device.device->PeerAttributes(*peer->device);

@@ -20,7 +20,7 @@ absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalid
 
 Task<void> Unshare(SessionDevice& owner, SessionDevice& peer, PoolId pool, Reply reply) {
   absl::Status status = co_await peer.coroutine->Idle();
-  // What lost work may still touch stays within its reach.
+  // When work is lost, the peer keeps its access, because the work may still use the memory.
   if (status.ok()) status = owner.memory->UnsharePool(pool, *peer.space);
   reply.Send(status);
 }
@@ -28,7 +28,7 @@ Task<void> Unshare(SessionDevice& owner, SessionDevice& peer, PoolId pool, Reply
 }  // namespace
 
 void cuMemPoolCreate(Session& session, const wire::cuMemPoolCreate& args, Payload, Reply& reply) {
-  if (args.pool == DeviceMemory::kNoPool) return reply.Send(Invalid("the id of no pool"));
+  if (args.pool == DeviceMemory::kNoPool) return reply.Send(Invalid("not the id of a pool"));
   reply.Send(session.device().memory->CreatePool(args.pool, args.max_bytes));
 }
 
@@ -42,14 +42,14 @@ void cuMemPoolSetAttribute(Session& session, const wire::cuMemPoolSetAttribute& 
   if (args.attribute == kReleaseThreshold)
     return reply.Send(memory.SetReleaseThreshold(args.pool, args.value));
   if (args.attribute != kReservedHigh || args.value != 0)
-    return reply.Send(Invalid("an attribute that cannot be set to that"));
+    return reply.Send(Invalid("an attribute that cannot be set to this value"));
   reply.Send(memory.ResetHighMark(args.pool));
 }
 
 void cuMemPoolGetAttribute(Session& session, const wire::cuMemPoolGetAttribute& args, Payload,
                            Reply& reply) {
   if (args.attribute != kReservedCurrent && args.attribute != kReservedHigh)
-    return reply.Send(Invalid("an attribute that the client knows itself, or that is none"));
+    return reply.Send(Invalid("an attribute that the shim keeps itself, or an unknown one"));
   const absl::StatusOr<DeviceMemory::PoolUse> use = session.device().memory->UseOf(args.pool);
   if (!use.ok()) return reply.Send(use.status());
   reply.Send(wire::cuMemPoolGetAttribute_Reply{
@@ -70,7 +70,7 @@ void cuMemPoolSetAccess(Session& session, const wire::cuMemPoolSetAccess& args, 
     session.executor().Spawn(Unshare(owner, *peer, args.pool, std::move(reply)));
     return;
   }
-  if (args.access != kReadWrite) return reply.Send(Invalid("an access that pools do not give"));
+  if (args.access != kReadWrite) return reply.Send(Invalid("an access that pools do not support"));
   const std::map<int, int> attributes = peer->device->PeerAttributes(*owner.device);
   const auto access = attributes.find(kAccessSupported);
   if (access == attributes.end() || access->second == 0)

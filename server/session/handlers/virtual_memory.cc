@@ -1,4 +1,4 @@
-// Virtual memory management, and showing memory to other processes.
+// Virtual memory management, and sharing physical memory with other processes.
 #include "proto/wire/virtual_memory.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ static_assert(sizeof(wire::ShareToken) == sizeof(ShareTokenValue));
 
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 
-// CUmemAccess_flags
+// Converts CUmemAccess_flags. Returns false for unknown flags.
 bool AccessOf(uint32_t flags, MemoryAccess* access) {
   switch (flags) {
     case 0:
@@ -89,12 +89,13 @@ void cuMemUnmap(Session& session, const wire::cuMemUnmap& args, Payload, Reply& 
 
 void cuMemSetAccess(Session& session, const wire::cuMemSetAccess& args, Payload, Reply& reply) {
   const size_t devices = std::min<size_t>(session.devices().size(), 16);
-  if (args.devices >> devices != 0) return reply.Send(Invalid("a device that there is not"));
+  if (args.devices >> devices != 0)
+    return reply.Send(Invalid("a device that the session does not have"));
   for (size_t i = 0; i < devices; ++i) {
     if ((args.devices >> i & 1) == 0) continue;
     MemoryAccess access;
     if (!AccessOf(args.access >> (2 * i) & 3, &access))
-      return reply.Send(Invalid("an access that there is not"));
+      return reply.Send(Invalid("an unknown access"));
     absl::Status status = session.memory().virtual_memory().SetAccess(
         session.devices()[i], args.address, args.bytes, access);
     if (!status.ok()) return reply.Send(status);
@@ -123,9 +124,9 @@ void cuMemImportFromShareableHandle(Session& session,
   absl::StatusOr<SharedMemory> shared =
       session.config().shared_memory_objects->Import(session.config().owner.uid, token);
   if (!shared.ok()) return reply.Send(shared.status());
-  // A part of an allocation has no name of its own.
+  // An IPC handle may name a part of physical memory. Only whole physical memory can be imported.
   if (shared->offset != 0 || shared->bytes != shared->memory->bytes())
-    return reply.Send(Invalid("that is no physical memory"));
+    return reply.Send(Invalid("the handle names only a part of physical memory"));
   std::vector<SessionDevice>& devices = session.devices();
   const auto device = std::find_if(
       devices.begin(), devices.end(),
