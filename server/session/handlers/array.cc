@@ -28,16 +28,18 @@ absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalid
 absl::StatusOr<ImageDevice*> ImagesOf(Session& session) {
   ImageDevice* const images = session.device().device->images();
   if (images == nullptr)
-    return CudaError(kCudaErrorNotSupported, "the device has no arrays and textures");
+    return CudaError(kCudaErrorNotSupported, "the device does not support arrays and textures");
   return images;
 }
 
-// A channel format and count that a texture can have. 0: none.
+// Returns the size of a texel in bytes, or 0 when textures do not support the format or the number
+// of channels.
 uint32_t TexelBytesOf(uint32_t format, uint32_t channels) {
   return channels == 1 || channels == 2 || channels == 4 ? ChannelBytes(format) * channels : 0;
 }
 
-// Ends an object, or an array, when the work that was submitted so far is complete.
+// Destroys a texture, a surface or an array once all work submitted so far is complete. When work
+// is lost, the object stays until the session ends, because a kernel may still use it.
 Task<void> EndWhenIdle(Session& session, SessionDevice& device, OwnedImage image, Reply reply) {
   const absl::Status status = co_await device.coroutine->Idle();
   if (status.ok()) {
@@ -48,12 +50,12 @@ Task<void> EndWhenIdle(Session& session, SessionDevice& device, OwnedImage image
   reply.Send(status);
 }
 
-// ---- what a texture reads
+// ---- the resource, sampling and view of a texture
 
 absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate& args,
                                 TextureResource* resource) {
   const uint64_t texel = TexelBytesOf(args.format, args.channels);
-  if (texel == 0) return Invalid("texels of no known format");
+  if (texel == 0) return Invalid("an unknown format of texels");
   resource->address = args.address;
   resource->format = args.format;
   resource->channels = args.channels;
@@ -62,11 +64,11 @@ absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate&
     uint64_t row = 0;
     if (args.width == 0 || args.height == 0 || __builtin_mul_overflow(args.width, texel, &row) ||
         !PitchedExtent({row, args.height, 1}, args.pitch, 0, &bytes)) {
-      return Invalid("rows that overlap or have no end");
+      return Invalid("rows that are empty, overlap or are too long");
     }
   }
   if (bytes == 0 || !session.device().space->Contains(args.address, bytes))
-    return Invalid("an address that is not the session's");
+    return Invalid("an address outside the session's memory");
   resource->bytes = args.bytes;
   resource->width = args.width;
   resource->height = args.height;
@@ -104,7 +106,7 @@ absl::Status ReadSampling(const wire::cuTexObjectCreate& args, TextureSampling* 
   sampling->max_mipmap_level_clamp = std::bit_cast<float>(args.max_mipmap_level_clamp);
   if (std::isnan(sampling->mipmap_level_bias) || std::isnan(sampling->min_mipmap_level_clamp) ||
       std::isnan(sampling->max_mipmap_level_clamp)) {
-    return Invalid("a level that is no number");
+    return Invalid("a level that is NaN");
   }
   std::copy(std::begin(args.address_modes), std::end(args.address_modes),
             sampling->address_modes.begin());
@@ -118,7 +120,8 @@ absl::Status ReadSampling(const wire::cuTexObjectCreate& args, TextureSampling* 
   return absl::OkStatus();
 }
 
-// The bytes of a view's texel, or of its 4 x 4 block. 0: no view format.
+// Returns the bytes of a view's texel, or of its block of 4 x 4 texels when `*blocks` becomes true.
+// Returns 0 for an unknown format.
 uint32_t ViewBytes(uint32_t format, bool* blocks) {
   constexpr uint32_t kFirstBlock = 0x19, kLast = 0x22;  // BC1 to BC7
   *blocks = format >= kFirstBlock;
@@ -127,21 +130,21 @@ uint32_t ViewBytes(uint32_t format, bool* blocks) {
     const bool half = format == kFirstBlock || format == 0x1c || format == 0x1d;  // BC1, BC4
     return half ? 8 : 16;
   }
-  // Groups of one, two and four channels: unsigned and signed integers of 8, 16 and 32 bits, then
-  // floats of 16 and 32.
+  // Each group has the formats with one, two and four channels of one type. The types are unsigned
+  // and signed integers of 8, 16 and 32 bits, then floats of 16 and 32 bits.
   constexpr uint32_t kChannelBytes[] = {1, 1, 2, 2, 4, 4, 2, 4};
   const uint32_t group = (format - 1) / 3, channels = 1u << (format - 1) % 3;
   return kChannelBytes[group] * channels;
 }
 
-// A view must stay inside its array: what lies behind is somebody else's.
+// Checks that the view stays inside its array, because other sessions may own the memory behind it.
 absl::Status ReadView(const wire::ResourceView& from, const TextureResource& resource,
                       TextureView* view) {
-  if (resource.array == nullptr) return Invalid("a view of memory");
+  if (resource.array == nullptr) return Invalid("a view of a texture without an array");
   const ArrayDescription& array = resource.array->description();
   bool blocks = false;
   if (ViewBytes(from.format, &blocks) != array.texel_bytes())
-    return Invalid("a view with other texels");
+    return Invalid("a view whose texels differ in size from the array's");
   const uint64_t scale = blocks ? 4 : 1;
   const uint32_t levels = resource.kind == Kind::kMipmappedArray ? array.levels : 1;
   const ArrayExtent extent = LevelExtent(array, resource.level);
@@ -160,7 +163,7 @@ absl::Status ReadView(const wire::ResourceView& from, const TextureResource& res
 absl::Status AddObject(Session& session, SessionImages::Kind kind, OwnedImage image) {
   image.context = session.context();
   if (!session.images().AddObject(&session.device(), kind, std::move(image)))
-    return CudaError(kCudaErrorUnknown, "the device gave a handle twice");
+    return CudaError(kCudaErrorUnknown, "the device returned the same handle twice");
   return absl::OkStatus();
 }
 
@@ -225,7 +228,7 @@ void cuArray3DCreate_v2(Session& session, const wire::cuArray3DCreate_v2& args, 
     return reply.Send(known);
   const ArrayDescription description{args.width,    args.height, args.depth, args.format,
                                      args.channels, args.flags,  args.levels};
-  if (!IsArray(description)) return reply.Send(Invalid("an array that cannot be"));
+  if (!IsArray(description)) return reply.Send(Invalid("an invalid description of an array"));
   if (session.images().array_count() >= session.limits().arrays)
     return reply.Send(CudaError(kCudaErrorOutOfMemory, "too many arrays"));
   absl::StatusOr<QuotaCharge> charge = Quota::Take(session.device().quota, TexelBytes(description));
@@ -275,7 +278,7 @@ void cuDeviceGetTexture1DLinearMaxWidth(Session& session,
   const absl::StatusOr<ImageDevice*> images = ImagesOf(session);
   if (!images.ok()) return reply.Send(images.status());
   if (TexelBytesOf(args.format, args.channels) == 0)
-    return reply.Send(Invalid("texels of no known format"));
+    return reply.Send(Invalid("an unknown format of texels"));
   const absl::StatusOr<uint64_t> width = (*images)->LinearTextureWidth(args.format, args.channels);
   if (!width.ok()) return reply.Send(width.status());
   reply.Send(wire::cuDeviceGetTexture1DLinearMaxWidth_Reply{*width});

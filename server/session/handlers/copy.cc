@@ -1,5 +1,5 @@
-// Copies and memsets: every address and offset is checked to be the session's before the device
-// sees it.
+// Copies and memsets. The handlers check that every address and offset belongs to the session
+// before the device sees it.
 #include <algorithm>
 #include <vector>
 
@@ -22,13 +22,14 @@ absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalid
 // One side of a copy.
 struct Side {
   DeviceAddress address = 0;
-  SessionDevice* owner = nullptr;  // null: memory of the host, or of the record
+  SessionDevice* owner = nullptr;  // null: memory of the host or of the record
   bool is_inline = false;
 };
 
-// Whether memory of the session is the host's. Of no matter with one device.
+// Whether a range of the session's memory is host memory. Returns false when the session has one
+// device, because the result makes no difference there.
 bool IsHostMemory(Session& session, uint64_t address, uint64_t bytes) {
-  // All devices reach the host's memory, and no other that lies outside of their windows.
+  // All devices reach host memory. It is the only memory outside of their windows that they reach.
   const std::vector<SessionDevice>& devices = session.devices();
   return devices.size() > 1 &&
          std::all_of(devices.begin(), devices.end(), [&](const SessionDevice& device) {
@@ -37,14 +38,15 @@ bool IsHostMemory(Session& session, uint64_t address, uint64_t bytes) {
          });
 }
 
-// Where `bytes` bytes at `location` are for the device. `payload` is that of the record.
+// Sets `*side` to where the device finds the `bytes` bytes at `location`. `payload`: the record's
+// payload.
 absl::Status Resolve(Session& session, const wire::Location& location, uint64_t bytes, bool write,
                      Payload payload, Side* side) {
   switch (location.space) {
     case wire::kAddress:
       side->address = location.address;
       side->owner = session.memory().DeviceOf(session.device(), location.address, bytes, write);
-      if (side->owner == nullptr) return Invalid("an address that is not the session's");
+      if (side->owner == nullptr) return Invalid("an address outside the session's memory");
       if (IsHostMemory(session, location.address, bytes)) side->owner = nullptr;
       return absl::OkStatus();
     case wire::kStaging:
@@ -63,8 +65,8 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
   return Invalid("an unknown kind of location");
 }
 
-// The place in the session's array that a location of space kArray names, all of whose box of
-// `shape` is in it.
+// Sets `*place` to the place in an array of the session that `location` names. The location is of
+// space kArray. The whole box of size `shape` at that place must lie in the array.
 absl::Status ResolveArray(Session& session, const wire::PitchedLocation& location,
                           const CopyShape& shape, ArrayPlace* place) {
   const wire::ArrayPosition at = wire::PositionOf(location);
@@ -76,9 +78,9 @@ absl::Status ResolveArray(Session& session, const wire::PitchedLocation& locatio
   if (!Within(at.x, shape.width, extent.row_bytes) || !Within(at.y, shape.height, extent.rows) ||
       !Within(at.z, shape.depth, extent.slices) || at.x % description.texel_bytes() != 0 ||
       shape.width % description.texel_bytes() != 0) {
-    return Invalid("a box that is not of whole texels in the array");
+    return Invalid("a box that is not inside the array, or not of whole texels");
   }
-  // The array ends when the session is idle (cuArrayDestroy) only, so it outlives the copy.
+  // cuArrayDestroy destroys an array only when the session is idle, so the array outlives the copy.
   *place = {array.get(), at.level, at.x, at.y, at.z};
   return absl::OkStatus();
 }
@@ -92,16 +94,17 @@ absl::Status ResolveSide(Session& session, const wire::PitchedLocation& location
   }
   uint64_t bytes = 0;
   if (!PitchedExtent(shape, location.row_pitch, location.slice_pitch, &bytes))
-    return Invalid("rows or slices that overlap or have no end");
+    return Invalid("rows or slices that overlap or are too long");
   return Resolve(session, location.location, bytes, write, payload, side);
 }
 
-// Which device copies, and what of the request is elsewhere for it.
+// Returns the device that makes the copy. Sets the address space in `*request` of each side that
+// lies on another device.
 SessionDevice* ChooseDevice(Session& session, const Side& destination, const Side& source,
                             CopyRequest* request) {
   SessionDevice* const here = &session.device();
   if (destination.owner == nullptr || source.owner == nullptr) {
-    // Each device reaches the host's memory.
+    // At least one side is host memory, which every device reaches.
     SessionDevice* const owner = destination.owner != nullptr ? destination.owner : source.owner;
     return owner != nullptr ? owner : here;
   }
@@ -116,7 +119,7 @@ SessionDevice* ChooseDevice(Session& session, const Side& destination, const Sid
   return here;
 }
 
-// The copy, then its signal.
+// Enqueues the copy, then its signal.
 absl::Status Copy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Payload payload) {
   CopyRequest request;
   SessionDevice* device = nullptr;
@@ -143,12 +146,12 @@ absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Pa
   absl::Status resolved = ResolveSide(session, args.destination, shape, true, payload, &destination,
                                       &request->destination_array);
   if (!resolved.ok()) return resolved;
-  if (destination.is_inline) return Invalid("a record is no destination");
+  if (destination.is_inline) return Invalid("a copy into a record");
   resolved =
       ResolveSide(session, args.source, shape, false, payload, &source, &request->source_array);
   if (!resolved.ok()) return resolved;
   if (source.is_inline && request->destination_array.array != nullptr)
-    return Invalid("a record is no source for an array");
+    return Invalid("a copy from a record to an array");
   request->destination = destination.address;
   request->source = source.address;
   request->inline_source = source.is_inline;
@@ -175,7 +178,7 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
                       SessionDevice** device) {
   *device = nullptr;
   if (args.element_bytes != 1 && args.element_bytes != 2 && args.element_bytes != 4) {
-    return Invalid("elements of neither 1, 2 nor 4 bytes");
+    return Invalid("the size of an element is not 1, 2 or 4 bytes");
   }
   if (args.width == 0 || args.height == 0) return absl::OkStatus();
   uint64_t bytes = 0;
@@ -183,11 +186,12 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
       (args.height > 1 && args.pitch % args.element_bytes != 0) ||
       __builtin_mul_overflow(args.width, uint64_t{args.element_bytes}, &bytes) ||
       !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
-    return Invalid("rows that overlap, are misaligned or have no end");
+    return Invalid("rows that overlap, are misaligned or are too long");
   }
   *device = session.memory().DeviceOf(session.device(), args.address, bytes, /*write=*/true);
-  if (*device == nullptr) return Invalid("an address that is not the session's");
-  // Every device fills what cuMemAlloc gave, but mapped memory only with access of its own.
+  if (*device == nullptr) return Invalid("an address outside the session's memory");
+  // A stream may fill another device's memory of cuMemAlloc without access to it. It may fill
+  // mapped memory (cuMemMap) only when its own device has access.
   if (*device != &session.device() &&
       session.memory().virtual_memory().Overlaps(args.address, bytes))
     return Invalid("mapped memory to which the stream's device has no access");

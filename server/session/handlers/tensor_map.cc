@@ -1,4 +1,5 @@
-// Tensor maps. The address in one is no access: it need not be the session's, nor mapped.
+// Tensor maps. The address in a tensor map need not be mapped or belong to the session, because
+// encoding a map does not access memory.
 #include "proto/wire/tensor_map.h"
 
 #include <algorithm>
@@ -13,11 +14,12 @@ namespace {
 
 static_assert(wire::kTensorRank == kTensorRankLimit);
 
-// Above all values of CUDA's enumerations here, those of versions to come included: a driver need
-// not meet others.
+// Lies above all values of the CUDA enumerations used here, with room for later CUDA versions. The
+// driver never gets values beyond it.
 constexpr uint32_t kEnumerationLimit = 256;
 
-// What all kinds have in common. False: not what a client of ours sends.
+// Fills in what all kinds of tensor maps have in common. Returns false for arguments that the shim
+// never sends.
 template <typename Args>
 bool Describe(const Args& args, TensorMapRequest* request) {
   for (const uint32_t value : {args.data_type, args.interleave, args.swizzle, args.l2_promotion,
@@ -48,14 +50,14 @@ void Send(const absl::StatusOr<TensorMap>& map, Reply& reply) {
 }
 
 void Refuse(Reply& reply) {
-  reply.Send(CudaError(kCudaErrorInvalidValue, "a tensor map that cannot be described"));
+  reply.Send(CudaError(kCudaErrorInvalidValue, "invalid arguments of a tensor map"));
 }
 
 template <typename Body>
 void Encode(Session& session, const TensorMapRequest& request, Reply& reply) {
   TensorMapEncoder* const encoder = session.device().device->tensor_maps();
   if (encoder == nullptr)
-    return reply.Send(CudaError(kCudaErrorNotSupported, "the device has no tensor maps"));
+    return reply.Send(CudaError(kCudaErrorNotSupported, "the device does not support tensor maps"));
   Send<Body>(encoder->Encode(request), reply);
 }
 
@@ -102,7 +104,7 @@ void cuTensorMapReplaceAddress(Session& session, const wire::cuTensorMapReplaceA
                                Payload, Reply& reply) {
   TensorMapEncoder* const encoder = session.device().device->tensor_maps();
   if (encoder == nullptr)
-    return reply.Send(CudaError(kCudaErrorNotSupported, "the device has no tensor maps"));
+    return reply.Send(CudaError(kCudaErrorNotSupported, "the device does not support tensor maps"));
   TensorMap map;
   std::copy(std::begin(args.map), std::end(args.map), map.begin());
   Send<wire::cuTensorMapReplaceAddress_Reply>(encoder->ReplaceAddress(map, args.address), reply);
