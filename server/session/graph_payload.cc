@@ -57,7 +57,7 @@ absl::Status ReadNode(PayloadReader& reader, ParsedNode* node) {
   std::span<const uint8_t> padding;
   if (!reader.Struct(&head) || !reader.Bytes(head.bytes, &node->contents) ||
       !reader.Bytes((8 - head.bytes % 8) % 8, &padding)) {
-    return Invalid("a node beyond the payload");
+    return Invalid("a node that extends beyond the payload");
   }
   bool exact = false;
   const uint64_t fixed = FixedBytes(head.kind, &exact);
@@ -67,7 +67,7 @@ absl::Status ReadNode(PayloadReader& reader, ParsedNode* node) {
   }
   if (head.enabled > 1 || head.reserved != 0 || (head.enabled == 0 && !MayBeDisabled(head.kind)) ||
       std::any_of(padding.begin(), padding.end(), [](uint8_t byte) { return byte != 0; })) {
-    return Invalid("a node with a field that makes no sense");
+    return Invalid("a node with an invalid field");
   }
   node->kind = static_cast<GraphNodeKind>(head.kind);
   node->enabled = head.enabled == 1;
@@ -81,7 +81,7 @@ absl::Status CheckEdges(ParsedGraph& graph) {
   constexpr uint8_t kLastPort = 2;      // CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
   for (const wire::GraphEdge& edge : graph.edges) {
     if (edge.from >= edge.to || edge.to >= graph.nodes.size()) {
-      return Invalid("an edge that does not lead forward");
+      return Invalid("an edge that does not lead to a later node");
     }
     const bool reserved = std::any_of(std::begin(edge.reserved), std::end(edge.reserved),
                                       [](uint8_t byte) { return byte != 0; });
@@ -91,10 +91,10 @@ absl::Status CheckEdges(ParsedGraph& graph) {
     const bool kernels = graph.nodes[edge.from].kind == wire::kNodeKernel &&
                          graph.nodes[edge.to].kind == wire::kNodeKernel;
     if (edge.type == kProgrammatic && !kernels) {
-      return Invalid("a programmatic edge that does not join kernels");
+      return Invalid("a programmatic edge that does not join two kernels");
     }
     if (edge.from_port != 0 && graph.nodes[edge.from].kind != wire::kNodeKernel) {
-      return Invalid("a port of a node that is no kernel");
+      return Invalid("a port of a node that is not a kernel");
     }
   }
   std::sort(
@@ -103,13 +103,14 @@ absl::Status CheckEdges(ParsedGraph& graph) {
   const auto twice = std::adjacent_find(
       graph.edges.begin(), graph.edges.end(),
       [](const wire::GraphEdge& a, const wire::GraphEdge& b) { return PlaceOf(a) == PlaceOf(b); });
-  return twice == graph.edges.end() ? absl::OkStatus() : Invalid("an edge twice");
+  return twice == graph.edges.end() ? absl::OkStatus()
+                                    : Invalid("two edges between the same nodes");
 }
 
 absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_t* nodes_left,
                        uint64_t* edges_left, ParsedGraph* graph) {
   wire::GraphHeader header;
-  if (!reader.Struct(&header)) return Invalid("a graph beyond the payload");
+  if (!reader.Struct(&header)) return Invalid("a graph that extends beyond the payload");
   if (header.node_count > *nodes_left || header.edge_count > *edges_left) {
     return TooMuch("too many nodes or edges");
   }
@@ -127,7 +128,7 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
   }
   graph->edges.resize(header.edge_count);
   for (wire::GraphEdge& edge : graph->edges) {
-    if (!reader.Struct(&edge)) return Invalid("an edge beyond the payload");
+    if (!reader.Struct(&edge)) return Invalid("an edge that extends beyond the payload");
   }
   return CheckEdges(*graph);
 }
@@ -135,12 +136,12 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
 // Checks that every graph but the first is the body of exactly one node, and that the nesting is
 // bounded.
 absl::Status CheckBodies(const std::vector<ParsedGraph>& graphs, const GraphLimits& limits) {
-  std::vector<uint32_t> depth(graphs.size(), 0);  // 0: not a body so far
+  std::vector<uint32_t> depth(graphs.size(), 0);  // 0: no node has named the graph so far
   for (uint32_t index = 0; index < graphs.size(); ++index) {
-    if (index != 0 && depth[index] == 0) return Invalid("a graph that is no body");
+    if (index != 0 && depth[index] == 0) return Invalid("a graph that is no node's body");
     for (const ParsedNode& node : graphs[index].nodes) {
       if (index != 0 && !MayBeInBody(node.kind)) {
-        return Invalid("a node that the body of a conditional node may not have");
+        return Invalid("a kind of node that is not allowed in a body");
       }
       if (node.kind != wire::kNodeConditional) continue;
       wire::GraphConditional conditional;
@@ -149,7 +150,7 @@ absl::Status CheckBodies(const std::vector<ParsedGraph>& graphs, const GraphLimi
       if (conditional.first_body <= index || conditional.body_count == 0 ||
           conditional.first_body >= graphs.size() ||
           conditional.body_count > graphs.size() - conditional.first_body) {
-        return Invalid("a conditional node without its bodies");
+        return Invalid("a conditional node that does not name its bodies");
       }
       for (uint32_t body = 0; body < conditional.body_count; ++body) {
         uint32_t& of_body = depth[conditional.first_body + body];

@@ -33,7 +33,7 @@ absl::Status GraphTable::Change(const SessionDevice& device, GraphId id, uint64_
   GpuGraph* const graph = Find(device, id);
   if (graph == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
   if (bytes_ + payload_bytes > limits_.graph_bytes) {
-    return CudaError(kCudaErrorOutOfMemory, "graphs that are too large");
+    return CudaError(kCudaErrorOutOfMemory, "the graphs are too large");
   }
   bytes_ -= graph->bytes();
   const absl::Status status = change(*graph);

@@ -37,7 +37,6 @@ absl::StatusOr<GraphDescription> Describe(Session& session, Payload payload, uin
   return ResolveGraphs(session, parsed, refused);
 }
 
-// The status with which a change of a graph was refused, as an update tells it.
 absl::Status AsUpdateFailure(const GpuGraph::Update& update) {
   if (update.result == GpuGraph::UpdateResult::kSuccess) return absl::OkStatus();
   return CudaError(kGraphExecUpdateFailure, "the graphs differ too much");
@@ -50,7 +49,7 @@ void cuGraphInstantiateWithParams(Session& session, const wire::cuGraphInstantia
   GraphPlace refused;
   const auto instantiate = [&]() -> absl::Status {
     if ((args.flags & ~(kAutoFreeOnLaunch | kUpload | kUseNodePriority)) != 0) {
-      return CudaError(kCudaErrorNotSupported, "graphs that kernels launch");
+      return CudaError(kCudaErrorNotSupported, "graphs that kernels launch are not supported");
     }
     DETSHARE_RETURN_IF_ERROR(session.UseContext(args.context));
     DETSHARE_RETURN_IF_ERROR(session.graphs().CheckRoom(args.graph, payload.size()));
@@ -90,7 +89,7 @@ void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetPa
       session.device(), args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
         DETSHARE_ASSIGN_OR_RETURN(const ParsedNode parsed, ParseGraphNode(payload));
         if (parsed.kind == wire::kNodeConditional) {
-          return Invalid("a conditional node is as it was instantiated");
+          return Invalid("a conditional node cannot change after its instantiation");
         }
         DETSHARE_ASSIGN_OR_RETURN(GraphNode node, ResolveNode(session, parsed));
         return graph.Replace({args.index, args.node}, std::move(node));
@@ -101,7 +100,7 @@ void cuGraphNodeSetEnabled(Session& session, const wire::cuGraphNodeSetEnabled& 
                            Reply& reply) {
   GpuGraph* const graph = session.graphs().Find(session.device(), args.graph);
   if (graph == nullptr) return reply.Send(NoSuchGraph());
-  if (args.enabled > 1) return reply.Send(Invalid("enabled is 1, disabled 0"));
+  if (args.enabled > 1) return reply.Send(Invalid("`enabled` is neither 0 nor 1"));
   reply.Send(graph->SetEnabled({args.index, args.node}, args.enabled == 1));
 }
 
@@ -112,7 +111,7 @@ void cuGraphLaunch(Session& session, const wire::cuGraphLaunch& args, Payload pa
     return reply.Send(NoSuchGraph());
   if (payload.size() / sizeof(uint64_t) < args.value_count ||
       args.value_count > wire::kMaxGraphValues) [[unlikely]] {
-    return reply.Send(Invalid("values beyond the record"));
+    return reply.Send(Invalid("more values than the record holds or a graph may have"));
   }
   absl::InlinedVector<uint64_t, 32> values(args.value_count);
   if (!values.empty()) {

@@ -32,16 +32,17 @@ absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKe
 absl::StatusOr<GraphStep> ResolveCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args) {
   for (const wire::PitchedLocation& side : {args.destination, args.source}) {
     if (side.location.space != wire::kAddress && side.location.space != wire::kArray)
-      return Invalid("a graph copies between addresses and arrays");
+      return Invalid("a copy node with a side that is not an address or array");
   }
   CopyRequest request;
   SessionDevice* device = nullptr;
   if (absl::Status read = ReadCopy(session, args, {}, &request, &device); !read.ok()) return read;
-  // A copy stays one, so that the node can be given something to copy later.
+  // An empty copy stays a copy of width 0, so that the client can later give the node bytes to
+  // copy.
   if (device == nullptr) request.width = 0;
   if ((device != nullptr && device != &session.device()) || request.destination_space != nullptr ||
       request.source_space != nullptr) {
-    return CudaError(kCudaErrorNotSupported, "a graph copies memory that its own device reaches");
+    return CudaError(kCudaErrorNotSupported, "a copy node for memory of another device");
   }
   return request;
 }
@@ -52,7 +53,7 @@ absl::StatusOr<GraphStep> ResolveFill(Session& session, const wire::cuMemsetD2D3
   DETSHARE_RETURN_IF_ERROR(ReadFill(session, args, &request, &device));
   if (device == nullptr) request.width = 0;
   if (device != nullptr && device != &session.device())
-    return CudaError(kCudaErrorNotSupported, "a graph fills memory that its own device reaches");
+    return CudaError(kCudaErrorNotSupported, "a fill node for memory of another device");
   return request;
 }
 
@@ -104,7 +105,7 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
       wire::GraphMemoryOps args;
       ContentsOf(node, &args, &rest);
       if (args.flags != 0 || rest.size() != args.count * sizeof(wire::StreamMemoryOp)) {
-        return Invalid("operations on memory that are not as many as they say");
+        return Invalid("a node with a wrong number of operations on memory");
       }
       MemoryOps operations;
       DETSHARE_RETURN_IF_ERROR(ReadMemoryOps(session, rest, args.count, &operations));
@@ -119,7 +120,7 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
       const auto type = static_cast<ConditionalStep::Type>(args.type);
       if ((type == ConditionalStep::Type::kWhile && args.body_count != 1) ||
           (type == ConditionalStep::Type::kIf && args.body_count > 2)) {
-        return Invalid("more bodies than the conditional node can have");
+        return Invalid("a number of bodies that the conditional node cannot have");
       }
       return ConditionalStep{args.handle, type, args.first_body, args.body_count};
     }
@@ -127,7 +128,8 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
   return Invalid("an unknown kind of node");
 }
 
-// The array that one side of a copy names, which was found before; null when it is an address.
+// Returns the array that one side of a copy names, or null when the side is an address.
+// ResolveStep() has checked that the array exists.
 std::shared_ptr<Array> ArrayOf(Session& session, const wire::PitchedLocation& side) {
   if (side.location.space != wire::kArray) return nullptr;
   return session.images().FindArray(&session.device(), wire::PositionOf(side).array);

@@ -30,11 +30,11 @@ absl::Status ReadHints(Session& session, const wire::LaunchHints& named, LaunchH
   if (has(wire::kHintCarveout)) sound &= named.carveout >= -1 && named.carveout <= 100;
   if (has(wire::kHintNvlinkCentric)) sound &= named.nvlink_centric <= 1;
   if (has(wire::kHintAccessWindow)) {
-    // Not a number is no ratio.
+    // These comparisons refuse NaN as well.
     sound &= named.window_hit_ratio >= 0.0f && named.window_hit_ratio <= 1.0f &&
              named.window_hit <= kPersisting && named.window_miss < kPersisting;
   }
-  if (!sound) return CudaError(kCudaErrorInvalidValue, "hints that CUDA does not have");
+  if (!sound) return CudaError(kCudaErrorInvalidValue, "unknown launch hints, or invalid values");
   hints->given = named.given;
   hints->cluster_scheduling = named.cluster_scheduling;
   hints->preferred_cluster = {named.preferred_cluster[0], named.preferred_cluster[1],

@@ -1,4 +1,4 @@
-// Code: libraries, kernels, globals, the linker. All but the launch is rare.
+// Libraries, kernels, global variables and the linker. Programs make these calls rarely.
 #include <string>
 #include <vector>
 
@@ -39,7 +39,7 @@ bool ReadOptions(PayloadReader& reader, uint32_t count, std::vector<JitOptionVal
   return true;
 }
 
-// A name as a payload: not empty, no NUL in it.
+// Reads a payload that is a name. Returns false when it is empty, too long or contains a NUL.
 bool ReadName(Payload payload, std::string* name) {
   if (payload.empty() || payload.size() > kMaxNameBytes) return false;
   name->assign(reinterpret_cast<const char*>(payload.data()), payload.size());
@@ -67,7 +67,8 @@ void CutLogs(CompileLogs& logs) {
   if (logs.error.size() > logs.error_limit) logs.error.resize(logs.error_limit);
 }
 
-// Whether the daemon has what the client asks for, or names by its hash: then it is in *kept.
+// For kImageKept, returns whether the daemon has the image and sets `*kept` to it. For kImageAsked,
+// returns whether the daemon may have the image.
 bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, StoredImage* kept) {
   if (session.config().image_store == nullptr) return false;
   const uid_t user = session.config().owner.uid;
@@ -79,8 +80,8 @@ bool FindKeptImage(Session& session, const wire::cuLibraryLoadData& args, Stored
   return kept->memory != nullptr;
 }
 
-// What the variables of an image take of the tenant's memory. Only where there is a limit: looking
-// into an image takes time.
+// Charges the variables of an image to the tenant's quota. Charges nothing when the tenant has no
+// limit, because reading an image takes time.
 absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payload image) {
   if (device.quota == nullptr || device.quota->limit() == Quota::kNoLimit) return QuotaCharge();
   const auto& attributes = device.device->properties().attributes;
@@ -97,7 +98,7 @@ absl::StatusOr<QuotaCharge> TakeForVariables(const SessionDevice& device, Payloa
 
 Task<void> UnloadLibrary(Session& session, SessionDevice& device, LibraryId library, Reply reply) {
   const absl::Status status = co_await device.coroutine->IdleForMemory();
-  // A kernel of lost work may still run: then the code stays until the session ends.
+  // When work is lost, the code stays until the session ends, because a kernel may still run.
   if (status.ok()) session.code().RemoveLibrary(library);
   reply.Send(status);
 }
@@ -116,7 +117,7 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   }
   if (args.source > wire::kImageKept ||
       (args.source != wire::kImageSent && args.image_bytes != 0)) {
-    session.Violate("cuLibraryLoadData: no such source of an image");
+    session.Violate("cuLibraryLoadData: an unknown source of an image");
     return reply.Send(Invalid("malformed"));
   }
   StoredImage kept;
@@ -247,7 +248,7 @@ void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, 
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
   if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
-  // What a device may have under that name is not what its code uses.
+  // Code uses the variable in the managed block, even if the device has a variable of that name.
   if (library->managed != nullptr) {
     if (const ManagedBlock::Variable* const variable = library->managed->Find(name))
       return reply.Send(wire::cuLibraryGetGlobal_Reply{variable->address, variable->bytes});

@@ -1,4 +1,4 @@
-// Occupancy questions that the client does not answer itself.
+// Occupancy calls whose results the shim does not compute itself.
 #include "proto/wire/occupancy.h"
 
 #include "coroutine_runtime/device.h"

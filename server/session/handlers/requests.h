@@ -36,7 +36,7 @@ inline absl::Status ReadShape(Session& session, const wire::cuLaunchKernelEx& ar
   const size_t place = (uint64_t{kernel.info().parameter_bytes} + 7) / 8 * 8;
   wire::LaunchHints named;
   if (place > payload.size() || payload.size() - place < sizeof(named))
-    return CudaError(kCudaErrorInvalidValue, "a launch without the hints that it names");
+    return CudaError(kCudaErrorInvalidValue, "a launch whose payload lacks its hints");
   std::memcpy(&named, payload.data() + place, sizeof(named));
   return ReadHints(session, named, &shape->hints);
 }
