@@ -13,7 +13,7 @@ absl::Status ContextTable::Use(ContextId context, SessionDevice& device) {
   auto found = contexts_.find(context);
   if (found != contexts_.end()) {
     if (found->second == &device) return absl::OkStatus();
-    return CudaError(kCudaErrorInvalidContext, "a context of another device");
+    return CudaError(kCudaErrorInvalidContext, "the context belongs to another device");
   }
   if (contexts_.size() >= limits_.contexts)
     return CudaError(kCudaErrorOutOfMemory, "too many contexts");

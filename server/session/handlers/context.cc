@@ -1,4 +1,4 @@
-// Contexts: waiting for their work, ending them, limits.
+// Contexts: the handlers wait for their work, destroy them and set limits.
 #include "proto/wire/context.h"
 
 #include "coroutine_runtime/device.h"
@@ -20,13 +20,14 @@ namespace {
 
 Task<void> DestroyContext(Session& session, SessionDevice& device, ContextId context, Reply reply) {
   absl::Status status = co_await device.coroutine->DestroyContext(context);
-  // Other devices may be at work on what is freed below.
+  // Work of other devices may still use the memory that is freed below.
   for (SessionDevice& other : session.devices()) {
     if (&other == &device) continue;
     const absl::Status idle = co_await other.coroutine->Idle();
     status.Update(idle);
   }
-  // What is left of a session whose work is lost stays until its end: the device may still use it.
+  // When work is lost, the context's objects stay until the session ends, because a device may
+  // still use them.
   if (!status.ok()) {
     reply.Send(status);
     co_return;

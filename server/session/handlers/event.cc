@@ -17,12 +17,13 @@ namespace {
 constexpr uint32_t kDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr uint32_t kInterprocess = 4;   // CU_EVENT_INTERPROCESS
 
-// ---- events between processes
+// ---- interprocess events
 
-// Recordings that a client may have on their way.
+// A session with this many waiting tasks gets no further recording. Each incomplete recording is
+// one waiting task.
 constexpr size_t kMaxRecordings = 1 << 16;
 
-// Says that a recording is reached when it ends: also that of a session whose work is lost.
+// Marks a recording as reached when it is destroyed, even if the session's work is lost.
 class Recording {
  public:
   Recording(std::shared_ptr<SharedEvent> event, uint64_t number)
@@ -45,7 +46,7 @@ absl::Status RecordShared(Session& session, std::shared_ptr<SharedEvent> event, 
   if (&event->device() != session.device().device)
     return CudaError(kCudaErrorInvalidHandle, "an event of another device");
   if (session.executor().waiting() >= kMaxRecordings)
-    return CudaError(kCudaErrorOutOfMemory, "too many recordings between processes");
+    return CudaError(kCudaErrorOutOfMemory, "too many recordings of interprocess events");
   uint64_t number = 0;
   GpuCoroutine& coroutine = *session.device().coroutine;
   DETSHARE_RETURN_IF_ERROR(coroutine.RecordShared(*event, stream, &number));
@@ -125,7 +126,7 @@ void cuEventSynchronize(Session& session, const wire::cuEventSynchronize& args, 
                         Reply& reply) {
   std::shared_ptr<SharedEvent> event = session.contexts().FindSharedEvent(args.event);
   if (event == nullptr)
-    return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an event between processes"));
+    return reply.Send(CudaError(kCudaErrorInvalidHandle, "not an interprocess event"));
   session.executor().Spawn(ReplyWhenReached(session, std::move(event), std::move(reply)));
 }
 

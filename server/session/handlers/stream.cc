@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 
 Task<void> ReplyWhenReached(Session& session, const Fence* fence, uint64_t value, Reply reply) {
-  // Not reached means that the session's work is lost: the reply then carries the session's error.
+  // The wait fails when the session's work is lost. The reply then carries the session's error.
   (void)co_await session.executor().Reached(fence, value);
   reply.Send(absl::OkStatus());
 }
