@@ -70,7 +70,7 @@ Task<absl::StatusOr<IpcMemory::Opened>> IpcMemory::Open(SessionDevice& device, C
                                                         ShareTokenValue token) {
   for (const auto& [address, shown] : shown_) {
     if (shown.token == token)
-      co_return CudaError(kCudaErrorInvalidContext, "memory of this process itself");
+      co_return CudaError(kCudaErrorInvalidContext, "the memory belongs to this process");
   }
   DETSHARE_CO_ASSIGN_OR_RETURN(const SharedMemory shared, objects_.Import(user_, token));
   if (!Reaches(device, *shared.device))
@@ -115,7 +115,7 @@ Task<absl::StatusOr<IpcMemory::Opened>> IpcMemory::Open(SessionDevice& device, C
 Task<absl::StatusOr<bool>> IpcMemory::Close(DeviceAddress address) {
   const auto found = mappings_.find(address);
   if (found == mappings_.end() || found->second.closing)
-    co_return CudaError(kCudaErrorInvalidValue, "not memory that was opened");
+    co_return CudaError(kCudaErrorInvalidValue, "not memory that an IPC handle opened");
   if (--found->second.opens > 0) co_return true;
   found->second.closing = true;
   const absl::Status idle = co_await found->second.opened.device->coroutine->IdleForMemory();

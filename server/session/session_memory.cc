@@ -56,7 +56,7 @@ absl::Status SessionMemory::UseStaging(uint64_t offset, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue, "a range outside of the staging area");
   if (offset + bytes <= first) return absl::OkStatus();
   if (offset < first)
-    return CudaError(kCudaErrorInvalidValue, "a range across the staging area's inner border");
+    return CudaError(kCudaErrorInvalidValue, "a range in both parts of the staging area");
   if (late_staging_registered_) return absl::OkStatus();
   while (!region_.complete()) {
     if (absl::Status space = region_.AllocateSlice(); !space.ok())

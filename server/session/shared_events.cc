@@ -25,7 +25,7 @@ absl::StatusOr<SharedEvents::Token> SharedEvents::Export(
   if (entries_.size() >= drop_at_) DropEnded();
   Token token;
   if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))
-    return CudaError(kCudaErrorUnknown, "getrandom");
+    return CudaError(kCudaErrorUnknown, "getrandom failed");
   entries_[token] = {owner, session, event};
   tokens_[event.get()] = token;
   return token;
@@ -36,9 +36,9 @@ absl::StatusOr<std::shared_ptr<SharedEvent>> SharedEvents::Import(uid_t importer
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(token);
   if (found == entries_.end() || found->second.owner != importer)
-    return CudaError(kCudaErrorInvalidValue, "no event that this user shares");
+    return CudaError(kCudaErrorInvalidValue, "no such event shared by this user");
   if (found->second.session == session)
-    return CudaError(kCudaErrorInvalidContext, "an event of this process itself");
+    return CudaError(kCudaErrorInvalidContext, "the event belongs to this process");
   std::shared_ptr<SharedEvent> event = found->second.event.lock();
   if (event == nullptr) return CudaError(kCudaErrorInvalidValue, "the event is gone");
   return event;

@@ -26,7 +26,7 @@ absl::StatusOr<ShareTokenValue> SharedMemoryObjects::Export(uid_t owner,
     return CudaError(kCudaErrorOutOfMemory, "too much memory is shared");
   ShareTokenValue token;
   if (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))
-    return CudaError(kCudaErrorUnknown, "getrandom");
+    return CudaError(kCudaErrorUnknown, "getrandom failed");
   entries_[token] = {owner, memory.memory, memory.device, memory.offset, memory.bytes};
   return token;
 }
@@ -36,7 +36,7 @@ absl::StatusOr<SharedMemory> SharedMemoryObjects::Import(uid_t importer,
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(token);
   if (found == entries_.end() || found->second.owner != importer)
-    return CudaError(kCudaErrorInvalidValue, "no memory that this user shares");
+    return CudaError(kCudaErrorInvalidValue, "no such memory shared by this user");
   SharedMemory memory{found->second.memory.lock(), found->second.device, found->second.offset,
                       found->second.bytes};
   if (memory.memory == nullptr)

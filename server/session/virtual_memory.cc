@@ -61,7 +61,7 @@ Task<absl::StatusOr<DeviceAddress>> VirtualMemory::Reserve(SessionDevice& device
                                                            uint64_t alignment,
                                                            DeviceAddress wanted) {
   if (bytes == 0 || bytes % kPageBytes != 0)
-    co_return Invalid("a range of addresses is made of pages");
+    co_return Invalid("the size is not a multiple of the page size");
   if (ranges_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many ranges of addresses");
   const absl::StatusOr<DeviceAddress> address =
@@ -82,7 +82,7 @@ absl::Status VirtualMemory::FreeReservation(DeviceAddress address, uint64_t byte
 
 Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& device,
                                                               uint64_t bytes) {
-  if (!WholeGranules(0, bytes)) co_return Invalid("physical memory is made in granules");
+  if (!WholeGranules(0, bytes)) co_return Invalid("the size is not a multiple of the granule");
   if (named_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
   DETSHARE_CO_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(device.quota, bytes));
@@ -141,7 +141,7 @@ absl::StatusOr<std::vector<VirtualMemory::Mappings::iterator>> VirtualMemory::Ex
   for (auto part = mappings_.find(address); bytes != 0; ++part) {
     if (part == mappings_.end() || part->first != address || part->second.bytes > bytes ||
         part->second.unmapping) {
-      return Invalid("not what calls have mapped");
+      return Invalid("the range does not consist of whole mappings");
     }
     parts.push_back(part);
     address += part->second.bytes;
@@ -154,7 +154,7 @@ absl::Status VirtualMemory::Map(DeviceAddress address, uint64_t bytes, Id id) {
   const auto named = named_.find(id);
   if (named == named_.end()) return Invalid("no such physical memory");
   if (!WholeGranules(address, bytes) || bytes > named->second.memory->bytes())
-    return Invalid("not whole granules, or more than there is");
+    return Invalid("not whole granules, or more than the physical memory has");
   const Range* const range = Containing(address, bytes);
   if (range == nullptr) return Invalid("not inside a reserved range of addresses");
   if (Overlaps(address, bytes)) return Invalid("memory is mapped there already");
@@ -170,7 +170,8 @@ Task<absl::Status> VirtualMemory::Unmap(DeviceAddress address, uint64_t bytes) {
   for (const Mappings::iterator part : *parts) part->second.unmapping = true;
   absl::Status status;
   for (SessionDevice& device : devices_) status.Update(co_await device.coroutine->Idle());
-  // When work is lost, the memory stays until the session ends: the device may still write to it.
+  // When work is lost, the memory stays until the session ends, because a device may still write to
+  // it.
   if (!status.ok()) co_return status;
   for (const Mappings::iterator part : *parts) {
     for (size_t i = 0; i < devices_.size(); ++i) {
