@@ -14,7 +14,7 @@ void Reply::SendBytes(const absl::Status& status, std::span<const uint8_t> data)
     return;
   }
   int result = CudaResultOf(status);
-  // After a loss of work no operation succeeds, even when its own result is success.
+  // After a loss of work, every operation returns an error, even if its own result is success.
   if (result == kCudaSuccess && session.sticky_error() != 0) result = session.sticky_error();
   if (call_ != nullptr) {
     const std::unique_ptr<CallDone> call = std::move(call_);

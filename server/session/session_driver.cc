@@ -179,7 +179,7 @@ void SessionDriver::Execute(Transport transport, uint16_t op, uint32_t device, C
       session.Violate(absl::StrCat("operation ", op, " does not exist"));
       break;
     case Dispatched::kWrongTransport:
-      session.Violate(absl::StrCat(KnownOpName(op), " came by the wrong way"));
+      session.Violate(absl::StrCat(KnownOpName(op), " came by the wrong transport"));
       break;
     case Dispatched::kWrongLength:
       session.Violate(

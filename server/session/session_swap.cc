@@ -179,8 +179,8 @@ bool SessionSwap::TakeBackOne(Part& part, const std::atomic<bool>& stop) {
       std::this_thread::sleep_for(kPause);
       if (!told && SteadyClock::now() - begin >= kNotifyAfter) {
         LogWarning(driver_.session().label(), ": waits for ", part.device->memory->out() >> 20,
-                   " MiB of its device memory to come back: nobody can go, or swap_memory is too "
-                   "small for those who would have to");
+                   " MiB of its device memory to come back: no other session's memory can be "
+                   "evicted, or swap_memory is too small for it");
         told = true;
       }
       // The card may never have this much room. Stop waiting for the extra room.

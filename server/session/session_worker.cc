@@ -30,8 +30,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kBatch = 64;  // records read before the worker checks its other duties
 // The spin time while the client waits for each result. The client's pauses are short, and waking a
-// sleeping thread can take longer than the requested work. (Of exponential pauses with a mean of 5
-// ms, 2 % are longer than 20 ms. These would determine the p99.)
+// sleeping thread can take longer than the requested work. A spin of 20 ms would be too short: when
+// pauses are exponential with a mean of 5 ms, 2 % of them are longer and would determine the p99.
 constexpr milliseconds kAwaitedSpin(100);
 // Sleep times while a coroutine waits for a fence. Nothing wakes the worker when a fence is
 // signaled.
@@ -44,7 +44,7 @@ constexpr microseconds kPause(20);
 // work when the worker notices a completed operation late.
 constexpr microseconds kThrottledSpin(5000);
 constexpr microseconds kThrottledSleep(20);
-// Nothing wakes the worker at a fault either. It checks for faults every kActiveSleep until
+// Faults do not wake the worker either. The worker checks for faults every kActiveSleep until
 // kActiveTime after the last work, then every kRestlessSleep until all work is known to be
 // complete.
 constexpr milliseconds kActiveSleep(5);
@@ -254,7 +254,7 @@ void SessionWorker::Loop(SessionDriver& driver) {
     const bool alive = session.reader().Sleep(timeout, [this] {
       return stop_.load(std::memory_order_acquire) || new_calls_.load(std::memory_order_acquire);
     });
-    if (!alive) session.Violate("the session file is gone from memory");
+    if (!alive) session.Violate("the memory shared with the client is gone");
   }
 }
 
@@ -324,7 +324,7 @@ bool SessionWorker::RunDueCalls(SessionDriver& driver) {
       // The client cannot have reserved more than the ring holds.
       if (call.after > position && call.after - position > session.reader().ring_bytes()) {
         session.Violate(
-            absl::StrCat("a call waits for ring position ", call.after, " at ", position));
+            absl::StrCat("a control call waits for ring position ", call.after, " at ", position));
       }
       (call.after <= position ? due : later).push_back(std::move(call));
     }

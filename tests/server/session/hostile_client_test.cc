@@ -74,7 +74,7 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
   }
   SECTION("an operation of the other transport") {
     ring.Send(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0});
-    expected = "wrong way";
+    expected = "wrong transport";
   }
   SECTION("arguments of the wrong length") {
     const uint64_t args[2] = {};
