@@ -61,7 +61,7 @@ Task<absl::StatusOr<DeviceAddress>> VirtualMemory::Reserve(SessionDevice& device
                                                            uint64_t alignment,
                                                            DeviceAddress wanted) {
   if (bytes == 0 || bytes % kPageBytes != 0)
-    co_return Invalid("the size is not a multiple of the page size");
+    co_return Invalid("the size is not a positive multiple of the page size");
   if (ranges_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many ranges of addresses");
   const absl::StatusOr<DeviceAddress> address =
@@ -82,7 +82,8 @@ absl::Status VirtualMemory::FreeReservation(DeviceAddress address, uint64_t byte
 
 Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& device,
                                                               uint64_t bytes) {
-  if (!WholeGranules(0, bytes)) co_return Invalid("the size is not a multiple of the granule");
+  if (!WholeGranules(0, bytes))
+    co_return Invalid("the size is not a positive multiple of the granule");
   if (named_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
   DETSHARE_CO_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(device.quota, bytes));
