@@ -16,7 +16,7 @@ namespace {
 // For the copy channels' fences: a whole page at every page size.
 constexpr uint64_t kFenceBytes = 64 << 10;
 constexpr uint64_t kFenceStride = 64;
-constexpr uint64_t kKeeperBytes = 32 << 20;  // of addresses, which are not used
+constexpr uint64_t kKeeperBytes = 32 << 20;  // bytes of unused addresses
 constexpr int kKeeperTries = 4;
 constexpr std::chrono::microseconds kSpin(20), kSleep(20);
 
@@ -98,7 +98,7 @@ absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
 
 void MemoryMover::RunChannel(Job& job, int channel) {
   Partition& whole = device_.whole();
-  constexpr int kLeast = std::numeric_limits<int>::max();  // the pool clamps it to the device's
+  constexpr int kLeast = std::numeric_limits<int>::max();  // the pool clamps it
   absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(whole, kLeast);
   if (!queue.ok()) return job.Fail(queue.status());
   // The fence may hold any value of an earlier move. The values of this move begin with 1.
