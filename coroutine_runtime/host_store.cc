@@ -25,8 +25,8 @@ absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
     used_ -= bytes;
     return absl::ResourceExhaustedError("the host has no memory left");
   }
-  // Huge pages cause fewer faults when the block is filled. A core dump of the daemon must not write
-  // a tenant's memory to disk.
+  // Huge pages cause fewer faults when the block is filled. A core dump of the daemon must not
+  // write a tenant's memory to disk.
   madvise(memory, bytes, MADV_HUGEPAGE);
   madvise(memory, bytes, MADV_DONTDUMP);
   HostBlock block;

@@ -68,8 +68,8 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
 // ---- OpenSession
 
 // Lives from the call until gRPC is done with it. The session's thread and gRPC's threads share the
-// State, which its mutex guards. The session's callbacks keep the State alive, so they may run after
-// the reactor is gone.
+// State, which its mutex guards. The session's callbacks keep the State alive, so they may run
+// after the reactor is gone.
 class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto::SessionEvent> {
  public:
   OpenReactor(ControlService& service, const proto::OpenSessionRequest& request,

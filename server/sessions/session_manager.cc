@@ -265,8 +265,8 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
     const Device::Memory memory = devices_[i]->memory();
     policy::DeviceLoad& load = loads.emplace_back();
     load.memory = memory.total;
-    // A limit holds for all sessions of a tenant together. So the request, which asks for the limit,
-    // includes the memory that the tenant has already.
+    // A limit holds for all sessions of a tenant together. So the request, which asks for the
+    // limit, includes the memory that the tenant has already.
     const uint64_t own = account_of(tenant).memory_used(i);
     load.memory_used = memory.total - std::min(memory.free, memory.total);
     load.memory_used -= std::min(own, load.memory_used);

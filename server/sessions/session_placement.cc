@@ -34,8 +34,8 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& g
       const bool counted = std::any_of(
           device.sessions.begin(), device.sessions.end(),
           [&name = other.tenant](const auto& there) { return there.tenant.name == name; });
-      // The limit of a tenant holds for all of its sessions together. So the memory that is promised
-      // to a tenant does not count against this tenant.
+      // The limit of a tenant holds for all of its sessions together. So the memory that is
+      // promised to a tenant does not count against this tenant.
       if (!counted && other.tenant != group.tenant) device.memory_used += placed.request.memory;
       device.sessions.push_back(placed.request);
     }
