@@ -1,4 +1,4 @@
-// What devices without graphs answer.
+// The default implementations, for devices without graphs.
 #include "coroutine_runtime/device.h"
 
 #include "coroutine_runtime/device_graph.h"

@@ -14,9 +14,10 @@ namespace {
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// How often one allocation asks for room: others may be quicker to take it.
+// The number of times that one allocation asks for room. Other sessions may take the room first.
 constexpr uint64_t kMaxRequests = 8;
-// By which part of the card it asks for more each time: a card cannot use all that is free.
+// Each attempt asks for more than the previous one, by this fraction (1/256) of the card's memory.
+// A card cannot use all of its free memory.
 constexpr uint64_t kRequestSlack = 256;
 
 absl::Status OutOfMemory(const char* message) { return CudaError(kCudaErrorOutOfMemory, message); }
@@ -30,7 +31,6 @@ bool Among(const std::vector<AddressSpace*>& spaces, const AddressSpace* space) 
 }  // namespace
 
 // ---- free ranges
-// -----------------------------------------------------------------------------------------------------
 
 void DeviceMemory::AddPoints(Points& to, const Points& from) {
   for (const FencePoint& point : from) {
@@ -121,8 +121,7 @@ DeviceMemory::Points DeviceMemory::FreeRanges::FirstPoints() const {
   return ranges_.empty() ? Points() : ranges_.begin()->second.after;
 }
 
-// ---- placing: deterministic
-// ------------------------------------------------------------------------------------------
+// ---- placement, which is deterministic
 
 DeviceMemory::DeviceMemory(GpuCoroutine& coroutine, uint64_t limit)
     : coroutine_(coroutine),
@@ -219,7 +218,8 @@ void DeviceMemory::Release(DeviceAddress address, const Points& after, bool keep
   chunk->second.free.Add(address, block.bytes, after);
   chunk->second.live -= block.bytes;
   if (chunk->second.live != 0) return;
-  // One is kept for the next small allocation; a pool keeps what it may.
+  // One empty chunk is kept for the next small allocation. A pool keeps as much as its release
+  // threshold allows.
   if (block.pool == kNoPool && empty_chunks_ == 0) {
     ++empty_chunks_;
     return;
@@ -239,7 +239,6 @@ std::map<DeviceAddress, DeviceMemory::Block>::iterator DeviceMemory::FindBlock(
 }
 
 // ---- mapping
-// ---------------------------------------------------------------------------------------------------------
 
 absl::Status DeviceMemory::MapForAll(DeviceAddress address, uint64_t bytes, const Pool& pool) {
   absl::Status status = space_.Map(address, bytes);
@@ -326,7 +325,6 @@ absl::Status DeviceMemory::UnsharePool(PoolId pool_id, AddressSpace& peer) {
 }
 
 // ---- pools
-// ----------------------------------------------------------------------------------------------------------
 
 DeviceMemory::Pool* DeviceMemory::FindPool(PoolId pool) {
   const auto found = pools_.find(pool);
@@ -360,7 +358,7 @@ absl::Status DeviceMemory::DestroyPool(PoolId pool_id) {
   pool->threshold = 0;
   TrimPool(pool_id, 0).IgnoreError();
   pool->ended = true;
-  // What is free and still in use goes when that is over.
+  // Running work may still use idle extents. They are unmapped when this work is complete.
   Points points;
   for (const auto& [address, extent] : extents_) {
     if (extent.pool == pool_id && extent.idle) AddPoints(points, extent.after);
@@ -422,7 +420,6 @@ void DeviceMemory::TrimExcess() {
 }
 
 // ---- extents
-// --------------------------------------------------------------------------------------------------------
 
 DeviceMemory::Extents::iterator DeviceMemory::FirstOverlapping(DeviceAddress address,
                                                                uint64_t bytes) {
@@ -445,7 +442,7 @@ void DeviceMemory::Unmap(Extents::iterator extent) {
   pool.reserved -= bytes;
   const bool out = static_cast<bool>(extent->second.out);
   if (extent->second.kept) kept_bytes_ -= bytes;
-  // What cannot be unmapped (the device is lost) goes with the space.
+  // If the device is lost, memory cannot be unmapped. It ends with the address space.
   if (!out) UnmapForAll(extent->first, bytes, pool);
   extents_.erase(extent);
   if (out) {
@@ -458,7 +455,7 @@ void DeviceMemory::Unmap(Extents::iterator extent) {
 
 void DeviceMemory::ReleaseExtent(DeviceAddress address, const Points& after, bool keep) {
   const auto extent = extents_.find(address);
-  if (extent == extents_.end()) return;  // making it failed
+  if (extent == extents_.end()) return;  // the allocation failed before it was mapped
   extent->second.idle = true;
   extent->second.after = after;
   idle_bytes_ += extent->second.bytes;
@@ -481,7 +478,7 @@ void DeviceMemory::Trim(uint64_t keep) {
 Task<void> DeviceMemory::TrimWhenReached(Points points) {
   const absl::Status status = co_await AwaitPoints(std::move(points));
   if (!status.ok()) co_return;
-  // Nothing stays of pools that have ended.
+  // Pools that have ended keep nothing.
   for (auto extent = extents_.begin(); extent != extents_.end();) {
     const auto current = extent++;
     if (current->second.idle && pools_.at(current->second.pool).ended &&
@@ -504,22 +501,23 @@ Task<absl::Status> DeviceMemory::AwaitPoints(Points points) {
   co_return absl::OkStatus();
 }
 
-// Other calls run while this one waits, so everything is looked up again afterwards.
+// Other calls run while this one waits, so it looks everything up again afterwards.
 Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t bytes,
                                               PoolId pool_id) {
   std::unique_ptr<RoomTicket> ticket;
   uint64_t requests = 0;
   for (;;) {
-    // It has an allocation, or will have: it stays as long as this lasts.
+    // The pool lives as long as this call, because the allocation counts as used memory of it.
     Pool& pool = pools_.at(pool_id);
     const auto extent = FirstOverlapping(address, bytes);
     if (extent == extents_.end()) {
-      // Free memory counts as little for the session's limit as for the card.
+      // Idle extents count neither against the session's limit nor against the card, because they
+      // are unmapped below if room is short.
       const bool crowded = idle_bytes_ != 0 && (bytes > limit_ || mapped() > limit_ - bytes);
       std::optional<QuotaCharge> charge;
       absl::Status mapped;
       if (idle_bytes_ == 0) {
-        // Others that go make no room in the quota.
+        // Evicting other sessions' memory makes no room in the quota, so this error is final.
         DETSHARE_CO_ASSIGN_OR_RETURN(charge, Quota::Take(quota_, bytes));
       } else {
         charge = Quota::TryTake(quota_, bytes);
@@ -544,7 +542,7 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
         if (!room) co_return mapped;
         continue;
       }
-      // Free memory that is kept may make room.
+      // Unmapping idle extents may make room.
       const uint64_t before = idle_bytes_;
       Trim(0);
       if (idle_bytes_ != before) continue;
@@ -568,7 +566,7 @@ Task<absl::Status> DeviceMemory::EnsureMapped(DeviceAddress address, uint64_t by
       }
       co_return absl::OkStatus();
     }
-    // An old mapping with other borders: its range is free, or it would not overlap.
+    // This is an old mapping with other borders. It overlaps, so its range is free.
     if (AllReached(extent->second.after)) {
       Unmap(extent);
       continue;
@@ -604,8 +602,7 @@ Task<absl::Status> DeviceMemory::EnsureUnmapped(DeviceAddress address, uint64_t 
   co_return absl::OkStatus();
 }
 
-// ---- out of the card and back
-// -----------------------------------------------------------------------------------------
+// ---- eviction and return
 
 std::shared_ptr<const QuotaCharge> DeviceMemory::KeepInPlace(DeviceAddress address) {
   const auto extent = FirstOverlapping(address, 1);
@@ -625,7 +622,8 @@ absl::StatusOr<uint64_t> DeviceMemory::MoveOut(uint64_t bytes, HostStore& store,
   for (const auto& [address, extent] : extents_) {
     if (!extent.out && !extent.kept) candidates.emplace(extent.bytes, address);
   }
-  // Mappings go whole: the smallest one that is enough, as long as there is none the largest.
+  // Extents are evicted whole. The next one is the smallest that is large enough, or the largest if
+  // none is.
   std::vector<std::pair<Extents::iterator, HostBlock>> leaving;
   std::vector<MovePiece> pieces;
   uint64_t planned = gone;
@@ -701,7 +699,6 @@ uint64_t DeviceMemory::smallest_out() const {
 }
 
 // ---- calls
-// -----------------------------------------------------------------------------------------------------------
 
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64_t bytes,
                                                        std::optional<StreamId> stream,
@@ -730,7 +727,8 @@ Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Make(ContextId context, uint64
 Task<absl::StatusOr<DeviceAddress>> DeviceMemory::Reserve(uint64_t bytes, uint64_t alignment,
                                                           DeviceAddress wanted) {
   if (bytes == 0 || (alignment & (alignment - 1)) != 0)
-    co_return CudaError(kCudaErrorInvalidValue, "no bytes, or an alignment that is none");
+    co_return CudaError(kCudaErrorInvalidValue,
+                        "0 bytes, or an alignment that is not a power of two");
   if (bytes > space_.size()) co_return OutOfMemory("larger than the session's range of addresses");
   const uint64_t unit = std::max(granule_, kPhysicalGranule);
   bytes = RoundUp(bytes, unit);

@@ -17,12 +17,12 @@
 namespace detshare {
 namespace {
 
-// Sessions that may end between two fetches of a trace without being lost to it.
+// The number of ended sessions whose events are kept until the next fetch of a trace.
 constexpr size_t kMaxEnded = 256;
-// How often a trace looks whether the device has come to its beginning, and how many times.
+// When a trace starts, it polls until the device has reached a marker, at most kMaxLooks times. The
+// first kLooksAtOnce polls have no pause between them; later ones are kLookPeriod apart.
 constexpr std::chrono::microseconds kLookPeriod(5);
 constexpr int kMaxLooks = 20'000;
-// ... of which so many are one after the other.
 constexpr int kLooksAtOnce = 100;
 
 policy::DeviceShape ShapeOf(const Device& device) {
@@ -52,7 +52,7 @@ struct DeviceScheduler::Entry {
   policy::Nanoseconds opened_at = 0;
   policy::Tenant tenant;
   std::unique_ptr<SchedEntity> entity;
-  policy::Grant grant;  // what was published last
+  policy::Grant grant;  // the one that was published last
   bool followed = false;
   std::shared_ptr<const TraceReference> trace;  // as published
   SchedEntity::Assignment::Promise promise;     // as published
@@ -135,7 +135,7 @@ absl::Status DeviceScheduler::MakePartitions(const policy::Policy& policy,
 // ---- decisions
 
 const DeviceScheduler::Place& DeviceScheduler::PlaceAt(int index) const {
-  // A policy that names a partition that is not there gets the whole device.
+  // If a policy names a partition that does not exist, it gets the whole device.
   const bool there = index >= 0 && static_cast<size_t>(index) < places_.size();
   return *places_[there ? index : 0];
 }
@@ -173,7 +173,7 @@ void DeviceScheduler::Publish(Entry& entry, const policy::Grant& grant, bool fol
   if (PlaceAt(grant.idle.partition).partition != PlaceAt(entry.grant.idle.partition).partition)
     ++entry.resizes;
   if (trace_ != nullptr && !followed) {
-    // To be seen, and held by nothing.
+    // A trace sees only work that is followed. No limit throttles this work.
     assignment.followed = true;
     for (SchedEntity::BoundLimits* limits :
          {&assignment.idle, &assignment.contended, &assignment.tail})
@@ -223,7 +223,7 @@ void DeviceScheduler::Decide() {
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     const policy::Grant& grant = decision.grants[i];
-    // A budget is a new one at each decision, even if it is as large.
+    // Each decision gives a new budget, even if it is as large as the previous one.
     if (grant == entry.grant && followed == entry.followed && trace_ == entry.trace &&
         entry.promise == PromiseOf(entry.tenant) && grant.budget == policy::kForever) {
       continue;
@@ -257,10 +257,10 @@ void DeviceScheduler::Add(policy::CoroutineId session, const std::string& tenant
     gone_.At(tenant);
     entries_.push_back(std::move(entry));
     Decide();
-    entries_.back()->resizes = 0;  // the first partition is none
+    entries_.back()->resizes = 0;  // the first partition is not a resize
     coroutine.Attach(entity);
   }
-  Wake();  // the thread sleeps until a time that may be another one now
+  Wake();  // Decide() may have changed the time until which the thread sleeps
 }
 
 void DeviceScheduler::Remove(policy::CoroutineId session, GpuCoroutine& coroutine) {
@@ -328,14 +328,16 @@ absl::Status DeviceScheduler::StartTrace() {
   DETSHARE_ASSIGN_OR_RETURN(reference->marker, device_.CreateMarker(/*timed=*/true));
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
                             device_.whole().CreateQueue(/*priority=*/0));
-  // The first look at a new queue takes the driver about a millisecond, by which the device would
-  // seem to be late in all that is noted: the beginning is what the second one sees.
+  // The driver needs about a millisecond for the first look at a new queue. With this marker as the
+  // beginning, all times of the device would seem late by as much. So the second marker is the
+  // beginning.
   for (int round = 0; round < 2; ++round) {
     DETSHARE_RETURN_IF_ERROR(queue->Record(*reference->marker));
     bool reached = false;
     for (int looks = 0; !reached; ++looks) {
       if (looks == kMaxLooks)
-        return absl::UnavailableError("the device does not come to a trace within a second");
+        return absl::UnavailableError(
+            "the device did not reach the beginning of the trace within a second");
       if (looks >= kLooksAtOnce) std::this_thread::sleep_for(kLookPeriod);
       DETSHARE_ASSIGN_OR_RETURN(const bool now, device_.Reached(*reference->marker));
       reference->at = clock_.NowNanoseconds();
@@ -469,7 +471,8 @@ bool DeviceScheduler::StateOf(policy::CoroutineId session, CoroutineState* state
     state->followed = entry->followed;
     state->figures = entry->entity->report();
     state->bursts = entry->entity->bursts().counts();
-    // What runs now goes by the limits; a session that has not run yet has its idle ones.
+    // The partition in use depends on the limits at present. A session that has not run yet shows
+    // the partition of its idle limits.
     const Place* place = entry->followed ? PlaceOf(state->figures.partition) : nullptr;
     if (place == nullptr) place = &PlaceAt(entry->grant.idle.partition);
     state->partition = place->name;

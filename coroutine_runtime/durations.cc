@@ -8,11 +8,11 @@
 namespace detshare {
 namespace {
 
-// A kernel about which nothing is known: the mean of a training step's.
+// The guess for an unknown operation: the mean duration of a training step's kernels.
 constexpr Nanoseconds kUnknownOperation = 30 * policy::kMicrosecond;
-constexpr float kLongest = 3.6e12F;  // an hour: what is longer was not an operation
+constexpr float kLongest = 3.6e12F;  // an hour; no operation takes longer
 constexpr int kEnoughSamples = 4;
-// Smaller differences between two sizes say nothing.
+// If the expected slowdown between two sizes is smaller, the measured one says nothing.
 constexpr double kLeastRatio = 1.5;
 
 uint64_t Mix(uint64_t value) {
@@ -24,11 +24,11 @@ uint64_t Mix(uint64_t value) {
 }
 uint64_t Join(uint64_t hash, uint64_t value) { return Mix(hash + 0x9E3779B97F4A7C15ULL + value); }
 
-// SMs of a typical partition of the class.
+// The SMs of a typical partition of the class.
 int SmsOf(int size_class, int whole) { return std::max(1, whole >> size_class); }
 
-// How much longer work of `blocks` equal blocks takes on `sms` SMs than on all, when it waits for
-// SMs only.
+// The factor by which work of `blocks` equal blocks takes longer on `sms` SMs than on all, if it
+// waits for SMs only.
 double Slowdown(uint32_t blocks, int sms, int whole) {
   const double used = std::min<double>(blocks, whole);
   return std::max(1.0, used / sms);
@@ -77,7 +77,7 @@ uint64_t ContentOf(absl::Span<const std::byte> parameters, uint64_t base, uint64
 }
 
 OperationKey TransferKey(TransferKind kind, uint64_t bytes) {
-  // No kernel's code: those are hashes of something, and equal this with the same chance as any.
+  // The code of a kernel is a 64-bit hash, so it hardly ever equals one of these numbers.
   return {1 + static_cast<uint64_t>(kind), static_cast<uint64_t>(std::bit_width(bytes))};
 }
 
@@ -125,7 +125,7 @@ void OperationDurations::Publish() {
   }
   wanted_.store(wanted, std::memory_order_relaxed);
 
-  // The two sizes that are farthest apart say how much of the slowdown comes about.
+  // The two measured sizes that are farthest apart show how much of the expected slowdown occurs.
   int largest = -1, smallest = -1;
   for (int i = 0; i < kSizeClasses; ++i) {
     if (samples_[i].count == 0) continue;
@@ -136,7 +136,7 @@ void OperationDurations::Publish() {
   const auto slowdown = [&](int size_class) {
     return Slowdown(traits_.blocks, SmsOf(size_class, whole), whole);
   };
-  double share = 1;  // of the slowdown that comes about, as the exponent
+  double share = 1;  // measured slowdown = expected slowdown to the power of `share`
   const double expected = slowdown(smallest) / slowdown(largest);
   if (expected >= kLeastRatio) {
     const double seen = samples_[smallest].Low() / samples_[largest].Low();
@@ -153,7 +153,7 @@ void OperationDurations::Publish() {
     if (samples_[i].count > 0) {
       time = samples_[i].Low();
     } else {
-      // From the nearest size that was measured, the larger one of two.
+      // From the nearest size that was measured. If two are equally near, from the larger one.
       int from = largest;
       for (int j = 0; j < kSizeClasses; ++j) {
         if (samples_[j].count > 0 && std::abs(j - i) < std::abs(from - i)) from = j;
@@ -174,7 +174,7 @@ void OperationDurations::Add(int size_class, Nanoseconds time, bool contended) {
   Publish();
 }
 
-// ---- all of them
+// ---- the table
 
 DurationTable::DurationTable(int sm_count) : sm_count_(std::max(1, sm_count)) {
   overflow_.reset(new OperationDurations(*this, {}, {}));
@@ -244,7 +244,7 @@ size_t DurationTable::Restore(absl::Span<const OperationDurations::Record> recor
   return taken;
 }
 
-// ---- a worker's way to them
+// ---- a worker's cache
 
 DurationCache::DurationCache(DurationTable& table)
     : table_(table), slots_(std::make_unique<std::array<Slot, kSlots>>()) {}
@@ -261,7 +261,7 @@ bool DurationCache::Fill(Slot& slot, const OperationKey& key, const OperationTra
 
 DurationCache::Lookup DurationCache::Look(const OperationKey& key, const OperationTraits& traits,
                                           int size_class) {
-  // Both words are mixed well already, except those of transfers, which are small and few.
+  // The words of a key are hashes already, except for transfers. Their keys are small and few.
   const size_t index = IndexOf(key);
   Slot* slot = &(*slots_)[index];
   Fill(*slot, key, traits);
@@ -273,7 +273,8 @@ DurationCache::Lookup DurationCache::Look(const OperationKey& key, const Operati
     slot = &(*slots_)[place];
     OperationTraits like_base = traits;
     if (base.operation->known()) like_base.guess = base.operation->Estimate(0);
-    // Somebody else's, or one that had lost its place here, is not new.
+    // An operation that the table knows is not new. Another worker measured it, or it lost its slot
+    // in this cache.
     if (Fill(*slot, own, like_base) && !slot->operation->known()) [[unlikely]] {
       ++base.new_contents;
     } else {

@@ -63,7 +63,7 @@ uint64_t DurationsDevice(const DeviceProperties& properties) {
 }
 
 std::string EncodeProfile(uint64_t device, std::vector<OperationDurations::Record> records) {
-  // The order makes equal contents equal files.
+  // Sorted, so that equal contents give equal files.
   std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
     return std::tie(a.age, a.key.code, a.key.shape) < std::tie(b.age, b.key.code, b.key.shape);
   });
@@ -92,10 +92,10 @@ absl::StatusOr<std::vector<OperationDurations::Record>> DecodeProfile(
     return absl::InvalidArgumentError("it is not a profile");
   bytes.remove_prefix(sizeof(kMagic));
   if (Take<uint32_t>(bytes) != kVersion)
-    return absl::InvalidArgumentError("it is of another version");
+    return absl::InvalidArgumentError("it has another version");
   const uint32_t count = Take<uint32_t>(bytes);
   if (Take<uint64_t>(bytes) != device)
-    return absl::InvalidArgumentError("it is of another model of device");
+    return absl::InvalidArgumentError("it belongs to another model of device");
   const uint64_t hash = Take<uint64_t>(bytes);
   if (count > DurationTable::kMaxOperations || bytes.size() != count * kRecordBytes ||
       StableHash(bytes) != hash) {
@@ -132,7 +132,7 @@ absl::StatusOr<size_t> ReadProfile(const std::string& path, uint64_t device, Dur
     if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no ", path));
     return Failure("read", path);
   }
-  // One byte more than allowed shows that there is more.
+  // The byte beyond the maximum shows whether the file is too large.
   std::string bytes(kMaxBytes + 1, '\0');
   size_t have = 0;
   ssize_t got = 0;

@@ -38,7 +38,7 @@ Executor::Root Executor::Run(Executor*, Task<void> task) { co_await task; }
 Executor::Executor(std::function<void()> wake) : wake_(std::move(wake)) {}
 
 Executor::~Executor() {
-  // Destroying a frame may release things, but resumes nothing: the order does not matter.
+  // Destroying a frame may release objects, but resumes no coroutine. So the order does not matter.
   waiters_.clear();
   while (!roots_.empty()) {
     const std::coroutine_handle<> root = roots_.back();
@@ -86,8 +86,7 @@ size_t Executor::Poll() {
     ran += functions.size();
   }
   if (!waiters_.empty()) {
-    // A resumed task may wait again or spawn others: the list is put in order before any of them
-    // runs.
+    // A resumed task may wait again or spawn others, so the list is updated before any task runs.
     ready_.clear();
     size_t kept = 0;
     for (FenceAwaiter* waiter : waiters_) {

@@ -9,9 +9,9 @@
 namespace detshare {
 namespace {
 
-// Launches without the instantiation that they want, until it is made all the same.
+// After this many launches that lacked the instantiation that they wanted, a launch creates it.
 constexpr int kMaxMissed = 256;
-// What a kernel of a graph is taken to last before the graph was timed.
+// The guessed duration of each kernel of a graph that has not been timed.
 constexpr Nanoseconds kGuess = 10 * policy::kMicrosecond;
 
 // A tenant sees the limits of the device, never of a partition.
@@ -21,8 +21,8 @@ bool DoesNotFit(const absl::Status& status) {
          result == kCudaErrorLaunchOutOfResources;
 }
 
-// Kernels that all have one priority may as well have that of the queue on which they are launched,
-// which is the one that goes by what the policy says.
+// If all kernels of a graph have one priority, they use the priority of the queue on which the
+// graph is launched. The policy determines that priority.
 bool PrioritiesDiffer(const GraphDescription& description) {
   const LaunchShape* first = nullptr;
   for (const GraphBody& graph : description.graphs) {
@@ -49,7 +49,7 @@ uint64_t BytesOf(const GraphNode& node) {
   return bytes;
 }
 
-// Conditional nodes are part of the topology: what they run cannot be changed by itself.
+// Conditional nodes belong to the topology, so an update cannot replace one.
 bool SameConditional(const GraphNode& a, const GraphNode& b) {
   const auto* first = std::get_if<ConditionalStep>(&a.step);
   const auto* second = std::get_if<ConditionalStep>(&b.step);
@@ -163,7 +163,7 @@ bool GpuGraph::MakeOneReady() {
   Partition* const partition = wanted_.back();
   wanted_.pop_back();
   GraphPlace refused;
-  // What cannot be made now is asked for again by the next launch, if it still wants it.
+  // If this fails, the next launch that wants the instantiation requests it again.
   FittingInstance(*partition, &refused).status().IgnoreError();
   return !wanted_.empty();
 }
@@ -194,7 +194,8 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wante
 }
 
 absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values) {
-  if (values.size() != value_count_) return Invalid("not one value for each signal and wait");
+  if (values.size() != value_count_)
+    return Invalid("the launch needs one value for each signal and wait");
   DETSHARE_ASSIGN_OR_RETURN(const uint64_t serial, coroutine_.SerialOf(stream));
 
   GraphPlace refused;
@@ -258,8 +259,8 @@ absl::Status GpuGraph::Upload(StreamId stream) {
 // ---- changes
 
 absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
-  // The instantiation that was launched last must follow, since only it keeps the order of
-  // launches. Others can be made anew.
+  // The instantiation that was launched last must accept the change, because it keeps the order of
+  // launches. Others can be instantiated again.
   Instance* latest = &instances_.front();
   for (Instance& instance : instances_) {
     if (instance.partition == last_partition_) latest = &instance;
@@ -276,7 +277,7 @@ absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
   const GraphNode* const node = Find(place);
   if (node == nullptr) return Invalid("no such node");
   if (node->step.index() != now.step.index() || !SameConditional(*node, now)) {
-    return Invalid("a node of another kind");
+    return Invalid("the node is of another kind");
   }
   DETSHARE_RETURN_IF_ERROR(Apply(place, now));
   bytes_ += BytesOf(now) - BytesOf(*node);
@@ -325,7 +326,7 @@ GpuGraph::Update GpuGraph::Become(GraphDescription description) {
         changed.push_back(place);
         continue;
       }
-      // What was taken once is taken again.
+      // The device accepted the old nodes before, so it accepts them again.
       for (const GraphPlace& done : changed) Apply(done, *Find(done)).IgnoreError();
       return {UpdateResult::kParametersChanged, place};
     }

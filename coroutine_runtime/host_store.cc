@@ -15,7 +15,7 @@ absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (bytes == 0 || bytes > limit_ - used_)
-      return absl::ResourceExhaustedError("the host's room for device memory is used up");
+      return absl::ResourceExhaustedError("the host's room for evicted device memory is used up");
     used_ += bytes;
   }
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -25,8 +25,8 @@ absl::StatusOr<HostBlock> HostStore::Take(uint64_t bytes) {
     used_ -= bytes;
     return absl::ResourceExhaustedError("the host has no memory left");
   }
-  // Fewer faults when it is filled; and a crash of the daemon is no reason to write a tenant's
-  // memory to disk.
+  // Huge pages cause fewer faults when the block is filled. A core dump of the daemon must not
+  // write a tenant's memory to disk.
   madvise(memory, bytes, MADV_HUGEPAGE);
   madvise(memory, bytes, MADV_DONTDUMP);
   HostBlock block;

@@ -11,9 +11,10 @@ using policy::kSecond;
 using policy::Nanoseconds;
 
 constexpr Nanoseconds kLookInterval = kMillisecond;
-// Whoever does not begin to go by then is busy with something that takes long.
+// A session that has not begun to carry out its order after this time is busy with a long
+// operation. The broker withdraws the order.
 constexpr Nanoseconds kBeginTimeout = 2 * kSecond;
-// New memory that has not come by then does not come.
+// A request for new memory that has waited this long is refused.
 constexpr Nanoseconds kAskTimeout = 30 * kSecond;
 
 }  // namespace
@@ -110,7 +111,7 @@ void MemoryBroker::Advance() {
   const policy::EvictionDecision decision = policy::Evict(
       {now, device_.memory().free, store_.limit(), store_.used(), residents, requests},
       parameters_);
-  // Positions are those of the line as it is now.
+  // The decision's positions refer to the line as it is here, so Resolve() is called later.
   std::vector<Ticket*> refused;
   const bool more_comes = resident_accounts.size() != accounts_.size();
   for (const size_t index : decision.hopeless) {

@@ -13,10 +13,10 @@
 namespace detshare {
 namespace {
 
-constexpr uint64_t kFenceBytes = 64
-                                 << 10;  // a whole page everywhere, for the copy channels' fences
+// For the copy channels' fences: a whole page at every page size.
+constexpr uint64_t kFenceBytes = 64 << 10;
 constexpr uint64_t kFenceStride = 64;
-constexpr uint64_t kKeeperBytes = 32 << 20;  // of addresses that are not used
+constexpr uint64_t kKeeperBytes = 32 << 20;  // bytes of unused addresses
 constexpr int kKeeperTries = 4;
 constexpr std::chrono::microseconds kSpin(20), kSleep(20);
 
@@ -27,8 +27,8 @@ struct MemoryMover::Job {
   const Direction direction;
   const std::vector<MovePiece> chunks;
   const std::atomic<bool>& stop;
-  std::atomic<size_t> next{0};      // relaxed: hands out numbers
-  std::atomic<bool> failed{false};  // relaxed: only makes the others end early
+  std::atomic<size_t> next{0};      // the next chunk; relaxed: publishes nothing else
+  std::atomic<bool> failed{false};  // relaxed: only makes the other channels end early
   std::mutex mutex;
   absl::Status status;  // guarded by mutex
 
@@ -59,7 +59,7 @@ absl::Status MemoryMover::MakeStaging() {
   staging_ = static_cast<std::byte*>(memory);
   staging_bytes_ = bytes;
   for (int i = 0; i < kKeeperTries && keeper_ == nullptr; ++i) {
-    // Any addresses that are free at this moment will do.
+    // Any free addresses will do. Another thread may take them first, hence the tries.
     void* const free =
         mmap(nullptr, 2 * kKeeperBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (free == MAP_FAILED) break;
@@ -98,10 +98,10 @@ absl::Status MemoryMover::Move(AddressSpace& space, Direction direction,
 
 void MemoryMover::RunChannel(Job& job, int channel) {
   Partition& whole = device_.whole();
-  constexpr int kLeast = std::numeric_limits<int>::max();  // as the device has it
+  constexpr int kLeast = std::numeric_limits<int>::max();  // the pool clamps it
   absl::StatusOr<std::unique_ptr<Queue>> queue = queues_.Acquire(whole, kLeast);
   if (!queue.ok()) return job.Fail(queue.status());
-  // Fences of earlier moves may hold any value: those of this one begin with 1.
+  // The fence may hold any value of an earlier move. The values of this move begin with 1.
   auto* const fence = reinterpret_cast<std::atomic<uint64_t>*>(
       staging_ + staging_bytes_ - kFenceBytes + static_cast<uint64_t>(channel) * kFenceStride);
   fence->store(0, std::memory_order_relaxed);
@@ -140,7 +140,8 @@ absl::Status MemoryMover::MoveChunk(Job& job, Queue& queue, int channel, uint64_
   }
   DETSHARE_RETURN_IF_ERROR(queue.Copy(job.space, copy));
   DETSHARE_RETURN_IF_ERROR(queue.WriteFence(job.space, fence, turn));
-  // Even a move that ends early waits for what it has begun: the copy channel's part is used again.
+  // Even a move that ends early waits for the copy that it began, because the next move uses this
+  // part of the staging area again.
   const auto begin = std::chrono::steady_clock::now();
   while (fence->load(std::memory_order_acquire) < turn) {
     DETSHARE_RETURN_IF_ERROR(job.space.fault());

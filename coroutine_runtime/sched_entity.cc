@@ -6,9 +6,9 @@
 namespace detshare {
 namespace {
 
-// Progress is looked at this many times within a window.
+// Progress is checked this many times within a window.
 constexpr int kFencesPerWindow = 2;
-// ... and after so much work where there is no window, so that the figures mean something.
+// Without a window, progress is checked after this much work, so that the figures stay current.
 constexpr Nanoseconds kLongestUnfenced = 5 * policy::kMillisecond;
 
 template <typename T>
@@ -19,7 +19,7 @@ template <typename T>
 T Get(const std::atomic<T>& figure) {
   return figure.load(std::memory_order_relaxed);
 }
-// Written by one thread only.
+// Only one thread writes the figure.
 template <typename T>
 void Add(std::atomic<T>& figure, T by) {
   Set(figure, Get(figure) + by);
@@ -45,8 +45,8 @@ bool SchedBoard::InContentionBelow(int rank, Nanoseconds now) const {
 void SchedBoard::RestrictUntil(int rank, Nanoseconds until, bool begins) {
   std::atomic<Nanoseconds>& latest = contention_until[rank];
   if (begins && (busy.load(std::memory_order_relaxed) >> (8 * rank) & 0xff) == 0) {
-    // What is there is of bursts that have ended. Of two that begin at once one may restrict for as
-    // long as the other.
+    // The stored time belongs to bursts that have ended. If two bursts begin at once, the time of
+    // one may replace the other's.
     latest.store(until, std::memory_order_relaxed);
     return;
   }
@@ -191,7 +191,8 @@ void SchedEntity::EndThrottle() {
 void SchedEntity::SetInFlight(Nanoseconds in_flight) {
   in_flight_ = in_flight;
   Set(figures_.in_flight, in_flight);
-  // More than any window for short ones.
+  // long_operation exceeds every window for short operations. So this much work in flight contains
+  // a long operation.
   const bool occupies = in_flight > 0 && in_flight >= assignment_.idle.long_operation;
   if (occupies == occupies_) return;
   occupies_ = occupies;
@@ -265,7 +266,8 @@ void SchedEntity::Started(Nanoseconds estimate, bool counts) {
   Add<uint64_t>(figures_.operations, 1);
   Add(figures_.device_time, estimate);
   Follow(figures_.typical_operation, estimate);
-  // Forgets what was long ago: a step of training later it has seen the longest one again.
+  // The figure decays slowly, so that an old operation is forgotten. A training step shows the
+  // longest operation again.
   const Nanoseconds longest = Get(figures_.longest_operation);
   Set(figures_.longest_operation, std::max(estimate, longest - longest / 4096));
   if (!counts) {
@@ -278,7 +280,7 @@ void SchedEntity::Started(Nanoseconds estimate, bool counts) {
 void SchedEntity::AddToBurst(Nanoseconds estimate) {
   SetWorking(true);
   burst_ += estimate;
-  // Perhaps it is a longer one than usual.
+  // The burst may be longer than usual.
   if (burst_ > usual_until_) Restrict(/*begins=*/false);
   SetInFlight(in_flight_ + estimate);
 }

@@ -7,15 +7,16 @@ namespace {
 
 using policy::Nanoseconds;
 
-// Of one answer's tokens the client asks for the next one at once: who lets the device wait for
-// longer, and for several tokens' time, has begun another answer.
+// Within one reply the client asks for the next token at once. If the client lets the device wait
+// for longer than this, and for longer than the time of this many tokens, it has begun another
+// reply.
 constexpr Nanoseconds kLongestThought = 20 * policy::kMillisecond;
 constexpr int kThoughtTokens = 4;
-constexpr int kPrefillSteps = 3;  // work above so many steps is a prefill
-constexpr int kPartialSteps = 4;  // work below such a part of a step is none ...
-constexpr int kMaxPartial = 64;   // ... unless there is nothing else any more
+constexpr int kPrefillSteps = 3;  // work of more than this many steps is a prefill
+constexpr int kPartialSteps = 4;  // work of less than 1/4 step does not end a step ...
+constexpr int kMaxPartial = 64;   // ... except at this many such reads in a row
 
-// A step of more than so many quarters of the usual one is a longer one.
+// A step of more than this many quarters of the usual one counts as longer.
 constexpr int kLongerQuarters = 5;
 
 bool Similar(Nanoseconds a, Nanoseconds b) { return a <= b + b / 2 && b <= a + a / 2; }
@@ -35,7 +36,7 @@ TokenClock::Usual TokenClock::FindUsual() const {
       alike[count++] = steps_[j];
       total += steps_[j];
     }
-    // What the program spends its time with is its step, not the small reads on the way.
+    // The program spends most of its time in its usual steps, not in the small reads between them.
     if (count < kPattern || total <= best_total) continue;
     best_total = total;
     std::nth_element(alike.begin(), alike.begin() + count / 2, alike.begin() + count);
@@ -70,7 +71,7 @@ Nanoseconds TokenClock::NextChange() const {
 }
 
 TokenClock::Token TokenClock::Read(Nanoseconds now) {
-  if (work_ == 0) return {};  // a second look at the same results
+  if (work_ == 0) return {};  // a second read of the same results
   if (usual_ != 0 && work_ < usual_ / kPartialSteps && ++partial_ < kMaxPartial) return {};
   partial_ = 0;
   steps_[reads_++ % kRemembered] = work_;

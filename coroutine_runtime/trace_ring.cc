@@ -8,7 +8,7 @@ void TraceRing::Start() {
     owned_ = std::make_unique<TraceEvent[]>(kPlaces);
     places_.store(owned_.get(), std::memory_order_release);
   }
-  // What is left of an earlier trace is nobody's.
+  // Drops the events that are left of an earlier trace.
   read_.store(written_.load(std::memory_order_acquire), std::memory_order_release);
   lost_.store(0, std::memory_order_relaxed);
   fresh_.clear();

@@ -117,8 +117,8 @@ std::optional<std::vector<int>> Divide(const DeviceShape& device,
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return parts[a].share > parts[b].share; });
 
-  // How well a part and those after it are supplied: the worst supply of them, then the SMs in use.
-  // Larger is better.
+  // Rates how well a part and the parts after it are supplied: first by the worst supply among
+  // them, then by the SMs in use. Larger is better.
   struct Value {
     double worst = -1;
     int sms = 0;

@@ -505,7 +505,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  // The shim keeps no memory that no graph has, so there is nothing to trim.
+  // The shim keeps no memory besides that of graphs, so there is nothing to trim.
   return device >= 0 && static_cast<size_t>(device) < session().devices().size()
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_DEVICE;

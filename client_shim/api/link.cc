@@ -51,7 +51,7 @@ CUresult Add(CUlinkState handle, CUjitInputType type, std::string bytes, std::st
   if (state->failed != CUDA_SUCCESS) return state->failed;
   if (!Plausible(type, bytes)) {
     state->failed = CUDA_ERROR_INVALID_IMAGE;
-    state->options.WriteBack("", "an input of the link is not of the kind that it is said to be",
+    state->options.WriteBack("", "an input of the link is not of the type that the program names",
                              0);
     return state->failed;
   }
@@ -124,7 +124,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
     }
     if (result != CUDA_SUCCESS) return link->failed = result;
     if (!sound) {
-      Log(LogLevel::kError, "detshared answered cuLinkComplete with something malformed");
+      Log(LogLevel::kError, "detshared sent a malformed reply to cuLinkComplete");
       return CUDA_ERROR_UNKNOWN;
     }
     link->image = parts.image;

@@ -30,8 +30,8 @@ uint16_t CurrentDeviceOr(uint16_t device) {
   return CurrentContext(&context) == CUDA_SUCCESS ? context->device : device;
 }
 
-// CUDA_ERROR_INVALID_VALUE: the attribute has no value. What is written then is used by queries of
-// several attributes.
+// CUDA_ERROR_INVALID_VALUE: the attribute has no value. Queries of several attributes use the bytes
+// that are written nevertheless.
 CUresult OfAllocation(const Allocation& allocation, CUpointer_attribute attribute,
                       CUdeviceptr pointer, void* data) {
   const uint64_t offset = pointer - allocation.address;

@@ -347,7 +347,8 @@ const Table<17>& Topology() {
 // ---- NVRTC's compile cache
 
 CompileCache* MakeCache() {
-  // A program that runs with more rights than its user must not write where its user says.
+  // A program that runs with more rights than its user must not write to a folder that this user
+  // chooses.
   const CacheSettings settings = ReadCacheSettings(
       secure_getenv("CUDA_CACHE_DISABLE"), secure_getenv("CUDA_CACHE_MAXSIZE"),
       secure_getenv("CUDA_CACHE_PATH"), secure_getenv("XDG_CACHE_HOME"), secure_getenv("HOME"));

@@ -50,7 +50,7 @@ class ReplyReader {
 };
 
 CUresult Malformed(Op op) {
-  Log(LogLevel::kError, "detshared answered %s with something malformed",
+  Log(LogLevel::kError, "detshared sent a malformed reply to %s",
       OpName(static_cast<uint16_t>(op)));
   return CUDA_ERROR_UNKNOWN;
 }

@@ -274,7 +274,7 @@ CUresult Session::CallRing(Op op, uint16_t device, ContextId context, const void
   CUresult result = static_cast<CUresult>(reply.result);
   if (result == CUDA_SUCCESS && body_bytes != 0) {
     if (reply.bytes < body_bytes) {
-      Log(LogLevel::kError, "detshared answered %s with %u bytes instead of %u",
+      Log(LogLevel::kError, "detshared's reply to %s has %u bytes instead of %u",
           OpName(static_cast<uint16_t>(op)), reply.bytes, body_bytes);
       result = CUDA_ERROR_UNKNOWN;
     } else {

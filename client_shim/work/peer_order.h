@@ -1,5 +1,5 @@
-// Orders a synchronous copy between devices with the work of the contexts at both ends. The copy
-// comes after all work that they had before, and before all work that they get later.
+// Puts a synchronous copy between devices in order with the work of the contexts at both ends. The
+// copy comes after all work that they had before, and before all work that they get later.
 #pragma once
 
 #include <array>

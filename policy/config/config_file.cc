@@ -103,8 +103,8 @@ class Reader {
   }
 
  private:
-  // `text` goes to a terminal, and the parser's own messages quote the file: without control
-  // characters.
+  // Adds a problem. Control characters become '?', because `text` goes to a terminal and the
+  // parser's own messages quote the file.
   void Problem(const toml::source_region& where, std::string text) {
     for (char& c : text) {
       if (!IsPlain(absl::string_view(&c, 1))) c = '?';
@@ -180,7 +180,7 @@ class Reader {
       return Problem(node.source(), "parameters is a section: [policy.parameters]");
     for (const auto& [key, value] : *table) {
       if (!IsPlain(Name(key)))
-        Problem(key.source(), "the name of a parameter has no control characters");
+        Problem(key.source(), "the name of a parameter must not contain control characters");
       std::string text;
       if (const auto* string = value.as_string(); string != nullptr && IsPlain(string->get())) {
         text = string->get();

@@ -170,7 +170,8 @@ class Fair final : public Policy {
     double largest = 0;
     for (const Account* account : active) largest = std::max(largest, Weight(*account));
     const double allowed = lead_ / largest;
-    // A stop has ended and other tenants are still behind: they could not use the time.
+    // If tenants are still behind at the end of a stop, they could not use the time. Their accounts
+    // move up.
     for (Account* account : active) {
       if (account->stopped_until == 0 || account->stopped_until > now) continue;
       account->stopped_until = 0;

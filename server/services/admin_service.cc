@@ -363,7 +363,7 @@ absl::Status AdminService::EndEverywhere(const proto::EndSessionsRequest& reques
     if (const absl::Status status = others_->End(domain, there); !status.ok()) {
       return absl::UnavailableError(absl::StrCat(
           "sessions of user ", domain.user, " were not ended: ", std::string(status.message()),
-          "; those of ", ended->sessions_size(), " others end"));
+          "; ", ended->sessions_size(), " other sessions end"));
     }
     ended->mutable_sessions()->MergeFrom(there.sessions());
   }
@@ -441,8 +441,8 @@ grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* cont
   if (domain_.has_value()) {
     return Finish(context,
                   absl::FailedPreconditionError(
-                      "with strict isolation each user has a process of the daemon: systemctl "
-                      "reload detshared (SIGHUP) tells all of them"));
+                      "with strict isolation each user has a process of the daemon: run systemctl "
+                      "reload detshared (SIGHUP), which reloads all of them"));
   }
   if (!reloading) {
     return Finish(context, absl::FailedPreconditionError(
@@ -456,7 +456,7 @@ grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* cont
 absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
   const std::lock_guard<std::mutex> lock(trace_mutex_);
   const auto now = std::chrono::steady_clock::now();
-  // A client that fetches nothing for kTraceTimeout is taken to be gone.
+  // A client that fetches nothing for kTraceTimeout counts as gone.
   if (tracing_ && now - trace_fetched_ < kTraceTimeout)
     return absl::FailedPreconditionError("another client is taking a trace");
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
@@ -480,8 +480,8 @@ grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* 
   const absl::StatusOr<Peer> peer = MayAdminister(context);
   if (!peer.ok()) return Finish(context, peer.status());
   if (absl::Status begun = BeginTrace(started); !begun.ok()) return Finish(context, begun);
-  LogInfo("a trace is taken (", Who(*peer), ")");
-  Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace is taken");
+  LogInfo("a trace began (", Who(*peer), ")");
+  Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace began");
   return Finish(context, absl::OkStatus());
 }
 

@@ -67,9 +67,9 @@ proto::Grant MakeGrant(const SessionManager& manager, const SessionWorker& worke
 
 // ---- OpenSession
 
-// Lives from the call until gRPC is done with it. The session's thread and gRPC's threads meet
-// under State's mutex. The session's callbacks share the State, so they may run after the reactor
-// is gone.
+// Lives from the call until gRPC is done with it. The session's thread and gRPC's threads share the
+// State, which its mutex guards. The session's callbacks keep the State alive, so they may run
+// after the reactor is gone.
 class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto::SessionEvent> {
  public:
   OpenReactor(ControlService& service, const proto::OpenSessionRequest& request,
@@ -139,9 +139,10 @@ class ControlService::OpenReactor final : public grpc::ServerWriteReactor<proto:
     SessionRequest wanted;
     if (const grpc::Status status = Check(service_.identity_, request, peer, &wanted);
         !status.ok()) {
-      LogWarning("a session of ",
-                 peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("somebody"),
-                 " is refused: ", status.error_message());
+      LogWarning(
+          "a session of ",
+          peer.has_value() ? absl::StrCat("pid ", peer->pid) : std::string("an unknown process"),
+          " is refused: ", status.error_message());
       service_.NoteRefusal(request, peer, status.error_message());
       service_.manager_.CountRefusal(static_cast<absl::StatusCode>(status.error_code()));
       return state_->FinishWith(status);

@@ -20,9 +20,9 @@ DurationProfiles::DurationProfiles(std::string directory, std::vector<Entry> ent
         ReadProfile(kept.path, DurationsDevice(kept.entry.device->properties()), *kept.entry.table);
     if (read.ok()) {
       kept.written = kept.entry.table->size();
-      LogInfo("durations of ", *read, " operations of device ", i, " were kept in ", kept.path);
+      LogInfo("read the durations of ", *read, " operations of device ", i, " from ", kept.path);
     } else if (!absl::IsNotFound(read.status())) {
-      LogWarning(kept.path, " is not used, and will be replaced: ", read.status().message());
+      LogWarning("cannot use ", kept.path, ", and will replace it: ", read.status().message());
     }
     kept_.push_back(std::move(kept));
   }
@@ -56,7 +56,7 @@ void DurationProfiles::Write() {
     if (status.ok()) {
       kept.written = known;
     } else if (!std::exchange(kept.warned, true)) {
-      LogWarning("durations cannot be kept: ", status.message(),
+      LogWarning("cannot keep durations of operations: ", status.message(),
                  "; name another folder with --profile-dir");
     }
   }

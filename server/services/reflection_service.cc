@@ -14,7 +14,7 @@ using google::protobuf::FileDescriptor;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-// The number of questions in one stream. A tool with more questions opens another stream.
+// The maximum number of questions in one stream. A tool with more questions opens another stream.
 constexpr int kMaxQuestions = 10'000;
 constexpr size_t kMaxName = 512;
 
@@ -72,11 +72,13 @@ class Reactor final
         return ReplyWithFile(pool.FindFileContainingSymbol(request_.file_containing_symbol()));
       default:
         // The services use no extensions.
-        return Fail(grpc::StatusCode::UNIMPLEMENTED, "not known here", &response_);
+        return Fail(grpc::StatusCode::UNIMPLEMENTED, "this kind of question is not supported",
+                    &response_);
     }
   }
   void ReplyWithFile(const FileDescriptor* file) {
-    if (file == nullptr) return Fail(grpc::StatusCode::NOT_FOUND, "there is none", &response_);
+    if (file == nullptr)
+      return Fail(grpc::StatusCode::NOT_FOUND, "no such file or symbol", &response_);
     std::set<std::string> added;
     AddFile(*file, &added, &response_);
   }

@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<TenantEndpoints>> TenantEndpoints::Create(
   builder.RegisterService(&endpoints->telemetry_);
   SetLimits(&builder);
   endpoints->grpc_ = builder.BuildAndStart();
-  if (endpoints->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
+  if (endpoints->grpc_ == nullptr) return absl::InternalError("gRPC did not start");
   endpoints->Restore();
   return endpoints;
 }
@@ -143,8 +143,7 @@ absl::StatusOr<std::string> TenantEndpoints::Open(const proto::TenantEndpoint& w
   if (!IsEndpointName(wanted.name())) {
     return absl::InvalidArgumentError(
         "an endpoint's name has 1 to 64 letters, digits, or any of -_.@, and begins with a letter "
-        "or a "
-        "digit");
+        "or digit");
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (stopped_) return absl::UnavailableError("the daemon ends");

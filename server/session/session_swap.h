@@ -37,7 +37,7 @@ class SessionSwap {
   // Whether Attend() must be called before the next operation. Acquire: the broker's order is
   // visible to a caller that sees true.
   bool attention() const { return attention_.load(std::memory_order_acquire); }
-  // Executes the broker's orders. `wanted`: the session has an operation to run, so evicted memory
+  // Does what the broker ordered. `wanted`: the session has an operation to run, so evicted memory
   // is brought back. Returns whether operations may run. Returns early when `stop` becomes true.
   bool Attend(bool wanted, const std::atomic<bool>& stop);
 

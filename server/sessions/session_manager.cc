@@ -109,8 +109,8 @@ absl::StatusOr<std::unique_ptr<SessionManager>> SessionManager::Create(
     if (!policy.ok()) return policy.status();
     DeviceScheduler::Options how;
     how.migrate_every = options.migrate_every;
-    // With a migration at every operation, all partitions come into use. Two halves are enough
-    // then.
+    // Migrations after a number of operations use all partitions in turn. Two halves are enough for
+    // them.
     how.standard_partitions = options.migrate_every == 0;
     DETSHARE_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceScheduler> scheduler,
@@ -265,8 +265,8 @@ std::vector<policy::DeviceLoad> SessionManager::Loads(const std::string& tenant)
     const Device::Memory memory = devices_[i]->memory();
     policy::DeviceLoad& load = loads.emplace_back();
     load.memory = memory.total;
-    // A limit holds for all sessions of a tenant, so the memory that the tenant has already is part
-    // of what it asks for.
+    // A limit holds for all sessions of a tenant together. So the request, which asks for the
+    // limit, includes the memory that the tenant has already.
     const uint64_t own = account_of(tenant).memory_used(i);
     load.memory_used = memory.total - std::min(memory.free, memory.total);
     load.memory_used -= std::min(own, load.memory_used);
@@ -371,8 +371,8 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   if (slot == slots_.end()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("all ", slots_.size(),
-                     " sessions of the daemon are in use "
-                     "(session_slots in its configuration): end a program"));
+                     " sessions of the daemon are in use: end a program, or let an operator raise "
+                     "session_slots of [daemon] in its configuration and restart it"));
   }
   if (max_sessions_ != 0 && sessions_.size() >= max_sessions_) {
     return absl::ResourceExhaustedError(
@@ -386,7 +386,7 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> chosen,
                             ChooseVisible(request.visible_ids, granted));
   const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
-  if (sessions_.contains(id)) return absl::InternalError("a session's number was given twice");
+  if (sessions_.contains(id)) return absl::InternalError("two sessions got the same number");
   SessionConfig config;
   config.id = id;
   config.slot = static_cast<int>(slot - slots_.begin());
@@ -588,7 +588,7 @@ void SessionManager::Reap() {
     use.faulted += worker->faulted();
     use.violations += worker->violated();
     if (finished->second.placed_as.has_value()) placement_.Closed(*finished->second.placed_as);
-    sessions_.erase(finished);  // gives back the tenant's session
+    sessions_.erase(finished);  // the tenant may open another session
     changed_.notify_all();
     lock.unlock();
     // Joins the thread. If a call still holds the worker for a moment, that call joins it.
@@ -667,7 +667,7 @@ absl::Status SessionManager::DeviceHealth() {
   for (const auto& [id, entry] : sessions_) {
     if (entry.worker->faulted()) {
       return CudaError(entry.worker->sticky_error(),
-                       "the device counts as lost because of a fault");
+                       "a session's fault makes the device count as lost");
     }
   }
   return absl::OkStatus();

@@ -34,15 +34,15 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Place(const PlacementGroup& g
       const bool counted = std::any_of(
           device.sessions.begin(), device.sessions.end(),
           [&name = other.tenant](const auto& there) { return there.tenant.name == name; });
-      // A tenant's limit is that of all of its sessions together, so its own promised memory does
-      // not count against it.
+      // The limit of a tenant holds for all of its sessions together. So the memory that is
+      // promised to a tenant does not count against this tenant.
       if (!counted && other.tenant != group.tenant) device.memory_used += placed.request.memory;
       device.sessions.push_back(placed.request);
     }
   }
   absl::StatusOr<std::vector<int>> chosen = Choose(group, request, devices);
   if (absl::IsResourceExhausted(chosen.status()) && more_memory != 0) {
-    // A card never holds more than its size, however much memory may leave it.
+    // Memory that may be evicted counts as free. The card's size still bounds each request.
     for (policy::DeviceLoad& device : devices)
       device.memory_used -= std::min(device.memory_used, more_memory);
     if (absl::StatusOr<std::vector<int>> again = Choose(group, request, std::move(devices));
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<int>> SessionPlacement::Choose(const PlacementGroup& 
     if (!index.ok()) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "no place for ", group.count == 1 ? "a device" : absl::StrCat(group.count, " devices"),
-          ": ", std::string(index.status().message()), i == 0 ? "" : " of those that are left",
+          ": ", std::string(index.status().message()), i == 0 ? "" : " among those that are left",
           ". Wait for a program to end, or ask for less"));
     }
     chosen[static_cast<size_t>(*index)] = true;

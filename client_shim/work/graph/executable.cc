@@ -323,7 +323,7 @@ CUresult PrepareValues(GraphExec& exec) {
   return CUDA_SUCCESS;
 }
 
-// Tells the digest which pinned memory a launch that was just submitted will have copied to.
+// Tells the digest to which pinned memory the launch that was just submitted copies.
 void DigestLaunch(const GraphExec& exec, Stream& stream) {
   const ReadDigest::Place place = ReadDigest::StreamPlace(stream.unique_id);
   g_read_digest->NoteLaunch(place, exec.last_kernel);

@@ -91,7 +91,7 @@ std::unique_ptr<Graph> CloneGraph(const Graph& graph, bool with_handles);
 // The same for the body of a node. `*ok` is false if no handle is left.
 NodeBody CloneBody(const NodeBody& body, bool with_handles, bool* ok);
 
-// Orders the nodes so that each comes after its dependencies, and otherwise as they were added.
+// Sorts the nodes so that each comes after its dependencies, and otherwise as they were added.
 // Returns false if there is a cycle; `order` then holds the nodes that are neither in it nor behind
 // it.
 bool TopologicalOrder(const Graph& graph, std::vector<GraphNode*>* order);

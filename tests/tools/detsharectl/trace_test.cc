@@ -22,7 +22,7 @@ proto::TracedEvent* Operation(proto::SessionTrace* session, uint32_t name, int64
   return event;
 }
 
-// The events of a kind (in the terms of Chrome's format) on a track.
+// The events of a phase (Chrome's word for a kind of event) on a track.
 std::vector<json> On(const json& trace, const std::string& phase, uint64_t track) {
   std::vector<json> events;
   for (const json& event : trace["traceEvents"]) {
