@@ -238,7 +238,7 @@ function showUsers(status) {
   byId("users-card").hidden = status.users.length === 0;
   const rows = status.users.map((user) => [
     user.name,
-    element("span", { className: user.runs && !user.responds ? "tag bad" : "tag", textContent: !user.runs ? "not running" : user.responds ? "running" : "does not answer" }),
+    element("span", { className: user.runs && !user.responds ? "tag bad" : "tag", textContent: !user.runs ? "not running" : user.responds ? "running" : "does not reply" }),
     count(user.sessions),
     count(user.starts),
     user.failures > 0 ? { text: count(user.failures), className: "late" } : "0",

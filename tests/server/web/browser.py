@@ -62,7 +62,7 @@ class Browser:
             ready, _, _ = select.select([self.replies], [], [], max(0, end - time.monotonic()))
             more = os.read(self.replies, 1 << 20) if ready else b""
             if not more:
-                raise SystemExit("FAILED: the browser does not answer")
+                raise SystemExit("FAILED: the browser does not reply")
             self.buffer += more
         message, self.buffer = self.buffer.split(b"\0", 1)
         return json.loads(message)

@@ -143,7 +143,7 @@ def main():
             one.kill()
         daemon.end()
         until(lambda: page(chromium)["problem"] is not None)
-        check("does not answer" in page(chromium)["problem"], page(chromium)["problem"])
+        check("does not reply" in page(chromium)["problem"], page(chromium)["problem"])
         check(page(chromium)["health"] == "no reply", page(chromium)["health"])
         if PICTURES:
             chromium.size(1280, 900)
