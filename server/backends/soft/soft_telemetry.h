@@ -1,5 +1,5 @@
-// What a machine with software GPUs says of them in the place of NVML: what they are. They have no
-// sensors, fans, power or links; those questions are answered NVML_ERROR_NOT_SUPPORTED.
+// What a host with software GPUs returns in place of NVML: the properties of the devices. They have
+// no sensors, fans, power or links; queries for these return NVML_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <utility>
