@@ -127,8 +127,8 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   const uint64_t resident = uint64_t{static_cast<uint32_t>(per_sm)} * sms.count;
   if (shape.cooperative && Product(grid) > resident) {
     return CudaError(kCudaErrorCooperativeLaunchTooLarge,
-                     absl::StrCat("the cooperative launch has ", Product(grid),
-                                  " blocks, but only ", resident, " fit"));
+                     absl::StrCat(Product(grid), " blocks of a cooperative launch, but only ",
+                                  resident, " fit"));
   }
   if (cluster_blocks > resident) {
     return CudaError(kCudaErrorInvalidClusterSize, "a cluster does not fit into the partition");
