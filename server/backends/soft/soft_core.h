@@ -1,4 +1,4 @@
-// What the objects of one software GPU share.
+// The state that the objects of one software GPU share.
 #pragma once
 
 #include <memory>

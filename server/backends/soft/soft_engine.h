@@ -5,8 +5,8 @@
 //             ^ the head; one at a time
 //
 //   task    the task runs: workers take pieces of it and of the other running tasks in turn
-//   fence   a worker writes the fence at once
-//   memory  a worker writes a word of the session's memory at once, or the queue waits until the
+//   fence   the engine writes the fence at once
+//   memory  the engine writes a word of the session's memory at once, or the queue waits until the
 //           word has the awaited value
 //   record  the point is reached, and the queues that wait for it go on
 //   wait    the queue waits until the point is reached, or until the fence has the awaited value

@@ -16,8 +16,8 @@ namespace detshare::soft {
 
 // Returns the PTX texts of `image` that a device of `sm` (90 for 9.0) runs. The caller links them
 // with each other. A fatbin gives the texts of the highest architecture that is not above the
-// device's. In an image of several fatbins nvlink made the first. If the first has PTX, it alone is
-// used; otherwise each of the others gives its texts. Errors: CUDA_ERROR_INVALID_IMAGE,
+// device's. When an image has several fatbins, nvlink made the first one. If the first one has PTX,
+// it alone is used. Otherwise each of the others gives its texts. Errors: CUDA_ERROR_INVALID_IMAGE,
 // CUDA_ERROR_NO_BINARY_FOR_GPU.
 absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> image, uint32_t sm);
 

@@ -1,5 +1,5 @@
-// What a host with software GPUs returns in place of NVML: the properties of the devices. They have
-// no sensors, fans, power or links; queries for these return NVML_ERROR_NOT_SUPPORTED.
+// Takes the place of NVML on a host with software GPUs. Returns the properties of the devices,
+// which have no sensors, fans, power or links. Queries for these return NVML_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <utility>

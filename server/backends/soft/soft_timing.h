@@ -56,7 +56,7 @@ inline constexpr uint64_t kOnDeviceCopyBandwidth = 2000;  // bytes a nanosecond
 inline constexpr uint64_t kFillBandwidth = 3000;          // bytes a nanosecond
 inline constexpr uint64_t kExactUnits = 16'384;
 
-// Where the blocks of a launch may run, and how closely they are packed.
+// The SMs on which the blocks of a launch may run, and how many blocks share an SM.
 struct Placement {
   int first_sm = 0;
   int sm_count = 1;

@@ -23,7 +23,7 @@ struct ConstEntry {
   uint64_t high = 0;    // upper half of a 128-bit value
 };
 
-// Where a parameter lies in the per-lane parameter area of a frame.
+// The place of a parameter in the per-lane parameter area of a frame.
 struct ParamPlace {
   uint32_t offset = 0;
   uint32_t size = 0;
