@@ -39,7 +39,7 @@ class ArrayCopy {
             absl::FunctionRef<absl::Status(const CUDA_MEMCPY3D&)> take)
       : space_(space), take_(take) {}
 
-  // Divides a copy that no single call can make: into slices, the slices into rows, and the rows
+  // Divides a copy that no single call can make into slices, the slices into rows, and the rows
   // into pieces.
   absl::Status Copy(Side to, Side from, const Box& box) {
     if (Fits(to, box) && Fits(from, box)) return Call(to, from, box);
@@ -58,7 +58,8 @@ class ArrayCopy {
       // A texel has at most 16 bytes, and memory is registered by pages.
       step = std::min(Reach(to), Reach(from)) / 16 * 16;
       if (step == 0)
-        return CudaError(kCudaErrorNotSupported, "a texel across pieces of registered memory");
+        return CudaError(kCudaErrorNotSupported,
+                         "a texel lies across two pieces of registered memory");
       count = (box.width + step - 1) / step;
       x = 1;
     }

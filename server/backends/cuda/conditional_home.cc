@@ -32,7 +32,7 @@ absl::StatusOr<uint64_t> ConditionalHome::CreateHandle(uint32_t default_value,
                                               &handle, graph_, context_.context, default_value,
                                               assign_default ? CU_GRAPH_COND_ASSIGN_DEFAULT : 0),
                                           "cuGraphConditionalHandleCreate"));
-  if (handle > UINT32_MAX) return absl::InternalError("a conditional handle of more than 32 bits");
+  if (handle > UINT32_MAX) return absl::InternalError("a conditional handle has more than 32 bits");
   return uint64_t{number_} << 32 | handle;
 }
 
@@ -86,7 +86,8 @@ absl::StatusOr<uint64_t> ConditionalHomes::CreateHandle(CudaContext& context,
                                                         bool assign_default) {
   std::shared_ptr<ConditionalHome> home = Find(sibling);
   if (home == nullptr) {
-    if (sibling != 0) return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
+    if (sibling != 0)
+      return CudaError(kCudaErrorInvalidValue, "the conditional handle does not exist");
     DETSHARE_ASSIGN_OR_RETURN(home, ConditionalHome::Create(context, reclaimer, homes_made_ + 1));
     ++homes_made_;
   }

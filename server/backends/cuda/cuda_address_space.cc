@@ -11,8 +11,8 @@
 namespace detshare::cuda {
 namespace {
 
-// Compares as CU_STREAM_WAIT_VALUE_GEQ does. So a fence that was forced to the largest value does
-// not release the GPU.
+// Compares as CU_STREAM_WAIT_VALUE_GEQ does: a fence that was forced to the largest value does not
+// release the GPU.
 bool Reached(const std::atomic<uint64_t>* fence, uint64_t value) {
   return static_cast<int64_t>(fence->load(std::memory_order_relaxed) - value) >= 0;
 }
@@ -65,7 +65,7 @@ void CudaAddressSpace::WaitForWork() {
     streams.swap(streams_);
   }
   for (const std::shared_ptr<StreamState>& stream : streams) {
-    // A queue that serves another space by now was given back idle.
+    // A queue that serves another space was idle when this space gave it back.
     if (stream->space.load() != this) continue;
     context.Check(context.api.cuStreamSynchronize(stream->stream), "cuStreamSynchronize")
         .IgnoreError();
@@ -204,7 +204,7 @@ absl::Status CudaAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
   const auto address = reinterpret_cast<DeviceAddress>(memory);
   if (bytes == 0 || address + bytes < address ||
       (address < base_ + size_ && address + bytes > base_)) {
-    return CudaError(kCudaErrorInvalidValue, "not a range of host memory");
+    return CudaError(kCudaErrorInvalidValue, "the range is not host memory");
   }
   parts_.context.Enter();
   DETSHARE_RETURN_IF_ERROR(
@@ -338,7 +338,7 @@ void CudaAddressSpace::ReleaseMemoryWaits() {
     // A wait that can never end is refused before it comes here.
     const uint64_t word = wait.Satisfying().value_or(0);
     const uint64_t bytes = static_cast<uint64_t>(wait.bytes());
-    std::shared_lock<std::shared_mutex> lock(mutex_);  // keeps what is mapped
+    std::shared_lock<std::shared_mutex> lock(mutex_);  // keeps the mappings
     if (Covers(host_, wait.address, bytes, /*write=*/true)) {
       if (bytes == 4) {
         __atomic_store_n(reinterpret_cast<uint32_t*>(wait.address), static_cast<uint32_t>(word),

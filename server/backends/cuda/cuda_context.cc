@@ -10,7 +10,7 @@
 namespace detshare::cuda {
 namespace {
 
-// Returns whether nothing works any more in the whole process after this error.
+// Returns whether this error ends the context, so that no later call of the process works.
 bool EndsTheContext(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:

@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(
   if (CUresult result = api->cuDeviceGet(&device, ordinal); result != CUDA_SUCCESS) {
     return failed(result, "cuDeviceGet");
   }
-  // Threads that wait sleep; no thread waits in the course of a launch. The call fails if the
-  // context is active already, which then keeps its flags.
+  // With this flag waiting threads sleep. A launch never waits, so this does not delay it. The call
+  // fails if the context is active already; the context then keeps its flags.
   api->cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_BLOCKING_SYNC | CU_CTX_MAP_HOST);
   CUcontext primary = nullptr;
   if (CUresult result = api->cuDevicePrimaryCtxRetain(&primary, device); result != CUDA_SUCCESS) {
@@ -95,7 +95,7 @@ absl::Status CudaDevice::Split(int sm_group) {
     return context_->health();
   }
   groups_.resize(count);
-  // The driver may round up, so the groups have the size that it made.
+  // The driver may round the size of the groups up.
   properties_.sm_group = static_cast<int>(groups_[0].sm.smCount);
   if (left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount > 0) groups_.push_back(left);
   return absl::OkStatus();
@@ -144,10 +144,10 @@ absl::StatusOr<std::unique_ptr<Partition>> CudaDevice::CreatePartition(int first
     return CudaError(kCudaErrorInvalidValue,
                      absl::StrCat("SMs ", first, " to ", end, " are not whole groups of ", group));
   }
-  // The last group consists of the SMs that the driver left over, whatever their number.
+  // The last group consists of all SMs that the driver left over.
   const int last = end == properties_.sm_count ? groups : end / group;
   if (last > groups - 1 && end != properties_.sm_count) {
-    return CudaError(kCudaErrorInvalidValue, "the last SMs come only together");
+    return CudaError(kCudaErrorInvalidValue, "a partition has all of the last SMs or none");
   }
   context_->Enter();
   CUdevResourceDesc description = nullptr;
@@ -201,7 +201,7 @@ absl::StatusOr<std::unique_ptr<AddressSpace>> CudaDevice::CreateAddressSpace(Dev
 
 absl::StatusOr<std::shared_ptr<PhysicalMemory>> CudaDevice::CreatePhysicalMemory(uint64_t bytes) {
   if (bytes == 0 || bytes % kPhysicalGranule != 0 || bytes % properties_.memory_granularity != 0) {
-    return CudaError(kCudaErrorInvalidValue, "physical memory is made in whole granules");
+    return CudaError(kCudaErrorInvalidValue, "physical memory consists of whole granules");
   }
   return CudaPhysicalMemory::Create(*context_, bytes);
 }
@@ -271,7 +271,7 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
   const auto attribute = [&](CUdevice_attribute which) {
     return static_cast<uint64_t>(properties_.attributes[which]);
   };
-  // The value that a session reads depends only on what the session asked for.
+  // The value that a session reads depends only on the value that it set.
   switch (name) {
     case CU_LIMIT_STACK_SIZE: {
       // Each resident thread has a stack of its own, for all sessions together.
@@ -280,11 +280,13 @@ absl::StatusOr<uint64_t> CudaDevice::SetLimit(AddressSpace& space, int limit, ui
       if (value > kLargestStack) return CudaError(kCudaErrorInvalidValue, "the stack is too large");
       value = (value + 15) / 16 * 16;
       if (value * threads > properties_.total_memory / kStackShare)
-        return CudaError(kCudaErrorOutOfMemory, "stacks would take too much of the memory");
+        return CudaError(kCudaErrorOutOfMemory,
+                         "the stacks would take too much of the device's memory");
       break;
     }
     case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
-      if (value > kLargestFetch) return CudaError(kCudaErrorInvalidValue, "128 bytes at most");
+      if (value > kLargestFetch)
+        return CudaError(kCudaErrorInvalidValue, "the granularity is larger than 128 bytes");
       break;
     case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
       value = std::min(value, attribute(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE));

@@ -42,14 +42,14 @@ absl::StatusOr<std::unique_ptr<CudaGraph>> CudaGraph::Create(
     const GraphDescription& description, GraphPlace* refused) {
   *refused = {};
   if (description.graphs.size() != 1 && place.green != nullptr)
-    return CudaError(kCudaErrorNotSupported, "conditional nodes on a partition");
+    return CudaError(kCudaErrorNotSupported, "conditional nodes cannot run on a partition");
   context.Enter();
   std::unique_ptr<CudaGraph> graph(new CudaGraph(context, reclaimer, space, place));
   graph->removals_seen_ = space.removals();
   DETSHARE_RETURN_IF_ERROR(graph->Build(description, refused));
   if (graph->print_ != nullptr && graph->waits()) {
-    // All other sessions that print would have to wait for that, too.
-    return CudaError(kCudaErrorNotSupported, "a graph that waits and has kernels that print");
+    // Other sessions that print would have to wait until this graph's waits end.
+    return CudaError(kCudaErrorNotSupported, "a graph with waits cannot have kernels that print");
   }
   // The driver drains the context to enlarge local memory (see CudaQueue::Launch).
   const auto instantiate = [&] {
@@ -88,7 +88,8 @@ absl::Status CudaGraph::CheckKernel(const KernelStep& step) const {
   if (!blocks.ok()) return blocks.status();
   const uint64_t grid = uint64_t{step.shape.grid.x} * step.shape.grid.y * step.shape.grid.z;
   if (grid > static_cast<uint64_t>(*blocks) * static_cast<uint64_t>(place_.sm_count)) {
-    return CudaError(kCudaErrorCooperativeLaunchTooLarge, "more blocks than fit at a time");
+    return CudaError(kCudaErrorCooperativeLaunchTooLarge,
+                     "the cooperative kernel has more blocks than fit at the same time");
   }
   return absl::OkStatus();
 }
@@ -325,7 +326,7 @@ absl::Status CudaGraph::CheckMemory() {
     }
   });
   if (!held) {
-    return CudaError(kCudaErrorInvalidValue, "a node of the graph names memory that is gone");
+    return CudaError(kCudaErrorInvalidValue, "a node of the graph accesses freed memory");
   }
   removals_seen_ = removals;
   return absl::OkStatus();

@@ -172,7 +172,8 @@ absl::Status CudaImages::PrepareZeros() {
 absl::Status CudaImages::ClearLevel(const CudaArray& array, uint32_t level) {
   const ArrayExtent extent = LevelExtent(array.description(), level);
   const uint64_t rows_at_once = std::min(extent.rows, kZeroBytes / extent.row_bytes);
-  if (rows_at_once == 0) return CudaError(kCudaErrorInvalidValue, "rows that are too long");
+  if (rows_at_once == 0)
+    return CudaError(kCudaErrorInvalidValue, "the rows of the array are too long");
   // Clears whole slices if several fit.
   const uint64_t slices_at_once =
       rows_at_once < extent.rows

@@ -16,7 +16,7 @@
 namespace detshare::cuda {
 namespace {
 
-// A kernel cannot have as many parameters.
+// More parameters than a kernel can have.
 constexpr size_t kMaxParameters = 32768;
 constexpr unsigned kMaxKernels = 1 << 20;
 
@@ -63,7 +63,7 @@ absl::Status CudaKernel::Upload() {
   for (size_t i = 0; i < kMaxParameters; ++i) {
     size_t offset = 0, bytes = 0;
     const CUresult result = context_.api.cuKernelGetParamInfo(kernel_, i, &offset, &bytes);
-    if (result == CUDA_ERROR_INVALID_VALUE) break;  // there are no further parameters
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // the kernel has no further parameters
     status = context_.Check(result, "cuKernelGetParamInfo");
     if (!status.ok()) return status;
     info_.parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
@@ -158,8 +158,8 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
   if (read) placed = managed.Place(context, space, options, logs, place);
   if (!placed.ok()) return placed.status();
   if (placed->has_value()) bytes = std::as_bytes(std::span(**placed));
-  // The driver trusts the sizes in an image, but a client may have made them up. So they are
-  // checked: all that they name must lie inside the image.
+  // The driver trusts the sizes in an image, but a client may have made them up. So the daemon
+  // checks that all parts lie inside the image.
   std::string text;
   const void* data = bytes.data();
   // Several fatbins are a program that nvlink has linked. The driver finds the parts by a wrapper.
@@ -186,12 +186,13 @@ absl::StatusOr<std::unique_ptr<CudaLibrary>> CudaLibrary::Load(
     case images::ImageKind::kElf: {
       const std::optional<images::CubinInfo> cubin = images::ReadCubinHeader(bytes);
       if (!cubin.has_value() || cubin->bytes > bytes.size()) {
-        return CudaError(kCudaErrorInvalidImage, "not a complete CUDA ELF image");
+        return CudaError(kCudaErrorInvalidImage, "the image is not a complete CUDA ELF file");
       }
       break;
     }
     case images::ImageKind::kWrapper:
-      return CudaError(kCudaErrorInvalidImage, "a wrapper holds pointers of another process");
+      return CudaError(kCudaErrorInvalidImage,
+                       "the image is a wrapper with pointers of another process");
     case images::ImageKind::kPtx:
     case images::ImageKind::kUnknown:
       text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -97,8 +97,8 @@ absl::Status CudaQueue::Launch(AddressSpace& space, Kernel& kernel, const Launch
     return CudaError(kCudaErrorInvalidValue, "too few parameter bytes");
   }
   // If a kernel needs more local memory than any before, the driver enlarges the context's local
-  // memory, which drains the context. A kernel that prints does not go this way, because its launch
-  // waits for the kernel, and the call in an idle moment must not wait.
+  // memory, which drains the context. A kernel that prints does not take this path, because its
+  // launch waits for the kernel, and the call in an idle moment must not wait.
   if (own.local_bytes() > context_.local_bytes.load(std::memory_order_relaxed) &&
       own.print() == nullptr) [[unlikely]] {
     return context_.idle.Run(static_cast<CudaAddressSpace&>(space), [&] {
@@ -242,7 +242,7 @@ absl::Status CudaQueue::CopyBox(const CopyRequest& request) {
   return context_.Check(context_.api.cuMemcpy3DAsync(&copy, state_->stream), "cuMemcpy3DAsync");
 }
 
-// Copies one slice, its rows in as few calls as the registered pieces allow.
+// Copies one slice. Joins its rows in as few calls as the registered pieces allow.
 absl::Status CudaQueue::CopyRows(const CudaAddressSpace& space, const CopyRequest& request) {
   CopyRequest part = request;
   uint64_t left = request.height;

@@ -11,7 +11,7 @@ namespace {
 // A client that waits for lost work learns of the loss after about this time.
 constexpr auto kPollInterval = std::chrono::milliseconds(2);
 // The number of polls without work in flight before the thread sleeps. It is large, so that a
-// program that works now and then need not wake the thread each time.
+// program with short pauses need not wake the thread after each pause.
 constexpr int kIdlePolls = 50;
 constexpr int64_t kTimeoutNs = 30'000'000'000;
 

@@ -9,7 +9,7 @@ namespace detshare::cuda {
 namespace {
 
 absl::Status TooMany() {
-  return CudaError(kCudaErrorOutOfMemory, "a copy or fill of too many pieces of host memory");
+  return CudaError(kCudaErrorOutOfMemory, "a copy or fill has too many pieces of host memory");
 }
 
 CUDA_MEMCPY3D Box(const CopyRequest& request) {

@@ -41,7 +41,8 @@ absl::Status HostRegistry::RegisterRange(CudaAddressSpace& space, CudaContext& c
         ++piece->second.users;
         return absl::OkStatus();
       }
-      return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "overlaps registered memory");
+      return CudaError(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+                       "the range overlaps registered memory");
     }
     // Unregistering drains the context. Without an idle moment it would hold the driver's lock and
     // wait for streams that wait for their clients, and those clients would wait for the lock.

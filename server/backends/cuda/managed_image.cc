@@ -72,7 +72,7 @@ absl::StatusOr<std::optional<std::string>> ManagedScan::Place(
   if (!images::FindManagedVariables(elf, &found, &error))
     return CudaError(kCudaErrorInvalidImage, error);
   if (found.empty()) return std::nullopt;
-  if (!place) return NotSupported("there is no place for managed variables");
+  if (!place) return NotSupported("the session has no place for managed variables");
   std::vector<ManagedVariable> variables;
   for (images::ManagedElfVariable& variable : found)
     variables.push_back({std::move(variable.name), variable.bytes, variable.alignment});

@@ -59,8 +59,8 @@ int MaxActiveBlocks(const DeviceProperties& properties, const KernelResources& k
   if (dynamic_shared_bytes > kernel.largest_dynamic_shared_bytes) return 0;
   const cudaOccDeviceProp device = DeviceOf(properties);
   cudaOccFuncAttributes function = FunctionOf(kernel);
-  // As driver 580, which does not look at the kernel's own bound: 8 blocks of 256 threads for a
-  // kernel of at most 128.
+  // Driver 580 ignores the kernel's own launch bound: for a kernel of at most 128 threads it
+  // returns 8 blocks of 256 threads.
   function.maxThreadsPerBlock = device.maxThreadsPerBlock;
   const cudaOccDeviceState state = StateOf(kernel);
   cudaOccResult result;

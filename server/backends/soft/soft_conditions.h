@@ -1,4 +1,4 @@
-// The values by which a session's conditional nodes decide.
+// The values that decide what a session's conditional nodes run.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ struct Condition {
   std::atomic<uint32_t> value{0};  // relaxed: the engine orders kernels and decisions
 };
 
-// Any thread. A handle is the number of its condition, from 1 on; conditions stay.
+// Any thread. A handle is the number of its condition. Numbers begin at 1. Conditions are
+// never removed.
 class Conditions final : public ptx::GraphConditions {
  public:
   uint64_t Create(uint32_t default_value, bool assign_default) {
@@ -29,7 +30,7 @@ class Conditions final : public ptx::GraphConditions {
     conditions_.push_back(std::move(condition));
     return conditions_.size();
   }
-  // Null when there is none.
+  // Null when no condition has this handle.
   std::shared_ptr<Condition> Find(uint64_t handle) const {
     const std::lock_guard lock(mutex_);
     return handle - 1 < conditions_.size() ? conditions_[handle - 1] : nullptr;

@@ -1,4 +1,4 @@
-// What the objects of one software GPU share.
+// The state that the objects of one software GPU share.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ struct Core {
 
   const SoftDeviceOptions options;
   const DeviceProperties properties;
-  const std::shared_ptr<MemoryFile> card;  // of physical memory
+  const std::shared_ptr<MemoryFile> card;  // holds the physical memory
   MemoryBudget budget;
   Timeline timeline;
   Engine engine;
@@ -49,12 +49,12 @@ class SoftMarker final : public Marker {
     point_ = std::move(point);
   }
 
-  const Core& core;  // of the device whose queues record it
+  const Core& core;  // of the device whose queues record the marker
   const bool timed;
 
  private:
   mutable std::mutex mutex_;
-  std::shared_ptr<Point> point_;  // null until it is recorded
+  std::shared_ptr<Point> point_;  // null until the marker is recorded
 };
 
 }  // namespace detshare::soft

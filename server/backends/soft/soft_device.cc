@@ -84,7 +84,7 @@ class SoftQueue final : public Queue {
 
   absl::Status MemoryOps(AddressSpace& space, absl::Span<const MemoryOp> operations) override {
     for (const MemoryOp& memory : operations) {
-      if (memory.bytes() == 0) continue;  // everything is in order here
+      if (memory.bytes() == 0) continue;  // a barrier: a queue is in order anyway
       Operation operation;
       operation.kind = Operation::Kind::kMemory;
       operation.space = StateOf(space);
@@ -111,7 +111,8 @@ class SoftQueue final : public Queue {
     if (&soft.core == &core_) {
       operation.kind = Operation::Kind::kWait;
     } else {
-      // Every device has an engine and a virtual time of its own: this wait takes none of it.
+      // Every device has its own engine and its own virtual time. A wait for another device takes
+      // no virtual time.
       operation.kind = Operation::Kind::kWaitFence;
       operation.awaited = &operation.point->reached;
       operation.value = 1;
@@ -138,7 +139,7 @@ class SoftQueue final : public Queue {
 
   Core& core_;
   const SmRange sms_;
-  // The engine holds it, too, while there is work in it.
+  // The engine holds the state, too, while the queue has work.
   const std::shared_ptr<QueueState> state_ = std::make_shared<QueueState>();
 };
 
@@ -148,7 +149,7 @@ class SoftPartition final : public Partition {
   int first_sm() const override { return sms_.first; }
   int sm_count() const override { return sms_.count; }
   SmRange sms() const { return sms_; }
-  // Priorities do not count here: everything that is queued makes progress.
+  // Priorities have no effect: all queued work makes progress.
   absl::StatusOr<std::unique_ptr<Queue>> CreateQueue(int priority) override {
     return std::make_unique<SoftQueue>(core_, sms_);
   }
@@ -192,13 +193,14 @@ class SoftDevice final : public Device {
     const auto& last = static_cast<SoftMarker&>(end);
     const std::shared_ptr<Point> from = first.point(), to = last.point();
     if (!first.timed || !last.timed || from == nullptr || to == nullptr) {
-      return absl::FailedPreconditionError("a marker that was not recorded, or keeps no time");
+      return absl::FailedPreconditionError("a marker is not recorded or does not measure time");
     }
     if (!core_.engine.Reached(*from) || !core_.engine.Reached(*to))
-      return absl::UnavailableError("not reached yet");
+      return absl::UnavailableError("a marker is not reached yet");
     const std::optional<Picoseconds> began = core_.timeline.At(*from->time),
                                      ended = core_.timeline.At(*to->time);
-    if (!began.has_value() || !ended.has_value()) return absl::UnavailableError("not reached yet");
+    if (!began.has_value() || !ended.has_value())
+      return absl::UnavailableError("a marker is not reached yet");
     return static_cast<float>((static_cast<double>(*ended) - static_cast<double>(*began)) * 1e-9);
   }
 
@@ -221,7 +223,7 @@ class SoftDevice final : public Device {
                                                        std::function<void(std::string_view)> print,
                                                        const PlaceManaged& place) override {
     absl::StatusOr<std::unique_ptr<Library>> library = Load(space, image, std::move(print), place);
-    if (!library.ok()) Explain("an image was refused: ", library.status(), logs);
+    if (!library.ok()) Explain("an image does not load: ", library.status(), logs);
     return library;
   }
 
@@ -244,7 +246,7 @@ class SoftDevice final : public Device {
                                                 bool assign_default, uint64_t sibling) override {
     Conditions& conditions = StateOf(space)->conditions();
     if (sibling != 0 && conditions.Find(sibling) == nullptr)
-      return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
+      return CudaError(kCudaErrorInvalidValue, "the conditional handle does not exist");
     return conditions.Create(default_value, assign_default);
   }
 
@@ -252,7 +254,7 @@ class SoftDevice final : public Device {
     return {core_.budget.total() - core_.budget.used(), core_.budget.total()};
   }
 
-  // The software GPUs of a daemon are joined as by NVLink.
+  // The software GPUs of a daemon are connected as if by NVLink.
   std::map<int, int> PeerAttributes(const Device&) const override {
     return {{CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0},
             {CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 1},
@@ -264,20 +266,21 @@ class SoftDevice final : public Device {
     switch (limit) {
       case CU_LIMIT_STACK_SIZE:
         if (value > kLargestStack)
-          return CudaError(kCudaErrorInvalidValue, "a stack of more than 512 KiB");
+          return CudaError(kCudaErrorInvalidValue, "the stack is larger than 512 KiB");
         value = (value + 15) / 16 * 16;
         state->stack_bytes.store(value, std::memory_order_relaxed);
         return value;
       case CU_LIMIT_PRINTF_FIFO_SIZE:
-        return value;  // what kernels print is held outside of the device's memory
+        return value;  // the host's memory holds what kernels print
       case CU_LIMIT_MALLOC_HEAP_SIZE:
         if (!state->SetHeapBytes(value))
           return CudaError(kCudaErrorInvalidValue, "the heap is in use");
         return value;
       case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-        return value;  // there are no launches by kernels
+        return value;  // kernels cannot launch kernels
       case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
-        if (value > 128) return CudaError(kCudaErrorInvalidValue, "128 bytes at most");
+        if (value > 128)
+          return CudaError(kCudaErrorInvalidValue, "the granularity is larger than 128 bytes");
         return value;
       case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
         return std::min<uint64_t>(

@@ -1,9 +1,10 @@
-// The software GPU: coroutine_runtime/device.h on this machine's CPUs, with virtual SMs and virtual
-// time.
+// The software GPU implements coroutine_runtime/device.h on the CPUs of the host, with virtual SMs
+// and virtual time.
 //
 // It runs the PTX of unmodified programs (ptx/), places their blocks on virtual SMs, and computes
-// how long the work would take on a GPU (soft_timing.h); what its markers measure is that time.
-// Sessions are isolated: an access outside a session's memory is that session's fault alone.
+// how long the work would take on a GPU (soft_timing.h). Its markers measure this virtual time.
+// Sessions are isolated: when a kernel accesses an address outside its session's memory, only that
+// session gets a fault.
 #pragma once
 
 #include <memory>

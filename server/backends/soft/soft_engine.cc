@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::chrono::microseconds kPollInterval(50);
 
-// Carries out a write, or looks whether a wait is over. Whether the queue goes on. Kernels and the
-// host use the same words, so each is accessed at once and in one piece; what was written before is
-// visible to whoever sees the word.
+// Carries out a write, or checks whether a wait is over. Returns whether the queue goes on. Kernels
+// and the host use the same words, so each access is atomic. The release store publishes earlier
+// writes to the kernel, queue or host that reads the word.
 template <typename Word>
 bool DoMemoryOpOn(const MemoryOp& operation) {
   Word* const word = reinterpret_cast<Word*>(operation.address);
@@ -23,9 +23,9 @@ bool DoMemoryOpOn(const MemoryOp& operation) {
 
 bool DoMemoryOp(SpaceState& space, const MemoryOp& operation) {
   const AccessGate::Pass pass(space.gate());
-  // It was the session's when the operation was submitted, which may be long ago.
+  // The session owned the memory when it submitted the operation, but may have freed it since.
   if (!space.ranges().Covers(operation.address, static_cast<uint64_t>(operation.bytes()))) {
-    space.SetFault(kCudaErrorIllegalAddress, "an operation on memory that is gone");
+    space.SetFault(kCudaErrorIllegalAddress, "an operation accesses freed memory");
     return true;
   }
   return operation.bytes() == 8 ? DoMemoryOpOn<uint64_t>(operation)
@@ -87,7 +87,7 @@ void Engine::Wake() {
 }
 
 void Engine::Retire(QueueState& queue) {
-  // The work counts as done only after everything that it holds is let go.
+  // The work counts as done only after its objects are released.
   const std::shared_ptr<SpaceState> space = std::move(queue.operations.front().space);
   queue.operations.pop_front();
   if (space != nullptr) space->EndWork();
@@ -120,15 +120,15 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
           if (idle_ > 0) wake_.notify_one();
           break;
         case Operation::Kind::kWriteFence:
-          // Publishes everything that was done before on this queue to the client or thread that
-          // polls the fence. Lost work is not taken for done: after a fault the daemon says so
-          // first and then lets the waiters go.
+          // Publishes all earlier work of this queue to the client or thread that polls the fence.
+          // After a fault the fence stays unwritten, so that lost work does not count as done: the
+          // daemon reports the fault first and then releases the waiters.
           if (!head.space->faulted()) head.fence->store(head.value, std::memory_order_release);
           Retire(*queue);
           break;
         case Operation::Kind::kWaitFence:
-          // Pairs with the host's release: what it did before it wrote the fence is visible to what
-          // follows here.
+          // Pairs with the host's release store: later work of this queue sees everything that the
+          // host wrote before the fence.
           if ((head.space != nullptr && head.space->abandoned()) ||
               head.awaited->load(std::memory_order_acquire) >= head.value) {
             Retire(*queue);
@@ -172,7 +172,7 @@ void Engine::Advance(std::shared_ptr<QueueState> first) {
 void Engine::WaitAndPoll(const std::shared_ptr<QueueState>& queue) {
   queue->waiting = true;
   fence_waiters_.push_back(queue);
-  // A sleeping worker must begin to look.
+  // A sleeping worker must begin to poll.
   if (idle_ > 0 && !polling_) wake_.notify_one();
 }
 
@@ -189,7 +189,7 @@ void Engine::ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock) 
 
 bool Engine::RunOneChunk(Lock& lock) {
   for (size_t tries = running_.size(); tries > 0; --tries) {
-    // To the end of the line: whoever comes next begins with the next task.
+    // The task goes to the end of the line, so that the next worker begins with the next task.
     const std::shared_ptr<QueueState> queue = std::move(running_.front());
     running_.pop_front();
     running_.push_back(queue);
@@ -221,7 +221,7 @@ void Engine::PollFences() {
   std::vector<std::shared_ptr<QueueState>> waiters = std::exchange(fence_waiters_, {});
   for (std::shared_ptr<QueueState>& queue : waiters) {
     queue->waiting = false;
-    Advance(std::move(queue));  // back into fence_waiters_, when it is not yet time
+    Advance(std::move(queue));  // back into fence_waiters_ if its wait goes on
   }
 }
 

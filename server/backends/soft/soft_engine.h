@@ -4,23 +4,24 @@
 //   queue:  [ op ][ op ][ op ] ...
 //             ^ the head; one at a time
 //
-//   task    running: workers take pieces of it, in turns with the other tasks
-//   fence   written at once
-//   memory  a word of the session's memory is written at once, or the queue stands still until it
-//           has the awaited value
-//   record  its point is reached: queues that wait for it go on
-//   wait    the queue stands still until the point is reached, or the fence has its value
+//   task    the task runs: workers take pieces of it and of the other running tasks in turn
+//   fence   the engine writes the fence at once
+//   memory  the engine writes a word of the session's memory at once, or the queue waits until the
+//           word has the awaited value
+//   record  the point is reached, and the queues that wait for it go on
+//   wait    the queue waits until the point is reached, or until the fence has the awaited value
 //
-// Tasks run at the same time, whatever queues they come from: each piece that a worker takes is
-// bounded, and the workers go around the running tasks, so that a kernel that never ends starves
-// nobody. With nothing to do the workers sleep; while some queue waits for a fence that only the
-// host can write, or for a word of memory, one of them looks every 50 us.
+// Tasks of all queues run at the same time. Each piece that a worker takes is bounded, and the
+// workers go around the running tasks, so a kernel that never ends does not starve other work.
+// Workers without work sleep. While a queue waits for a fence that only the host can write, or for
+// a word of memory, one worker polls every 50 us.
 //
-// After a fault of a space its work is skipped and its fences are not written: they would say that
-// the work is done. Markers are reached, so that queues go on for whoever uses them next. Work of
-// an abandoned space is skipped, too; its fences are written.
+// After a fault of a space the engine skips the work of the space and does not write its fences,
+// because a written fence says that the work is done. Points are still reached, so that the queues
+// can be used further. The engine also skips the work of an abandoned space, but writes its fences.
 //
-// One mutex guards queues, points and tasks' bookkeeping; work itself is done without it.
+// One mutex guards queues, points and the bookkeeping of tasks. Workers do not hold it while they
+// do the work itself.
 #pragma once
 
 #include <atomic>
@@ -46,40 +47,41 @@ class Job {
  public:
   virtual ~Job() = default;
 
-  // A bounded part of the work: what it means is the task's own affair.
+  // A bounded piece of the work. Only the task itself interprets the fields.
   struct Chunk {
     uint64_t begin = 0, end = 0;
     void* context = nullptr;
   };
   enum class Claimed { kChunk, kNothing, kFinished };
 
-  // With the engine's lock. kNothing: all of it is in others' hands at the moment. kFinished: all
-  // is done (once nothing is in others' hands).
+  // Called with the engine's lock held. kNothing: other workers have all of the remaining work.
+  // kFinished: all work is done, and no worker has a piece.
   virtual Claimed Claim(Chunk* chunk) = 0;
-  // With the engine's lock. Whether Claim would give another piece.
+  // Called with the engine's lock held. True when Claim would return another piece.
   virtual bool HasMore() const = 0;
-  // Without the lock, on any thread.
+  // Called without the lock, on any thread.
   virtual void Perform(Chunk* chunk) = 0;
-  // With the lock, after Perform. True when this was the last piece.
+  // Called with the lock held, after Perform. True when this was the last piece.
   virtual bool Finish(Chunk* chunk) = 0;
-  // Without the lock, once, when all is done and before anything that follows on the queue: effects
-  // that others see, the task's place in virtual time.
+  // Called once, without the lock, when all pieces are done and before the queue goes on. Produces
+  // the effects that other threads see, and ends the task's entry in virtual time.
   virtual void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) = 0;
-  // With the lock, in place of all the above when the work is skipped: a point that is to be
-  // reached nevertheless, null for none. Nothing follows on the queue of a task that has one.
+  // Called with the lock held, instead of all functions above, when the work is skipped. Returns a
+  // point that must be reached nevertheless, or null. When a task returns a point, nothing follows
+  // the task on its queue.
   virtual std::shared_ptr<Point> PointIfSkipped();
-  // Whether it is so short that the submitting thread had better do it itself.
+  // True for work so short that the submitting thread does it faster than it wakes a worker.
   virtual bool IsShort() const { return false; }
 };
 
 struct QueueState;
 
-// A point in a queue's work. Guarded by the mutex of that queue's engine, but for the time, and
-// `reached`, which queues of other engines look at as at a fence: release, publishes the work
-// before the point.
+// A point in a queue's work. The mutex of that queue's engine guards it, except for `time` and
+// `reached`. Queues of other engines wait for `reached` as for a fence: the release store publishes
+// the work before the point to them.
 struct Point {
   std::atomic<uint64_t> reached{0};
-  bool late = false;  // its record is submitted after waits for it; constant
+  bool late = false;  // the record is submitted after the waits for it; constant
   std::vector<std::shared_ptr<QueueState>> waiters;
   std::shared_ptr<TimePoint> time = std::make_shared<TimePoint>();
 };
@@ -119,21 +121,22 @@ class Engine {
   // One thread at a time for each queue.
   void Submit(const std::shared_ptr<QueueState>& queue, Operation operation);
   bool Reached(const Point& point);
-  // A space was abandoned: what waits in its name need not any more.
+  // To be called after a space was abandoned: the space's operations stop waiting.
   void Wake();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
   void Work();
-  // Does what can be done at once at the heads of `first` and of queues that this sets free.
+  // Carries out the operations at the head of `first` that need no wait and no worker, and those of
+  // the queues that it lets go on.
   void Advance(std::shared_ptr<QueueState> first);
-  // `operation` has been done or skipped.
+  // Removes the operation at the head of `queue`, which was done or skipped.
   void Retire(QueueState& queue);
-  // Takes a piece of some task and does it. False when there is none.
+  // Takes a piece of a running task and does it. False when no task has a piece left.
   bool RunOneChunk(Lock& lock);
   void ConcludeHead(const std::shared_ptr<QueueState>& queue, Lock& lock);
-  // The head waits for what nobody announces.
+  // The operation at the head waits for a fence or a word of memory. Workers must poll for it.
   void WaitAndPoll(const std::shared_ptr<QueueState>& queue);
   void PollFences();
 
@@ -142,9 +145,9 @@ class Engine {
   std::condition_variable wake_;
   bool stopping_ = false;
   int idle_ = 0;          // workers that sleep
-  bool polling_ = false;  // one of them wakes up by itself to look at fences
+  bool polling_ = false;  // a sleeping worker wakes up every 50 us to poll
   std::deque<std::shared_ptr<QueueState>>
-      running_;  // queues whose heads are running tasks, in turn
+      running_;  // queues whose heads are running tasks; the first is next
   std::vector<std::shared_ptr<QueueState>> fence_waiters_;
   std::chrono::steady_clock::time_point last_poll_;
   std::vector<std::thread> workers_;

@@ -25,7 +25,7 @@ SoftGraph::~SoftGraph() = default;
 absl::Status SoftGraph::Replace(GraphPlace place, const GraphNode& now) {
   absl::StatusOr<PlannedNode> planned = plan_->PlanNode(now);
   if (!planned.ok()) return planned.status();
-  // Conditional nodes of launches that run may look at it.
+  // Conditional nodes of launches that still run may read the plan, so it is copied.
   if (plan_->graphs.size() > 1) plan_ = std::make_shared<GraphPlan>(*plan_);
   plan_->graphs[place.graph].nodes[place.node].work = *std::move(planned);
   return absl::OkStatus();
@@ -36,7 +36,7 @@ absl::Status SoftGraph::Launch(const std::shared_ptr<QueueState>& queue,
   GraphRun run(plan_);
   absl::StatusOr<GraphRun::Work> work = run.Prepare(0);
   if (!work.ok()) return work.status();
-  // Launches of one graph follow each other.
+  // A launch of a graph begins after the graph's previous launch has ended.
   if (last_end_ != nullptr && last_queue_ != queue) run.Wait(queue, last_end_);
   run.SetDefaults(queue);
   run.Submit(0, *std::move(work), queue, values);

@@ -1,12 +1,12 @@
 // Graphs of the software GPU.
 //
-// A launch puts the nodes into queues: each node follows a node that it depends on in that node's
-// queue, if no other does already, else it begins a queue of its own; the queue of the launch is
-// the first one. What else it depends on it waits for as a stream waits for an event. So branches
-// that do not depend on each other run at the same time, in virtual time, too.
+// A launch puts the nodes into queues. A node goes into the queue of a node that it depends on, if
+// no other node follows that node there yet. Otherwise it begins a new queue. The first queue is
+// that of the launch. A node waits for its other dependencies as a stream waits for an event. So
+// branches that do not depend on each other run at the same time, also in virtual time.
 //
-// A conditional node is a task on a queue of its own, which looks at the condition and submits what
-// is to be run behind itself:
+// A conditional node is a task on a queue of its own. The task reads the condition and submits the
+// body and the next decision to this queue, behind itself:
 //
 //   queue of the graph    ... --+  point "reached"        wait for point "over" +-- ...
 //   queue of the node           +--> [task][body][task][body] ... [over] -------+
@@ -29,10 +29,10 @@ namespace detshare::soft {
 
 struct GraphPlan;
 
-// One thread, the one that launches.
+// Used by one thread, which is the one that launches.
 class SoftGraph final : public Graph {
  public:
-  // `refused` as in Device::InstantiateGraph.
+  // `refused` has the meaning that it has in Device::InstantiateGraph.
   static absl::StatusOr<std::unique_ptr<SoftGraph>> Create(Core& core, SmRange sms,
                                                            std::shared_ptr<SpaceState> space,
                                                            const GraphDescription& description,
@@ -40,15 +40,16 @@ class SoftGraph final : public Graph {
   ~SoftGraph() override;
 
   absl::Status Replace(GraphPlace place, const GraphNode& now) override;
-  // With an error nothing was submitted.
+  // When it returns an error, it has submitted nothing.
   absl::Status Launch(const std::shared_ptr<QueueState>& queue, absl::Span<const uint64_t> values);
 
  private:
   explicit SoftGraph(std::shared_ptr<GraphPlan> plan);
 
-  // Shared with the conditional nodes of launches that run, which see it as it was.
+  // Shared with the conditional nodes of launches that still run. They use the plan that they were
+  // launched with.
   std::shared_ptr<GraphPlan> plan_;
-  // Of the latest launch.
+  // The queue and the end of the latest launch.
   std::shared_ptr<QueueState> last_queue_;
   std::shared_ptr<Point> last_end_;
 };

@@ -9,11 +9,12 @@
 namespace detshare::soft {
 namespace {
 
-// Divides the nodes among queues. Edges are sorted, so a node's come after those of nodes before.
+// Divides the nodes among queues. The edges are sorted by node: a node's edges follow the edges of
+// earlier nodes.
 void AssignQueues(const std::vector<GraphEdge>& edges, GraphSchedule& graph) {
   std::vector<std::vector<uint32_t>> before(graph.nodes.size());
   for (const GraphEdge& edge : edges) before[edge.to].push_back(edge.from);
-  std::vector<bool> followed(graph.nodes.size(), false);  // on its queue
+  std::vector<bool> followed(graph.nodes.size(), false);  // by a node on its queue
   bool first_root = true;
   for (uint32_t index = 0; index < graph.nodes.size(); ++index) {
     GraphSchedule::Node& node = graph.nodes[index];
@@ -53,11 +54,12 @@ absl::StatusOr<PlannedNode> GraphPlan::PlanNode(const GraphNode& node) const {
     if (!request.ok()) return request.status();
     request->quantum = core->options.quantum;
     request->log = core->options.log;
-    // What the interpreter refuses shows now.
+    // Makes a job once, so that instantiation fails with the errors of the interpreter.
     absl::StatusOr<std::unique_ptr<GridJob>> job = GridJob::Create(*request);
     if (!job.ok()) return job.status();
     planned.grid = *std::move(request);
-    // It holds the code; the library is for whoever has the description to let go, on its thread.
+    // The request holds the code. The step is dropped, so that the plan does not hold the library:
+    // the owner of the description releases the library, on the owner's thread.
     planned.node.step = std::monostate();
   } else if (const auto* copy = std::get_if<CopyRequest>(&node.step)) {
     if (absl::Status status = MakeCopy(space, *copy).status(); !status.ok()) return status;
@@ -65,7 +67,7 @@ absl::StatusOr<PlannedNode> GraphPlan::PlanNode(const GraphNode& node) const {
     if (absl::Status status = MakeFill(space, *fill).status(); !status.ok()) return status;
   } else if (const auto* conditional = std::get_if<ConditionalStep>(&node.step)) {
     if (space->conditions().Find(conditional->handle) == nullptr) {
-      return CudaError(kCudaErrorInvalidValue, "no such conditional handle");
+      return CudaError(kCudaErrorInvalidValue, "the conditional handle does not exist");
     }
   }
   return planned;

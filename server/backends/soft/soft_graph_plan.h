@@ -1,4 +1,4 @@
-// What a graph does on the software GPU, worked out when it is instantiated.
+// The plan of a graph for the software GPU, made when the graph is instantiated.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace detshare::soft {
 
 struct PlannedNode {
   GraphNode node;
-  std::optional<GridRequest> grid;  // of a kernel; its number is given by the launch
+  std::optional<GridRequest> grid;  // set for a kernel; each launch numbers it
 };
 
-// A graph or body, divided into queues. Queue 0 is the one on which it is launched.
+// A graph or body, divided into queues. It is launched on queue 0.
 struct GraphSchedule {
   struct Node {
     PlannedNode work;
     uint32_t queue = 0;
     std::vector<uint32_t> waits_for;  // nodes on other queues
-    bool begins_queue = false;        // one other than 0: it waits for the graph's beginning, if
-                                      // for nothing else
-    bool awaited = false;             // by a node on another queue
+    bool begins_queue = false;        // first on a queue other than 0; without `waits_for` it
+                                      // waits for the graph's beginning
+    bool awaited = false;             // by another queue
   };
   std::vector<Node> nodes;
   uint32_t queues = 1;
@@ -44,7 +44,7 @@ struct GraphPlan {
                                                            std::shared_ptr<SpaceState> space,
                                                            const GraphDescription& description,
                                                            GraphPlace* refused);
-  // Finds the errors that a launch of the node would have.
+  // Returns the errors that a launch of the node would return.
   absl::StatusOr<PlannedNode> PlanNode(const GraphNode& node) const;
 };
 

@@ -48,8 +48,8 @@ class GraphRun::Defaults final : public OneStep {
   const std::vector<std::shared_ptr<Condition>> conditions_;
 };
 
-// Looks at a condition and submits what follows from it, on the same queue, on which nothing else
-// is.
+// Reads a condition and submits the body that it selects, on the same queue. The queue has no other
+// work.
 class GraphRun::Decision final : public OneStep {
  public:
   Decision(const GraphRun& run, const ConditionalStep& step, std::shared_ptr<Condition> condition,
@@ -81,11 +81,11 @@ class GraphRun::Decision final : public OneStep {
     run_.plan_->core->engine.Submit(queue_, RecordOf(std::move(over_)));
   }
 
-  // Lost work ends the loop.
+  // When the work is skipped, the loop ends.
   std::shared_ptr<Point> PointIfSkipped() override { return std::move(over_); }
 
  private:
-  // The body to run; as many as there are: none.
+  // The index of the body to run; `body_count` when none runs.
   uint32_t Choose() const {
     const uint32_t value = condition_->value.load(std::memory_order_relaxed);
     if (step_.type == ConditionalStep::Type::kSwitch) return value;
@@ -132,7 +132,8 @@ void GraphRun::Submit(uint32_t graph, Work work, const std::shared_ptr<QueueStat
   queues[0] = queue;
   std::shared_ptr<Point> beginning;
   if (schedule.queues > 1) beginning = Record(queue);
-  std::vector<std::shared_ptr<Point>> points(schedule.nodes.size());  // of those that are awaited
+  // Null for nodes that are not awaited.
+  std::vector<std::shared_ptr<Point>> points(schedule.nodes.size());
   for (size_t index = 0; index < schedule.nodes.size(); ++index) {
     const GraphSchedule::Node& node = schedule.nodes[index];
     std::shared_ptr<QueueState>& own = queues[node.queue];
@@ -171,7 +172,7 @@ void GraphRun::SubmitNode(const PlannedNode& planned, std::unique_ptr<Job> job,
     if (point != nullptr) Wait(queue, std::move(point));
   } else if (const auto* memory = std::get_if<MemoryOpsStep>(&planned.node.step)) {
     for (const MemoryOp& one : memory->operations) {
-      if (one.bytes() == 0) continue;  // everything is in order here
+      if (one.bytes() == 0) continue;  // a barrier: a queue is in order anyway
       Operation touch;
       touch.kind = Operation::Kind::kMemory;
       touch.space = plan_->space;
@@ -189,7 +190,7 @@ void GraphRun::SubmitConditional(const ConditionalStep& step,
   Wait(own, Record(queue));
   auto over = std::make_shared<Point>();
   over->late = true;
-  // It was there when the graph was instantiated, and lives as long as the space.
+  // Found, because instantiation checked the handle and the space never removes a condition.
   std::shared_ptr<Condition> condition = plan_->space->conditions().Find(step.handle);
   SubmitJob(std::make_unique<Decision>(*this, step, std::move(condition), own, over), own);
   Wait(queue, std::move(over));

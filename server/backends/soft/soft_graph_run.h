@@ -1,4 +1,4 @@
-// One launch of a graph: puts what the plan says into the engine's queues.
+// One launch of a graph: submits the plan's nodes to queues of the engine.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace detshare::soft {
 
-// Copies share the plan; conditional nodes keep one until they are over. The thread that launches,
-// or a worker that submits the body of a conditional node.
+// Copies share the plan. Conditional nodes keep a copy until they end. Used by the thread that
+// launches, or by a worker that submits the body of a conditional node.
 class GraphRun {
  public:
-  // The tasks of a graph's nodes; null where there is nothing to do.
+  // The tasks of a graph's nodes, by index; null for nodes that need no task.
   using Work = std::vector<std::unique_ptr<Job>>;
 
-  // Takes the number of the launch that kernels in bodies have, in every turn.
+  // Takes one launch number for the kernels in bodies. They have it each time the body runs.
   explicit GraphRun(std::shared_ptr<const GraphPlan> plan)
       : plan_(std::move(plan)),
         body_number_(plan_->graphs.size() > 1 ? plan_->space->NextGridId() : 0) {}
 
-  // Everything that can fail.
+  // Does everything that can fail.
   absl::StatusOr<Work> Prepare(uint32_t graph) const;
-  // `values`: of the root's signals and waits.
+  // `values`: the values for the signals and waits of the root graph.
   void Submit(uint32_t graph, Work work, const std::shared_ptr<QueueState>& queue,
               absl::Span<const uint64_t> values) const;
 
   void Wait(const std::shared_ptr<QueueState>& queue, std::shared_ptr<Point> point) const;
   std::shared_ptr<Point> Record(const std::shared_ptr<QueueState>& queue) const;
-  // Conditions whose handles ask for it get their default values.
+  // Sets the conditions whose handles ask for it to their default values.
   void SetDefaults(const std::shared_ptr<QueueState>& queue) const;
 
  private:

@@ -12,12 +12,12 @@ namespace detshare::soft {
 namespace {
 
 constexpr uint32_t kWorkspaceBytes = 64;
-// A kernel that prints more loses the rest, as it does on hardware when the buffer is full.
+// In bytes. When a kernel prints more, the rest is lost, as on hardware when the buffer is full.
 constexpr uint64_t kMaxText = 64 << 20;
-// A unit that has had so many turns is taken to wait for others, even if it does more than poll.
+// After this many turns a unit counts as one that waits for others, even if it does more than poll.
 constexpr uint64_t kMaxTurns = 8;
 
-// Where the unit that this thread is running prints to.
+// The text to which the unit that this thread runs prints.
 thread_local std::string* current_text = nullptr;
 
 int ResultOf(ptx::FaultKind kind) {
@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<GridJob>> GridJob::Create(GridRequest request) {
 uint64_t GridJob::BatchSize() const {
   if (launch_->config().cooperative || done_units_ == 0) return 1;
   const uint64_t average = done_instructions_ / done_units_ + 1;
-  // Short enough that several workers share the rest of the grid.
+  // Small enough that several workers share the rest of the grid.
   return std::clamp<uint64_t>(
       std::min(request_.quantum / (4 * average), (units_ - next_unit_) / 16), 1, 1024);
 }
@@ -122,7 +122,7 @@ void GridJob::Begin(Runner& runner) {
   const Placement& placement = request_.placement;
   runner.sms.resize(placement.blocks_per_unit);
   for (uint32_t block = 0; block < placement.blocks_per_unit; ++block) {
-    // The SM of an otherwise idle partition and of blocks of equal length.
+    // The SM that the block gets when the partition is idle and all blocks take equally long.
     const uint64_t turn = runner.unit * placement.blocks_per_unit + block;
     runner.sms[block] = static_cast<uint32_t>(placement.first_sm + turn % placement.sm_count);
   }
@@ -135,7 +135,7 @@ void GridJob::Begin(Runner& runner) {
 void GridJob::Perform(Chunk* chunk) {
   Runner& runner = *static_cast<Runner*>(chunk->context);
   TakeTurn(runner);
-  // Whoever sets the memory that it polls may need this CPU.
+  // The thread that will write the polled memory may need this CPU.
   if (runner.spinning) sched_yield();
 }
 
@@ -148,7 +148,7 @@ void GridJob::TakeTurn(Runner& runner) {
     if (!runner.begun) Begin(runner);
     const ptx::RunState state = runner.blocks.Run(left);
     const uint64_t instructions = runner.blocks.counters().TotalInstructions();
-    // At least one, so that units without instructions end the turn, too.
+    // Counts at least 1, so that a turn ends even when its units have no instructions.
     left -= std::min(left, std::max<uint64_t>(1, instructions - runner.unit_instructions));
     runner.unit_instructions = instructions;
     if (state == ptx::RunState::kFaulted) {

@@ -1,5 +1,5 @@
-// A kernel launch as a task of the engine: its units (blocks, or clusters) are run by as many
-// workers as are free.
+// A kernel launch as a task of the engine. All free workers run its units, which are blocks or
+// clusters.
 #pragma once
 
 #include <atomic>
@@ -28,14 +28,14 @@ struct GridRequest {
   size_t kernel = 0;  // index in the module
   ptx::LaunchConfig config;
   Placement placement;
-  uint64_t quantum = 0;         // warp instructions of a turn
-  uint64_t resident_units = 1;  // that may have begun and not ended
+  uint64_t quantum = 0;         // length of a turn in warp instructions
+  uint64_t resident_units = 1;  // units that may be under way at the same time
   std::function<void(std::string_view)> log;
 };
 
-// Units begin in their order. One that has not ended after a turn goes to the end of the line of
-// those that have begun; one that only polls memory makes way for units that have not begun, in
-// case it waits for them.
+// Units begin in the order of their numbers. A unit that has not ended after some turns goes to the
+// end of the line of units under way. A unit that only polls memory goes there after each turn, and
+// lets units begin that have not begun, because it may wait for them.
 class GridJob final : public Job, private ptx::OutputSink {
  public:
   // CUDA_ERROR_INVALID_VALUE when the interpreter refuses the shape.
@@ -46,24 +46,24 @@ class GridJob final : public Job, private ptx::OutputSink {
   bool HasMore() const override;
   void Perform(Chunk* chunk) override;
   bool Finish(Chunk* chunk) override;
-  // Prints what the units printed, in the order of the units; then tells the space of a fault, so
-  // that whoever learns of the fault finds the text.
+  // Passes on the text that the units printed, in the order of the units. Then sets the fault of
+  // the space, so that the text is there when the session learns of the fault.
   void Conclude(Timeline& timeline, const Timeline::EntryPtr& entry) override;
 
  private:
-  // A unit under way, or several short ones to be run one after the other. In one worker's hands,
-  // or in ready_ or idle_.
+  // Runs one unit, or several short units one after the other. A worker owns it, or it is in ready_
+  // or idle_.
   struct Runner {
     explicit Runner(const ptx::KernelLaunch* launch) : blocks(launch) {}
     ptx::BlockRunner blocks;
-    bool begun = false;     // `unit` has been started
-    bool spinning = false;  // it only polled memory in its last turn
+    bool begun = false;     // `unit` has begun
+    bool spinning = false;  // `unit` only polled memory in its last turn
     uint64_t unit = 0, end = 0;
     uint64_t turns = 0;              // of `unit`
     uint64_t unit_instructions = 0;  // of `unit` so far
     std::vector<uint32_t> sms;
     std::string text;  // printed by `unit`
-    // Of the turn that ends:
+    // The units that ended in this turn:
     uint64_t done_units = 0, done_instructions = 0;
     Picoseconds done_sum = 0;
     std::vector<std::pair<uint64_t, std::string>> done_texts;
@@ -84,13 +84,13 @@ class GridJob final : public Job, private ptx::OutputSink {
   uint64_t BatchSize() const;
 
   GridRequest request_;
-  std::unique_ptr<uint64_t[]> workspace_;  // of grid.sync()
+  std::unique_ptr<uint64_t[]> workspace_;  // the memory that grid.sync() uses
   std::unique_ptr<ptx::KernelLaunch> launch_;
   uint64_t units_ = 0;
 
   // Guarded by the engine's lock.
   uint64_t next_unit_ = 0;
-  std::vector<std::pair<uint64_t, uint64_t>> returned_;  // units taken and given back unbegun
+  std::vector<std::pair<uint64_t, uint64_t>> returned_;  // ranges of units that a runner gave back
   uint64_t in_flight_ = 0;
   uint64_t done_units_ = 0, done_instructions_ = 0;
   Picoseconds sum_ = 0;
@@ -98,14 +98,14 @@ class GridJob final : public Job, private ptx::OutputSink {
   std::deque<std::unique_ptr<Runner>> ready_;
   std::vector<std::unique_ptr<Runner>> idle_;
 
-  // Each unit's is written by whoever ran the unit; read in Conclude.
+  // By unit. The worker that runs a unit writes its duration; Conclude reads them.
   std::vector<Picoseconds> durations_;
-  // The fault of the lowest unit that had one; all units stop soon after the first.
+  // The fault of the lowest unit that has one. All units stop soon after the first fault.
   std::mutex fault_mutex_;
   uint64_t fault_unit_ = 0;
   ptx::Fault fault_;
-  std::atomic<bool> faulted_{false};     // relaxed: fault_ has its mutex
-  std::atomic<uint64_t> text_bytes_{0};  // relaxed: a limit, nothing is published by it
+  std::atomic<bool> faulted_{false};     // relaxed: fault_mutex_ publishes fault_
+  std::atomic<uint64_t> text_bytes_{0};  // relaxed: a count that publishes nothing
 };
 
 }  // namespace detshare::soft

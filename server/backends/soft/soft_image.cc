@@ -21,7 +21,7 @@ constexpr uint64_t kLargestPtx = 256 << 20;
 constexpr uint32_t kNewestPtxVersion = 90;
 constexpr int kUnsupportedPtxVersion = 222;
 
-// Code for exactly this architecture or family is preferred to portable code for the same.
+// For the same architecture, code for exactly this architecture or family wins over portable code.
 std::tuple<uint32_t, uint64_t> Preference(const FatbinEntry& entry) {
   return {entry.sm,
           entry.flags & (images::kEntryArchitectureSpecific | images::kEntryFamilySpecific)};
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<std::string>> PtxOfFatbins(std::span<const std::byte>
   if (!images::ParseFatbins(image, &entries, &error))
     return CudaError(kCudaErrorInvalidImage, error);
 
-  // For each fatbin the best that it has.
+  // The best entries of each fatbin.
   std::vector<std::vector<const FatbinEntry*>> chosen;
   for (const FatbinEntry& entry : entries) {
     if (chosen.size() <= entry.fatbin) chosen.resize(entry.fatbin + 1);
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<std::string>> PtxOfFatbins(std::span<const std::byte>
     if (!best.empty() && Preference(entry) > Preference(*best.front())) best.clear();
     best.push_back(&entry);
   }
-  // PTX in the first is the whole program already.
+  // PTX in the first fatbin is the whole program.
   if (!chosen.empty() && !chosen.front().empty()) chosen.resize(1);
 
   std::vector<std::string> texts;
@@ -100,7 +100,7 @@ absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> 
     case images::ImageKind::kUnknown:
       break;
   }
-  return CudaError(kCudaErrorInvalidImage, "the image is neither ELF nor PTX nor a fatbin");
+  return CudaError(kCudaErrorInvalidImage, "the image is not ELF, PTX or a fatbin");
 }
 
 absl::StatusOr<std::unique_ptr<ptx::Module>> CompilePtx(const std::vector<std::string>& texts,
@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<ptx::Module>> CompilePtx(const std::vector<std::s
 }
 
 absl::StatusOr<std::string> LinkImages(absl::Span<const LinkInputImage> inputs, uint32_t sm) {
-  if (inputs.empty()) return CudaError(kCudaErrorInvalidValue, "nothing to link");
+  if (inputs.empty()) return CudaError(kCudaErrorInvalidValue, "the link has no inputs");
   std::vector<std::string> texts;
   for (const LinkInputImage& input : inputs) {
     switch (input.type) {
@@ -138,7 +138,7 @@ absl::StatusOr<std::string> LinkImages(absl::Span<const LinkInputImage> inputs, 
           return CudaError(CudaResultOf(parts.status()),
                            absl::StrCat(input.name, ": ", parts.status().message()));
         for (std::string& part : *parts) {
-          // What follows a terminator is no text.
+          // The text ends at the terminator.
           part.resize(std::min(part.find('\0'), part.size()));
           texts.push_back(std::move(part));
         }
@@ -152,7 +152,8 @@ absl::StatusOr<std::string> LinkImages(absl::Span<const LinkInputImage> inputs, 
       default:
         return CudaError(
             kCudaErrorNotSupported,
-            absl::StrCat(input.name, ": the software GPU links PTX and fatbins, no input of type ",
+            absl::StrCat(input.name,
+                         ": the software GPU links only PTX and fatbins, not inputs of type ",
                          input.type));
     }
   }

@@ -1,4 +1,4 @@
-// From the images that programs hand in to PTX modules.
+// Turns the images that programs load into PTX modules.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,19 @@
 
 namespace detshare::soft {
 
-// The PTX texts of `image` that a device of `sm` (90 for 9.0) runs, to be linked with each other.
-// Of a fatbin: those of the highest architecture that is not above the device's; of several
-// fatbins: where the first, which nvlink made, has machine code alone, those of the others, chosen
-// for each. CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU.
+// Returns the PTX texts of `image` that a device of `sm` (90 for 9.0) runs. The caller links them
+// with each other. A fatbin gives the texts of the highest architecture that is not above the
+// device's. When an image has several fatbins, nvlink made the first one. If the first one has PTX,
+// it alone is used. Otherwise each of the others gives its texts. Errors: CUDA_ERROR_INVALID_IMAGE,
+// CUDA_ERROR_NO_BINARY_FOR_GPU.
 absl::StatusOr<std::vector<std::string>> PtxOfImage(absl::Span<const std::byte> image, uint32_t sm);
 
-// Parses and links. CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU (PTX for newer
-// architectures), CUDA_ERROR_UNSUPPORTED_PTX_VERSION.
+// Parses and links `texts`. Errors: CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU (the PTX
+// is for a newer architecture), CUDA_ERROR_UNSUPPORTED_PTX_VERSION.
 absl::StatusOr<std::unique_ptr<ptx::Module>> CompilePtx(const std::vector<std::string>& texts,
                                                         uint32_t sm);
 
-// As Device::Link.
+// Implements Device::Link.
 absl::StatusOr<std::string> LinkImages(absl::Span<const LinkInputImage> inputs, uint32_t sm);
 
 }  // namespace detshare::soft

@@ -1,5 +1,5 @@
-// A session's textures and surfaces on the software GPU, by handle, as its kernels look them up.
-// Handles count up from 1: what a session sees depends on its own calls alone.
+// A session's textures and surfaces on the software GPU. Kernels look them up by handle. Handles
+// count up from 1, so a session's handles depend on its own calls alone.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace detshare::soft {
 
-// Any thread. Whoever removes something must drain the session's AccessGate before the images'
-// memory goes.
+// Any thread. A caller that removes an image must drain the session's AccessGate before it frees
+// the image's memory.
 class ImageRegistry final : public ptx::ImageTable {
  public:
   uint64_t AddTexture(ptx::Texture texture) {
@@ -27,7 +27,7 @@ class ImageRegistry final : public ptx::ImageTable {
     return last_;
   }
 
-  // What is removed stays where it is until the returned holder ends.
+  // The removed object stays at its address until the returned holder is destroyed.
   using TextureHolder = std::map<uint64_t, ptx::Texture>::node_type;
   using SurfaceHolder = std::map<uint64_t, ptx::Image>::node_type;
   TextureHolder RemoveTexture(uint64_t handle) {

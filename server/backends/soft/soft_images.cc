@@ -14,7 +14,7 @@ namespace {
 
 absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 
-// The largest sides that a kind of array has on the device. 0: no limit of that side.
+// The largest sides of a kind of array on the device. 0: the kind does not limit that side.
 struct Sides {
   int width, height, depth;
 };
@@ -99,12 +99,12 @@ ptx::Image ImageOf(const SoftArray& array, uint32_t first_level, uint32_t levels
   return image;
 }
 
-// Narrows an image to a view, which the caller has checked to lie in it.
+// Narrows an image to a view. The caller has checked that the view lies in the image.
 absl::Status Narrow(const TextureView& view, ptx::Image* image) {
   constexpr uint32_t kFirstBlock = 0x19;
   if (view.format >= kFirstBlock)
     return CudaError(kCudaErrorNotSupported, "views of compressed blocks need a real GPU");
-  // In the order of CUresourceViewFormat, three of each.
+  // In the order of CUresourceViewFormat, which has 1, 2 and 4 channels of each.
   constexpr ptx::TexelFormat kFormats[] = {ptx::TexelFormat::kU8,  ptx::TexelFormat::kS8,
                                            ptx::TexelFormat::kU16, ptx::TexelFormat::kS16,
                                            ptx::TexelFormat::kU32, ptx::TexelFormat::kS32,
@@ -140,12 +140,12 @@ absl::Status FillSampler(const TextureRequest& request, ptx::Image& image, ptx::
   sampler->zero_outside = request.resource.kind == TextureResource::Kind::kLinear;
   const bool mipmapped = request.resource.kind == TextureResource::Kind::kMipmappedArray;
   if (mipmapped && !sampler->normalized_coordinates)
-    return Invalid("levels need normalised coordinates");
+    return Invalid("mipmap levels need normalised coordinates");
   const bool integers = image.format == ptx::TexelFormat::kU32 ||
                         image.format == ptx::TexelFormat::kS32 ||
                         (sampler->read_as_integer && image.format != ptx::TexelFormat::kF16 &&
                          image.format != ptx::TexelFormat::kF32);
-  if (integers && sampler->linear) return Invalid("integers cannot be filtered");
+  if (integers && sampler->linear) return Invalid("integer texels cannot be filtered");
   return absl::OkStatus();
 }
 
@@ -160,7 +160,7 @@ class RegisteredImage final : public ImageObject {
       : space_(std::move(space)), handle_(handle), remove_(remove) {}
   ~RegisteredImage() override {
     const Holder removed = (space_->images().*remove_)(handle_);
-    // A kernel that has nothing to do with it any more, as it should, may still have found it.
+    // A kernel in flight may still use the object, although the program should have waited for it.
     space_->gate().Drain();
   }
   uint64_t handle() const override { return handle_; }
@@ -189,7 +189,7 @@ absl::StatusOr<std::shared_ptr<const ArrayStorage>> ArrayStorage::Create(
   if (memory == MAP_FAILED)
     return CudaError(kCudaErrorOutOfMemory, "the process has no addresses left");
   storage->memory_ = memory;
-  // A crash of the daemon is no reason to write a tenant's memory to disk.
+  // A core dump of the daemon must not write a tenant's memory to disk.
   madvise(memory, bytes, MADV_DONTDUMP);
   uint64_t address = reinterpret_cast<uint64_t>(memory);
   for (uint32_t level = 0; level < description.level_count(); ++level) {
@@ -214,7 +214,7 @@ ArrayStorage::~ArrayStorage() {
 
 absl::StatusOr<std::unique_ptr<Array>> SoftImages::CreateArray(
     AddressSpace&, const ArrayDescription& description) {
-  if (!FitsDevice(properties_, description)) return Invalid("an array that is too large");
+  if (!FitsDevice(properties_, description)) return Invalid("the array is too large");
   auto storage = ArrayStorage::Create(description, budget_);
   if (!storage.ok()) return storage.status();
   return std::make_unique<SoftArray>(description, *std::move(storage));
@@ -240,16 +240,16 @@ absl::StatusOr<std::unique_ptr<ImageObject>> SoftImages::CreateTexture(
       return static_cast<uint64_t>(AttributeOf(properties_, name));
     };
     if (resource.address % attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0)
-      return Invalid("memory that is not aligned for textures");
+      return Invalid("the memory is not aligned for textures");
     const uint64_t width = pitched ? resource.width : resource.bytes / image.texel_bytes();
-    if (width == 0) return Invalid("less memory than a texel");
+    if (width == 0) return Invalid("the memory is smaller than a texel");
     if (pitched ? resource.pitch % attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) != 0 ||
                       width > attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
                       resource.height >
                           attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||
                       resource.pitch > attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH)
                 : width > attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)) {
-      return Invalid("a texture that is too large, or a pitch that is not aligned");
+      return Invalid("the texture is too large, or its pitch is not aligned");
     }
     ptx::ImageLevel level;
     level.address = resource.address;

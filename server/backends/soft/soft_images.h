@@ -1,5 +1,5 @@
-// Arrays, textures and surfaces of the software GPU: arrays are memory of this process that no
-// tenant has addresses for.
+// Arrays, textures and surfaces of the software GPU. An array is memory of the daemon that has no
+// address in a session.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace detshare::soft {
 
-// The texels of an array, all levels, zeroed. Shared by the array and the copies that are under
-// way.
+// The texels of all levels of an array, zeroed at first. The array and its copies in flight share
+// them.
 class ArrayStorage {
  public:
-  // CUDA_ERROR_OUT_OF_MEMORY.
+  // Error: CUDA_ERROR_OUT_OF_MEMORY.
   static absl::StatusOr<std::shared_ptr<const ArrayStorage>> Create(
       const ArrayDescription& description, MemoryBudget& budget);
   ~ArrayStorage();
@@ -43,7 +43,7 @@ class SoftArray final : public Array {
 
 class SoftImages final : public ImageDevice {
  public:
-  // Both outlive it.
+  // Both arguments must outlive the object.
   SoftImages(const DeviceProperties& properties, MemoryBudget& budget)
       : properties_(properties), budget_(budget) {}
 

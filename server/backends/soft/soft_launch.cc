@@ -15,7 +15,7 @@ namespace {
 constexpr int kPortableClusterSize = 8;
 constexpr int kLargestClusterSize = 16;
 constexpr uint32_t kWarpSize = 32;
-constexpr uint64_t kMaxBytesInFlight = 2ull << 30;  // of one launch
+constexpr uint64_t kMaxBytesInFlight = 2ull << 30;  // for one launch
 constexpr uint64_t kRegisterBytesPerThread = 1024;
 
 using Dimensions = std::array<uint32_t, 3>;
@@ -30,7 +30,7 @@ absl::Status CheckDimensions(const DeviceProperties& device, const Dimensions& g
                              const Dimensions& block) {
   for (int i = 0; i < 3; ++i) {
     if (grid[i] == 0 || block[i] == 0)
-      return Invalid("a grid and a block have one of everything at least");
+      return Invalid("a grid and a block need at least 1 in each dimension");
     if (grid[i] >
         static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i))) {
       return Invalid("the grid is too large");
@@ -47,7 +47,7 @@ absl::Status CheckDimensions(const DeviceProperties& device, const Dimensions& g
   return absl::OkStatus();
 }
 
-// The cluster that the launch gets; 1 x 1 x 1 when it has none.
+// Returns the shape of the launch's clusters; 1 x 1 x 1 when it has none.
 absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftKernel& kernel,
                                      const std::array<int32_t, 24>& attributes,
                                      const LaunchShape& shape) {
@@ -62,14 +62,14 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
   Dimensions cluster = Array(shape.cluster);
   const bool given = Product(cluster) != 0;
   if (!given && (cluster[0] | cluster[1] | cluster[2]) != 0)
-    return refuse("a cluster has one block at least");
+    return refuse("a cluster needs at least 1 block");
   if (!given) {
     if (!has_required && attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) {
       return refuse("the kernel must be launched with a cluster size");
     }
     cluster = has_required ? required : Dimensions{1, 1, 1};
   } else if (has_required && cluster != required) {
-    return refuse("the kernel was made for another cluster size");
+    return refuse("the kernel was compiled for another cluster size");
   }
   const uint64_t blocks = Product(cluster);
   if (blocks == 1) return cluster;
@@ -80,12 +80,12 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
                           ? kLargestClusterSize
                           : kPortableClusterSize;
   if (blocks > static_cast<uint64_t>(largest))
-    return refuse(absl::StrCat("a cluster has ", largest, " blocks at most"));
+    return refuse(absl::StrCat("a cluster has at most ", largest, " blocks"));
   const uint32_t rank = kernel.ptx_info().max_cluster_rank;
-  if (rank != 0 && blocks > rank) return refuse("the kernel was made for smaller clusters");
+  if (rank != 0 && blocks > rank) return refuse("the kernel was compiled for smaller clusters");
   const Dimensions grid = Array(shape.grid);
   for (int i = 0; i < 3; ++i) {
-    if (grid[i] % cluster[i] != 0) return refuse("the grid is not made of whole clusters");
+    if (grid[i] % cluster[i] != 0) return refuse("the grid does not consist of whole clusters");
   }
   return cluster;
 }
@@ -97,7 +97,7 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
                                        const LaunchShape& shape,
                                        absl::Span<const std::byte> parameters) {
   if (kernel.module()->space != space)
-    return CudaError(kCudaErrorInvalidHandle, "the kernel is another session's");
+    return CudaError(kCudaErrorInvalidHandle, "the kernel belongs to another session");
   const std::array<int32_t, 24> attributes = kernel.attributes();
   const ptx::KernelInfo& info = kernel.ptx_info();
   const Dimensions grid = Array(shape.grid), block = Array(shape.block);
@@ -105,7 +105,7 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   absl::Status status = CheckDimensions(device, grid, block);
   if (!status.ok()) return status;
   if (Product(info.required_block) != 0 && block != info.required_block) {
-    return Invalid("the kernel was made for another block size");
+    return Invalid("the kernel was compiled for another block size");
   }
   const uint64_t threads = Product(block);
   if (threads > static_cast<uint64_t>(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
@@ -114,7 +114,7 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   }
   if (shape.dynamic_shared_bytes >
       static_cast<uint64_t>(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])) {
-    return Invalid("more dynamic shared memory than the kernel may have");
+    return Invalid("the launch has more dynamic shared memory than the kernel allows");
   }
   if (parameters.size() < info.param_bytes) return Invalid("parameters are missing");
   absl::StatusOr<Dimensions> cluster = ClusterOf(device, kernel, attributes, shape);
@@ -123,19 +123,18 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
 
   const int per_sm = MaxActiveBlocks(device, kernel.resources(), static_cast<int>(threads),
                                      shape.dynamic_shared_bytes);
-  if (per_sm == 0) return CudaError(kCudaErrorLaunchOutOfResources, "not one block fits on an SM");
+  if (per_sm == 0) return CudaError(kCudaErrorLaunchOutOfResources, "no block fits on an SM");
   const uint64_t resident = uint64_t{static_cast<uint32_t>(per_sm)} * sms.count;
   if (shape.cooperative && Product(grid) > resident) {
     return CudaError(kCudaErrorCooperativeLaunchTooLarge,
-                     absl::StrCat(Product(grid), " blocks of a cooperative launch, of which ",
+                     absl::StrCat(Product(grid), " blocks of a cooperative launch, but only ",
                                   resident, " fit"));
   }
   if (cluster_blocks > resident) {
     return CudaError(kCudaErrorInvalidClusterSize, "a cluster does not fit into the partition");
   }
 
-  // What the blocks in flight may take of the daemon's memory, should they touch all of their
-  // stacks.
+  // The memory of the daemon that the blocks in flight use if they touch all of their stacks.
   const uint64_t stack = std::max<uint64_t>(space->stack_bytes.load(std::memory_order_relaxed),
                                             info.local_bytes_per_thread);
   const uint64_t unit_bytes =
@@ -174,8 +173,8 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
 
 void NumberLaunch(GridRequest& request, uint64_t number) {
   request.config.grid_id = number;
-  // The global timer must not depend on this machine: it says how many launches the session has
-  // made.
+  // The global timer must not depend on the speed of the host, so it counts the launches of the
+  // session.
   request.config.start_time_ns = number * 10'000;
   request.config.start_cycle = request.config.start_time_ns * kClockKhz / 1'000'000;
 }

@@ -1,4 +1,4 @@
-// The rules for launches: which shapes a kernel takes, and what CUDA answers to the others.
+// The rules for launches: the shapes that a kernel takes, and the CUDA errors for other shapes.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,19 +9,19 @@
 
 namespace detshare::soft {
 
-// Where a launch may run.
+// The SMs on which a launch may run.
 struct SmRange {
   int first = 0;
   int count = 0;
 };
 
-// Everything of the request but its number, quantum and log.
+// Checks a launch. Returns its request, in which the caller sets the number, quantum and log.
 absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange sms,
                                        std::shared_ptr<SpaceState> space, SoftKernel& kernel,
                                        const LaunchShape& shape,
                                        absl::Span<const std::byte> parameters);
 
-// The number of the launch within its session, and its times, which follow from it alone.
+// Sets the number of the launch within its session, and the times that follow from the number.
 void NumberLaunch(GridRequest& request, uint64_t number);
 
 }  // namespace detshare::soft

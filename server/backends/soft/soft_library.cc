@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPortableClusterSize = 8;
 constexpr int kLargestClusterSize = 16;
-constexpr uint32_t kRegisterUnit = 8;  // registers are given out in eights
+constexpr uint32_t kRegisterUnit = 8;  // hardware allocates registers in groups of 8
 
 RangeTable::Kind KindOf(const ptx::GlobalInfo& global) {
   return global.space == ptx::GlobalSpace::kConst ? RangeTable::Kind::kConstant
@@ -25,11 +25,11 @@ absl::Status NotFound(std::string_view what, std::string_view name) {
                    absl::StrCat("the library has no ", std::string(what), " ", std::string(name)));
 }
 
-// What ptxas keeps in uniform registers or constant memory, and the estimate counts.
+// Registers that the estimate counts, but that ptxas keeps in uniform registers or constant memory.
 constexpr uint32_t kRegistersElsewhere = 6;
 
-// Near what ptxas would use, and never so many registers that a block as large as the kernel allows
-// could not be launched.
+// Estimates the registers that ptxas would use. The largest block that the kernel allows can always
+// be launched with them.
 int RegistersOf(const ptx::KernelInfo& kernel, const DeviceProperties& device) {
   const uint32_t file = AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
   const uint32_t threads = std::max<uint32_t>(32, (kernel.max_threads_per_block + 31) / 32 * 32);
@@ -70,7 +70,8 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
   }
   bool fill_managed = false;
   if (!managed.empty()) {
-    if (!place) return CudaError(kCudaErrorNotSupported, "there is no place for managed variables");
+    if (!place)
+      return CudaError(kCudaErrorNotSupported, "the session has no place for managed variables");
     const absl::StatusOr<ManagedPlaces> places = place(managed);
     if (!places.ok()) return places.status();
     fill_managed = places->fresh;
@@ -79,7 +80,7 @@ absl::StatusOr<std::shared_ptr<LoadedModule>> LoadedModule::Create(
     }
   }
   for (size_t i = 0; i < globals.size(); ++i) {
-    // Other memory begins with zeros.
+    // The memory of other variables is zero already.
     if (globals[i].is_managed ? !fill_managed : !globals[i].has_initializer) continue;
     loaded->module->WriteInitialImage(i, loaded->addresses,
                                       reinterpret_cast<uint8_t*>(loaded->addresses[i]));
@@ -152,11 +153,11 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
       const int max = AttributeOf(device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) -
                       a[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
       if (value < 0 || value > max)
-        return refuse("more dynamic shared memory than a block can have");
+        return refuse("the dynamic shared memory is larger than a block can have");
       break;
     }
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      if (value < -1 || value > 100) return refuse("a carveout is a percentage, or -1");
+      if (value < -1 || value > 100) return refuse("the carveout is not a percentage or -1");
       break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
@@ -165,19 +166,20 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
         return CudaError(kCudaErrorNotPermitted,
                          "the cluster size was set when the kernel was compiled");
       }
-      if (value < 0 || value > kLargestClusterSize) return refuse("no such cluster size");
+      if (value < 0 || value > kLargestClusterSize)
+        return refuse("the cluster size is out of range");
       break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
-      if (value != 0 && value != 1) return refuse("allowed is 1, disallowed 0");
+      if (value != 0 && value != 1) return refuse("the value is not 0 (disallowed) or 1 (allowed)");
       break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
           value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
-        return refuse("no such scheduling policy");
+        return refuse("the scheduling policy does not exist");
       }
       break;
     default:
-      return refuse("an attribute that cannot be set");
+      return refuse("the attribute cannot be set");
   }
   a[attribute] = value;
   return absl::OkStatus();
@@ -185,13 +187,13 @@ absl::Status SoftKernel::SetAttribute(int attribute, int value) {
 
 absl::StatusOr<int> SoftKernel::MaxActiveBlocks(const OccupancyQuery& query) {
   if (query.block_size <= 0)
-    return CudaError(kCudaErrorInvalidValue, "a block has one thread at least");
+    return CudaError(kCudaErrorInvalidValue, "a block needs at least 1 thread");
   return soft::MaxActiveBlocks(device_, resources(), query.block_size, query.dynamic_shared_bytes);
 }
 
 absl::StatusOr<uint64_t> SoftKernel::AvailableDynamicShared(int blocks, int block_size) {
   if (blocks <= 0 || block_size <= 0)
-    return CudaError(kCudaErrorInvalidValue, "one block and one thread at least");
+    return CudaError(kCudaErrorInvalidValue, "the number of blocks or threads is below 1");
   return soft::AvailableDynamicShared(device_, resources(), blocks, block_size);
 }
 
@@ -221,7 +223,7 @@ absl::StatusOr<int> SoftKernel::MaxActiveClusters(const LaunchShape& shape) {
       blocks *= std::max(1, a[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
   }
   if (blocks > static_cast<uint64_t>(*largest)) {
-    return CudaError(kCudaErrorInvalidClusterSize, "a cluster is larger than the kernel may have");
+    return CudaError(kCudaErrorInvalidClusterSize, "the cluster is larger than the kernel allows");
   }
   const int threads = static_cast<int>(shape.block.x * shape.block.y * shape.block.z);
   const int per_sm =

@@ -16,10 +16,10 @@
 
 namespace detshare::soft {
 
-// A module with its variables in place. Held by the library and by launches in flight.
+// A module with its variables in place. The library and launches in flight share it.
 struct LoadedModule {
-  // Puts the module's variables into the session's memory, managed ones where `place` says, and
-  // fills them.
+  // Puts the module's variables into the session's memory and fills them. `place` chooses the
+  // addresses of managed variables.
   static absl::StatusOr<std::shared_ptr<LoadedModule>> Create(
       std::shared_ptr<SpaceState> space, std::unique_ptr<ptx::Module> module,
       std::function<void(std::string_view)> print, const PlaceManaged& place);
@@ -50,7 +50,7 @@ class SoftKernel final : public Kernel {
   const std::shared_ptr<LoadedModule>& module() const { return module_; }
   size_t index() const { return index_; }
   const ptx::KernelInfo& ptx_info() const { return module_->module->kernels()[index_]; }
-  // A copy of the attributes, which one thread may set while another launches.
+  // A copy of the attributes: a thread may set them while another thread launches.
   std::array<int32_t, 24> attributes() const;
   KernelResources resources() const;
 
@@ -58,7 +58,7 @@ class SoftKernel final : public Kernel {
   const DeviceProperties& device_;
   const std::shared_ptr<LoadedModule> module_;
   const size_t index_;
-  mutable std::mutex mutex_;  // of info_.attributes
+  mutable std::mutex mutex_;  // guards info_.attributes
   KernelInfo info_;
 };
 
@@ -74,7 +74,7 @@ class SoftLibrary final : public Library {
   const DeviceProperties& device_;
   const std::shared_ptr<LoadedModule> module_;
   std::mutex mutex_;
-  std::map<size_t, std::unique_ptr<SoftKernel>> kernels_;  // made when first asked for
+  std::map<size_t, std::unique_ptr<SoftKernel>> kernels_;  // each made at its first use
 };
 
 }  // namespace detshare::soft

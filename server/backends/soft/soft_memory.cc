@@ -19,8 +19,8 @@ constexpr uint64_t kHeapAlignment = 16;
 uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 uint64_t RoundDown(uint64_t value, uint64_t to) { return value / to * to; }
 
-// Mappings of physical memory of all sessions together: the system gives a process 65530 mappings
-// of all kinds.
+// The maximum number of mappings of physical memory, of all sessions together. Linux allows a
+// process 65530 mappings of all kinds.
 constexpr int kMaxPlaced = 16384;
 std::atomic<int> g_placed{0};
 
@@ -160,7 +160,7 @@ void AccessGate::Leave(uint64_t epoch) {
 void AccessGate::Drain() {
   const std::lock_guard drain(drain_mutex_);
   std::unique_lock lock(mutex_);
-  // Everybody inside entered in this epoch: the one before was drained by the last call.
+  // All work inside entered in this epoch: the previous call drained the epoch before.
   const uint64_t old = epoch_++;
   left_.wait(lock, [&] { return inside_[old % 2] == 0; });
 }
@@ -178,14 +178,14 @@ absl::StatusOr<std::shared_ptr<SpaceState>> SpaceState::Create(uint64_t base, ui
   if (base == 0 || base % kPage != 0 || reserved % kPage != 0 || reserved < 16 * kPage ||
       base > UINT64_MAX - reserved) {
     return CudaError(kCudaErrorInvalidValue,
-                     "an address space is made of whole pages, 16 at least");
+                     "an address space consists of at least 16 whole pages");
   }
   absl::StatusOr<std::shared_ptr<MemoryFile>> file = MemoryFile::Create(reserved);
   if (!file.ok()) return file.status();
   if (!(*file)->MapAt(base, reserved, 0, /*replace=*/false)) {
     return CudaError(kCudaErrorOutOfMemory,
                      absl::StrCat("the addresses from 0x", absl::Hex(base), " on, 0x",
-                                  absl::Hex(reserved), " bytes, are in use in this process"));
+                                  absl::Hex(reserved), " bytes, are in use in the daemon"));
   }
   return std::shared_ptr<SpaceState>(new SpaceState(base, reserved, budget, *std::move(file)));
 }
@@ -229,7 +229,7 @@ absl::Status SpaceState::Unmap(uint64_t address, uint64_t bytes) {
 }
 
 bool SpaceState::Overlaps(uint64_t address, uint64_t bytes) const {
-  // Pages that are mapped from elsewhere are whole: so are those that others may not share.
+  // Physical memory covers whole pages, so the check covers all pages that the range touches.
   const uint64_t begin = RoundDown(address, kPage), end = RoundUp(address + bytes, kPage);
   const auto next = physical_.lower_bound(begin);
   if (next != physical_.end() && next->first < end) return true;
@@ -263,9 +263,9 @@ absl::Status SpaceState::UnmapPhysical(uint64_t address, uint64_t bytes) {
     return CudaError(kCudaErrorInvalidValue, "only what was mapped can be unmapped");
   }
   ranges_.SetShared(address, bytes, MemoryAccess::kNone);
-  // Whoever still knows the addresses must not write to what comes into their place.
+  // Work that still uses the addresses must not write to the memory that replaces the mapping.
   gate_.Drain();
-  // Fails only where a mapping would have to be split, which this one was not made of.
+  // This fails only when the kernel must split a mapping. This call replaces a whole mapping.
   if (!file_->MapAt(address, bytes, address - base_, /*replace=*/true))
     return CudaError(kCudaErrorOutOfMemory, "this process can map no more memory");
   physical_.erase(found);
@@ -278,11 +278,11 @@ absl::Status SpaceState::SetAccess(uint64_t address, uint64_t bytes, MemoryAcces
     const std::lock_guard lock(physical_mutex_);
     const auto found = physical_.find(address);
     if (found == physical_.end() || found->second.bytes != bytes)
-      return CudaError(kCudaErrorInvalidValue, "not what one call has mapped");
+      return CudaError(kCudaErrorInvalidValue, "not a range that one call has mapped");
   }
   if (!ranges_.SetShared(address, bytes, access))
     return CudaError(kCudaErrorInvalidValue, "other memory is there");
-  // Work that looked it up before may still do what it might then.
+  // Work that looked the range up before may still use the old access.
   if (access != MemoryAccess::kReadWrite) gate_.Drain();
   return absl::OkStatus();
 }
@@ -329,7 +329,7 @@ absl::StatusOr<uint64_t> SpaceState::AllocateGlobal(uint64_t bytes, uint64_t ali
   auto below = globals_.end();
   uint64_t address = 0;
   while (true) {
-    // The gap under `ceiling` ends where the next range below it ends.
+    // The gap under `ceiling` reaches down to the end of the next range.
     const uint64_t floor = below == globals_.begin() ? bottom : std::prev(below)->second;
     if (ceiling - floor >= room) {
       address = RoundDown(ceiling - room, alignment);
@@ -425,11 +425,10 @@ absl::Status SoftAddressSpace::RegisterHost(void* memory, uint64_t bytes) {
   const uint64_t address = reinterpret_cast<uint64_t>(memory);
   const uint64_t last = address + bytes;
   if (address % kPage != 0 || bytes == 0 || last < address) {
-    return CudaError(kCudaErrorInvalidValue,
-                     "host memory is registered from a page's beginning on");
+    return CudaError(kCudaErrorInvalidValue, "registered host memory must begin at a page");
   }
   if (last > base() && address < base() + state_->reserved()) {
-    return CudaError(kCudaErrorInvalidValue, "that is device memory");
+    return CudaError(kCudaErrorInvalidValue, "the range contains device memory");
   }
   if (!state_->ranges().Add(address, bytes, RangeTable::Kind::kHost)) {
     constexpr int kHostMemoryAlreadyRegistered = 712;
@@ -443,7 +442,7 @@ absl::Status SoftAddressSpace::UnregisterHost(void* memory) {
     constexpr int kHostMemoryNotRegistered = 713;
     return CudaError(kHostMemoryNotRegistered, "the host memory is not registered");
   }
-  // A kernel that has nothing to do with the memory any more, as it should, may still know it.
+  // A kernel in flight may still use the memory, although the program should have waited for it.
   state_->gate().Drain();
   return absl::OkStatus();
 }

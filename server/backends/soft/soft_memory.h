@@ -1,17 +1,17 @@
 // The memory of a session on the software GPU.
 //
-// The whole range of a session is one reservation of this process's address space, readable and
-// writable from the start, so that device addresses are addresses of this process and nothing that
-// a kernel does can crash it. Whether an address *belongs* to the session is a question for the
-// table of ranges alone, to the byte.
+// The whole range of a session is one reservation of the daemon's address space. It is readable and
+// writable from the start, so that device addresses are addresses of the daemon and no kernel can
+// crash the daemon. The table of ranges alone decides, to the byte, whether an address *belongs* to
+// the session.
 //
 //   base                                       base + size()            end of the reservation
 //    | Map / Unmap: the session's allocations        | globals, device heap   |
-//    | MapPhysical: memory that may be elsewhere, too |
+//    | MapPhysical: memory that may have other addresses, too |
 //
-// The reservation is a file (soft_physical_memory.h), so that other sessions can map parts of it.
-// Bytes that are not mapped are zero, always: unmapping gives whole pages back to the system and
-// clears the rest. What MapPhysical puts over a part of it comes from other files.
+// The reservation maps a file (soft_physical_memory.h), so that other sessions can map parts of it.
+// Bytes that are not mapped are always zero: Unmap gives whole pages back to the system and clears
+// the rest. MapPhysical maps pages of other files over parts of the reservation.
 #pragma once
 
 #include <array>
@@ -35,38 +35,39 @@
 
 namespace detshare::soft {
 
-// What belongs to a session: which ranges of addresses, and what kernels may do there. Any thread;
-// kernels in flight ask through MemoryGuard, once a range and quantum.
+// The address ranges that belong to a session, and what kernels may do there. Any thread. Kernels
+// in flight ask through MemoryGuard, once for each range and quantum.
 class RangeTable final : public ptx::MemoryGuard {
  public:
-  // kShared: memory that MapPhysical put somewhere, or of another device of the session.
+  // kShared: memory that MapPhysical mapped, or memory of another device of the session.
   enum class Kind { kMapped, kHost, kGlobal, kConstant, kShared, kSharedReadOnly };
   struct Range {
     uint64_t end = 0;
     Kind kind = Kind::kMapped;
   };
 
-  // False when it overlaps with another range, is empty, or wraps around.
+  // Returns false when the range overlaps another range, is empty, or wraps around.
   bool Add(uint64_t begin, uint64_t bytes, Kind kind);
-  // The size of the range of this kind that begins at `begin`, which is gone then; 0 when there is
-  // none.
+  // Removes the range of this kind that begins at `begin`. Returns its size in bytes, or 0 when
+  // there is no such range.
   uint64_t Remove(uint64_t begin, Kind kind);
   bool Has(uint64_t begin, uint64_t bytes, Kind kind) const;
-  // Makes exactly this range shared memory of that access, or none. False when something else is
-  // there.
+  // Makes exactly this range shared memory with this access; removes it for kNone. Returns false
+  // when another range is there.
   bool SetShared(uint64_t begin, uint64_t bytes, MemoryAccess access);
-  // Whether every byte is in some range, and may be written when that is asked.
+  // Whether every byte is in a range and, with `write`, may be written.
   bool Covers(uint64_t begin, uint64_t bytes, bool write = false) const;
-  // Whether some byte is. `begin + bytes` does not wrap around.
+  // Whether at least one byte is in a range. `begin + bytes` must not wrap around.
   bool Overlaps(uint64_t begin, uint64_t bytes) const;
-  // The range of kind kMapped that contains `address`.
+  // Finds the range of kind kMapped that contains `address`.
   bool FindMapped(uint64_t address, uint64_t* begin, uint64_t* end) const;
   bool IsHost(uint64_t address) const;
-  // Bytes of the card that the session pays for here: neither the host's nor shared ones.
+  // The bytes of the card that count for the session here: all ranges except host and shared
+  // memory.
   uint64_t DeviceBytes() const;
 
-  // The range that contains `address`. Shared memory is joined with its neighbours, since programs
-  // build large ranges of it; others are not.
+  // Finds the range that contains `address`. Joins adjacent ranges of shared memory, because
+  // programs build large ranges from them; does not join other ranges.
   bool Find(uint64_t address, ptx::MemoryRange* range) const override;
 
  private:
@@ -74,11 +75,12 @@ class RangeTable final : public ptx::MemoryGuard {
   std::map<uint64_t, Range> ranges_;  // by begin; never overlapping
 };
 
-// Lets whoever takes memory away wait until nobody uses it any more that may have found it before.
+// Lets a thread that removes memory wait until no work uses addresses that it looked up before.
 //
-// Users enter before they look memory up and leave when they have let go of it; they stay for one
-// turn at most. After Drain everybody inside has entered after the call: nobody holds what was gone
-// by then. New users do not make it wait longer. Any thread.
+// Work enters before it looks memory up, and leaves when it no longer uses the memory, at the
+// latest after one turn. A thread first removes memory from the tables and then calls Drain. Drain
+// waits for all work that entered before the call, so no work still uses the removed memory. Work
+// that enters later does not prolong the wait. Any thread.
 class AccessGate {
  public:
   class Pass {
@@ -92,7 +94,7 @@ class AccessGate {
     AccessGate& gate_;
     const uint64_t epoch_;
   };
-  // Not with a Pass of the same thread.
+  // The calling thread must not have a Pass of this gate.
   void Drain();
 
  private:
@@ -104,26 +106,26 @@ class AccessGate {
   std::mutex mutex_;
   std::condition_variable left_;
   uint64_t epoch_ = 0;
-  std::array<uint64_t, 2> inside_{};  // users that entered in an even, an odd epoch
+  std::array<uint64_t, 2> inside_{};  // passes from even and from odd epochs
 };
 
-// Shared by a SoftAddressSpace and the work that is done in its name.
+// The state of a SoftAddressSpace, which it shares with its work in flight.
 class SpaceState final : public ptx::DeviceHeap {
  public:
-  // Reserves [base, base + reserved): size() bytes for Map, above them room for globals and the
-  // heap.
+  // Reserves [base, base + reserved): size() bytes for Map and, above them, room for globals and
+  // the heap.
   static absl::StatusOr<std::shared_ptr<SpaceState>> Create(uint64_t base, uint64_t reserved,
                                                             MemoryBudget& budget);
   ~SpaceState() override { Close(); }
-  // Gives the memory and the addresses back. No work in its name is in flight any more; libraries
-  // may still hold it.
+  // Gives the memory and the addresses back. The space must have no work in flight. Libraries may
+  // still hold the object.
   void Close();
   SpaceState(const SpaceState&) = delete;
   SpaceState& operator=(const SpaceState&) = delete;
 
   uint64_t base() const { return base_; }
   uint64_t size() const { return size_; }
-  uint64_t reserved() const { return reserved_; }  // size() and what lies above
+  uint64_t reserved() const { return reserved_; }  // size() and the room above it, in bytes
   Conditions& conditions() { return conditions_; }
   RangeTable& ranges() { return ranges_; }
   const RangeTable& ranges() const { return ranges_; }
@@ -131,8 +133,8 @@ class SpaceState final : public ptx::DeviceHeap {
   ImageRegistry& images() { return images_; }
   const ImageRegistry& images() const { return images_; }
 
-  // Work passes it for as long as it holds addresses that it has looked up. Device memory stays
-  // readable whatever happens; host memory does not.
+  // Work has a Pass while it uses addresses that it looked up. Device memory always stays readable;
+  // host memory does not.
   AccessGate& gate() { return gate_; }
 
   absl::Status Map(uint64_t address, uint64_t bytes);
@@ -143,32 +145,32 @@ class SpaceState final : public ptx::DeviceHeap {
   absl::Status SetAccess(uint64_t address, uint64_t bytes, MemoryAccess access);
   absl::StatusOr<PhysicalRange> Behind(uint64_t address) const;
 
-  // Zeroed memory above size(), aligned to `alignment` (a power of two, at most 1 MiB), from the
-  // top down: first fit.
+  // Allocates zeroed memory above size(): the first gap that fits, from the top down. `alignment`
+  // is a power of two, at most 1 MiB.
   absl::StatusOr<uint64_t> AllocateGlobal(uint64_t bytes, uint64_t alignment,
                                           RangeTable::Kind kind);
   void FreeGlobal(uint64_t address, RangeTable::Kind kind);
 
-  // Limits of the session's context.
+  // Limits of the session's context. The stack is that of each thread of a kernel.
   std::atomic<uint64_t> stack_bytes{1024};
-  // False once the heap exists with another size.
+  // Returns false when the heap exists already and has another size.
   bool SetHeapBytes(uint64_t bytes);
 
-  // ptx::DeviceHeap: the heap of device-side malloc, made at its first use and gone with the
-  // session.
+  // ptx::DeviceHeap: the heap of device-side malloc. It is created at its first use and lasts until
+  // the session ends.
   uint64_t Allocate(uint64_t bytes) override;
   bool Free(uint64_t address) override;
 
-  // The first fault wins; the others are forgotten. True for the first.
+  // Keeps the first fault and ignores later ones. Returns true for the first.
   bool SetFault(int result, const std::string& message);
   absl::Status fault() const;
   void Abandon() { abandoned_.store(true, std::memory_order_release); }
   bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
   bool faulted() const { return fault_.load(std::memory_order_acquire) != 0; }
-  // Whether work in its name is skipped.
+  // Whether the engine skips the work of the space.
   bool stopped() const { return abandoned() || fault_.load(std::memory_order_acquire) != 0; }
 
-  // Work in flight. WaitIdle returns when as much has ended as began.
+  // Count the work in flight. WaitIdle returns when all work that began has ended.
   void BeginWork() { work_.fetch_add(1, std::memory_order_relaxed); }
   void EndWork();
   void WaitIdle();
@@ -187,16 +189,16 @@ class SpaceState final : public ptx::DeviceHeap {
   bool InLowerPart(uint64_t address, uint64_t bytes) const {
     return bytes != 0 && address >= base_ && bytes <= size_ && address - base_ <= size_ - bytes;
   }
-  // Whether `physical_` has something there. With physical_mutex_.
+  // Whether a mapping in `physical_` overlaps. physical_mutex_ must be held.
   bool Overlaps(uint64_t address, uint64_t bytes) const;
   void Clear(uint64_t address, uint64_t bytes);
   bool CreateHeapLocked();
 
   const uint64_t base_;
   const uint64_t reserved_;  // bytes of the reservation
-  const uint64_t size_;      // of its lower part
+  const uint64_t size_;      // bytes of its lower part
   MemoryBudget& budget_;
-  const std::shared_ptr<MemoryFile> file_;  // of the reservation
+  const std::shared_ptr<MemoryFile> file_;  // behind the reservation
   RangeTable ranges_;
   ImageRegistry images_;
   AccessGate gate_;
@@ -213,7 +215,7 @@ class SpaceState final : public ptx::DeviceHeap {
   uint64_t heap_bytes_ = 8 << 20;
   uint64_t heap_base_ = 0;
   std::map<uint64_t, uint64_t>
-      heap_used_;  // address -> bytes; kept here, out of the kernels' reach
+      heap_used_;  // address -> bytes; not in device memory, where kernels could write it
 
   std::atomic<int> fault_{0};  // release: publishes fault_message_
   std::mutex fault_mutex_;
@@ -226,7 +228,7 @@ class SpaceState final : public ptx::DeviceHeap {
 
 class SoftAddressSpace final : public AddressSpace {
  public:
-  // `wake`: tells the engine to look at held-up work again.
+  // `wake` makes the engine check again the operations that wait.
   SoftAddressSpace(std::shared_ptr<SpaceState> state, std::function<void()> wake)
       : state_(std::move(state)), wake_(std::move(wake)) {}
   ~SoftAddressSpace() override;

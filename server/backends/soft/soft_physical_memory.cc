@@ -55,7 +55,7 @@ absl::StatusOr<uint64_t> MemoryFile::Grow(uint64_t bytes) {
 }
 
 void MemoryFile::Discard(uint64_t offset, uint64_t bytes) {
-  // Cannot fail on a file of this kind.
+  // Cannot fail on a file in memory.
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(bytes));
 }
@@ -67,11 +67,11 @@ bool MemoryFile::MapAt(uint64_t address, uint64_t bytes, uint64_t offset, bool r
            MAP_SHARED | MAP_NORESERVE | (replace ? MAP_FIXED : MAP_FIXED_NOREPLACE), fd_,
            static_cast<off_t>(offset));
   if (mapped == wanted) {
-    // A crash of the daemon is no reason to write a tenant's memory to disk.
+    // A core dump of the daemon must not write a tenant's memory to disk.
     madvise(mapped, bytes, MADV_DONTDUMP);
     return true;
   }
-  // Kernels that do not know MAP_FIXED_NOREPLACE take the address for a hint.
+  // Linux versions without MAP_FIXED_NOREPLACE treat the address as a hint.
   if (mapped != MAP_FAILED) munmap(mapped, bytes);
   return false;
 }
@@ -79,7 +79,7 @@ bool MemoryFile::MapAt(uint64_t address, uint64_t bytes, uint64_t offset, bool r
 absl::StatusOr<std::shared_ptr<SoftPhysicalMemory>> SoftPhysicalMemory::Create(
     std::shared_ptr<MemoryFile> file, uint64_t bytes, MemoryBudget& budget) {
   if (bytes == 0 || bytes % kPhysicalGranule != 0) {
-    return CudaError(kCudaErrorInvalidValue, "physical memory is made in whole granules");
+    return CudaError(kCudaErrorInvalidValue, "physical memory consists of whole granules");
   }
   if (!budget.Take(bytes))
     return CudaError(kCudaErrorOutOfMemory, "the software GPU's memory is used up");

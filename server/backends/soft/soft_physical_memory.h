@@ -1,5 +1,5 @@
-// Memory of the software GPU's card: pages of files that have no name, so that one page can be
-// mapped at several addresses.
+// Memory of the software GPU's card. It consists of pages of files without names, so that a page
+// can be mapped at several addresses.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace detshare::soft {
 
-// The card's memory, divided among sessions. Any thread.
+// Counts how much of the card's memory the sessions use. Any thread.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t total) : total_(total) {}
@@ -23,24 +23,25 @@ class MemoryBudget {
 
  private:
   const uint64_t total_;
-  std::atomic<uint64_t> used_{0};  // relaxed: a sum that publishes nothing
+  std::atomic<uint64_t> used_{0};  // bytes; relaxed: a sum that publishes nothing
 };
 
-// A sparse file: bytes that nobody has written are zero and take no memory. Any thread.
+// A sparse file: unwritten bytes are zero and take no memory. Any thread.
 class MemoryFile {
  public:
-  // `bytes` to begin with; 0 is fine.
+  // Creates a file of `bytes` bytes, which may be 0.
   static absl::StatusOr<std::shared_ptr<MemoryFile>> Create(uint64_t bytes);
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  // The offset of `bytes` more bytes. Offsets are not used again: a file can grow for ever.
+  // Adds `bytes` bytes and returns their offset. Offsets are never reused: a file can grow without
+  // limit, because discarded pages take no memory.
   absl::StatusOr<uint64_t> Grow(uint64_t bytes);
-  // Whole pages become zero and are given back to the system.
+  // Zeroes whole pages and gives them back to the system.
   void Discard(uint64_t offset, uint64_t bytes);
-  // Maps whole pages at `address`, readable and writable, in the place of what is there
-  // (`replace`), or where nothing is.
+  // Maps whole pages at `address`, readable and writable. With `replace` they replace the mappings
+  // there. Without it the call fails when a mapping is there.
   bool MapAt(uint64_t address, uint64_t bytes, uint64_t offset, bool replace) const;
 
  private:
@@ -53,10 +54,10 @@ class MemoryFile {
 
 class SoftPhysicalMemory final : public PhysicalMemory {
  public:
-  // Memory of its own, paid for by `budget`, in new pages of `file`.
+  // Creates memory in new pages of `file`. It counts in `budget` until it is destroyed.
   static absl::StatusOr<std::shared_ptr<SoftPhysicalMemory>> Create(
       std::shared_ptr<MemoryFile> file, uint64_t bytes, MemoryBudget& budget);
-  // Pages that belong to somebody else, who pays for them.
+  // Refers to pages that belong to a session. They count for that session.
   SoftPhysicalMemory(std::shared_ptr<MemoryFile> file, uint64_t offset, uint64_t bytes)
       : SoftPhysicalMemory(std::move(file), offset, bytes, nullptr) {}
   ~SoftPhysicalMemory() override;
@@ -73,7 +74,7 @@ class SoftPhysicalMemory final : public PhysicalMemory {
 
   const std::shared_ptr<MemoryFile> file_;
   const uint64_t offset_, bytes_;
-  MemoryBudget* const budget_;  // null: not its own
+  MemoryBudget* const budget_;  // null for pages of a session
 };
 
 }  // namespace detshare::soft

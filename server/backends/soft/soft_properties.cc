@@ -12,7 +12,7 @@
 namespace detshare::soft {
 namespace {
 
-// What differs between architectures.
+// The properties that differ between architectures.
 struct Architecture {
   int sm;
   int threads_per_sm;
@@ -39,8 +39,8 @@ constexpr int kDriverVersion = 13000;
 constexpr int kGreatestPriority = -5;
 
 void AddTopology(DeviceProperties& properties) {
-  // As on the H200 that was looked at: eight GPCs filled in turn, one of which is short, then TPCs
-  // that belong to none.
+  // The order of an examined H200: TPCs of eight GPCs in turn, of which one GPC is short, and then
+  // TPCs that belong to no GPC.
   const int tpcs = (properties.sm_count + 1) / 2;
   for (int tpc = 0; tpc < tpcs; ++tpc) {
     int gpc, index;
@@ -120,7 +120,7 @@ void AddFeatures(const SoftDeviceOptions& options, Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;
 }
 
-// Textures and surfaces are not there, but their limits are asked for.
+// The limits of textures and surfaces.
 void AddTextureLimits(Attributes& a) {
   a[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] = 512;
   a[CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT] = 32;
@@ -187,7 +187,7 @@ void AddPlace(const SoftDeviceOptions& options, Attributes& a) {
 void AddAttributes(const SoftDeviceOptions& options, const Architecture& architecture,
                    DeviceProperties& properties) {
   Attributes& a = properties.attributes;
-  // Whatever is not named below is a thing that this device does not do.
+  // The device does not have the features that the code below does not set.
   for (int attribute = 1; attribute < CU_DEVICE_ATTRIBUTE_MAX; ++attribute) a[attribute] = 0;
   AddMultiprocessors(options, architecture, a);
   AddMemory(a);
@@ -212,19 +212,19 @@ absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options
   const auto architecture = std::find_if(kArchitectures.begin(), kArchitectures.end(),
                                          [&](const Architecture& known) { return known.sm == sm; });
   if (architecture == kArchitectures.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("the software GPU knows no compute capability ",
-                                                   options.compute_major, ".",
-                                                   options.compute_minor));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the software GPU does not support compute capability ", options.compute_major,
+                     ".", options.compute_minor));
   }
   if (options.sm_count < 1 || options.sm_count > 1024 || options.sm_group < 1) {
     return absl::InvalidArgumentError("a software GPU has 1 to 1024 SMs, in groups of 1 or more");
   }
   if (options.ordinal < 0 || options.ordinal > 15)
-    return absl::InvalidArgumentError("at most 16 software GPUs");
+    return absl::InvalidArgumentError("a daemon has at most 16 software GPUs");
 
   DeviceProperties properties;
   properties.name = options.name;
-  // Not random: a program that remembers its device finds it again.
+  // The UUID is constant, so that a program that stores it finds the device again.
   properties.uuid = {
       0xde, 0x75, 0x4a, 0x7e, 0x50, 0xf7, 0x40, 0x90,
       0x80, 0,    0,    0,    0,    0,    0,    static_cast<uint8_t>(options.ordinal)};

@@ -1,4 +1,4 @@
-// What the software GPU says about itself: the replies of an H200, scaled by the options.
+// The properties that the software GPU reports: those of an H200, scaled by the options.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,23 @@ namespace detshare::soft {
 
 struct SoftDeviceOptions {
   std::string name = "DetShare Software GPU";
-  int ordinal = 0;  // tells several devices of one daemon apart: UUID, PCI bus
+  int ordinal = 0;  // distinguishes the devices of a daemon by UUID and PCI bus
   int sm_count = 132;
   int sm_group = 8;  // granularity of partitions
   uint64_t total_memory = 8ull << 30;
   int compute_major = 9, compute_minor = 0;
   int worker_threads = 0;  // 0: one for each core
-  // Warp instructions that a block may execute before others get their turn.
+  // The number of warp instructions that a block executes before other work gets its turn.
   uint64_t quantum = 20'000;
-  // Receives one line for every fault and every refused image. Any thread. Null: stderr.
+  // Gets a line for every fault and every image that does not load. Called on any thread. Null: the
+  // lines go to stderr.
   std::function<void(std::string_view)> log;
 };
 
 // InvalidArgument when the options describe no device.
 absl::StatusOr<DeviceProperties> MakeProperties(const SoftDeviceOptions& options);
 
-// Attribute `attribute` (CUdevice_attribute), 0 when there is none.
+// Returns the attribute `attribute` (CUdevice_attribute), or 0 when the device does not have it.
 int AttributeOf(const DeviceProperties& properties, int attribute);
 
 // 90 for compute capability 9.0.

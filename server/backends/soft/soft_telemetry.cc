@@ -13,11 +13,11 @@
 namespace detshare::soft {
 namespace {
 
-// As a driver of the CUDA version that soft_properties.cc names would call itself.
+// The version of a driver for the CUDA version in soft_properties.cc.
 constexpr char kDriverVersion[] = "580.00.00";
 constexpr char kNvmlVersion[] = "13.580.00.00";
 
-constexpr unsigned kMemoryClock = 2;  // NVML_CLOCK_MEM; the others are of the processors
+constexpr unsigned kMemoryClock = 2;  // NVML_CLOCK_MEM; the other clocks are those of the SMs
 constexpr unsigned kClocks = 4;
 constexpr int kCudaCoresPerSm = 128;
 
@@ -33,7 +33,7 @@ HostResult Clock(const DeviceProperties& device, uint32_t type) {
   return Number(static_cast<unsigned>(kilohertz / 1000));
 }
 
-// The processors that the daemon may use are those that the device runs on.
+// The device runs on the CPUs that the daemon may use.
 HostResult Processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -41,8 +41,8 @@ HostResult Processors() {
   return Packed(NVML_SUCCESS, set);
 }
 
-// As SoftDevice::PeerAttributes says it: each reaches the others' memory, with atomic operations,
-// over no link.
+// Agrees with SoftDevice::PeerAttributes: each device accesses the memory of the others, also with
+// atomic operations, but has no links.
 HostResult PeerStatus(const HostQuestion& question) {
   constexpr unsigned kOk = 0, kNotSupported = 5;                         // nvmlGpuP2PStatus_t
   constexpr unsigned kRead = 0, kWrite = 1, kAtomics = 3, kIndices = 5;  // nvmlGpuP2PCapsIndex_t

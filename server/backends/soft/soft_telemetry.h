@@ -1,5 +1,5 @@
-// What a machine with software GPUs says of them in the place of NVML: what they are. They have no
-// sensors, fans, power or links; those questions are answered NVML_ERROR_NOT_SUPPORTED.
+// Takes the place of NVML on a host with software GPUs. Returns the properties of the devices,
+// which have no sensors, fans, power or links. Queries for these return NVML_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include <utility>

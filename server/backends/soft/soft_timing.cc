@@ -9,7 +9,7 @@ namespace {
 
 using ptx::CostCounters;
 
-// Of one instruction of a warp: cycles until its result can be used, and issue slots that it takes.
+// The cost of an instruction of a warp: cycles until its result can be used, and issue slots.
 struct InstructionCost {
   uint64_t latency;
   uint64_t issues;
@@ -21,7 +21,7 @@ constexpr std::array<InstructionCost, CostCounters::kClassCount> kCosts = {{
     {8, 2},    // float64
     {20, 4},   // special
     {25, 1},   // shared memory
-    {150, 1},  // global memory: several are under way at a time
+    {150, 1},  // global memory: several accesses overlap
     {200, 2},  // atomic
     {32, 8},   // matrix
 }};
@@ -75,7 +75,7 @@ struct Timeline::Entry {
   std::shared_ptr<TimePoint> point;
   Placement placement;
   std::vector<Picoseconds> durations;
-  Picoseconds sum = 0;  // of a transfer: its duration
+  Picoseconds sum = 0;  // the duration of a transfer
   CopyEngine engine = CopyEngine::kOnDevice;
 };
 
@@ -122,7 +122,7 @@ void Timeline::EndRecord(const EntryPtr& entry, std::shared_ptr<TimePoint> point
 
 void Timeline::EndWait(const EntryPtr& entry, std::shared_ptr<TimePoint> point, bool late) {
   const std::lock_guard lock(mutex_);
-  // The wait itself has not ended yet, so what it depends on goes first.
+  // The wait has not ended yet, so this resolves the record before the wait.
   if (late) ResolveAllEnded();
   entry->kind = Entry::Kind::kWait;
   entry->point = std::move(point);
@@ -153,8 +153,8 @@ void Timeline::ResolveFront() {
   }
 }
 
-// What has ended has everything before it that it depends on ended, too, and that is earlier in the
-// order: one pass will do.
+// When an entry has ended, all entries that it depends on have ended, too, and precede it. So one
+// pass is enough.
 void Timeline::ResolveAllEnded() {
   for (const EntryPtr& entry : unresolved_) {
     if (entry->ended) Resolve(*entry);
@@ -196,7 +196,7 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
   const size_t slots_per_block =
       std::max<size_t>(1, kSlotsPerSm / std::max(1, placement.blocks_per_sm));
 
-  // The SMs by (earliest start, blocks placed, number); an SM is in the heap once.
+  // The SMs by (earliest start, blocks placed, number). Each SM is in the heap once.
   using Candidate = std::tuple<Picoseconds, uint64_t, int>;
   std::vector<Candidate> heap;
   heap.reserve(placement.sm_count);
@@ -209,8 +209,8 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
   Picoseconds last_end = ready;
   std::vector<Candidate> chosen;
   for (const Picoseconds duration : entry.durations) {
-    // A unit's blocks take different SMs first; what a cluster has more blocks than SMs goes around
-    // again.
+    // The blocks of a unit go to different SMs. When a cluster has more blocks than there are SMs,
+    // the remaining blocks are not placed.
     chosen.clear();
     Picoseconds start = ready;
     for (uint32_t block = 0; block < placement.blocks_per_unit && !heap.empty(); ++block) {
@@ -222,8 +222,8 @@ Picoseconds Timeline::PlaceUnits(const Entry& entry, Picoseconds ready) {
     const Picoseconds end = start + duration;
     for (auto& [when, placed, sm] : chosen) {
       Slots& slots = sms_[sm];
-      // The first slots are taken and free again at `end`; the others stay sorted, so that one
-      // rotation sorts all.
+      // The block takes the first slots, which are free again at `end`. The other slots stay
+      // sorted, so a rotation sorts all.
       const auto taken = slots.begin() + slots_per_block;
       const auto place = std::upper_bound(taken, slots.end(), end);
       std::fill(slots.begin(), taken, end);
@@ -246,7 +246,7 @@ Picoseconds Timeline::PlaceSpread(const Entry& entry, Picoseconds ready) {
   }
   std::sort(free.begin(), free.end());
 
-  // The level to which the work, counted in slots, fills what lies above the free times.
+  // The level up to which the work, times its slots, fills the slots above their free times.
   const unsigned __int128 work =
       static_cast<unsigned __int128>(entry.sum) * slots_per_block * placement.blocks_per_unit;
   unsigned __int128 below = 0;  // sum of the free times of the slots that are used

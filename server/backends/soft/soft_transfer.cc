@@ -12,11 +12,11 @@ namespace detshare::soft {
 namespace {
 
 constexpr uint64_t kChunkBytes = 4 << 20;
-// What the submitting thread does itself: less than waking a worker takes.
+// In bytes. The submitting thread does smaller work itself, because to wake a worker takes longer.
 constexpr uint64_t kShortBytes = 64 << 10;
 
-// Bytes from the first to the end of the last of `depth` slices of `height` rows of `width` bytes.
-// Nullopt on overflow.
+// The number of bytes from the first to the last byte of `depth` slices of `height` rows of `width`
+// bytes. Nullopt on overflow.
 std::optional<uint64_t> Extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch,
                                uint64_t slice) {
   uint64_t rows, slices, sum;
@@ -37,7 +37,7 @@ std::optional<uint64_t> SourceExtent(const CopyRequest& copy) {
   return Extent(copy.width, copy.height, copy.depth, copy.source_pitch, copy.source_slice);
 }
 
-// Arrays are kept by who copies (Texels), and have been checked.
+// An array needs no check here: it is checked before, and the copy keeps its Texels.
 bool DestinationIsThere(const RangeTable& ranges, const CopyRequest& copy) {
   if (copy.destination_array.array != nullptr) return true;
   return Covers(
@@ -62,7 +62,7 @@ bool FilledIsThere(const RangeTable& ranges, const FillRequest& fill) {
 // The memory of an array that a copy uses; null when it uses none.
 using Texels = std::shared_ptr<const ArrayStorage>;
 
-// Puts the address and pitches of a place in an array into a request.
+// Sets the address and pitches of a place in an array.
 Texels Locate(const ArrayPlace& place, uint64_t* address, uint64_t* pitch, uint64_t* slice) {
   if (place.array == nullptr) return nullptr;
   const Texels& texels = static_cast<const SoftArray&>(*place.array).storage();
@@ -75,7 +75,7 @@ Texels Locate(const ArrayPlace& place, uint64_t* address, uint64_t* pitch, uint6
 
 absl::Status NotMemory(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
 
-// Work on `bytes` bytes in a row, cut into pieces.
+// Work on `bytes` consecutive bytes, cut into pieces.
 class Transfer : public Job {
  public:
   Transfer(std::shared_ptr<SpaceState> space, uint64_t bytes, CopyEngine engine, bool fill)
@@ -92,11 +92,11 @@ class Transfer : public Job {
   bool HasMore() const override { return next_ < bytes_; }
   void Perform(Chunk* chunk) override {
     const AccessGate::Pass pass(space_->gate());
-    // It was the session's when the transfer was submitted, which may be long ago.
+    // The session owned the memory when it submitted the transfer, but may have freed it since.
     if (HasMemory()) {
       Do(chunk->begin, chunk->end);
     } else {
-      space_->SetFault(kCudaErrorIllegalAddress, "a copy or fill of memory that is gone");
+      space_->SetFault(kCudaErrorIllegalAddress, "a copy or fill accesses freed memory");
     }
   }
   bool Finish(Chunk* chunk) override {
@@ -124,7 +124,7 @@ class Transfer : public Job {
   uint64_t in_flight_ = 0;
 };
 
-// Counts as work of another space as long as it lives: the end of that space waits for it.
+// Counts as work of a space while the object exists, so that the end of the space waits for it.
 class WorkElsewhere {
  public:
   explicit WorkElsewhere(std::shared_ptr<SpaceState> space) : space_(std::move(space)) {
@@ -141,7 +141,7 @@ class WorkElsewhere {
 
 class CopyJob final : public Transfer {
  public:
-  // The spaces that hold the two sides, and the texels of those that are arrays.
+  // The spaces that hold the two sides, and the texels of the sides that are arrays.
   struct Sides {
     std::shared_ptr<SpaceState> destination, source;
     Texels destination_texels, source_texels;
@@ -171,7 +171,8 @@ class CopyJob final : public Transfer {
       const uint64_t column = begin - row * width;
       const uint64_t bytes = std::min(end - begin, width - column);
       const uint64_t y = row % request_.height, z = row / request_.height;
-      // Overlapping ranges are undefined for CUDA, not for this process.
+      // CUDA leaves copies between overlapping ranges undefined; memmove defines them for the
+      // daemon.
       std::memmove(reinterpret_cast<void*>(request_.destination + z * request_.destination_slice +
                                            y * request_.destination_pitch + column),
                    reinterpret_cast<const void*>(request_.source + z * request_.source_slice +
@@ -197,7 +198,7 @@ class FillJob final : public Transfer {
 
  protected:
   bool HasMemory() const override { return FilledIsThere(ranges(), request_); }
-  // Pieces are whole elements: their size is a multiple of all element sizes.
+  // Pieces consist of whole elements: the size of a piece is a multiple of every element size.
   void Do(uint64_t begin, uint64_t end) override {
     const uint64_t row_bytes = request_.width * request_.element_bytes;
     while (begin < end) {
@@ -236,10 +237,10 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
   Texels source_texels =
       Locate(request.source_array, &request.source, &request.source_pitch, &request.source_slice);
   if (!DestinationIsThere(destination->ranges(), request)) {
-    return NotMemory("the copy's destination is not memory of the session");
+    return NotMemory("the copy's destination does not belong to the session");
   }
   if (!SourceIsThere(source->ranges(), request)) {
-    return NotMemory("the copy's source is not memory of the session");
+    return NotMemory("the copy's source does not belong to the session");
   }
   uint64_t rows, bytes;
   if (__builtin_mul_overflow(request.height, request.depth, &rows) ||
@@ -251,7 +252,7 @@ absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
     const auto* begin = reinterpret_cast<const std::byte*>(request.source);
     inline_source.assign(begin, begin + *SourceExtent(request));
   }
-  // A link between devices is taken for as fast as that to the host, and uses its engines.
+  // The link between devices counts as the link to the host: it has the same speed and engines.
   const bool to_device =
       request.inline_source || source->ranges().IsHost(request.source) || source != space;
   const bool from_device =
@@ -281,7 +282,7 @@ absl::StatusOr<std::unique_ptr<Job>> MakeFill(std::shared_ptr<SpaceState> space,
     return NotMemory("the fill is too large");
   }
   if (!FilledIsThere(space->ranges(), request)) {
-    return NotMemory("the filled memory is not memory of the session");
+    return NotMemory("the filled memory does not belong to the session");
   }
   return std::make_unique<FillJob>(std::move(space), request);
 }

@@ -11,9 +11,9 @@
 
 namespace detshare::soft {
 
-// Both check that all of the memory is the session's: CUDA_ERROR_INVALID_VALUE when it is not.
-// Null: nothing to do. `destination` and `source` are the spaces that hold the two sides: `space`,
-// in whose name the copy is made, or that of another device.
+// Both return CUDA_ERROR_INVALID_VALUE when a part of the memory does not belong to the session,
+// and null when there is nothing to do. The copy is work of `space`. `destination` and `source` are
+// the spaces that hold the two sides: `space`, or the session's space on another device.
 absl::StatusOr<std::unique_ptr<Job>> MakeCopy(std::shared_ptr<SpaceState> space,
                                               std::shared_ptr<SpaceState> destination,
                                               std::shared_ptr<SpaceState> source,

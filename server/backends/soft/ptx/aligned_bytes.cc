@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kAlignment = 64;
 }
 
-// The block that calloc gave is noted in front of the aligned bytes. calloc leaves large blocks
-// untouched until they are used: stacks of threads that need none cost nothing.
+// The address of calloc's block is stored in front of the aligned bytes. calloc does not touch
+// large blocks before their use, so unused stacks of threads take no memory.
 void AlignedFree::operator()(uint8_t* p) const {
   void* block;
   std::memcpy(&block, p - sizeof block, sizeof block);

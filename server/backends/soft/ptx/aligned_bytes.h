@@ -1,4 +1,4 @@
-// Memory for registers and constants.
+// Aligned memory for registers, stacks, shared memory and constants.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ struct AlignedFree {
   void operator()(uint8_t* p) const;
 };
 using AlignedBytes = std::unique_ptr<uint8_t[], AlignedFree>;
-// Zeroed and aligned to 64; at least one byte.
+// Allocates at least one byte, zeroed and aligned to 64 bytes. Null when memory is used up.
 AlignedBytes AllocateAligned(size_t bytes);
 
 }  // namespace detshare::soft::ptx

@@ -1,6 +1,5 @@
-// What the parser makes of one PTX text: declarations and, for each function body, a list of
-// statements with register names resolved. Names stay views into the text, which must outlive the
-// tree.
+// The syntax tree of a PTX text: declarations and, for each function body, a list of statements
+// with resolved register names. Names are views into the text, which must outlive the tree.
 #pragma once
 
 #include <array>
@@ -24,8 +23,9 @@ struct Operand {
     kInteger,   // value
     kFloat32,   // value holds the bits
     kFloat64,
-    // [base + value]; base is base_kind with vreg, var or name; kInteger: absolute. Of textures
-    // and surfaces [base, coordinates]: the coordinates as of a list.
+    // [base + value]: base_kind says whether the base is vreg, var or name. kInteger: no base, an
+    // absolute address. For textures and surfaces [base, coordinates]; the coordinates are children
+    // as in kList.
     kAddress,
     kList,  // {...} or (...): child_count operands from first_child
     kSink,  // _
@@ -53,13 +53,13 @@ struct Statement {
   uint32_t operand_count = 0;
 };
 
-// An address inside an initialiser, filled in when addresses are known.
+// An address inside an initialiser. It is written when the addresses are known.
 struct Relocation {
   uint64_t offset = 0;      // bytes into the variable
-  std::string_view symbol;  // generic(symbol) and symbol are the same here: one flat address space
+  std::string_view symbol;  // generic(symbol) equals symbol: all addresses are generic
   int64_t addend = 0;
   uint8_t size = 8;   // bytes to write
-  uint8_t shift = 0;  // 0xFF00(symbol) selects a byte: the value is shifted right by this first
+  uint8_t shift = 0;  // right shift before the write; 0xFF00(symbol) selects a byte
   uint32_t line = 0;
 };
 
@@ -84,7 +84,7 @@ struct Variable {
 
 struct Vreg {
   Type type;
-  uint8_t vector;  // components, 1 for scalars; a vector takes that many consecutive vregs
+  uint8_t vector;  // components, 1 for scalars; a vector takes one vreg for each, in sequence
 };
 
 struct FunctionAst {
@@ -113,14 +113,14 @@ struct FunctionAst {
       vars;  // declared inside: param (for calls), local, shared, also global and const
   std::vector<Vreg> vregs;
   std::vector<Statement> statements;
-  std::vector<Operand> operands;  // of statements; lists point into children
+  std::vector<Operand> operands;  // of all statements; the elements of lists are in children
   std::vector<Operand> children;
   std::vector<uint32_t> scope_parent;  // scope 0 is the body
   std::map<std::pair<uint32_t, std::string_view>, uint32_t>
       labels;  // (scope, name) to statement index
   std::map<std::pair<uint32_t, std::string_view>, std::vector<std::string_view>> branch_targets;
-  // .callprototype: number of parameters that it declares; the sizes come from the call's
-  // variables.
+  // The number of parameters that a .callprototype declares. Their sizes come from the variables of
+  // the call.
   std::map<std::pair<uint32_t, std::string_view>, uint32_t> prototypes;
 };
 

@@ -31,8 +31,10 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
                                                                    LaunchConfig config,
                                                                    const LaunchServices& services) {
   const ModuleCode& module = executable.module().code();
-  if (kernel_index >= module.kernels.size()) return absl::InvalidArgumentError("no such kernel");
-  if (services.guard == nullptr) return absl::InvalidArgumentError("a memory guard is needed");
+  if (kernel_index >= module.kernels.size())
+    return absl::InvalidArgumentError("the kernel does not exist");
+  if (services.guard == nullptr)
+    return absl::InvalidArgumentError("the launch has no memory guard");
   const KernelInfo& info = module.kernels[kernel_index];
   uint64_t threads = 1, cluster = 1;
   static constexpr uint32_t kMaxGrid[3] = {0x7fffffffu, 65535, 65535};
@@ -86,7 +88,7 @@ absl::StatusOr<std::unique_ptr<KernelLaunch>> KernelLaunch::Create(const Executa
       kMaxLocalBytes) {
     return absl::ResourceExhaustedError("too much local memory");
   }
-  // Params are read by whole words: pad.
+  // Kernels read parameters in whole words, so the parameters are padded.
   config.params.resize((std::max<size_t>(config.params.size(), info.param_bytes) + 31) / 16 * 16);
   prepared->config = std::move(config);
   return std::unique_ptr<KernelLaunch>(new KernelLaunch(std::move(prepared)));
@@ -130,7 +132,7 @@ struct BlockRunner::Impl {
 
   void Start(uint64_t index, const std::vector<uint32_t>& sm_ids);
   RunState Run(uint64_t budget);
-  // One turn of a warp. Returns the instructions issued; 0 when nothing is ready.
+  // Runs a turn of a warp. Returns the number of issued instructions; 0 when no split is ready.
   uint64_t RunTurn(Block& block, Warp& warp, bool* polled);
 
   const PreparedLaunch* launch;
@@ -189,7 +191,7 @@ void BlockRunner::Impl::Start(uint64_t index, const std::vector<uint32_t>& sm_id
 namespace {
 
 constexpr int64_t kTurn = 4096;          // instructions of a warp before the next warp's turn
-constexpr int64_t kDivergedTurn = 1024;  // when splits of the warp wait for their turn
+constexpr int64_t kDivergedTurn = 1024;  // the same while other splits of the warp are ready
 constexpr uint32_t kBreakPolls =
     256;  // polling operations after which lanes no longer wait at joins
 constexpr uint64_t kBreakSteps = 1 << 20;
@@ -290,7 +292,7 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
     if (!whole_pass && !any_ready) continue;
     if (!alive) return RunState::kDone;
     if (!any_ready) {
-      // Everything waits. Lanes that wait at joins may be what the others need.
+      // All splits wait. Lanes that wait at joins may be needed by the others.
       bool broke = false;
       for (Block& block : unit.blocks) {
         for (Warp& warp : block.warps) {
@@ -308,7 +310,7 @@ RunState BlockRunner::Impl::Run(uint64_t budget) {
       continue;
     }
     only_polled = only_polled && all_polled;
-    // Every warp polls: whoever it waits for runs elsewhere.
+    // Every warp polls, so all of them wait for work outside this unit.
     if (all_polled && used >= budget / 16) return RunState::kSpinning;
   }
 }

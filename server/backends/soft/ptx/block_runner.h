@@ -1,16 +1,19 @@
 // Runs the blocks of one kernel launch.
 //
-// A KernelLaunch is prepared once per launch and shared, read-only, by any number of BlockRunners
-// on any number of threads. A BlockRunner executes one *unit* at a time: one block, or all blocks
-// of one cluster when the launch has clusters (they see each other's shared memory and are stepped
-// together). A unit can be suspended after a number of instructions and resumed later on any
-// thread, so that a few CPU threads can keep many blocks in flight: needed for cooperative grids
-// and for kernels whose blocks wait for each other through memory.
+// A KernelLaunch is prepared once for each launch. Any number of BlockRunners on any number of
+// threads share it, read-only. A BlockRunner executes one *unit* at a time: a block or, when the
+// launch has clusters, all blocks of a cluster, which see each other's shared memory. A BlockRunner
+// can suspend a unit after a number of instructions and resume it later on any thread. So a few CPU
+// threads can keep many blocks in flight, as cooperative grids and kernels whose blocks wait for
+// each other through memory need.
 //
 //   auto launch = KernelLaunch::Create(executable, kernel_index, config, services);
 //   BlockRunner runner(launch->get());
-//   for (each unit) { runner.Start(unit, {sm}); while (runner.Run(kBudget) == RunState::kYielded)
-//   {...} runner.counters(); }
+//   for (each unit) {
+//     runner.Start(unit, {sm});
+//     while (runner.Run(kBudget) == RunState::kYielded) {...}
+//     runner.counters();
+//   }
 #pragma once
 
 #include <cstdint>
@@ -29,11 +32,11 @@ struct PreparedLaunch;  // internal
 
 class KernelLaunch {
  public:
-  // InvalidArgument when the geometry is impossible for the kernel: zero or too large dimensions,
-  // more than 1024 or max_threads_per_block threads, a grid that clusters do not divide, more
-  // shared memory than max_shared_bytes, too few parameter bytes, other than the required block or
-  // cluster dimensions. ResourceExhausted when the threads' stacks take more than 512 MiB. The
-  // executable and the services must outlive the launch.
+  // The executable and the services must outlive the launch. Returns InvalidArgument when the
+  // kernel cannot be launched with `config`: dimensions that are zero, too large or not the
+  // required ones, more than 1024 or max_threads_per_block threads, a grid that clusters do not
+  // divide, more shared memory than max_shared_bytes, or too few parameter bytes. Returns
+  // ResourceExhausted when the stacks of a unit's threads take more than 512 MiB.
   static absl::StatusOr<std::unique_ptr<KernelLaunch>> Create(const Executable& executable,
                                                               size_t kernel_index,
                                                               LaunchConfig config,
@@ -57,30 +60,30 @@ class KernelLaunch {
 
 enum class RunState {
   kYielded,   // the budget is used up: call Run again
-  kSpinning,  // as kYielded, but every warp polls memory or sleeps: run other units of the grid
+  kSpinning,  // like kYielded, but every warp polls memory or sleeps: run other units of the grid
               // first
   kDone,
-  kFaulted,  // see fault(); the launch is over, no other unit should be started
+  kFaulted,  // see fault(); do not start other units of the launch
 };
 
-// Not thread-safe: one thread at a time, any thread each time.
+// Used by one thread at a time, which may be a different thread for each call.
 class BlockRunner {
  public:
-  // `launch` must outlive the runner. Memory for a unit is allocated once and reused by each Start.
+  // `launch` must outlive the runner. The runner allocates the memory of a unit once and reuses it.
   explicit BlockRunner(const KernelLaunch* launch);
   ~BlockRunner();
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
 
-  // Prepares unit `unit` (row-major, x fastest). sm_ids has one virtual SM id for each block of the
-  // unit, or one for all.
+  // Prepares unit `unit` (row-major order, x fastest). `sm_ids` has a virtual SM id for each block
+  // of the unit, or one id for all blocks.
   void Start(uint64_t unit, const std::vector<uint32_t>& sm_ids);
 
-  // Executes about `instruction_budget` warp instructions (it may exceed it by a turn of one warp).
+  // Executes about `instruction_budget` warp instructions. A turn of a warp may exceed the budget.
   RunState Run(uint64_t instruction_budget);
 
   const Fault& fault() const;
-  // Of the unit since Start.
+  // The costs of the unit since Start.
   const CostCounters& counters() const;
 
  private:

@@ -1,5 +1,5 @@
-// Functions that the CUDA driver or its device runtime provides to kernels: vprintf, __assertfail,
-// malloc, free, cudaGraphSetConditional.
+// The functions that the CUDA driver or its device runtime provides to kernels: vprintf,
+// __assertfail, malloc, free, cudaGraphSetConditional.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@ namespace detshare::soft::ptx {
 
 void ExecBuiltin(Context& c, const Instr& in, const CallSite& call, uint32_t mask);
 
-// Reads a NUL-terminated string of the kernel, cut at a generous length. False when a byte is out
-// of reach.
+// Reads a NUL-terminated string of the kernel and cuts it at a maximum length. Returns false when
+// the kernel may not access a byte of it.
 bool ReadString(Context& c, uint32_t lane, uint64_t address, std::string* out);
 
-// Formats as device printf does: `arguments` is the address of the packed argument buffer. *count
-// gets the number of conversions, or -1 for a format that cannot be read.
+// Formats like device printf. `arguments` is the address of the packed argument buffer. *count gets
+// the number of conversions, or -1 when the kernel may not access the format.
 std::string FormatDevicePrintf(Context& c, uint32_t lane, uint64_t format, uint64_t arguments,
                                int* count);
 

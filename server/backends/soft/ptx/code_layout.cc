@@ -11,7 +11,7 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// Linear scan: gives each register of a class a slot; registers whose intervals do not meet share
+// Gives each register of a class a slot by linear scan. Registers whose intervals do not meet share
 // slots.
 uint32_t AssignSlots(const std::vector<Interval>& intervals, const std::vector<RegClass>& classes,
                      RegClass wanted, std::vector<uint32_t>* slot) {
@@ -60,9 +60,9 @@ class Layout {
   void FindJoins();  // reconvergence points
   absl::Status PlaceRegisters();
   absl::Status PlaceConstants();
-  // Final addresses of instructions, with a join in front of each reconvergence point.
+  // Gives instructions their final addresses, with a join in front of each reconvergence point.
   void PlaceInstructions();
-  // Of an instruction of basic block `block`.
+  // Sets the targets of an instruction of basic block `block`.
   void PlaceTargets(const LowInstr& low_in, uint32_t block, Instr* in);
   int32_t Place(int32_t operand) const;
 
@@ -70,12 +70,12 @@ class Layout {
   FunctionCode& code_;
   FlowGraph graph_;
   std::vector<bool> join_at_;      // for each basic block
-  std::vector<uint32_t> slot_;     // of each register, among those of its class
-  uint64_t base_[4] = {};          // of each class's registers in the frame
+  std::vector<uint32_t> slot_;     // of each register, within its class
+  uint64_t base_[4] = {};          // offset of each class's registers in the frame
   std::vector<uint32_t> address_;  // of each instruction
 };
 
-// Threads of a kernel that return just end: nobody waits for them at its end.
+// The end of a kernel is no reconvergence point: threads that return just end.
 void Layout::FindJoins() {
   const uint32_t exit = static_cast<uint32_t>(graph_.blocks.size()) - 1;
   join_at_.assign(graph_.blocks.size(), false);
@@ -166,7 +166,7 @@ void Layout::PlaceInstructions() {
   address_.resize(count);
   uint32_t next = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    address_[i] = next;  // of the join, when there is one: branches go there
+    address_[i] = next;  // of the join, if there is one, because branches go there
     const uint32_t block = graph_.block_of[i];
     if (block != FlowGraph::kNone && join_at_[block]) ++next;
     ++next;

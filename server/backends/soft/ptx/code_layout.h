@@ -1,5 +1,5 @@
-// From lowered instructions to their final form: control-flow graph, reconvergence points, register
-// places.
+// Brings lowered instructions into their final form: computes the control-flow graph, the
+// reconvergence points and the places of registers.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace detshare::soft::ptx {
 
-// Basic blocks of a function. The last block is the function's end.
+// The basic blocks of a function. The last block is the function's end.
 struct FlowGraph {
   struct Block {
     uint32_t begin = 0, end = 0;  // instructions
@@ -22,7 +22,7 @@ struct FlowGraph {
   std::vector<uint32_t> post_dominator;  // immediate, or kNone
 };
 
-// `low` ends with its final return. ResourceExhausted-like limits are InvalidArgument.
+// `low` must end with its final return. Returns InvalidArgument when the function exceeds a limit.
 absl::Status BuildFlowGraph(const LowFunction& low, FlowGraph* graph);
 
 // Appends the final return to `low`, and fills low->code.

@@ -1,5 +1,5 @@
-// What a handler sees of the split that is running. Most handlers need no more than its registers
-// and its lanes; unit.h has the rest.
+// The state of the running split for the handlers. Most handlers need only the registers and the
+// lanes; unit.h has the rest.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Context {
   Unit* unit = nullptr;
   int16_t split = -1;       // -1: the split has ended or waits, and its state is saved
   int64_t turn_length = 0;  // the budget at the start of the turn
-  int64_t unused = 0;       // of the budget, when the turn ended early
+  int64_t unused = 0;       // the rest of the budget when the turn ended early
   uint32_t turn_polls = 0;
 
   uint8_t* shared = nullptr;

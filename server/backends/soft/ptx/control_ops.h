@@ -5,7 +5,8 @@
 
 namespace detshare::soft::ptx {
 
-// Targets are instruction indices: imm the target, extra the join of a divergent branch or kNoJoin.
+// Targets are instruction indices: imm is the target, extra the join of a divergent branch or
+// kNoJoin.
 constexpr uint32_t kNoJoin = 0xffffffffu;
 
 void ExecBranch(Context& c, const Instr& in, uint32_t mask);
@@ -30,7 +31,7 @@ void ExecWarpBarrier(Context& c, const Instr& in, uint32_t mask);  // e: member 
 void ExecClusterArrive(Context& c, const Instr& in, uint32_t mask);
 void ExecClusterWait(Context& c, const Instr& in, uint32_t mask);
 
-// Lane communication: e holds the member mask (kNoOperand: the active lanes).
+// Communication between lanes. e: the member mask (kNoOperand: the active lanes).
 void ExecShfl(Context& c, const Instr& in,
               uint32_t mask);  // aux: 0 up 1 down 2 bfly 3 idx; d value, d2 predicate; a b c
 void ExecVote(Context& c, const Instr& in,

@@ -1,4 +1,4 @@
-// Waiting of diverged lanes for each other at instructions that name a member mask.
+// Lets diverged lanes wait for each other at instructions with a member mask.
 #pragma once
 
 #include <array>
@@ -7,9 +7,9 @@
 
 namespace detshare::soft::ptx {
 
-// Runs f(group) for each group of lanes that name the same member mask, once all its members are
-// here: lanes of diverged splits wait for each other at the instruction. `same_pc` false lets them
-// wait at different instructions.
+// Runs f(group) for each group of lanes with the same member mask, once all members of the mask
+// have come: lanes of diverged splits wait for each other at the instruction. Without `same_pc`
+// they may wait at different instructions with the same handler.
 template <class F>
 void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
   if (in.e == kNoOperand) return f(mask);
@@ -49,7 +49,7 @@ void Converge(Context& c, const Instr& in, uint32_t mask, bool same_pc, F f) {
       c.warp->splits[static_cast<size_t>(c.split)].sync_mask = wanted;
       return Suspend(c, SplitState::kWarpSync, &in);
     }
-    // Part of the split waits on its own.
+    // These lanes wait as a split of their own.
     const int16_t own = c.split;
     c.mask &= ~group;
     warp.splits[static_cast<size_t>(own)].mask = c.mask;

@@ -1,4 +1,4 @@
-// What a kernel costs.
+// The costs of a kernel.
 #pragma once
 
 #include <array>
@@ -6,8 +6,8 @@
 
 namespace detshare::soft::ptx {
 
-// Deterministic costs of one unit: for kernels without races they depend on the inputs alone. An
-// "instruction" is one issued for a warp, whatever the number of active threads.
+// The costs of one unit. They are deterministic: without races they depend only on the inputs. An
+// instruction counts once for a warp, whatever its number of active threads.
 struct CostCounters {
   enum Class : uint8_t {
     kControl,  // branches, calls, votes, shuffles, fences
@@ -22,11 +22,11 @@ struct CostCounters {
     kClassCount
   };
   std::array<uint64_t, kClassCount> instructions{};
-  uint64_t global_bytes_read = 0;  // bytes asked for by the active threads
+  uint64_t global_bytes_read = 0;  // bytes that the active threads read
   uint64_t global_bytes_written = 0;
-  uint64_t global_sectors = 0;  // 32-byte pieces touched, counted per instruction
+  uint64_t global_sectors = 0;  // accessed 32-byte sectors, counted for each instruction
   uint64_t barriers = 0;        // completed block barriers
-  uint64_t sleep_ns = 0;        // nanosleep, longest warp-wise sum
+  uint64_t sleep_ns = 0;        // nanosleep: the longest sum of a warp
 
   uint64_t TotalInstructions() const;
   void Add(const CostCounters& other);

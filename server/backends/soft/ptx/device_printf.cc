@@ -28,15 +28,15 @@ class PrintfFormatter {
       }
       const bool wide = ReadSpecification();
       const char type = i_ < format_.size() ? format_[i_++] : '\0';
-      // Unknown: printed as it stands.
+      // An unknown conversion is printed unchanged.
       if (!Convert(type, wide)) out_ += format_.substr(begin, i_ - begin);
     }
     return std::move(out_);
   }
-  int count() const { return count_; }  // of the arguments that were used
+  int count() const { return count_; }  // the number of used arguments
 
  private:
-  // Arguments lie packed with the alignment of their (promoted) types.
+  // Each argument has the alignment of its promoted type.
   uint64_t Next(uint64_t size) {
     argument_ = (argument_ + size - 1) / size * size;
     uint64_t value = 0;
@@ -50,8 +50,8 @@ class PrintfFormatter {
     return i_ < format_.size() && std::strchr(any, format_[i_]) != nullptr;
   }
 
-  // Reads the middle of %[flags][width][.precision][size]type, as the device's printf does. Returns
-  // whether integers have 64 bits.
+  // Reads [flags][width][.precision][size] of %[flags][width][.precision][size]type, like the
+  // device's printf. Returns whether integers have 64 bits.
   bool ReadSpecification() {
     spec_ = "%";
     while (At("-+ #0")) spec_.push_back(format_[i_++]);
@@ -82,7 +82,7 @@ class PrintfFormatter {
     if (any) spec_ += std::to_string(value > 255 ? 255 : value);
   }
 
-  // False when there is no such conversion.
+  // Returns false when printf has no such conversion.
   bool Convert(char type, bool wide) {
     switch (type) {
       case 'd':
@@ -133,7 +133,7 @@ class PrintfFormatter {
 
   template <class T>
   void Print(const std::string& conversion, T value) {
-    // Width and precision are at most 255, a double has at most 309 digits before its point.
+    // Width and precision are at most 255. A double has at most 309 digits before its point.
     char text[1024];
     std::snprintf(text, sizeof text, (spec_ + conversion).c_str(), value);
     out_ += text;
@@ -146,7 +146,7 @@ class PrintfFormatter {
     } else if (!ReadString(c_, lane_, address, &text)) {
       text.clear();
     }
-    // The precision cuts, the width pads.
+    // The precision cuts the text, and the width pads it.
     std::string padded(text.size() + 512, '\0');
     const int length =
         std::snprintf(padded.data(), padded.size(), (spec_ + "s").c_str(), text.c_str());

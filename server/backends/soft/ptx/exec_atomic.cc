@@ -1,5 +1,5 @@
-// atom and red. Host atomics everywhere: blocks of one kernel run on several threads, and the host
-// may poll what they write.
+// atom and red. All of them use host atomics, because blocks of a kernel run on several threads,
+// and because the host may poll the memory.
 #include <bit>
 
 #include "server/backends/soft/ptx/half.h"
@@ -16,7 +16,7 @@ T Update(T* p, F f) {
   return old;
 }
 
-// Each operation works on the bits: T is the unsigned integer of the access width.
+// Each operation works on bits: T is the unsigned integer of the access width.
 struct DoAdd {
   template <class T>
   static T Do(T* p, T b, T) {
@@ -132,8 +132,8 @@ struct DoHalf2 {
 template <class T>
 using LaneOf = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-// What follows an access' check does not depend on how its address was made: it is compiled once
-// for each operation. pointers[lane] is the place of the access.
+// The code after the check of an access does not depend on the kind of its address, so it is
+// compiled once for each operation. pointers[lane] is the host pointer of the access.
 
 template <class T, class Op>
 [[gnu::noinline]] void UpdateLanes(Context& c, const Instr& in, uint32_t mask,
@@ -183,8 +183,8 @@ void AtomicVector(Context& c, const Instr& in, uint32_t mask) {
     UpdateVectors<T, Op>(c, in, mask, sources, p);
 }
 
-// 128-bit exchange and compare-and-swap, by a process-wide lock: x86-64 without -mcx16 has no such
-// instruction.
+// A process-wide lock for 128-bit exchange and compare-and-swap: x86-64 without -mcx16 has no
+// instruction for them.
 std::atomic_flag g_wide_lock = ATOMIC_FLAG_INIT;
 
 template <bool kCas, Reach kReach, bool kAddress64>

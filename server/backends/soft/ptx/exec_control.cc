@@ -95,7 +95,7 @@ void ExecBranchCond(Context& c, const Instr& in, uint32_t mask) {
   } else if (taken != 0) {
     const Instr* point = Point(c, in);
     if (c.pc == point) {
-      // The lanes that fall through have nothing to do before the point: let these wait, the others
+      // The lanes that fall through are at the join already. They wait there, and the other lanes
       // run.
       Diverge(c, mask & ~taken, c.pc, point);
       c.pc = target;
@@ -172,7 +172,7 @@ void ExecCall(Context& c, const Instr& in, uint32_t mask) {
     ForEachLane(mask, [&](uint32_t lane) {
       if (address[lane] != target) others |= 1u << lane;
     });
-    // The others call again on their own; all meet at the join behind the call.
+    // The other lanes execute the call again. All lanes meet at the join behind the call.
     if (others != 0) Diverge(c, others, &in, c.pc);
     callee = static_cast<uint32_t>(index);
   }
@@ -225,7 +225,7 @@ void ExecBarrier(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t count = in.b == kNoOperand ? 0 : c.Src<uint32_t>(in.b)[first];
   if (count % kLanes != 0) return RaiseFault(c, in, FaultKind::kIllegalInstruction, count, first);
   if (count != 0) b.expected = count;
-  // With a count, whole warps are counted, however many threads of the last one exist.
+  // A barrier with a thread count counts whole warps, even if the last warp has fewer threads.
   b.arrived += count != 0 && mask == c.warp->alive ? kLanes : LaneCount(mask);
   const uint32_t kind = in.aux & BarrierAux::kKindMask;
   if (kind >= BarrierAux::kRedPopc) {

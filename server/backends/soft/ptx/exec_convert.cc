@@ -22,7 +22,7 @@ template <class T>
 using LaneOf = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint32_t,
                                   std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
 
-// The value of a lane: integers as themselves, all floats as a double or float that holds them
+// Returns the value of a lane: an integer unchanged, a float as a float or double that holds it
 // exactly.
 template <class S>
 inline auto Read(LaneOf<S> lane) {
@@ -37,7 +37,7 @@ inline auto Read(LaneOf<S> lane) {
   }
 }
 
-// Results narrower than the lane fill it: signed ones with their sign.
+// Extends a result to the width of the lane: a signed result with its sign, others with zeros.
 template <class D>
 inline LaneOf<D> PutInteger(D v) {
   if constexpr (std::is_signed_v<D>) {
@@ -86,7 +86,7 @@ bool IsIntegral(Rounding r) {
   return r == Rounding::kRni || r == Rounding::kRzi || r == Rounding::kRmi || r == Rounding::kRpi;
 }
 
-// One conversion in a directed mode; volatile keeps it between the changes of the mode.
+// Converts in a directed mode. Volatile keeps the conversion between the changes of the mode.
 template <class D, class S>
 D InMode(Rounding rounding, S value) {
   std::fesetround(rounding == Rounding::kRz   ? FE_TOWARDZERO
@@ -98,7 +98,7 @@ D InMode(Rounding rounding, S value) {
   return out;
 }
 
-// Flushing a NaN makes it the hardware's.
+// A flushed NaN becomes the NaN of the hardware.
 float Flush(float v) {
   if (v != v) return std::bit_cast<float>(0x7fffffffu);
   const uint32_t bits = std::bit_cast<uint32_t>(v);
@@ -112,7 +112,7 @@ D FloatToInteger(S v, Rounding rounding, bool source_is_f64) {
     return static_cast<D>(std::make_unsigned_t<D>{1} << (8 * sizeof(D) - 1));
   }
   const S r = RoundToInteger(v, rounding);
-  // The bounds as floats: the lower one is exact, 2^n is the first value too large.
+  // The bounds as floats: the lower bound is exact; 2^n is the first value that is too large.
   const S low = static_cast<S>(std::numeric_limits<D>::min());
   const S high = std::ldexp(S{1}, std::numeric_limits<D>::digits);
   if (r < low) return std::numeric_limits<D>::min();
@@ -146,7 +146,7 @@ LaneOf<D> ToFloat(S value, const Instr& in) {
     uint32_t r;
     const bool finite = (in.aux & FloatAux::kSatFinite) != 0;
     if constexpr (std::is_same_v<S, double>) {
-      if (kF16 && source != source) {  // the upper bits of the NaN stay
+      if (kF16 && source != source) {  // keeps the upper bits of the NaN
         const uint64_t bits = std::bit_cast<uint64_t>(source);
         return static_cast<uint32_t>(bits >> 63 << 15 | 0x7e00 | (bits >> 42 & 0x3ff));
       }
@@ -207,7 +207,7 @@ void Convert(Context& c, const Instr& in, uint32_t mask) {
       d[i] = PutInteger<D>(FloatToInteger<D>(v, rounding, std::is_same_v<S, double>));
     });
   } else {
-    // NaNs of f64 and bf16 keep their payload, those of f16 do not.
+    // NaNs of f64 and bf16 keep their payload; those of f16 do not.
     constexpr bool kCanonical = !std::is_same_v<S, double> && !std::is_same_v<S, BF16>;
     ForEachLane(mask, [&](uint32_t i) {
       const auto v = Read<S>(a[i]);
@@ -216,7 +216,7 @@ void Convert(Context& c, const Instr& in, uint32_t mask) {
   }
 }
 
-// Two f32 (a the upper, b the lower) to a pair of small floats.
+// Converts two f32 values to a pair of small floats: a is the upper half, b the lower half.
 template <bool kF16>
 void ConvertPair(Context& c, const Instr& in, uint32_t mask) {
   uint32_t* d = c.Dst<uint32_t>(in.d);
@@ -264,7 +264,8 @@ void ConvertF8ToHalves(Context& c, const Instr& in, uint32_t mask) {
   ForEachLane(mask, [&](uint32_t i) { d[i] = one(a[i] >> 8 & 0xff) << 16 | one(a[i] & 0xff); });
 }
 
-// tf32: f32 with ten bits of mantissa, to nearest, ties away (rna) or to even (rn).
+// tf32 is f32 with ten bits of mantissa. Rounds to nearest; ties go away from zero (rna) or to even
+// (rn).
 void ConvertToTf32(Context& c, const Instr& in, uint32_t mask) {
   uint32_t* d = c.Dst<uint32_t>(in.d);
   const uint32_t* a = c.Src<uint32_t>(in.a);

@@ -14,7 +14,7 @@ float Flush(float v) {
   return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : v;
 }
 double Flush(double v) { return v; }
-// NVIDIA hardware gives this NaN for every f32 operation.
+// On NVIDIA hardware every f32 operation returns this NaN.
 float Canonical(float v) { return v != v ? std::bit_cast<float>(0x7fffffffu) : v; }
 double Canonical(double v) { return v; }
 
@@ -24,7 +24,7 @@ T Saturate(T v) {
   return v < T{1} ? v : T{1};
 }
 
-// Sets the rounding mode of this thread while it lives.
+// Sets the rounding mode of this thread while the object exists.
 class RoundingScope {
  public:
   explicit RoundingScope(Rounding rounding)
@@ -91,7 +91,7 @@ void Arithmetic(Context& c, const Instr& in, uint32_t mask) {
   const Rounding rounding = static_cast<Rounding>(in.aux & FloatAux::kRoundingMask);
   const RoundingScope scope(rounding);
   ForEachLane(mask, [&](uint32_t i) {
-    // Volatile: the operation may not move across the change of the rounding mode.
+    // Volatile keeps the operation from moving across the changes of the rounding mode.
     const volatile T x = ftz ? Flush(a[i]) : a[i];
     const volatile T y = ftz ? Flush(b[i]) : b[i];
     const volatile T z = ftz ? Flush(e[i]) : e[i];
@@ -103,7 +103,7 @@ void Arithmetic(Context& c, const Instr& in, uint32_t mask) {
   });
 }
 
-// min and max with .xorsign.abs: of the magnitudes, with the product's sign.
+// min and max with .xorsign.abs: min or max of the magnitudes, with the sign of the product.
 template <bool kMax>
 void MinMaxXorSign(Context& c, const Instr& in, uint32_t mask) {
   float* d = c.Dst<float>(in.d);
@@ -331,7 +331,7 @@ template <HalfKind kKind, bool kPair>
     if (kPair) {
       second = CompareLanes<kKind>(c, in, mask, compare, 16);
     } else {
-      // The complement, combined in the same way.
+      // The complement is combined with the predicate in the same way.
       Instr plain = in;
       plain.aux &= ~3u;
       second = ~CompareLanes<kKind>(c, plain, mask, compare, 0);

@@ -167,7 +167,7 @@ void ExecNanosleep(Context& c, const Instr& in, uint32_t mask) {
   const uint32_t* ns = c.Src<uint32_t>(in.a);
   uint32_t longest = 0;
   ForEachLane(mask, [&](uint32_t lane) { longest = ns[lane] > longest ? ns[lane] : longest; });
-  if (longest > 1'000'000) longest = 1'000'000;  // as the hardware does
+  if (longest > 1'000'000) longest = 1'000'000;  // the limit of the hardware
   c.unit->cycles += longest;
   c.warp->sleep_ns += longest;
   if (c.warp->sleep_ns > c.counters->sleep_ns) c.counters->sleep_ns = c.warp->sleep_ns;
@@ -254,7 +254,7 @@ uint64_t UniformSreg(Context& c, const Instr& in) {
     case Sreg::kIsExplicitCluster:
       return launch.cluster_blocks > 1 ? 1 : 0;
     case Sreg::kEnvreg:
-      // How cooperative_groups finds the grid's workspace.
+      // cooperative_groups finds the grid's workspace through these registers.
       if (config.cooperative && in.imm == 1) return config.grid_workspace_address >> 32;
       if (config.cooperative && in.imm == 2)
         return static_cast<uint32_t>(config.grid_workspace_address);

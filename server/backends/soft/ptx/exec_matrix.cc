@@ -9,7 +9,8 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// Element `j` of a register's lane. Integers up to 32 bits and all floats are exact as doubles.
+// Returns element `j` of a register's lane. Doubles hold integers of up to 32 bits and all floats
+// exactly.
 double ReadElement(const Context& c, int32_t reg, Type type, uint32_t lane, uint32_t j) {
   if (type == Type::kF64) return c.Src<double>(reg)[lane];
   const uint32_t bits = c.Src<uint32_t>(reg)[lane];
@@ -60,7 +61,7 @@ struct Matrix {
   double v[kMaxSide][kMaxSide];
 };
 
-// Calls f(row, column, register, lane, element) for each place of a fragment.
+// Calls f(row, column, register, lane, element) for each element of a fragment.
 enum class Role { kA, kB, kAccumulator };
 template <class F>
 void ForFragment(const MatrixShape& shape, Role role, Type type, uint32_t registers, F f) {

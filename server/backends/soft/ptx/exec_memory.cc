@@ -1,10 +1,10 @@
-// Loads, stores and moves of addresses.
+// Loads, stores and address operations.
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
 namespace {
 
-// How a value in memory becomes one in a register's lane.
+// Converts a value in memory to a value in a register's lane.
 template <class M, class L>
 struct Element {
   using Memory = M;
@@ -34,8 +34,8 @@ struct Element128 {
   }
 };
 
-// What follows an access' check does not depend on how its address was made: it is compiled once
-// for each element. pointers[lane] is the place of the access.
+// The code after the check of an access does not depend on the kind of its address, so it is
+// compiled once for each element. pointers[lane] is the host pointer of the access.
 
 template <class E>
 [[gnu::noinline]] void LoadLanes(Context& c, const Instr& in, uint32_t mask,
@@ -81,7 +81,7 @@ template <class E>
   const int32_t* registers = c.frame->function->extras.data() + in.extra;
   const typename E::LaneType* values[8];
   for (uint32_t k = 0; k < in.count; ++k) values[k] = c.Src<typename E::LaneType>(registers[k]);
-  // Lane by lane: where two lanes write to one place, one of them wins whole.
+  // Stores lane by lane: when two lanes write to the same address, the whole vector of one wins.
   ForEachLane(mask, [&](uint32_t i) {
     for (uint32_t k = 0; k < in.count; ++k) E::Store(pointers[i] + k * kBytes, values[k], i);
   });
@@ -177,7 +177,7 @@ ExecFn PickReach(const MemoryKey& key) {
   }
 }
 
-// ld.param through a register: an offset into the kernel's parameters.
+// ld.param through a register, which is an offset into the kernel's parameters.
 template <class E, bool kAddress64>
 void LoadParamIndirect(Context& c, const Instr& in, uint32_t mask) {
   using A = std::conditional_t<kAddress64, uint64_t, uint32_t>;
@@ -321,7 +321,7 @@ void CpAsync(Context& c, const Instr& in, uint32_t mask) {
 
 template <class T>
 void Alloca(Context& c, const Instr& in, uint32_t mask) {
-  // One size for all lanes, the largest: their stacks stay aligned with each other.
+  // All lanes get the largest size, so that their stacks stay aligned with each other.
   const T* a = c.Src<T>(in.a);
   uint64_t bytes = 0;
   ForEachLane(mask, [&](uint32_t i) { bytes = a[i] > bytes ? a[i] : bytes; });
@@ -342,7 +342,7 @@ void StackSave(Context& c, const Instr& in, uint32_t mask) {
 template <class T>
 void StackRestore(Context& c, const Instr& in, uint32_t mask) {
   const uint64_t top = c.Src<T>(in.a)[FirstLane(mask)];
-  // Diverged lanes share the frame's top: it only falls when all of them are here.
+  // All lanes share the frame's top, so it falls only when all lanes of the frame are here.
   if (mask == (c.frame->lanes & c.warp->alive) && top >= c.frame->local_base &&
       top <= c.frame->local_top) {
     c.frame->local_top = static_cast<uint32_t>(top);

@@ -10,7 +10,7 @@ namespace {
 
 const ImageTable* Images(const Context& c) { return c.unit->launch->services.images; }
 
-// Finds what a handle names; lanes mostly have the same.
+// Finds the texture of a handle. It keeps the last one, because most lanes have the same handle.
 class TextureFinder {
  public:
   explicit TextureFinder(const ImageTable* table) : table_(table) {}
@@ -43,7 +43,7 @@ class SurfaceFinder {
   uint64_t handle_ = 0;
 };
 
-// The bytes that a lane's surface access names. Null: outside.
+// Returns the bytes of a lane's surface access; null when they are outside.
 uint8_t* SurfacePlace(const Image& image, const TextureAux& aux, std::array<int64_t, 3> at,
                       uint64_t layer) {
   const ImageLevel& level = image.levels[0];
@@ -61,7 +61,7 @@ uint8_t* SurfacePlace(const Image& image, const TextureAux& aux, std::array<int6
       continue;
     }
     if (at[d] >= 0 && at[d] <= last[d]) continue;
-    // A layer that is not there is the last one, whatever the mode says of places.
+    // A layer out of range becomes the nearest layer in every mode.
     if (aux.outside != TextureAux::Outside::kClamp && (d < 2 || planes)) return nullptr;
     at[d] = at[d] < 0 ? 0 : last[d];
   }
@@ -70,8 +70,8 @@ uint8_t* SurfacePlace(const Image& image, const TextureAux& aux, std::array<int6
          static_cast<uint64_t>(at[1]) * level.row_pitch + static_cast<uint64_t>(at[0]);
 }
 
-// Calls f(lane, memory or null) for each lane; false when one named no surface, or a place outside
-// where that is an error.
+// Calls f(lane, memory or null) for each lane. Returns false when a lane's handle is unknown, or
+// when a lane accesses a place outside and that is an error.
 template <class F>
 bool ForEachPlace(Context& c, const Instr& in, uint32_t mask, const TextureAux& aux,
                   const int32_t* coordinates, F f) {
@@ -195,7 +195,7 @@ void ExecTexture(Context& c, const Instr& in, uint32_t mask) {
     }
     bytes += texture->image.texel_bytes();
   }
-  // A result may be a coordinate's register.
+  // The register of a result may also be that of a coordinate.
   ForEachLane(mask, [&](uint32_t lane) {
     for (uint32_t i = 0; i < 4; ++i) results[i][lane] = texels[lane][i];
   });

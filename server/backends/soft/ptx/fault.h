@@ -1,4 +1,4 @@
-// How a kernel can fail while it runs.
+// The faults of a kernel at run time.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@ enum class FaultKind {
   kIllegalAddress,       // CUDA_ERROR_ILLEGAL_ADDRESS
   kMisalignedAddress,    // CUDA_ERROR_MISALIGNED_ADDRESS
   kInvalidAddressSpace,  // CUDA_ERROR_INVALID_ADDRESS_SPACE
-  kInvalidPc,            // CUDA_ERROR_INVALID_PC: an indirect call to something that is no function
+  kInvalidPc,            // CUDA_ERROR_INVALID_PC: an indirect call to an address without a function
   kTrap,                 // CUDA_ERROR_LAUNCH_FAILED: trap or brkpt
   kAssert,               // CUDA_ERROR_ASSERT: the message went to the output sink
   kStackOverflow,        // CUDA_ERROR_LAUNCH_FAILED: recursion or alloca beyond the stack limit
   kIllegalInstruction,   // CUDA_ERROR_ILLEGAL_INSTRUCTION: operands that no hardware accepts
-  kDeadlock,  // CUDA_ERROR_LAUNCH_TIMEOUT: every thread waits for a barrier that none can complete
+  kDeadlock,  // CUDA_ERROR_LAUNCH_TIMEOUT: all threads wait for barriers that cannot complete
 };
 
 // The name as it appears in the log, for example "illegal address".
@@ -25,7 +25,7 @@ const char* FaultKindName(FaultKind kind);
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;
-  uint64_t address = 0;  // for address faults: the first offending address in lane order
+  uint64_t address = 0;  // of an address fault: the address of the lowest faulting lane
   std::string kernel;
   std::array<uint32_t, 3> block{};
   std::array<uint32_t, 3> thread{};

@@ -1,4 +1,4 @@
-// Floating-point instructions that are not worth vectorising: directed rounding, division and
+// Floating-point instructions whose handlers are not vectorised: directed rounding, division and
 // roots, transcendental functions, half precision, and all conversions.
 #pragma once
 
@@ -43,17 +43,18 @@ struct FloatAux {
   static constexpr uint32_t kSatFinite = 0x200;
 };
 
-// For f32 and f64. Null when there is no such instruction.
+// For f32 and f64. Returns null when PTX has no such instruction.
 ExecFn SelectFloat(FloatOp op, Type type);
 // For f16, f16x2, bf16, bf16x2.
 ExecFn SelectHalf(FloatOp op, Type type);
-// setp on f16 and bf16 (aux and operands as VectorOp::kSetp) and on the x2 types, which set d and
-// d2 for the two halves.
+// setp on f16 and bf16 (aux and operands as for VectorOp::kSetp), and on the x2 types, for which d
+// and d2 are the results of the two halves.
 ExecFn SelectHalfCompare(Type type, Compare compare);
-// set with a half source; imm: the value for true of each half.
+// set with a half source. imm: the value that means true, for each half.
 ExecFn SelectHalfSet(Type type, Compare compare);
 
-// cvt.dst.src. A packed destination takes two f32 sources: a the upper half, b the lower.
+// cvt.dst.src. A packed destination has two f32 sources: a for the upper half, b for the lower
+// half.
 ExecFn SelectConvert(Type dst, Type src);
 
 }  // namespace detshare::soft::ptx

@@ -6,8 +6,8 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// Cooper, Harvey and Kennedy on the reversed graph. Gives up (false) on graphs that need too many
-// steps.
+// Computes post-dominators with the algorithm of Cooper, Harvey and Kennedy on the reversed graph.
+// Returns false for graphs that need too many steps.
 bool PostDominators(FlowGraph* graph) {
   const uint32_t count = static_cast<uint32_t>(graph->blocks.size());
   const uint32_t exit = count - 1;
@@ -41,7 +41,7 @@ bool PostDominators(FlowGraph* graph) {
   visit(exit);
   bool dead_ends = false;
   for (uint32_t b = 0; b < count; ++b) {
-    // Threads that end elsewhere count only where no path returns.
+    // An exit other than a return leads to the end only where no path returns.
     if (!seen[b] && graph->blocks[b].successors.empty()) {
       graph->blocks[b].successors.push_back(exit);
       dead_ends = true;

@@ -1,4 +1,4 @@
-// Conversions between half-precision formats and float, bit by bit as the hardware does them.
+// Conversions between half-precision formats and float, with exactly the bits of the hardware.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ struct SmallFormat {
   int exponent_bits;
   int mantissa_bits;
   bool has_infinity;
-  uint32_t nan;  // what conversions give for NaN
+  uint32_t nan;  // the result of conversions of NaN
 };
 constexpr SmallFormat kF16Format{5, 10, true, 0x7fff};
 constexpr SmallFormat kBF16Format{8, 7, true, 0x7fff};
@@ -41,8 +41,8 @@ inline double SmallToDouble(const SmallFormat& f, uint32_t bits) {
   return negative ? -value : value;
 }
 
-// Rounds once. `finite`: values beyond the largest become the largest (always so for formats
-// without infinity).
+// Converts with one rounding. With `finite`, and always for formats without infinity, values beyond
+// the largest become the largest.
 inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding rounding,
                               bool finite) {
   const uint64_t bits = std::bit_cast<uint64_t>(value);
@@ -52,7 +52,7 @@ inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding 
   const int bias = (1 << (f.exponent_bits - 1)) - 1;
   const uint32_t exponent_mask = (1u << f.exponent_bits) - 1;
   const uint32_t infinity = exponent_mask << f.mantissa_bits;
-  // E4M3 uses the top exponent for numbers but for one code.
+  // In E4M3 the top exponent holds numbers, except for one code.
   const uint32_t largest = f.has_infinity ? infinity - 1 : infinity + (1u << f.mantissa_bits) - 2;
   const double magnitude = std::fabs(value);
   if (magnitude == HUGE_VAL) return sign | (finite || !f.has_infinity ? largest : infinity);
@@ -82,7 +82,7 @@ inline uint32_t DoubleToSmall(const SmallFormat& f, double value, SmallRounding 
       break;
   }
   if (up) whole += 1;
-  // Adding the mantissa to the exponent field carries into it as needed.
+  // The sum of mantissa and exponent field carries into the exponent as needed.
   const uint64_t units = static_cast<uint64_t>(whole);
   uint64_t code = units;
   if (exponent > 1 - bias || units >= (1u << f.mantissa_bits)) {
@@ -116,7 +116,7 @@ inline uint16_t FloatToHalf(float value) {
   if (magnitude > 0x7f800000u) return 0x7fff;
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and more
   if (magnitude < 0x38800000u) {
-    // Subnormal results: adding a half makes the FPU round at the last place of the result.
+    // A subnormal result: the addition of 0.5 makes the FPU round at the last place of the result.
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3f000000u));
   }
@@ -132,8 +132,8 @@ inline uint16_t FloatToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
-// a * b + c with a, b, c of at most 16 bits each, so that rounding the result once more to such a
-// format is correct: the double result is rounded to odd.
+// Returns a * b + c rounded to odd, for a, b and c from formats of at most 16 bits. A second
+// rounding of the result to such a format is then correct.
 inline double FmaRoundedToOdd(double a, double b, double c) {
   const double product = a * b;  // exact
   const double sum = product + c;
@@ -143,7 +143,7 @@ inline double FmaRoundedToOdd(double a, double b, double c) {
   if (error == 0) return sum;
   const uint64_t bits = std::bit_cast<uint64_t>(sum);
   if ((bits & 1) != 0) return sum;
-  // Even and inexact: the neighbour towards the exact value is odd.
+  // The sum is even and inexact, so its neighbour towards the exact value is odd.
   const bool up = (error > 0) == (sum > 0);
   return std::bit_cast<double>(up ? bits + 1 : bits - 1);
 }

@@ -1,6 +1,6 @@
-// What the software GPU core needs from whoever embeds it: which memory a kernel may touch, where
-// its output goes, where its malloc() allocates, and its conditions. All are called from the
-// threads that run blocks, several at once, so implementations are thread-safe.
+// The interfaces that the caller of the interpreter implements: the memory that a kernel may
+// access, its output, its malloc(), and its conditions. Several threads that run blocks call them
+// at the same time, so implementations must be thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,29 @@
 
 namespace detshare::soft::ptx {
 
-// Half-open range of accessible addresses. Device addresses are addresses of this process: the
-// interpreter reads and writes the memory directly once a range has allowed it.
+// A half-open range of accessible addresses. Device addresses are addresses of this process: the
+// interpreter accesses memory in the range directly.
 struct MemoryRange {
   uint64_t begin = 0;
   uint64_t end = 0;
   bool writable = false;
 };
 
-// Says which memory the running tenant may access.
+// Decides which memory the kernel's tenant may access.
 class MemoryGuard {
  public:
   virtual ~MemoryGuard() = default;
 
-  // Sets *range to the largest known accessible range that contains `address` and returns true;
-  // returns false when nothing of the tenant lies there. The interpreter keeps returned ranges
-  // until the current BlockRunner::Run returns, so the memory of a range must stay mapped as long
-  // as a kernel of the tenant is inside Run. Adjacent allocations may be returned as one range or
-  // as several: an access that crosses ranges is refused.
+  // Sets *range to the largest known accessible range that contains `address` and returns true.
+  // Returns false when the tenant has no memory there. The interpreter keeps a range until the
+  // current BlockRunner::Run returns, so the memory of the range must stay mapped while a kernel of
+  // the tenant is inside Run. An implementation may join adjacent allocations in one range. An
+  // access that crosses ranges is a fault.
   virtual bool Find(uint64_t address, MemoryRange* range) const = 0;
 };
 
-// Receives what kernels print: formatted device printf text and assertion messages, whole pieces,
-// one call a thread and statement. Within a block the order is deterministic.
+// Receives what kernels print: the formatted text of device printf, and assertion messages. Each
+// call has the whole text of one thread and statement. Within a block the order is deterministic.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
@@ -41,18 +41,18 @@ class OutputSink {
 class DeviceHeap {
  public:
   virtual ~DeviceHeap() = default;
-  // Returns the address of `bytes` bytes aligned to 16 that the MemoryGuard accepts, or 0 when
-  // exhausted.
+  // Returns the address of `bytes` bytes, aligned to 16, that the MemoryGuard accepts. Returns 0
+  // when the heap is used up.
   virtual uint64_t Allocate(uint64_t bytes) = 0;
-  // Frees what Allocate returned; any other non-null address is ignored and returns false.
+  // Frees an address that Allocate returned. Ignores other addresses and returns false for them.
   virtual bool Free(uint64_t address) = 0;
 };
 
-// What conditional nodes of graphs decide by.
+// The values that decide what conditional nodes of graphs run.
 class GraphConditions {
  public:
   virtual ~GraphConditions() = default;
-  // False when the handle names none of the tenant's.
+  // Returns false when the tenant has no condition with this handle.
   virtual bool Set(uint64_t handle, uint32_t value) = 0;
 };
 

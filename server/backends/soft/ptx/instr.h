@@ -1,10 +1,10 @@
 // Decoded instructions: flat arrays with handlers and operand places resolved.
 //
-// A warp's registers live in one frame: each register is an array over the 32 lanes (128 bytes for
-// everything up to 32 bits, 256 for 64, 512 for 128), a predicate is one 32-bit mask. Immediates
-// and addresses are constants of the same shape in a pool of the function, so that handlers do not
-// care. An operand is the byte offset of its array: in the frame when non-negative, in the constant
-// pool (with the sign bit cleared) when negative.
+// A warp's registers live in one frame. Each register is an array over the 32 lanes: 128 bytes for
+// registers of up to 32 bits, 256 for 64 bits, 512 for 128 bits. A predicate is one 32-bit mask.
+// Immediates and addresses are constants of the same shape in a pool of the function, so handlers
+// treat them like registers. An operand is the byte offset of its array: in the frame when it is
+// non-negative; in the constant pool, with the sign bit cleared, when it is negative.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct Instr {
   int32_t guard = -1;  // frame offset of @p
   uint32_t line = 0;
   uint32_t extra = 0;  // first of `count` operands in FunctionCode::extras
-  uint32_t aux = 0;    // meaning is the handler's
+  uint32_t aux = 0;    // each handler defines its meaning
   uint8_t count = 0;
   uint8_t flags = 0;
 

@@ -19,11 +19,11 @@ struct ConstEntry {
   RegClass reg_class = RegClass::k32;
   uint32_t offset = 0;  // in the pool
   uint32_t index = 0;   // of the global or function
-  uint64_t value = 0;   // or addend; kOwnShared: offset from the function's shared_begin
+  uint64_t value = 0;   // value or addend; kOwnShared: offset from the function's shared_begin
   uint64_t high = 0;    // upper half of a 128-bit value
 };
 
-// Where a parameter lies in the per-lane parameter area of a frame.
+// The place of a parameter in the per-lane parameter area of a frame.
 struct ParamPlace {
   uint32_t offset = 0;
   uint32_t size = 0;
@@ -49,7 +49,7 @@ struct FunctionCode {
   std::vector<CallSite> calls;
   std::vector<std::vector<uint32_t>> branch_tables;  // instruction indices for brx.idx
   std::vector<ConstEntry> consts;
-  std::vector<uint32_t> callees;  // direct, and functions whose address is taken
+  std::vector<uint32_t> callees;  // functions that it calls directly or whose address it takes
   uint32_t const_bytes = 0;
   uint32_t frame_bytes = 0;
   uint32_t param_area_bytes = 0;   // per lane
@@ -91,16 +91,16 @@ struct ExecutableCode {
   std::vector<AlignedBytes> const_pools;  // one for each function
 };
 
-// Fixed places above every host address, so that generic addresses of these spaces depend on
-// nothing outside the kernel.
+// Fixed addresses above every host address. So the generic addresses of these spaces depend only on
+// the kernel.
 constexpr uint64_t kSharedWindow = uint64_t{1} << 48;
 constexpr uint64_t kLocalWindow = kSharedWindow + (uint64_t{1} << 40);
 constexpr uint64_t kParamWindow = kSharedWindow + (uint64_t{2} << 40);
 constexpr uint64_t kFunctionWindow = kSharedWindow + (uint64_t{3} << 40);
 constexpr uint64_t kWindowSize = uint64_t{1} << 40;
 constexpr uint64_t kFunctionStride = 16;
-// A shared address below this is the block's own; above, (rank + 1) * this + offset names a block
-// of the cluster.
+// A shared address below the stride is in the block's own shared memory. In the block `rank` of the
+// cluster it is (rank + 1) * kClusterStride + offset.
 constexpr uint32_t kClusterStride = 1u << 24;
 
 constexpr uint64_t FunctionAddress(uint32_t index) {

@@ -1,4 +1,4 @@
-// What a kernel is launched with.
+// The configuration of a launch, and the services that it uses.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@ struct LaunchConfig {
   std::array<uint32_t, 3> block{1, 1, 1};
   std::array<uint32_t, 3> cluster{1, 1, 1};  // divides grid in each dimension
   uint32_t dynamic_shared_bytes = 0;
-  uint32_t max_shared_bytes = 227 * 1024;  // static + dynamic may not exceed it
+  uint32_t max_shared_bytes = 227 * 1024;  // the maximum of static and dynamic together
   uint32_t stack_bytes_per_thread =
-      1024;  // CU_LIMIT_STACK_SIZE; at least the kernel's own frames are always given
+      1024;                 // CU_LIMIT_STACK_SIZE; a kernel whose frames need more gets more
   uint32_t sm_count = 132;  // %nsmid
   uint64_t grid_id = 0;     // %gridid
   bool cooperative = false;
-  // Cooperative launches: an address of at least 16 zeroed writable bytes, 8-aligned, used by
-  // grid.sync(); the same for all blocks. The kernel may access [address, address + bytes) besides
-  // what the MemoryGuard allows.
+  // For cooperative launches: the memory that grid.sync() uses. It has at least 16 bytes, is
+  // zeroed, writable, aligned to 8 and the same for all blocks. The kernel may access [address,
+  // address + bytes) in addition to the memory that the MemoryGuard allows.
   uint64_t grid_workspace_address = 0;
   uint32_t grid_workspace_bytes = 0;
   uint64_t start_time_ns = 0;   // %globaltimer at the first cycle of a unit
@@ -36,8 +36,8 @@ struct LaunchServices {
   const MemoryGuard* guard = nullptr;     // required
   OutputSink* output = nullptr;           // null: output is dropped
   DeviceHeap* heap = nullptr;             // null: device malloc() returns null
-  const ImageTable* images = nullptr;     // null: there are no textures and surfaces
-  GraphConditions* conditions = nullptr;  // null: there are none
+  const ImageTable* images = nullptr;     // null: the tenant has no textures and surfaces
+  GraphConditions* conditions = nullptr;  // null: the tenant has no conditions
 };
 
 }  // namespace detshare::soft::ptx

@@ -54,7 +54,7 @@ Token Lexer::Number(Token token) {
     token.kind = kind;
     token.value = value;
     token.text = text_.substr(begin, pos_ - begin);
-    // "0x12zz" is no number followed by a name.
+    // "0x12zz" is an error, not a number and a name.
     if (pos_ < text_.size() && IsWordPart(text_[pos_])) token.kind = TokenKind::kError;
     return token;
   };

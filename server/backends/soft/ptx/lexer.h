@@ -1,4 +1,4 @@
-// Splits PTX text into tokens. Never fails: what it cannot read becomes a kError token.
+// Splits PTX text into tokens. It never fails: text that it cannot read becomes a kError token.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ enum class TokenKind : uint8_t {
   kEnd,
   kWord,  // name, opcode with its dotted modifiers, or register with component: "ld.global.f32",
           // "%tid.x"
-  kDirective,  // begins with a dot and ends before the next: ".reg", ".b32"
+  kDirective,  // from a dot to the next dot, for example ".reg", ".b32"
   kInteger,
   kFloat32,  // 0f and eight hexadecimal digits; value holds the bits
   kFloat64,  // 0d and sixteen digits, or a decimal fraction; value holds the bits

@@ -23,14 +23,15 @@ void ForOperands(const LowFunction& low, const LowInstr& low_in, UseFn use, DefF
   if (in.d2 != kNoOperand) def(in.d2);
 }
 
-// Registers that are used in more than one block, numbered for sets of bits.
+// The registers that more than one block uses. Each has a number in sets of bits.
 struct SharedRegisters {
   std::vector<int32_t> registers;
   std::vector<int32_t> bit;  // of each register, or -1
   size_t words = 0;          // of a set
 };
 
-// Covers every use and definition, and finds the registers whose value may pass between blocks.
+// Makes the intervals cover every use and definition. Finds the registers whose values may pass
+// between blocks.
 SharedRegisters CoverOperands(const LowFunction& low, const FlowGraph& graph,
                               std::vector<Interval>* intervals) {
   const size_t count = low.vregs.size();
@@ -69,7 +70,7 @@ SharedRegisters CoverOperands(const LowFunction& low, const FlowGraph& graph,
 
 // Sets of shared registers, `words` for each block.
 struct BlockSets {
-  std::vector<uint64_t> use;  // before any definition in the block
+  std::vector<uint64_t> use;  // used before any definition in the block
   std::vector<uint64_t> def;
   std::vector<uint64_t> in;   // live where the block begins
   std::vector<uint64_t> out;  // live where it ends
@@ -99,7 +100,7 @@ void FindUsesAndDefinitions(const LowFunction& low, const FlowGraph& graph,
   }
 }
 
-// False when it takes too long.
+// Returns false when it takes too many steps.
 bool FlowBackwards(const FlowGraph& graph, size_t words, BlockSets* sets) {
   uint64_t work = 0;
   for (bool changed = true; changed;) {

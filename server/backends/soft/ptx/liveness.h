@@ -1,4 +1,4 @@
-// Where in a function each register's value is needed.
+// Computes where in a function the value of each register is needed.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace detshare::soft::ptx {
 
-// Positions: instruction i reads at 2i and writes at 2i + 1.
+// In positions: instruction i reads at position 2i and writes at 2i + 1.
 struct Interval {
   uint32_t begin = 0xffffffffu;
   uint32_t end = 0;
@@ -20,8 +20,8 @@ struct Interval {
   bool used() const { return begin <= end; }
 };
 
-// One for each of low.vregs. Registers that live in one block are found directly, the others by
-// data flow.
+// Returns an interval for each of low.vregs. Data flow is computed only for registers that live in
+// more than one block.
 std::vector<Interval> LiveIntervals(const LowFunction& low, const FlowGraph& graph);
 
 }  // namespace detshare::soft::ptx

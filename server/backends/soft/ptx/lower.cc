@@ -334,7 +334,7 @@ int32_t Lowering::CarryFlag() {
   return carry_;
 }
 
-// The address of a variable or function as a value.
+// Returns the address of a variable or function as a value.
 int32_t Lowering::SymbolAddress(const Operand& o, RegClass wanted) {
   const bool wide = wanted == RegClass::k64;
   auto dynamic_shared = [&] {
@@ -644,7 +644,7 @@ void Lowering::EndGuard() {
 
 absl::Status Lowering::Run() {
   FunctionCode& code = *low_.code;
-  // Places of the function's own variables.
+  // The places of the function's own variables.
   local_offset_.resize(ast_.vars.size());
   shared_offset_.resize(ast_.vars.size());
   uint64_t local = 0, shared = 0, param = 0;

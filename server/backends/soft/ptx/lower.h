@@ -1,5 +1,5 @@
-// From the parser's statements to decoded instructions: picks handlers, checks operands, and hands
-// the result to code_layout for control flow, register places and final form.
+// Turns the parser's statements into decoded instructions: selects handlers and checks operands.
+// code_layout then computes the control flow, the places of registers and the final form.
 #pragma once
 
 #include <string>
@@ -37,14 +37,14 @@ struct SymbolTable {
   std::unordered_map<std::string_view, Symbol> symbols;
 };
 
-// An instruction before places are given: operands are registers (their number) or constants (-1 -
-// number).
+// An instruction before registers have places. An operand is the number of a register, or -1 - the
+// number of a constant.
 struct LowInstr {
-  // kReturn ends the function, for a kernel the threads; kExit ends the threads from anywhere.
+  // kReturn ends the function; in a kernel it ends the threads. kExit always ends the threads.
   enum class Flow : uint8_t { kNext, kBranch, kBranchCond, kBranchIndex, kReturn, kExit };
   Instr in;
   Flow flow = Flow::kNext;
-  uint8_t extra_defs = 0;         // of the extras, the first so many are destinations
+  uint8_t extra_defs = 0;         // number of extras, from the first, that are destinations
   uint32_t target = 0;            // label number
   std::vector<uint32_t> targets;  // kBranchIndex
 };
@@ -58,13 +58,14 @@ struct LowFunction {
   std::vector<uint32_t> labels;  // label number to instruction index
 };
 
-// Fills `low` (with low->ast and low->code set) from the statements.
+// Fills `low` from the statements. The caller has set low->ast and low->code.
 absl::Status LowerFunction(const SymbolTable& symbols, LowFunction* low);
 
-// Splits "ld.global.v2.f32" at its dots, or an empty list when there are too many.
+// Splits an opcode such as "ld.global.v2.f32" at its dots. Returns an empty list for too many
+// parts.
 std::vector<std::string_view> SplitOpcode(std::string_view opcode);
 
-// Lowers one function; the members of each family of instructions are in lower_*.cc.
+// Lowers one function. Each lower_*.cc file has the members for a family of instructions.
 class Lowering {
  public:
   Lowering(const SymbolTable& symbols, LowFunction* low);
@@ -85,7 +86,7 @@ class Lowering {
   }
   bool NeedOperands(size_t low, size_t high);
 
-  // Modifiers, consumed one by one; AllUsed fails when some were not understood.
+  // Consume the modifiers one by one. AllUsed fails when modifiers are left over.
   bool Take(std::string_view modifier);
   Type TakeType();
   Rounding TakeRounding();
@@ -117,7 +118,7 @@ class Lowering {
   uint32_t NewLabel();
   void PlaceLabel(uint32_t label);
   bool FindLabel(std::string_view name, uint32_t* label);
-  // For instructions whose guard must become a branch around them. EndGuard places its label.
+  // For instructions whose guard becomes a branch around them. EndGuard places the label.
   void BeginGuard();
   void EndGuard();
 
@@ -153,7 +154,7 @@ class Lowering {
   void LowerTestp();
   void LowerCvt();
   void LowerCarry();
-  // Emits `fn` with destination operand 0 and the following operands as sources of the given types.
+  // Emits `fn`. Operand 0 is the destination; the other operands are sources of the given types.
   LowInstr* EmitSimple(ExecFn fn, CostCounters::Class cost, Type result,
                        std::initializer_list<Type> sources, uint32_t aux = 0);
   void LowerRounded(FloatOp op, Type type, Rounding rounding, VectorFlags flags, uint32_t sources);
@@ -211,12 +212,12 @@ class Lowering {
   void LowerLdmatrix();
   void LowerWmmaMemory(const MatrixShape& shape, bool load);
   void LowerMma(MatrixShape shape, bool wmma);
-  // Appends the registers of one operand and returns how many they are.
+  // Appends the registers of an operand and returns their number.
   uint32_t AddFragment(const Operand& o, Type type, bool destination,
                        std::vector<int32_t>* registers);
-  // The first `results` of the registers are destinations.
+  // The first `results` registers are destinations.
   LowInstr& EmitMatrix(ExecFn fn, const std::vector<int32_t>& registers, uint32_t results);
-  // Emits what makes one 64-bit address without an offset.
+  // Emits the instructions that compute a 64-bit address without an offset.
   int32_t WideAddress(const Operand& o);
 
   // --- textures and surfaces (lower_texture.cc) ---
@@ -236,7 +237,7 @@ class Lowering {
   const FunctionAst& ast_;
   absl::Status status_;
   const Statement* statement_ = nullptr;
-  std::vector<std::string_view> parts_;  // of the opcode; taken ones become empty
+  std::vector<std::string_view> parts_;  // of the opcode; consumed parts become empty
   struct PendingWiden {
     int32_t from, to;
     bool sign;

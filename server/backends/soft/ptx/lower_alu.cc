@@ -339,7 +339,7 @@ void Lowering::LowerMinMax() {
     return;
   }
   if (xorsign) return FailUnknown();
-  if (type == Type::kF32 && OpCount() == 4) {  // three inputs: as two instructions
+  if (type == Type::kF32 && OpCount() == 4) {  // three inputs become two instructions
     const int32_t a = Source(Op(1), type), b = Source(Op(2), type), e = Source(Op(3), type);
     const int32_t d = Destination(Op(0), type);
     const ExecFn fn = SelectVectorOp(max ? VectorOp::kMax : VectorOp::kMin, type, flags);

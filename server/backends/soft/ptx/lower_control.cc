@@ -7,7 +7,7 @@ void Lowering::LowerBra() {
   Take("uni");
   if (!AllUsed() || !NeedOperands(1, 1)) return;
   uint32_t label = 0;
-  if (Op(0).kind != Operand::Kind::kSymbol) return Fail("the target of a branch is no label");
+  if (Op(0).kind != Operand::Kind::kSymbol) return Fail("the target of a branch is not a label");
   if (!FindLabel(Op(0).name, &label)) return;
   if (statement_->guard < 0) {
     LowInstr& low = EmitUnguarded(ExecBranch, CostCounters::kControl);
@@ -55,7 +55,7 @@ void Lowering::LowerBrx() {
   low.in.a = a;
 }
 
-// Formals in registers (hand-written PTX) travel through the parameter area like the others.
+// Formals in registers, which hand-written PTX has, also pass through the parameter area.
 void Lowering::PassRegisterFormals() {
   FunctionCode& code = *low_.code;
   uint32_t top = code.param_area_bytes;
@@ -86,7 +86,7 @@ void Lowering::PassRegisterFormals() {
   code.param_area_bytes = (top + 15) / 16 * 16;
 }
 
-// The address of an indirect call, else kNoOperand.
+// Returns the address of an indirect call; kNoOperand for a direct call.
 int32_t Lowering::CallTarget(const Operand& target, CallSite* call) {
   if (target.kind == Operand::Kind::kRegister) {
     low_.code->has_indirect_calls = true;
@@ -105,12 +105,12 @@ int32_t Lowering::CallTarget(const Operand& target, CallSite* call) {
     call->callee = static_cast<int32_t>(it->second.index);
     low_.code->callees.push_back(it->second.index);
   } else {
-    Fail("call of '" + std::string(target.name.substr(0, 100)) + "', which is no function");
+    Fail("call of '" + std::string(target.name.substr(0, 100)) + "', which is not a function");
   }
   return kNoOperand;
 }
 
-// A register or immediate gets a place of its own at the end of the area.
+// Returns a new place at the end of the area, for a register or immediate.
 ParamPlace Lowering::NewParamPlace(uint32_t size) {
   FunctionCode& code = *low_.code;
   const uint32_t offset = (code.param_area_bytes + 15) / 16 * 16;
@@ -150,7 +150,7 @@ void Lowering::PassArguments(const Operand& args, CallSite* call) {
   }
 }
 
-// The registers among the results, with the places to load them from after the call.
+// Returns the registers among the results. After the call they are loaded from the places.
 std::vector<std::pair<int32_t, ParamPlace>> Lowering::ReturnPlaces(const Operand& returns,
                                                                    CallSite* call) {
   std::vector<std::pair<int32_t, ParamPlace>> loads;
@@ -181,7 +181,7 @@ void Lowering::LowerCall() {
   if (at >= OpCount()) return FailUnknown();
   const Operand& target = Op(at++);
   if (at < OpCount() && Op(at).kind == Operand::Kind::kList) args = &Op(at++);
-  if (at < OpCount()) ++at;  // prototype or target list: the types come from the variables
+  if (at < OpCount()) ++at;  // a prototype or target list, not needed: the variables have the types
   if (at != OpCount()) return FailUnknown();
   BeginGuard();
   CallSite call;
@@ -198,7 +198,7 @@ void Lowering::LowerCall() {
   low.in.imm = static_cast<int64_t>(code.calls.size());
   code.calls.push_back(std::move(call));
   if (address != kNoOperand) {
-    // Lanes that called different functions meet here.
+    // Lanes that called different functions join here.
     EmitUnguarded(ExecJoin, CostCounters::kControl);
   }
   for (const auto& [reg, place] : loads) {

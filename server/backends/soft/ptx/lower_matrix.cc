@@ -5,7 +5,7 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// "m16n8k16". False for anything else.
+// Reads a shape such as "m16n8k16". Returns false for other text.
 bool ParseShape(std::string_view text, MatrixShape* shape) {
   uint8_t* const sides[] = {&shape->m, &shape->n, &shape->k};
   size_t at = 0;
@@ -191,7 +191,7 @@ void Lowering::LowerMma(MatrixShape shape, bool wmma) {
   const uint32_t na = AddFragment(Op(1), shape.a, false, &registers);
   const uint32_t nb = AddFragment(Op(2), shape.b, false, &registers);
   const uint32_t nc = AddFragment(Op(3), shape.c, false, &registers);
-  // Each fragment holds its matrix, once or (wmma) several times.
+  // A fragment holds its matrix once; with wmma it may hold it several times.
   auto fits = [&](uint32_t count, Type type, uint32_t elements) {
     const uint32_t have = count * ElementsPerRegister(type) * kLanes;
     return elements % kLanes == 0 &&

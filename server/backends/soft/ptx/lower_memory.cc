@@ -122,7 +122,7 @@ void Lowering::LowerParamStore(Type type, uint32_t vector) {
       address.child_count != 0 ||
       ast_.vars[static_cast<size_t>(address.var)].space != Space::kParam ||
       (ast_.is_entry && static_cast<size_t>(address.var) < ast_.params.size())) {
-    return Fail("not a parameter that can be written");
+    return Fail("the parameter cannot be written");
   }
   const Variable& v = ast_.vars[static_cast<size_t>(address.var)];
   const uint64_t bytes = uint64_t{SizeOf(type)} * vector;
@@ -229,7 +229,7 @@ void Lowering::LowerIsSpace() {
   low.in.a = a;
 }
 
-// Hints: no effect on what a program can observe, not even on bad addresses.
+// Prefetches are hints: a program sees no effect, not even for bad addresses.
 void Lowering::LowerPrefetch() {
   for (std::string_view& p : parts_) {
     if (p == "L1" || p == "L2" || p.substr(0, 4) == "L2::" || p == "global" || p == "local" ||
@@ -263,7 +263,7 @@ void Lowering::LowerGetCtaRank() {
              {type});
 }
 
-// cp.async copies when it is issued: groups are complete at once.
+// cp.async copies at its issue, so groups are complete at once.
 void Lowering::LowerCp() {
   if (!Take("async")) return FailUnknown();
   if (Take("commit_group") || Take("wait_all")) {
@@ -386,7 +386,7 @@ void Lowering::LowerMbarrier() {
          : drop        ? MbarrierOp::kArriveDrop
                        : MbarrierOp::kArrive;
     if (expect && drop) return FailUnknown();
-    // The state is left out or _ for barriers of other blocks.
+    // For barriers of other blocks the state is missing or _.
     address_at = OpCount() > 0 && Op(0).kind == Operand::Kind::kAddress ? 0 : 1;
     low_count = address_at + 1;
     high_count = address_at + 2;

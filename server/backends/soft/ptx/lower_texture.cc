@@ -1,4 +1,4 @@
-// Textures and surfaces, in the unified mode: one handle names image and sampler.
+// Textures and surfaces in unified mode: a handle stands for image and sampler.
 #include "server/backends/soft/ptx/lower.h"
 #include "server/backends/soft/ptx/texture_ops.h"
 
@@ -22,7 +22,7 @@ bool Lowering::TakeGeometry(Geometry* geometry) {
   return false;
 }
 
-// The handle in [handle, coordinates] or [handle].
+// Returns the handle in [handle, coordinates] or [handle].
 int32_t Lowering::ImageHandle(const Operand& o) {
   if (o.kind != Operand::Kind::kAddress || o.base_kind != Operand::Kind::kRegister ||
       o.value != 0) {
@@ -35,11 +35,11 @@ int32_t Lowering::ImageHandle(const Operand& o) {
   return Source(handle, Type::kU64);
 }
 
-// Adds the registers of the coordinates of [handle, coordinates]; padding is passed over.
+// Adds the registers of the coordinates in [handle, coordinates]. Skips padding.
 bool Lowering::AddCoordinates(const Operand& o, Geometry geometry, Type type,
                               std::vector<int32_t>* registers) {
   const uint32_t count = CoordinateCount(geometry);
-  // Three coordinates are written as four.
+  // PTX writes three coordinates as four.
   const uint32_t written = count == 3 ? 4 : count;
   if (o.kind != Operand::Kind::kAddress || (o.child_count != count && o.child_count != written)) {
     Fail("wrong number of coordinates for '" + std::string(statement_->opcode.substr(0, 100)) +
@@ -53,7 +53,7 @@ bool Lowering::AddCoordinates(const Operand& o, Geometry geometry, Type type,
   return ok();
 }
 
-// Adds the registers of a list, or of one operand that stands for a list of one.
+// Adds the registers of a list. A single operand counts as a list of one element.
 bool Lowering::AddList(const Operand& o, uint32_t count, Type type,
                        std::vector<int32_t>* registers) {
   if (o.kind != Operand::Kind::kList) {
@@ -128,7 +128,7 @@ void Lowering::LowerTexture() {
     return;
   }
   if (aux.offset) {
-    // A depth to compare with would be no list.
+    // An operand that is not a list is a depth to compare with, which is not supported.
     if (IsCube(aux.geometry) || Op(wanted).kind != Operand::Kind::kList) return FailUnknown();
     if (!AddList(Op(wanted), dimensions, Type::kS32, &registers)) return;
   }

@@ -5,11 +5,11 @@
 
 namespace detshare::soft::ptx {
 
-// What Instr::imm holds for them.
+// The contents of Instr::imm.
 struct MatrixShape {
   uint8_t m = 0, n = 0, k = 0;
   Type a = Type::kNone, b = Type::kNone, c = Type::kNone, d = Type::kNone;
-  bool wmma = false;      // opaque fragments: ours hold element s * 32 + lane in slot s
+  bool wmma = false;      // opaque fragments: slot s of a lane has element s * 32 + lane
   bool saturate = false;  // .satfinite of integer accumulators
 
   int64_t Pack() const {
@@ -34,25 +34,25 @@ struct MatrixShape {
   }
 };
 
-// Elements of a type in one register.
+// The number of elements of a type in one register.
 constexpr uint32_t ElementsPerRegister(Type type) {
   return type == Type::kS8 || type == Type::kU8      ? 4
          : type == Type::kF16 || type == Type::kBF16 ? 2
                                                      : 1;
 }
 
-// extras: the registers of d, a, b, c, whose counts are in the four bytes of aux from the lowest
-// on. e: the member mask.
+// extras: the registers of d, a, b and c. aux: their counts, one byte each, d in the lowest. e: the
+// member mask.
 void ExecMma(Context& c, const Instr& in, uint32_t mask);
 
-// wmma.load and wmma.store. a: address (64-bit), b: stride in elements or kNoOperand, extras: the
-// fragment. imm: a MatrixShape whose m and n are the matrix's rows and columns, a its type,
-// saturate its being stored by columns; aux: Space.
+// wmma.load and wmma.store. a: the 64-bit address. b: the stride in elements, or kNoOperand.
+// extras: the fragment. imm: a MatrixShape in which m and n are the rows and columns of the matrix,
+// a is its type, and saturate is set when the matrix is stored by columns. aux: the Space.
 void ExecWmmaLoad(Context& c, const Instr& in, uint32_t mask);
 void ExecWmmaStore(Context& c, const Instr& in, uint32_t mask);
 
-// a: shared address, 32 or 64 bits wide (aux bit 1), aux bit 0: transposed; extras: one register
-// for each matrix; imm: offset.
+// a: the shared address, of 32 or 64 bits (aux bit 1). imm: its offset. aux bit 0: transposed.
+// extras: a register for each matrix.
 void ExecLdmatrix(Context& c, const Instr& in, uint32_t mask);
 
 }  // namespace detshare::soft::ptx

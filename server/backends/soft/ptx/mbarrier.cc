@@ -1,8 +1,8 @@
-// mbarrier objects. All blocks of a unit run on one thread and an mbarrier lies in shared memory,
-// so plain accesses do.
+// mbarrier objects. All blocks of a unit run on one thread, and an mbarrier lies in shared memory.
+// So plain accesses are enough.
 //
-// The 64-bit word: bits 0-19 arrivals still missing in this phase, 20-39 arrivals of a phase, 40-61
-// bytes still missing (signed), 63 the parity of the phase.
+// Bits of the 64-bit word: 0-19 arrivals still missing in this phase, 20-39 arrivals of each phase,
+// 40-61 bytes still missing (signed), 63 the parity of the phase.
 #include "server/backends/soft/ptx/memory_access.h"
 
 namespace detshare::soft::ptx {
@@ -56,8 +56,8 @@ void Mbarrier(Context& c, const Instr& in, uint32_t mask) {
         Complete(&s);
         break;
       case MbarrierOp::kCpAsyncArrive:
-        // The copies are done already. Without noinc the arrival had been announced: nothing
-        // changes.
+        // The copies are done already. Without noinc the instruction adds an expected arrival and
+        // arrives, so the state does not change.
         if (in.aux != 0) {
           s.pending -= 1;
           Complete(&s);

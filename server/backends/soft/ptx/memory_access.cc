@@ -63,7 +63,7 @@ bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void
 
 namespace {
 
-// Each lane for itself; the first violation raises its fault.
+// Checks each lane on its own. The first violation raises its fault.
 bool SlowPointers(Context& c, const Instr& in, uint32_t mask, Reach reach, uint64_t bytes,
                   uint64_t align, bool write, uint64_t* addresses) {
   for (uint32_t m = mask; m != 0; m &= m - 1) {
@@ -129,7 +129,7 @@ inline void LoadAddresses(const Context& c, const Instr& in, uint32_t mask, uint
 
 }  // namespace
 
-// The common case is here: all lanes within one known range.
+// The common case: all lanes access one known range.
 template <Reach kReach, bool kAddress64>
 bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align,
               bool write, uint64_t* pointers) {

@@ -10,7 +10,7 @@
 
 namespace detshare::soft::ptx {
 
-// True when the tenant may access [address, address + bytes). Remembers the range in `c`.
+// Returns whether the tenant may access [address, address + bytes). Keeps the range in `c`.
 bool FindRange(Context& c, uint64_t address, uint64_t bytes, bool write);
 
 inline bool Allowed(Context& c, uint64_t address, uint64_t bytes, bool write) {
@@ -21,27 +21,27 @@ inline bool Allowed(Context& c, uint64_t address, uint64_t bytes, bool write) {
   return FindRange(c, address, bytes, write);
 }
 
-// The block's own shared memory or that of another block of the cluster. Null when out of bounds.
+// Points into the shared memory of the block or of another block of the cluster. Null when out of
+// bounds.
 uint8_t* SharedPointer(Context& c, uint64_t offset, uint64_t bytes);
 
-// A generic address of any space, as lane `lane` sees it; null when it is out of reach.
+// Translates a generic address of any space for lane `lane`. Null when the lane may not access it.
 uint8_t* GenericPointer(Context& c, uint32_t lane, uint64_t address, uint64_t bytes, bool write);
 
-// Reads kernel memory at a generic address as lane `lane` sees it. False when any byte is out of
-// reach.
+// Reads memory at a generic address for lane `lane`. Returns false when the lane may not access a
+// byte of it.
 bool ReadGeneric(Context& c, uint32_t lane, uint64_t address, size_t bytes, void* out);
 
 enum class Reach : uint8_t { kGlobal, kGeneric, kShared, kLocal };
 
-// Host pointers for an access of `bytes` (a power of two) by each lane of `mask`, in
-// pointers[lane]. Checks alignment and reach; on a violation raises the fault of the first such
-// lane and returns false. Instantiated in memory_access.cc alone, for every reach and width.
+// Sets pointers[lane] to the host pointer for an access of `bytes` (a power of two), for each lane
+// of `mask`. Checks alignment and access. On a violation it raises the fault of the first such lane
+// and returns false. Only memory_access.cc instantiates it, for every reach and width.
 template <Reach kReach, bool kAddress64>
 bool Pointers(Context& c, const Instr& in, uint32_t mask, uint64_t bytes, uint64_t align,
               bool write, uint64_t* pointers);
 
-// Relaxed atomic accesses: blocks of one kernel run on several threads and may race as they may on
-// a GPU.
+// Relaxed atomic accesses. Blocks of a kernel run on several threads and may race, as on a GPU.
 template <class T>
 inline T LoadRelaxed(uint64_t pointer) {
   return __atomic_load_n(reinterpret_cast<const T*>(pointer), __ATOMIC_RELAXED);

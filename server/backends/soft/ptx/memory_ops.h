@@ -1,18 +1,18 @@
-// Loads, stores, atomics and the moves of addresses.
+// Loads, stores, atomics and address operations.
 #pragma once
 
 #include "server/backends/soft/ptx/instr.h"
 
 namespace detshare::soft::ptx {
 
-// Instr fields: a the address (32- or 64-bit lanes), imm its offset; d or extra/count the
-// register(s); b the value of a scalar store. aux: MemoryAux.
+// Instr fields: a is the address (32- or 64-bit lanes), imm its offset; d is the register, or
+// extra/count are the registers; b is the value of a scalar store. aux: MemoryAux.
 struct MemoryAux {
   static constexpr uint32_t kPolling = 1;  // volatile, relaxed, acquire: see NotePoll
   static constexpr uint32_t kAcquire = 2;
   static constexpr uint32_t kRelease = 4;
   static constexpr uint32_t kVectorResults =
-      8;  // a vector atom: the first half of the registers are results
+      8;  // a vector atom: the first half of the registers is for results
 };
 
 struct MemoryKey {
@@ -22,14 +22,15 @@ struct MemoryKey {
   uint32_t vector = 1;
 };
 
-// Null when there is no such instruction.
+// Returns null when PTX has no such instruction.
 ExecFn SelectLoad(const MemoryKey& key);
 ExecFn SelectStore(const MemoryKey& key);
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kExch, kCas, kAnd, kOr, kXor };
 
-// d the old value or kNoOperand, b and c the operands (registers of the type's class), or for
-// vectors extra/count: first destinations (when there is a d side), then sources. aux: MemoryAux.
+// d is the old value or kNoOperand; b and c are the operands (registers of the type's class). For
+// vectors extra/count are the destinations, if the instruction has any, and then the sources. aux:
+// MemoryAux.
 ExecFn SelectAtomic(AtomOp op, const MemoryKey& key);
 
 // Uniform parameters of the kernel: d = param[imm].
@@ -52,8 +53,8 @@ ExecFn StackSaveHandler(bool wide);
 ExecFn StackRestoreHandler(bool wide);
 ExecFn FenceHandler();
 
-// mbarrier objects: 64-bit words in shared memory (see mbarrier.cc). a: address; b, c: operands; d:
-// state or predicate.
+// mbarrier objects: 64-bit words in shared memory (see mbarrier.cc). a: the address; b, c:
+// operands; d: state or predicate.
 enum class MbarrierOp : uint8_t {
   kInit,
   kInval,

@@ -32,7 +32,7 @@ std::string Name(std::string_view name) {
   return out;
 }
 
-// Makes one ModuleCode of several syntax trees. Names that are not visible belong to their own
+// Makes one ModuleCode from several syntax trees. Names that are not visible are local to their
 // text.
 class Linker {
  public:
@@ -49,7 +49,7 @@ class Linker {
   }
 
  private:
-  // Gives every definition its symbol.
+  // Gives every definition a symbol.
   absl::Status Declare() {
     uint64_t shared = 0;
     for (size_t m = 0; m < asts_.size(); ++m) {
@@ -124,7 +124,7 @@ class Linker {
     info.is_extern = v.is_extern;
     info.is_managed = v.managed;
     info.has_initializer = v.has_initializer;
-    // The first of several names wins: names that are not visible may repeat between texts.
+    // Names that are not visible may repeat between texts. The first one wins.
     code_->global_index.emplace(info.name, static_cast<int>(code_->globals.size()));
     code_->globals.push_back(std::move(info));
   }
@@ -214,7 +214,7 @@ class Linker {
     std::sort(address_taken_.begin(), address_taken_.end());
     address_taken_.erase(std::unique(address_taken_.begin(), address_taken_.end()),
                          address_taken_.end());
-    // Shared variables of functions that are no kernels lie behind those of the module.
+    // The shared variables of functions other than kernels lie behind those of the module.
     uint32_t top = module_shared_bytes_;
     for (FunctionCode& f : code_->functions) {
       if (f.is_entry || f.shared_end == 0) continue;
@@ -230,7 +230,7 @@ class Linker {
     return absl::OkStatus();
   }
 
-  // What a kernel reaches through calls.
+  // Returns the functions that a kernel reaches through calls.
   std::vector<uint32_t> Reachable(uint32_t root) const {
     std::vector<bool> seen(code_->functions.size());
     std::vector<uint32_t> list{root};
@@ -253,8 +253,8 @@ class Linker {
     return list;
   }
 
-  // The deepest stack of the call graph, each function counted once on a path; an upper bound when
-  // it branches a lot.
+  // Returns the size of the deepest stack of the call graph. A path counts each function once. For
+  // graphs with many paths the result is an upper bound.
   uint32_t LocalBytes(const std::vector<uint32_t>& reachable) const {
     uint64_t total = 0;
     for (uint32_t f : reachable) total += code_->functions[f].local_bytes;
@@ -315,7 +315,7 @@ class Linker {
         info.registers_per_thread =
             std::min(info.registers_per_thread, std::max(info.max_registers, 16u));
       }
-      // A block of the allowed size always fits the 65,536 registers of an SM.
+      // A block of the maximum size always fits in the 65,536 registers of an SM.
       info.registers_per_thread = std::min(
           info.registers_per_thread,
           std::max<uint32_t>(65536 / std::max(info.max_threads_per_block, 1u) / 8 * 8, 16));
@@ -396,7 +396,7 @@ void Module::WriteInitialImage(size_t index, const std::vector<uint64_t>& addres
 absl::StatusOr<std::unique_ptr<Executable>> Module::Bind(
     const std::vector<uint64_t>& addresses) const {
   if (addresses.size() != code_->globals.size())
-    return absl::InvalidArgumentError("one address for each global is needed");
+    return absl::InvalidArgumentError("the number of addresses is not the number of globals");
   auto executable = std::make_unique<ExecutableCode>();
   executable->module = code_.get();
   for (const FunctionCode& f : code_->functions) {

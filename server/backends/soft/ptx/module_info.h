@@ -1,4 +1,4 @@
-// What a module says of its kernels and of its globals.
+// The properties of a module's kernels and globals.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct KernelInfo {
   uint32_t param_bytes = 0;  // end of the last parameter, not rounded up
   uint32_t static_shared_bytes = 0;
   uint32_t local_bytes_per_thread =
-      0;  // frames of the kernel and of what it calls, one level of each recursion
+      0;  // frames of the kernel and of the functions that it calls, one level of each recursion
   uint32_t registers_per_thread =
       0;  // an estimate from liveness, deterministic, in 32-bit registers, at most 255
   uint32_t const_bytes = 0;  // .const variables of the module
@@ -40,9 +40,9 @@ struct GlobalInfo {
   uint64_t size = 0;
   uint32_t align = 1;
   GlobalSpace space = GlobalSpace::kGlobal;
-  bool visible = false;  // .visible, .weak or .common: findable by name
+  bool visible = false;  // .visible, .weak or .common: can be found by name
   bool is_extern =
-      false;  // declared here, defined in no linked module: Bind needs its address all the same
+      false;  // declared but not defined in the linked texts; Bind needs its address, too
   bool is_managed = false;  // .attribute(.managed)
   bool has_initializer = false;
 };

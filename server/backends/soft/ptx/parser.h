@@ -1,4 +1,4 @@
-// Text to ModuleAst.
+// Parses text into a ModuleAst.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,7 @@
 
 namespace detshare::soft::ptx {
 
-// What a text may ask for. Generous against what compilers emit, small enough that hostile text
-// stays cheap.
+// Limits of a text. Compilers stay far below them. They keep the cost of hostile text small.
 struct ParseLimits {
   static constexpr size_t kTextBytes = size_t{64} << 20;
   static constexpr size_t kStatementsPerModule = 2u << 20;
@@ -25,10 +24,10 @@ struct ParseLimits {
       1u << 17;  // of all parameter variables of a function in scope at once
 };
 
-// `text` must outlive the result. InvalidArgument with the line on anything that is not understood.
+// `text` must outlive the result. Returns InvalidArgument, with the line, for unknown text.
 absl::StatusOr<ModuleAst> ParsePtx(std::string_view text);
 
-// "line 12: unknown instruction 'foo.bar'" as InvalidArgument.
+// Returns InvalidArgument with a text such as "PTX line 12: unknown instruction 'foo.bar'".
 absl::Status PtxError(uint32_t line, const std::string& message);
 
 }  // namespace detshare::soft::ptx

@@ -157,7 +157,7 @@ void Parser::ParseStatement() {
     if (!ok()) return;
     if (guard.kind != Operand::Kind::kRegister ||
         function_->vregs[guard.vreg].type != Type::kPred) {
-      return Fail(s.line, "the guard is no predicate register");
+      return Fail(s.line, "the guard is not a predicate register");
     }
     s.guard = guard.vreg;
   }

@@ -14,7 +14,7 @@ bool Parser::LookUp(std::string_view name, LocalName* out) {
       return true;
     }
     if (scope.ranges.empty()) continue;
-    // "%r<20>" may also be declared with a prefix that itself ends in digits: try each split.
+    // The prefix of a declaration like "%r<20>" may itself end in digits, so each split is tried.
     for (size_t split = name.size() - 1; split >= digits && split > 0; --split) {
       auto range = scope.ranges.find(name.substr(0, split));
       if (range == scope.ranges.end()) continue;

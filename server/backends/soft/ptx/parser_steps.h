@@ -1,5 +1,5 @@
-// The parser's steps. Those of modules are in parser.cc, those of variables, functions and operands
-// in parser_variable.cc, parser_function.cc and parser_operand.cc.
+// The parser's steps. parser.cc has those of modules; parser_variable.cc, parser_function.cc and
+// parser_operand.cc have those of variables, functions and operands.
 #pragma once
 
 #include <algorithm>
@@ -19,18 +19,18 @@
 
 namespace detshare::soft::ptx {
 
-// For messages: the start of `text`, or what a token is, in quotes and printable.
+// For messages: the start of `text` or the description of a token, printable and in quotes.
 std::string Quote(std::string_view text);
 std::string Describe(const Token& token);
 
-// Recursive descent with one token of look-ahead. The first error is kept in status_ and turns
-// every later step into a no-op that meets the end of the text, so that no step has to be checked
-// for progress.
+// A recursive-descent parser with one token of look-ahead. It keeps the first error in status_.
+// After an error every step finds the end of the text and does nothing, so no step must check for
+// progress.
 class Parser {
  public:
   explicit Parser(std::string_view text) : lexer_(text) { Advance(); }
 
-  // Once.
+  // To be called once.
   absl::StatusOr<ModuleAst> Run();
 
  private:
@@ -51,9 +51,9 @@ class Parser {
     std::unordered_map<std::string_view, LocalName> names;
     std::unordered_map<std::string_view, RegisterRange> ranges;
     uint32_t param_top =
-        0;  // of the frame's parameter area: variables of sibling scopes share places
+        0;  // in the frame's parameter area; variables of sibling scopes share places
   };
-  // What the names of one declaration have in common.
+  // The type of all names of one declaration.
   struct VariableType {
     Type type = Type::kNone;
     uint32_t vector = 1;
@@ -101,7 +101,7 @@ class Parser {
   // --- variables ---
   // .space [.align n] [.attribute(...)] [.vN] .type name[dims] [= init] {, name...}
   void ParseVariables(Linkage linkage, std::vector<Variable>* out);
-  uint32_t ParseAlignment();  // 0 when it is bad
+  uint32_t ParseAlignment();  // 0 on an error
   void SkipPointerAttributes();
   // [.align n] [.attribute(...)] [.vN] .type
   VariableType ParseVariableType();
@@ -128,13 +128,13 @@ class Parser {
 
   // --- operands ---
   bool LookUp(std::string_view name, LocalName* out);
-  // A register, a local variable or some other symbol.
+  // A register, a local variable or another symbol.
   Operand ParseName();
   Operand ParseLiteral(bool negative);
   int64_t ParseOffset();
   Operand ParseAddress(uint32_t line, int depth);
   Operand ParseList(uint32_t line, int depth);
-  // A name, perhaps with a second register or an offset.
+  // A name, with an optional second register or offset.
   Operand ParseNamed(uint32_t line);
   Operand ParseOperand(int depth = 0);
   Lexer lexer_;

@@ -10,7 +10,7 @@
 namespace detshare::soft::ptx {
 namespace {
 
-// Filtered and converted channels. Integers are kept in `bits`.
+// Filtered and converted channels. `bits` has the integers.
 struct Channels {
   std::array<double, 4> value{};
   std::array<uint32_t, 4> bits{};
@@ -20,7 +20,7 @@ bool IsInteger(TexelFormat format) {
   return format != TexelFormat::kF16 && format != TexelFormat::kF32;
 }
 
-// Whether reads give integers: 32-bit integers have no other way.
+// Whether reads return integers. 32-bit integers are always read so.
 bool ReadsIntegers(const Texture& t) {
   return IsInteger(t.image.format) &&
          (t.sampler.read_as_integer || t.image.format == TexelFormat::kU32 ||
@@ -36,7 +36,7 @@ void Decode(const Texture& t, const uint8_t* texel, Channels* out) {
   const bool integers = ReadsIntegers(t);
   const uint32_t bytes = ChannelBytes(image.format);
   for (uint32_t c = 0; c < image.channels; ++c) {
-    // Kernels of the tenant may write to it meanwhile, as they may on hardware.
+    // Kernels of the tenant may write to the texel at the same time, as on hardware.
     uint32_t raw = 0;
     std::memcpy(&raw, texel + c * bytes, bytes);
     double value = 0;
@@ -69,7 +69,7 @@ void Decode(const Texture& t, const uint8_t* texel, Channels* out) {
     if (integers) {
       out->bits[c] = raw;
     } else {
-      // Each texel is a float before it is weighted.
+      // Each texel becomes a float before it is weighted.
       out->value[c] = static_cast<float>(value);
     }
   }
@@ -88,7 +88,7 @@ void Border(const Texture& t, Channels* out) {
   }
 }
 
-// The texel that index `i` names among `size`, or -1 for the border.
+// Returns the texel for index `i` of a side of `size` texels, or -1 for the border.
 int64_t Resolve(int64_t i, int64_t size, AddressMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -107,7 +107,7 @@ int64_t Resolve(int64_t i, int64_t size, AddressMode mode) {
   return -1;
 }
 
-// A place along one dimension: the two neighbours and the weight of the second, in 1/256.
+// A position along one dimension: its two neighbours, and the weight of the second in 1/256.
 struct Neighbours {
   int64_t first = 0, second = 0;
   uint32_t weight = 0;
@@ -120,7 +120,7 @@ class Sampling {
     const Sampler& sampler = texture.sampler;
     modes_ = sampler.modes;
     normalized_ = sampler.normalized_coordinates && !point.integer;
-    // What the two other modes mean without a size to wrap around.
+    // Without normalised coordinates kWrap and kMirror mean kClamp.
     if (!normalized_) {
       for (AddressMode& mode : modes_)
         if (mode != AddressMode::kBorder) mode = AddressMode::kClamp;
@@ -157,7 +157,7 @@ class Sampling {
         at[d] = second ? near[d].second : near[d].first;
         weight *= (second ? near[d].weight : 256 - near[d].weight) / 256.0;
       }
-      if (weight == 0) continue;  // an infinity beside it does no harm
+      if (weight == 0) continue;  // otherwise an infinite texel would make the sum NaN
       Channels texel;
       if (!Fetch(image, at, &texel)) {
         *out = texel;
@@ -169,7 +169,7 @@ class Sampling {
     return true;
   }
 
-  // The four texels around the point in the plane: (0, 1), (1, 1), (1, 0), (0, 0).
+  // Reads one of the four texels around the point, in the order (0, 1), (1, 1), (1, 0), (0, 0).
   bool Corner(uint32_t corner, Channels* out) {
     const ImageLevel& image = texture_.image.levels[0];
     const Neighbours x = Around(0, image), y = Around(1, image);
@@ -228,7 +228,7 @@ class Sampling {
     return true;
   }
 
-  // A direction becomes a face and a place on it.
+  // Turns a direction into a face and a position on it.
   void PlaceOnFace(const SamplePoint& point) {
     const double x = point.position[0], y = point.position[1], z = point.position[2];
     const double ax = std::fabs(x), ay = std::fabs(y), az = std::fabs(z);

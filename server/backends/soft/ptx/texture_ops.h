@@ -6,18 +6,18 @@
 
 namespace detshare::soft::ptx {
 
-// Instr fields: a the handle (64-bit lanes). extra/count: registers, results first, then
-// coordinates (the layer first), then what else the instruction has. aux: TextureAux.
+// Instr fields: a is the handle (64-bit lanes). extra/count are the registers: the results, the
+// coordinates (the layer first), and then the instruction's other operands. aux: TextureAux.
 struct TextureAux {
-  // Of everything with coordinates.
+  // For all instructions with coordinates.
   Geometry geometry = Geometry::k2d;
-  // Textures.
+  // For textures.
   enum class Level : uint8_t { kNone, kLevel, kGradient } level = Level::kNone;
   bool integer = false;  // coordinates are s32
   bool offset = false;   // a texel offset for each dimension follows
   bool gather = false;   // tld4 of `component`
   uint8_t component = 0;
-  // Surfaces.
+  // For surfaces.
   enum class Outside : uint8_t { kTrap, kClamp, kZero } outside = Outside::kTrap;
   uint8_t element_bytes = 4;
   uint8_t vector = 1;
@@ -43,7 +43,7 @@ struct TextureAux {
   }
 };
 
-// Registers of coordinates: the layer counts, padding does not.
+// The number of registers of coordinates: with the layer, without padding.
 constexpr uint32_t CoordinateCount(Geometry g) { return Dimensions(g) + (IsLayered(g) ? 1 : 0); }
 
 enum class ImageQuery : uint8_t {
@@ -58,8 +58,8 @@ enum class ImageQuery : uint8_t {
 void ExecTexture(Context& c, const Instr& in, uint32_t mask);       // tex, tld4: 4 results
 void ExecSurfaceLoad(Context& c, const Instr& in, uint32_t mask);   // `vector` results
 void ExecSurfaceStore(Context& c, const Instr& in, uint32_t mask);  // `vector` values at the end
-// d = a property of image a: aux is the ImageQuery, and bit 8 says that it is a surface. b: the
-// level, or kNoOperand.
+// d = a property of image a. aux is the ImageQuery; its bit 8 is set for a surface. b: the level,
+// or kNoOperand.
 void ExecImageQuery(Context& c, const Instr& in, uint32_t mask);
 
 }  // namespace detshare::soft::ptx

@@ -40,11 +40,11 @@ enum class Type : uint8_t {
   kB1,  // matrix operands only
 };
 
-// kNone when `name` (without the dot) is no type.
+// Returns kNone when `name` (without the dot) is not a type.
 Type TypeFromName(std::string_view name);
 const char* TypeName(Type type);
 
-// Bytes of a value in memory; 0 for predicates and sub-byte types.
+// The bytes of a value in memory; 0 for predicates and sub-byte types.
 constexpr uint32_t SizeOf(Type type) {
   switch (type) {
     case Type::kB8:
@@ -101,8 +101,8 @@ constexpr bool IsInteger(Type t) { return IsSigned(t) || IsUnsigned(t) || IsBits
 
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kConst, kParam, kReg };
 
-// How a register is kept for the 32 lanes of a warp: everything up to 32 bits in 32-bit lanes, a
-// predicate as one mask.
+// How a register is stored for the 32 lanes of a warp. Values of up to 32 bits have 32-bit lanes; a
+// predicate is one mask.
 enum class RegClass : uint8_t { kPred, k32, k64, k128 };
 
 constexpr RegClass ClassOf(Type type) {

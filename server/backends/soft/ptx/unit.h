@@ -1,13 +1,13 @@
-// Run-time state of a unit: blocks, warps, and within a warp the *splits*: groups of lanes that
-// share a program counter.
+// The run-time state of a unit: its blocks, their warps, and the *splits* of a warp. A split is a
+// group of lanes that share a program counter.
 //
-// A warp begins as one split. A divergent branch makes two that share a *join*: the reconvergence
-// point (the branch's immediate post-dominator) and the lanes expected there. A split that reaches
-// the point waits until all expected lanes have come, have exited or have left the function, and
-// goes on as one. Every split gets its turn, so lanes that poll for what diverged lanes of their
-// own warp will do make progress; when the running splits of a warp only poll, lanes that wait at a
-// join are let through without the others (`broken`): waiting there is an optimisation, never a
-// duty.
+// A warp begins as one split. A divergent branch makes two splits that share a *join*: the
+// reconvergence point, which is the branch's immediate post-dominator, and the lanes expected
+// there. Lanes that reach the point wait until every expected lane has come, exited or left the
+// function. Then they go on as one split. Every split gets its turn, so lanes can poll for the work
+// of diverged lanes of their own warp. When the running splits of a warp only poll, lanes that wait
+// at a join go on without the others, and the join is `broken`. This is correct, because the wait
+// at a join is only an optimisation.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct PreparedLaunch;
 struct Unit;
 struct Warp;
 
-// Registers and parameters of one activation of a function by a set of lanes.
+// The registers and parameters of one activation of a function by a set of lanes.
 struct Frame {
   const FunctionCode* function = nullptr;
   const uint8_t* consts = nullptr;
@@ -37,8 +37,8 @@ struct Frame {
   Frame* caller = nullptr;
   const Instr* return_pc = nullptr;
   const CallSite* call = nullptr;
-  uint32_t lanes = 0;       // still inside
-  uint32_t local_base = 0;  // of its variables in the lanes' local memory
+  uint32_t lanes = 0;       // lanes still inside
+  uint32_t local_base = 0;  // begin of its variables in the lanes' local memory
   uint32_t local_top = 0;
   uint32_t depth = 0;
   AlignedBytes storage;
@@ -51,17 +51,17 @@ struct Split {
   const Instr* pc = nullptr;
   Frame* frame = nullptr;
   uint32_t mask = 0;
-  uint32_t sync_mask = 0;  // kWarpSync: the lanes that must come
+  uint32_t sync_mask = 0;  // in kWarpSync: the lanes that must come
   int16_t join = -1;
   SplitState state = SplitState::kFree;
-  uint8_t barrier = 0;  // kBarrier: which
+  uint8_t barrier = 0;  // in kBarrier: the number of the barrier
 };
 
 struct Join {
   const Instr* point = nullptr;
   Frame* frame = nullptr;
-  uint32_t mask = 0;     // lanes that have not gone past yet
-  uint32_t arrived = 0;  // of these, waiting at the point
+  uint32_t mask = 0;     // lanes that are expected at the point
+  uint32_t arrived = 0;  // those of them that wait at the point
   int16_t parent = -1;
   bool used = false;
   bool broken = false;
@@ -74,16 +74,16 @@ struct Warp {
   uint32_t alive = 0;
   std::array<Split, 33> splits;
   std::array<Join, 33> joins;
-  std::array<uint8_t, 33> order{};             // split indices that are in use, next to run first
-  uint8_t split_count = 0;                     // of order
-  Frame base;                                  // the kernel's own frame
-  std::vector<std::unique_ptr<Frame>> frames;  // of called functions, in use or not
+  std::array<uint8_t, 33> order{};  // indices of the splits in use; the next to run is first
+  uint8_t split_count = 0;          // length of order
+  Frame base;                       // the kernel's own frame
+  std::vector<std::unique_ptr<Frame>> frames;  // for called functions, in use or free
   std::vector<Frame*> free_frames;
   uint8_t* local = nullptr;  // stack_bytes for each lane
   uint32_t polls = 0;        // polling operations since the last arrival at a join
   uint64_t steps_since_arrival = 0;
   uint64_t sleep_ns = 0;
-  uint32_t cluster_phase = 0;  // generation of the cluster barrier at the last arrival
+  uint32_t cluster_phase = 0;  // phase of the cluster barrier at the warp's last arrival
 };
 
 struct Barrier {
@@ -117,10 +117,10 @@ struct Unit {
   uint32_t cluster_generation = 0;
   Fault fault;
   std::vector<MemoryRange> ranges;  // allowed during this Run
-  size_t frame_bytes = 0;           // of called functions, limited
+  size_t frame_bytes = 0;           // frames of called functions; limited
 };
 
-// What KernelLaunch::Create made of a launch; read-only while it runs.
+// A launch as KernelLaunch::Create prepared it. Read-only while the launch runs.
 struct PreparedLaunch {
   const ModuleCode* module = nullptr;
   const ExecutableCode* executable = nullptr;
@@ -131,16 +131,16 @@ struct PreparedLaunch {
   uint32_t block_threads = 0;
   uint32_t cluster_blocks = 0;
   uint32_t dynamic_shared_offset = 0;
-  uint32_t shared_bytes = 0;      // that the kernel asked for
-  uint32_t shared_allocated = 0;  // rounded up as hardware does
+  uint32_t shared_bytes = 0;      // static and dynamic
+  uint32_t shared_allocated = 0;  // rounded up as on hardware
   uint32_t stack_bytes = 0;
 };
 
-// Ends the turn and the launch. Only the first fault of a unit is kept.
+// Ends the turn and the launch. A unit keeps only its first fault.
 void RaiseFault(Context& c, const Instr& in, FaultKind kind, uint64_t address, uint32_t lane);
 
-// Marks a polling operation: an atomic, a volatile or acquiring load, a sleep, a fence. A warp that
-// does little else gives its turn away early.
+// Counts a polling operation: an atomic, a volatile or acquiring load, a sleep, or a fence. The
+// turn of a warp that does little else ends early.
 inline void NotePoll(Context& c) {
   ++c.warp->polls;
   if (++c.turn_polls >= 32) EndTurn(c);

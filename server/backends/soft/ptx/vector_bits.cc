@@ -1,5 +1,5 @@
 // Logic, shifts, fields and counts of bits.
-// After all other headers.
+// Must follow all other headers.
 #include "server/backends/soft/ptx/vector_lanes.h"
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
@@ -64,8 +64,8 @@ struct OpShfR {
     return static_cast<uint32_t>((uint64_t{b} << 32 | a) >> n);
   }
 };
-// 32-bit fields take position and length modulo 256, 64-bit ones as they are: what the hardware
-// does.
+// As on hardware, 32-bit fields take position and length modulo 256; 64-bit fields take them
+// unchanged.
 template <class T>
 inline uint64_t FieldOperand(uint32_t v) {
   return sizeof(T) == 8 ? v : v & 0xff;
@@ -252,7 +252,7 @@ ExecFn BitsMap2(Type t) {
       return nullptr;
   }
 }
-// Bit counts: any width in, 32 bits out.
+// Bit counts: operands of any width, 32-bit results.
 template <class Op>
 ExecFn CountMap(Type t) {
   switch (t) {

@@ -1,13 +1,13 @@
 // Comparisons: setp and set.
 
-// After all other headers.
+// Must follow all other headers.
 #include "server/backends/soft/ptx/vector_lanes.h"
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 namespace {
 
-// The loops over lanes exist for these relations alone: each comparison is one of them, with its
-// operands exchanged or its result complemented.
+// The loops over lanes exist only for these relations. Each comparison is one of them, with or
+// without exchanged operands and a complemented result.
 enum class Relation { kEqual, kUnequal, kLess, kLessOrEqual, kOrdered };
 
 struct Plan {
@@ -16,7 +16,8 @@ struct Plan {
   bool complement = false;
 };
 
-// Where a NaN is involved, only kNe of the first six differs from what integers do: it is false.
+// For a NaN, all of the first six comparisons are false. So only kNe differs from the comparison of
+// integers.
 template <bool kFloat>
 constexpr Plan PlanOf(Compare compare) {
   switch (compare) {
@@ -80,7 +81,7 @@ template <class T, Relation kRelation, bool kFtz>
   });
 }
 
-// Bits of lanes outside of `mask` are undefined.
+// The bits of lanes outside `mask` are undefined.
 template <class T, Compare kCompare, bool kFtz>
 inline uint32_t CompareLanes(Context& c, const Instr& in, uint32_t mask) {
   constexpr Plan kPlan = PlanOf<std::is_floating_point_v<T>>(kCompare);

@@ -1,13 +1,13 @@
 // Single and double precision, rounded to nearest.
 #include <limits>
 
-// After all other headers.
+// Must follow all other headers.
 #include "server/backends/soft/ptx/vector_lanes.h"
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 namespace {
 
-// NVIDIA hardware gives this NaN for every f32 operation.
+// On NVIDIA hardware every f32 operation returns this NaN.
 inline float Canonical(float v) { return v != v ? std::bit_cast<float>(0x7fffffffu) : v; }
 inline double Canonical(double v) { return v; }
 
@@ -86,16 +86,16 @@ struct OpDNeg {
   }
 };
 
-// -0 is less than +0; one NaN loses against a number unless kNan.
+// -0 is less than +0. The result of a NaN and a number is the number, with kNan a NaN.
 template <bool kMax, bool kFtz, bool kNan>
 struct OpFMinMax {
   static float Do(float a, float b) {
     a = Prepare<kFtz>(a);
     b = Prepare<kFtz>(b);
     const int32_t ia = std::bit_cast<int32_t>(a), ib = std::bit_cast<int32_t>(b);
+    // +0 and -0 are equal as floats; as integers, -0 is the smaller.
     const bool take_a = kMax ? (a > b || (a == b && ia >= ib)) : (a < b || (a == b && ia <= ib));
     float r = take_a ? a : b;
-    // Equal bits of zero and minus zero compare by their sign: as integers, -0 is the smaller.
     r = a != a ? b : r;
     r = b != b ? a : r;
     if (kNan) r = (a != a || b != b) ? std::bit_cast<float>(0x7fffffffu) : r;

@@ -1,7 +1,7 @@
 // Integer arithmetic.
 #include <algorithm>
 
-// After all other headers.
+// Must follow all other headers.
 #include "server/backends/soft/ptx/vector_lanes.h"
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
@@ -89,7 +89,7 @@ inline int64_t Low24(T a) {
     return a & 0xffffffu;
   }
 }
-// The product of two 24-bit numbers has 48 bits: .lo takes the lower 32, .hi the upper 32 of these.
+// The product of two 24-bit numbers has 48 bits. .lo returns its lower 32 bits, .hi its upper 32.
 struct OpMul24Lo {
   template <class T>
   static T Do(T a, T b) {
@@ -137,7 +137,7 @@ struct OpSad {
     return static_cast<T>(Arith<T>(e) + diff);
   }
 };
-// Division by zero gives what the hardware gives: all ones, also as the remainder.
+// As on hardware, quotient and remainder of a division by zero are all ones.
 struct OpDiv {
   template <class T>
   static T Do(T a, T b) {
@@ -356,7 +356,7 @@ ExecFn IntMap3(Type t) {
       return nullptr;
   }
 }
-// For operations whose bits do not depend on the sign.
+// For operations whose result bits do not depend on the signedness of the type.
 template <class Op>
 ExecFn AnySignMap2(Type t) {
   switch (t) {

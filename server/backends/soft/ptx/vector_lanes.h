@@ -1,7 +1,7 @@
-// Element-wise instructions as loops over a warp's lanes, and how each file of them is compiled:
-// twice, with and without DETSHARE_VECTOR_AVX2, into the namespaces avx2 and base. It is included
-// after all other headers: only what follows may use the instructions of AVX2, since code of other
-// headers is shared with files built for any CPU.
+// Element-wise instructions as loops over a warp's lanes. Each file of them is compiled twice, with
+// and without DETSHARE_VECTOR_AVX2, into the namespaces avx2 and base. A file includes this header
+// after all others, because only the code below it may use AVX2 instructions: the code of other
+// headers is shared with files for any CPU.
 #pragma once
 
 #include <bit>
@@ -20,8 +20,8 @@
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
 
-// The families of instructions, a file each: vector_move.cc, vector_compare.cc, vector_float.cc,
-// vector_integer.cc, vector_bits.cc. Null when the instruction is none of the family's.
+// The families of instructions, one file each: vector_move.cc, vector_compare.cc, vector_float.cc,
+// vector_integer.cc, vector_bits.cc. Each returns null for instructions of other families.
 ExecFn SelectMove(VectorOp op, Type t);
 ExecFn SelectCompare(VectorOp op, Type t, VectorFlags f, Compare compare);
 ExecFn SelectFloat(VectorOp op, Type t, VectorFlags f);
@@ -102,7 +102,7 @@ void Map3(Context& c, const Instr& in, uint32_t mask) {
            [=](uint32_t i) { d[i] = Put<D>(Op::Do(Get<A>(a[i]), Get<B>(b[i]), Get<C>(e[i]))); });
 }
 
-// Wide enough that C++'s promotion to int cannot overflow.
+// A type so wide that C++'s promotion to int cannot overflow.
 template <class T>
 using Arith = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 template <class T>

@@ -1,7 +1,7 @@
 // Moves, selections, predicates, and changes of a register's width.
 #include "server/backends/soft/ptx/unit.h"
 
-// After all other headers.
+// Must follow all other headers.
 #include "server/backends/soft/ptx/vector_lanes.h"
 
 namespace detshare::soft::ptx::DETSHARE_VECTOR_ISA {
@@ -65,8 +65,8 @@ struct OpTrunc {
   static uint32_t Do(uint64_t a) { return static_cast<uint32_t>(a); }
 };
 
-// Parts of kBits bits each, in 32-bit lanes (64-bit lanes for kBits == 64), from least significant
-// on.
+// Parts of kBits bits each, in 32-bit lanes (64-bit lanes for kBits == 64). The first part is the
+// least significant.
 template <class D, uint32_t kParts, uint32_t kBits>
 void Pack(Context& c, const Instr& in, uint32_t mask) {
   D* d = c.Dst<D>(in.d);

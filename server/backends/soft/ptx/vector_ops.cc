@@ -4,7 +4,7 @@ namespace detshare::soft::ptx {
 
 ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare) {
 #ifdef __clang__
-  // Clang ignores the pragma of vector_ops_avx2.cc: both versions are the same.
+  // Clang ignores the pragma in vector_lanes.h, so both compilations are for any CPU.
   constexpr bool kAvx2 = false;
 #else
   static const bool kAvx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

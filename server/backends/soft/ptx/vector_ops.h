@@ -1,6 +1,6 @@
-// Element-wise instructions: each lane's result depends on that lane's operands alone, and costs a
-// few machine instructions, so that the compiler can vectorise the loop over the lanes. Compiled
-// twice, for any x86-64 and for those with AVX2 and FMA; results are the same.
+// Element-wise instructions. Each lane's result depends on that lane's operands alone and takes a
+// few machine instructions, so the compiler can vectorise the loop over the lanes. The code is
+// compiled twice, for any x86-64 CPU and for CPUs with AVX2 and FMA. Both return the same results.
 #pragma once
 
 #include "server/backends/soft/ptx/instr.h"
@@ -115,18 +115,23 @@ enum class Compare : uint8_t {
   kNan,
 };
 
-// Combination of setp's result with a further predicate; in Instr::aux of kSetp.
+// How setp combines its result with another predicate, in Instr::aux of kSetp.
 enum class BoolOp : uint8_t { kNone, kAnd, kOr, kXor };
 
-// Instr fields beyond a, b, c:
-//   kSetp: d result, d2 complement or kNoOperand, c predicate to combine, aux: BoolOp | 4 when c is
-//   negated kSet: d result; aux as kSetp; flags.is_signed: 1.0f instead of ~0 kSelp: c predicate
-//   kSlct: c value   kLop3: imm table   kPrmt: imm mode   kTestp: imm kind carries: c (kMad*c: e)
-//   the carry in, d2 the carry out or kNoOperand packs and unpacks: extra/count the parts
-// Null when there is no such instruction.
+// Returns null when PTX has no such instruction. Instr fields besides a, b, c:
+//   kSetp: d result, d2 complement or kNoOperand, c predicate to combine,
+//          aux: BoolOp, | 4 when c is negated
+//   kSet: d result; aux as for kSetp; flags.is_signed: true is 1.0f instead of ~0
+//   kSelp: c predicate
+//   kSlct: c value
+//   kLop3: imm table
+//   kPrmt: imm mode
+//   kTestp: imm kind
+//   carries: c (for kMad*c: e) the carry in, d2 the carry out or kNoOperand
+//   packs and unpacks: extra/count the parts
 ExecFn SelectVectorOp(VectorOp op, Type type, VectorFlags flags, Compare compare = Compare::kEq);
 
-// The two compilations; SelectVectorOp picks by what the CPU has.
+// The two compilations. SelectVectorOp selects the one for the CPU.
 namespace base {
 ExecFn Select(VectorOp op, Type type, VectorFlags flags, Compare compare);
 }

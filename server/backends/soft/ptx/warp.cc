@@ -77,7 +77,7 @@ void Diverge(Context& c, uint32_t taken, const Instr* target, const Instr* point
         break;
       }
     }
-    // Lanes that branch straight to the reconvergence point need no split to wait there.
+    // Lanes that branch straight to the reconvergence point wait there without a split.
     if (target == point && s.join >= 0) {
       Join& j = warp.joins[static_cast<size_t>(s.join)];
       if (j.point == point && j.frame == c.frame && !j.broken) {
@@ -93,7 +93,7 @@ void Diverge(Context& c, uint32_t taken, const Instr* target, const Instr* point
   c.mask &= ~taken;
   s.mask = c.mask;
   AddSplit(warp, target, c.frame, taken, s.join, false);
-  // Next in turn after the running one, ahead of those that have waited for other reasons.
+  // The new split runs next after the running split, before splits that wait for other reasons.
   for (uint8_t i = static_cast<uint8_t>(warp.split_count - 1); i > 1; --i)
     std::swap(warp.order[i], warp.order[i - 1u]);
 }
@@ -125,7 +125,7 @@ void ExitLanes(Context& c, uint32_t lanes) {
     if (f->lanes == 0) ReleaseFrame(warp, f);
     f = caller;
   }
-  // Whoever waits for these lanes looks again.
+  // Splits that wait for these lanes check again.
   for (uint8_t i = 0; i < warp.split_count; ++i) {
     Split& other = warp.splits[warp.order[i]];
     if (other.state == SplitState::kWarpSync) other.state = SplitState::kReady;

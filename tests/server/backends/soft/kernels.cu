@@ -1,4 +1,4 @@
-// What the tests of the software GPU run. C names, so that the tests find them.
+// Kernels for the tests of the software GPU. They have C names, so that the tests find them.
 #include <cooperative_groups.h>
 
 #include <cstdio>

@@ -31,8 +31,8 @@ inline absl::Span<const std::byte> BytesOf(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// Succeeds, or fails the test with the message. From any thread, as long as it succeeds: Catch is
-// for one.
+// Fails the test with the message unless the status is OK. Any thread may pass an OK status, but
+// only the test's thread may fail, because Catch works on one thread.
 inline void Require(const absl::Status& status) {
   if (!status.ok()) FAIL(status.ToString());
 }
@@ -42,7 +42,7 @@ T Require(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// The parameter block of values that follow each other as C++ lays them out.
+// Returns a parameter block with the values one after the other, aligned as in C++.
 template <typename... Values>
 std::vector<std::byte> Parameters(const Values&... values) {
   std::vector<std::byte> bytes;
@@ -56,7 +56,7 @@ std::vector<std::byte> Parameters(const Values&... values) {
   return bytes;
 }
 
-// Of device memory that a kernel may use at the same time.
+// Set and Look access device memory that a kernel may use at the same time.
 template <typename T>
 void Set(T* at, T value) {
   std::atomic_ref<T>(*at).store(value, std::memory_order_release);
@@ -66,7 +66,7 @@ T Look(T* at) {
   return std::atomic_ref<T>(*at).load(std::memory_order_acquire);
 }
 
-// A device with what its log says.
+// A device and the lines of its log.
 class TestDevice {
  public:
   explicit TestDevice(SoftDeviceOptions options = {}) {
@@ -91,7 +91,7 @@ class TestDevice {
   std::unique_ptr<Device> device_;
 };
 
-// A session: its memory, the library of kernels.cu, a queue.
+// A session with memory, the library of kernels.cu, and a queue.
 class TestSession {
  public:
   TestSession(TestDevice& device, uint64_t index, Partition* partition = nullptr)
@@ -124,12 +124,12 @@ class TestSession {
     return printed_;
   }
 
-  // Device memory for `count` values, zero. The tests look at it directly.
+  // Allocates zeroed device memory for `count` values. The tests access it directly.
   template <typename T>
   T* Allocate(uint64_t count) {
     const uint64_t bytes = (count * sizeof(T) + 511) / 512 * 512;
     Require(space_->Map(next_, bytes));
-    // A gap follows, so that the next one is no neighbour.
+    // A gap follows, so that allocations are not adjacent.
     return reinterpret_cast<T*>(std::exchange(next_, next_ + bytes + 512));
   }
 

@@ -55,13 +55,13 @@ TEST_CASE("the default device looks like an H200") {
   CHECK(device->whole().sm_count() == 132);
 }
 
-TEST_CASE("options that describe no device are refused") {
+TEST_CASE("options that do not describe a device are refused") {
   CHECK_FALSE(CreateSoftDevice({.sm_count = 0}).ok());
   CHECK_FALSE(CreateSoftDevice({.compute_major = 3}).ok());
   CHECK_FALSE(CreateSoftDevice({.ordinal = -1}).ok());
 }
 
-TEST_CASE("a partition is made of whole groups of SMs") {
+TEST_CASE("a partition consists of whole groups of SMs") {
   TestDevice device;
   CHECK(Require(device->CreatePartition(8, 16))->sm_count() == 16);
   CHECK(Require(device->CreatePartition(120, 12))->first_sm() == 120);
@@ -163,7 +163,7 @@ TEST_CASE("constants can be set by copies, and are read by kernels") {
   CHECK(values[0] == 60);
 }
 
-TEST_CASE("an access outside the session's memory is its fault, and nobody else's") {
+TEST_CASE("an access outside the session's memory is a fault of this session alone") {
   TestDevice device;
   auto guilty = std::make_unique<TestSession>(device, 0);
   TestSession innocent(device, 1);
@@ -204,7 +204,7 @@ TEST_CASE("an access outside the session's memory is its fault, and nobody else'
     CHECK(CudaResultOf(guilty->Finish()) == kCudaErrorIllegalAddress);
   }
 
-  // It stays, and what comes later is skipped.
+  // The fault stays, and later work is skipped.
   CHECK_FALSE(guilty->space().fault().ok());
   Require(guilty->Launch("Store", {1}, {1}, Parameters(mine, 1)));
   guilty.reset();
@@ -215,7 +215,7 @@ TEST_CASE("an access outside the session's memory is its fault, and nobody else'
   CHECK(device->health().ok());
 }
 
-TEST_CASE("launches of impossible shapes get CUDA's answers") {
+TEST_CASE("launches of impossible shapes return CUDA's errors") {
   TestDevice device;
   TestSession session(device, 0);
   int* out = session.Allocate<int>(1024);
@@ -261,7 +261,7 @@ TEST_CASE("dynamic shared memory beyond 48 KiB needs the attribute") {
   for (int i = 0; i < 256; ++i) REQUIRE(out[i] == 255 - i);
 }
 
-TEST_CASE("a cooperative launch has all its blocks in flight, or is refused") {
+TEST_CASE("a cooperative launch has all its blocks in flight or is refused") {
   TestDevice device({.sm_count = 16});
   const auto partition = Require(device->CreatePartition(0, 8));
   TestSession session(device, 0, partition.get());
@@ -277,7 +277,7 @@ TEST_CASE("a cooperative launch has all its blocks in flight, or is refused") {
                                     Cooperative())) == kCudaErrorCooperativeLaunchTooLarge);
 }
 
-TEST_CASE("blocks that wait for later blocks do not wait for ever, while they fit") {
+TEST_CASE("blocks can wait for later blocks if all of them fit") {
   TestDevice device({.sm_count = 2, .worker_threads = 1, .quantum = 1000});
   TestSession session(device, 0);
   int* flag = session.Allocate<int>(1);
@@ -286,7 +286,7 @@ TEST_CASE("blocks that wait for later blocks do not wait for ever, while they fi
   CHECK(*flag == 1);
 }
 
-TEST_CASE("clusters see each other's shared memory, and have the sizes that CUDA allows") {
+TEST_CASE("blocks of a cluster see each other's shared memory, and clusters have CUDA's sizes") {
   TestDevice device;
   TestSession session(device, 0);
   int* out = session.Allocate<int>(64);
@@ -312,7 +312,7 @@ TEST_CASE("clusters see each other's shared memory, and have the sizes that CUDA
   CHECK(Require(session.kernel("SmIds").MaxPotentialClusterSize(shape)) == 8);
 }
 
-TEST_CASE("occupancy is what the toolkit computes") {
+TEST_CASE("the occupancy equals that of the toolkit") {
   TestDevice device;
   TestSession session(device, 0);
   Kernel& kernel = session.kernel("Nothing");
@@ -334,7 +334,7 @@ TEST_CASE("blocks run on the SMs of their partition") {
   for (unsigned block = 0; block < 20; ++block) CHECK(sms[block] == 16 + block % 8);
 }
 
-TEST_CASE("what kernels print arrives in the order of blocks and kernels, before the fence") {
+TEST_CASE("printed text arrives in the order of blocks and kernels, before the fence") {
   TestDevice device;
   TestSession session(device, 0);
   std::string expected;
@@ -350,7 +350,7 @@ TEST_CASE("what kernels print arrives in the order of blocks and kernels, before
   }
 }
 
-TEST_CASE("what a kernel printed before its fault has arrived when the fault is known") {
+TEST_CASE("text that a kernel printed before its fault arrives before the fault is known") {
   TestDevice device;
   TestSession session(device, 0);
   Require(session.Launch("PrintAndTrap", {1}, {1}));
@@ -358,7 +358,7 @@ TEST_CASE("what a kernel printed before its fault has arrived when the fault is 
   CHECK(session.printed() == "before\n");
 }
 
-TEST_CASE("a launch whose stacks would not fit into memory is refused") {
+TEST_CASE("a launch whose stacks do not fit into memory is refused") {
   TestDevice device;
   TestSession session(device, 0);
   int* out = session.Allocate<int>(1024);
@@ -396,7 +396,7 @@ TEST_CASE("limits are set within their bounds") {
   CHECK_FALSE(device->SetLimit(session.space(), -1, 1).ok());
 }
 
-TEST_CASE("a kernel that never ends holds up nobody, and ends when its session is abandoned") {
+TEST_CASE("a kernel that never ends delays no other work, and ends when its session is abandoned") {
   TestDevice device({.worker_threads = 1});
   auto endless = std::make_unique<TestSession>(device, 0);
   TestSession session(device, 1);
@@ -408,7 +408,7 @@ TEST_CASE("a kernel that never ends holds up nobody, and ends when its session i
     Require(session.Finish());
     CHECK(*out == i);
   }
-  endless.reset();  // abandons, and waits
+  endless.reset();  // abandons the session and waits for its work
   TestSession next(device, 0);
   Require(next.Launch("Nothing", {1}, {1}));
   Require(next.Finish());
@@ -459,7 +459,7 @@ TEST_CASE("launches of random shapes are run or refused") {
   Require(session.Finish());
 }
 
-TEST_CASE("a kernel sees what the host writes while it runs") {
+TEST_CASE("a running kernel sees the host's writes") {
   TestDevice device;
   TestSession session(device, 0);
   int* flag = session.Allocate<int>(1);
@@ -469,7 +469,7 @@ TEST_CASE("a kernel sees what the host writes while it runs") {
   Require(session.Finish());
 }
 
-TEST_CASE("copies and fills reach what the session owns, of every shape") {
+TEST_CASE("copies and fills of every shape reach the session's memory and no other") {
   TestDevice device;
   TestSession session(device, 0), other(device, 1);
   uint8_t* memory = session.Allocate<uint8_t>(4096);
@@ -528,7 +528,7 @@ TEST_CASE("copies and fills reach what the session owns, of every shape") {
   CHECK(CudaResultOf(session.queue().Fill(session.space(), fill)) == kCudaErrorInvalidValue);
 }
 
-TEST_CASE("host memory that is gone when its turn comes is not touched") {
+TEST_CASE("a queued copy does not access host memory that was unregistered before its turn") {
   TestDevice device;
   TestSession session(device, 0);
   uint8_t* memory = session.Allocate<uint8_t>(4096);
@@ -548,7 +548,7 @@ TEST_CASE("host memory that is gone when its turn comes is not touched") {
   CHECK(CudaResultOf(session.Finish()) == kCudaErrorIllegalAddress);
 }
 
-TEST_CASE("host memory can be taken away under a kernel that never ends") {
+TEST_CASE("host memory can be unregistered while a kernel that never ends uses it") {
   TestDevice device;
   TestSession session(device, 0);
   void* host = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -561,7 +561,7 @@ TEST_CASE("host memory can be taken away under a kernel that never ends") {
   CHECK(CudaResultOf(session.Finish()) == kCudaErrorIllegalAddress);
 }
 
-TEST_CASE("large copies are complete, and take the time of their bytes") {
+TEST_CASE("large copies are complete, and their virtual time grows with their bytes") {
   TestDevice device;
   TestSession session(device, 0);
   constexpr uint64_t kBytes = 20 << 20;
@@ -633,7 +633,7 @@ TEST_CASE("the same kernel takes longer on fewer SMs") {
   CHECK(on_few > 4 * on_half);
 }
 
-TEST_CASE("markers that cannot be measured say why") {
+TEST_CASE("the error of markers that cannot be measured gives the reason") {
   TestDevice device;
   TestSession session(device, 0);
   const auto timed = Require(device->CreateMarker(true)),

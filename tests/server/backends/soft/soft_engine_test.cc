@@ -13,7 +13,7 @@
 namespace detshare::soft {
 namespace {
 
-// `pieces` calls of `action`, which gets the piece's number.
+// A task of `pieces` calls of `action`, which gets the number of the piece.
 class TestJob final : public Job {
  public:
   TestJob(uint64_t pieces, std::function<void(uint64_t)> action, bool is_short = false)
@@ -40,7 +40,7 @@ class TestJob final : public Job {
   uint64_t next_ = 0, in_flight_ = 0;
 };
 
-// Goes on until it is told to stop.
+// A task that goes on until it is told to stop.
 class EndlessJob final : public Job {
  public:
   explicit EndlessJob(const std::atomic<bool>& stop) : stop_(stop) {}
@@ -134,10 +134,10 @@ std::shared_ptr<QueueState> NewQueue() { return std::make_shared<QueueState>(); 
 
 }  // namespace
 
-TEST_CASE("the work of a queue is done in its order, every piece once") {
+TEST_CASE("a queue's work is done in order, and every piece once") {
   Fixture f;
   const auto queue = NewQueue();
-  std::vector<int> order;  // one queue: never two at a time
+  std::vector<int> order;  // needs no lock: tasks of one queue do not run at the same time
   std::atomic<int> pieces{0};
   for (int i = 0; i < 200; ++i) {
     f.Run(
@@ -150,7 +150,7 @@ TEST_CASE("the work of a queue is done in its order, every piece once") {
   CHECK(pieces == 1000);
 }
 
-TEST_CASE("a fence is written after everything before it, and its writer's effects are seen") {
+TEST_CASE("a fence is written after all earlier work, whose effects its reader sees") {
   Fixture f;
   const auto queue = NewQueue();
   for (uint64_t round = 1; round <= 300; ++round) {
@@ -176,7 +176,7 @@ TEST_CASE("short work on an idle queue is done before the call returns") {
   CHECK(fence == 1);
 }
 
-TEST_CASE("a queue waits for the point that another reaches") {
+TEST_CASE("a queue waits for a point of another queue") {
   Fixture f;
   const auto first = NewQueue(), second = NewQueue(), third = NewQueue();
   std::atomic<uint64_t> gate{0};
@@ -197,7 +197,7 @@ TEST_CASE("a queue waits for the point that another reaches") {
   CHECK_FALSE(early);
 }
 
-TEST_CASE("a queue that waits for the host holds up no other") {
+TEST_CASE("a queue that waits for the host does not delay other queues") {
   Fixture f(1);
   const auto held = NewQueue(), free = NewQueue();
   std::atomic<uint64_t> gate{4};
@@ -213,7 +213,7 @@ TEST_CASE("a queue that waits for the host holds up no other") {
   CHECK(ran);
 }
 
-TEST_CASE("work that never ends starves nobody") {
+TEST_CASE("work that never ends does not starve other work") {
   Fixture f(1);
   const auto endless = NewQueue(), queue = NewQueue();
   std::atomic<bool> stop{false};
@@ -225,7 +225,7 @@ TEST_CASE("work that never ends starves nobody") {
   f.WriteFence(queue, &fence, 1);
   while (fence.load(std::memory_order_acquire) == 0) std::this_thread::yield();
   CHECK(ended == 0);
-  // Fences of the host are looked at meanwhile, too.
+  // Meanwhile the engine also polls fences that the host writes.
   std::atomic<uint64_t> gate{0};
   const auto waiting = NewQueue();
   f.WaitFence(waiting, &gate, 1);
@@ -237,7 +237,7 @@ TEST_CASE("work that never ends starves nobody") {
   f.Finish(endless);
 }
 
-TEST_CASE("after a fault work is skipped, fences are not written, and markers go on") {
+TEST_CASE("after a fault work is skipped, fences are not written, and points are reached") {
   Fixture f;
   const auto queue = NewQueue();
   f.space->SetFault(kCudaErrorIllegalAddress, "as a test");
@@ -254,7 +254,7 @@ TEST_CASE("after a fault work is skipped, fences are not written, and markers go
   CHECK(f.engine.Reached(*point));
 }
 
-TEST_CASE("an abandoned space waits for no host") {
+TEST_CASE("an abandoned space does not wait for the host") {
   Fixture f;
   const auto queue = NewQueue();
   std::atomic<uint64_t> never{0};
@@ -267,7 +267,7 @@ TEST_CASE("an abandoned space waits for no host") {
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("an engine ends with work still queued") {
+TEST_CASE("an engine can be destroyed while work is queued") {
   std::atomic<uint64_t> never{0};
   std::atomic<bool> stop{false};
   Fixture f;
@@ -277,7 +277,7 @@ TEST_CASE("an engine ends with work still queued") {
   f.engine.Submit(second, f.Make(std::make_shared<EndlessJob>(stop)));
 }
 
-TEST_CASE("many threads with many queues and markers between them come to an end") {
+TEST_CASE("many threads with many queues and points between them come to an end") {
   Fixture f;
   constexpr int kThreads = 4, kRounds = 300;
   std::mutex mutex;

@@ -16,7 +16,7 @@ constexpr char kConditionalPtx[] = R"(
 .address_size 64
 .extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
 
-// *count += 1; the condition is whether it is less than `limit`
+// *count += 1; sets the condition to *count < limit
 .visible .entry count(.param .u64 count, .param .u32 limit, .param .u64 handle) {
   .reg .pred %p;
   .reg .u32 %r<4>;
@@ -40,7 +40,7 @@ constexpr char kConditionalPtx[] = R"(
   ret;
 }
 
-// the condition is *value
+// sets the condition to *value
 .visible .entry choose(.param .u64 value, .param .u64 handle) {
   .reg .u32 %r<2>;
   .reg .u64 %a<3>;
@@ -67,7 +67,7 @@ struct Fixture {
 
   Fixture() { description.graphs.resize(1); }
 
-  // Kernels of both libraries, which outlive the graphs here.
+  // For kernels of both libraries, which outlive the graphs.
   GraphNode Node(Kernel& kernel, const std::vector<std::byte>& parameters, Dim3 grid = {1},
                  Dim3 block = {1}) {
     KernelStep step;
@@ -116,8 +116,8 @@ struct Fixture {
   }
 };
 
-TEST_CASE_METHOD(Fixture, "a graph respects its edges and lets the rest run side by side") {
-  // A diamond, whose sides wait for each other's host-visible effects through fences.
+TEST_CASE_METHOD(Fixture, "a graph respects its edges, and other nodes run at the same time") {
+  // A diamond. One side waits for the other through a fence.
   int* data = session.Allocate<int>(8);
   std::atomic<uint64_t>* fences = nullptr;
   const uint64_t bytes = 4096;
@@ -125,7 +125,7 @@ TEST_CASE_METHOD(Fixture, "a graph respects its edges and lets the rest run side
   Require(session.space().RegisterHost(page, bytes));
   fences = reinterpret_cast<std::atomic<uint64_t>*>(page);
   const uint32_t top = Add(Store(data, 1));
-  const uint32_t waits = Add({WaitStep{&fences[0]}});  // for what the other side signals
+  const uint32_t waits = Add({WaitStep{&fences[0]}});  // for the other side's signal
   const uint32_t left = Add({Copy(data, data + 1)});
   const uint32_t fill = Add({Fill(data + 2, 5)});
   const uint32_t signals = Add({SignalStep{&fences[0]}});
@@ -150,7 +150,7 @@ TEST_CASE_METHOD(Fixture, "a graph respects its edges and lets the rest run side
   session.space().UnregisterHost(page).IgnoreError();
 }
 
-TEST_CASE_METHOD(Fixture, "random graphs compute what their nodes do one after the other") {
+TEST_CASE_METHOD(Fixture, "random graphs compute the same as their nodes one after the other") {
   constexpr int kCells = 12;
   for (unsigned seed = 0; seed < 25; ++seed) {
     INFO("seed " << seed);
@@ -158,7 +158,7 @@ TEST_CASE_METHOD(Fixture, "random graphs compute what their nodes do one after t
     description.graphs.assign(1, {});
     int* cells = session.Allocate<int>(kCells);
     std::vector<int> model(kCells, 0);
-    // Two nodes that touch the same cell, one of them to write, are ordered by an edge.
+    // An edge orders two nodes that access the same cell if at least one of them writes it.
     std::vector<std::vector<std::pair<uint32_t, bool>>> users(kCells);
     for (uint32_t node = 0; node < 30; ++node) {
       const int to = static_cast<int>(random() % kCells);
@@ -213,7 +213,7 @@ TEST_CASE_METHOD(Fixture, "launches of a graph on two queues follow each other")
   Require(other->LaunchGraph(session.space(), *graph, {}));
   std::atomic<uint64_t> fence{0};
   Require(other->WriteFence(session.space(), &fence, 1));
-  // The first launch takes the flag away again; the second waits for one of its own.
+  // The first launch clears the flag. The second launch waits for the flag again.
   Set(flag, 1);
   Require(session.Finish());
   CHECK(fence.load() == 0);
@@ -257,7 +257,7 @@ TEST_CASE_METHOD(Fixture, "nodes run on the SMs of the partition") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "errors of nodes show when the graph is instantiated") {
+TEST_CASE_METHOD(Fixture, "instantiating a graph returns the errors of its nodes") {
   int* data = session.Allocate<int>(4);
   const auto error_of = [&](GraphNode node) {
     description.graphs.assign(1, {});
@@ -283,7 +283,7 @@ TEST_CASE_METHOD(Fixture, "errors of nodes show when the graph is instantiated")
         kCudaErrorInvalidValue);
 }
 
-TEST_CASE_METHOD(Fixture, "changes hold for launches from then on") {
+TEST_CASE_METHOD(Fixture, "changes of a graph hold for later launches") {
   int* data = session.Allocate<int>(4);
   Add(Store(data, 1));
   Add({Fill(data + 1, 2)});
@@ -306,7 +306,7 @@ TEST_CASE_METHOD(Fixture, "changes hold for launches from then on") {
   CHECK(data[2] == 7);
 }
 
-TEST_CASE_METHOD(Fixture, "events are recorded and waited for as they are at the launch") {
+TEST_CASE_METHOD(Fixture, "a graph waits for the records that events have at the launch") {
   int* flag = session.Allocate<int>(1);
   int* data = session.Allocate<int>(1);
   const auto recorded = std::shared_ptr<Marker>(Require(device->CreateMarker(false)));
@@ -318,7 +318,7 @@ TEST_CASE_METHOD(Fixture, "events are recorded and waited for as they are at the
   Edge(0, 1);
   Edge(1, 2);
   const auto graph = Make();
-  Launch(*graph);  // nothing recorded yet: nothing to wait for
+  Launch(*graph);  // no record yet, so no wait
   Require(session.Finish());
   CHECK(*data == 3);
   *data = 0;
@@ -338,7 +338,7 @@ TEST_CASE_METHOD(Fixture, "events are recorded and waited for as they are at the
   CHECK(*data == 3);
 }
 
-TEST_CASE_METHOD(Fixture, "a fault in a graph is the session's alone, and its launches end") {
+TEST_CASE_METHOD(Fixture, "a fault in a graph is its session's alone, and its launches end") {
   Add(Node(session.kernel("Trap"), {}));
   Add({Fill(session.Allocate<int>(1), 1)});
   Edge(0, 1);
@@ -352,7 +352,7 @@ TEST_CASE_METHOD(Fixture, "a fault in a graph is the session's alone, and its la
   CHECK(*data == 4);
 }
 
-TEST_CASE_METHOD(Fixture, "a graph may end before its launches") {
+TEST_CASE_METHOD(Fixture, "a graph may be destroyed before its launches end") {
   int* flag = session.Allocate<int>(1);
   int* data = session.Allocate<int>(1);
   Add(Node(session.kernel("WaitForFlag"), Parameters(flag)));
@@ -396,14 +396,14 @@ TEST_CASE_METHOD(Fixture, "a while loop runs its body until a kernel ends it") {
   Launch(*graph);
   Require(session.Finish());
   CHECK(*after == 10);
-  // The default says that each launch runs the body once at least.
+  // With the default value each launch runs the body at least once.
   Launch(*graph);
   Launch(*graph);
   Require(session.Finish());
   CHECK(*after == 12);
 }
 
-TEST_CASE_METHOD(Fixture, "if, else and switch choose a body, nested ones too") {
+TEST_CASE_METHOD(Fixture, "if, else and switch select a body, also when they are nested") {
   const auto condition = [&] {
     return Require(device->CreateGraphCondition(session.space(), 0, false, 0));
   };
@@ -457,7 +457,7 @@ TEST_CASE_METHOD(Fixture, "a loop takes the virtual time of its turns") {
   CHECK(Require(device->ElapsedMilliseconds(*start, *end)) > 0.2f);  // 100 launches of 2 us
 }
 
-TEST_CASE_METHOD(Fixture, "a loop that never ends starves nobody and ends with its session") {
+TEST_CASE_METHOD(Fixture, "an endless loop does not starve other work and ends with its session") {
   const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true, 0));
   Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
   description.graphs.resize(2);  // an empty body
@@ -478,7 +478,7 @@ TEST_CASE_METHOD(Fixture, "a loop that never ends starves nobody and ends with i
   Require(next.Finish());
 }
 
-TEST_CASE_METHOD(Fixture, "a handle that nobody gave out is a fault") {
+TEST_CASE_METHOD(Fixture, "an unknown handle is a fault") {
   unsigned* value = session.Allocate<unsigned>(1);
   Kernel& kernel = *Require(conditional->GetKernel("choose"));
   Require(session.queue().Launch(session.space(), kernel, {}, Parameters(value, uint64_t{77})));

@@ -20,7 +20,7 @@ std::string PtxStore(const std::string& name, int value) {
          std::to_string(value) + ";\nst.global.b32 [%a], %v;\nret;\n}\n";
 }
 
-// A library with a session to run its kernels in.
+// A library, and a session that runs its kernels.
 class Loaded {
  public:
   absl::Status Load(const std::string& image) {
@@ -52,12 +52,12 @@ class Loaded {
   std::unique_ptr<Library> library_;
 };
 
-// A fatbin entry of any kind around a text.
+// Returns a fatbin with a text.
 std::string FatbinFor(uint32_t sm, const std::string& text) {
   return images::WritePtxFatbin({&text, 1}, sm);
 }
 
-// The same with its kind or flags changed.
+// Returns the fatbin with another byte at `offset`, which changes its kind or flags.
 std::string With(std::string fatbin, size_t offset, uint8_t value) {
   fatbin.at(images::kFatbinHeaderBytes + offset) = static_cast<char>(value);
   return fatbin;
@@ -80,13 +80,13 @@ TEST_CASE("PTX text is loaded, terminated or not") {
   CHECK(loaded.Run("Go") == 6);
 }
 
-TEST_CASE("of a fatbin the PTX of the highest architecture that the device reaches is taken") {
+TEST_CASE("a fatbin gives the PTX of the highest architecture that the device runs") {
   Loaded loaded;
   Require(loaded.Load(
       Joined(FatbinFor(75, PtxStore("Go", 75)),
              Joined(FatbinFor(90, PtxStore("Go", 90)), FatbinFor(100, PtxStore("Go", 100))))));
   CHECK(loaded.Run("Go") == 90);
-  // Made for exactly this one (sm_90a): byte 2 of the flags.
+  // Code for exactly this architecture (sm_90a) has this bit in byte 2 of the flags.
   Require(loaded.Load(Joined(With(FatbinFor(90, PtxStore("Go", 91)), 42, 0x10),
                              FatbinFor(90, PtxStore("Go", 90)))));
   CHECK(loaded.Run("Go") == 91);
@@ -95,7 +95,7 @@ TEST_CASE("of a fatbin the PTX of the highest architecture that the device reach
   CHECK(loaded.Run("Go") == 80);
 }
 
-TEST_CASE("machine code alone is no binary for this GPU") {
+TEST_CASE("a fatbin with only machine code has no binary for this GPU") {
   Loaded loaded;
   const std::string elf_only = With(FatbinFor(90,
                                               "\x7f"
@@ -109,7 +109,7 @@ TEST_CASE("machine code alone is no binary for this GPU") {
         kCudaSuccess);
 }
 
-TEST_CASE("what is no image is refused") {
+TEST_CASE("data that is not an image is refused") {
   Loaded loaded;
   CHECK(CudaResultOf(loaded.Load("")) == kCudaErrorInvalidImage);
   CHECK(CudaResultOf(loaded.Load("hello")) == kCudaErrorInvalidImage);
@@ -120,7 +120,7 @@ TEST_CASE("what is no image is refused") {
   CHECK(CudaResultOf(loaded.Load(fatbin.substr(0, 10))) == kCudaErrorInvalidImage);
 }
 
-TEST_CASE("an unknown instruction is named, in the log and to the program") {
+TEST_CASE("the log and the error for the program name an unknown instruction") {
   Loaded loaded;
   const std::string text =
       std::string(kHeader) + ".visible .entry Go() {\nfrobnicate.b32 %r1, %r2;\nret;\n}\n";
@@ -138,7 +138,7 @@ TEST_CASE("PTX for newer architectures or of a newer version is refused") {
 
 TEST_CASE("the parts of a program that nvlink linked are linked from their PTX") {
   Loaded loaded;
-  // As the shim sends it: the linked fatbin, which has machine code only, and then its parts.
+  // The shim sends the linked fatbin, which has only machine code, and then its parts.
   const std::string linked = With(FatbinFor(90,
                                             "\x7f"
                                             "ELF"),

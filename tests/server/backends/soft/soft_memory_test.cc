@@ -33,7 +33,7 @@ bool IsZero(uint64_t address, uint64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("memory lies where it is mapped, and is zero") {
+TEST_CASE("memory is at the address where it was mapped, and is zero") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   CHECK(space->base() == kBase);
@@ -61,7 +61,7 @@ TEST_CASE("memory belongs to the session to the byte") {
   CHECK_FALSE(space->state()->ranges().Find(kBase + 1024, &range));
 }
 
-TEST_CASE("neighbouring ranges contain what spans them") {
+TEST_CASE("adjacent ranges contain an access across them") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   REQUIRE(space->Map(kBase, 512).ok());
@@ -74,7 +74,7 @@ TEST_CASE("neighbouring ranges contain what spans them") {
 TEST_CASE("memory that was unmapped is zero when it is mapped again") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
-  // Neither begins nor ends at a page; a neighbour shares its last page.
+  // The range neither begins nor ends at a page boundary. Another range shares its last page.
   const uint64_t begin = kBase + 1536, bytes = 5 * 4096;
   REQUIRE(space->Map(begin, bytes).ok());
   REQUIRE(space->Map(begin + bytes, 512).ok());
@@ -87,7 +87,7 @@ TEST_CASE("memory that was unmapped is zero when it is mapped again") {
   CHECK(At(begin + bytes)[511] == 0xab);
 }
 
-TEST_CASE("only what one Map made can be unmapped, and only once") {
+TEST_CASE("only a range of one Map can be unmapped, and only once") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   REQUIRE(space->Map(kBase, 1024).ok());
@@ -127,7 +127,7 @@ TEST_CASE("the card's memory is divided among the sessions") {
   const absl::Status refused = first->Map(TestBase(0) + 4096, 4096);
   CHECK(CudaResultOf(refused) == kCudaErrorOutOfMemory);
   CHECK(absl::IsResourceExhausted(refused));
-  // Whoever goes gives everything back.
+  // A session that ends gives all of its memory back.
   REQUIRE(second->state()->AllocateGlobal(100, 8, RangeTable::Kind::kGlobal).ok());
   second.reset();
   CHECK(budget.used() == 4096);
@@ -172,7 +172,7 @@ TEST_CASE(
   REQUIRE(state.ranges().Find(*second, &range));
   CHECK_FALSE(range.writable);
 
-  // Room that is freed is used again, cleared.
+  // Freed room is used again, and is cleared.
   std::memset(At(*first), 1, 1000);
   state.FreeGlobal(*first, RangeTable::Kind::kGlobal);
   CHECK_FALSE(space->Contains(*first, 1));
@@ -200,7 +200,7 @@ TEST_CASE("host memory belongs to the session while it is registered") {
   CHECK_FALSE(space->Contains(address, 1));
 }
 
-TEST_CASE("whoever takes memory away waits for those who may have found it, and for nobody else") {
+TEST_CASE("Drain waits for work that may have looked memory up, and for no later work") {
   AccessGate gate;
   gate.Drain();
   auto early = std::make_unique<AccessGate::Pass>(gate);
@@ -209,14 +209,14 @@ TEST_CASE("whoever takes memory away waits for those who may have found it, and 
     gate.Drain();
     drained = true;
   });
-  // These may come before or after the call; they leave in any case.
+  // These passes may begin before or after Drain. All of them end.
   for (int i = 0; i < 1000; ++i) AccessGate::Pass pass(gate);
   CHECK_FALSE(drained);
   early.reset();
   drainer.join();
   CHECK(drained);
 
-  // Users that overlap without a pause hold up nobody.
+  // Passes that overlap without a pause do not delay Drain.
   std::atomic<bool> stop{false};
   std::vector<std::thread> users;
   for (int i = 0; i < 2; ++i) {
@@ -263,7 +263,7 @@ TEST_CASE("the first fault of a session stays") {
   CHECK(space->state()->stopped());
 }
 
-TEST_CASE("an address space whose numbers make no sense is refused") {
+TEST_CASE("an address space with impossible bounds is refused") {
   MemoryBudget budget(kBudget);
   CHECK_FALSE(SpaceState::Create(0, kTestSpaceBytes, budget).ok());
   CHECK_FALSE(SpaceState::Create(kBase + 1, kTestSpaceBytes, budget).ok());
@@ -309,7 +309,7 @@ TEST_CASE("lookups while the table changes see whole ranges") {
   MemoryBudget budget(kBudget);
   const auto space = MakeSpace(budget);
   REQUIRE(space->Map(kBase, 4096).ok());
-  std::atomic<bool> lost{false};  // Catch is for one thread
+  std::atomic<bool> lost{false};  // Catch works on one thread
   std::thread reader([&] {
     for (int i = 0; i < 20'000; ++i) {
       ptx::MemoryRange range;
@@ -384,7 +384,7 @@ TEST_CASE("Access to physical memory is none, reading, or both, and neighbours a
   CHECK_FALSE(space->Contains(right, 1));
 }
 
-TEST_CASE("Physical memory goes only where nothing is, and comes back as it was mapped") {
+TEST_CASE("Physical memory is mapped only over free addresses, and unmapped as it was mapped") {
   MemoryBudget budget(kBudget);
   const auto file = *MemoryFile::Create(0);
   const auto space = MakeSpace(budget);
@@ -408,7 +408,7 @@ TEST_CASE("Physical memory goes only where nothing is, and comes back as it was 
   CHECK_FALSE(SoftPhysicalMemory::Create(file, 2 * kBudget, budget).ok());
 }
 
-TEST_CASE("Another session can map what is behind an ordinary allocation") {
+TEST_CASE("Another session can map the memory behind an ordinary allocation") {
   MemoryBudget budget(kBudget);
   auto first = MakeSpace(budget, 0);
   const auto second = MakeSpace(budget, 1);

@@ -1,4 +1,4 @@
-// Several sessions on one software GPU, each in a thread of its own.
+// Several sessions share a software GPU. Each has its own thread.
 #include <array>
 #include <catch2/catch.hpp>
 #include <random>
@@ -11,13 +11,13 @@ namespace {
 
 constexpr int kCount = 1024;
 
-// What a session computed, and how long that took in virtual time on its own queue.
+// The result of a session, and its virtual time on the session's own queue.
 struct Outcome {
   std::vector<float> values;
   bool ok = false;
 };
 
-// Random work on two queues that wait for each other at times; the same for the same seed.
+// Does random work on two queues that sometimes wait for each other. The seed determines the work.
 Outcome Compute(TestDevice& device, uint64_t index, unsigned seed, Partition* partition) {
   std::mt19937 random(seed);
   TestSession session(device, index, partition);
@@ -82,7 +82,7 @@ Outcome Compute(TestDevice& device, uint64_t index, unsigned seed, Partition* pa
 
 }  // namespace
 
-TEST_CASE("sessions compute the same bits together as alone, whatever their neighbours do") {
+TEST_CASE("sessions compute the same bits together as alone, also beside faulty sessions") {
   SoftDeviceOptions options;
   options.quantum = 500;
   TestDevice device(options);
@@ -90,8 +90,8 @@ TEST_CASE("sessions compute the same bits together as alone, whatever their neig
   std::array<Outcome, 3> alone, together;
   for (unsigned i = 0; i < 3; ++i) alone[i] = Compute(device, i, i, nullptr);
 
-  // Prepared here, since Catch is for one thread: the neighbours fail, print, run for ever and go
-  // away.
+  // The other sessions fault, print, run for ever and end. They are prepared here, because Catch
+  // works on one thread.
   std::atomic<bool> stop{false};
   std::atomic<int> rounds{0};
   std::thread neighbour([&] {
@@ -133,12 +133,12 @@ TEST_CASE("sessions compute the same bits together as alone, whatever their neig
   CHECK(device->memory().free == device->memory().total);
 }
 
-TEST_CASE("what was submitted decides the measured times, not how busy the machine is") {
+TEST_CASE("measured times depend on the submitted work, not on the load of the host") {
   std::array<float, 2> measured;
   for (const int round : {0, 1}) {
     TestDevice device;
     std::atomic<bool> stop{false};
-    // The second time, the machine has something else to do.
+    // In the second run the host has other work, too.
     std::thread load([&] {
       while (round == 1 && !stop) {
       }

@@ -64,7 +64,7 @@ TEST_CASE("a kernel takes its blocks' time and the launch") {
   CHECK(timeline.At(*queue.Record()) == 20 * kUs + kOverhead);
 }
 
-TEST_CASE("kernels of a queue follow each other") {
+TEST_CASE("kernels of a queue run one after the other") {
   Timeline timeline(4);
   TestQueue queue(timeline);
   queue.Kernel(On(0, 4, 1, 1), {10 * kUs});
@@ -75,7 +75,7 @@ TEST_CASE("kernels of a queue follow each other") {
 TEST_CASE("each block goes to the SM where it can start first") {
   Timeline timeline(2);
   TestQueue queue(timeline);
-  // The third follows the first, the fourth follows the third.
+  // The third block follows the first, and the fourth follows the third.
   queue.Kernel(On(0, 2, 1, 4), {10 * kUs, 100 * kUs, 10 * kUs, 10 * kUs});
   CHECK(timeline.At(*queue.Record()) == 100 * kUs + kOverhead);
 }
@@ -112,7 +112,7 @@ TEST_CASE("the blocks of a cluster start and end together") {
   blocker.Kernel(On(0, 1, 1, 1), {30 * kUs});
   Placement clusters = On(0, 4, 1, 2);
   clusters.blocks_per_unit = 2;
-  // The first takes SMs 1 and 2; the second needs SM 3 and waits for another.
+  // The first cluster takes SMs 1 and 2. The second cluster takes SM 3 and waits for another SM.
   queue.Kernel(clusters, {20 * kUs, 20 * kUs});
   CHECK(timeline.At(*queue.Record()) == 40 * kUs + kOverhead);
 }
@@ -125,7 +125,7 @@ TEST_CASE("a marker makes another queue wait") {
   second.Wait(point);
   second.Kernel(On(1, 1, 1, 1), {10 * kUs});
   CHECK(timeline.At(*second.Record()) == 40 * kUs + 2 * kOverhead);
-  // It stands for the past of a queue that is further.
+  // The point is earlier than the queue's tail, so the wait changes nothing.
   second.Wait(point);
   CHECK(timeline.At(*second.Record()) == 40 * kUs + 2 * kOverhead);
 }
@@ -149,7 +149,7 @@ TEST_CASE("the order of ending does not matter") {
   }
 }
 
-TEST_CASE("whoever asks before earlier work of others has ended gets a reply without it") {
+TEST_CASE("a time that is read before earlier work of other queues has ended ignores that work") {
   Timeline timeline(1);
   TestQueue endless(timeline), queue(timeline);
   const auto entry = endless.Submit();
@@ -164,7 +164,7 @@ TEST_CASE("a point that was not reached has no time") {
   CHECK_FALSE(timeline.At(TimePoint()).has_value());
 }
 
-TEST_CASE("copies in one direction share an engine, other directions have theirs") {
+TEST_CASE("copies in one direction share an engine, and each direction has its own") {
   Timeline timeline(1);
   TestQueue first(timeline), second(timeline), third(timeline);
   timeline.EndTransfer(first.Submit(), CopyEngine::kToDevice, 10 * kUs);
@@ -188,7 +188,7 @@ TEST_CASE("a very large grid is spread evenly over its SMs") {
   const uint64_t units = 1'000'000;
   timeline.EndKernel(queue.Submit(), On(0, 2, 4, units), {}, units * kUs);
   CHECK(timeline.At(*queue.Record()) == units * kUs / 8 + kOverhead);
-  // What was there before is filled up first.
+  // The work first fills the gaps that earlier work left.
   Timeline other(2);
   TestQueue small(other), large(other);
   small.Kernel(On(0, 1, 1, 1), {10 * kUs});
@@ -196,22 +196,22 @@ TEST_CASE("a very large grid is spread evenly over its SMs") {
   CHECK(other.At(*large.Record()) == 20 * kUs + kOverhead);
 }
 
-TEST_CASE("the model's durations are what they were") {
+TEST_CASE("the durations of the model have fixed values") {
   Placement one = On(0, 132, 16, 1);
   ptx::CostCounters counters;
   CHECK(UnitDuration(one, counters) == kBlockStart);
 
-  // One warp's instructions wait for each other.
+  // The instructions of a single warp wait for each other.
   counters.instructions[ptx::CostCounters::kFloat32] = 1980;
   CHECK(UnitDuration(one, counters) == kBlockStart + 4 * kUs);
 
-  // Many warps hide the latency; issue slots remain, and neighbours on the SM want theirs.
+  // Many warps hide the latency. Then the issue slots decide, which the blocks of an SM share.
   Placement wide = On(0, 132, 2, 264);
   wide.warps_per_block = 32;
   counters.instructions[ptx::CostCounters::kFloat32] = 1980 * 32;
   CHECK(UnitDuration(wide, counters) == kBlockStart + 16 * kUs);
 
-  // Memory traffic at the SM's limit, and at the card's when all SMs are busy.
+  // Memory traffic at the limit of the SM and, when all SMs are busy, at the limit of the card.
   counters = {};
   counters.global_sectors = 3000;
   CHECK(UnitDuration(one, counters) == kBlockStart + 1 * kUs);
@@ -219,7 +219,7 @@ TEST_CASE("the model's durations are what they were") {
   CHECK(UnitDuration(On(0, 132, 1, 132), counters) == kBlockStart + 3200 * kUs / 1000);
 }
 
-TEST_CASE("a backlog that is too long does not wait for one that never ends") {
+TEST_CASE("a backlog that is too long does not wait for work that never ends") {
   Timeline timeline(1);
   TestQueue endless(timeline), queue(timeline);
   const auto entry = endless.Submit();

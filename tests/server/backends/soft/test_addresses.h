@@ -1,5 +1,5 @@
-// Addresses for the sessions of tests. The sanitizers keep most of the address space for
-// themselves, each another part.
+// Addresses for the sessions of tests. Each sanitizer reserves another large part of the address
+// space.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace detshare::soft {
 
 inline constexpr uint64_t kTestSpaceBytes = 1ull << 30;
 
-// The base of the `index`-th session's range, kTestSpaceBytes long.
+// Returns the base of the range of session `index`. The range has kTestSpaceBytes bytes.
 inline constexpr uint64_t TestBase(uint64_t index) {
 #if defined(__SANITIZE_ADDRESS__)
   constexpr uint64_t kFirst = 0x2000'0000'0000;

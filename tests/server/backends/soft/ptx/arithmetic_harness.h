@@ -1,4 +1,4 @@
-// Runs one instruction on many inputs and compares every result with a reference, bit by bit.
+// Runs an instruction on many inputs and compares every result with a reference, bit by bit.
 #pragma once
 
 #include <bit>
@@ -74,8 +74,8 @@ std::vector<T> InterestingValues() {
   }
 }
 
-// All pairs of interesting values first, then random bits (for floats: of moderate exponents every
-// second time).
+// First all pairs of interesting values, then random bits. Every second random float has a moderate
+// exponent.
 template <class T>
 T RandomValue(std::mt19937_64& random) {
   const uint64_t bits = random();
@@ -101,7 +101,7 @@ inline std::string MemoryType(size_t size) {
   return size == 8 ? ".b64" : size == 4 ? ".b32" : size == 2 ? ".b16" : ".u8";
 }
 
-// A kernel that gives each thread %a, %b, %c from three arrays and stores %o.
+// Returns a kernel in which each thread reads %a, %b and %c from three arrays and stores %o.
 inline std::string InstructionKernel(const std::string& body, size_t o, size_t a, size_t b,
                                      size_t c) {
   std::ostringstream s;
@@ -133,7 +133,7 @@ bool SameBits(T x, T y) {
   return std::memcmp(&x, &y, sizeof(T)) == 0;
 }
 
-// `body` computes %o from %a, %b, %c.
+// `body` computes %o from %a, %b and %c.
 template <class D, class A, class B, class C>
 void CheckInstruction(const std::string& body, absl::FunctionRef<D(A, B, C)> reference,
                       uint64_t seed = 1) {
@@ -143,7 +143,7 @@ void CheckInstruction(const std::string& body, absl::FunctionRef<D(A, B, C)> ref
   const std::vector<A> va = InterestingValues<A>();
   const std::vector<B> vb = InterestingValues<B>();
   const std::vector<C> vc = InterestingValues<C>();
-  // Blocks of 45 threads: a whole warp and a part of one.
+  // Blocks of 45 threads have a whole warp and a part of a warp.
   constexpr uint32_t kBlock = 45;
   const uint32_t blocks =
       static_cast<uint32_t>((va.size() * vb.size() + 600 + kBlock - 1) / kBlock);

@@ -12,7 +12,7 @@ const char* Suffix() {
   return std::is_same_v<T, float> ? "f32" : "f64";
 }
 
-// The operation in a rounding mode of the host's FPU.
+// Computes the operation in a rounding mode of the host's FPU.
 template <class T>
 T Rounded(int mode, int op, T a, T b, T c) {
   std::fesetround(mode);
@@ -150,8 +150,8 @@ void CheckSimple() {
   }
 }
 
-TEST_CASE("NaNs that moves of the sign and conversions give are the hardware's") {
-  // Bits seen on an H200.
+TEST_CASE("NaNs from sign operations and conversions are the hardware's") {
+  // The bits that an H200 returns.
   Check1<uint32_t, float>("abs.f32 %o, %a;", [](float a) {
     return a != a ? 0x7fffffffu : std::bit_cast<uint32_t>(std::fabs(a));
   });
@@ -238,7 +238,7 @@ TEST_CASE("Conversions between floats and integers round and clamp") {
 }
 
 TEST_CASE("Half precision rounds as a search over all values does") {
-  // The value of every non-negative half, in order.
+  // The values of all non-negative halves, in order.
   std::vector<double> values;
   for (uint32_t h = 0; h < 0x7c00; ++h) {
     const int exponent = static_cast<int>(h >> 10);
@@ -277,7 +277,7 @@ TEST_CASE("Half precision rounds as a search over all values does") {
       "mul.f16 %o, %a, %b;", [&](uint16_t a, uint16_t b) { return nearest(widen(a) * widen(b)); });
   CheckInstruction<uint16_t, uint16_t, uint16_t, uint16_t>(
       "fma.rn.f16 %o, %a, %b, %c;", [&](uint16_t a, uint16_t b, uint16_t c) {
-        // The x87 format holds the exact sum for all but the widest spans; those round the same.
+        // The x87 format holds the exact sum, except for the widest spans, which round to the same.
         return nearest(
             static_cast<double>(static_cast<long double>(widen(a)) * widen(b) + widen(c)));
       });

@@ -1,4 +1,4 @@
-// Kernels compiled by nvcc, against references on the host.
+// Compares kernels that nvcc compiled with references on the host.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -125,7 +125,7 @@ TEST_CASE_METHOD(Fixture, "A spin lock admits every thread of every block once")
   CHECK(*value == 6 * 96);
 }
 
-TEST_CASE_METHOD(Fixture, "A thread may wait for what another of its warp does after the branch") {
+TEST_CASE_METHOD(Fixture, "A thread may wait for another thread of its warp after a branch") {
   int* flag = Zeros<int>(1);
   int* out = Zeros<int>(1);
   MustRun("lane_handoff", Config(1, 32, Params().Add(flag).Add(out)));
@@ -293,7 +293,7 @@ TEST_CASE_METHOD(Fixture, "Kernels allocate and free memory") {
   for (int t = 0; t < 32; ++t) CHECK(sums[t] == 16 * ((t + 1) % 32) + 120);
 }
 
-TEST_CASE_METHOD(Fixture, "Faults say what happened, where and to whom") {
+TEST_CASE_METHOD(Fixture, "Faults name the kind, kernel, block, thread and line") {
   int* p = Zeros<int>(64);
   Fault fault = MustFault("assertion", Config(2, 40, Params().Add(33)));
   CHECK(fault.kind == FaultKind::kAssert);
@@ -408,7 +408,7 @@ TEST_CASE_METHOD(Fixture, "A tiled matrix product equals the sum in the same ord
   }
 }
 
-// The half of a small integer.
+// Returns a small integer as a half.
 uint16_t Half(int v) {
   if (v == 0) return 0;
   const int magnitude = std::abs(v);

@@ -1,5 +1,5 @@
-// Texts that ask for too much: they are refused or decoded, and neither takes more than seconds. A
-// quadratic step would take hours.
+// Texts that exceed limits. The parser refuses or decodes them within seconds. A quadratic step
+// would take hours.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ std::string Repeat(const std::string& text, int count) {
 
 constexpr char kHeader[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-// The module is gone again; what counts is that there was an end.
+// Drops the module. The tests only check that the parser comes to an end.
 bool Parses(const std::string& body) { return Module::Parse(kHeader + body).ok(); }
 
 TEST_CASE("Endless nesting is refused") {

@@ -1,4 +1,4 @@
-// PTX from any text: refused with the line that is wrong, or decoded into kernels that run without
+// Any text must either be refused with the wrong line, or be decoded into kernels that run without
 // harm (module.h).
 #include <algorithm>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 namespace detshare::soft::ptx::testing {
 namespace {
 
-// Memory of a device that is small, so that kernels which allocate in a loop find its end.
+// A small device memory. Kernels that allocate in a loop reach its end.
 class SmallMemory final : public Memory {
  public:
   static constexpr uint64_t kBytes = 1 << 20;
@@ -57,7 +57,7 @@ void CheckKernels(const Module& module) {
   }
 }
 
-// Where the globals lie; empty when they do not fit.
+// Returns the addresses of the globals; empty when they do not fit.
 std::vector<uint64_t> Place(const Module& module, SmallMemory& memory) {
   std::vector<uint64_t> addresses;
   for (const GlobalInfo& global : module.globals()) {
@@ -69,7 +69,7 @@ std::vector<uint64_t> Place(const Module& module, SmallMemory& memory) {
   return addresses;
 }
 
-// A block of each kernel, for some instructions.
+// Runs a block of each kernel for some instructions.
 void RunBriefly(const Executable& executable, SmallMemory& memory) {
   constexpr int kTurns = 4;
   constexpr uint64_t kBudget = 500;
@@ -96,7 +96,7 @@ void Check(std::string_view text) {
   const std::vector<uint64_t> addresses = Place(**module, memory);
   if (addresses.size() != (*module)->globals().size()) return;
   for (size_t i = 0; i < addresses.size(); ++i) {
-    // Of exactly its size, so that a sanitizer sees a byte too many.
+    // The vector has exactly the global's size, so that a sanitizer finds a write beyond it.
     std::vector<uint8_t> image((*module)->globals()[i].size);
     (*module)->WriteInitialImage(i, addresses, image.data());
     std::copy(image.begin(), image.end(), reinterpret_cast<uint8_t*>(addresses[i]));

@@ -1,5 +1,5 @@
-// Runs kernels for tests: an arena of device memory that only hands out what was allocated, a
-// launcher on as many threads as asked, and captured output.
+// Runs kernels for tests: an arena of device memory in which only allocations are accessible, a
+// launcher with a given number of threads, and captured output.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace detshare::soft::ptx::testing {
 
-// Device memory: host allocations with guards between them, since every allocation is a range of
-// its own.
+// Device memory, made of host allocations. Each allocation is a range of its own, so an access
+// beyond it is a fault.
 class Memory : public MemoryGuard, public DeviceHeap, public OutputSink {
  public:
   bool Find(uint64_t address, MemoryRange* range) const override;
@@ -65,7 +65,7 @@ struct Result {
 // A loaded module with its globals in `memory`.
 class Program {
  public:
-  // Throws std::runtime_error with the status when the text is refused.
+  // Throws std::runtime_error with the status when the parser refuses the text.
   Program(Memory* memory, std::string_view text);
   Program(Memory* memory, const std::vector<std::string_view>& texts);
 
@@ -77,7 +77,7 @@ class Program {
     return index < 0 ? nullptr : reinterpret_cast<T*>(addresses_[static_cast<size_t>(index)]);
   }
   const Module& module() const { return *module_; }
-  // What its kernels' handles name; outlives the runs.
+  // Sets the images for the handles of the kernels. They must outlive the runs.
   void set_images(const ImageTable* images) { images_ = images; }
 
  private:

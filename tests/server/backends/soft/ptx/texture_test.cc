@@ -1,4 +1,4 @@
-// Textures and surfaces: sampling by CUDA's rules, and the instructions that do it.
+// Textures and surfaces: sampling by CUDA's rules, and the instructions for it.
 #include "server/backends/soft/ptx/texture.h"
 
 #include <bit>
@@ -55,7 +55,7 @@ float Value(const Texture& texture, const SamplePoint& point) {
   return std::bit_cast<float>(Bits(texture, point)[0]);
 }
 
-TEST_CASE("Each address mode names the texel that CUDA says") {
+TEST_CASE("Each address mode selects the texel that CUDA documents") {
   const std::vector<float> texels{10, 11, 12, 13};
   Texture t{ImageOf(texels, TexelFormat::kF32, 1, 4), {}};
   t.sampler.border = {7, 0, 0, 0};
@@ -76,10 +76,10 @@ TEST_CASE("Each address mode names the texel that CUDA says") {
   CHECK(read(AddressMode::kMirror, true, 1.75f) == 10);
   CHECK(read(AddressMode::kMirror, true, 2.25f) == 11);
   CHECK(read(AddressMode::kMirror, true, -0.25f) == 10);
-  // Without normalised coordinates there is nothing to wrap around.
+  // Without normalised coordinates wrapping clamps.
   CHECK(read(AddressMode::kWrap, false, 5.0f) == 13);
   CHECK(read(AddressMode::kMirror, false, -2.0f) == 10);
-  // No coordinate is a way out of the image.
+  // No coordinate leads out of the image.
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   CHECK(read(AddressMode::kClamp, false, kInfinity) == 13);
   CHECK(read(AddressMode::kWrap, true, -kInfinity) >= 10);
@@ -97,7 +97,7 @@ TEST_CASE("Linear filtering weighs the neighbours by fractions of 8 bits") {
   CHECK(Value(t, At(Geometry::k2d, 1.0f, 1.0f)) == 448);
   CHECK(Value(t, At(Geometry::k2d, 0.75f, 1.25f)) == 496);
   CHECK(Value(t, At(Geometry::k2d, 0.5f + 1 / 256.0f, 0.5f)) == 1);
-  // Between two steps the nearer one counts.
+  // The weight is rounded to the nearest step.
   CHECK(Value(t, At(Geometry::k2d, 0.5f + 1.4f / 256, 0.5f)) == 1);
   CHECK(Value(t, At(Geometry::k2d, 0.5f + 1.6f / 256, 0.5f)) == 2);
   CHECK(Value(t, At(Geometry::k2d, -5.0f, -5.0f)) == 0);
@@ -200,8 +200,8 @@ class Table final : public ImageTable {
 
 constexpr char kHead[] = ".version 8.0\n.target sm_75\n.address_size 64\n";
 
-// A kernel of 32 threads whose %r1 is the thread; the body leaves what it wants to store in %f0 or
-// %r0 and %rd2 is the handle.
+// Returns a kernel of 32 threads. %r1 is the thread and %rd2 the handle. The body leaves the value
+// to store in %f0 or %r0.
 std::string Kernel(const std::string& body, const char* value) {
   return std::string(kHead) + R"(
 .visible .entry k(.param .u64 out, .param .u64 image) {
@@ -274,7 +274,7 @@ TEST_CASE("tex reads by float and by integer coordinates, tld4 gathers") {
   CHECK(std::bit_cast<uint32_t>(f.out[3]) == 3202);
 }
 
-TEST_CASE("A texture on the tenant's memory reads what its loads may read, and zero beyond") {
+TEST_CASE("A texture on the tenant's memory reads accessible memory, and zero beyond its width") {
   Fixture f;
   auto* const memory = f.memory.New<float>(16);
   for (int i = 0; i < 16; ++i) memory[i] = static_cast<float>(i + 1);
@@ -287,13 +287,13 @@ TEST_CASE("A texture on the tenant's memory reads what its loads may read, and z
   CHECK(f.Run(fetch, 9).fault.kind == FaultKind::kNone);
   for (int i = 0; i < 32; ++i) CHECK(f.out[i] == (i < 16 ? memory[i] : 0));
 
-  f.table.textures[9].image.levels[0].width = 17;  // more than there is
+  f.table.textures[9].image.levels[0].width = 17;  // wider than the memory
   const Result beyond = f.Run(fetch, 9);
   CHECK(beyond.fault.kind == FaultKind::kIllegalAddress);
   CHECK(beyond.fault.address == reinterpret_cast<uint64_t>(memory + 16));
 }
 
-TEST_CASE("suld and sust reach every texel, and what lies outside is what the mode says") {
+TEST_CASE("suld and sust reach every texel, and the mode decides accesses outside") {
   Fixture f;
   std::vector<uint32_t> texels(32 * 2 * 2);
   f.table.surfaces[3] = ImageOf(texels, TexelFormat::kU32, 2, 16, 2, 2);
@@ -332,7 +332,7 @@ TEST_CASE("suld and sust reach every texel, and what lies outside is what the mo
   CHECK(std::bit_cast<uint32_t>(f.out[0]) == 2);
 }
 
-TEST_CASE("A handle that is nobody's, or another kind's, is a fault of the kernel") {
+TEST_CASE("An unknown handle, or a handle of another kind, is a fault of the kernel") {
   Fixture f;
   const std::vector<float> texels(4);
   f.table.surfaces[3] = ImageOf(texels, TexelFormat::kF32, 1, 4);
@@ -344,7 +344,7 @@ TEST_CASE("A handle that is nobody's, or another kind's, is a fault of the kerne
         FaultKind::kIllegalAddress);
 }
 
-TEST_CASE("Texture instructions that are malformed, or not known, are refused with their line") {
+TEST_CASE("Malformed and unknown texture instructions are refused with their line") {
   for (const char* body : {
            "tex.2d.v4.f32.f32 {%f0, %f2, %f3}, [%rd2, {%f1, %f1}];",
            "tex.2d.v4.f32.f32 {%f0, %f2, %f3, %f4}, [%rd2, {%f1}];",

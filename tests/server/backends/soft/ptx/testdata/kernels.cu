@@ -1,4 +1,4 @@
-// Kernels of kernels_test.cc, compiled to PTX when the tests are built.
+// The kernels of kernels_test.cc. The build of the tests compiles them to PTX.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <mma.h>
@@ -81,7 +81,7 @@ KERNEL virtual_calls(int* out) {
   out[threadIdx.x] = s->area();
 }
 
-// Every thread takes the lock in turn, also the threads of one warp.
+// All threads take the lock in turn, also threads of the same warp.
 KERNEL spin_lock(int* lock, int* value) {
   while (atomicCAS(lock, 0, 1) != 0) {
   }
@@ -90,7 +90,7 @@ KERNEL spin_lock(int* lock, int* value) {
   atomicExch(lock, 0);
 }
 
-// Lane 0 waits for what lane 1 does after the branch has come together again.
+// Lane 0 waits for a write of lane 1 that follows the reconvergence point of the branch.
 KERNEL lane_handoff(volatile int* flag, int* out) {
   if (threadIdx.x == 0) {
     while (*flag == 0) {
