@@ -143,10 +143,11 @@ std::vector<std::string> CommandWithout(const std::vector<std::string>& command,
                                         const std::vector<std::string>& flags) {
   std::vector<std::string> rest;
   for (size_t i = 0; i < command.size(); ++i) {
-    if (std::find(flags.begin(), flags.end(), command[i]) != flags.end()) {
-      ++i;
-    } else {
+    const std::string flag = command[i].substr(0, command[i].find('='));
+    if (std::find(flags.begin(), flags.end(), flag) == flags.end()) {
       rest.push_back(command[i]);
+    } else if (flag == command[i]) {
+      ++i;  // the value follows
     }
   }
   return rest;

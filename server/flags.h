@@ -43,7 +43,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags);
 // each mistake.
 absl::StatusOr<Config> ReadConfiguration(const Flags& flags);
 
-// Returns `command` without these flags and their values. Each value is an argument of its own.
+// Returns `command` without these flags and their values, which are written as "--flag value" or
+// "--flag=value".
 std::vector<std::string> CommandWithout(const std::vector<std::string>& command,
                                         const std::vector<std::string>& flags);
 
