@@ -99,7 +99,11 @@ absl::StatusOr<Front> Open(const Daemon::Options& daemon, const std::string& dir
 TrustDomains::Options OptionsOf(const Startup& startup, const std::string& directory,
                                 const Front& front) {
   TrustDomains::Options options;
-  options.command = CommandWithout(startup.command, {"--listen-fd", "--ready-fd"});
+  options.command = CommandWithout(startup.command, {"--listen-fd", "--ready-fd", "--runtime-dir"});
+  // A domain's process would choose another directory if the service manager has made the socket at
+  // a path that the configuration does not name, or if the file names another path by now.
+  options.command.insert(options.command.end(),
+                         {"--runtime-dir", startup.daemon.server.runtime_directory});
   options.directory = directory;
   options.listen_fd = front.listen_fd;
   options.limits = LimitsOfSessions(startup.config);
