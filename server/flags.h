@@ -34,8 +34,8 @@ struct Flags {
   int64_t domain_idle_ms = 30'000;  // the domain offers to end after this time without use
 };
 
-// Reads the command line. Returns the exit code if the process ends at once: --help and --version
-// have printed their text then, and a mistake its message.
+// Reads the command line. Returns the exit code if the process must end at once: after --help and
+// --version, and after a mistake. The text or the message is printed then.
 std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags);
 
 // Returns the configuration file with the flags over it. Returns the errors of LoadConfig(), and

@@ -44,7 +44,8 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
   if (result != CUDA_SUCCESS) return result;
   result = CheckDescription(description);
   if (result != CUDA_SUCCESS) return result;
-  // The place comes first, so that the daemon makes no array that finds none.
+  // The place is reserved first, because an array of the daemon would have no handle in a full
+  // table.
   uint32_t index;
   ArrayObject* const array = arrays().Reserve(&index);
   if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

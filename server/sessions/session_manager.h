@@ -192,8 +192,9 @@ class SessionManager {
                                          std::optional<PlacementGroup>* placed_as);
   policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const;
   std::vector<policy::DeviceLoad> Loads(const std::string& tenant);
-  // Called with mutex_ held. Returns a free slot. Returns Unavailable if no session is opened now or
-  // through the request's endpoint, and ResourceExhausted if there are as many as there may be.
+  // Called with mutex_ held. Returns a free slot. Returns Unavailable if the daemon opens no sessions
+  // or the request's endpoint is closed, and ResourceExhausted if all slots are taken or there are
+  // max_sessions_ sessions.
   absl::StatusOr<int> FreeSlot(const SessionRequest& request) const;
   // Describes a session in `slot` with the devices at `devices`, positions in devices_.
   SessionConfig ConfigOf(uint64_t id, int slot, const SessionRequest& request,
