@@ -4,7 +4,6 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
 #include <linux/magic.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -25,6 +24,7 @@
 #include "proto/quiet_grpc.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
+#include "server/directories.h"
 #include "server/services/admin_service.h"
 #include "server/services/control_service.h"
 #include "server/services/duration_profiles.h"
@@ -50,12 +50,6 @@ constexpr milliseconds kOthersTimeout(2000);  // for replies of other domains
 constexpr size_t kAnyNumberOfDevices = std::numeric_limits<size_t>::max();
 constexpr const char* kServices[] = {"detshare.proto.Admin", "detshare.proto.Control",
                                      "detshare.proto.TenantEndpoints", "detshare.proto.Telemetry"};
-
-std::string DirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
 
 bool OnTmpfs(const std::string& directory) {
   struct statfs file_system;
@@ -136,107 +130,118 @@ Daemon::Daemon(std::vector<std::unique_ptr<Device>> devices, Options options)
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::vector<std::unique_ptr<Device>> devices,
                                                       Options options) {
   StartQuietGrpc();
-  if (options.server.runtime_directory.empty())
-    options.server.runtime_directory = DirectoryOf(options.socket);
+  options.server.runtime_directory =
+      RuntimeDirectory(options.server.runtime_directory, options.socket);
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(devices), std::move(options)));
-  const Options& opts = daemon->options_;
-  // 0755: clients of all users reach the socket and the directories of their sessions.
-  if (mkdir(DirectoryOf(opts.socket).c_str(), 0755) == 0)
-    chmod(DirectoryOf(opts.socket).c_str(), 0755);
-  if (mkdir(opts.server.runtime_directory.c_str(), 0755) == 0)
-    chmod(opts.server.runtime_directory.c_str(), 0755);
-  DETSHARE_RETURN_IF_ERROR(LockSocket(opts.socket));
-  if (opts.backend == "cuda" && !OnTmpfs(opts.server.runtime_directory)) {
-    LogWarning(opts.server.runtime_directory,
-               " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. "
-               "Name another folder "
-               "with --runtime-dir, for example /dev/shm/detshare");
-  }
-
-  std::vector<Device*> borrowed;
-  for (const auto& device : daemon->devices_) borrowed.push_back(device.get());
-  AdoptSettings(LargestSmCount(borrowed), &daemon->options_.server);
-  WarnOfDevices(opts.server, borrowed.size());
-  DETSHARE_ASSIGN_OR_RETURN(daemon->manager_, SessionManager::Create(borrowed, opts.server));
-  daemon->manager_->SetAdmission(opts.admission);
-  if (!opts.profile_directory.empty()) {
-    std::vector<DurationProfiles::Entry> tables;
-    const std::vector<DeviceScheduler*> schedulers = daemon->manager_->Schedulers();
-    for (size_t i = 0; i < schedulers.size(); ++i)
-      tables.push_back({borrowed[i], &schedulers[i]->durations()});
-    daemon->profiles_ =
-        std::make_unique<DurationProfiles>(opts.profile_directory, std::move(tables));
-  }
-  daemon->identity_.SetRules(opts.tenant_rules);
-  daemon->control_ = std::make_unique<ControlService>(
-      *daemon->manager_, daemon->peers_, daemon->identity_, opts.directory_for_clients);
-  daemon->settings_ = std::make_unique<SettingsStore>(
-      daemon->manager_->Schedulers(), daemon->manager_->tenant_accounts(), LargestSmCount(borrowed),
-      FlagsAsSettings(opts.server), SettingsFile(opts.server));
-  if (opts.domain.has_value()) {
-    daemon->others_ = std::make_unique<OtherDomains>(opts.server.runtime_directory, kOthersTimeout);
-  }
-  daemon->admin_ = std::make_unique<AdminService>(*daemon->manager_, *daemon->settings_,
-                                                  daemon->identity_, daemon->peers_, opts.backend,
-                                                  opts.domain, daemon->others_.get());
-  daemon->telemetry_ =
-      std::make_unique<Telemetry>(*daemon->manager_, opts.host_telemetry, daemon->identity_);
-  daemon->telemetry_service_ =
-      std::make_unique<TelemetryService>(*daemon->telemetry_, daemon->peers_);
-  DETSHARE_ASSIGN_OR_RETURN(
-      daemon->endpoints_,
-      TenantEndpoints::Create(*daemon->manager_, *daemon->settings_, *daemon->telemetry_,
-                              daemon->peers_, daemon->identity_, opts.domain.has_value()));
-  daemon->endpoint_service_ = std::make_unique<TenantEndpointService>(
-      *daemon->endpoints_, daemon->peers_, daemon->identity_);
-  // gRPC implements grpc.health.v1.
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::ServerBuilder builder;
-  builder.RegisterService(daemon->control_.get());
-  builder.RegisterService(daemon->admin_.get());
-  builder.RegisterService(daemon->telemetry_service_.get());
-  builder.RegisterService(daemon->endpoint_service_.get());
-  std::vector<std::string> services(std::begin(kServices), std::end(kServices));
-  services.emplace_back("grpc.health.v1.Health");
-  services.emplace_back("grpc.reflection.v1alpha.ServerReflection");
-  daemon->reflection_ = std::make_unique<ReflectionService>(std::move(services));
-  builder.RegisterService(daemon->reflection_.get());
-  if (opts.observe || opts.http.has_value()) {
-    Observer::Options watched;
-    watched.backend = opts.backend;
-    watched.device_losses = opts.device_losses;
-    watched.dashboard = opts.dashboard;
-    daemon->observer_ = std::make_unique<Observer>(*daemon->manager_, *daemon->settings_, watched);
-  }
-  if (opts.observe) {
-    daemon->observation_ =
-        std::make_unique<ObservationService>(*daemon->observer_, daemon->peers_, daemon->identity_);
-    builder.RegisterService(daemon->observation_.get());
-  }
-  SetLimits(&builder);
-  daemon->grpc_ = builder.BuildAndStart();
-  if (daemon->grpc_ == nullptr) return absl::InternalError("gRPC does not start");
-  daemon->SetServing(true);
-
-  if (opts.listen_fd >= 0) {
-    daemon->listen_fd_ = opts.listen_fd;
-  } else {
-    DETSHARE_ASSIGN_OR_RETURN(daemon->listen_fd_, ListenOn(opts.socket, opts.socket_mode));
-  }
-  grpc::Server* const server = daemon->grpc_.get();
-  daemon->acceptor_ =
-      std::make_unique<Acceptor>(daemon->listen_fd_, daemon->peers_,
-                                 [server](int fd) { grpc::AddInsecureChannelFromFd(server, fd); });
+  DETSHARE_RETURN_IF_ERROR(daemon->TakeDirectories());
+  DETSHARE_RETURN_IF_ERROR(daemon->CreateManager());
+  DETSHARE_RETURN_IF_ERROR(daemon->CreateServices());
+  DETSHARE_RETURN_IF_ERROR(daemon->StartGrpc());
+  DETSHARE_RETURN_IF_ERROR(daemon->Listen());
   DETSHARE_RETURN_IF_ERROR(daemon->ServeHttp());
-  Daemon* const self = daemon.get();
+  const Options& opts = daemon->options_;
   DaemonEvent begun;
   begun.kind = DaemonEvent::Kind::kStarted;
   begun.pid = getpid();
   begun.uid = geteuid();
   begun.text = absl::StrCat("backend ", opts.backend, ", policy ", opts.server.policy);
   daemon->manager_->events().Add(std::move(begun));
+  Daemon* const self = daemon.get();
   daemon->monitor_ = std::thread([self] { self->Monitor(); });
   return daemon;
+}
+
+absl::Status Daemon::TakeDirectories() {
+  const std::string& runtime_directory = options_.server.runtime_directory;
+  MakeDirectories(options_.socket, runtime_directory);
+  DETSHARE_RETURN_IF_ERROR(LockSocket(options_.socket));
+  if (options_.backend == "cuda" && !OnTmpfs(runtime_directory)) {
+    LogWarning(runtime_directory,
+               " is not on a tmpfs: GPUs may not reach files there, and sessions would be refused. "
+               "Name another folder "
+               "with --runtime-dir, for example /dev/shm/detshare");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::CreateManager() {
+  std::vector<Device*> borrowed;
+  for (const auto& device : devices_) borrowed.push_back(device.get());
+  const int sm_count = LargestSmCount(borrowed);
+  AdoptSettings(sm_count, &options_.server);
+  WarnOfDevices(options_.server, borrowed.size());
+  DETSHARE_ASSIGN_OR_RETURN(manager_, SessionManager::Create(borrowed, options_.server));
+  manager_->SetAdmission(options_.admission);
+  const std::vector<DeviceScheduler*> schedulers = manager_->Schedulers();
+  if (!options_.profile_directory.empty()) {
+    std::vector<DurationProfiles::Entry> tables;
+    for (size_t i = 0; i < schedulers.size(); ++i)
+      tables.push_back({borrowed[i], &schedulers[i]->durations()});
+    profiles_ = std::make_unique<DurationProfiles>(options_.profile_directory, std::move(tables));
+  }
+  settings_ = std::make_unique<SettingsStore>(schedulers, manager_->tenant_accounts(), sm_count,
+                                              FlagsAsSettings(options_.server),
+                                              SettingsFile(options_.server));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::CreateServices() {
+  identity_.SetRules(options_.tenant_rules);
+  control_ = std::make_unique<ControlService>(*manager_, peers_, identity_,
+                                              options_.directory_for_clients);
+  if (options_.domain.has_value()) {
+    others_ = std::make_unique<OtherDomains>(options_.server.runtime_directory, kOthersTimeout);
+  }
+  admin_ = std::make_unique<AdminService>(*manager_, *settings_, identity_, peers_,
+                                          options_.backend, options_.domain, others_.get());
+  telemetry_ = std::make_unique<Telemetry>(*manager_, options_.host_telemetry, identity_);
+  telemetry_service_ = std::make_unique<TelemetryService>(*telemetry_, peers_);
+  DETSHARE_ASSIGN_OR_RETURN(
+      endpoints_, TenantEndpoints::Create(*manager_, *settings_, *telemetry_, peers_, identity_,
+                                          options_.domain.has_value()));
+  endpoint_service_ = std::make_unique<TenantEndpointService>(*endpoints_, peers_, identity_);
+  if (options_.observe || options_.http.has_value()) {
+    Observer::Options watched;
+    watched.backend = options_.backend;
+    watched.device_losses = options_.device_losses;
+    watched.dashboard = options_.dashboard;
+    observer_ = std::make_unique<Observer>(*manager_, *settings_, watched);
+  }
+  if (options_.observe)
+    observation_ = std::make_unique<ObservationService>(*observer_, peers_, identity_);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::StartGrpc() {
+  grpc::EnableDefaultHealthCheckService(true);  // gRPC implements grpc.health.v1
+  std::vector<std::string> names(std::begin(kServices), std::end(kServices));
+  names.emplace_back("grpc.health.v1.Health");
+  names.emplace_back("grpc.reflection.v1alpha.ServerReflection");
+  reflection_ = std::make_unique<ReflectionService>(std::move(names));
+  grpc::ServerBuilder builder;
+  builder.RegisterService(control_.get());
+  builder.RegisterService(admin_.get());
+  builder.RegisterService(telemetry_service_.get());
+  builder.RegisterService(endpoint_service_.get());
+  builder.RegisterService(reflection_.get());
+  if (observation_ != nullptr) builder.RegisterService(observation_.get());
+  SetLimits(&builder);
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr) return absl::InternalError("gRPC does not start");
+  SetServing(true);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::Listen() {
+  if (options_.listen_fd >= 0) {
+    listen_fd_ = options_.listen_fd;
+  } else {
+    DETSHARE_ASSIGN_OR_RETURN(listen_fd_, ListenOn(options_.socket, options_.socket_mode));
+  }
+  acceptor_ = std::make_unique<Acceptor>(listen_fd_, peers_, [server = grpc_.get()](int fd) {
+    grpc::AddInsecureChannelFromFd(server, fd);
+  });
+  return absl::OkStatus();
 }
 
 Daemon::~Daemon() { Stop(std::chrono::hours(24)); }

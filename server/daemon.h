@@ -28,8 +28,6 @@ namespace detshare {
 class AdminService;
 class ControlService;
 class Device;
-class TenantEndpointService;
-class TenantEndpoints;
 class DurationProfiles;
 class HostTelemetry;
 class HttpServer;
@@ -42,6 +40,8 @@ class SessionManager;
 class SettingsStore;
 class Telemetry;
 class TelemetryService;
+class TenantEndpointService;
+class TenantEndpoints;
 
 class Daemon {
  public:
@@ -102,8 +102,15 @@ class Daemon {
 
  private:
   Daemon(std::vector<std::unique_ptr<Device>> devices, Options options);
-  void Monitor();
+  // The parts of Start(), in its order.
+  absl::Status TakeDirectories();
+  absl::Status CreateManager();
+  absl::Status CreateServices();
+  absl::Status StartGrpc();
+  absl::Status Listen();
   absl::Status ServeHttp();
+  // Runs on monitor_: reports a lost device and ends all sessions.
+  void Monitor();
   void SetServing(bool serving);
 
   Options options_;

@@ -92,6 +92,12 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
   backend->soft_threads = static_cast<int>(config.soft_threads);
 }
 
+void ApplyLogLevel(const Config& config) {
+  LogLevel level = LogLevel::kInfo;
+  ParseLogLevel(config.log_level, &level);
+  SetLogLevel(level);
+}
+
 TenantQuota DefaultQuota(const Config& config) {
   return {static_cast<uint64_t>(config.default_memory),
           static_cast<uint64_t>(config.default_pinned_memory),

@@ -14,6 +14,9 @@ void ApplyConfig(const Config& config, Daemon::Options* daemon, BackendOptions* 
 // to stage.
 void ApplyConfigOfBackend(const Config& config, const std::string& backend, ServerOptions* server);
 
+// Sets the level of the process's log.
+void ApplyLogLevel(const Config& config);
+
 // Returns the limits of a tenant without limits of its own.
 TenantQuota DefaultQuota(const Config& config);
 // Returns how many sessions there may be, over all processes of the daemon.

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "policy/placement.h"
 #include "policy/status_macros.h"
 #include "proto/admin.pb.h"
@@ -66,9 +65,7 @@ absl::StatusOr<Reloader::Report> Reloader::Apply() {
   if (Compare(applied_, wanted).access) report.changed.push_back("who may be which tenant");
   report.restart = Differences(started_, wanted, /*live=*/false);
 
-  LogLevel level = LogLevel::kInfo;
-  ParseLogLevel(wanted.log_level, &level);
-  SetLogLevel(level);
+  ApplyLogLevel(wanted);
   // Applied even without a change, because a user or group name may mean another id by now.
   daemon_.identity().SetRules(ResolveTenantRules(wanted));
   SessionLimits limits = daemon_.manager().options().limits;
@@ -87,8 +84,7 @@ absl::StatusOr<Reloader::Report> Reloader::Reload(const std::string& who) {
   DaemonEvent event;
   event.kind = DaemonEvent::Kind::kConfiguration;
   if (!report.ok()) {
-    for (const absl::string_view line : absl::StrSplit(report.status().message(), '\n'))
-      LogError(line);
+    LogErrorLines(report.status().message());
     LogError("the configuration is not used: everything stays as it was (", who, ")");
     event.text = absl::StrCat("not used (", who, "): ", std::string(report.status().message()));
   } else {

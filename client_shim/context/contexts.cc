@@ -95,9 +95,14 @@ CUresult CreateContext(uint16_t device, uint32_t flags, uint32_t api_version, CU
   Begin(*context);
   const uint64_t value = objects().contexts.Publish(HandleKind::kContext, index);
   context->handle.store(value, std::memory_order_release);
-  const CUresult result = PushContext(reinterpret_cast<CUcontext>(value));
-  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUcontext>(value);
-  return result;
+  const CUcontext created = reinterpret_cast<CUcontext>(value);
+  const CUresult result = PushContext(created);
+  if (result != CUDA_SUCCESS) {
+    DestroyContext(created);
+    return result;
+  }
+  *handle = created;
+  return CUDA_SUCCESS;
 }
 
 CUresult DestroyContext(CUcontext handle) {

@@ -44,6 +44,11 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
   if (result != CUDA_SUCCESS) return result;
   result = CheckDescription(description);
   if (result != CUDA_SUCCESS) return result;
+  // The place is reserved first, because an array of the daemon would have no handle in a full
+  // table.
+  uint32_t index;
+  ArrayObject* const array = arrays().Reserve(&index);
+  if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const ContextId id = context->id.load(std::memory_order_acquire);
   wire::cuArray3DCreate_v2_Reply reply{};
   result = session().Call(
@@ -52,10 +57,10 @@ CUresult Create(HandleKind kind, const CUDA_ARRAY3D_DESCRIPTOR& description, uin
                                static_cast<uint32_t>(description.Format), description.NumChannels,
                                description.Flags, levels},
       &reply);
-  if (result != CUDA_SUCCESS) return result;
-  uint32_t index;
-  ArrayObject* const array = arrays().Reserve(&index);
-  if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    arrays().Recycle(index);
+    return result;
+  }
   array->index = index;
   array->id = reply.array;
   array->level = 0;

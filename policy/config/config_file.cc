@@ -373,6 +373,9 @@ absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
         path + ": belongs to another user, which could change it: run chown root");
   } else if ((status.st_mode & S_IWOTH) != 0) {
     refused = absl::PermissionDeniedError(path + ": all users may write to it: run chmod o-w");
+  } else if (status.st_uid == 0 && (status.st_mode & S_IWGRP) != 0 && status.st_gid != 0) {
+    refused = absl::PermissionDeniedError(
+        path + ": a group other than root's may write to it: run chmod g-w");
   }
   std::string text;
   char buffer[16384];

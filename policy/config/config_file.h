@@ -30,8 +30,12 @@ absl::Status CheckPolicy(const Config& config);
 // One line for each problem: "FILE:LINE:COLUMN: text".
 std::string ProblemText(absl::string_view file, const std::vector<ConfigProblem>& problems);
 
-// Reads a regular file of at most 1 MiB that belongs to root or to this process's user and is not
-// writable for all users. NotFound, PermissionDenied or InvalidArgument, with the reason.
+// Reads a regular file of at most 1 MiB. The file must belong to root or to this process's user and
+// must not be writable for all users. If it belongs to root, it must not be writable for a group
+// other than root's, as sudo requires of its files: the file can name code that the daemon loads.
+// For another user's file the group does not matter, because many distributions give each user a
+// group without other members and make files writable for it. Returns NotFound, PermissionDenied or
+// InvalidArgument, with the reason.
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
 // Reads and parses a file. InvalidArgument with all problems as ProblemText(), without the last end
 // of line; errors of ReadConfigFile().

@@ -191,7 +191,7 @@ from the table that also parses the file (`policy/config/config.cc`).
 
 The daemon does not use a file with a mistake: it does not start with such a file, and a reload
 changes nothing. The file must belong to root or to the daemon's user, and must not be writable for
-all users.
+all users. If it belongs to root, no group other than root's may write to it.
 )";
   for (const absl::string_view section : Sections()) {
     absl::StrAppend(&out, "\n## [", section, "]\n\n", SectionHelp(section), "\n\n",
@@ -248,6 +248,7 @@ finds mistakes with line and column,
 .B detsharectl config show
 prints all settings.
 The file must belong to root or to the daemon\(aqs user, and must not be writable for all users.
+If it belongs to root, no group other than root\(aqs may write to it.
 .PP
 A duration is a number with its unit, as "5ms" (ns, us, ms, s).
 A size is a number of bytes, or a text with a unit, as "24GiB" (powers of 1024).

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/str_split.h"
+
 namespace detshare {
 namespace {
 
@@ -100,6 +102,10 @@ void LogLine(LogLevel level, const std::string& message) {
   line.push_back('\n');
   // A failed write to the log has no remedy.
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+void LogErrorLines(absl::string_view text) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) LogError(line);
 }
 
 }  // namespace detshare

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/base/journal.h"
 
 namespace detshare {
@@ -54,5 +55,8 @@ template <typename... Parts>
 void LogDebug(const Parts&... parts) {
   if (LogEnabled(LogLevel::kDebug)) LogLine(LogLevel::kDebug, absl::StrCat(parts...));
 }
+
+// Logs each line of `text` as an error.
+void LogErrorLines(absl::string_view text);
 
 }  // namespace detshare

@@ -363,6 +363,63 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   }
 
   const std::lock_guard<std::mutex> lock(mutex_);
+  DETSHARE_ASSIGN_OR_RETURN(const int slot, FreeSlot(request));
+  DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(TenantAccount::Sessions(account), 1));
+  std::optional<PlacementGroup> placed_as;
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> granted, Grant(request, &placed_as));
+  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> chosen,
+                            ChooseVisible(request.visible_ids, granted));
+  const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
+  if (sessions_.contains(id)) return absl::InternalError("two sessions got the same number");
+
+  SessionWorker::Events events;
+  const std::string where =
+      placed_as.has_value() ? absl::StrCat("placed on device ", absl::StrJoin(granted, ", ")) : "";
+  events.opened = [this, id, listener, request, where](const absl::Status& status,
+                                                       uint64_t file_bytes) {
+    if (status.ok()) {
+      HandleOpened(id, request, listener, where, file_bytes);
+    } else {
+      HandleRefused(id, request, listener, status);
+    }
+  };
+  events.faulted = [this, id, request](int result) {
+    events_.Add(About(id, request, DaemonEvent::Kind::kFault,
+                      absl::StrCat("CUDA error ", result, " for all of its later calls")));
+  };
+  events.ended = [this, id, listener](int result, const std::string& reason) {
+    HandleEnded(id, listener, result, reason);
+  };
+  events.calm = [this](bool calm) { calm ? activity_.End() : activity_.Begin(); };
+  events.finished = [this, id] {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      sessions_.at(id).finished = true;
+    }
+    changed_.notify_all();
+  };
+
+  Entry entry;
+  ServerOptions options = options_;
+  options.limits = limits_;
+  entry.worker = std::make_shared<SessionWorker>(ConfigOf(id, slot, request, account, chosen),
+                                                 options, std::move(events));
+  entry.request = request;
+  entry.begin = std::chrono::steady_clock::now();
+  entry.slot = slot;
+  entry.admitted = std::move(admitted);
+  entry.devices = chosen;
+  entry.charge = std::move(charge);
+  if (placed_as.has_value()) placement_.Opened(*placed_as);
+  entry.placed_as = std::move(placed_as);
+  slots_[static_cast<size_t>(slot)] = true;
+  std::shared_ptr<SessionWorker> worker = entry.worker;
+  sessions_.emplace(id, std::move(entry));
+  worker->Start();
+  return worker;
+}
+
+absl::StatusOr<int> SessionManager::FreeSlot(const SessionRequest& request) const {
   if (!refusing_.empty()) return absl::UnavailableError(refusing_);
   // EndThrough() does not see a session that begins after it.
   if (request.endpoint != nullptr && request.endpoint->closed.load(std::memory_order_seq_cst))
@@ -380,16 +437,15 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
                      ": end a program, or let an operator raise "
                      "max_sessions of [daemon] in its configuration"));
   }
-  DETSHARE_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(TenantAccount::Sessions(account), 1));
-  std::optional<PlacementGroup> placed_as;
-  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> granted, Grant(request, &placed_as));
-  DETSHARE_ASSIGN_OR_RETURN(const std::vector<int> chosen,
-                            ChooseVisible(request.visible_ids, granted));
-  const uint64_t id = admission_ != nullptr ? decision.session : next_session_++;
-  if (sessions_.contains(id)) return absl::InternalError("two sessions got the same number");
+  return static_cast<int>(slot - slots_.begin());
+}
+
+SessionConfig SessionManager::ConfigOf(uint64_t id, int slot, const SessionRequest& request,
+                                       const std::shared_ptr<TenantAccount>& account,
+                                       const std::vector<int>& devices) const {
   SessionConfig config;
   config.id = id;
-  config.slot = static_cast<int>(slot - slots_.begin());
+  config.slot = slot;
   config.owner = request.owner;
   config.pid = request.pid;
   config.tenant = request.tenant;
@@ -406,83 +462,54 @@ absl::StatusOr<std::shared_ptr<SessionWorker>> SessionManager::Open(const Sessio
   // device. So addresses do not depend on the session's choice of devices.
   const AddressWindows& windows = options_.windows;
   const uint64_t part = DevicePart(windows, devices_.size());
-  for (const int index : chosen) {
+  for (const int index : devices) {
     SessionConfig::OnDevice on;
     on.device = devices_[index];
     on.queues = queues_[index].get();
     on.scheduler = schedulers_[index].get();
     on.broker = brokers_.empty() ? nullptr : brokers_[index].get();
     on.quota = TenantAccount::Memory(account, static_cast<size_t>(index));
-    on.memory_base = windows.device_base +
-                     windows.device_bytes * static_cast<uint64_t>(config.slot) +
+    on.memory_base = windows.device_base + windows.device_bytes * static_cast<uint64_t>(slot) +
                      part * static_cast<uint64_t>(index);
     on.memory_bytes = part;
     config.devices.push_back(on);
   }
+  return config;
+}
 
-  SessionWorker::Events events;
-  const std::string where =
-      placed_as.has_value() ? absl::StrCat("placed on device ", absl::StrJoin(granted, ", ")) : "";
-  events.opened = [this, id, listener, request, where](const absl::Status& status,
-                                                       uint64_t file_bytes) {
-    if (status.ok()) {
-      // Find() succeeds as soon as Open() has released the lock.
-      events_.Add(About(id, request, DaemonEvent::Kind::kOpened, where));
-      const std::shared_ptr<SessionWorker> worker = Find(id);
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        ++use_.At(worker->config().tenant).opened;
-      }
-      listener.granted(*worker, file_bytes);
-      return;
-    }
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      sessions_.at(id).told = true;
-    }
-    events_.Add(About(id, request, DaemonEvent::Kind::kRefused, std::string(status.message())));
-    listener.refused(status);
-    changed_.notify_all();
-  };
-  events.faulted = [this, id, request](int result) {
-    events_.Add(About(id, request, DaemonEvent::Kind::kFault,
-                      absl::StrCat("CUDA error ", result, " for all of its later calls")));
-  };
-  events.ended = [this, id, listener](int result, const std::string& reason) {
-    NoteEnd(id, reason);
-    listener.ended(id, result, reason);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      sessions_.at(id).told = true;
-    }
-    changed_.notify_all();
-  };
-  events.calm = [this](bool calm) { calm ? activity_.End() : activity_.Begin(); };
-  events.finished = [this, id] {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      sessions_.at(id).finished = true;
-    }
-    changed_.notify_all();
-  };
+void SessionManager::HandleOpened(uint64_t id, const SessionRequest& request,
+                                  const Listener& listener, const std::string& where,
+                                  uint64_t file_bytes) {
+  // Find() succeeds as soon as Open() has released the lock.
+  events_.Add(About(id, request, DaemonEvent::Kind::kOpened, where));
+  const std::shared_ptr<SessionWorker> worker = Find(id);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++use_.At(worker->config().tenant).opened;
+  }
+  listener.granted(*worker, file_bytes);
+}
 
-  Entry entry;
-  ServerOptions options = options_;
-  options.limits = limits_;
-  entry.worker = std::make_shared<SessionWorker>(std::move(config), options, std::move(events));
-  entry.request = request;
-  entry.begin = std::chrono::steady_clock::now();
-  entry.slot = static_cast<int>(slot - slots_.begin());
-  entry.admitted = std::move(admitted);
-  entry.devices = chosen;
-  entry.charge = std::move(charge);
-  if (placed_as.has_value()) placement_.Opened(*placed_as);
-  entry.placed_as = std::move(placed_as);
-  *slot = true;
-  std::shared_ptr<SessionWorker> worker = entry.worker;
-  sessions_.emplace(id, std::move(entry));
-  worker->Start();
-  return worker;
+void SessionManager::HandleRefused(uint64_t id, const SessionRequest& request,
+                                   const Listener& listener, const absl::Status& why) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sessions_.at(id).told = true;
+  }
+  events_.Add(About(id, request, DaemonEvent::Kind::kRefused, std::string(why.message())));
+  listener.refused(why);
+  changed_.notify_all();
+}
+
+void SessionManager::HandleEnded(uint64_t id, const Listener& listener, int result,
+                                 const std::string& reason) {
+  NoteEnd(id, reason);
+  listener.ended(id, result, reason);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sessions_.at(id).told = true;
+  }
+  changed_.notify_all();
 }
 
 std::shared_ptr<SessionWorker> SessionManager::Find(uint64_t id) {

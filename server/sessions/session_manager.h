@@ -192,6 +192,21 @@ class SessionManager {
                                          std::optional<PlacementGroup>* placed_as);
   policy::PlacementRequest PlacementRequestOf(const std::string& tenant) const;
   std::vector<policy::DeviceLoad> Loads(const std::string& tenant);
+  // Called with mutex_ held. Returns a free slot. Returns Unavailable if the daemon opens no sessions
+  // or the request's endpoint is closed, and ResourceExhausted if all slots are taken or there are
+  // max_sessions_ sessions.
+  absl::StatusOr<int> FreeSlot(const SessionRequest& request) const;
+  // Describes a session in `slot` with the devices at `devices`, positions in devices_.
+  SessionConfig ConfigOf(uint64_t id, int slot, const SessionRequest& request,
+                         const std::shared_ptr<TenantAccount>& account,
+                         const std::vector<int>& devices) const;
+  // A session's worker calls these on its thread: HandleOpened() and later HandleEnded(), or only
+  // HandleRefused(). `where` says in the event on which devices the session was placed.
+  void HandleOpened(uint64_t id, const SessionRequest& request, const Listener& listener,
+                    const std::string& where, uint64_t file_bytes);
+  void HandleRefused(uint64_t id, const SessionRequest& request, const Listener& listener,
+                     const absl::Status& why);
+  void HandleEnded(uint64_t id, const Listener& listener, int result, const std::string& reason);
   // Notes how a session ended. Called on its worker's thread, before the session gives anything
   // back.
   void NoteEnd(uint64_t id, const std::string& reason);

@@ -238,6 +238,23 @@ TEST_CASE(
   close(listening);
 }
 
+TEST_CASE("With strict isolation, too, a service takes its socket from the manager") {
+  FakeManager fake;
+  const std::string path = fake.directory.path + "/d.sock";
+  const int listening = ManagersSocket(path);
+  Service service({{"NOTIFY_SOCKET", fake.path()}}, listening, {"--isolation", "strict"});
+  REQUIRE(fake.Receives("READY=1"));
+  {
+    TestClient client(path);
+    CHECK(client.Open());
+  }
+  kill(service.pid, SIGTERM);
+  CHECK(service.ExitCode() == 0);
+  CHECK(std::filesystem::exists(path));
+  CHECK_FALSE(std::filesystem::exists(fake.directory.path + "/domains"));
+  close(listening);
+}
+
 TEST_CASE("A service that lost its device is the same service, with the same socket") {
   FakeManager fake;
   const std::string path = fake.directory.path + "/d.sock";

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -86,10 +89,162 @@ struct Driver {
   }
 };
 
-#define DETSHARE_TRY(call)                                                                   \
-  do {                                                                                       \
-    if (absl::Status status = driver.Check(driver.call, #call); !status.ok()) return status; \
+#define DETSHARE_TRY(call)                                                                     \
+  do {                                                                                         \
+    if (absl::Status status = driver_.Check(driver_.call, #call); !status.ok()) return status; \
   } while (false)
+
+// Makes all measurements. The public functions are called in their order, each once. The context,
+// the stream and the small allocations stay until the process ends.
+class Run {
+ public:
+  explicit Run(const MeasureOptions& options) : options_(options) {}
+
+  absl::Status StartUp() {
+    const auto begin = Clock::now();
+    if (absl::Status status = driver_.Open(options_.library); !status.ok()) return status;
+    CUdevice device;
+    CUcontext context;
+    DETSHARE_TRY(cuInit(0));
+    DETSHARE_TRY(cuDeviceGet(&device, 0));
+    DETSHARE_TRY(cuDevicePrimaryCtxRetain(&context, device));
+    DETSHARE_TRY(cuCtxSetCurrent(context));
+    Add("start-up to context", MicrosecondsSince(begin) / 1000);
+    return absl::OkStatus();
+  }
+
+  absl::Status Launches() {
+    CUmodule module;
+    DETSHARE_TRY(cuModuleLoadData(&module, kNullKernel));
+    DETSHARE_TRY(cuModuleGetFunction(&kernel_, module, "null_kernel"));
+    DETSHARE_TRY(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 200; ++i) {
+      if (absl::Status status = CheckedLaunch(); !status.ok()) return status;
+    }
+    DETSHARE_TRY(cuStreamSynchronize(stream_));
+
+    // The bursts fit into every queue, so the time is that of the call and not of a wait for room.
+    std::vector<double> samples;
+    for (int burst = 0; burst < 100; ++burst) {
+      const auto start = Clock::now();
+      for (int i = 0; i < 100; ++i) Launch();
+      samples.push_back(MicrosecondsSince(start) / 100);
+      DETSHARE_TRY(cuStreamSynchronize(stream_));
+    }
+    Add("launch, client side", Median(std::move(samples)));
+
+    const auto start = Clock::now();
+    for (int i = 0; i < options_.launches; ++i) {
+      if (absl::Status status = CheckedLaunch(); !status.ok()) return status;
+    }
+    DETSHARE_TRY(cuStreamSynchronize(stream_));
+    Add("launches per second", options_.launches / MicrosecondsSince(start) * 1000);
+    return absl::OkStatus();
+  }
+
+  absl::Status RoundTrips() {
+    CUevent event;
+    DETSHARE_TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    CUdeviceptr small;
+    char host[64] = {};
+    DETSHARE_TRY(cuMemAlloc(&small, sizeof host));
+    const std::pair<const char*, std::function<absl::Status()>> trips[] = {
+        {"launch + synchronize",
+         [&]() -> absl::Status {
+           Launch();
+           DETSHARE_TRY(cuStreamSynchronize(stream_));
+           return absl::OkStatus();
+         }},
+        {"event record + query until done",
+         [&]() -> absl::Status {
+           DETSHARE_TRY(cuEventRecord(event, stream_));
+           CUresult result;
+           while ((result = driver_.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) {
+           }
+           return driver_.Check(result, "cuEventQuery");
+         }},
+        {"64 B to the device",
+         [&]() -> absl::Status {
+           DETSHARE_TRY(cuMemcpyHtoD(small, host, sizeof host));
+           return absl::OkStatus();
+         }},
+        {"64 B from the device",
+         [&]() -> absl::Status {
+           DETSHARE_TRY(cuMemcpyDtoH(host, small, sizeof host));
+           return absl::OkStatus();
+         }},
+        {"allocate + free 2 MiB",
+         [&]() -> absl::Status {
+           CUdeviceptr block;
+           DETSHARE_TRY(cuMemAlloc(&block, 2 << 20));
+           DETSHARE_TRY(cuMemFree(block));
+           return absl::OkStatus();
+         }},
+    };
+    for (const auto& [name, body] : trips) {
+      std::vector<double> samples;
+      for (int i = 0; i < options_.round_trips; ++i) {
+        const auto trip = Clock::now();
+        if (absl::Status status = body(); !status.ok()) return status;
+        samples.push_back(MicrosecondsSince(trip));
+      }
+      Add(name, Median(std::move(samples)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BulkCopies() {
+    const size_t bytes = options_.bulk_bytes;
+    CUdeviceptr bulk;
+    DETSHARE_TRY(cuMemAlloc(&bulk, bytes));
+    const std::unique_ptr<void, void (*)(void*)> pageable(std::malloc(bytes), std::free);
+    if (pageable == nullptr)
+      return absl::ResourceExhaustedError("no host memory for the bulk copies");
+    std::memset(pageable.get(), 1, bytes);
+    void* pinned;
+    DETSHARE_TRY(cuMemAllocHost(&pinned, bytes));
+    std::memset(pinned, 1, bytes);
+    const std::pair<const char*, std::function<CUresult()>> copies[] = {
+        {"pageable to the device",
+         [&] { return driver_.cuMemcpyHtoD(bulk, pageable.get(), bytes); }},
+        {"pageable from the device",
+         [&] { return driver_.cuMemcpyDtoH(pageable.get(), bulk, bytes); }},
+        {"pinned to the device", [&] { return driver_.cuMemcpyHtoD(bulk, pinned, bytes); }},
+        {"pinned from the device", [&] { return driver_.cuMemcpyDtoH(pinned, bulk, bytes); }},
+    };
+    for (const auto& [name, copy] : copies) {
+      std::vector<double> samples;
+      for (int i = 0; i < 5; ++i) {
+        const auto trip = Clock::now();
+        if (absl::Status status = driver_.Check(copy(), name); !status.ok()) return status;
+        DETSHARE_TRY(cuCtxSynchronize());  // a copy to the device may still be running
+        samples.push_back(MicrosecondsSince(trip));
+      }
+      Add(name, bytes / Median(std::move(samples)) / 1000);
+    }
+    DETSHARE_TRY(cuMemFreeHost(pinned));
+    DETSHARE_TRY(cuMemFree(bulk));
+    return absl::OkStatus();
+  }
+
+  std::vector<Measurement> TakeResults() { return std::move(results_); }
+
+ private:
+  CUresult Launch() {
+    uint64_t pointer = 0;
+    uint32_t count = 0;
+    void* parameters[] = {&pointer, &count};
+    return driver_.cuLaunchKernel(kernel_, 1, 1, 1, 32, 1, 1, 0, stream_, parameters, nullptr);
+  }
+  absl::Status CheckedLaunch() { return driver_.Check(Launch(), "cuLaunchKernel"); }
+  void Add(const char* name, double value) { results_.push_back({name, value}); }
+
+  const MeasureOptions& options_;
+  Driver driver_;
+  CUfunction kernel_ = nullptr;
+  CUstream stream_ = nullptr;
+  std::vector<Measurement> results_;
+};
 
 }  // namespace
 
@@ -112,137 +267,11 @@ const std::vector<Metric>& Metrics() {
 }
 
 absl::StatusOr<std::vector<Measurement>> Measure(const MeasureOptions& options) {
-  Driver driver;
-  std::vector<Measurement> out;
-  const auto begin = Clock::now();
-  if (absl::Status status = driver.Open(options.library); !status.ok()) return status;
-  CUdevice device;
-  CUcontext context;
-  DETSHARE_TRY(cuInit(0));
-  DETSHARE_TRY(cuDeviceGet(&device, 0));
-  DETSHARE_TRY(cuDevicePrimaryCtxRetain(&context, device));
-  DETSHARE_TRY(cuCtxSetCurrent(context));
-  out.push_back({"start-up to context", MicrosecondsSince(begin) / 1000});
-
-  CUmodule module;
-  CUfunction kernel;
-  CUstream stream;
-  DETSHARE_TRY(cuModuleLoadData(&module, kNullKernel));
-  DETSHARE_TRY(cuModuleGetFunction(&kernel, module, "null_kernel"));
-  DETSHARE_TRY(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  uint64_t pointer = 0;
-  uint32_t count = 0;
-  void* parameters[] = {&pointer, &count};
-  const auto launch = [&] {
-    return driver.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
-  };
-  for (int i = 0; i < 200; ++i) {
-    if (absl::Status status = driver.Check(launch(), "cuLaunchKernel"); !status.ok()) return status;
+  Run run(options);
+  for (const auto step : {&Run::StartUp, &Run::Launches, &Run::RoundTrips, &Run::BulkCopies}) {
+    if (absl::Status status = (run.*step)(); !status.ok()) return status;
   }
-  DETSHARE_TRY(cuStreamSynchronize(stream));
-
-  // Bursts that fit into every queue, so that the time is that of the call and not of a wait for
-  // room.
-  std::vector<double> samples;
-  for (int burst = 0; burst < 100; ++burst) {
-    const auto start = Clock::now();
-    for (int i = 0; i < 100; ++i) launch();
-    samples.push_back(MicrosecondsSince(start) / 100);
-    DETSHARE_TRY(cuStreamSynchronize(stream));
-  }
-  out.push_back({"launch, client side", Median(samples)});
-
-  auto start = Clock::now();
-  for (int i = 0; i < options.launches; ++i) {
-    if (absl::Status status = driver.Check(launch(), "cuLaunchKernel"); !status.ok()) return status;
-  }
-  DETSHARE_TRY(cuStreamSynchronize(stream));
-  out.push_back({"launches per second", options.launches / MicrosecondsSince(start) * 1000});
-
-  const auto round_trips = [&](const char* name,
-                               const std::function<absl::Status()>& body) -> absl::Status {
-    samples.clear();
-    for (int i = 0; i < options.round_trips; ++i) {
-      const auto trip = Clock::now();
-      if (absl::Status status = body(); !status.ok()) return status;
-      samples.push_back(MicrosecondsSince(trip));
-    }
-    out.push_back({name, Median(samples)});
-    return absl::OkStatus();
-  };
-  CUevent event;
-  DETSHARE_TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  CUdeviceptr small;
-  char host[64] = {};
-  DETSHARE_TRY(cuMemAlloc(&small, sizeof host));
-  const std::pair<const char*, std::function<absl::Status()>> trips[] = {
-      {"launch + synchronize",
-       [&]() -> absl::Status {
-         launch();
-         return driver.Check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
-       }},
-      {"event record + query until done",
-       [&]() -> absl::Status {
-         DETSHARE_TRY(cuEventRecord(event, stream));
-         CUresult result;
-         while ((result = driver.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) {
-         }
-         return driver.Check(result, "cuEventQuery");
-       }},
-      {"64 B to the device",
-       [&] { return driver.Check(driver.cuMemcpyHtoD(small, host, sizeof host), "cuMemcpyHtoD"); }},
-      {"64 B from the device",
-       [&] { return driver.Check(driver.cuMemcpyDtoH(host, small, sizeof host), "cuMemcpyDtoH"); }},
-      {"allocate + free 2 MiB",
-       [&]() -> absl::Status {
-         CUdeviceptr block;
-         DETSHARE_TRY(cuMemAlloc(&block, 2 << 20));
-         DETSHARE_TRY(cuMemFree(block));
-         return absl::OkStatus();
-       }},
-  };
-  for (const auto& [name, body] : trips) {
-    if (absl::Status status = round_trips(name, body); !status.ok()) return status;
-  }
-
-  CUdeviceptr bulk;
-  DETSHARE_TRY(cuMemAlloc(&bulk, options.bulk_bytes));
-  std::unique_ptr<char, void (*)(void*)> pageable(
-      static_cast<char*>(std::malloc(options.bulk_bytes)), std::free);
-  if (pageable == nullptr)
-    return absl::ResourceExhaustedError("no host memory for the bulk copies");
-  std::memset(pageable.get(), 1, options.bulk_bytes);
-  void* pinned;
-  DETSHARE_TRY(cuMemAllocHost(&pinned, options.bulk_bytes));
-  std::memset(pinned, 1, options.bulk_bytes);
-  const auto bulk_copy = [&](const char* name,
-                             const std::function<CUresult()>& copy) -> absl::Status {
-    samples.clear();
-    for (int i = 0; i < 5; ++i) {
-      const auto trip = Clock::now();
-      if (absl::Status status = driver.Check(copy(), name); !status.ok()) return status;
-      DETSHARE_TRY(cuCtxSynchronize());  // a copy to the device may still be running
-      samples.push_back(MicrosecondsSince(trip));
-    }
-    out.push_back({name, options.bulk_bytes / Median(samples) / 1000});
-    return absl::OkStatus();
-  };
-  const std::pair<const char*, std::function<CUresult()>> copies[] = {
-      {"pageable to the device",
-       [&] { return driver.cuMemcpyHtoD(bulk, pageable.get(), options.bulk_bytes); }},
-      {"pageable from the device",
-       [&] { return driver.cuMemcpyDtoH(pageable.get(), bulk, options.bulk_bytes); }},
-      {"pinned to the device",
-       [&] { return driver.cuMemcpyHtoD(bulk, pinned, options.bulk_bytes); }},
-      {"pinned from the device",
-       [&] { return driver.cuMemcpyDtoH(pinned, bulk, options.bulk_bytes); }},
-  };
-  for (const auto& [name, copy] : copies) {
-    if (absl::Status status = bulk_copy(name, copy); !status.ok()) return status;
-  }
-  DETSHARE_TRY(cuMemFreeHost(pinned));
-  DETSHARE_TRY(cuMemFree(bulk));
-  return out;
+  return run.TakeResults();
 }
 
 }  // namespace detshare::bench

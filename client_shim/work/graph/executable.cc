@@ -195,13 +195,16 @@ void AfterWork(const GraphExec& exec, std::function<void()> then) {
   EnqueueHostTask(std::move(task));
 }
 
+// Counts one executable graph of the program's graph less, if that graph still exists.
+void ForgetExecutable(CUgraph source) {
+  const std::lock_guard lock(GraphMutex());
+  Graph* graph = FindGraph(source);
+  if (graph != nullptr) --graph->executables;
+}
+
 // Gives back everything that the executable graph has in this process.
 void Release(GraphExec& exec) {
-  {
-    const std::lock_guard lock(GraphMutex());
-    Graph* graph = FindGraph(reinterpret_cast<CUgraph>(exec.source));
-    if (graph != nullptr) --graph->executables;
-  }
+  ForgetExecutable(reinterpret_cast<CUgraph>(exec.source));
   const std::shared_ptr<ExecResources> resources = std::move(exec.resources);
   const std::shared_ptr<Graph> snapshot(
       exec.snapshot.release(), [](Graph* graph) { EndSnapshot(std::unique_ptr<Graph>(graph)); });
@@ -654,6 +657,7 @@ CUresult Instantiate(CUgraph handle, uint64_t flags, CUgraphExec* made, CUgraphN
   uint32_t index;
   GraphExec* exec = table().Reserve(&index);
   if (exec == nullptr) {
+    ForgetExecutable(handle);
     EndSnapshot(std::move(snapshot));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

@@ -284,6 +284,11 @@ TEST_CASE("Files that other users may write, and anything but files, are refused
   if (chown(file.path.c_str(), 12345, 0) == 0) {
     CHECK_THAT(std::string(LoadConfig(file.path).status().message()), Catch::Contains("chown"));
   }
+  chmod(file.path.c_str(), 0664);
+  if (chown(file.path.c_str(), 0, 12345) == 0) {
+    CHECK_THAT(std::string(LoadConfig(file.path).status().message()), Catch::Contains("chmod g-w"));
+  }
+  if (chown(file.path.c_str(), 0, 0) == 0) CHECK(LoadConfig(file.path).ok());
   CHECK(LoadConfig("/nowhere/at/all").status().code() == absl::StatusCode::kNotFound);
   CHECK_FALSE(LoadConfig("/tmp").ok());
   CHECK_FALSE(LoadConfig("/dev/zero").ok());

@@ -15,6 +15,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 constexpr uint32_t kFloat = 0x20, kByte = 1;
+constexpr int kInvalid = kCudaErrorInvalidValue;
 
 struct Fixture {
   explicit Fixture(const std::function<void(Daemon::Options&)>& change = {})
@@ -109,7 +110,6 @@ TEST_CASE("Copies stay inside the session's arrays") {
   CHECK(f.Copy(in(0, 0, 0, array, 0), staging, 32, 4, 2) == 0);
   CHECK(f.Copy(staging, in(4, 3, 1, array, 0), 28) == 0);
   CHECK(f.Copy(in(0, 0, 0, array, 0), in(0, 2, 1, array, 0), 32, 2) == 0);
-  const int kInvalid = kCudaErrorInvalidValue;
   CHECK(f.Copy(in(4, 0, 0, array, 0), staging, 32) == kInvalid);
   CHECK(f.Copy(in(0, 1, 0, array, 0), staging, 32, 4) == kInvalid);
   CHECK(f.Copy(in(0, 0, 1, array, 0), staging, 32, 4, 2) == kInvalid);
@@ -134,14 +134,10 @@ TEST_CASE("Copies stay inside the session's arrays") {
   CHECK(f.neighbour.ring->Call(Op::cuArrayDestroy, wire::cuArrayDestroy{other, 0}) == 0);
 }
 
-TEST_CASE("Textures read only memory of the session, in valid ways") {
+TEST_CASE("Textures read arrays of the session, in valid ways") {
   Fixture f;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
   const ArrayId mipmap = f.Create({8, 8, 0, kFloat, 1, 0, 3});
-  const ArrayId layers = f.Create({8, 8, 4, kByte, 4, kArrayLayered, 0});
-  const uint64_t memory = f.client.Allocate(4096), secret = f.neighbour.Allocate(4096);
-  const int kInvalid = kCudaErrorInvalidValue;
-
   wire::cuTexObjectCreate args = OfArray(array);
   args.min_mipmap_level_clamp = std::bit_cast<uint32_t>(-0.5f);
   args.border_color[2] = std::bit_cast<uint32_t>(std::nanf(""));  // as valid as any other colour
@@ -175,7 +171,11 @@ TEST_CASE("Textures read only memory of the session, in valid ways") {
   args = OfArray(array);
   args.mipmap_level_bias = std::bit_cast<uint32_t>(std::nanf(""));
   CHECK(f.TextureResult(args) == kInvalid);
+}
 
+TEST_CASE("Textures read only memory of the session") {
+  Fixture f;
+  const uint64_t memory = f.client.Allocate(4096), secret = f.neighbour.Allocate(4096);
   const auto linear = [&](uint64_t address, uint64_t bytes) {
     wire::cuTexObjectCreate of_memory{};
     of_memory.type = 2;
@@ -190,7 +190,7 @@ TEST_CASE("Textures read only memory of the session, in valid ways") {
   CHECK(f.TextureResult(linear(secret, 4096)) == kInvalid);
   CHECK(f.TextureResult(linear(memory, uint64_t{1} << 40)) == kInvalid);
   CHECK(f.TextureResult(linear(memory, UINT64_MAX)) == kInvalid);
-  args = linear(memory, 64);
+  wire::cuTexObjectCreate args = linear(memory, 64);
   args.channels = 3;
   CHECK(f.TextureResult(args) == kInvalid);
   const auto pitched = [&](uint64_t width, uint64_t height, uint64_t pitch) {
@@ -206,8 +206,13 @@ TEST_CASE("Textures read only memory of the session, in valid ways") {
   CHECK(f.TextureResult(pitched(16, 1 << 20, 1 << 20)) == kInvalid);
   CHECK(f.TextureResult(pitched(UINT64_MAX / 8, 2, UINT64_MAX / 2)) == kInvalid);
   CHECK(f.TextureResult(pitched(0, 16, 256)) == kInvalid);
+}
 
-  // Views that exceed their array.
+TEST_CASE("Views do not exceed their array") {
+  Fixture f;
+  const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
+  const ArrayId mipmap = f.Create({8, 8, 0, kFloat, 1, 0, 3});
+  const ArrayId layers = f.Create({8, 8, 4, kByte, 4, kArrayLayered, 0});
   const auto view = [&](ArrayId of, wire::ResourceView what) {
     wire::cuTexObjectCreate viewed = OfArray(of);
     viewed.type = of == mipmap ? 1 : 0;
@@ -230,8 +235,11 @@ TEST_CASE("Textures read only memory of the session, in valid ways") {
   CHECK(view(layers, {8, 8, 4, kFourBytes, 0, 0, 1, 3, 0}) == 0);
   CHECK(view(layers, {8, 8, 4, kFourBytes, 0, 0, 1, 4, 0}) == kInvalid);
   CHECK(view(layers, {8, 8, 5, kFourBytes, 0, 0, 0, 3, 0}) == kInvalid);
+}
 
-  // A surface needs an array that was made for surfaces.
+TEST_CASE("A surface needs an array that was made for surfaces") {
+  Fixture f;
+  const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
   CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 0}) ==
         kInvalid);
   const ArrayId writable = f.Create({8, 8, 0, kFloat, 1, kArraySurface, 2});

@@ -188,7 +188,7 @@ TEST_CASE("Logic and shifts of every width agree with the host") {
   CheckBits<u64>("b64");
 }
 
-TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") {
+TEST_CASE("Bit counts and reversals agree with a bit by bit reference") {
   Check1<u32, u32>("popc.b32 %o, %a;", [](u32 a) { return std::popcount(a); });
   Check1<u32, u64>("popc.b64 %o, %a;", [](u64 a) { return std::popcount(a); });
   Check1<u32, u32>("clz.b32 %o, %a;", [](u32 a) { return std::countl_zero(a); });
@@ -215,6 +215,9 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
   Check1<u32, u64>("bfind.u64 %o, %a;", [&](u64 a) { return find(a, 64); });
   Check1<u32, u32>("bfind.shiftamt.u32 %o, %a;",
                    [&](u32 a) { return a == 0 ? 0xffffffffu : 31 - find(a, 32); });
+}
+
+TEST_CASE("Bit fields agree with a bit by bit reference") {
   auto extract = [](u64 a, u64 pos, u64 len, u32 width, bool is_signed) {
     if (width == 32) {
       pos &= 0xff;
@@ -255,6 +258,18 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
           r = (r & ~(u64{1} << (pos + i))) | (a >> i & 1) << (pos + i);
         return r;
       });
+  Check2<u32, u32, u32>("bmsk.clamp.b32 %o, %a, %b;", [](u32 a, u32 b) {
+    u32 r = 0;
+    for (u32 i = a; i < 32 && i - a < b; ++i) r |= 1u << i;
+    return r;
+  });
+  Check2<s32, s32, u32>("szext.wrap.s32 %o, %a, %b;", [](s32 a, u32 b) {
+    const u32 n = b & 31;
+    return n == 0 ? 0 : static_cast<s32>(static_cast<u32>(a) << (32 - n)) >> (32 - n);
+  });
+}
+
+TEST_CASE("Funnel shifts, permutations and three-input logic agree with the host") {
   CheckInstruction<u32, u32, u32, u32>("shf.l.wrap.b32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
     return static_cast<u32>(((u64{b} << 32 | a) << (c & 31)) >> 32);
   });
@@ -276,6 +291,9 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
     }
     return r;
   });
+}
+
+TEST_CASE("Dot products of packed integers agree with the host") {
   CheckInstruction<u32, u32, u32, u32>("dp4a.s32.u32 %o, %a, %b, %c;", [](u32 a, u32 b, u32 c) {
     for (int i = 0; i < 4; ++i)
       c += static_cast<u32>(static_cast<s8>(a >> (8 * i)) * static_cast<s32>(b >> (8 * i) & 0xff));
@@ -285,15 +303,6 @@ TEST_CASE("Bit counts, reversals and fields agree with a bit by bit reference") 
     for (int i = 0; i < 2; ++i)
       c += static_cast<u32>(static_cast<s16>(a >> (16 * i)) * static_cast<s8>(b >> (16 + 8 * i)));
     return c;
-  });
-  Check2<u32, u32, u32>("bmsk.clamp.b32 %o, %a, %b;", [](u32 a, u32 b) {
-    u32 r = 0;
-    for (u32 i = a; i < 32 && i - a < b; ++i) r |= 1u << i;
-    return r;
-  });
-  Check2<s32, s32, u32>("szext.wrap.s32 %o, %a, %b;", [](s32 a, u32 b) {
-    const u32 n = b & 31;
-    return n == 0 ? 0 : static_cast<s32>(static_cast<u32>(a) << (32 - n)) >> (32 - n);
   });
 }
 

@@ -1,0 +1,26 @@
+#include "server/directories.h"
+
+#include <sys/stat.h>
+
+namespace detshare {
+namespace {
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+std::string RuntimeDirectory(const std::string& configured, const std::string& socket) {
+  return !configured.empty() ? configured : DirectoryOf(socket);
+}
+
+void MakeDirectories(const std::string& socket, const std::string& runtime_directory) {
+  for (const std::string& directory : {DirectoryOf(socket), runtime_directory}) {
+    if (mkdir(directory.c_str(), 0755) == 0) chmod(directory.c_str(), 0755);
+  }
+}
+
+}  // namespace detshare

@@ -1,0 +1,51 @@
+// The command line of detshared. Flags override the configuration file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "policy/config/config.h"
+#include "server/session/server_options.h"
+
+namespace detshare {
+
+struct Flags {
+  std::string config_file;  // "": there is none
+  // Settings of the configuration with their values, in the order of the command line.
+  std::vector<std::pair<const ConfigSetting*, std::string>> settings;
+  std::vector<std::string> tenants;  // NAME=PERCENT
+  // Holds the options that only flags decide: the address windows, migrate_every, first_session and
+  // lose_device_on_fault.
+  ServerOptions server;
+  int listen_fd = -1;                     // as Daemon::Options::listen_fd
+  uint64_t device_losses = 0;             // as Daemon::Options::device_losses
+  int ready_fd = -1;                      // gets a line once clients can connect; -1: none
+  bool remove_runtime_directory = false;  // when the daemon ends
+
+  // The process of a trust domain gets these from the accepting process; -1: this is no such
+  // process.
+  int64_t domain = -1;    // the user whose programs the process serves
+  int domain_fd = -1;     // for DomainMember
+  int admission_fd = -1;  // for AdmissionChannel; -1: the process admits sessions without asking
+  int64_t domain_idle_ms = 30'000;  // the domain offers to end after this time without use
+};
+
+// Reads the command line. Returns the exit code if the process must end at once: after --help and
+// --version, and after a mistake. The text or the message is printed then.
+std::optional<int> ParseFlags(int argc, const char* const* argv, Flags* flags);
+
+// Returns the configuration file with the flags over it. Returns the errors of LoadConfig(), and
+// InvalidArgument for a flag or a policy's parameter that is not valid. The message has a line for
+// each mistake.
+absl::StatusOr<Config> ReadConfiguration(const Flags& flags);
+
+// Returns `command` without these flags and their values, which are written as "--flag value" or
+// "--flag=value".
+std::vector<std::string> CommandWithout(const std::vector<std::string>& command,
+                                        const std::vector<std::string>& flags);
+
+}  // namespace detshare

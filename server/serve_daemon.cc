@@ -1,0 +1,246 @@
+#include "server/serve_daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "policy/status_macros.h"
+#include "proto/admin.pb.h"
+#include "proto/version.h"
+#include "server/backends.h"
+#include "server/base/logging.h"
+#include "server/daemon_options.h"
+#include "server/reloader.h"
+#include "server/services/admin_service.h"
+#include "server/sessions/session_manager.h"
+#include "server/shared_memory/shared_region.h"
+#include "server/strict/admission_channel.h"
+#include "server/strict/domain_process.h"
+#include "server/watchdog.h"
+
+extern char** environ;
+
+namespace detshare {
+namespace {
+
+using std::chrono::milliseconds;
+
+// For the reply of the accepting process, which does nothing that takes long.
+constexpr milliseconds kAdmissionTimeout(5000);
+// How long a process with a lost device goes on. Clients learn of the loss from their sessions'
+// files; in this time gRPC sends the message with the reason.
+constexpr milliseconds kMessageTime(50);
+
+// The channels of a trust domain's process to the accepting process.
+struct DomainChannels {
+  std::unique_ptr<DomainMember> member;         // null: this process serves all users
+  std::unique_ptr<AdmissionChannel> admission;  // null: this process admits sessions without asking
+};
+
+// Makes this process the one of a trust domain, if its flags say so, and its options those of the
+// domain's daemon.
+DomainChannels EnterDomain(Startup* startup) {
+  Flags& flags = startup->flags;
+  DomainChannels channels;
+  if (flags.domain_fd < 0) return channels;
+  fcntl(flags.domain_fd, F_SETFD, FD_CLOEXEC);
+  channels.member =
+      std::make_unique<DomainMember>(flags.domain_fd, milliseconds(flags.domain_idle_ms));
+  const uid_t user = static_cast<uid_t>(flags.domain);
+  Daemon::Options& daemon = startup->daemon;
+  daemon.server.runtime_directory =
+      absl::StrCat(DomainsDirectory(daemon.server.runtime_directory), "/", user);
+  // No other user may see what is in the directory. If it cannot be made, the daemon does not
+  // start, and says so.
+  MakeSharedDirectory(daemon.server.runtime_directory).IgnoreError();
+  daemon.directory_for_clients = DomainDirectoryForClients(user);
+  daemon.domain = user;
+  daemon.observe = daemon.http.has_value();
+  daemon.http.reset();  // the accepting process serves HTTP for all users
+  // Connections at the main socket come from the accepting process.
+  daemon.socket = DomainSocket(daemon.server.runtime_directory);
+  daemon.socket_mode = 0600;
+  daemon.listen_fd = -1;
+  daemon.keep_socket = false;
+  flags.remove_runtime_directory = false;
+  flags.ready_fd = -1;
+  if (flags.admission_fd >= 0) {
+    fcntl(flags.admission_fd, F_SETFD, FD_CLOEXEC);
+    channels.admission = std::make_unique<AdmissionChannel>(flags.admission_fd, kAdmissionTimeout);
+    daemon.admission = channels.admission.get();
+  }
+  return channels;
+}
+
+// Executes this program again. The new process takes over the socket and continues the numbers of
+// sessions and of device losses.
+[[noreturn]] void ReplaceProcess(const Startup& startup, Daemon& daemon) {
+  std::vector<std::string> command = CommandWithout(
+      startup.command, {"--listen-fd", "--first-session", "--ready-fd", "--device-losses"});
+  for (const std::string& more :
+       {std::string("--listen-fd"), absl::StrCat(daemon.listen_fd()),
+        std::string("--first-session"), absl::StrCat(daemon.manager().next_session()),
+        std::string("--device-losses"), absl::StrCat(startup.daemon.device_losses + 1)}) {
+    command.push_back(more);
+  }
+  std::vector<char*> argv;
+  for (std::string& argument : command) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  LogWarning("starting anew: nothing else brings a lost device back");
+  std::this_thread::sleep_for(kMessageTime);
+  fcntl(daemon.listen_fd(), F_SETFD, 0);
+  execve("/proc/self/exe", argv.data(), environ);
+  LogError("cannot execute this program again");
+  _exit(1);
+}
+
+// Returns the state of a daemon that serves, for the service manager.
+std::string Summary(const Startup& startup, Daemon& daemon) {
+  const size_t devices = daemon.manager().devices().size();
+  return absl::StrCat("serving ", devices, devices == 1 ? " device" : " devices", " (",
+                      startup.daemon.backend, "), sessions: ", daemon.manager().Sessions().size());
+}
+
+// Returns null if the service manager expects no messages. `startup` and `daemon` outlive the
+// watchdog.
+std::unique_ptr<Watchdog> StartWatchdog(const Startup& startup, Daemon& daemon) {
+  const ServiceManager& service_manager = startup.service_manager;
+  if (service_manager.watchdog().count() == 0) return nullptr;
+  // Two checks fit into the time allowed, each with its timeout.
+  const auto period =
+      std::chrono::duration_cast<milliseconds>(service_manager.watchdog() / 4) + milliseconds(1);
+  return std::make_unique<Watchdog>(
+      period,
+      [&startup, &daemon, period]() -> absl::Status {
+        DETSHARE_RETURN_IF_ERROR(daemon.manager().DeviceHealth());
+        startup.service_manager.Say(Summary(startup, daemon));
+        return AskDaemon(startup.daemon.socket, period);
+      },
+      [&service_manager] { service_manager.Alive(); });
+}
+
+// Reads the configuration again. `who` is as in Reloader::Reload().
+absl::StatusOr<Reloader::Report> Reload(const ServiceManager& service_manager, Reloader& reloader,
+                                        const std::string& who) {
+  service_manager.Reloading();
+  absl::StatusOr<Reloader::Report> report = reloader.Reload(who);
+  service_manager.Ready();
+  return report;
+}
+
+// Lets operators reload by `detsharectl`.
+void OfferReload(const ServiceManager& service_manager, Reloader& reloader, Daemon& daemon) {
+  daemon.admin().OnReload(
+      [&service_manager, &reloader](const std::string& who) -> absl::StatusOr<proto::Reloaded> {
+        DETSHARE_ASSIGN_OR_RETURN(const Reloader::Report report,
+                                  Reload(service_manager, reloader, who));
+        proto::Reloaded reloaded;
+        reloaded.mutable_changed()->Add(report.changed.begin(), report.changed.end());
+        reloaded.mutable_restart()->Add(report.restart.begin(), report.restart.end());
+        return reloaded;
+      });
+}
+
+// Handles signals, lost devices and the messages of the accepting process until the daemon must
+// end. `lost_fd` is readable once a device is lost. `member` may be null.
+void HandleEvents(const Startup& startup, int lost_fd, DomainMember* member, Reloader& reloader,
+                  Daemon& daemon) {
+  for (;;) {
+    pollfd fds[3] = {{startup.signal_fd, POLLIN, 0},
+                     {lost_fd, POLLIN, 0},
+                     {member != nullptr ? member->fd() : -1, POLLIN, 0}};
+    if (poll(fds, 3, member != nullptr ? member->timeout() : -1) < 0) continue;
+    if (fds[1].revents != 0) {
+      if (member == nullptr) {
+        startup.service_manager.Say("a device was lost: starting anew");
+        ReplaceProcess(startup, daemon);
+      }
+      // The accepting process starts another process when the user's next connection comes.
+      std::this_thread::sleep_for(kMessageTime);
+      _exit(kExitDeviceLost);
+    }
+    if (member != nullptr && !member->Proceed([&](int connection) { daemon.Take(connection); },
+                                              [&] { return daemon.InUse(); }))
+      return;
+    if (fds[0].revents == 0) continue;
+    const SignalRequest request = TakeSignal(startup);
+    if (request == SignalRequest::kEnd) return;
+    if (request == SignalRequest::kReload)
+      Reload(startup.service_manager, reloader, "SIGHUP").IgnoreError();
+  }
+}
+
+// Ends the daemon and removes its files. Does not return if kernels are still running.
+void End(const Startup& startup, std::unique_ptr<Daemon> daemon) {
+  const std::string& runtime_directory = startup.daemon.server.runtime_directory;
+  const bool empty = daemon->Stop(kEndTimeout);
+  std::error_code ignored;
+  if (!empty) {
+    LogWarning("kernels are still running; ending anyway");
+    std::filesystem::remove_all(runtime_directory + "/sessions", ignored);
+  } else {
+    daemon.reset();
+  }
+  if (startup.flags.remove_runtime_directory)
+    std::filesystem::remove_all(runtime_directory, ignored);
+  if (!empty) _exit(0);
+}
+
+}  // namespace
+
+int ServeDaemon(Startup startup) {
+  // The daemon uses the channels, so they outlive it.
+  const DomainChannels channels = EnterDomain(&startup);
+  absl::StatusOr<OpenedBackend> backend = OpenBackend(startup.backend);
+  if (!backend.ok()) {
+    LogError("no device: ", std::string(backend.status().message()));
+    return 1;
+  }
+  Daemon::Options& options = startup.daemon;
+  ApplyConfigOfBackend(startup.config, backend->name, &options.server);
+  options.backend = backend->name;
+  options.host_telemetry = std::move(backend->telemetry);
+  const int lost_fd = eventfd(0, EFD_CLOEXEC);
+  options.device_lost = [lost_fd] {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(lost_fd, &one, sizeof(one));
+  };
+  absl::StatusOr<std::unique_ptr<Daemon>> started =
+      Daemon::Start(std::move(backend->devices), options);
+  if (!started.ok()) {
+    LogError(std::string(started.status().message()));
+    return 1;
+  }
+  std::unique_ptr<Daemon> daemon = *std::move(started);
+  LogInfo("detshared ", kVersion, " serves at ", options.socket, ", backend ", options.backend,
+          ", policy ", options.server.policy);
+  AnnounceReady(startup);
+  std::unique_ptr<Watchdog> watchdog = StartWatchdog(startup, *daemon);
+  Reloader reloader(
+      startup.config, [&startup] { return ReadConfiguration(startup.flags); }, *daemon);
+  // The accepting process tells the process of a domain to reload, by SIGHUP.
+  if (!startup.flags.config_file.empty() && channels.member == nullptr)
+    OfferReload(startup.service_manager, reloader, *daemon);
+  HandleEvents(startup, lost_fd, channels.member.get(), reloader, *daemon);
+  daemon->admin().OnReload(nullptr);  // the reloader ends before the daemon
+  LogInfo("detshared ends");
+  startup.service_manager.Stopping();
+  watchdog.reset();
+  End(startup, std::move(daemon));
+  return 0;
+}
+
+}  // namespace detshare
