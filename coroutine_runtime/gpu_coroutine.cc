@@ -57,42 +57,6 @@ std::array<double, 5> TransferRates(const DeviceProperties& properties) {
   return {kBus, kBus, memory / 2, kLink, memory};
 }
 
-// A queue that is on loan from the pool.
-class PooledQueue {
- public:
-  PooledQueue() = default;
-  PooledQueue(QueuePool& pool, Partition& partition, int priority, std::unique_ptr<Queue> queue)
-      : pool_(&pool), partition_(&partition), priority_(priority), queue_(std::move(queue)) {}
-  PooledQueue(PooledQueue&&) = default;
-  PooledQueue& operator=(PooledQueue&& other) noexcept {
-    if (this != &other) {
-      if (queue_ != nullptr) pool_->Discard(std::move(queue_));
-      pool_ = other.pool_;
-      partition_ = other.partition_;
-      priority_ = other.priority_;
-      queue_ = std::move(other.queue_);
-    }
-    return *this;
-  }
-  // Whoever does not know that the queue is idle lets it end.
-  ~PooledQueue() {
-    if (queue_ != nullptr) pool_->Discard(std::move(queue_));
-  }
-
-  void ReturnIdle() {
-    if (queue_ != nullptr) pool_->Release(*partition_, priority_, std::move(queue_));
-  }
-  Partition* partition() const { return partition_; }
-  int priority() const { return priority_; }
-  Queue* get() const { return queue_.get(); }
-
- private:
-  QueuePool* pool_ = nullptr;
-  Partition* partition_ = nullptr;
-  int priority_ = 0;
-  std::unique_ptr<Queue> queue_;
-};
-
 }  // namespace
 
 // A stream's work on another device: `stream --arrived--> queue of the host --done--> stream`. Each
@@ -314,8 +278,9 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
     if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
   }
   if (target == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, queues_.Acquire(partition, priority));
-    stream.queues.emplace_back(queues_, partition, priority, std::move(queue));
+    DETSHARE_ASSIGN_OR_RETURN(PooledQueue queue,
+                              PooledQueue::Acquire(queues_, partition, priority));
+    stream.queues.push_back(std::move(queue));
     target = stream.queues.back().get();
   }
   if (stream.marker == nullptr) {
@@ -1022,9 +987,8 @@ absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& strea
   DETSHARE_ASSIGN_OR_RETURN(visit->arrived, device_.CreateMarker(/*timed=*/false));
   DETSHARE_ASSIGN_OR_RETURN(visit->done, host.device_.CreateMarker(/*timed=*/false));
   const int priority = QueuePriority(host.device_.properties(), stream.priority, urgent());
-  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
-                            host.queues_.Acquire(host.partition(), priority));
-  visit->queue = PooledQueue(host.queues_, host.partition(), priority, std::move(queue));
+  DETSHARE_ASSIGN_OR_RETURN(visit->queue,
+                            PooledQueue::Acquire(host.queues_, host.partition(), priority));
   stream.visits.push_back(std::move(visit));
   return stream.visits.back().get();
 }
@@ -1088,8 +1052,7 @@ absl::Status GpuCoroutine::SignalContext(Context& context, std::atomic<uint64_t>
       return absl::OkStatus();
     }
     if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, queues_.Acquire(device_.whole(), 0));
-    context.collector = PooledQueue(queues_, device_.whole(), 0, std::move(queue));
+    DETSHARE_ASSIGN_OR_RETURN(context.collector, PooledQueue::Acquire(queues_, device_.whole(), 0));
   }
   // From the first time on every signal goes through the collector, so that the fences of one
   // context are written in order.
