@@ -17,7 +17,6 @@ namespace {
 // What a client can make the daemon hold, at most.
 constexpr size_t kMaxContexts = 1024;
 constexpr size_t kMaxStreams = 65536;
-constexpr size_t kMaxEvents = 1 << 20;
 
 // Operations that are timed at a time.
 constexpr size_t kMaxSamples = 32;
@@ -126,14 +125,6 @@ struct GpuCoroutine::Context {
   PooledQueue collector;
 };
 
-struct GpuCoroutine::Event {
-  FencePoint awaited;  // Stream::awaited of the stream that recorded it
-  ContextId context = 0;
-  bool timed = false;
-  bool recorded = false;
-  std::unique_ptr<Marker> marker;
-};
-
 absl::StatusOr<std::unique_ptr<GpuCoroutine>> GpuCoroutine::Create(Device& device,
                                                                    AddressSpace& space,
                                                                    QueuePool& queues,
@@ -154,7 +145,8 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       executor_(executor),
       partition_(&device.whole()),
       fences_(space),
-      transfer_rates_(TransferRates(device.properties())) {}
+      transfer_rates_(TransferRates(device.properties())),
+      events_(device, space) {}
 
 GpuCoroutine::~GpuCoroutine() = default;
 
@@ -235,36 +227,6 @@ void GpuCoroutine::ReclaimRetired() {
     return true;
   };
   retired_.erase(std::remove_if(retired_.begin(), retired_.end(), reclaim), retired_.end());
-}
-
-absl::Status GpuCoroutine::CreateEvent(EventId id, ContextId context, bool timed) {
-  if (id == 0 || context == 0 || events_.contains(id)) {
-    return CudaError(kCudaErrorInvalidValue, "the id of a new event is 0 or in use");
-  }
-  if (events_.size() >= kMaxEvents) return CudaError(kCudaErrorOutOfMemory, "too many events");
-  auto event = std::make_shared<Event>();
-  event->context = context;
-  event->timed = timed;
-  std::vector<std::unique_ptr<Marker>>& spare = spare_markers_[timed];
-  if (!spare.empty()) {
-    event->marker = std::move(spare.back());
-    spare.pop_back();
-  } else {
-    DETSHARE_ASSIGN_OR_RETURN(event->marker, device_.CreateMarker(timed));
-  }
-  events_.emplace(id, std::move(event));
-  return absl::OkStatus();
-}
-
-absl::Status GpuCoroutine::DestroyEvent(EventId id) {
-  const auto found = events_.find(id);
-  if (found == events_.end()) return UnknownHandle("no such event");
-  // What a graph still records is nobody else's.
-  if (found->second.use_count() == 1) {
-    spare_markers_[found->second->timed].push_back(std::move(found->second->marker));
-  }
-  events_.erase(found);
-  return absl::OkStatus();
 }
 
 // ---- order
@@ -852,23 +814,14 @@ absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
 
 absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
                                        std::atomic<uint64_t>* fence, uint64_t value) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
+  DETSHARE_ASSIGN_OR_RETURN(LogicalEvent* const event, events_.Find(event_id));
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
-  DETSHARE_RETURN_IF_ERROR(queue->Record(*event->second->marker));
-  event->second->recorded = true;
+  DETSHARE_RETURN_IF_ERROR(queue->Record(*event->marker));
+  event->recorded = true;
   observed_ |= fence != nullptr;
-  event->second->awaited = IsParked(*found) ? found->awaited : FencePoint{};
+  event->awaited = IsParked(*found) ? found->awaited : FencePoint{};
   return fence == nullptr ? absl::OkStatus() : queue->WriteFence(space_, fence, value);
-}
-
-absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_id,
-                                                                 bool** recorded) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
-  *recorded = &event->second->recorded;
-  return std::shared_ptr<Marker>(event->second, event->second->marker.get());
 }
 
 absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
@@ -910,28 +863,16 @@ absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
 
 absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId stream,
                                        EventId event_id) {
-  const auto event = owner.events_.find(event_id);
-  if (event == owner.events_.end()) return UnknownHandle("no such event");
+  DETSHARE_ASSIGN_OR_RETURN(const LogicalEvent* const event, owner.events_.Find(event_id));
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
-  if (!event->second->recorded) return absl::OkStatus();
-  const bool parks = !event->second->awaited.reached();
+  if (!event->recorded) return absl::OkStatus();
+  const bool parks = !event->awaited.reached();
   if (parks) BeforeWait(*found);
-  absl::Status status = queue->Wait(*event->second->marker);
+  absl::Status status = queue->Wait(*event->marker);
   if (parks && entity_ != nullptr && entity_->followed() && !IsParked(*found))
-    found->awaited = event->second->awaited;
+    found->awaited = event->awaited;
   return status;
-}
-
-absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
-  DETSHARE_RETURN_IF_ERROR(space_.fault());
-  if (!event->second->recorded) return absl::OkStatus();
-  absl::StatusOr<bool> reached = device_.Reached(*event->second->marker);
-  if (!reached.ok()) return reached.status();
-  return *reached ? absl::OkStatus()
-                  : CudaError(kCudaErrorNotReady, "the event's point is not reached");
 }
 
 absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uint64_t* number) {
@@ -946,18 +887,6 @@ absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
   absl::Status status = event.Wait(*queue);
   NoteWait(*found);
   return status;
-}
-
-absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventId end_id) {
-  const auto start = events_.find(start_id);
-  const auto end = events_.find(end_id);
-  if (start == events_.end() || end == events_.end()) return UnknownHandle("no such event");
-  for (const Event* event : {start->second.get(), end->second.get()}) {
-    if (!event->recorded || !event->timed) {
-      return UnknownHandle("the event was not recorded or has no timing");
-    }
-  }
-  return device_.ElapsedMilliseconds(*start->second->marker, *end->second->marker);
 }
 
 // ---- the session's devices with each other
@@ -1106,12 +1035,7 @@ Task<absl::Status> GpuCoroutine::IdleContext(ContextId id) {
 
 Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
   FenceAll();
-  std::vector<EventId> dead_events;
-  for (const auto& [event_id, event] : events_) {
-    if (event->context == id) dead_events.push_back(event_id);
-  }
-  for (EventId event_id : dead_events) DestroyEvent(event_id).IgnoreError();
-
+  events_.DestroyAllOf(id);
   const auto found = contexts_.find(id);
   if (found == contexts_.end()) co_return absl::OkStatus();
   absl::StatusOr<FenceLease> fence = FenceOfContext(*found->second);

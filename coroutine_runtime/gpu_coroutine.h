@@ -55,19 +55,16 @@
 #include "absl/types/span.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
+#include "coroutine_runtime/event_table.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/in_flight.h"
+#include "coroutine_runtime/object_ids.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/sched_entity.h"
 #include "coroutine_runtime/task.h"
 
 namespace detshare {
-
-// The client chooses them, as in proto/ring_abi.h.
-using ContextId = uint32_t;
-using StreamId = uint32_t;
-using EventId = uint32_t;
 
 struct StreamOptions {
   bool non_blocking = false;    // not ordered with the legacy default stream
@@ -132,13 +129,15 @@ class GpuCoroutine {
   absl::StatusOr<FencePoint> Point(StreamId stream);
   absl::Status WaitPoint(StreamId stream, const FencePoint& point);
 
-  absl::Status CreateEvent(EventId event, ContextId context, bool timed);
-  absl::Status DestroyEvent(EventId event);
+  absl::Status CreateEvent(EventId event, ContextId context, bool timed) {
+    return events_.Create(event, context, timed);
+  }
+  absl::Status DestroyEvent(EventId event) { return events_.Destroy(event); }
   // `fence` may be null. Otherwise `value` is stored to it when the event's point is reached.
   absl::Status RecordEvent(EventId event, StreamId stream, std::atomic<uint64_t>* fence,
                            uint64_t value);
   // CUDA_ERROR_NOT_READY while the point of the event's last recording is not reached.
-  absl::Status QueryEvent(EventId event);
+  absl::Status QueryEvent(EventId event) { return events_.Query(event); }
   // The stream waits for the point of the event's last recording before this call. It does not wait
   // if the event was never recorded.
   absl::Status WaitEvent(StreamId stream, EventId event);
@@ -149,12 +148,16 @@ class GpuCoroutine {
   absl::Status WaitShared(StreamId stream, SharedEvent& event);
   // CUDA_ERROR_NOT_READY while either event is not reached; CUDA_ERROR_INVALID_HANDLE if an event
   // was not recorded or is not timed.
-  absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end);
+  absl::StatusOr<float> ElapsedMilliseconds(EventId start, EventId end) {
+    return events_.ElapsedMilliseconds(start, end);
+  }
 
   // Returns the marker that graph nodes record and wait for. It keeps the event's point alive after
   // the event is destroyed. The caller sets `*recorded` when it records the marker; `*recorded`
   // lives as long as the marker.
-  absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded);
+  absl::StatusOr<std::shared_ptr<Marker>> ShareEvent(EventId event, bool** recorded) {
+    return events_.Share(event, recorded);
+  }
 
   // For other kinds of operations. Submits one operation of the stream on `partition`, ordered like
   // any other. `submit` gets the queue. `known`: the entity's knowledge about the operation, null
@@ -237,7 +240,6 @@ class GpuCoroutine {
  private:
   struct Context;
   struct Stream;
-  struct Event;
   struct Visit;
   struct Sample;
   // The purpose of the queue. kOperation and kOther keep the legacy default stream's order. The
@@ -323,12 +325,9 @@ class GpuCoroutine {
 
   absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;
   absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
-  absl::flat_hash_map<EventId, std::shared_ptr<Event>> events_;  // graphs may share them
+  EventTable events_;
   // Destroyed; their work may not be complete.
   std::vector<std::unique_ptr<Stream>> retired_;
-  // Markers of destroyed events, indexed by `timed`. Recording a marker again moves it, so a marker
-  // can be reused while a queue waits for it.
-  std::vector<std::unique_ptr<Marker>> spare_markers_[2];
 
   // Only the owner writes them; reporting threads read them. Relaxed: they publish nothing.
   std::atomic<uint64_t> launches_{0}, graphs_{0}, copies_{0}, fills_{0}, others_{0};
