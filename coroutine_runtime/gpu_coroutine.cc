@@ -8,7 +8,6 @@
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "coroutine_runtime/waves.h"
 #include "policy/status_macros.h"
 
 namespace detshare {
@@ -28,12 +27,6 @@ absl::Status UnknownHandle(const char* what) { return CudaError(kCudaErrorInvali
 void Count(std::atomic<uint64_t>& counter, uint64_t by) {
   counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
 }
-
-// Blocks of others take the SMs again between two kernels of a program that goes first, of which
-// one waits for the other, so each of them waits for blocks to end. A request, or a token, is about
-// so many kernels. Measured on an H200: eight such products beside a kernel of 7 ms whose blocks
-// take 70 us ended after 0.6 ms, and beside one of 4.5 ms with blocks of 0.6 ms after 3.6 ms.
-constexpr uint64_t kUrgentKernels = 64;
 
 // What stands for a kernel whose code was never named: it is told apart while the session lives.
 uint64_t CodeOf(const Kernel& kernel) {
@@ -143,7 +136,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       space_(space),
       queues_(queues),
       executor_(executor),
-      partition_(&device.whole()),
+      binding_(device),
       fences_(space),
       transfer_rates_(TransferRates(device.properties())),
       events_(device, space) {}
@@ -234,7 +227,7 @@ void GpuCoroutine::ReclaimRetired() {
 
 absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
   Queue* target = nullptr;
-  const bool urgent = this->urgent();
+  const bool urgent = binding_.urgent();
   const int priority = QueuePriority(device_.properties(), stream.priority, urgent);
   for (PooledQueue& queue : stream.queues) {
     if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
@@ -257,7 +250,7 @@ absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
   stream.queue = target;
   stream.partition = &partition;
   stream.urgent = urgent;
-  if (moved && traced()) [[unlikely]]
+  if (moved && binding_.traced()) [[unlikely]]
     NotePoint(TraceEvent::Kind::kMigration, stream);
   return absl::OkStatus();
 }
@@ -300,7 +293,7 @@ absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream, Use use) {
 
 absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partition, Use use) {
   DETSHARE_RETURN_IF_ERROR(space_.fault());
-  if (stream.partition != &partition || stream.urgent != urgent()) {
+  if (stream.partition != &partition || stream.urgent != binding_.urgent()) {
     DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
   }
   DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
@@ -320,54 +313,7 @@ absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partitio
 
 absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  return Prepare(*stream, PlaceOf(*stream), use);
-}
-
-Partition& GpuCoroutine::PlaceOf(Stream& stream) {
-  if (entity_ == nullptr) return *partition_;
-  if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return *next;
-  return stream.partition != nullptr ? *stream.partition : entity_->partition();
-}
-
-int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
-  uint64_t sms = 1;
-  // A cluster's blocks are on as many SMs at most; which ones it can join the device knows.
-  if (shape.cluster.x != 0) sms = uint64_t{shape.cluster.x} * shape.cluster.y * shape.cluster.z;
-  if (shape.cooperative) {
-    const OccupancyQuery query{static_cast<int>(shape.block.x * shape.block.y * shape.block.z),
-                               shape.dynamic_shared_bytes, 0};
-    const absl::StatusOr<int> blocks = kernel.MaxActiveBlocks(query);
-    if (!blocks.ok() || *blocks <= 0) return kAllSms;  // the launch says what is wrong
-    const unsigned __int128 grid =
-        static_cast<unsigned __int128>(shape.grid.x) * shape.grid.y * shape.grid.z;
-    const unsigned __int128 needed = (grid + *blocks - 1) / static_cast<unsigned>(*blocks);
-    sms = std::max<uint64_t>(sms, needed > kAllSms ? kAllSms : static_cast<uint64_t>(needed));
-  }
-  return static_cast<int>(std::min<uint64_t>(sms, kAllSms));
-}
-
-SchedEntity::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape& shape,
-                                       Nanoseconds duration) const {
-  using Kind = SchedEntity::Kind;
-  if (!entity_->MayBeLong(duration)) [[likely]]
-    return Kind::kShort;
-  const DeviceProperties& properties = device_.properties();
-  const uint64_t waves = WavesOf(properties, kernel.info(), shape);
-  if (!properties.blocks_by_priority || waves <= kUrgentKernels) return Kind::kLong;
-  const Nanoseconds block =
-      duration / static_cast<Nanoseconds>(std::min<uint64_t>(waves, INT32_MAX));
-  const Nanoseconds delay = block * static_cast<Nanoseconds>(kUrgentKernels);
-  const SchedEntity::BoundLimits& limits = entity_->Current();
-  if (delay < limits.long_operation) return Kind::kShort;
-  return block < limits.yielding_block ? Kind::kYielding : Kind::kLong;
-}
-
-Partition& GpuCoroutine::Holding(Partition& wanted, int sms) {
-  if (entity_ == nullptr || sms <= wanted.sm_count()) return wanted;
-  for (Partition* const partition : entity_->assignment().partitions) {
-    if (sms <= partition->sm_count()) return *partition;
-  }
-  return device_.whole();
+  return Prepare(*stream, binding_.ForOther(stream->partition), use);
 }
 
 void GpuCoroutine::AddUnready(GpuGraph& graph) {
@@ -389,15 +335,13 @@ bool GpuCoroutine::MakeReady() {
 void GpuCoroutine::Attach(SchedEntity& entity) {
   samples_.reserve(kMaxSamples);
   timed_markers_.reserve(2 * kMaxSamples);
-  entity_ = &entity;
-  entity_->Update();
+  binding_.Attach(entity);
 }
 
 void GpuCoroutine::Detach() {
-  if (entity_ == nullptr) return;
+  if (entity() == nullptr) return;
   ForgetWork();
-  partition_ = &entity_->partition();
-  entity_ = nullptr;
+  binding_.Detach();
 }
 
 bool GpuCoroutine::IsParked(Stream& stream) {
@@ -416,12 +360,12 @@ void GpuCoroutine::Account(Stream& stream, Nanoseconds estimate) {
   if (IsParked(stream)) [[unlikely]] {
     if (stream.parked == 0) parked_.push_back(&stream);
     stream.parked += estimate;
-    entity_->Started(estimate, /*counts=*/false);
+    entity()->Started(estimate, /*counts=*/false);
     return;
   }
   if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
   stream.unfenced += estimate;
-  entity_->Started(estimate, /*counts=*/true);
+  entity()->Started(estimate, /*counts=*/true);
 }
 
 void GpuCoroutine::AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes) {
@@ -432,7 +376,7 @@ void GpuCoroutine::AccountTransfer(Stream& stream, TransferKind kind, uint64_t b
 }
 
 void GpuCoroutine::FenceIfDue(Stream& stream) {
-  if (stream.unfenced >= entity_->fence_every()) {
+  if (stream.unfenced >= entity()->fence_every()) {
     PutFence(stream);
     std::erase(unfenced_, &stream);
   }
@@ -463,14 +407,14 @@ void GpuCoroutine::FenceAll() {
 }
 
 void GpuCoroutine::BeforeWait(Stream& stream) {
-  if (entity_ == nullptr || stream.unfenced_operations == 0) return;
+  if (entity() == nullptr || stream.unfenced_operations == 0) return;
   // A fence behind the wait would say too late that this is complete.
   PutFence(stream);
   std::erase(unfenced_, &stream);
 }
 
 void GpuCoroutine::NoteWait(Stream& stream) {
-  if (entity_ == nullptr || !entity_->followed()) return;
+  if (entity() == nullptr || !entity()->followed()) return;
   const absl::StatusOr<FencePoint> point = PointOf(stream);
   if (point.ok()) stream.awaited = *point;
 }
@@ -479,14 +423,14 @@ void GpuCoroutine::GiveUpParked(Stream& stream) {
   if (stream.parked == 0) return;
   std::erase(parked_, &stream);
   // Perhaps it never begins.
-  entity_->Resumed(stream.parked);
-  entity_->Completed(std::exchange(stream.parked, 0));
+  entity()->Resumed(stream.parked);
+  entity()->Completed(std::exchange(stream.parked, 0));
 }
 
 void GpuCoroutine::TakeRead() {
   if (read_.fence == nullptr || !read_awaited_ || !read_.reached()) return;
   read_ = {};
-  entity_->ResultRead();
+  entity()->ResultRead();
 }
 
 void GpuCoroutine::ResumeParked() {
@@ -496,7 +440,7 @@ void GpuCoroutine::ResumeParked() {
       ++i;
       continue;
     }
-    entity_->Resumed(stream.parked);
+    entity()->Resumed(stream.parked);
     if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
     stream.unfenced += std::exchange(stream.parked, 0);
     parked_[i] = parked_.back();
@@ -506,7 +450,7 @@ void GpuCoroutine::ResumeParked() {
 
 void GpuCoroutine::TakeProgress() {
   if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
-    entity_->Completed(complete);
+    entity()->Completed(complete);
   }
   TakeRead();
   for (size_t i = 0; i < samples_.size();) {
@@ -518,11 +462,11 @@ void GpuCoroutine::TakeProgress() {
     const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
     if (elapsed.ok() && sample.event.name != 0)
       NoteOperation(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
-    if (elapsed.ok()) entity_->NoteTime(static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
+    if (elapsed.ok()) entity()->NoteTime(static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
     if (elapsed.ok() && sample.operation != nullptr) {
       sample.operation->Add(sample.size_class,
                             static_cast<Nanoseconds>(*elapsed * policy::kMillisecond),
-                            sample.contended || entity_->contended());
+                            sample.contended || entity()->contended());
     }
     timed_markers_.push_back(std::move(sample.begin));
     timed_markers_.push_back(std::move(sample.end));
@@ -532,7 +476,7 @@ void GpuCoroutine::TakeProgress() {
 }
 
 void GpuCoroutine::NoteOperation(const Sample& sample, Nanoseconds time) {
-  const std::shared_ptr<const TraceReference>& reference = entity_->assignment().trace;
+  const std::shared_ptr<const TraceReference>& reference = entity()->assignment().trace;
   if (reference == nullptr) return;
   const absl::StatusOr<float> since =
       device_.ElapsedMilliseconds(*reference->marker, *sample.begin);
@@ -541,7 +485,7 @@ void GpuCoroutine::NoteOperation(const Sample& sample, Nanoseconds time) {
   event.kind = TraceEvent::Kind::kOperation;
   event.at = reference->at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
   event.duration = time;
-  entity_->trace().Add(event);
+  entity()->trace().Add(event);
 }
 
 void GpuCoroutine::NotePoint(TraceEvent::Kind kind, const Stream& stream) {
@@ -552,30 +496,30 @@ void GpuCoroutine::NotePoint(TraceEvent::Kind kind, const Stream& stream) {
     event.first_sm = static_cast<uint16_t>(stream.partition->first_sm());
     event.sm_count = static_cast<uint16_t>(stream.partition->sm_count());
   }
-  event.at = entity_->Now();
-  entity_->trace().Add(event);
+  event.at = entity()->Now();
+  entity()->trace().Add(event);
 }
 
 bool GpuCoroutine::MakeRoom() {
   ResumeParked();
   FenceAll();
   TakeProgress();
-  return entity_->MayRun();
+  return entity()->MayRun();
 }
 
 void GpuCoroutine::WatchWork(bool pause) {
-  if (entity_ == nullptr) return;
-  entity_->Update();
-  if (entity_->followed() && space_.fault().ok()) {
+  if (entity() == nullptr) return;
+  entity()->Update();
+  if (entity()->followed() && space_.fault().ok()) {
     ResumeParked();
     if (pause || observed_) FenceAll();
     read_awaited_ |= observed_;
     TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty()) entity_->Idle();
+    if (in_flight_.empty() && unfenced_.empty()) entity()->Idle();
   } else if (watching_work() || !unfenced_.empty() || !parked_.empty()) {
     ForgetWork();
   }
-  entity_->NotifyScheduler();
+  entity()->NotifyScheduler();
 }
 
 void GpuCoroutine::ForgetWork() {
@@ -594,7 +538,7 @@ void GpuCoroutine::ForgetWork() {
   samples_.clear();
   in_flight_.Clear();
   read_ = {};
-  entity_->Forget();
+  entity()->Forget();
 }
 
 absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
@@ -605,20 +549,20 @@ absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCac
   if (!sampled && name.empty()) [[likely]]
     return submit();
   if (samples_.size() >= kMaxTraced) {
-    entity_->trace().Lose();
+    entity()->trace().Lose();
     return submit();
   }
   Sample sample;
   sample.stream = &stream;
   if (sampled) sample.operation = known->operation;
-  sample.size_class = entity_->SizeClass(partition);
-  sample.contended = entity_->contended();
+  sample.size_class = entity()->SizeClass(partition);
+  sample.contended = entity()->contended();
   if (!name.empty()) {
-    sample.event.name = entity_->trace().Name(name);
+    sample.event.name = entity()->trace().Name(name);
     sample.event.stream = stream.serial;
     sample.event.first_sm = static_cast<uint16_t>(partition.first_sm());
     sample.event.sm_count = static_cast<uint16_t>(partition.sm_count());
-    sample.event.submitted = entity_->Now();
+    sample.event.submitted = entity()->Now();
   }
   for (std::unique_ptr<Marker>* marker : {&sample.begin, &sample.end}) {
     if (!timed_markers_.empty()) {
@@ -652,40 +596,32 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
   Nanoseconds estimate = 0;
   if (followed()) {
     const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
-    known = entity_->Look({CodeOf(kernel), ShapeOf(shape)},
-                          {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
-                           ContentOf(parameters, space_.base(), space_.size())});
+    known = entity()->Look({CodeOf(kernel), ShapeOf(shape)},
+                           {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
+                            ContentOf(parameters, space_.base(), space_.size())});
     estimate = known.operation->Estimate(0);
     Account(stream, estimate);
-    entity_->NoteBound(estimate, known.operation->memory_bound());
+    entity()->NoteBound(estimate, known.operation->memory_bound());
   }
-  Partition* partition =
-      entity_ != nullptr ? &entity_->Choose(KindOf(kernel, shape, estimate)) : partition_;
-  const bool sized = shape.cooperative || shape.cluster.x != 0;
-  if (sized && partition != &device_.whole()) [[unlikely]]
-    partition = &Holding(*partition, SmsFor(kernel, shape));
-  absl::StatusOr<Queue*> queue = Prepare(stream, *partition, Use::kOperation);
+  Partition& partition = binding_.ForLaunch(kernel, shape, estimate);
+  absl::StatusOr<Queue*> queue = Prepare(stream, partition, Use::kOperation);
   if (!queue.ok()) return queue.status();
   const auto launch = [&] {
     if (!shape.has_priority) [[likely]]
       return (*queue)->Launch(space_, kernel, shape, parameters);
     LaunchShape own = shape;
-    own.priority = QueuePriority(device_.properties(), shape.priority, urgent());
+    own.priority = QueuePriority(device_.properties(), shape.priority, binding_.urgent());
     return (*queue)->Launch(space_, kernel, own, parameters);
   };
   absl::Status status =
-      Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, *partition,
-            traced() ? std::string_view(kernel.info().name) : std::string_view(), launch);
-  // What does not fit the partition runs on the whole device: a tenant sees the limits of the
-  // device, never of a partition.
-  if (!status.ok() && sized && partition != &device_.whole()) {
-    const int result = CudaResultOf(status);
-    if (result == kCudaErrorCooperativeLaunchTooLarge || result == kCudaErrorInvalidClusterSize ||
-        result == kCudaErrorLaunchOutOfResources) {
-      queue = Prepare(stream, device_.whole(), Use::kOperation);
-      if (!queue.ok()) return queue.status();
-      status = launch();
-    }
+      Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, partition,
+            binding_.traced() ? std::string_view(kernel.info().name) : std::string_view(), launch);
+  // A tenant sees the limits of the device and never those of a partition.
+  if (!status.ok() && BlocksRunTogether(shape) && &partition != &device_.whole() &&
+      DoesNotFitPartition(status)) {
+    queue = Prepare(stream, device_.whole(), Use::kOperation);
+    if (!queue.ok()) return queue.status();
+    status = launch();
   }
   if (known.operation != nullptr) FenceIfDue(stream);
   if (status.ok()) Count(launches_, 1);
@@ -709,11 +645,11 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
                                 : TransferKind::kInside,
                     bytes);
     stream->reads |= to_host && !from_host;
-    if (traced()) [[unlikely]]
+    if (binding_.traced()) [[unlikely]]
       name = to_host ? "copy to host" : from_host ? "copy from host" : "copy on device";
   }
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
-                            Prepare(*stream, PlaceOf(*stream), Use::kOperation));
+  DETSHARE_ASSIGN_OR_RETURN(
+      Queue* const queue, Prepare(*stream, binding_.ForOther(stream->partition), Use::kOperation));
   absl::Status status = Timed(*stream, *queue, nullptr, *stream->partition, name,
                               [&] { return queue->Copy(space_, request); });
   if (told) FenceIfDue(*stream);
@@ -728,10 +664,11 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
     AccountTransfer(*stream, TransferKind::kFill,
                     request.width * request.height * static_cast<uint64_t>(request.element_bytes));
   }
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
-                            Prepare(*stream, PlaceOf(*stream), Use::kOperation));
-  absl::Status status = Timed(*stream, *queue, nullptr, *stream->partition, traced() ? "fill" : "",
-                              [&] { return queue->Fill(space_, request); });
+  DETSHARE_ASSIGN_OR_RETURN(
+      Queue* const queue, Prepare(*stream, binding_.ForOther(stream->partition), Use::kOperation));
+  absl::Status status =
+      Timed(*stream, *queue, nullptr, *stream->partition, binding_.traced() ? "fill" : "",
+            [&] { return queue->Fill(space_, request); });
   if (told) FenceIfDue(*stream);
   if (status.ok()) Count(fills_, 1);
   return status;
@@ -739,7 +676,8 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
 
 absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*stream, binding_.ForOther(stream->partition), Use::kOther));
   const bool waits = std::any_of(operations.begin(), operations.end(),
                                  [](const MemoryOp& operation) { return operation.is_wait(); });
   if (waits) BeforeWait(*stream);
@@ -757,7 +695,7 @@ absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uin
   }
   // A stream that only observes stays where it is.
   observed_ = true;
-  if (traced()) [[unlikely]]
+  if (binding_.traced()) [[unlikely]]
     NotePoint(TraceEvent::Kind::kWait, stream);
   Partition& place = stream.partition != nullptr ? *stream.partition : partition();
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, place, Use::kObserve));
@@ -767,7 +705,8 @@ absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uin
 absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
                                      uint64_t value) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*stream, binding_.ForOther(stream->partition), Use::kOther));
   BeforeWait(*stream);
   absl::Status status = queue->WaitFence(space_, fence, value);
   NoteWait(*stream);
@@ -778,7 +717,8 @@ absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reac
                                         uint64_t reached_value, const std::atomic<uint64_t>* resume,
                                         uint64_t resume_value) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*stream, binding_.ForOther(stream->partition), Use::kOther));
   BeforeWait(*stream);
   DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, reached, reached_value));
   absl::Status status = queue->WaitFence(space_, resume, resume_value);
@@ -808,7 +748,8 @@ absl::StatusOr<FencePoint> GpuCoroutine::PointOf(Stream& stream) {
 absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
   if (point.fence == stream->fence.fence() || point.reached()) return absl::OkStatus();
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*stream, binding_.ForOther(stream->partition), Use::kOther));
   return queue->WaitFence(space_, point.fence, point.value);
 }
 
@@ -816,7 +757,8 @@ absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
                                        std::atomic<uint64_t>* fence, uint64_t value) {
   DETSHARE_ASSIGN_OR_RETURN(LogicalEvent* const event, events_.Find(event_id));
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*found, binding_.ForOther(found->partition), Use::kOther));
   DETSHARE_RETURN_IF_ERROR(queue->Record(*event->marker));
   event->recorded = true;
   observed_ |= fence != nullptr;
@@ -833,7 +775,7 @@ absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
   if (known != nullptr) Account(stream, known->operation->Estimate(0));
   DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, partition, Use::kOperation));
   if (waits) BeforeWait(stream);
-  absl::Status status = Timed(stream, *queue, known, partition, traced() ? "graph" : "",
+  absl::Status status = Timed(stream, *queue, known, partition, binding_.traced() ? "graph" : "",
                               [&] { return submit(*queue); });
   if (waits) NoteWait(stream);
   if (known != nullptr) FenceIfDue(stream);
@@ -865,12 +807,13 @@ absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId strea
                                        EventId event_id) {
   DETSHARE_ASSIGN_OR_RETURN(const LogicalEvent* const event, owner.events_.Find(event_id));
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*found, binding_.ForOther(found->partition), Use::kOther));
   if (!event->recorded) return absl::OkStatus();
   const bool parks = !event->awaited.reached();
   if (parks) BeforeWait(*found);
   absl::Status status = queue->Wait(*event->marker);
-  if (parks && entity_ != nullptr && entity_->followed() && !IsParked(*found))
+  if (parks && entity() != nullptr && entity()->followed() && !IsParked(*found))
     found->awaited = event->awaited;
   return status;
 }
@@ -882,7 +825,8 @@ absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uin
 
 absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
+                            Prepare(*found, binding_.ForOther(found->partition), Use::kOther));
   BeforeWait(*found);
   absl::Status status = event.Wait(*queue);
   NoteWait(*found);
@@ -915,7 +859,7 @@ absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& strea
   visit->host = &host;
   DETSHARE_ASSIGN_OR_RETURN(visit->arrived, device_.CreateMarker(/*timed=*/false));
   DETSHARE_ASSIGN_OR_RETURN(visit->done, host.device_.CreateMarker(/*timed=*/false));
-  const int priority = QueuePriority(host.device_.properties(), stream.priority, urgent());
+  const int priority = QueuePriority(host.device_.properties(), stream.priority, binding_.urgent());
   DETSHARE_ASSIGN_OR_RETURN(visit->queue,
                             PooledQueue::Acquire(host.queues_, host.partition(), priority));
   stream.visits.push_back(std::move(visit));
@@ -925,7 +869,8 @@ absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& strea
 template <typename F>
 absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id, F work) {
   DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const home, Prepare(*stream, PlaceOf(*stream), Use::kOperation));
+  DETSHARE_ASSIGN_OR_RETURN(
+      Queue* const home, Prepare(*stream, binding_.ForOther(stream->partition), Use::kOperation));
   DETSHARE_ASSIGN_OR_RETURN(Visit* const visit, FindOrMakeVisit(*stream, host));
   host.AddUser(*this);
   Queue& abroad = *visit->queue.get();

@@ -53,6 +53,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "coroutine_runtime/binding.h"
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/durations.h"
 #include "coroutine_runtime/event_table.h"
@@ -97,7 +98,7 @@ class GpuCoroutine {
   AddressSpace& space() { return space_; }
   Executor& executor() { return executor_; }
   // The current partition of short kernels.
-  Partition& partition() { return entity_ != nullptr ? entity_->partition() : *partition_; }
+  Partition& partition() { return binding_.partition(); }
 
   // The context begins with its first object. Ids must be unused and not 0; otherwise
   // CUDA_ERROR_INVALID_VALUE.
@@ -173,16 +174,12 @@ class GpuCoroutine {
   // Counts another submitted operation.
   void CountOther();
 
-  // The number of SMs without which a launch cannot run. It is above 1 for cooperative grids and
-  // for clusters.
-  static constexpr int kAllSms = INT32_MAX;
-  static int SmsFor(Kernel& kernel, const LaunchShape& shape);
-  // How a launch of this duration delays urgent work that begins while it runs. Requires an entity.
-  SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
-                           Nanoseconds duration) const;
-  // Returns `wanted`, or the smallest partition of the device with at least `sms` SMs if `wanted`
-  // has fewer.
-  Partition& Holding(Partition& wanted, int sms);
+  // As in Binding.
+  static constexpr int kAllSms = Binding::kAllSms;
+  static int SmsFor(Kernel& kernel, const LaunchShape& shape) {
+    return Binding::SmsFor(kernel, shape);
+  }
+  Partition& Holding(Partition& wanted, int sms) { return binding_.Holding(wanted, sms); }
 
   // Graphs that should be instantiated for a partition when there is time.
   void AddUnready(GpuGraph& graph);
@@ -207,19 +204,19 @@ class GpuCoroutine {
 
   // Requires no entity. Later work runs on `partition`, which is of the same device, ordered after
   // the earlier work.
-  void Bind(Partition& partition) { partition_ = &partition; }
+  void Bind(Partition& partition) { binding_.Bind(partition); }
   // The entity decides from this call on. It must outlive the coroutine or be detached.
   void Attach(SchedEntity& entity);
   void Detach();
-  SchedEntity* entity() { return entity_; }
+  SchedEntity* entity() { return binding_.entity(); }
   // Whether operations are reported to the entity.
-  bool followed() const { return entity_ != nullptr && entity_->followed(); }
+  bool followed() const { return binding_.followed(); }
 
   // Whether the worker may read the session's next record.
-  bool MayRun() { return entity_ == nullptr || entity_->MayRun() || MakeRoom(); }
+  bool MayRun() { return entity() == nullptr || entity()->MayRun() || MakeRoom(); }
   // The session has a record that may not be read. Returns true once it was throttled for long
   // enough that the record may be read.
-  bool Throttle() { return entity_ == nullptr || entity_->Throttle(); }
+  bool Throttle() { return entity() == nullptr || entity()->Throttle(); }
   // Checks how far the work is, and notifies the scheduler. `pause`: no record has come for some
   // time, so the end of all work should be detected.
   void WatchWork(bool pause);
@@ -254,8 +251,6 @@ class GpuCoroutine {
   // stream.
   absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
   absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
-  // Where an operation other than a kernel runs.
-  Partition& PlaceOf(Stream& stream);
   absl::Status Migrate(Stream& stream, Partition& partition);
   // Records the context's legacy marker behind the legacy stream's last operation.
   absl::Status MarkLegacy(Context& context);
@@ -290,8 +285,6 @@ class GpuCoroutine {
   // These add to the entity's trace: an operation that was timed, and an event at the present time.
   void NoteOperation(const Sample& sample, Nanoseconds time);
   void NotePoint(TraceEvent::Kind kind, const Stream& stream);
-  bool traced() const { return entity_ != nullptr && entity_->traced(); }
-  bool urgent() const { return entity_ != nullptr && entity_->urgent(); }
   // Times the work that `submit` puts on the queue, if that is wanted. `known` may be null.
   absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
                      const Partition& partition, std::string_view name,
@@ -306,10 +299,9 @@ class GpuCoroutine {
   AddressSpace& space_;
   QueuePool& queues_;
   Executor& executor_;
-  Partition* partition_;  // used without an entity
+  Binding binding_;
   FencePool fences_;
   const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes per nanosecond
-  SchedEntity* entity_ = nullptr;
   InFlight in_flight_;
   // Streams with work that has no fence behind it, and streams with parked work. Capacity is
   // reserved for all streams, so that operations do not allocate.
