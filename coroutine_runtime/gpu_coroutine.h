@@ -1,29 +1,23 @@
 // The logical context of one session on one device: its streams and events and their order,
 // independent of the SMs on which they run.
 //
-// A logical stream has one physical queue on each partition on which it has run. It moves between
-// them at an operation boundary:
+// A GpuCoroutine owns its parts and connects them for each operation:
+//
+//     StreamTable     streams and contexts by their ids
+//     EventTable      events by their ids
+//     Binding         on which partition the next operation runs
+//     StreamOrder     which stream waits for which, on which queue
+//     WorkAccount     what the sched entity is told about submitted and completed work
+//     OperationTimer  how long operations run
+//     PeerQueue       work that another device of the session executes
+//
+// The sched entity (sched_entity.h) decides where a kernel or graph runs. Copies, fills and events
+// stay where their stream is. A stream moves to another partition at an operation boundary, and its
+// operations keep their order:
 //
 //     Bind(B)            (nothing happens)
 //     next operation:    queue on A: Record(stream's marker)
 //                        queue on B: Wait(stream's marker), operation
-//
-// This keeps the order of its work. Streams that are no longer used never move.
-//
-// The legacy default stream of a context and the context's blocking streams wait for each other as
-// CUDA specifies. A blocking stream is dirty while it has work since the last such wait. Only dirty
-// streams take part, so with one stream in use nothing is recorded:
-//
-//     operation on the legacy stream:  waits for every dirty blocking stream; they become clean
-//     operation on a blocking stream:  waits for the legacy stream if that had an operation since;
-//                                      the blocking stream becomes dirty
-//
-// The sched entity (sched_entity.h) decides where a kernel or graph runs. While work is followed,
-// the coroutine reports the session's work to the entity: each operation with its estimated
-// duration (durations.h). From time to time it also puts fences behind the streams' work, which
-// show how much of the work is complete (in_flight.h). An operation that waits for its client or
-// for another session cannot make progress by itself, and is reported as such. Copies, fills and
-// events stay where their stream is.
 //
 // A destroyed stream finishes its work. Its queues return to the pool after that.
 //
@@ -40,15 +34,12 @@
 // there is one. Other errors are the device's.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -59,19 +50,17 @@
 #include "coroutine_runtime/event_table.h"
 #include "coroutine_runtime/executor.h"
 #include "coroutine_runtime/fence_pool.h"
-#include "coroutine_runtime/in_flight.h"
+#include "coroutine_runtime/logical_stream.h"
 #include "coroutine_runtime/object_ids.h"
+#include "coroutine_runtime/operation_timer.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/sched_entity.h"
+#include "coroutine_runtime/stream_order.h"
+#include "coroutine_runtime/stream_table.h"
 #include "coroutine_runtime/task.h"
+#include "coroutine_runtime/work_account.h"
 
 namespace detshare {
-
-struct StreamOptions {
-  bool non_blocking = false;    // not ordered with the legacy default stream
-  bool legacy_default = false;  // is the legacy default stream of its context
-  int priority = 0;
-};
 
 class GpuGraph;
 class SharedEvent;
@@ -206,22 +195,25 @@ class GpuCoroutine {
   // the earlier work.
   void Bind(Partition& partition) { binding_.Bind(partition); }
   // The entity decides from this call on. It must outlive the coroutine or be detached.
-  void Attach(SchedEntity& entity);
+  void Attach(SchedEntity& entity) { binding_.Attach(entity); }
+  // Operations stay on the entity's partition. Does nothing without an entity.
   void Detach();
   SchedEntity* entity() { return binding_.entity(); }
   // Whether operations are reported to the entity.
   bool followed() const { return binding_.followed(); }
 
   // Whether the worker may read the session's next record.
-  bool MayRun() { return entity() == nullptr || entity()->MayRun() || MakeRoom(); }
+  bool MayRun() { return entity() == nullptr || entity()->MayRun() || account_.MakeRoom(); }
   // The session has a record that may not be read. Returns true once it was throttled for long
   // enough that the record may be read.
   bool Throttle() { return entity() == nullptr || entity()->Throttle(); }
   // Checks how far the work is, and notifies the scheduler. `pause`: no record has come for some
   // time, so the end of all work should be detected.
-  void WatchWork(bool pause);
+  void WatchWork(bool pause) {
+    if (entity() != nullptr) account_.Watch(pause);
+  }
   // Whether WatchWork() may have something to detect even without a new record.
-  bool watching_work() const { return !in_flight_.empty() || !samples_.empty(); }
+  bool watching_work() const { return account_.watching(); }
 
   // Completes when everything submitted before the first await is complete. Returns the fault of
   // the space if there is one.
@@ -235,95 +227,41 @@ class GpuCoroutine {
   Counters counters() const;
 
  private:
-  struct Context;
-  struct Stream;
-  struct Visit;
-  struct Sample;
-  // The purpose of the queue. kOperation and kOther keep the legacy default stream's order. The
-  // caller counts kOperation in the counter of its kind; kOther is counted here.
-  enum class Use { kOperation, kOther, kObserve };
-
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Executor& executor);
 
-  Context& FindOrCreateContext(ContextId id);
-  absl::StatusOr<Stream*> FindStream(StreamId id);
-  // Makes the stream's queue on `partition` its current one, and orders the stream with the legacy
-  // stream.
-  absl::StatusOr<Queue*> Prepare(Stream& stream, Partition& partition, Use use);
-  absl::StatusOr<Queue*> PrepareById(StreamId id, Use use);
-  absl::Status Migrate(Stream& stream, Partition& partition);
-  // Records the context's legacy marker behind the legacy stream's last operation.
-  absl::Status MarkLegacy(Context& context);
-  absl::Status OrderWithLegacy(Stream& stream, Use use);
-  absl::Status SignalContext(Context& context, std::atomic<uint64_t>* fence, uint64_t value);
+  // Orders an operation that stays where its stream is, and returns its queue. PrepareOther() also
+  // counts the operation, for kinds without a counter of their own.
+  absl::StatusOr<Queue*> PrepareInPlace(LogicalStream& stream);
+  absl::StatusOr<Queue*> PrepareOther(LogicalStream& stream);
+  // Orders work on `host` between the stream's work before and after it.
+  absl::Status RunAt(GpuCoroutine& host, StreamId stream,
+                     absl::FunctionRef<absl::Status(Queue&)> submit);
+  absl::StatusOr<PeerQueue*> FindOrCreatePeerQueue(LogicalStream& stream, GpuCoroutine& host);
+  absl::Status SignalAll(LogicalContext& context, std::atomic<uint64_t>* fence, uint64_t value);
   // Returns a fence that is signalled when all work of the context is complete.
-  absl::StatusOr<FenceLease> FenceOfContext(Context& context);
-  absl::StatusOr<FencePoint> PointOf(Stream& stream);
-  void ReclaimRetired();
-  void CountCopy(uint64_t bytes);
-
-  // An operation is about to be submitted. Only while work is followed.
-  void Account(Stream& stream, Nanoseconds estimate);
-  void AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes);
-  // Puts a fence behind the stream's work if one is due after an operation, submitted or not.
-  void FenceIfDue(Stream& stream);
-  void PutFence(Stream& stream);
-  void FenceAll();
-  // BeforeWait(): the stream is about to wait for something other than the session's own work.
-  // NoteWait(): it waits from here on, until `awaited` or the last queued operation is reached.
-  void BeforeWait(Stream& stream);
-  void NoteWait(Stream& stream);
-  // The stream ends. Its parked work counts from this call on.
-  void GiveUpParked(Stream& stream);
-  // Whether later work on the stream still waits for something other than the session's own work.
-  static bool IsParked(Stream& stream);
-  bool MakeRoom();
-  void ResumeParked();
-  void TakeProgress();
-  void TakeRead();
-  void ForgetWork();
-  // These add to the entity's trace: an operation that was timed, and an event at the present time.
-  void NoteOperation(const Sample& sample, Nanoseconds time);
-  void NotePoint(TraceEvent::Kind kind, const Stream& stream);
-  // Times the work that `submit` puts on the queue, if that is wanted. `known` may be null.
-  absl::Status Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
-                     const Partition& partition, std::string_view name,
-                     absl::FunctionRef<absl::Status()> submit);
-  absl::StatusOr<Visit*> FindOrMakeVisit(Stream& stream, GpuCoroutine& host);
-  // Orders work on `host` between the stream's work before and after it. F: absl::Status(Queue&).
-  template <typename F>
-  absl::Status RunAt(GpuCoroutine& host, StreamId id, F work);
+  absl::StatusOr<FenceLease> FenceOf(LogicalContext& context);
   Task<absl::Status> AwaitFence(FenceLease fence);
+  void CountCopy(const CopyRequest& request);
 
   Device& device_;
   AddressSpace& space_;
   QueuePool& queues_;
   Executor& executor_;
-  Binding binding_;
+  // Destroyed from the last one to the first. The streams return their fences to the pool.
   FencePool fences_;
-  const std::array<double, 5> transfer_rates_;  // by TransferKind, bytes per nanosecond
-  InFlight in_flight_;
-  // Streams with work that has no fence behind it, and streams with parked work. Capacity is
-  // reserved for all streams, so that operations do not allocate.
-  std::vector<Stream*> unfenced_, parked_;
-  std::vector<Sample> samples_;                         // under way
-  std::vector<std::unique_ptr<Marker>> timed_markers_;  // for samples
-  std::vector<GpuGraph*> unready_;
-  FencePoint read_;            // behind the latest copy to the host
-  bool read_awaited_ = false;  // the client waits for it
-  bool observed_ = false;      // the end of work was asked for since the last operation
-  std::vector<GpuCoroutine*> users_;
-  uint64_t streams_made_ = 0;
-
-  absl::flat_hash_map<ContextId, std::unique_ptr<Context>> contexts_;
-  absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
+  Binding binding_;
+  StreamOrder order_;
+  OperationTimer timer_;
+  WorkAccount account_;
+  StreamTable streams_;
   EventTable events_;
-  // Destroyed; their work may not be complete.
-  std::vector<std::unique_ptr<Stream>> retired_;
+  std::vector<GpuGraph*> unready_;
+  std::vector<GpuCoroutine*> users_;
 
-  // Only the owner writes them; reporting threads read them. Relaxed: they publish nothing.
+  // Only the coroutine's thread writes them; reporting threads read them. Relaxed: they publish
+  // nothing.
   std::atomic<uint64_t> launches_{0}, graphs_{0}, copies_{0}, fills_{0}, others_{0};
-  std::atomic<uint64_t> graph_kernels_{0}, bytes_copied_{0}, migrations_{0};
+  std::atomic<uint64_t> graph_kernels_{0}, bytes_copied_{0};
 };
 
 }  // namespace detshare
