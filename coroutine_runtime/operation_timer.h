@@ -44,7 +44,8 @@ class OperationTimer {
       return submit();
     return Measure(stream, queue, partition, known, name, submit);
   }
-  // `point` is behind all work of the stream that was submitted before.
+  // `point` is behind all work of the stream that was submitted before. A point without a fence
+  // gives up the times of operations that are not complete at the next Take().
   void Cover(const LogicalStream& stream, const FencePoint& point);
   // Takes the times of operations whose point is reached. Requires an entity.
   void Take();

@@ -106,7 +106,9 @@ void WorkAccount::BeforeWait(LogicalStream& stream) {
 void WorkAccount::NoteWait(LogicalStream& stream) {
   if (!binding_.followed()) return;
   const absl::StatusOr<FencePoint> point = order_.PointOf(stream);
-  if (point.ok()) stream.work.awaited = *point;
+  if (!point.ok()) return;
+  stream.work.awaited = *point;
+  timer_.Cover(stream, *point);
 }
 
 void WorkAccount::NoteWait(LogicalStream& stream, const FencePoint& awaited) {
@@ -115,6 +117,8 @@ void WorkAccount::NoteWait(LogicalStream& stream, const FencePoint& awaited) {
 
 void WorkAccount::End(LogicalStream& stream) {
   FenceAll();
+  // No fence follows the parked operations, so their times are given up.
+  timer_.Cover(stream, FencePoint{});
   if (stream.work.parked == 0) return;
   std::erase(parked_, &stream);
   entity().Resumed(stream.work.parked);
