@@ -7,8 +7,8 @@
 // other destroyed events are kept for later events, because creating one is slow. A marker may be
 // reused while a queue waits for it, because each wait is for the recording before the wait.
 //
-// Threading: the coroutine's thread. Lifetime: ends before the device. Create() may allocate; the
-// other calls do not, except Destroy(). No call waits for the GPU.
+// Threading: the coroutine's thread. Lifetime: ends before the device. Create() and Destroy() may
+// allocate; the other calls do not. No call waits for the GPU.
 //
 // Errors: unknown ids give CUDA_ERROR_INVALID_HANDLE. Other errors are the device's.
 #pragma once

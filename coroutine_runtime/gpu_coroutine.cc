@@ -12,8 +12,8 @@
 namespace detshare {
 namespace {
 
-void Count(std::atomic<uint64_t>& counter, uint64_t by) {
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+uint64_t BytesOf(const CopyRequest& request) {
+  return request.width * request.height * request.depth;
 }
 
 // Identifies the code of a kernel in the durations. A kernel without a code of its own gets a
@@ -52,7 +52,7 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       executor_(executor),
       fences_(space),
       binding_(device),
-      order_(device, space, queues, fences_, binding_),
+      order_(device, space, queues, fences_, binding_, counters_),
       timer_(device, binding_),
       account_(device, space, binding_, order_, timer_),
       events_(device, space) {}
@@ -96,7 +96,7 @@ absl::StatusOr<Queue*> GpuCoroutine::PrepareInPlace(LogicalStream& stream) {
 
 absl::StatusOr<Queue*> GpuCoroutine::PrepareOther(LogicalStream& stream) {
   absl::StatusOr<Queue*> queue = PrepareInPlace(stream);
-  if (queue.ok()) CountOther();
+  if (queue.ok()) counters_.AddOther();
   return queue;
 }
 
@@ -133,7 +133,7 @@ absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape
     status = launch(*larger);
   }
   if (known.operation != nullptr) account_.FenceIfDue(*stream);
-  if (status.ok()) Count(launches_, 1);
+  if (status.ok()) counters_.AddLaunch();
   return status;
 }
 
@@ -151,7 +151,7 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
                          to_host     ? TransferKind::kFromDevice
                          : from_host ? TransferKind::kToDevice
                                      : TransferKind::kInside,
-                         request.width * request.height * request.depth,
+                         BytesOf(request),
                          /*result=*/to_host && !from_host);
     if (binding_.traced()) [[unlikely]]
       name = to_host ? "copy to host" : from_host ? "copy from host" : "copy on device";
@@ -160,7 +160,7 @@ absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
   absl::Status status = timer_.Run(*stream, *queue, *stream->partition, nullptr, name,
                                    [&] { return queue->Copy(space_, request); });
   if (reported) account_.FenceIfDue(*stream);
-  if (status.ok()) CountCopy(request);
+  if (status.ok()) counters_.AddCopy(BytesOf(request));
   return status;
 }
 
@@ -177,7 +177,7 @@ absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
       timer_.Run(*stream, *queue, *stream->partition, nullptr, binding_.traced() ? "fill" : "",
                  [&] { return queue->Fill(space_, request); });
   if (reported) account_.FenceIfDue(*stream);
-  if (status.ok()) Count(fills_, 1);
+  if (status.ok()) counters_.AddFill();
   return status;
 }
 
@@ -360,14 +360,14 @@ absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id,
 absl::Status GpuCoroutine::CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request) {
   absl::Status status =
       RunAt(host, stream, [&](Queue& queue) { return queue.Copy(host.space_, request); });
-  if (status.ok()) CountCopy(request);
+  if (status.ok()) counters_.AddCopy(BytesOf(request));
   return status;
 }
 
 absl::Status GpuCoroutine::FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request) {
   absl::Status status =
       RunAt(host, stream, [&](Queue& queue) { return queue.Fill(host.space_, request); });
-  if (status.ok()) Count(fills_, 1);
+  if (status.ok()) counters_.AddFill();
   return status;
 }
 
@@ -441,37 +441,6 @@ Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
   absl::Status result = co_await AwaitFence(*std::move(fence));
   if (result.ok()) ended.ReturnQueues();
   co_return result;
-}
-
-// ---- counters
-
-void GpuCoroutine::CountGraph(uint64_t kernels) {
-  Count(graphs_, 1);
-  Count(graph_kernels_, kernels);
-}
-
-void GpuCoroutine::CountOther() { Count(others_, 1); }
-
-void GpuCoroutine::CountCopy(const CopyRequest& request) {
-  Count(copies_, 1);
-  Count(bytes_copied_, request.width * request.height * request.depth);
-}
-
-GpuCoroutine::Counters GpuCoroutine::counters() const {
-  const auto get = [](const std::atomic<uint64_t>& count) {
-    return count.load(std::memory_order_relaxed);
-  };
-  Counters counters;
-  counters.launches = get(launches_);
-  counters.graphs = get(graphs_);
-  counters.copies = get(copies_);
-  counters.fills = get(fills_);
-  counters.operations =
-      counters.launches + counters.graphs + counters.copies + counters.fills + get(others_);
-  counters.kernels = counters.launches + get(graph_kernels_);
-  counters.bytes_copied = get(bytes_copied_);
-  counters.migrations = order_.migrations();
-  return counters;
 }
 
 }  // namespace detshare

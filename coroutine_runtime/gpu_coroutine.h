@@ -3,13 +3,14 @@
 //
 // A GpuCoroutine owns its parts and connects them for each operation:
 //
-//     StreamTable     streams and contexts by their ids
-//     EventTable      events by their ids
-//     Binding         on which partition the next operation runs
-//     StreamOrder     which stream waits for which, on which queue
-//     WorkAccount     what the sched entity is told about submitted and completed work
-//     OperationTimer  how long operations run
-//     PeerQueue       work that another device of the session executes
+//     StreamTable        streams and contexts by their ids
+//     EventTable         events by their ids
+//     Binding            on which partition the next operation runs
+//     StreamOrder        which stream waits for which, on which queue
+//     WorkAccount        what the sched entity is told about submitted and completed work
+//     OperationTimer     how long operations run
+//     OperationCounters  how many operations were submitted
+//     PeerQueue          work that another device of the session executes
 //
 // The sched entity (sched_entity.h) decides where a kernel or graph runs. Copies, fills and events
 // stay where their stream is. A stream moves to another partition at an operation boundary, and its
@@ -52,6 +53,7 @@
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/logical_stream.h"
 #include "coroutine_runtime/object_ids.h"
+#include "coroutine_runtime/operation_counters.h"
 #include "coroutine_runtime/operation_timer.h"
 #include "coroutine_runtime/queue_pool.h"
 #include "coroutine_runtime/sched_entity.h"
@@ -67,13 +69,7 @@ class SharedEvent;
 
 class GpuCoroutine {
  public:
-  struct Counters {
-    uint64_t operations = 0;  // of all kinds: those below, events, waits and memory operations
-    uint64_t launches = 0, graphs = 0, copies = 0, fills = 0;
-    uint64_t kernels = 0;  // in launches and graphs
-    uint64_t bytes_copied = 0;
-    uint64_t migrations = 0;  // of streams from one partition to another
-  };
+  using Counters = OperationCounters::Counts;
 
   // Starts on the whole device. Registers a page of host memory in `space` for its own fences.
   static absl::StatusOr<std::unique_ptr<GpuCoroutine>> Create(Device& device, AddressSpace& space,
@@ -159,9 +155,9 @@ class GpuCoroutine {
   // Returns a number that distinguishes streams which had the same id one after the other.
   absl::StatusOr<uint64_t> SerialOf(StreamId stream);
   // Counts the launch of a graph with this number of kernels.
-  void CountGraph(uint64_t kernels);
+  void CountGraph(uint64_t kernels) { counters_.AddGraph(kernels); }
   // Counts another submitted operation.
-  void CountOther();
+  void CountOther() { counters_.AddOther(); }
 
   // As in Binding.
   static constexpr int kAllSms = Binding::kAllSms;
@@ -224,7 +220,7 @@ class GpuCoroutine {
   // complete.
   Task<absl::Status> DestroyContext(ContextId context);
 
-  Counters counters() const;
+  Counters counters() const { return counters_.get(); }
 
  private:
   GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queues, Executor& executor);
@@ -241,7 +237,6 @@ class GpuCoroutine {
   // Returns a fence that is signalled when all work of the context is complete.
   absl::StatusOr<FenceLease> FenceOf(LogicalContext& context);
   Task<absl::Status> AwaitFence(FenceLease fence);
-  void CountCopy(const CopyRequest& request);
 
   Device& device_;
   AddressSpace& space_;
@@ -250,6 +245,7 @@ class GpuCoroutine {
   // Destroyed from the last one to the first. The streams return their fences to the pool.
   FencePool fences_;
   Binding binding_;
+  OperationCounters counters_;
   StreamOrder order_;
   OperationTimer timer_;
   WorkAccount account_;
@@ -257,11 +253,6 @@ class GpuCoroutine {
   EventTable events_;
   std::vector<GpuGraph*> unready_;
   std::vector<GpuCoroutine*> users_;
-
-  // Only the coroutine's thread writes them; reporting threads read them. Relaxed: they publish
-  // nothing.
-  std::atomic<uint64_t> launches_{0}, graphs_{0}, copies_{0}, fills_{0}, others_{0};
-  std::atomic<uint64_t> graph_kernels_{0}, bytes_copied_{0};
 };
 
 }  // namespace detshare

@@ -58,7 +58,7 @@ absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
   stream.partition = &partition;
   stream.urgent = urgent;
   if (!moved) return absl::OkStatus();
-  migrations_.store(migrations() + 1, std::memory_order_relaxed);
+  counters_.AddMigration();
   if (binding_.traced()) [[unlikely]]
     TracePoint(*binding_.entity(), TraceEvent::Kind::kMigration, stream);
   return absl::OkStatus();

@@ -21,8 +21,8 @@
 // order: no other stream waits for it later.
 //
 // Ownership: owns nothing. All arguments of the constructor outlive the object. Threading: the
-// coroutine's thread; migrations() from any thread. No call waits for the GPU. Prepare(), Observe()
-// and PointOf() neither allocate nor lock once the stream has run on the partition.
+// coroutine's thread. No call waits for the GPU. Calls for a stream that has run on the partition
+// and has its fence neither allocate nor lock.
 //
 // Errors: the space's fault if there is one, otherwise the device's.
 #pragma once
@@ -36,6 +36,7 @@
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/fence_pool.h"
 #include "coroutine_runtime/logical_stream.h"
+#include "coroutine_runtime/operation_counters.h"
 #include "coroutine_runtime/queue_pool.h"
 
 namespace detshare {
@@ -43,8 +44,13 @@ namespace detshare {
 class StreamOrder {
  public:
   StreamOrder(Device& device, AddressSpace& space, QueuePool& queues, FencePool& fences,
-              const Binding& binding)
-      : device_(device), space_(space), queues_(queues), fences_(fences), binding_(binding) {}
+              const Binding& binding, OperationCounters& counters)
+      : device_(device),
+        space_(space),
+        queues_(queues),
+        fences_(fences),
+        binding_(binding),
+        counters_(counters) {}
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
 
@@ -65,9 +71,6 @@ class StreamOrder {
   // complete. At once if there is no work.
   absl::Status SignalContext(LogicalContext& context, std::atomic<uint64_t>* fence, uint64_t value);
 
-  // The number of moves of streams from one partition to another.
-  uint64_t migrations() const { return migrations_.load(std::memory_order_relaxed); }
-
  private:
   enum class Use { kOperate, kObserve };
 
@@ -82,9 +85,7 @@ class StreamOrder {
   QueuePool& queues_;
   FencePool& fences_;
   const Binding& binding_;
-  // Only the coroutine's thread writes it; reporting threads read it. Relaxed: it publishes
-  // nothing.
-  std::atomic<uint64_t> migrations_{0};
+  OperationCounters& counters_;  // of moves of streams from one partition to another
 };
 
 }  // namespace detshare

@@ -13,8 +13,8 @@
 // for another session. Such a wait may take for ever, so parked work does not count as progress.
 //
 // Ownership: keeps pointers to streams until End(). All arguments of the constructor outlive the
-// object. Threading: the coroutine's thread. No call waits for the GPU, locks, or allocates after
-// Reserve().
+// object. Threading: the coroutine's thread. No call waits for the GPU. Calls for a stream that has
+// run on its partition and has a fence neither allocate nor lock.
 //
 // Errors: none. A fence that the device refuses counts as reached, because the device is lost.
 #pragma once
