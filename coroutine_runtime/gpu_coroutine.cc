@@ -1,181 +1,43 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
-#include "coroutine_runtime/device_attributes.h"
 #include "coroutine_runtime/gpu_graph.h"
 #include "coroutine_runtime/shared_event.h"
 #include "coroutine_runtime/status_cuda.h"
-#include "coroutine_runtime/waves.h"
 #include "policy/status_macros.h"
 
 namespace detshare {
 namespace {
 
-// What a client can make the daemon hold, at most.
-constexpr size_t kMaxContexts = 1024;
-constexpr size_t kMaxStreams = 65536;
-constexpr size_t kMaxEvents = 1 << 20;
-
-// Operations that are timed at a time.
-constexpr size_t kMaxSamples = 32;
-// ... while a trace is taken.
-constexpr size_t kMaxTraced = 2048;
-
-absl::Status UnknownHandle(const char* what) { return CudaError(kCudaErrorInvalidHandle, what); }
-
-void Count(std::atomic<uint64_t>& counter, uint64_t by) {
-  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+uint64_t BytesOf(const CopyRequest& request) {
+  return request.width * request.height * request.depth;
 }
 
-// Blocks of others take the SMs again between two kernels of a program that goes first, of which
-// one waits for the other, so each of them waits for blocks to end. A request, or a token, is about
-// so many kernels. Measured on an H200: eight such products beside a kernel of 7 ms whose blocks
-// take 70 us ended after 0.6 ms, and beside one of 4.5 ms with blocks of 0.6 ms after 3.6 ms.
-constexpr uint64_t kUrgentKernels = 64;
-
-// What stands for a kernel whose code was never named: it is told apart while the session lives.
+// Identifies the code of a kernel in the durations. A kernel without a code of its own gets a
+// number that holds while the session lives.
 uint64_t CodeOf(const Kernel& kernel) {
   return kernel.code() != 0 ? kernel.code() : reinterpret_cast<uint64_t>(&kernel);
 }
 
-// Bytes a nanosecond by TransferKind. What the card's memory can do follows from its clock and its
-// width, of which three quarters are reached; a copy inside of it reads and writes. The bus is
-// taken for one of PCI Express 5 and the link between cards for four links of NVLink, since no
-// attribute tells.
-std::array<double, 5> TransferRates(const DeviceProperties& properties) {
-  constexpr int kMemoryClockKhz = 36, kBusWidthBits = 37;  // CUdevice_attribute
-  constexpr double kReached = 0.75, kUnknown = 1'000, kBus = 50, kLink = 200;
-  const auto attribute = [&](int number) {
-    return static_cast<double>(AttributeOf(properties, number));
-  };
-  // Twice a clock.
-  double memory = attribute(kMemoryClockKhz) * 2e3 * attribute(kBusWidthBits) / 8 / 1e9 * kReached;
-  if (memory <= 0) memory = kUnknown;
-  return {kBus, kBus, memory / 2, kLink, memory};
+DurationCache::Lookup LookUp(SchedEntity& entity, const AddressSpace& space, const Kernel& kernel,
+                             const LaunchShape& shape, absl::Span<const std::byte> parameters) {
+  const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+  return entity.Look({CodeOf(kernel), ShapeOf(shape)},
+                     {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
+                      ContentOf(parameters, space.base(), space.size())});
 }
 
-// A queue that is on loan from the pool.
-class PooledQueue {
- public:
-  PooledQueue() = default;
-  PooledQueue(QueuePool& pool, Partition& partition, int priority, std::unique_ptr<Queue> queue)
-      : pool_(&pool), partition_(&partition), priority_(priority), queue_(std::move(queue)) {}
-  PooledQueue(PooledQueue&&) = default;
-  PooledQueue& operator=(PooledQueue&& other) noexcept {
-    if (this != &other) {
-      if (queue_ != nullptr) pool_->Discard(std::move(queue_));
-      pool_ = other.pool_;
-      partition_ = other.partition_;
-      priority_ = other.priority_;
-      queue_ = std::move(other.queue_);
-    }
-    return *this;
-  }
-  // Whoever does not know that the queue is idle lets it end.
-  ~PooledQueue() {
-    if (queue_ != nullptr) pool_->Discard(std::move(queue_));
-  }
-
-  void ReturnIdle() {
-    if (queue_ != nullptr) pool_->Release(*partition_, priority_, std::move(queue_));
-  }
-  Partition* partition() const { return partition_; }
-  int priority() const { return priority_; }
-  Queue* get() const { return queue_.get(); }
-
- private:
-  QueuePool* pool_ = nullptr;
-  Partition* partition_ = nullptr;
-  int priority_ = 0;
-  std::unique_ptr<Queue> queue_;
-};
-
 }  // namespace
-
-// A stream's work on another device: `stream --arrived--> queue of the host --done--> stream`. Each
-// stream has a queue of its own there, so that streams do not wait for each other.
-struct GpuCoroutine::Visit {
-  GpuCoroutine* host = nullptr;
-  PooledQueue queue;
-  std::unique_ptr<Marker> arrived, done;
-};
-
-// Two markers around an operation. The time is asked for when the stream's next fence is reached.
-struct GpuCoroutine::Sample {
-  Stream* stream = nullptr;  // null: the point below is behind it
-  FencePoint point;
-  OperationDurations* operation = nullptr;  // null: it is timed for a trace only
-  int size_class = 0;
-  bool contended = false;
-  std::unique_ptr<Marker> begin, end;
-  TraceEvent event;  // with a name where it is traced
-};
-
-struct GpuCoroutine::Stream {
-  StreamId id = 0;
-  uint64_t serial = 0;
-  Context* context = nullptr;
-  bool legacy = false;
-  bool blocking = false;  // ordered with the legacy stream; the legacy stream itself is neither
-  bool retired = false;
-  int priority = 0;
-
-  // Where the last operation went; null before the first one.
-  Queue* queue = nullptr;
-  Partition* partition = nullptr;
-  bool urgent = false;
-  // One for each partition and urgency that the stream has run with.
-  absl::InlinedVector<PooledQueue, 2> queues;
-  std::unique_ptr<Marker> marker;  // with the first queue
-
-  bool dirty = false;        // has operations that the legacy stream has not waited for
-  uint64_t seen_legacy = 0;  // the legacy operation that the stream has waited for
-  bool uncollected = false;  // has work that the context's collector has not waited for
-  FenceLease fence;          // signalled by Point() and when the stream ends
-  // Device time, and number, of operations behind which there is no fence yet.
-  Nanoseconds unfenced = 0;
-  int unfenced_operations = 0;
-  bool reads = false;      // a copy to the host is among them
-  Nanoseconds parked = 0;  // device time of what cannot begin before `awaited`
-  FencePoint awaited;      // behind the latest wait for the client or another session
-  std::vector<std::unique_ptr<Visit>> visits;
-};
-
-struct GpuCoroutine::Context {
-  ContextId id = 0;
-  std::vector<Stream*> streams;  // retired ones, too, until they are reclaimed
-
-  Stream* legacy = nullptr;
-  uint64_t legacy_operations = 0;
-  // Stands behind the legacy stream's operation number `legacy_marked`. Not the stream's own
-  // marker: what the stream waited for since, to be observed or to move, is no business of the
-  // blocking streams.
-  std::unique_ptr<Marker> legacy_marker;
-  uint64_t legacy_marked = 0;
-  std::vector<Stream*> dirty;  // room for all of streams, so that operations do not allocate
-
-  // Waits for the streams when somebody waits for the whole context, so that no stream has to wait
-  // for another.
-  PooledQueue collector;
-};
-
-struct GpuCoroutine::Event {
-  FencePoint awaited;  // Stream::awaited of the stream that recorded it
-  ContextId context = 0;
-  bool timed = false;
-  bool recorded = false;
-  std::unique_ptr<Marker> marker;
-};
 
 absl::StatusOr<std::unique_ptr<GpuCoroutine>> GpuCoroutine::Create(Device& device,
                                                                    AddressSpace& space,
                                                                    QueuePool& queues,
                                                                    Executor& executor) {
   std::unique_ptr<GpuCoroutine> coroutine(new GpuCoroutine(device, space, queues, executor));
-  // The first page of fences now rather than in the middle of the session's work.
+  // Registers the first page of fences at once, not in the middle of the session's work.
   if (absl::StatusOr<FenceLease> lease = coroutine->fences_.Acquire(); !lease.ok()) {
     return lease.status();
   }
@@ -188,260 +50,260 @@ GpuCoroutine::GpuCoroutine(Device& device, AddressSpace& space, QueuePool& queue
       space_(space),
       queues_(queues),
       executor_(executor),
-      partition_(&device.whole()),
       fences_(space),
-      transfer_rates_(TransferRates(device.properties())) {}
+      binding_(device),
+      order_(device, space, queues, fences_, binding_, counters_),
+      timer_(device, binding_),
+      account_(device, space, binding_, order_, timer_),
+      events_(device, space) {}
 
 GpuCoroutine::~GpuCoroutine() = default;
 
-// ---- objects
-// ---------------------------------------------------------------------------------------------------------
-
-GpuCoroutine::Context& GpuCoroutine::FindOrCreateContext(ContextId id) {
-  std::unique_ptr<Context>& context = contexts_[id];
-  if (context == nullptr) {
-    context = std::make_unique<Context>();
-    context->id = id;
-  }
-  return *context;
+void GpuCoroutine::Detach() {
+  if (entity() == nullptr) return;
+  account_.Forget();
+  binding_.Detach();
 }
 
-absl::StatusOr<GpuCoroutine::Stream*> GpuCoroutine::FindStream(StreamId id) {
-  const auto found = streams_.find(id);
-  if (found == streams_.end()) return UnknownHandle("no such stream");
-  return found->second.get();
-}
+// ---- streams
 
-absl::Status GpuCoroutine::CreateStream(StreamId id, ContextId context_id,
+absl::Status GpuCoroutine::CreateStream(StreamId id, ContextId context,
                                         const StreamOptions& options) {
-  if (id == 0 || context_id == 0 || streams_.contains(id)) {
-    return CudaError(kCudaErrorInvalidValue, "the id of a new stream is 0 or in use");
-  }
-  ReclaimRetired();
-  if (streams_.size() + retired_.size() >= kMaxStreams ||
-      (contexts_.size() >= kMaxContexts && !contexts_.contains(context_id))) {
-    return CudaError(kCudaErrorOutOfMemory, "too many streams or contexts");
-  }
-  Context& context = FindOrCreateContext(context_id);
-  if (options.legacy_default && context.legacy != nullptr) {
-    return CudaError(kCudaErrorInvalidValue, "the context has its legacy default stream already");
-  }
-  auto stream = std::make_unique<Stream>();
-  stream->id = id;
-  stream->serial = ++streams_made_;
-  stream->context = &context;
-  stream->legacy = options.legacy_default;
-  stream->blocking = !options.legacy_default && !options.non_blocking;
-  stream->priority = options.priority;
-  if (stream->legacy) context.legacy = stream.get();
-  context.streams.push_back(stream.get());
-  context.dirty.reserve(context.streams.capacity());
-  for (std::vector<Stream*>* all : {&unfenced_, &parked_}) {
-    if (all->capacity() <= streams_.size()) all->reserve(2 * streams_.size() + 16);
-  }
-  streams_.emplace(id, std::move(stream));
+  DETSHARE_RETURN_IF_ERROR(streams_.Create(id, context, options));
+  account_.Reserve(streams_.size());
   return absl::OkStatus();
 }
 
 absl::Status GpuCoroutine::DestroyStream(StreamId id) {
-  const auto found = streams_.find(id);
-  if (found == streams_.end() || found->second->legacy) return UnknownHandle("no such stream");
-  FenceAll();
-  std::unique_ptr<Stream> stream = std::move(found->second);
-  streams_.erase(found);
-  GiveUpParked(*stream);
-  stream->retired = true;
-  // Without a point (the device is lost) the stream stays until its context or the coroutine ends.
-  const absl::Status point = PointOf(*stream).status();
-  retired_.push_back(std::move(stream));
-  ReclaimRetired();
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  if (stream->legacy)
+    return CudaError(kCudaErrorInvalidHandle, "a legacy default stream ends with its context");
+  account_.End(*stream);
+  streams_.Retire(id);
+  const absl::Status point = order_.PointOf(*stream).status();
+  streams_.Reclaim();
   return space_.fault().ok() ? point : absl::OkStatus();
 }
 
-void GpuCoroutine::ReclaimRetired() {
-  const auto reclaim = [](std::unique_ptr<Stream>& stream) {
-    if (stream->queue != nullptr && (!stream->fence || !stream->fence.point().reached())) {
-      return false;
-    }
-    for (PooledQueue& queue : stream->queues) queue.ReturnIdle();
-    for (std::unique_ptr<Visit>& visit : stream->visits) visit->queue.ReturnIdle();
-    Context& context = *stream->context;
-    std::erase(context.streams, stream.get());
-    std::erase(context.dirty, stream.get());
-    return true;
+absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  return stream->serial;
+}
+
+absl::StatusOr<Queue*> GpuCoroutine::PrepareInPlace(LogicalStream& stream) {
+  return order_.Prepare(stream, binding_.ForOther(stream.partition));
+}
+
+absl::StatusOr<Queue*> GpuCoroutine::PrepareOther(LogicalStream& stream) {
+  absl::StatusOr<Queue*> queue = PrepareInPlace(stream);
+  if (queue.ok()) counters_.AddOther();
+  return queue;
+}
+
+// ---- operations
+
+absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape& shape,
+                                  absl::Span<const std::byte> parameters) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DurationCache::Lookup known;
+  Nanoseconds estimate = 0;
+  if (followed()) {
+    known = LookUp(*entity(), space_, kernel, shape, parameters);
+    estimate = known.operation->Estimate(0);
+    account_.Add(*stream, estimate);
+    entity()->NoteBound(estimate, known.operation->memory_bound());
+  }
+  Partition& partition = binding_.ForLaunch(kernel, shape, estimate);
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
+  const auto launch = [&](Queue& on) {
+    if (!shape.has_priority) [[likely]]
+      return on.Launch(space_, kernel, shape, parameters);
+    LaunchShape own = shape;
+    own.priority = QueuePriority(device_.properties(), shape.priority, binding_.urgent());
+    return on.Launch(space_, kernel, own, parameters);
   };
-  retired_.erase(std::remove_if(retired_.begin(), retired_.end(), reclaim), retired_.end());
+  absl::Status status =
+      timer_.Run(*stream, *queue, partition, known.operation != nullptr ? &known : nullptr,
+                 binding_.traced() ? std::string_view(kernel.info().name) : std::string_view(),
+                 [&] { return launch(*queue); });
+  // A tenant sees the limits of the device and never those of a partition.
+  if (!status.ok() && BlocksRunTogether(shape) && &partition != &device_.whole() &&
+      DoesNotFitPartition(status)) {
+    DETSHARE_ASSIGN_OR_RETURN(Queue* const larger, order_.Prepare(*stream, device_.whole()));
+    status = launch(*larger);
+  }
+  if (known.operation != nullptr) account_.FenceIfDue(*stream);
+  if (status.ok()) counters_.AddLaunch();
+  return status;
 }
 
-absl::Status GpuCoroutine::CreateEvent(EventId id, ContextId context, bool timed) {
-  if (id == 0 || context == 0 || events_.contains(id)) {
-    return CudaError(kCudaErrorInvalidValue, "the id of a new event is 0 or in use");
+absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  const bool reported = followed();
+  std::string_view name;
+  if (reported) {
+    const auto on_device = [&](DeviceAddress address, const ArrayPlace& array) {
+      return array.array != nullptr || address - space_.base() < space_.size();
+    };
+    const bool to_host = !on_device(request.destination, request.destination_array);
+    const bool from_host = !on_device(request.source, request.source_array);
+    account_.AddTransfer(*stream,
+                         to_host     ? TransferKind::kFromDevice
+                         : from_host ? TransferKind::kToDevice
+                                     : TransferKind::kInside,
+                         BytesOf(request),
+                         /*result=*/to_host && !from_host);
+    if (binding_.traced()) [[unlikely]]
+      name = to_host ? "copy to host" : from_host ? "copy from host" : "copy on device";
   }
-  if (events_.size() >= kMaxEvents) return CudaError(kCudaErrorOutOfMemory, "too many events");
-  auto event = std::make_shared<Event>();
-  event->context = context;
-  event->timed = timed;
-  std::vector<std::unique_ptr<Marker>>& spare = spare_markers_[timed];
-  if (!spare.empty()) {
-    event->marker = std::move(spare.back());
-    spare.pop_back();
-  } else {
-    DETSHARE_ASSIGN_OR_RETURN(event->marker, device_.CreateMarker(timed));
-  }
-  events_.emplace(id, std::move(event));
-  return absl::OkStatus();
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareInPlace(*stream));
+  absl::Status status = timer_.Run(*stream, *queue, *stream->partition, nullptr, name,
+                                   [&] { return queue->Copy(space_, request); });
+  if (reported) account_.FenceIfDue(*stream);
+  if (status.ok()) counters_.AddCopy(BytesOf(request));
+  return status;
 }
 
-absl::Status GpuCoroutine::DestroyEvent(EventId id) {
-  const auto found = events_.find(id);
-  if (found == events_.end()) return UnknownHandle("no such event");
-  // What a graph still records is nobody else's.
-  if (found->second.use_count() == 1) {
-    spare_markers_[found->second->timed].push_back(std::move(found->second->marker));
+absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  const bool reported = followed();
+  if (reported) {
+    account_.AddTransfer(
+        *stream, TransferKind::kFill,
+        request.width * request.height * static_cast<uint64_t>(request.element_bytes));
   }
-  events_.erase(found);
-  return absl::OkStatus();
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareInPlace(*stream));
+  absl::Status status =
+      timer_.Run(*stream, *queue, *stream->partition, nullptr, binding_.traced() ? "fill" : "",
+                 [&] { return queue->Fill(space_, request); });
+  if (reported) account_.FenceIfDue(*stream);
+  if (status.ok()) counters_.AddFill();
+  return status;
 }
 
-// ---- order
-// -----------------------------------------------------------------------------------------------------------
-
-absl::Status GpuCoroutine::Migrate(Stream& stream, Partition& partition) {
-  Queue* target = nullptr;
-  const bool urgent = this->urgent();
-  const int priority = QueuePriority(device_.properties(), stream.priority, urgent);
-  for (PooledQueue& queue : stream.queues) {
-    if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
-  }
-  if (target == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, queues_.Acquire(partition, priority));
-    stream.queues.emplace_back(queues_, partition, priority, std::move(queue));
-    target = stream.queues.back().get();
-  }
-  if (stream.marker == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(stream.marker, device_.CreateMarker(/*timed=*/false));
-  }
-  if (stream.queue != nullptr && stream.queue != target) {
-    DETSHARE_RETURN_IF_ERROR(stream.queue->Record(*stream.marker));
-    DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
-  }
-  const bool moved = stream.queue != nullptr && stream.partition != &partition;
-  if (moved) Count(migrations_, 1);
-  stream.queue = target;
-  stream.partition = &partition;
-  stream.urgent = urgent;
-  if (moved && traced()) [[unlikely]]
-    NotePoint(TraceEvent::Kind::kMigration, stream);
-  return absl::OkStatus();
+absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
+                                  absl::FunctionRef<absl::Status(Queue&)> submit,
+                                  const DurationCache::Lookup* known, bool waits) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  if (waits) known = nullptr;
+  if (known != nullptr) account_.Add(*stream, known->operation->Estimate(0));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Prepare(*stream, partition));
+  if (waits) account_.BeforeWait(*stream);
+  absl::Status status =
+      timer_.Run(*stream, *queue, partition, known, binding_.traced() ? "graph" : "",
+                 [&] { return submit(*queue); });
+  if (waits) account_.NoteWait(*stream);
+  if (known != nullptr) account_.FenceIfDue(*stream);
+  return status;
 }
 
-absl::Status GpuCoroutine::MarkLegacy(Context& context) {
-  if (context.legacy_marked == context.legacy_operations) return absl::OkStatus();
-  if (context.legacy_marker == nullptr) {
-    DETSHARE_ASSIGN_OR_RETURN(context.legacy_marker, device_.CreateMarker(/*timed=*/false));
-  }
-  // It had operations, so it is there and has a queue.
-  DETSHARE_RETURN_IF_ERROR(context.legacy->queue->Record(*context.legacy_marker));
-  context.legacy_marked = context.legacy_operations;
-  return absl::OkStatus();
+absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  const bool waits = std::any_of(operations.begin(), operations.end(),
+                                 [](const MemoryOp& operation) { return operation.is_wait(); });
+  if (waits) account_.BeforeWait(*stream);
+  absl::Status status = queue->MemoryOps(space_, operations);
+  if (waits) account_.NoteWait(*stream);
+  return status;
 }
 
-absl::Status GpuCoroutine::OrderWithLegacy(Stream& stream, Use use) {
-  Context& context = *stream.context;
-  if (stream.legacy) {
-    if (context.dirty.empty()) return absl::OkStatus();
-    if (use == Use::kObserve) {
-      DETSHARE_RETURN_IF_ERROR(MarkLegacy(context));
-    }
-    while (!context.dirty.empty()) {
-      Stream& other = *context.dirty.back();
-      DETSHARE_RETURN_IF_ERROR(other.queue->Record(*other.marker));
-      DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*other.marker));
-      other.dirty = false;
-      context.dirty.pop_back();
-    }
+// ---- fences
+
+absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uint64_t value) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  if (!StreamOrder::HasWork(*stream)) {
+    fence->store(value, std::memory_order_release);
     return absl::OkStatus();
   }
-  // Whoever only observes a blocking stream does not ask for the legacy stream's work.
-  if (!stream.blocking || use == Use::kObserve) return absl::OkStatus();
-  if (stream.seen_legacy == context.legacy_operations) return absl::OkStatus();
-  DETSHARE_RETURN_IF_ERROR(MarkLegacy(context));
-  DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*context.legacy_marker));
-  stream.seen_legacy = context.legacy_operations;
-  return absl::OkStatus();
+  account_.NoteObserved();
+  if (binding_.traced()) [[unlikely]]
+    TracePoint(*entity(), TraceEvent::Kind::kWait, *stream);
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, order_.Observe(*stream));
+  return queue->WriteFence(space_, fence, value);
 }
 
-absl::StatusOr<Queue*> GpuCoroutine::Prepare(Stream& stream, Partition& partition, Use use) {
-  DETSHARE_RETURN_IF_ERROR(space_.fault());
-  if (stream.partition != &partition || stream.urgent != urgent()) {
-    DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
-  }
-  DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
-  stream.uncollected = true;
-  if (use != Use::kObserve) {
-    Context& context = *stream.context;
-    if (stream.legacy) {
-      ++context.legacy_operations;
-    } else if (stream.blocking && !stream.dirty) {
-      stream.dirty = true;
-      context.dirty.push_back(&stream);
-    }
-  }
-  if (use == Use::kOther) CountOther();
-  return stream.queue;
+absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
+                                     uint64_t value) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  account_.BeforeWait(*stream);
+  absl::Status status = queue->WaitFence(space_, fence, value);
+  account_.NoteWait(*stream);
+  return status;
 }
 
-absl::StatusOr<Queue*> GpuCoroutine::PrepareById(StreamId id, Use use) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  return Prepare(*stream, PlaceOf(*stream), use);
+absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reached,
+                                        uint64_t reached_value, const std::atomic<uint64_t>* resume,
+                                        uint64_t resume_value) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  account_.BeforeWait(*stream);
+  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, reached, reached_value));
+  absl::Status status = queue->WaitFence(space_, resume, resume_value);
+  account_.NoteWait(*stream);
+  return status;
 }
 
-Partition& GpuCoroutine::PlaceOf(Stream& stream) {
-  if (entity_ == nullptr) return *partition_;
-  if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return *next;
-  return stream.partition != nullptr ? *stream.partition : entity_->partition();
+absl::StatusOr<FencePoint> GpuCoroutine::Point(StreamId id) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  return order_.PointOf(*stream);
 }
 
-int GpuCoroutine::SmsFor(Kernel& kernel, const LaunchShape& shape) {
-  uint64_t sms = 1;
-  // A cluster's blocks are on as many SMs at most; which ones it can join the device knows.
-  if (shape.cluster.x != 0) sms = uint64_t{shape.cluster.x} * shape.cluster.y * shape.cluster.z;
-  if (shape.cooperative) {
-    const OccupancyQuery query{static_cast<int>(shape.block.x * shape.block.y * shape.block.z),
-                               shape.dynamic_shared_bytes, 0};
-    const absl::StatusOr<int> blocks = kernel.MaxActiveBlocks(query);
-    if (!blocks.ok() || *blocks <= 0) return kAllSms;  // the launch says what is wrong
-    const unsigned __int128 grid =
-        static_cast<unsigned __int128>(shape.grid.x) * shape.grid.y * shape.grid.z;
-    const unsigned __int128 needed = (grid + *blocks - 1) / static_cast<unsigned>(*blocks);
-    sms = std::max<uint64_t>(sms, needed > kAllSms ? kAllSms : static_cast<uint64_t>(needed));
-  }
-  return static_cast<int>(std::min<uint64_t>(sms, kAllSms));
+absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  if (point.fence == stream->fence.fence() || point.reached()) return absl::OkStatus();
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  return queue->WaitFence(space_, point.fence, point.value);
 }
 
-SchedEntity::Kind GpuCoroutine::KindOf(const Kernel& kernel, const LaunchShape& shape,
-                                       Nanoseconds duration) const {
-  using Kind = SchedEntity::Kind;
-  if (!entity_->MayBeLong(duration)) [[likely]]
-    return Kind::kShort;
-  const DeviceProperties& properties = device_.properties();
-  const uint64_t waves = WavesOf(properties, kernel.info(), shape);
-  if (!properties.blocks_by_priority || waves <= kUrgentKernels) return Kind::kLong;
-  const Nanoseconds block =
-      duration / static_cast<Nanoseconds>(std::min<uint64_t>(waves, INT32_MAX));
-  const Nanoseconds delay = block * static_cast<Nanoseconds>(kUrgentKernels);
-  const SchedEntity::BoundLimits& limits = entity_->Current();
-  if (delay < limits.long_operation) return Kind::kShort;
-  return block < limits.yielding_block ? Kind::kYielding : Kind::kLong;
+// ---- events
+
+absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId id, std::atomic<uint64_t>* fence,
+                                       uint64_t value) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalEvent* const event, events_.Find(event_id));
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  DETSHARE_RETURN_IF_ERROR(queue->Record(*event->marker));
+  event->recorded = true;
+  event->awaited = stream->IsParked() ? stream->work.awaited : FencePoint{};
+  if (fence == nullptr) return absl::OkStatus();
+  account_.NoteObserved();
+  return queue->WriteFence(space_, fence, value);
 }
 
-Partition& GpuCoroutine::Holding(Partition& wanted, int sms) {
-  if (entity_ == nullptr || sms <= wanted.sm_count()) return wanted;
-  for (Partition* const partition : entity_->assignment().partitions) {
-    if (sms <= partition->sm_count()) return *partition;
-  }
-  return device_.whole();
+absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event) {
+  return WaitEventOf(*this, stream, event);
 }
+
+absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId id, EventId event_id) {
+  DETSHARE_ASSIGN_OR_RETURN(const LogicalEvent* const event, owner.events_.Find(event_id));
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  if (!event->recorded) return absl::OkStatus();
+  const bool parks = !event->awaited.reached();
+  if (parks) account_.BeforeWait(*stream);
+  absl::Status status = queue->Wait(*event->marker);
+  if (parks) account_.NoteWait(*stream, event->awaited);
+  return status;
+}
+
+absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId id, uint64_t* number) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  return event.Record(*queue, number);
+}
+
+absl::Status GpuCoroutine::WaitShared(StreamId id, SharedEvent& event) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, PrepareOther(*stream));
+  account_.BeforeWait(*stream);
+  absl::Status status = event.Wait(*queue);
+  account_.NoteWait(*stream);
+  return status;
+}
+
+// ---- graphs
 
 void GpuCoroutine::AddUnready(GpuGraph& graph) {
   if (std::find(unready_.begin(), unready_.end(), &graph) == unready_.end())
@@ -457,546 +319,7 @@ bool GpuCoroutine::MakeReady() {
   return true;
 }
 
-// ---- what the scheduler is told
-
-void GpuCoroutine::Attach(SchedEntity& entity) {
-  samples_.reserve(kMaxSamples);
-  timed_markers_.reserve(2 * kMaxSamples);
-  entity_ = &entity;
-  entity_->Update();
-}
-
-void GpuCoroutine::Detach() {
-  if (entity_ == nullptr) return;
-  ForgetWork();
-  partition_ = &entity_->partition();
-  entity_ = nullptr;
-}
-
-bool GpuCoroutine::IsParked(Stream& stream) {
-  if (stream.awaited.fence == nullptr) return false;
-  if (!stream.awaited.reached()) return true;
-  stream.awaited = {};
-  return false;
-}
-
-void GpuCoroutine::Account(Stream& stream, Nanoseconds estimate) {
-  if (observed_) {
-    // Whoever goes on has what it waited for.
-    observed_ = false;
-    TakeRead();
-  }
-  if (IsParked(stream)) [[unlikely]] {
-    if (stream.parked == 0) parked_.push_back(&stream);
-    stream.parked += estimate;
-    entity_->Started(estimate, /*counts=*/false);
-    return;
-  }
-  if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
-  stream.unfenced += estimate;
-  entity_->Started(estimate, /*counts=*/true);
-}
-
-void GpuCoroutine::AccountTransfer(Stream& stream, TransferKind kind, uint64_t bytes) {
-  // Copies are not timed: their size says enough.
-  constexpr Nanoseconds kStart = 1'500;
-  Account(stream, kStart + static_cast<Nanoseconds>(static_cast<double>(bytes) /
-                                                    transfer_rates_[static_cast<size_t>(kind)]));
-}
-
-void GpuCoroutine::FenceIfDue(Stream& stream) {
-  if (stream.unfenced >= entity_->fence_every()) {
-    PutFence(stream);
-    std::erase(unfenced_, &stream);
-  }
-}
-
-void GpuCoroutine::PutFence(Stream& stream) {
-  const absl::StatusOr<FencePoint> point = PointOf(stream);
-  // Without one the device is lost, and nothing is in flight any more.
-  const FencePoint behind = point.ok() ? *point : FencePoint{};
-  for (Sample& sample : samples_) {
-    if (sample.stream == &stream) {
-      sample.stream = nullptr;
-      sample.point = behind;
-    }
-  }
-  in_flight_.Add(behind, stream.unfenced);
-  if (std::exchange(stream.reads, false)) {
-    read_ = behind;
-    read_awaited_ = observed_;
-  }
-  stream.unfenced = 0;
-  stream.unfenced_operations = 0;
-}
-
-void GpuCoroutine::FenceAll() {
-  for (Stream* const stream : unfenced_) PutFence(*stream);
-  unfenced_.clear();
-}
-
-void GpuCoroutine::BeforeWait(Stream& stream) {
-  if (entity_ == nullptr || stream.unfenced_operations == 0) return;
-  // A fence behind the wait would say too late that this is complete.
-  PutFence(stream);
-  std::erase(unfenced_, &stream);
-}
-
-void GpuCoroutine::NoteWait(Stream& stream) {
-  if (entity_ == nullptr || !entity_->followed()) return;
-  const absl::StatusOr<FencePoint> point = PointOf(stream);
-  if (point.ok()) stream.awaited = *point;
-}
-
-void GpuCoroutine::GiveUpParked(Stream& stream) {
-  if (stream.parked == 0) return;
-  std::erase(parked_, &stream);
-  // Perhaps it never begins.
-  entity_->Resumed(stream.parked);
-  entity_->Completed(std::exchange(stream.parked, 0));
-}
-
-void GpuCoroutine::TakeRead() {
-  if (read_.fence == nullptr || !read_awaited_ || !read_.reached()) return;
-  read_ = {};
-  entity_->ResultRead();
-}
-
-void GpuCoroutine::ResumeParked() {
-  for (size_t i = 0; i < parked_.size();) {
-    Stream& stream = *parked_[i];
-    if (IsParked(stream)) {
-      ++i;
-      continue;
-    }
-    entity_->Resumed(stream.parked);
-    if (stream.unfenced_operations++ == 0) unfenced_.push_back(&stream);
-    stream.unfenced += std::exchange(stream.parked, 0);
-    parked_[i] = parked_.back();
-    parked_.pop_back();
-  }
-}
-
-void GpuCoroutine::TakeProgress() {
-  if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
-    entity_->Completed(complete);
-  }
-  TakeRead();
-  for (size_t i = 0; i < samples_.size();) {
-    Sample& sample = samples_[i];
-    if (sample.stream != nullptr || !sample.point.reached()) {
-      ++i;
-      continue;
-    }
-    const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
-    if (elapsed.ok() && sample.event.name != 0)
-      NoteOperation(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
-    if (elapsed.ok()) entity_->NoteTime(static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
-    if (elapsed.ok() && sample.operation != nullptr) {
-      sample.operation->Add(sample.size_class,
-                            static_cast<Nanoseconds>(*elapsed * policy::kMillisecond),
-                            sample.contended || entity_->contended());
-    }
-    timed_markers_.push_back(std::move(sample.begin));
-    timed_markers_.push_back(std::move(sample.end));
-    if (i + 1 != samples_.size()) sample = std::move(samples_.back());
-    samples_.pop_back();
-  }
-}
-
-void GpuCoroutine::NoteOperation(const Sample& sample, Nanoseconds time) {
-  const std::shared_ptr<const TraceReference>& reference = entity_->assignment().trace;
-  if (reference == nullptr) return;
-  const absl::StatusOr<float> since =
-      device_.ElapsedMilliseconds(*reference->marker, *sample.begin);
-  if (!since.ok()) return;
-  TraceEvent event = sample.event;
-  event.kind = TraceEvent::Kind::kOperation;
-  event.at = reference->at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
-  event.duration = time;
-  entity_->trace().Add(event);
-}
-
-void GpuCoroutine::NotePoint(TraceEvent::Kind kind, const Stream& stream) {
-  TraceEvent event;
-  event.kind = kind;
-  event.stream = stream.serial;
-  if (stream.partition != nullptr) {
-    event.first_sm = static_cast<uint16_t>(stream.partition->first_sm());
-    event.sm_count = static_cast<uint16_t>(stream.partition->sm_count());
-  }
-  event.at = entity_->Now();
-  entity_->trace().Add(event);
-}
-
-bool GpuCoroutine::MakeRoom() {
-  ResumeParked();
-  FenceAll();
-  TakeProgress();
-  return entity_->MayRun();
-}
-
-void GpuCoroutine::WatchWork(bool pause) {
-  if (entity_ == nullptr) return;
-  entity_->Update();
-  if (entity_->followed() && space_.fault().ok()) {
-    ResumeParked();
-    if (pause || observed_) FenceAll();
-    read_awaited_ |= observed_;
-    TakeProgress();
-    if (in_flight_.empty() && unfenced_.empty()) entity_->Idle();
-  } else if (watching_work() || !unfenced_.empty() || !parked_.empty()) {
-    ForgetWork();
-  }
-  entity_->NotifyScheduler();
-}
-
-void GpuCoroutine::ForgetWork() {
-  for (Stream* const stream : unfenced_) {
-    stream->unfenced = 0;
-    stream->unfenced_operations = 0;
-  }
-  for (Stream* const stream : parked_) stream->parked = 0;
-  unfenced_.clear();
-  parked_.clear();
-  // The device may still reach the markers.
-  for (Sample& sample : samples_) {
-    timed_markers_.push_back(std::move(sample.begin));
-    timed_markers_.push_back(std::move(sample.end));
-  }
-  samples_.clear();
-  in_flight_.Clear();
-  read_ = {};
-  entity_->Forget();
-}
-
-absl::Status GpuCoroutine::Timed(Stream& stream, Queue& queue, const DurationCache::Lookup* known,
-                                 const Partition& partition, std::string_view name,
-                                 absl::FunctionRef<absl::Status()> submit) {
-  const bool sampled =
-      known != nullptr && known->sample && samples_.size() < kMaxSamples && !IsParked(stream);
-  if (!sampled && name.empty()) [[likely]]
-    return submit();
-  if (samples_.size() >= kMaxTraced) {
-    entity_->trace().Lose();
-    return submit();
-  }
-  Sample sample;
-  sample.stream = &stream;
-  if (sampled) sample.operation = known->operation;
-  sample.size_class = entity_->SizeClass(partition);
-  sample.contended = entity_->contended();
-  if (!name.empty()) {
-    sample.event.name = entity_->trace().Name(name);
-    sample.event.stream = stream.serial;
-    sample.event.first_sm = static_cast<uint16_t>(partition.first_sm());
-    sample.event.sm_count = static_cast<uint16_t>(partition.sm_count());
-    sample.event.submitted = entity_->Now();
-  }
-  for (std::unique_ptr<Marker>* marker : {&sample.begin, &sample.end}) {
-    if (!timed_markers_.empty()) {
-      *marker = std::move(timed_markers_.back());
-      timed_markers_.pop_back();
-      continue;
-    }
-    absl::StatusOr<std::unique_ptr<Marker>> made = device_.CreateMarker(/*timed=*/true);
-    if (!made.ok()) return submit();
-    *marker = *std::move(made);
-  }
-  const bool begun = queue.Record(*sample.begin).ok();
-  absl::Status status = submit();
-  if (begun && status.ok() && queue.Record(*sample.end).ok()) {
-    samples_.push_back(std::move(sample));
-  } else {
-    timed_markers_.push_back(std::move(sample.begin));
-    timed_markers_.push_back(std::move(sample.end));
-  }
-  return status;
-}
-
-// ---- operations
-// ------------------------------------------------------------------------------------------------------
-
-absl::Status GpuCoroutine::Launch(StreamId id, Kernel& kernel, const LaunchShape& shape,
-                                  absl::Span<const std::byte> parameters) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
-  Stream& stream = *found;
-  DurationCache::Lookup known;
-  Nanoseconds estimate = 0;
-  if (followed()) {
-    const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
-    known = entity_->Look({CodeOf(kernel), ShapeOf(shape)},
-                          {static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)), 0,
-                           ContentOf(parameters, space_.base(), space_.size())});
-    estimate = known.operation->Estimate(0);
-    Account(stream, estimate);
-    entity_->NoteBound(estimate, known.operation->memory_bound());
-  }
-  Partition* partition =
-      entity_ != nullptr ? &entity_->Choose(KindOf(kernel, shape, estimate)) : partition_;
-  const bool sized = shape.cooperative || shape.cluster.x != 0;
-  if (sized && partition != &device_.whole()) [[unlikely]]
-    partition = &Holding(*partition, SmsFor(kernel, shape));
-  absl::StatusOr<Queue*> queue = Prepare(stream, *partition, Use::kOperation);
-  if (!queue.ok()) return queue.status();
-  const auto launch = [&] {
-    if (!shape.has_priority) [[likely]]
-      return (*queue)->Launch(space_, kernel, shape, parameters);
-    LaunchShape own = shape;
-    own.priority = QueuePriority(device_.properties(), shape.priority, urgent());
-    return (*queue)->Launch(space_, kernel, own, parameters);
-  };
-  absl::Status status =
-      Timed(stream, **queue, known.operation != nullptr ? &known : nullptr, *partition,
-            traced() ? std::string_view(kernel.info().name) : std::string_view(), launch);
-  // What does not fit the partition runs on the whole device: a tenant sees the limits of the
-  // device, never of a partition.
-  if (!status.ok() && sized && partition != &device_.whole()) {
-    const int result = CudaResultOf(status);
-    if (result == kCudaErrorCooperativeLaunchTooLarge || result == kCudaErrorInvalidClusterSize ||
-        result == kCudaErrorLaunchOutOfResources) {
-      queue = Prepare(stream, device_.whole(), Use::kOperation);
-      if (!queue.ok()) return queue.status();
-      status = launch();
-    }
-  }
-  if (known.operation != nullptr) FenceIfDue(stream);
-  if (status.ok()) Count(launches_, 1);
-  return status;
-}
-
-absl::Status GpuCoroutine::Copy(StreamId id, const CopyRequest& request) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  const uint64_t bytes = request.width * request.height * request.depth;
-  const bool told = followed();
-  std::string_view name;
-  if (told) {
-    const auto on_device = [&](DeviceAddress address, const ArrayPlace& array) {
-      return array.array != nullptr || address - space_.base() < space_.size();
-    };
-    const bool to_host = !on_device(request.destination, request.destination_array);
-    const bool from_host = !on_device(request.source, request.source_array);
-    AccountTransfer(*stream,
-                    to_host     ? TransferKind::kFromDevice
-                    : from_host ? TransferKind::kToDevice
-                                : TransferKind::kInside,
-                    bytes);
-    stream->reads |= to_host && !from_host;
-    if (traced()) [[unlikely]]
-      name = to_host ? "copy to host" : from_host ? "copy from host" : "copy on device";
-  }
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
-                            Prepare(*stream, PlaceOf(*stream), Use::kOperation));
-  absl::Status status = Timed(*stream, *queue, nullptr, *stream->partition, name,
-                              [&] { return queue->Copy(space_, request); });
-  if (told) FenceIfDue(*stream);
-  if (status.ok()) CountCopy(bytes);
-  return status;
-}
-
-absl::Status GpuCoroutine::Fill(StreamId id, const FillRequest& request) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  const bool told = followed();
-  if (told) {
-    AccountTransfer(*stream, TransferKind::kFill,
-                    request.width * request.height * static_cast<uint64_t>(request.element_bytes));
-  }
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue,
-                            Prepare(*stream, PlaceOf(*stream), Use::kOperation));
-  absl::Status status = Timed(*stream, *queue, nullptr, *stream->partition, traced() ? "fill" : "",
-                              [&] { return queue->Fill(space_, request); });
-  if (told) FenceIfDue(*stream);
-  if (status.ok()) Count(fills_, 1);
-  return status;
-}
-
-absl::Status GpuCoroutine::MemoryOps(StreamId id, absl::Span<const MemoryOp> operations) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
-  const bool waits = std::any_of(operations.begin(), operations.end(),
-                                 [](const MemoryOp& operation) { return operation.is_wait(); });
-  if (waits) BeforeWait(*stream);
-  absl::Status status = queue->MemoryOps(space_, operations);
-  if (waits) NoteWait(*stream);
-  return status;
-}
-
-absl::Status GpuCoroutine::Signal(StreamId id, std::atomic<uint64_t>* fence, uint64_t value) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
-  Stream& stream = *found;
-  if (stream.queue == nullptr && !(stream.legacy && !stream.context->dirty.empty())) {
-    fence->store(value, std::memory_order_release);  // there is nothing to wait for
-    return absl::OkStatus();
-  }
-  // A stream that only observes stays where it is.
-  observed_ = true;
-  if (traced()) [[unlikely]]
-    NotePoint(TraceEvent::Kind::kWait, stream);
-  Partition& place = stream.partition != nullptr ? *stream.partition : partition();
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, place, Use::kObserve));
-  return queue->WriteFence(space_, fence, value);
-}
-
-absl::Status GpuCoroutine::WaitFence(StreamId id, const std::atomic<uint64_t>* fence,
-                                     uint64_t value) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
-  BeforeWait(*stream);
-  absl::Status status = queue->WaitFence(space_, fence, value);
-  NoteWait(*stream);
-  return status;
-}
-
-absl::Status GpuCoroutine::HostFunction(StreamId id, std::atomic<uint64_t>* reached,
-                                        uint64_t reached_value, const std::atomic<uint64_t>* resume,
-                                        uint64_t resume_value) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
-  BeforeWait(*stream);
-  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, reached, reached_value));
-  absl::Status status = queue->WaitFence(space_, resume, resume_value);
-  NoteWait(*stream);
-  return status;
-}
-
-absl::StatusOr<FencePoint> GpuCoroutine::Point(StreamId id) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  return PointOf(*stream);
-}
-
-absl::StatusOr<FencePoint> GpuCoroutine::PointOf(Stream& stream) {
-  if (stream.queue == nullptr && !(stream.legacy && !stream.context->dirty.empty())) {
-    return FencePoint{};
-  }
-  if (!stream.fence) {
-    DETSHARE_ASSIGN_OR_RETURN(stream.fence, fences_.Acquire());
-  }
-  Partition& place = stream.partition != nullptr ? *stream.partition : partition();
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, place, Use::kObserve));
-  const uint64_t value = stream.fence.Next();
-  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, stream.fence.fence(), value));
-  return stream.fence.point();
-}
-
-absl::Status GpuCoroutine::WaitPoint(StreamId id, const FencePoint& point) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  if (point.fence == stream->fence.fence() || point.reached()) return absl::OkStatus();
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*stream, PlaceOf(*stream), Use::kOther));
-  return queue->WaitFence(space_, point.fence, point.value);
-}
-
-absl::Status GpuCoroutine::RecordEvent(EventId event_id, StreamId stream,
-                                       std::atomic<uint64_t>* fence, uint64_t value) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
-  DETSHARE_RETURN_IF_ERROR(queue->Record(*event->second->marker));
-  event->second->recorded = true;
-  observed_ |= fence != nullptr;
-  event->second->awaited = IsParked(*found) ? found->awaited : FencePoint{};
-  return fence == nullptr ? absl::OkStatus() : queue->WriteFence(space_, fence, value);
-}
-
-absl::StatusOr<std::shared_ptr<Marker>> GpuCoroutine::ShareEvent(EventId event_id,
-                                                                 bool** recorded) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
-  *recorded = &event->second->recorded;
-  return std::shared_ptr<Marker>(event->second, event->second->marker.get());
-}
-
-absl::Status GpuCoroutine::Submit(StreamId id, Partition& partition,
-                                  absl::FunctionRef<absl::Status(Queue&)> submit,
-                                  const DurationCache::Lookup* known, bool waits) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(id));
-  Stream& stream = *found;
-  if (waits) known = nullptr;
-  if (known != nullptr) Account(stream, known->operation->Estimate(0));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(stream, partition, Use::kOperation));
-  if (waits) BeforeWait(stream);
-  absl::Status status = Timed(stream, *queue, known, partition, traced() ? "graph" : "",
-                              [&] { return submit(*queue); });
-  if (waits) NoteWait(stream);
-  if (known != nullptr) FenceIfDue(stream);
-  return status;
-}
-
-absl::StatusOr<uint64_t> GpuCoroutine::SerialOf(StreamId id) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  return stream->serial;
-}
-
-void GpuCoroutine::CountGraph(uint64_t kernels) {
-  Count(graphs_, 1);
-  Count(graph_kernels_, kernels);
-}
-
-void GpuCoroutine::CountOther() { Count(others_, 1); }
-
-void GpuCoroutine::CountCopy(uint64_t bytes) {
-  Count(copies_, 1);
-  Count(bytes_copied_, bytes);
-}
-
-absl::Status GpuCoroutine::WaitEvent(StreamId stream, EventId event_id) {
-  return WaitEventOf(*this, stream, event_id);
-}
-
-absl::Status GpuCoroutine::WaitEventOf(const GpuCoroutine& owner, StreamId stream,
-                                       EventId event_id) {
-  const auto event = owner.events_.find(event_id);
-  if (event == owner.events_.end()) return UnknownHandle("no such event");
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
-  if (!event->second->recorded) return absl::OkStatus();
-  const bool parks = !event->second->awaited.reached();
-  if (parks) BeforeWait(*found);
-  absl::Status status = queue->Wait(*event->second->marker);
-  if (parks && entity_ != nullptr && entity_->followed() && !IsParked(*found))
-    found->awaited = event->second->awaited;
-  return status;
-}
-
-absl::Status GpuCoroutine::QueryEvent(EventId event_id) {
-  const auto event = events_.find(event_id);
-  if (event == events_.end()) return UnknownHandle("no such event");
-  DETSHARE_RETURN_IF_ERROR(space_.fault());
-  if (!event->second->recorded) return absl::OkStatus();
-  absl::StatusOr<bool> reached = device_.Reached(*event->second->marker);
-  if (!reached.ok()) return reached.status();
-  return *reached ? absl::OkStatus()
-                  : CudaError(kCudaErrorNotReady, "the event's point is not reached");
-}
-
-absl::Status GpuCoroutine::RecordShared(SharedEvent& event, StreamId stream, uint64_t* number) {
-  absl::StatusOr<Queue*> queue = PrepareById(stream, Use::kOther);
-  return queue.ok() ? event.Record(**queue, number) : queue.status();
-}
-
-absl::Status GpuCoroutine::WaitShared(StreamId stream, SharedEvent& event) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const found, FindStream(stream));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Prepare(*found, PlaceOf(*found), Use::kOther));
-  BeforeWait(*found);
-  absl::Status status = event.Wait(*queue);
-  NoteWait(*found);
-  return status;
-}
-
-absl::StatusOr<float> GpuCoroutine::ElapsedMilliseconds(EventId start_id, EventId end_id) {
-  const auto start = events_.find(start_id);
-  const auto end = events_.find(end_id);
-  if (start == events_.end() || end == events_.end()) return UnknownHandle("no such event");
-  for (const Event* event : {start->second.get(), end->second.get()}) {
-    if (!event->recorded || !event->timed) {
-      return UnknownHandle("the event was not recorded or has no timing");
-    }
-  }
-  return device_.ElapsedMilliseconds(*start->second->marker, *end->second->marker);
-}
-
-// ---- the session's devices with each other
-// -----------------------------------------------------------------------------------------------
+// ---- between the devices of the session
 
 void GpuCoroutine::AddUser(GpuCoroutine& other) {
   if (&other != this && std::find(users_.begin(), users_.end(), &other) == users_.end())
@@ -1005,6 +328,7 @@ void GpuCoroutine::AddUser(GpuCoroutine& other) {
 
 Task<absl::Status> GpuCoroutine::IdleForMemory() {
   absl::Status result = co_await Idle();
+  // By index: a user may be added during a wait.
   for (size_t i = 0; i < users_.size(); ++i) {
     absl::Status status = co_await users_[i]->Idle();
     result.Update(status);
@@ -1012,102 +336,64 @@ Task<absl::Status> GpuCoroutine::IdleForMemory() {
   co_return result;
 }
 
-absl::StatusOr<GpuCoroutine::Visit*> GpuCoroutine::FindOrMakeVisit(Stream& stream,
-                                                                   GpuCoroutine& host) {
-  for (const std::unique_ptr<Visit>& visit : stream.visits) {
-    if (visit->host == &host) return visit.get();
+absl::StatusOr<PeerQueue*> GpuCoroutine::FindOrCreatePeerQueue(LogicalStream& stream,
+                                                               GpuCoroutine& host) {
+  for (PeerQueue& peer : stream.peers) {
+    if (peer.IsAt(host.queues_)) return &peer;
   }
-  auto visit = std::make_unique<Visit>();
-  visit->host = &host;
-  DETSHARE_ASSIGN_OR_RETURN(visit->arrived, device_.CreateMarker(/*timed=*/false));
-  DETSHARE_ASSIGN_OR_RETURN(visit->done, host.device_.CreateMarker(/*timed=*/false));
-  const int priority = QueuePriority(host.device_.properties(), stream.priority, urgent());
-  DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue,
-                            host.queues_.Acquire(host.partition(), priority));
-  visit->queue = PooledQueue(host.queues_, host.partition(), priority, std::move(queue));
-  stream.visits.push_back(std::move(visit));
-  return stream.visits.back().get();
+  const int priority = QueuePriority(host.device_.properties(), stream.priority, binding_.urgent());
+  DETSHARE_ASSIGN_OR_RETURN(PeerQueue peer,
+                            PeerQueue::Create(device_, host.queues_, host.partition(), priority));
+  stream.peers.push_back(std::move(peer));
+  return &stream.peers.back();
 }
 
-template <typename F>
-absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id, F work) {
-  DETSHARE_ASSIGN_OR_RETURN(Stream* const stream, FindStream(id));
-  DETSHARE_ASSIGN_OR_RETURN(Queue* const home, Prepare(*stream, PlaceOf(*stream), Use::kOperation));
-  DETSHARE_ASSIGN_OR_RETURN(Visit* const visit, FindOrMakeVisit(*stream, host));
+absl::Status GpuCoroutine::RunAt(GpuCoroutine& host, StreamId id,
+                                 absl::FunctionRef<absl::Status(Queue&)> submit) {
+  DETSHARE_ASSIGN_OR_RETURN(LogicalStream* const stream, streams_.Find(id));
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const home, PrepareInPlace(*stream));
+  DETSHARE_ASSIGN_OR_RETURN(PeerQueue* const peer, FindOrCreatePeerQueue(*stream, host));
   host.AddUser(*this);
-  Queue& abroad = *visit->queue.get();
-  absl::Status status = home->Record(*visit->arrived);
-  if (status.ok()) status = abroad.Wait(*visit->arrived);
-  if (status.ok()) status = work(abroad);
-  if (status.ok()) status = abroad.Record(*visit->done);
-  return status.ok() ? home->Wait(*visit->done) : status;
+  return peer->Run(*home, submit);
 }
 
 absl::Status GpuCoroutine::CopyAt(GpuCoroutine& host, StreamId stream, const CopyRequest& request) {
   absl::Status status =
       RunAt(host, stream, [&](Queue& queue) { return queue.Copy(host.space_, request); });
-  if (status.ok()) CountCopy(request.width * request.height * request.depth);
+  if (status.ok()) counters_.AddCopy(BytesOf(request));
   return status;
 }
 
 absl::Status GpuCoroutine::FillAt(GpuCoroutine& host, StreamId stream, const FillRequest& request) {
   absl::Status status =
       RunAt(host, stream, [&](Queue& queue) { return queue.Fill(host.space_, request); });
-  if (status.ok()) Count(fills_, 1);
+  if (status.ok()) counters_.AddFill();
   return status;
 }
 
-// ---- waiting for a context
-// ---------------------------------------------------------------------------------------------
+// ---- contexts
 
 absl::Status GpuCoroutine::SignalContext(ContextId id, std::atomic<uint64_t>* fence,
                                          uint64_t value) {
-  const auto context = contexts_.find(id);
-  if (context == contexts_.end()) {
-    fence->store(value, std::memory_order_release);  // no stream was ever made in it
-    return absl::OkStatus();
+  if (LogicalContext* const context = streams_.FindContext(id); context != nullptr) {
+    return SignalAll(*context, fence, value);
   }
-  return SignalContext(*context->second, fence, value);
+  fence->store(value, std::memory_order_release);
+  return absl::OkStatus();
 }
 
-absl::Status GpuCoroutine::SignalContext(Context& context, std::atomic<uint64_t>* fence,
-                                         uint64_t value) {
-  DETSHARE_RETURN_IF_ERROR(space_.fault());
-  observed_ = true;
-  if (!retired_.empty()) ReclaimRetired();
-  if (context.collector.get() == nullptr) {
-    Stream* only = nullptr;
-    int used = 0;
-    for (Stream* stream : context.streams) {
-      if (stream->queue == nullptr) continue;
-      ++used;
-      only = stream;
-    }
-    if (used == 0) {
-      fence->store(value, std::memory_order_release);
-      return absl::OkStatus();
-    }
-    if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
-    DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, queues_.Acquire(device_.whole(), 0));
-    context.collector = PooledQueue(queues_, device_.whole(), 0, std::move(queue));
-  }
-  // From the first time on every signal goes through the collector, so that the fences of one
-  // context are written in order.
-  Queue& collector = *context.collector.get();
-  for (Stream* stream : context.streams) {
-    if (!stream->uncollected) continue;
-    DETSHARE_RETURN_IF_ERROR(stream->queue->Record(*stream->marker));
-    DETSHARE_RETURN_IF_ERROR(collector.Wait(*stream->marker));
-    stream->uncollected = false;
-  }
-  return collector.WriteFence(space_, fence, value);
+absl::Status GpuCoroutine::SignalAll(LogicalContext& context, std::atomic<uint64_t>* fence,
+                                     uint64_t value) {
+  account_.NoteObserved();
+  streams_.Reclaim();
+  return order_.SignalContext(context, fence, value);
 }
 
-absl::StatusOr<FenceLease> GpuCoroutine::FenceOfContext(Context& context) {
+absl::StatusOr<FenceLease> GpuCoroutine::FenceOf(LogicalContext& context) {
   absl::StatusOr<FenceLease> lease = fences_.Acquire();
   if (!lease.ok()) return lease;
   const uint64_t value = lease->Next();
-  DETSHARE_RETURN_IF_ERROR(SignalContext(context, lease->fence(), value));
+  DETSHARE_RETURN_IF_ERROR(SignalAll(context, lease->fence(), value));
   return lease;
 }
 
@@ -1121,8 +407,8 @@ Task<absl::Status> GpuCoroutine::AwaitFence(FenceLease fence) {
 
 Task<absl::Status> GpuCoroutine::Idle() {
   std::vector<FenceLease> fences;
-  for (auto& [id, context] : contexts_) {
-    DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOfContext(*context));
+  for (auto& [id, context] : streams_.contexts()) {
+    DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOf(*context));
     fences.push_back(std::move(fence));
   }
   absl::Status result;
@@ -1134,67 +420,27 @@ Task<absl::Status> GpuCoroutine::Idle() {
 }
 
 Task<absl::Status> GpuCoroutine::IdleContext(ContextId id) {
-  const auto context = contexts_.find(id);
-  if (context == contexts_.end()) co_return absl::OkStatus();
-  DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOfContext(*context->second));
+  LogicalContext* const context = streams_.FindContext(id);
+  if (context == nullptr) co_return absl::OkStatus();
+  DETSHARE_CO_ASSIGN_OR_RETURN(FenceLease fence, FenceOf(*context));
   absl::Status result = co_await AwaitFence(std::move(fence));
   co_return result;
 }
 
 Task<absl::Status> GpuCoroutine::DestroyContext(ContextId id) {
-  FenceAll();
-  std::vector<EventId> dead_events;
-  for (const auto& [event_id, event] : events_) {
-    if (event->context == id) dead_events.push_back(event_id);
-  }
-  for (EventId event_id : dead_events) DestroyEvent(event_id).IgnoreError();
-
-  const auto found = contexts_.find(id);
-  if (found == contexts_.end()) co_return absl::OkStatus();
-  absl::StatusOr<FenceLease> fence = FenceOfContext(*found->second);
-  // The streams live on in this frame, out of everybody's reach.
-  const std::unique_ptr<Context> context = std::move(found->second);
-  contexts_.erase(found);
-  std::vector<std::unique_ptr<Stream>> streams;
-  for (auto stream = streams_.begin(); stream != streams_.end();) {
-    const auto current = stream++;
-    if (current->second->context != context.get()) continue;
-    GiveUpParked(*current->second);
-    streams.push_back(std::move(current->second));
-    streams_.erase(current);
-  }
-  for (std::unique_ptr<Stream>& stream : retired_) {
-    if (stream->context == context.get()) streams.push_back(std::move(stream));
-  }
-  std::erase(retired_, nullptr);
-
+  events_.DestroyAllOf(id);
+  LogicalContext* const context = streams_.FindContext(id);
+  if (context == nullptr) co_return absl::OkStatus();
+  // Before the context's fence, which must be behind all other fences of the streams.
+  for (LogicalStream* const stream : context->streams) account_.End(*stream);
+  absl::StatusOr<FenceLease> fence = FenceOf(*context);
+  // No call finds the streams any more. This coroutine frame keeps them until their work is
+  // complete.
+  StreamTable::Ended ended = streams_.End(id);
   if (!fence.ok()) co_return fence.status();
   absl::Status result = co_await AwaitFence(*std::move(fence));
-  if (result.ok()) {
-    for (std::unique_ptr<Stream>& stream : streams) {
-      for (PooledQueue& queue : stream->queues) queue.ReturnIdle();
-      for (std::unique_ptr<Visit>& visit : stream->visits) visit->queue.ReturnIdle();
-    }
-    context->collector.ReturnIdle();
-  }
+  if (result.ok()) ended.ReturnQueues();
   co_return result;
-}
-
-GpuCoroutine::Counters GpuCoroutine::counters() const {
-  const auto get = [](const std::atomic<uint64_t>& count) {
-    return count.load(std::memory_order_relaxed);
-  };
-  Counters counters;
-  counters.launches = get(launches_);
-  counters.graphs = get(graphs_);
-  counters.copies = get(copies_);
-  counters.fills = get(fills_);
-  counters.operations =
-      counters.launches + counters.graphs + counters.copies + counters.fills + get(others_);
-  counters.kernels = counters.launches + get(graph_kernels_);
-  counters.bytes_copied = get(bytes_copied_);
-  counters.migrations = get(migrations_);
-  return counters;
 }
 
 }  // namespace detshare

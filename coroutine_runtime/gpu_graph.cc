@@ -14,13 +14,6 @@ constexpr int kMaxMissed = 256;
 // The guessed duration of each kernel of a graph that has not been timed.
 constexpr Nanoseconds kGuess = 10 * policy::kMicrosecond;
 
-// A tenant sees the limits of the device, never of a partition.
-bool DoesNotFit(const absl::Status& status) {
-  const int result = CudaResultOf(status);
-  return result == kCudaErrorCooperativeLaunchTooLarge || result == kCudaErrorInvalidClusterSize ||
-         result == kCudaErrorLaunchOutOfResources;
-}
-
 // If all kernels of a graph have one priority, they use the priority of the queue on which the
 // graph is launched. The policy determines that priority.
 bool PrioritiesDiffer(const GraphDescription& description) {
@@ -102,7 +95,7 @@ void GpuGraph::CountAgain() {
           StableHash(absl::MakeConstSpan(reinterpret_cast<const std::byte*>(words), sizeof(words)));
       const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
       blocks_ = std::max(blocks_, static_cast<uint32_t>(std::min<uint64_t>(blocks, UINT32_MAX)));
-      if (!shape.cooperative && shape.cluster.x == 0) continue;
+      if (!BlocksRunTogether(shape)) continue;
       sms_ = std::max(sms_, GpuCoroutine::SmsFor(*kernel->kernel, kernel->shape));
     }
   }
@@ -142,7 +135,7 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::FittingInstance(Partition& wanted,
   Partition& whole = coroutine_.device().whole();
   if (sms_ == GpuCoroutine::kAllSms || &wanted == &whole) return InstanceOn(whole, refused);
   absl::StatusOr<Instance*> instance = InstanceOn(wanted, refused);
-  if (instance.ok() || !DoesNotFit(instance.status())) return instance;
+  if (instance.ok() || !DoesNotFitPartition(instance.status())) return instance;
   instance = InstanceOn(whole, refused);
   if (instance.ok()) sms_ = GpuCoroutine::kAllSms;
   return instance;
@@ -209,7 +202,7 @@ absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values
   }
   absl::Status status = LaunchOn(**instance, stream, serial, values);
   Partition& whole = coroutine_.device().whole();
-  if (!status.ok() && (*instance)->partition != &whole && DoesNotFit(status) &&
+  if (!status.ok() && (*instance)->partition != &whole && DoesNotFitPartition(status) &&
       (same_stream || marked_ || last_partition_ == nullptr)) {
     instance = InstanceOn(whole, &refused);
     if (!instance.ok()) return instance.status();

@@ -69,4 +69,35 @@ absl::Status QueuePool::Prepare(Partition& partition, int priority, int count) {
   return status;
 }
 
+absl::StatusOr<PooledQueue> PooledQueue::Acquire(QueuePool& pool, Partition& partition,
+                                                 int priority) {
+  absl::StatusOr<std::unique_ptr<Queue>> queue = pool.Acquire(partition, priority);
+  if (!queue.ok()) return queue.status();
+  PooledQueue loan;
+  loan.pool_ = &pool;
+  loan.partition_ = &partition;
+  loan.priority_ = priority;
+  loan.queue_ = *std::move(queue);
+  return loan;
+}
+
+PooledQueue& PooledQueue::operator=(PooledQueue&& other) noexcept {
+  if (this != &other) {
+    if (queue_ != nullptr) pool_->Discard(std::move(queue_));
+    pool_ = other.pool_;
+    partition_ = other.partition_;
+    priority_ = other.priority_;
+    queue_ = std::move(other.queue_);
+  }
+  return *this;
+}
+
+PooledQueue::~PooledQueue() {
+  if (queue_ != nullptr) pool_->Discard(std::move(queue_));
+}
+
+void PooledQueue::ReturnIdle() {
+  if (queue_ != nullptr) pool_->Release(*partition_, priority_, std::move(queue_));
+}
+
 }  // namespace detshare

@@ -48,4 +48,31 @@ class QueuePool {
   std::map<std::pair<Partition*, int>, std::vector<std::unique_ptr<Queue>>> idle_;
 };
 
+// A queue on loan from a pool, which outlives it. Empty if made without a pool.
+//
+// The destructor destroys the queue, because the queue may still have work, and the pool's next
+// user must not wait for that. Threading: one thread.
+class PooledQueue {
+ public:
+  PooledQueue() = default;
+  // Errors are those of QueuePool::Acquire().
+  static absl::StatusOr<PooledQueue> Acquire(QueuePool& pool, Partition& partition, int priority);
+  PooledQueue(PooledQueue&&) = default;
+  PooledQueue& operator=(PooledQueue&& other) noexcept;
+  ~PooledQueue();
+
+  // Gives the queue back to the pool. The queue has no queued work any more. Does nothing if there
+  // is no queue.
+  void ReturnIdle();
+  Partition* partition() const { return partition_; }
+  int priority() const { return priority_; }  // as it was asked for
+  Queue* get() const { return queue_.get(); }
+
+ private:
+  QueuePool* pool_ = nullptr;
+  Partition* partition_ = nullptr;
+  int priority_ = 0;
+  std::unique_ptr<Queue> queue_;
+};
+
 }  // namespace detshare

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "coroutine_runtime/gpu_coroutine.h"
@@ -83,117 +84,164 @@ class CudaModel {
 
 enum class Moves { kNever, kAlways, kSometimes };
 
-void RunRandomProgram(unsigned seed, Moves moves) {
-  INFO("seed " << seed << ", moves " << static_cast<int>(moves));
-  std::mt19937 program(seed), mover(seed + 1);
-  FakeDevice device;
-  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
-  std::unique_ptr<Partition> low = *device.CreatePartition(0, 8);
-  std::unique_ptr<Partition> high = *device.CreatePartition(8, 8);
-  const std::array<Partition*, 3> partitions = {&device.whole(), low.get(), high.get()};
-  QueuePool pool(device);
-  Executor executor;
-  std::unique_ptr<GpuCoroutine> coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
-  CudaModel model;
-  FakeKernel kernel;
+// A session that executes random operations on the fake device, and checks each of them against the
+// model.
+class RandomProgram {
+ public:
+  RandomProgram(unsigned seed, Moves moves) : program_(seed), mover_(seed + 1), moves_(moves) {
+    for (ContextId context = 1; context <= kContexts; ++context) {
+      CreateStream(context, /*non_blocking=*/false, /*legacy=*/true);
+      CreateStream(context, /*non_blocking=*/false, /*legacy=*/false);
+      CreateStream(context, /*non_blocking=*/true, /*legacy=*/false);
+    }
+    for (EventId event = 1; event <= kEvents; ++event) {
+      REQUIRE(coroutine_->CreateEvent(event, 1 + event % kContexts, false).ok());
+    }
+  }
 
-  constexpr ContextId kContexts = 2;
-  std::map<StreamId, ContextId> streams;
-  StreamId next_stream = 1;
-  const auto create = [&](ContextId context, bool non_blocking, bool legacy) {
-    const StreamId id = next_stream++;
-    REQUIRE(coroutine->CreateStream(id, context, {non_blocking, legacy, 0}).ok());
-    model.CreateStream(id, context, non_blocking, legacy);
-    streams[id] = context;
-  };
-  const auto random = [&](int below) { return static_cast<int>(program() % below); };
-  for (ContextId context = 1; context <= kContexts; ++context) {
-    create(context, false, true);
-    create(context, false, false);
-    create(context, true, false);
+  // Executes one random operation on a random stream.
+  void Step() {
+    if (moves_ == Moves::kAlways || (moves_ == Moves::kSometimes && mover_() % 4 == 0)) {
+      coroutine_->Bind(*partitions_[mover_() % partitions_.size()]);
+    }
+    const auto [stream, context] = *std::next(streams_.begin(), Random(streams_.size()));
+    const EventId event = 1 + Random(kEvents);
+    switch (Random(12)) {
+      case 0:
+        return Copy(stream);
+      case 1:
+        return RecordEvent(event, stream);
+      case 2:
+        return WaitEvent(event, stream);
+      case 3:
+        return Signal(stream);
+      case 4:
+        return SignalContext(context);
+      case 5:
+        return HostFunction(stream);
+      case 6:
+        if (streams_.size() < kMaxStreams) CreateStream(context, Random(2) == 0, false);
+        return;
+      case 7:
+        return DestroyStream(stream);
+      default:
+        return Launch(stream);
+    }
   }
-  std::map<EventId, History> events;
-  for (EventId event = 1; event <= 4; ++event) {
-    REQUIRE(coroutine->CreateEvent(event, 1 + event % kContexts, false).ok());
-    events[event];
+
+  // Lets all host functions return. Then all work must complete.
+  void Finish() {
+    for (std::atomic<uint64_t>& fence : fences_) fence = UINT64_MAX;
+    device_.RunAll();
+    for (const FakeDevice::Operation& operation : device_.operations) REQUIRE(operation.done);
   }
-  std::deque<std::atomic<uint64_t>> fences;  // stable addresses
-  const auto expect_signal = [&](const std::atomic<uint64_t>* fence, const History& history) {
-    const auto written = device.fences.find({fence, 1});
-    if (written == device.fences.end()) {
+
+ private:
+  static constexpr ContextId kContexts = 2;
+  static constexpr EventId kEvents = 4;
+  static constexpr size_t kMaxStreams = 10;
+
+  int Random(size_t below) { return static_cast<int>(program_() % below); }
+  std::atomic<uint64_t>* NewFence() { return &fences_.emplace_back(0); }
+
+  void CreateStream(ContextId context, bool non_blocking, bool legacy) {
+    const StreamId id = next_stream_++;
+    REQUIRE(coroutine_->CreateStream(id, context, {non_blocking, legacy, 0}).ok());
+    model_.CreateStream(id, context, non_blocking, legacy);
+    streams_[id] = context;
+    if (legacy) legacy_streams_.insert(id);
+  }
+  void DestroyStream(StreamId stream) {
+    const bool legacy = legacy_streams_.contains(stream);
+    REQUIRE(coroutine_->DestroyStream(stream).ok() == !legacy);
+    if (legacy) return;
+    model_.DestroyStream(stream);
+    streams_.erase(stream);
+  }
+
+  void Launch(StreamId stream) {
+    REQUIRE(coroutine_->Launch(stream, kernel_, {}, {}).ok());
+    ExpectOperation(stream);
+  }
+  void Copy(StreamId stream) {
+    REQUIRE(coroutine_->Copy(stream, {}).ok());
+    ExpectOperation(stream);
+  }
+  void RecordEvent(EventId event, StreamId stream) {
+    std::atomic<uint64_t>* const fence = NewFence();
+    REQUIRE(coroutine_->RecordEvent(event, stream, fence, 1).ok());
+    events_[event] = model_.Operation(stream, {});
+    ExpectSignal(fence, events_[event]);
+  }
+  void WaitEvent(EventId event, StreamId stream) {
+    REQUIRE(coroutine_->WaitEvent(stream, event).ok());
+    model_.Operation(stream, events_[event]);
+  }
+  void Signal(StreamId stream) {
+    std::atomic<uint64_t>* const fence = NewFence();
+    REQUIRE(coroutine_->Signal(stream, fence, 1).ok());
+    ExpectSignal(fence, model_.OfStream(stream));
+  }
+  void SignalContext(ContextId context) {
+    std::atomic<uint64_t>* const fence = NewFence();
+    REQUIRE(coroutine_->SignalContext(context, fence, 1).ok());
+    ExpectSignal(fence, model_.OfContext(context));
+  }
+  void HostFunction(StreamId stream) {
+    std::atomic<uint64_t>* const reached = NewFence();
+    std::atomic<uint64_t>* const resume = NewFence();
+    // In histories, the fake device names a value that the host writes by its negative.
+    const int64_t value = ++last_resume_value_;
+    REQUIRE(
+        coroutine_->HostFunction(stream, reached, 1, resume, static_cast<uint64_t>(value)).ok());
+    ExpectSignal(reached, model_.Operation(stream, {-value}));
+  }
+
+  // One more operation, of this stream, comes after what the model says.
+  void ExpectOperation(StreamId stream) {
+    const int64_t number = operations_++;
+    REQUIRE(device_.operations.size() == static_cast<size_t>(operations_));
+    REQUIRE(device_.operations[number].before == model_.Operation(stream, {number}));
+  }
+  // The fence is signalled when exactly `history` is complete.
+  void ExpectSignal(const std::atomic<uint64_t>* fence, const History& history) {
+    const auto written = device_.fences.find({fence, 1});
+    if (written == device_.fences.end()) {
       REQUIRE(fence->load() == 1);  // at once, because there was nothing to wait for
       REQUIRE(history.empty());
     } else {
       REQUIRE(written->second == history);
     }
-  };
-
-  uint64_t host_value = 0;
-  for (int step = 0; step < 150; ++step) {
-    if (moves == Moves::kAlways || (moves == Moves::kSometimes && mover() % 4 == 0)) {
-      coroutine->Bind(*partitions[mover() % partitions.size()]);
-    }
-    auto picked = streams.begin();
-    std::advance(picked, random(static_cast<int>(streams.size())));
-    const StreamId stream = picked->first;
-    const EventId event = 1 + random(4);
-    const int64_t number = static_cast<int64_t>(device.operations.size());
-    switch (random(12)) {
-      default:
-        REQUIRE(coroutine->Launch(stream, kernel, {}, {}).ok());
-        REQUIRE(device.operations[number].before == model.Operation(stream, {number}));
-        break;
-      case 0:
-        REQUIRE(coroutine->Copy(stream, {}).ok());
-        REQUIRE(device.operations[number].before == model.Operation(stream, {number}));
-        break;
-      case 1:
-        fences.emplace_back(0);
-        REQUIRE(coroutine->RecordEvent(event, stream, &fences.back(), 1).ok());
-        events[event] = model.Operation(stream, {});
-        expect_signal(&fences.back(), events[event]);
-        break;
-      case 2:
-        REQUIRE(coroutine->WaitEvent(stream, event).ok());
-        model.Operation(stream, events[event]);
-        break;
-      case 3:
-        fences.emplace_back(0);
-        REQUIRE(coroutine->Signal(stream, &fences.back(), 1).ok());
-        expect_signal(&fences.back(), model.OfStream(stream));
-        break;
-      case 4:
-        fences.emplace_back(0);
-        REQUIRE(coroutine->SignalContext(picked->second, &fences.back(), 1).ok());
-        expect_signal(&fences.back(), model.OfContext(picked->second));
-        break;
-      case 5: {
-        fences.emplace_back(0);
-        std::atomic<uint64_t>* reached = &fences.back();
-        fences.emplace_back(0);
-        ++host_value;
-        REQUIRE(
-            coroutine->HostFunction(stream, reached, 1, &fences.back(), 1000 + host_value).ok());
-        expect_signal(reached, model.Operation(stream, {-static_cast<int64_t>(1000 + host_value)}));
-        break;
-      }
-      case 6:
-        if (streams.size() < 10) create(picked->second, random(2) == 0, false);
-        break;
-      case 7: {
-        // The first stream of each context is the legacy one, which cannot be destroyed.
-        const bool legacy = stream == 1 || stream == 4;
-        REQUIRE(coroutine->DestroyStream(stream).ok() == !legacy);
-        if (legacy) break;
-        model.DestroyStream(stream);
-        streams.erase(stream);
-        break;
-      }
-    }
   }
-  for (auto& fence : fences) fence = UINT64_MAX;  // the host functions return
-  device.RunAll();
-  for (const FakeDevice::Operation& operation : device.operations) REQUIRE(operation.done);
+
+  std::mt19937 program_, mover_;
+  const Moves moves_;
+  std::deque<std::atomic<uint64_t>> fences_;  // stable addresses
+  FakeDevice device_;
+  std::unique_ptr<Partition> low_ = *device_.CreatePartition(0, 8);
+  std::unique_ptr<Partition> high_ = *device_.CreatePartition(8, 8);
+  const std::array<Partition*, 3> partitions_ = {&device_.whole(), low_.get(), high_.get()};
+  QueuePool pool_{device_};
+  Executor executor_;
+  std::unique_ptr<AddressSpace> space_ = *device_.CreateAddressSpace(1ull << 40, 1ull << 40);
+  std::unique_ptr<GpuCoroutine> coroutine_ =
+      *GpuCoroutine::Create(device_, *space_, pool_, executor_);
+  FakeKernel kernel_;
+
+  CudaModel model_;
+  std::map<StreamId, ContextId> streams_;
+  std::set<StreamId> legacy_streams_;  // cannot be destroyed
+  StreamId next_stream_ = 1;
+  std::map<EventId, History> events_;  // up to the last recording
+  int64_t operations_ = 0;             // on the device
+  int64_t last_resume_value_ = 1000;
+};
+
+void RunRandomProgram(unsigned seed, Moves moves) {
+  INFO("seed " << seed << ", moves " << static_cast<int>(moves));
+  RandomProgram program(seed, moves);
+  for (int step = 0; step < 150; ++step) program.Step();
+  program.Finish();
 }
 
 TEST_CASE("Operations come after exactly what CUDA requires when the session does not move") {

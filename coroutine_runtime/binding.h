@@ -1,0 +1,81 @@
+// Decides on which partition a coroutine's next operation runs.
+//
+// Without a sched entity, every operation runs on one partition, at first the whole device. With an
+// entity (sched_entity.h), the entity decides. Operations other than kernels and graphs then stay
+// where their stream is. A launch whose blocks must run at the same time gets a partition with
+// enough SMs.
+//
+// Ownership: owns nothing. The device and its partitions outlive the binding. The entity outlives
+// the binding or is detached. Threading: the coroutine's thread. No call waits for the GPU, and
+// only SmsFor() and ForLaunch() may call the driver, for cooperative grids.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/sched_entity.h"
+
+namespace detshare {
+
+// Whether blocks of the launch must run at the same time: cooperative grids and clusters.
+inline bool BlocksRunTogether(const LaunchShape& shape) {
+  return shape.cooperative || shape.cluster.x != 0;
+}
+
+// Whether the device refused a launch or graph that may fit a larger partition.
+bool DoesNotFitPartition(const absl::Status& status);
+
+class Binding {
+ public:
+  explicit Binding(Device& device) : device_(device), partition_(&device.whole()) {}
+  Binding(const Binding&) = delete;
+  Binding& operator=(const Binding&) = delete;
+
+  // Requires no entity.
+  void Bind(Partition& partition) { partition_ = &partition; }
+  // The entity decides from this call on.
+  void Attach(SchedEntity& entity);
+  // Requires an entity. Operations stay on its present partition.
+  void Detach();
+
+  // Null if there is none.
+  SchedEntity* entity() const { return entity_; }
+  // Whether operations are reported to the entity.
+  bool followed() const { return entity_ != nullptr && entity_->followed(); }
+  // Whether events are added to the entity's trace.
+  bool traced() const { return entity_ != nullptr && entity_->traced(); }
+  // Whether the work goes first in the hardware.
+  bool urgent() const { return entity_ != nullptr && entity_->urgent(); }
+
+  // The present partition of short kernels.
+  Partition& partition() const { return entity_ != nullptr ? entity_->partition() : *partition_; }
+  // Where a launch with this estimated duration runs. The estimate is 0 while work is not followed.
+  Partition& ForLaunch(Kernel& kernel, const LaunchShape& shape, Nanoseconds estimate) const;
+  // Where another kind of operation runs. `present`: the partition of the stream's last operation,
+  // null before the first one.
+  Partition& ForOther(Partition* present) const {
+    if (entity_ == nullptr) return *partition_;
+    if (Partition* const next = entity_->ChooseForOther(); next != nullptr) return *next;
+    return present != nullptr ? *present : entity_->partition();
+  }
+  // Returns `wanted`, or the smallest partition of the device with at least `sms` SMs if `wanted`
+  // has fewer. Without an entity, always `wanted`.
+  Partition& Holding(Partition& wanted, int sms) const;
+
+  // The number of SMs without which a launch cannot run. It is above 1 for cooperative grids and
+  // for clusters. kAllSms for launches that the device will refuse.
+  static constexpr int kAllSms = INT32_MAX;
+  static int SmsFor(Kernel& kernel, const LaunchShape& shape);
+
+ private:
+  // How a launch of this duration delays urgent work that begins while it runs. Requires an entity.
+  SchedEntity::Kind KindOf(const Kernel& kernel, const LaunchShape& shape,
+                           Nanoseconds duration) const;
+
+  Device& device_;
+  Partition* partition_;  // used without an entity
+  SchedEntity* entity_ = nullptr;
+};
+
+}  // namespace detshare

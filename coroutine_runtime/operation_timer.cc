@@ -1,0 +1,126 @@
+#include "coroutine_runtime/operation_timer.h"
+
+#include <utility>
+
+namespace detshare {
+namespace {
+
+// Operations that are measured at a time for the durations.
+constexpr size_t kMaxSamples = 32;
+// Operations that are measured at a time while a trace is taken.
+constexpr size_t kMaxTraced = 2048;
+
+}  // namespace
+
+OperationTimer::OperationTimer(Device& device, const Binding& binding)
+    : device_(device), binding_(binding) {
+  samples_.reserve(kMaxSamples);
+  spare_markers_.reserve(2 * kMaxSamples);
+}
+
+absl::Status OperationTimer::Measure(LogicalStream& stream, Queue& queue,
+                                     const Partition& partition, const DurationCache::Lookup* known,
+                                     std::string_view name,
+                                     absl::FunctionRef<absl::Status()> submit) {
+  // The time of an operation that waits for its client would include the wait.
+  const bool sampled =
+      known != nullptr && known->sample && samples_.size() < kMaxSamples && !stream.IsParked();
+  if (!sampled && name.empty()) return submit();
+  SchedEntity& entity = *binding_.entity();
+  if (samples_.size() >= kMaxTraced) {
+    entity.trace().Lose();
+    return submit();
+  }
+  Sample sample;
+  sample.stream = &stream;
+  if (sampled) sample.operation = known->operation;
+  sample.size_class = entity.SizeClass(partition);
+  sample.contended = entity.contended();
+  if (!name.empty()) {
+    sample.event.name = entity.trace().Name(name);
+    sample.event.stream = stream.serial;
+    sample.event.first_sm = static_cast<uint16_t>(partition.first_sm());
+    sample.event.sm_count = static_cast<uint16_t>(partition.sm_count());
+    sample.event.submitted = entity.Now();
+  }
+  sample.begin = TakeMarker();
+  sample.end = TakeMarker();
+  if (sample.begin == nullptr || sample.end == nullptr) return submit();
+  const bool begun = queue.Record(*sample.begin).ok();
+  absl::Status status = submit();
+  if (begun && status.ok() && queue.Record(*sample.end).ok()) {
+    samples_.push_back(std::move(sample));
+  } else {
+    KeepMarkers(sample);
+  }
+  return status;
+}
+
+std::unique_ptr<Marker> OperationTimer::TakeMarker() {
+  if (spare_markers_.empty()) {
+    absl::StatusOr<std::unique_ptr<Marker>> made = device_.CreateMarker(/*timed=*/true);
+    return made.ok() ? *std::move(made) : nullptr;
+  }
+  std::unique_ptr<Marker> marker = std::move(spare_markers_.back());
+  spare_markers_.pop_back();
+  return marker;
+}
+
+void OperationTimer::KeepMarkers(Sample& sample) {
+  spare_markers_.push_back(std::move(sample.begin));
+  spare_markers_.push_back(std::move(sample.end));
+}
+
+void OperationTimer::Cover(const LogicalStream& stream, const FencePoint& point) {
+  for (Sample& sample : samples_) {
+    if (sample.stream != &stream) continue;
+    sample.stream = nullptr;
+    sample.point = point;
+  }
+}
+
+void OperationTimer::Take() {
+  for (size_t i = 0; i < samples_.size();) {
+    Sample& sample = samples_[i];
+    if (sample.stream != nullptr || !sample.point.reached()) {
+      ++i;
+      continue;
+    }
+    const absl::StatusOr<float> elapsed = device_.ElapsedMilliseconds(*sample.begin, *sample.end);
+    if (elapsed.ok()) NoteTime(sample, static_cast<Nanoseconds>(*elapsed * policy::kMillisecond));
+    KeepMarkers(sample);
+    if (i + 1 != samples_.size()) sample = std::move(samples_.back());
+    samples_.pop_back();
+  }
+}
+
+void OperationTimer::NoteTime(const Sample& sample, Nanoseconds time) {
+  SchedEntity& entity = *binding_.entity();
+  if (sample.event.name != 0) TraceOperation(sample, time);
+  entity.NoteTime(time);
+  if (sample.operation != nullptr) {
+    sample.operation->Add(sample.size_class, time, sample.contended || entity.contended());
+  }
+}
+
+void OperationTimer::TraceOperation(const Sample& sample, Nanoseconds time) {
+  SchedEntity& entity = *binding_.entity();
+  const std::shared_ptr<const TraceReference>& reference = entity.assignment().trace;
+  if (reference == nullptr) return;
+  const absl::StatusOr<float> since =
+      device_.ElapsedMilliseconds(*reference->marker, *sample.begin);
+  if (!since.ok()) return;
+  TraceEvent event = sample.event;
+  event.kind = TraceEvent::Kind::kOperation;
+  event.at = reference->at + static_cast<Nanoseconds>(double{*since} * policy::kMillisecond);
+  event.duration = time;
+  entity.trace().Add(event);
+}
+
+void OperationTimer::Forget() {
+  // The markers are kept, because the device may still reach them.
+  for (Sample& sample : samples_) KeepMarkers(sample);
+  samples_.clear();
+}
+
+}  // namespace detshare

@@ -1,0 +1,146 @@
+#include "coroutine_runtime/stream_order.h"
+
+#include <utility>
+
+#include "policy/status_macros.h"
+
+namespace detshare {
+
+absl::StatusOr<Queue*> StreamOrder::Prepare(LogicalStream& stream, Partition& partition) {
+  return Enter(stream, partition, Use::kOperate);
+}
+
+absl::StatusOr<Queue*> StreamOrder::Observe(LogicalStream& stream) {
+  Partition& place = stream.partition != nullptr ? *stream.partition : binding_.partition();
+  return Enter(stream, place, Use::kObserve);
+}
+
+absl::StatusOr<Queue*> StreamOrder::Enter(LogicalStream& stream, Partition& partition, Use use) {
+  DETSHARE_RETURN_IF_ERROR(space_.fault());
+  if (stream.partition != &partition || stream.urgent != binding_.urgent()) {
+    DETSHARE_RETURN_IF_ERROR(Migrate(stream, partition));
+  }
+  DETSHARE_RETURN_IF_ERROR(OrderWithLegacy(stream, use));
+  stream.uncollected = true;
+  if (use == Use::kObserve) return stream.queue;
+  LogicalContext& context = *stream.context;
+  if (stream.legacy) {
+    ++context.legacy_operations;
+  } else if (stream.blocking && !stream.dirty) {
+    stream.dirty = true;
+    context.dirty.push_back(&stream);
+  }
+  return stream.queue;
+}
+
+absl::Status StreamOrder::Migrate(LogicalStream& stream, Partition& partition) {
+  Queue* target = nullptr;
+  const bool urgent = binding_.urgent();
+  const int priority = QueuePriority(device_.properties(), stream.priority, urgent);
+  for (PooledQueue& queue : stream.queues) {
+    if (queue.partition() == &partition && queue.priority() == priority) target = queue.get();
+  }
+  if (target == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(PooledQueue queue,
+                              PooledQueue::Acquire(queues_, partition, priority));
+    stream.queues.push_back(std::move(queue));
+    target = stream.queues.back().get();
+  }
+  if (stream.marker == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(stream.marker, device_.CreateMarker(/*timed=*/false));
+  }
+  if (stream.queue != nullptr && stream.queue != target) {
+    DETSHARE_RETURN_IF_ERROR(stream.queue->Record(*stream.marker));
+    DETSHARE_RETURN_IF_ERROR(target->Wait(*stream.marker));
+  }
+  const bool moved = stream.queue != nullptr && stream.partition != &partition;
+  stream.queue = target;
+  stream.partition = &partition;
+  stream.urgent = urgent;
+  if (!moved) return absl::OkStatus();
+  counters_.AddMigration();
+  if (binding_.traced()) [[unlikely]]
+    TracePoint(*binding_.entity(), TraceEvent::Kind::kMigration, stream);
+  return absl::OkStatus();
+}
+
+absl::Status StreamOrder::OrderWithLegacy(LogicalStream& stream, Use use) {
+  LogicalContext& context = *stream.context;
+  if (stream.legacy) {
+    if (context.dirty.empty()) return absl::OkStatus();
+    // Later operations of blocking streams wait for the legacy stream's operations, but not for the
+    // waits of this observation.
+    if (use == Use::kObserve) {
+      DETSHARE_RETURN_IF_ERROR(MarkLegacy(context));
+    }
+    while (!context.dirty.empty()) {
+      LogicalStream& other = *context.dirty.back();
+      DETSHARE_RETURN_IF_ERROR(other.queue->Record(*other.marker));
+      DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*other.marker));
+      other.dirty = false;
+      context.dirty.pop_back();
+    }
+    return absl::OkStatus();
+  }
+  // An observation of a blocking stream does not include the legacy stream's work.
+  if (!stream.blocking || use == Use::kObserve) return absl::OkStatus();
+  if (stream.seen_legacy == context.legacy_operations) return absl::OkStatus();
+  DETSHARE_RETURN_IF_ERROR(MarkLegacy(context));
+  DETSHARE_RETURN_IF_ERROR(stream.queue->Wait(*context.legacy_marker));
+  stream.seen_legacy = context.legacy_operations;
+  return absl::OkStatus();
+}
+
+absl::Status StreamOrder::MarkLegacy(LogicalContext& context) {
+  if (context.legacy_marked == context.legacy_operations) return absl::OkStatus();
+  if (context.legacy_marker == nullptr) {
+    DETSHARE_ASSIGN_OR_RETURN(context.legacy_marker, device_.CreateMarker(/*timed=*/false));
+  }
+  // The legacy stream had operations, so it exists and has a queue.
+  DETSHARE_RETURN_IF_ERROR(context.legacy->queue->Record(*context.legacy_marker));
+  context.legacy_marked = context.legacy_operations;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FencePoint> StreamOrder::PointOf(LogicalStream& stream) {
+  if (!HasWork(stream)) return FencePoint{};
+  if (!stream.fence) {
+    DETSHARE_ASSIGN_OR_RETURN(stream.fence, fences_.Acquire());
+  }
+  DETSHARE_ASSIGN_OR_RETURN(Queue* const queue, Observe(stream));
+  const uint64_t value = stream.fence.Next();
+  DETSHARE_RETURN_IF_ERROR(queue->WriteFence(space_, stream.fence.fence(), value));
+  return stream.fence.point();
+}
+
+absl::Status StreamOrder::SignalContext(LogicalContext& context, std::atomic<uint64_t>* fence,
+                                        uint64_t value) {
+  DETSHARE_RETURN_IF_ERROR(space_.fault());
+  if (context.collector.get() == nullptr) {
+    LogicalStream* only = nullptr;
+    int used = 0;
+    for (LogicalStream* const stream : context.streams) {
+      if (stream->queue == nullptr) continue;
+      ++used;
+      only = stream;
+    }
+    if (used == 0) {
+      fence->store(value, std::memory_order_release);
+      return absl::OkStatus();
+    }
+    if (used == 1 && !only->retired) return only->queue->WriteFence(space_, fence, value);
+    DETSHARE_ASSIGN_OR_RETURN(context.collector, PooledQueue::Acquire(queues_, device_.whole(), 0));
+  }
+  // Once there is a collector, it writes every fence, so that the fences of one context are written
+  // in order.
+  Queue& collector = *context.collector.get();
+  for (LogicalStream* const stream : context.streams) {
+    if (!stream->uncollected) continue;
+    DETSHARE_RETURN_IF_ERROR(stream->queue->Record(*stream->marker));
+    DETSHARE_RETURN_IF_ERROR(collector.Wait(*stream->marker));
+    stream->uncollected = false;
+  }
+  return collector.WriteFence(space_, fence, value);
+}
+
+}  // namespace detshare

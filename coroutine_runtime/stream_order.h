@@ -1,0 +1,91 @@
+// Keeps the order of a session's streams: which stream waits for which, on which queue.
+//
+// A logical stream has one physical queue on each partition on which it has run. It moves between
+// them at an operation boundary:
+//
+//     next operation goes to B:    queue on A: Record(stream's marker)
+//                                  queue on B: Wait(stream's marker), operation
+//
+// Streams that are no longer used never move. The two urgencies of a partition count as two places,
+// because queues have priorities.
+//
+// The legacy default stream of a context and the context's blocking streams wait for each other as
+// CUDA specifies. A blocking stream is dirty while it has work since the last such wait. Only dirty
+// streams take part, so with one stream in use nothing is recorded:
+//
+//     operation on the legacy stream:  waits for every dirty blocking stream; they become clean
+//     operation on a blocking stream:  waits for the legacy stream if that had an operation since;
+//                                      the blocking stream becomes dirty
+//
+// A call that only observes a stream waits for the stream's work, and adds no operation to the
+// order: no other stream waits for it later.
+//
+// Ownership: owns nothing. All arguments of the constructor outlive the object. Threading: the
+// coroutine's thread. No call waits for the GPU. Calls for a stream that has run on the partition
+// and has its fence neither allocate nor lock.
+//
+// Errors: the space's fault if there is one, otherwise the device's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coroutine_runtime/binding.h"
+#include "coroutine_runtime/device.h"
+#include "coroutine_runtime/fence_pool.h"
+#include "coroutine_runtime/logical_stream.h"
+#include "coroutine_runtime/operation_counters.h"
+#include "coroutine_runtime/queue_pool.h"
+
+namespace detshare {
+
+class StreamOrder {
+ public:
+  StreamOrder(Device& device, AddressSpace& space, QueuePool& queues, FencePool& fences,
+              const Binding& binding, OperationCounters& counters)
+      : device_(device),
+        space_(space),
+        queues_(queues),
+        fences_(fences),
+        binding_(binding),
+        counters_(counters) {}
+  StreamOrder(const StreamOrder&) = delete;
+  StreamOrder& operator=(const StreamOrder&) = delete;
+
+  // Orders the stream's next operation on `partition`. The caller submits it to the queue that is
+  // returned, before any other call.
+  absl::StatusOr<Queue*> Prepare(LogicalStream& stream, Partition& partition);
+  // Orders an observation of the stream where the stream is.
+  absl::StatusOr<Queue*> Observe(LogicalStream& stream);
+
+  // Whether there is work for which an observation of the stream must wait.
+  static bool HasWork(const LogicalStream& stream) {
+    return stream.queue != nullptr || (stream.legacy && !stream.context->dirty.empty());
+  }
+  // Returns a point behind the stream's work, on the stream's fence. Reached at once if there is no
+  // work.
+  absl::StatusOr<FencePoint> PointOf(LogicalStream& stream);
+  // Stores `value` to `fence` (in memory registered with the space) when all work of the context is
+  // complete. At once if there is no work.
+  absl::Status SignalContext(LogicalContext& context, std::atomic<uint64_t>* fence, uint64_t value);
+
+ private:
+  enum class Use { kOperate, kObserve };
+
+  absl::StatusOr<Queue*> Enter(LogicalStream& stream, Partition& partition, Use use);
+  absl::Status Migrate(LogicalStream& stream, Partition& partition);
+  absl::Status OrderWithLegacy(LogicalStream& stream, Use use);
+  // Records the context's legacy marker behind the legacy stream's last operation.
+  absl::Status MarkLegacy(LogicalContext& context);
+
+  Device& device_;
+  AddressSpace& space_;
+  QueuePool& queues_;
+  FencePool& fences_;
+  const Binding& binding_;
+  OperationCounters& counters_;  // of moves of streams from one partition to another
+};
+
+}  // namespace detshare

@@ -1,0 +1,191 @@
+#include "coroutine_runtime/work_account.h"
+
+#include <utility>
+
+#include "coroutine_runtime/device_attributes.h"
+
+namespace detshare {
+namespace {
+
+// Returns bytes per nanosecond by TransferKind. The peak rate of the card's memory follows from its
+// clock and width; three quarters of it are assumed to be reached. A copy within the card reads and
+// writes. No attribute tells the rates of the bus and of the link between cards, so they are those
+// of PCI Express 5 and of four links of NVLink.
+std::array<double, 5> TransferRates(const DeviceProperties& properties) {
+  constexpr int kMemoryClockKhz = 36, kBusWidthBits = 37;  // CUdevice_attribute
+  constexpr double kReached = 0.75, kUnknown = 1'000, kBus = 50, kLink = 200;
+  const auto attribute = [&](int number) {
+    return static_cast<double>(AttributeOf(properties, number));
+  };
+  // The memory transfers twice per clock.
+  double memory = attribute(kMemoryClockKhz) * 2e3 * attribute(kBusWidthBits) / 8 / 1e9 * kReached;
+  if (memory <= 0) memory = kUnknown;
+  return {kBus, kBus, memory / 2, kLink, memory};
+}
+
+// The duration of a transfer of no bytes.
+constexpr Nanoseconds kTransferStart = 1'500;
+
+}  // namespace
+
+WorkAccount::WorkAccount(Device& device, const AddressSpace& space, const Binding& binding,
+                         StreamOrder& order, OperationTimer& timer)
+    : space_(space),
+      binding_(binding),
+      order_(order),
+      timer_(timer),
+      transfer_rates_(TransferRates(device.properties())) {}
+
+void WorkAccount::Reserve(size_t streams) {
+  for (std::vector<LogicalStream*>* all : {&unfenced_, &parked_}) {
+    if (all->capacity() < streams) all->reserve(2 * streams + 16);
+  }
+}
+
+void WorkAccount::Add(LogicalStream& stream, Nanoseconds estimate) {
+  if (observed_) {
+    // A client that continues has the result for which it waited.
+    observed_ = false;
+    TakeRead();
+  }
+  if (stream.IsParked()) [[unlikely]] {
+    if (stream.work.parked == 0) parked_.push_back(&stream);
+    stream.work.parked += estimate;
+    entity().Started(estimate, /*counts=*/false);
+    return;
+  }
+  AddUnfenced(stream, estimate);
+  entity().Started(estimate, /*counts=*/true);
+}
+
+void WorkAccount::AddTransfer(LogicalStream& stream, TransferKind kind, uint64_t bytes,
+                              bool result) {
+  // Transfers are not measured, because their size determines their duration well enough.
+  const double rate = transfer_rates_[static_cast<size_t>(kind)];
+  Add(stream, kTransferStart + static_cast<Nanoseconds>(static_cast<double>(bytes) / rate));
+  stream.work.reads |= result;
+}
+
+void WorkAccount::AddUnfenced(LogicalStream& stream, Nanoseconds estimate) {
+  if (stream.work.unfenced_operations++ == 0) unfenced_.push_back(&stream);
+  stream.work.unfenced += estimate;
+}
+
+void WorkAccount::FenceIfDue(LogicalStream& stream) {
+  if (stream.work.unfenced < entity().fence_every()) return;
+  PutFence(stream);
+  std::erase(unfenced_, &stream);
+}
+
+void WorkAccount::PutFence(LogicalStream& stream) {
+  const absl::StatusOr<FencePoint> point = order_.PointOf(stream);
+  // Without a point the device is lost, and no work is in flight any more.
+  const FencePoint behind = point.ok() ? *point : FencePoint{};
+  timer_.Cover(stream, behind);
+  in_flight_.Add(behind, stream.work.unfenced);
+  if (std::exchange(stream.work.reads, false)) {
+    read_ = behind;
+    read_awaited_ = observed_;
+  }
+  stream.work.unfenced = 0;
+  stream.work.unfenced_operations = 0;
+}
+
+void WorkAccount::FenceAll() {
+  for (LogicalStream* const stream : unfenced_) PutFence(*stream);
+  unfenced_.clear();
+}
+
+void WorkAccount::BeforeWait(LogicalStream& stream) {
+  if (binding_.entity() == nullptr || stream.work.unfenced_operations == 0) return;
+  // A fence behind the wait would show the completion of this work too late.
+  PutFence(stream);
+  std::erase(unfenced_, &stream);
+}
+
+void WorkAccount::NoteWait(LogicalStream& stream) {
+  if (!binding_.followed()) return;
+  const absl::StatusOr<FencePoint> point = order_.PointOf(stream);
+  if (!point.ok()) return;
+  stream.work.awaited = *point;
+  timer_.Cover(stream, *point);
+}
+
+void WorkAccount::NoteWait(LogicalStream& stream, const FencePoint& awaited) {
+  if (binding_.followed() && !stream.IsParked()) stream.work.awaited = awaited;
+}
+
+void WorkAccount::End(LogicalStream& stream) {
+  FenceAll();
+  // No fence follows the parked operations, so their times are given up.
+  timer_.Cover(stream, FencePoint{});
+  if (stream.work.parked == 0) return;
+  std::erase(parked_, &stream);
+  entity().Resumed(stream.work.parked);
+  entity().Completed(std::exchange(stream.work.parked, 0));
+}
+
+void WorkAccount::ResumeParked() {
+  for (size_t i = 0; i < parked_.size();) {
+    LogicalStream& stream = *parked_[i];
+    if (stream.IsParked()) {
+      ++i;
+      continue;
+    }
+    entity().Resumed(stream.work.parked);
+    AddUnfenced(stream, std::exchange(stream.work.parked, 0));
+    parked_[i] = parked_.back();
+    parked_.pop_back();
+  }
+}
+
+void WorkAccount::TakeProgress() {
+  if (const Nanoseconds complete = in_flight_.TakeComplete(); complete != 0) {
+    entity().Completed(complete);
+  }
+  TakeRead();
+  timer_.Take();
+}
+
+void WorkAccount::TakeRead() {
+  if (read_.fence == nullptr || !read_awaited_ || !read_.reached()) return;
+  read_ = {};
+  entity().ResultRead();
+}
+
+bool WorkAccount::MakeRoom() {
+  ResumeParked();
+  FenceAll();
+  TakeProgress();
+  return entity().MayRun();
+}
+
+void WorkAccount::Watch(bool pause) {
+  entity().Update();
+  if (entity().followed() && space_.fault().ok()) {
+    ResumeParked();
+    if (pause || observed_) FenceAll();
+    read_awaited_ |= observed_;
+    TakeProgress();
+    if (in_flight_.empty() && unfenced_.empty()) entity().Idle();
+  } else if (watching() || !unfenced_.empty() || !parked_.empty()) {
+    Forget();
+  }
+  entity().NotifyScheduler();
+}
+
+void WorkAccount::Forget() {
+  for (LogicalStream* const stream : unfenced_) {
+    stream->work.unfenced = 0;
+    stream->work.unfenced_operations = 0;
+  }
+  for (LogicalStream* const stream : parked_) stream->work.parked = 0;
+  unfenced_.clear();
+  parked_.clear();
+  timer_.Forget();
+  in_flight_.Clear();
+  read_ = {};
+  entity().Forget();
+}
+
+}  // namespace detshare

@@ -1,0 +1,82 @@
+#include "coroutine_runtime/work_account.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <utility>
+
+#include "coroutine_runtime/gpu_coroutine.h"
+#include "tests/coroutine_runtime/fake_device.h"
+
+namespace detshare {
+namespace {
+
+// A coroutine that an entity follows, with stream 1.
+struct Followed {
+  FakeDevice device;
+  ManualClock clock;
+  SchedBoard board;
+  DurationTable durations{device.properties().sm_count};
+  SchedEntity entity{board, durations, clock, [] {}};
+  QueuePool pool{device};
+  Executor executor;
+  std::unique_ptr<GpuCoroutine> coroutine;  // destroyed after the space
+  std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
+  std::unique_ptr<Queue> queue = *device.whole().CreateQueue(0);
+  FakeKernel kernel;
+
+  Followed() {
+    coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
+    SchedEntity::Assignment assignment;
+    assignment.followed = true;
+    for (SchedEntity::BoundLimits* limits :
+         {&assignment.idle, &assignment.contended, &assignment.tail}) {
+      limits->partition = limits->long_partition = limits->yielding_partition = &device.whole();
+    }
+    auto reference = std::make_shared<TraceReference>();
+    reference->marker = *device.CreateMarker(/*timed=*/true);
+    REQUIRE(queue->Record(*reference->marker).ok());
+    assignment.trace = std::move(reference);
+    entity.Publish(assignment);
+    coroutine->Attach(entity);
+    REQUIRE(coroutine->CreateStream(1, 1, {.non_blocking = true}).ok());
+  }
+  ~Followed() { coroutine->Detach(); }
+};
+
+TEST_CASE_METHOD(Followed, "The account watches work until it is complete") {
+  CHECK_FALSE(coroutine->watching_work());
+  REQUIRE(coroutine->Launch(1, kernel, {}, {}).ok());
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(coroutine->watching_work());
+  device.RunAll();
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK_FALSE(coroutine->watching_work());
+}
+
+TEST_CASE_METHOD(Followed, "A traced operation of a destroyed stream is not watched for ever") {
+  entity.trace().Start();
+  std::atomic<uint64_t> go{0};
+  REQUIRE(coroutine->WaitFence(1, &go, 1).ok());
+  REQUIRE(coroutine->Copy(1, {}).ok());  // waits for the client, so it is parked
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK(coroutine->watching_work());
+  REQUIRE(coroutine->DestroyStream(1).ok());
+  go = 1;
+  device.RunAll();
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK_FALSE(coroutine->watching_work());
+}
+
+TEST_CASE_METHOD(Followed, "A traced operation that waits is watched until it is complete") {
+  entity.trace().Start();
+  const auto submit = [](Queue&) { return absl::OkStatus(); };
+  REQUIRE(coroutine->Submit(1, device.whole(), submit, nullptr, /*waits=*/true).ok());
+  CHECK(coroutine->watching_work());
+  device.RunAll();
+  coroutine->WatchWork(/*pause=*/true);
+  CHECK_FALSE(coroutine->watching_work());
+}
+
+}  // namespace
+}  // namespace detshare
