@@ -2,18 +2,38 @@
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-_OFF = "@//third_party/precompiled:off"
-_DEFAULT = "//conditions:default"
+def _unity_source_impl(ctx):
+    out = ctx.actions.declare_file(ctx.label.name + ".cc")
+    root = ctx.label.workspace_root + "/"  # the compiler looks for quoted headers here
+    ctx.actions.write(out, "".join(["#include \"%s\"\n" % f.path[len(root):] for f in ctx.files.srcs]))
+    return [DefaultInfo(files = depset([out]))]
 
-# What makes the sources of a library read precompiled headers of the C++ standard library.
-PRECOMPILED = select({
-    _OFF: [],
-    _DEFAULT: ["-include", "$(BINDIR)/third_party/precompiled/library.h"],
-})
-PRECOMPILED_DEPS = select({
-    _OFF: [],
-    _DEFAULT: ["@//third_party/precompiled:library"],
-})
+_unity_source = rule(
+    implementation = _unity_source_impl,
+    attrs = {"srcs": attr.label_list(allow_files = [".cc"])},
+    doc = "Makes NAME.cc, which includes the sources.",
+)
+
+def unity_library(name, units, **kwargs):
+    """A cc_library whose sources are compiled together, in a few translation units.
+
+    Most of the time that such a library takes is that of its headers, which each unit reads once.
+
+    Args:
+      name: the library.
+      units: a list of lists of sources. The sources of one list are one unit.
+      **kwargs: attributes of cc_library.
+    """
+    names = ["%s_unit_%d" % (name, i) for i in range(len(units))]
+    for unit, sources in zip(names, units):
+        _unity_source(name = unit, srcs = sources)
+    native.cc_library(
+        name = name,
+        srcs = names,
+        textual_hdrs = [source for sources in units for source in sources],
+        linkstatic = True,
+        **kwargs
+    )
 
 def _archive_of(target):
     for linker_input in target[CcInfo].linking_context.linker_inputs.to_list():
