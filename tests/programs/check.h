@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -68,29 +67,56 @@ std::uint64_t Digest(const T* values, std::size_t count) {
   return hash;
 }
 
+// A value as text.
+struct Text {
+  char text[128];
+};
+
+inline Text ShowNumber(double value, unsigned long long bits, int digits) {
+  Text out;
+  std::snprintf(out.text, sizeof out.text, "%.17g (0x%0*llx)", value, digits, bits);
+  return out;
+}
+inline Text Show(double value) {
+  unsigned long long bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return ShowNumber(value, bits, 16);
+}
+inline Text Show(float value) {
+  unsigned bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return ShowNumber(value, bits, 8);
+}
+inline Text ShowInteger(long long value) {
+  Text out;
+  std::snprintf(out.text, sizeof out.text, "%lld", value);
+  return out;
+}
+inline Text ShowInteger(unsigned long long value) {
+  Text out;
+  std::snprintf(out.text, sizeof out.text, "%llu (0x%llx)", value, value);
+  return out;
+}
+inline Text ShowBytes(const void* value, std::size_t size) {
+  Text out;
+  int length = std::snprintf(out.text, sizeof out.text, "bytes");
+  for (std::size_t i = 0; i < size && i < 32; ++i) {
+    length += std::snprintf(out.text + length, sizeof out.text - length, " %02x",
+                            static_cast<const unsigned char*>(value)[i]);
+  }
+  return out;
+}
+
 // Converts the value to text: floating-point numbers with their bits, other types as bytes.
 template <typename T>
-std::string Show(const T& value) {
-  char text[96];
-  if constexpr (std::is_floating_point_v<T>) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof(T));
-    std::snprintf(text, sizeof text, "%.17g (0x%0*llx)", static_cast<double>(value),
-                  static_cast<int>(2 * sizeof(T)), static_cast<unsigned long long>(bits));
-  } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
-    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(value));
-  } else if constexpr (std::is_integral_v<T>) {
-    std::snprintf(text, sizeof text, "%llu (0x%llx)", static_cast<unsigned long long>(value),
-                  static_cast<unsigned long long>(value));
-  } else {
-    std::string bytes = "bytes";
-    for (std::size_t i = 0; i < sizeof(T) && i < 32; ++i) {
-      std::snprintf(text, sizeof text, " %02x", reinterpret_cast<const unsigned char*>(&value)[i]);
-      bytes += text;
-    }
-    return bytes;
-  }
-  return text;
+std::enable_if_t<std::is_integral<T>::value, Text> Show(T value) {
+  return ShowInteger(
+      static_cast<std::conditional_t<std::is_signed<T>::value, long long, unsigned long long>>(
+          value));
+}
+template <typename T>
+std::enable_if_t<!std::is_integral<T>::value, Text> Show(const T& value) {
+  return ShowBytes(&value, sizeof value);
 }
 
 // Compares bit by bit. At the first difference, prints both values and ends the program. Otherwise
@@ -99,8 +125,8 @@ template <typename T>
 void Compare(const char* what, const T* got, const T* want, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     if (std::memcmp(&got[i], &want[i], sizeof(T)) == 0) continue;
-    std::printf("%s: mismatch at %zu: got %s, want %s\n", what, i, Show(got[i]).c_str(),
-                Show(want[i]).c_str());
+    std::printf("%s: mismatch at %zu: got %s, want %s\n", what, i, Show(got[i]).text,
+                Show(want[i]).text);
     std::fflush(stdout);
     std::_Exit(1);
   }

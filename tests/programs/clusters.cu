@@ -2,6 +2,8 @@
 // ranks. The size is fixed at compile time or given at the launch.
 #include <cooperative_groups.h>
 
+#include <string>
+
 #include "check.h"
 
 namespace cg = cooperative_groups;

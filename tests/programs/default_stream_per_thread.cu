@@ -1,5 +1,6 @@
 // Compiled with --default-stream per-thread. Each host thread has its own default stream, which is
 // ordered with the legacy stream but not with other threads' default streams.
+#include <string>
 #include <thread>
 
 #include "gate.h"

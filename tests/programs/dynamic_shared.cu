@@ -1,5 +1,7 @@
 // Dynamic shared memory: sizes that the launch gives, several arrays in one piece, use beside
 // static shared memory, and more than 48 KiB after opting in.
+#include <string>
+
 #include "check.h"
 
 extern __shared__ unsigned char dynamic_memory[];

@@ -2,6 +2,7 @@
 // maximum, scaling, decomposition, comparisons and classification.
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "check.h"
 

@@ -1,5 +1,7 @@
 // __device__ and __constant__ variables: initial values, pointers to other variables, copies to and
 // from symbols with offsets, addresses and sizes, and values that last from launch to launch.
+#include <string>
+
 #include "check.h"
 
 struct Settings {

@@ -1,6 +1,7 @@
 // Host functions and callbacks in streams. They run after the stream's earlier work and hold back
 // its later work. The host sees what the device wrote before.
 #include <mutex>
+#include <string>
 
 #include "check.h"
 

@@ -1,5 +1,6 @@
 // Several host threads at once. Each has its own stream, memory and events, and all use one shared
 // buffer.
+#include <string>
 #include <thread>
 
 #include "check.h"

@@ -1,5 +1,7 @@
 // Integer arithmetic of 32 and 64 bits on random and extreme values: every operator and integer
 // intrinsic against the host's arithmetic.
+#include <string>
+
 #include "check.h"
 
 constexpr int kCount = 4096;

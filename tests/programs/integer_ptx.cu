@@ -1,5 +1,7 @@
 // Integer instructions that exist only in PTX: bit fields, carries, permutations, extended and
 // packed arithmetic.
+#include <string>
+
 #include "check.h"
 
 constexpr int kCount = 4096;

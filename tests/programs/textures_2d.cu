@@ -1,5 +1,7 @@
 // Two-dimensional textures on arrays: point and linear filters, every address mode, both kinds of
 // coordinates, integers as they are and as fractions, gathering, and queries of the objects.
+#include <string>
+
 #include "textures.h"
 
 constexpr int kSide = 48;  // samples in each direction

@@ -1,5 +1,7 @@
 // One address space. cudaMemcpyDefault finds the direction itself, and copies work between all
 // kinds of memory.
+#include <string>
+
 #include "check.h"
 
 constexpr int kCount = 30001;

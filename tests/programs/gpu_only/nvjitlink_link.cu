@@ -4,6 +4,8 @@
 #include <nvJitLink.h>
 #include <nvrtc.h>
 
+#include <string>
+
 #include "../check.h"
 
 #define CHECK_LINK(call) REQUIRE((call) == NVJITLINK_SUCCESS)
