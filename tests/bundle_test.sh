@@ -2,14 +2,20 @@
 # Checks that the bundle has the files that it should have, and that none needs a newer C library
 # than is promised.
 #
-#   bundle_test.sh TARBALL PATH...
+#   bundle_test.sh BUNDLE PATH...
+#
+# BUNDLE is a tarball, or its unpacked folder.
 set -euo pipefail
 
-tarball=$1
+bundle=$1
 shift
-folder=$(mktemp -d "${TEST_TMPDIR:-/tmp}/bundle.XXXXXX")
-tar -xzf "$tarball" -C "$folder"
-cd "$folder/detshare"
+if [ -d "$bundle" ]; then
+  cd "$bundle"
+else
+  folder=$(mktemp -d "${TEST_TMPDIR:-/tmp}/bundle.XXXXXX")
+  tar -xzf "$bundle" -C "$folder"
+  cd "$folder/detshare"
+fi
 
 failed=0
 fail() {
@@ -43,6 +49,6 @@ while read -r file; do
     *) max=GLIBC_2.36 ;;
   esac
   [ "$(printf '%s\n%s\n' "$newest" $max | sort -V | tail -1)" = $max ] || fail "$file needs $newest"
-done < <(find . -type f)
+done < <(find -L . -type f)
 
 exit $failed
