@@ -13,7 +13,10 @@ def _precompiled(deps, precompiled):
     if precompiled == "none":
         return [], []
     if precompiled == "auto":
-        precompiled = "grpc" if [d for d in deps if d in _GRPC] else "standard"
+        if native.package_name().startswith("tests"):
+            precompiled = "test"
+        else:
+            precompiled = "grpc" if [d for d in deps if d in _GRPC] else "standard"
     off = "//third_party/precompiled:off"
     header = "third_party/precompiled/%s.h" % precompiled
     return (
@@ -29,8 +32,8 @@ def cc_library(name, srcs = [], deps = [], copts = [], precompiled = "auto", **k
       srcs: its sources.
       deps: its dependencies.
       copts: its options for the compiler.
-      precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("grpc" for a target that names gRPC or Protocol
-        Buffers among its dependencies, else "standard").
+      precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("test", which holds Catch, below tests/; else
+        "grpc" for a target that names gRPC or Protocol Buffers among its dependencies; else "standard").
       **kwargs: other attributes.
     """
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
@@ -41,7 +44,7 @@ def cc_binary(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kw
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
     _cc_binary(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
 
-def cc_test(name, srcs = [], deps = [], copts = [], precompiled = "test", **kwargs):
-    """cc_test in the same way; the precompiled header holds Catch, too."""
+def cc_test(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
+    """cc_test in the same way."""
     more_deps, more_copts = _precompiled(deps, precompiled)
     _cc_test(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
