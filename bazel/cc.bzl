@@ -1,5 +1,6 @@
-"""C++ targets of the project: the ordinary rules, with precompiled headers."""
+"""C++ targets of the project: the ordinary rules, with precompiled headers and unity sources."""
 
+load("//bazel:unity.bzl", "unity")
 load("@rules_cc//cc:defs.bzl", _cc_binary = "cc_binary", _cc_library = "cc_library", _cc_test = "cc_test")
 
 _GRPC = [
@@ -24,12 +25,13 @@ def _precompiled(deps, precompiled):
         select({off: [], "//conditions:default": ["-include", "$(BINDIR)/" + header]}),
     )
 
-def cc_library(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
-    """cc_library whose sources read a precompiled header first.
+def cc_library(name, srcs = [], textual_hdrs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
+    """cc_library whose sources read a precompiled header first, and are compiled several at once.
 
     Args:
       name: as in cc_library, and so all others.
       srcs: its sources.
+      textual_hdrs: as in cc_library.
       deps: its dependencies.
       copts: its options for the compiler.
       precompiled: which one: "standard", "grpc", "test", "none", or "auto" ("test", which holds Catch, below tests/; else
@@ -37,7 +39,15 @@ def cc_library(name, srcs = [], deps = [], copts = [], precompiled = "auto", **k
       **kwargs: other attributes.
     """
     more_deps, more_copts = _precompiled(deps, precompiled if srcs else "none")
-    _cc_library(name = name, srcs = srcs, deps = deps + more_deps, copts = more_copts + copts, **kwargs)
+    unity_srcs, unity_hdrs = unity(name, srcs)
+    _cc_library(
+        name = name,
+        srcs = unity_srcs,
+        textual_hdrs = textual_hdrs + unity_hdrs,
+        deps = deps + more_deps,
+        copts = more_copts + copts,
+        **kwargs
+    )
 
 def cc_binary(name, srcs = [], deps = [], copts = [], precompiled = "auto", **kwargs):
     """cc_binary in the same way."""

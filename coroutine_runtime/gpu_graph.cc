@@ -31,8 +31,6 @@ bool PrioritiesDiffer(const GraphDescription& description) {
   return false;
 }
 
-absl::Status Invalid(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 uint64_t BytesOf(const GraphNode& node) {
   uint64_t bytes = sizeof(GraphNode);
   if (const auto* kernel = std::get_if<KernelStep>(&node.step)) bytes += kernel->parameters.size();
@@ -188,7 +186,7 @@ absl::StatusOr<GpuGraph::Instance*> GpuGraph::InstanceForLaunch(Partition& wante
 
 absl::Status GpuGraph::Launch(StreamId stream, absl::Span<const uint64_t> values) {
   if (values.size() != value_count_)
-    return Invalid("the launch needs one value for each signal and wait");
+    return InvalidValue("the launch needs one value for each signal and wait");
   DETSHARE_ASSIGN_OR_RETURN(const uint64_t serial, coroutine_.SerialOf(stream));
 
   GraphPlace refused;
@@ -268,9 +266,9 @@ absl::Status GpuGraph::Apply(GraphPlace place, const GraphNode& now) {
 
 absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
   const GraphNode* const node = Find(place);
-  if (node == nullptr) return Invalid("no such node");
+  if (node == nullptr) return InvalidValue("no such node");
   if (node->step.index() != now.step.index() || !SameConditional(*node, now)) {
-    return Invalid("the node is of another kind");
+    return InvalidValue("the node is of another kind");
   }
   DETSHARE_RETURN_IF_ERROR(Apply(place, now));
   bytes_ += BytesOf(now) - BytesOf(*node);
@@ -282,7 +280,7 @@ absl::Status GpuGraph::Replace(GraphPlace place, GraphNode now) {
 
 absl::Status GpuGraph::SetEnabled(GraphPlace place, bool enabled) {
   const GraphNode* const node = Find(place);
-  if (node == nullptr) return Invalid("no such node");
+  if (node == nullptr) return InvalidValue("no such node");
   if (node->enabled == enabled) return absl::OkStatus();
   GraphNode now = *node;
   now.enabled = enabled;

@@ -49,6 +49,11 @@ enum CudaResult : int {
 // Returns a status whose CUresult is `result` (not kCudaSuccess), with the nearest canonical code.
 absl::Status CudaError(int result, std::string_view message);
 
+// CudaError for the most frequent error of all.
+inline absl::Status InvalidValue(std::string_view message) {
+  return CudaError(kCudaErrorInvalidValue, message);
+}
+
 // Returns the CUresult of a status: 0 for OK, the payload if there is one, otherwise the CUresult
 // nearest to the canonical code.
 int CudaResultOf(const absl::Status& status);

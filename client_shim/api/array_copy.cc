@@ -11,10 +11,6 @@
 namespace detshare::shim::api {
 namespace {
 
-constexpr CUstream kDefault = nullptr;
-
-uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-
 // A range of bytes in memory or in an array.
 struct Bytes {
   CUarray array = nullptr;
@@ -93,30 +89,36 @@ Bytes At(uint64_t address, Side side) { return {nullptr, 0, address, side}; }
 
 CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
                          size_t ByteCount) {
-  return Copy(In(dstArray, dstOffset), At(srcDevice, Side::kDevice), ByteCount, kDefault, true);
+  return Copy(In(dstArray, dstOffset), At(srcDevice, Side::kDevice), ByteCount, kDefaultStream,
+              true);
 }
 CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
                          size_t ByteCount) {
-  return Copy(At(dstDevice, Side::kDevice), In(srcArray, srcOffset), ByteCount, kDefault, true);
+  return Copy(At(dstDevice, Side::kDevice), In(srcArray, srcOffset), ByteCount, kDefaultStream,
+              true);
 }
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
                          size_t ByteCount) {
-  return Copy(In(dstArray, dstOffset), At(Address(srcHost), Side::kAny), ByteCount, kDefault, true);
+  return Copy(In(dstArray, dstOffset), At(AddressOf(srcHost), Side::kAny), ByteCount,
+              kDefaultStream, true);
 }
 CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return Copy(At(Address(dstHost), Side::kAny), In(srcArray, srcOffset), ByteCount, kDefault, true);
+  return Copy(At(AddressOf(dstHost), Side::kAny), In(srcArray, srcOffset), ByteCount,
+              kDefaultStream, true);
 }
 CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
                          size_t ByteCount) {
-  return Copy(In(dstArray, dstOffset), In(srcArray, srcOffset), ByteCount, kDefault, true);
+  return Copy(In(dstArray, dstOffset), In(srcArray, srcOffset), ByteCount, kDefaultStream, true);
 }
 CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
                               size_t ByteCount, CUstream hStream) {
-  return Copy(In(dstArray, dstOffset), At(Address(srcHost), Side::kAny), ByteCount, hStream, false);
+  return Copy(In(dstArray, dstOffset), At(AddressOf(srcHost), Side::kAny), ByteCount, hStream,
+              false);
 }
 CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
                               CUstream hStream) {
-  return Copy(At(Address(dstHost), Side::kAny), In(srcArray, srcOffset), ByteCount, hStream, false);
+  return Copy(At(AddressOf(dstHost), Side::kAny), In(srcArray, srcOffset), ByteCount, hStream,
+              false);
 }
 
 }  // namespace detshare::shim::api

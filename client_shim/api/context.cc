@@ -11,10 +11,6 @@
 namespace detshare::shim::api {
 namespace {
 
-bool DeviceValid(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
-}
-
 // The context of an explicit handle, or the current context for null.
 CUresult ContextOf(CUcontext handle, Context** context) {
   if (handle == nullptr) return CurrentContext(context);
@@ -26,7 +22,7 @@ CUresult ContextOf(CUcontext handle, Context** context) {
 
 CUresult Create(CUcontext* handle, unsigned int flags, unsigned int api_version, CUdevice device) {
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
-  if (!DeviceValid(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!ContextFlagsValid(flags)) return CUDA_ERROR_INVALID_VALUE;
   return CreateContext(static_cast<uint16_t>(device), flags, api_version, handle);
 }
@@ -46,29 +42,31 @@ CUresult CheckLimit(const Context& context, CUlimit limit) {
 // ---- primary contexts
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
   return RetainPrimary(static_cast<uint16_t>(dev), pctx);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-  return DeviceValid(dev) ? ReleasePrimary(static_cast<uint16_t>(dev)) : CUDA_ERROR_INVALID_DEVICE;
+  return session().HasDevice(dev) ? ReleasePrimary(static_cast<uint16_t>(dev))
+                                  : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  return DeviceValid(dev) ? SetPrimaryFlags(static_cast<uint16_t>(dev), flags)
-                          : CUDA_ERROR_INVALID_DEVICE;
+  return session().HasDevice(dev) ? SetPrimaryFlags(static_cast<uint16_t>(dev), flags)
+                                  : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   *flags = PrimaryContext(static_cast<uint16_t>(dev)).flags.load(std::memory_order_relaxed);
   *active = PrimaryActive(static_cast<uint16_t>(dev)) ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
-  return DeviceValid(dev) ? ResetPrimary(static_cast<uint16_t>(dev)) : CUDA_ERROR_INVALID_DEVICE;
+  return session().HasDevice(dev) ? ResetPrimary(static_cast<uint16_t>(dev))
+                                  : CUDA_ERROR_INVALID_DEVICE;
 }
 
 // ---- contexts that the program creates

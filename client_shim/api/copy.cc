@@ -13,9 +13,6 @@
 namespace detshare::shim::api {
 namespace {
 
-// The stream of a synchronous call: the default stream of the calling thread.
-constexpr CUstream kDefault = nullptr;
-
 // The contexts at both ends of a copy, if the program names them.
 struct Ends {
   Context* destination = nullptr;
@@ -59,10 +56,8 @@ CUresult Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t
                  [&] { return CopyLinear(*stream, destination, source, bytes, synchronous); });
 }
 
-uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
-
 // One side of a 2D or 3D copy, as the program describes it.
-struct Box {
+struct BoxSide {
   CUmemorytype type;
   const void* host;
   CUdeviceptr device;
@@ -72,7 +67,7 @@ struct Box {
   size_t height;  // rows from slice to slice; 0: the rows that are copied
 };
 
-CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint16_t device,
+CUresult Resolve(const BoxSide& box, size_t width, size_t height, size_t depth, uint16_t device,
                  PitchedPlace* place) {
   if (box.type == CU_MEMORYTYPE_ARRAY) {
     place->array_handle = box.array;
@@ -84,7 +79,7 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
   switch (box.type) {
     case CU_MEMORYTYPE_HOST:
       side = Side::kHost;
-      base = Address(box.host);
+      base = AddressOf(box.host);
       break;
     case CU_MEMORYTYPE_DEVICE:
       side = Side::kDevice;
@@ -118,7 +113,7 @@ CUresult Resolve(const Box& box, size_t width, size_t height, size_t depth, uint
   return FindPlace(base, bytes, side, device, &place->place);
 }
 
-CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, size_t depth,
+CUresult Pitched(const BoxSide& to, const BoxSide& from, size_t width, size_t height, size_t depth,
                  CUstream handle, bool synchronous, const Ends& ends = {}) {
   Stream* stream;
   CUresult result =
@@ -139,35 +134,35 @@ CUresult Pitched(const Box& to, const Box& from, size_t width, size_t height, si
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, bool synchronous) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Box to{copy->dstMemoryType,
-               copy->dstHost,
-               copy->dstDevice,
-               copy->dstArray,
-               copy->dstXInBytes,
-               copy->dstY,
-               0,
-               copy->dstPitch,
-               0};
-  const Box from{copy->srcMemoryType,
-                 copy->srcHost,
-                 copy->srcDevice,
-                 copy->srcArray,
-                 copy->srcXInBytes,
-                 copy->srcY,
-                 0,
-                 copy->srcPitch,
-                 0};
+  const BoxSide to{copy->dstMemoryType,
+                   copy->dstHost,
+                   copy->dstDevice,
+                   copy->dstArray,
+                   copy->dstXInBytes,
+                   copy->dstY,
+                   0,
+                   copy->dstPitch,
+                   0};
+  const BoxSide from{copy->srcMemoryType,
+                     copy->srcHost,
+                     copy->srcDevice,
+                     copy->srcArray,
+                     copy->srcXInBytes,
+                     copy->srcY,
+                     0,
+                     copy->srcPitch,
+                     0};
   return Pitched(to, from, copy->WidthInBytes, copy->Height, 1, stream, synchronous);
 }
 
 // From a CUDA_MEMCPY3D, or from a CUDA_MEMCPY3D_PEER, which adds contexts.
 template <typename Description>
-Box DestinationOf(const Description& copy) {
+BoxSide DestinationOf(const Description& copy) {
   return {copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstArray, copy.dstXInBytes,
           copy.dstY,          copy.dstZ,    copy.dstPitch,  copy.dstHeight};
 }
 template <typename Description>
-Box SourceOf(const Description& copy) {
+BoxSide SourceOf(const Description& copy) {
   return {copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcArray, copy.srcXInBytes,
           copy.srcY,          copy.srcZ,    copy.srcPitch,  copy.srcHeight};
 }
@@ -225,16 +220,19 @@ CUresult ResolveCopy(const CUDA_MEMCPY3D& copy, uint16_t device, PitchedPlace* t
 namespace detshare::shim::api {
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  return Linear(dst, Side::kAny, src, Side::kAny, ByteCount, kDefault, true);
+  return Linear(dst, Side::kAny, src, Side::kAny, ByteCount, kDefaultStream, true);
 }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return Linear(dstDevice, Side::kDevice, Address(srcHost), Side::kAny, ByteCount, kDefault, true);
+  return Linear(dstDevice, Side::kDevice, AddressOf(srcHost), Side::kAny, ByteCount, kDefaultStream,
+                true);
 }
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return Linear(Address(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, kDefault, true);
+  return Linear(AddressOf(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, kDefaultStream,
+                true);
 }
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, kDefault, true);
+  return Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, kDefaultStream,
+                true);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
@@ -242,22 +240,24 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-  return Linear(dstDevice, Side::kDevice, Address(srcHost), Side::kAny, ByteCount, hStream, false);
+  return Linear(dstDevice, Side::kDevice, AddressOf(srcHost), Side::kAny, ByteCount, hStream,
+                false);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  return Linear(Address(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, hStream, false);
+  return Linear(AddressOf(dstHost), Side::kAny, srcDevice, Side::kDevice, ByteCount, hStream,
+                false);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
   return Linear(dstDevice, Side::kDevice, srcDevice, Side::kDevice, ByteCount, hStream, false);
 }
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return Copy2D(pCopy, kDefault, true); }
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return Copy2D(pCopy, kDefaultStream, true); }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   return Copy2D(pCopy, hStream, false);
 }
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return Copy3D(pCopy, kDefault, true); }
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return Copy3D(pCopy, kDefaultStream, true); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return Copy3D(pCopy, hStream, false);
 }
@@ -266,14 +266,14 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
-  return LinearPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, kDefault, true);
+  return LinearPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, kDefaultStream, true);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
   return LinearPeer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream, false);
 }
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
-  return Copy3DPeer(pCopy, kDefault, true);
+  return Copy3DPeer(pCopy, kDefaultStream, true);
 }
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   return Copy3DPeer(pCopy, hStream, false);

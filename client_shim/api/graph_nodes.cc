@@ -506,14 +506,11 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
   // The shim keeps no memory besides that of graphs, so there is nothing to trim.
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size()
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_DEVICE;
+  return session().HasDevice(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   const GraphMemoryUse use = UseOfGraphMemory(static_cast<uint16_t>(device));
   switch (attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
@@ -534,8 +531,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 }
 
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   // A high-water mark can only be reset to the present use.
   if ((attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) ||
       *static_cast<cuuint64_t*>(value) != 0) {

@@ -28,10 +28,6 @@ Descriptors& descriptors() {
   return *made;
 }
 
-bool DeviceValid(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
-}
-
 CUresult Describe(uint16_t device, const SmSet& sms, CUdevResource* resource,
                   CUdevResourceType type) {
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
@@ -42,7 +38,7 @@ CUresult Describe(uint16_t device, const SmSet& sms, CUdevResource* resource,
 }  // namespace
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
-  if (!DeviceValid(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   const auto index = static_cast<uint16_t>(device);
   return Describe(index, WholeDevice(TopologyOf(index)), resource, type);
 }
@@ -68,7 +64,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
                                      unsigned int useFlags, unsigned int minCount) {
   if (input->type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   SmSet sms;
-  if (!ReadResource(*input, &sms) || !DeviceValid(static_cast<CUdevice>(sms.device)))
+  if (!ReadResource(*input, &sms) || !session().HasDevice(static_cast<CUdevice>(sms.device)))
     return CUDA_ERROR_INVALID_VALUE;
   return SplitSms(TopologyOf(static_cast<uint16_t>(sms.device)), sms, useFlags, minCount, result,
                   nbGroups, remaining);
@@ -82,7 +78,8 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
   for (unsigned int i = 0; i < nbResources; ++i) {
     if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     SmSet set;
-    if (!ReadResource(resources[i], &set) || !DeviceValid(static_cast<CUdevice>(set.device)))
+    if (!ReadResource(resources[i], &set) ||
+        !session().HasDevice(static_cast<CUdevice>(set.device)))
       return CUDA_ERROR_INVALID_VALUE;
     if (i == 0) {
       joined = set;
@@ -119,7 +116,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
 CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,
                           unsigned int flags) {
   if (const CUresult error = session().sticky_error(); error != CUDA_SUCCESS) return error;
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   if (flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   SmSet sms;
   {

@@ -8,10 +8,6 @@
 namespace detshare::shim::api {
 namespace {
 
-bool DeviceValid(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
-}
-
 CUresult GetAttribute(Kernel& kernel, uint16_t device, CUfunction_attribute attribute, int* value) {
   if (attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   static_assert(CU_FUNC_ATTRIBUTE_MAX <= wire::kFunctionAttributes);
@@ -69,21 +65,21 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
   Kernel* found = FindKernel(kernel);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   return GetAttribute(*found, static_cast<uint16_t>(dev), attrib, pi);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   Kernel* found = FindKernel(kernel);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   return SetKernelAttribute(*found, static_cast<uint16_t>(dev), attrib, val);
 }
 
 // Preferences of older devices. They have no effect on devices with unified data caches.
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   if (FindKernel(kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   return CacheConfigValid(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

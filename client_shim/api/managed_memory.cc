@@ -17,9 +17,7 @@ namespace {
 CUresult CheckLocation(const CUmemLocation& location) {
   switch (location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-      return location.id >= 0 && static_cast<size_t>(location.id) < session().devices().size()
-                 ? CUDA_SUCCESS
-                 : CUDA_ERROR_INVALID_DEVICE;
+      return session().HasDevice(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:

@@ -13,15 +13,11 @@
 namespace detshare::shim::api {
 namespace {
 
-bool DeviceValid(int device) {
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
-}
-
 // The device of a location, for calls that name pools by location.
 CUresult DeviceOf(const CUmemLocation* location, CUmemAllocationType type, uint16_t* device) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_DEVICE;
   *device = static_cast<uint16_t>(location->id);
   return CUDA_SUCCESS;
 }
@@ -37,7 +33,7 @@ CUresult SetInDaemon(const MemoryPool& pool, CUmemPool_attribute attribute, uint
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   MemoryPool* found = FindPool(pool);
   if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   if (found->device != dev) return CUDA_ERROR_INVALID_DEVICE;
   if (found->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(static_cast<uint16_t>(dev), *found);
@@ -45,13 +41,13 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   *pool = reinterpret_cast<CUmemoryPool>(CurrentPool(static_cast<uint16_t>(dev)).handle);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
-  if (!DeviceValid(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   *pool_out = reinterpret_cast<CUmemoryPool>(DefaultPool(static_cast<uint16_t>(dev)).handle);
   return CUDA_SUCCESS;
 }
@@ -195,7 +191,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   if (found == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-    if (!DeviceValid(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!session().HasDevice(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
     if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
         map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -224,7 +220,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
   MemoryPool* found = FindPool(memPool);
   if (found == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_DEVICE;
   *flags = static_cast<CUmemAccess_flags>(
       found->access.load(std::memory_order_relaxed) >> (2 * location->id) & 3);
   return CUDA_SUCCESS;

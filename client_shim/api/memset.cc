@@ -11,8 +11,6 @@
 namespace detshare::shim::api {
 namespace {
 
-constexpr CUstream kDefault = nullptr;
-
 CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width,
               uint64_t height, CUstream handle, bool synchronous) {
   Stream* stream;
@@ -35,25 +33,25 @@ CUresult Fill(CUdeviceptr address, uint64_t pitch, uint32_t value, uint32_t elem
 }  // namespace
 
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-  return Fill(dstDevice, 0, uc, 1, N, 1, kDefault, true);
+  return Fill(dstDevice, 0, uc, 1, N, 1, kDefaultStream, true);
 }
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-  return Fill(dstDevice, 0, us, 2, N, 1, kDefault, true);
+  return Fill(dstDevice, 0, us, 2, N, 1, kDefaultStream, true);
 }
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-  return Fill(dstDevice, 0, ui, 4, N, 1, kDefault, true);
+  return Fill(dstDevice, 0, ui, 4, N, 1, kDefaultStream, true);
 }
 CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                          size_t Height) {
-  return Fill(dstDevice, dstPitch, uc, 1, Width, Height, kDefault, true);
+  return Fill(dstDevice, dstPitch, uc, 1, Width, Height, kDefaultStream, true);
 }
 CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                           size_t Height) {
-  return Fill(dstDevice, dstPitch, us, 2, Width, Height, kDefault, true);
+  return Fill(dstDevice, dstPitch, us, 2, Width, Height, kDefaultStream, true);
 }
 CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                           size_t Height) {
-  return Fill(dstDevice, dstPitch, ui, 4, Width, Height, kDefault, true);
+  return Fill(dstDevice, dstPitch, ui, 4, Width, Height, kDefaultStream, true);
 }
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
   return Fill(dstDevice, 0, uc, 1, N, 1, hStream, false);

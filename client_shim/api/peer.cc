@@ -8,10 +8,6 @@
 namespace detshare::shim::api {
 namespace {
 
-bool DeviceValid(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
-}
-
 int PeerAttribute(CUdevice device, CUdevice peer, CUdevice_P2PAttribute attribute) {
   return session().device(static_cast<uint16_t>(device)).peers[peer][attribute];
 }
@@ -29,14 +25,14 @@ CUresult CurrentAndPeer(CUcontext handle, Context** context, Context** peer) {
 }  // namespace
 
 CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
-  if (!DeviceValid(dev) || !DeviceValid(peerDev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev) || !session().HasDevice(peerDev)) return CUDA_ERROR_INVALID_DEVICE;
   *canAccessPeer = PeerAttribute(dev, peerDev, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
                                  CUdevice dstDevice) {
-  if (!DeviceValid(srcDevice) || !DeviceValid(dstDevice) || srcDevice == dstDevice)
+  if (!session().HasDevice(srcDevice) || !session().HasDevice(dstDevice) || srcDevice == dstDevice)
     return CUDA_ERROR_INVALID_DEVICE;
   if (attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
       attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) {

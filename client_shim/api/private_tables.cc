@@ -88,8 +88,7 @@ const void* Entry(Function* function) {
 CUresult GetPrimaryContext(CUcontext* context, CUdevice device) {
   if (const CUresult gate = Gate(); gate != CUDA_SUCCESS) return gate;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (device < 0 || static_cast<size_t>(device) >= session().devices().size())
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   *context = HandleOf(PrimaryContext(static_cast<uint16_t>(device)));
   return CUDA_SUCCESS;
 }
@@ -292,7 +291,7 @@ CUresult GetStreamId(CUcontext, void* object, uint64_t* id) {
   return CUDA_SUCCESS;
 }
 
-const Table<93>& Identity() {
+const Table<93>& IdentityTable() {
   static const Table<93> table = [] {
     auto made = UnfilledTable<kIdentity, 93>();
     made[4] = Entry(&GetContextId);
@@ -481,7 +480,7 @@ constexpr Known kKnown[] = {
      [] { return Begin(LogSink()); }},
     {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
       0xf2},
-     [] { return Begin(Identity()); }},
+     [] { return Begin(IdentityTable()); }},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
       0xca},
      [] { return Begin(Topology()); }},

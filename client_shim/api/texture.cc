@@ -265,8 +265,7 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject 
 
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned numChannels, CUdevice dev) {
-  if (dev < 0 || static_cast<size_t>(dev) >= session().devices().size())
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   wire::cuDeviceGetTexture1DLinearMaxWidth_Reply reply{};
   const CUresult result = session().Call(
       Op::cuDeviceGetTexture1DLinearMaxWidth, static_cast<uint16_t>(dev), 0,

@@ -11,10 +11,6 @@ namespace {
 
 constexpr uint64_t kUnit = wire::kPhysicalUnit;
 
-bool DeviceValid(int device) {
-  return device >= 0 && static_cast<size_t>(device) < session().devices().size();
-}
-
 // These calls need no context, but they need a session that is not lost.
 CUresult ErrorForWork() {
   return thread_state.in_host_function ? CUDA_ERROR_NOT_PERMITTED : session().sticky_error();
@@ -28,7 +24,7 @@ CUresult CheckProperties(const CUmemAllocationProp& properties) {
   if ((properties.requestedHandleTypes & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   switch (properties.location.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-      if (!DeviceValid(properties.location.id)) return CUDA_ERROR_INVALID_DEVICE;
+      if (!session().HasDevice(properties.location.id)) return CUDA_ERROR_INVALID_DEVICE;
       break;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
@@ -111,7 +107,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
          desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!DeviceValid(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!session().HasDevice(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
   }
   return SetMemoryAccess(ptr, size, {desc, count});
 }
@@ -126,7 +122,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
     return result;
   }
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  if (!DeviceValid(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session().HasDevice(location->id)) return CUDA_ERROR_INVALID_DEVICE;
   CUmemAccess_flags found;
   const CUresult result = GetMemoryAccess(ptr, static_cast<uint16_t>(location->id), &found);
   if (result == CUDA_SUCCESS) *flags = found;

@@ -66,6 +66,10 @@ class Session {
   static Session* Open(CUresult* result);
 
   const std::vector<DeviceInfo>& devices() const { return devices_; }
+  // Whether a device has this index.
+  bool HasDevice(int index) const {
+    return index >= 0 && static_cast<size_t>(index) < devices_.size();
+  }
   const DeviceInfo& device(uint16_t index) const { return devices_[index]; }
   // How long a thread polls before it sleeps, in microseconds: for a reply of the daemon (spin_us),
   // and for the GPU (wait_spin_us).

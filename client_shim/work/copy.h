@@ -17,6 +17,8 @@ enum class Side : uint8_t {
   kDevice,  // memory that the GPU reaches
 };
 
+inline uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
 // One side of a copy after the look-up.
 struct Place {
   uint64_t gpu = 0;   // the address for the GPU; 0: the GPU cannot reach the memory

@@ -10,6 +10,9 @@
 
 namespace detshare::shim {
 
+// The stream of a synchronous call: the default stream of the calling thread.
+inline constexpr CUstream kDefaultStream = nullptr;
+
 // Finds the stream that a handle means:
 // - 0 and CU_STREAM_LEGACY are the current context's default stream;
 // - 0 inside a PerThreadDefaultScope and CU_STREAM_PER_THREAD are the calling thread's own.

@@ -12,17 +12,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/errno_text.h"
 #include "server/base/logging.h"
 
 namespace detshare {
 namespace {
-
-std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
 // Returns the groups that the process at the other end had when it connected. Returns no groups if
 // the kernel does not tell them, which gives the peer fewer rights.

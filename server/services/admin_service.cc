@@ -25,12 +25,6 @@ namespace {
 
 constexpr size_t kMaxOfAName = 64;  // characters of a client's text in replies and events
 
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
-
 std::string Who(const Peer& peer) { return absl::StrCat("uid ", peer.uid, ", pid ", peer.pid); }
 
 std::string TextOf(const proto::PolicySetting& policy) {
@@ -202,7 +196,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* c
                                                   const proto::GetStatusRequest*,
                                                   proto::Status* status) {
   DescribeSelf(status);
-  if (!MeansAll(FindPeer(context))) return Finish(context, absl::OkStatus());
+  if (!MeansAll(FindPeer(context))) return FinishUnary(context, absl::OkStatus());
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   // gRPC keeps the message until Finish().
   const bool begun = others_->Do([this, reactor, status] {
@@ -253,44 +247,44 @@ grpc::ServerUnaryReactor* AdminService::GetPolicies(grpc::CallbackServerContext*
       one->set_help(std::string(parameter.help));
     }
   }
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::GetTenants(grpc::CallbackServerContext* context,
                                                    const proto::GetTenantsRequest*,
                                                    proto::Tenants* tenants) {
   *tenants->mutable_tenants() = settings_.current().tenants();
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::SetPolicy(grpc::CallbackServerContext* context,
                                                   const proto::PolicySetting* setting,
                                                   proto::PolicySetting* in_force) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
-  if (!peer.ok()) return Finish(context, peer.status());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
   // Administering the daemon does not include loading code into it.
   if (setting->name().find('/') != std::string::npos && peer->uid != 0 && peer->uid != geteuid()) {
-    return Finish(context,
-                  absl::PermissionDeniedError("only root may load a policy from a shared object"));
+    return FinishUnary(
+        context, absl::PermissionDeniedError("only root may load a policy from a shared object"));
   }
-  if (absl::Status set = settings_.SetPolicy(*setting); !set.ok()) return Finish(context, set);
+  if (absl::Status set = settings_.SetPolicy(*setting); !set.ok()) return FinishUnary(context, set);
   *in_force = settings_.current().policy();
   LogInfo("policy ", TextOf(*setting), " is in force (", Who(*peer), ")");
   Note(DaemonEvent::Kind::kPolicy, *peer, "", TextOf(*setting));
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::SetTenant(grpc::CallbackServerContext* context,
                                                   const proto::TenantSetting* setting,
                                                   proto::TenantSetting* in_force) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
-  if (!peer.ok()) return Finish(context, peer.status());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
   absl::StatusOr<proto::TenantSetting> result = settings_.SetTenant(*setting);
-  if (!result.ok()) return Finish(context, result.status());
+  if (!result.ok()) return FinishUnary(context, result.status());
   *in_force = *std::move(result);
   LogInfo("tenant settings: ", in_force->ShortDebugString(), " (", Who(*peer), ")");
   Note(DaemonEvent::Kind::kTenant, *peer, in_force->name(), setting->ShortDebugString());
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 absl::StatusOr<std::vector<uint64_t>> AdminService::EndHere(
@@ -376,9 +370,9 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
                                                     proto::EndedSessions* ended) {
   const std::optional<Peer> peer = FindPeer(context);
   if (!peer.has_value())
-    return Finish(context, absl::PermissionDeniedError("not a local connection"));
+    return FinishUnary(context, absl::PermissionDeniedError("not a local connection"));
   if ((request->sessions_size() == 0) == request->tenant().empty()) {
-    return Finish(context, absl::InvalidArgumentError("sessions, or a tenant, but not both"));
+    return FinishUnary(context, absl::InvalidArgumentError("sessions, or a tenant, but not both"));
   }
   if (MeansAll(peer)) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
@@ -395,7 +389,7 @@ grpc::ServerUnaryReactor* AdminService::EndSessions(grpc::CallbackServerContext*
       *request, *peer,
       trusted && !request->by().empty() ? Printable(request->by(), kMaxOfAName) : Who(*peer));
   if (done.ok()) ended->mutable_sessions()->Add(done->begin(), done->end());
-  return Finish(context, done.status());
+  return FinishUnary(context, done.status());
 }
 
 grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* context,
@@ -420,7 +414,7 @@ grpc::ServerUnaryReactor* AdminService::GetEvents(grpc::CallbackServerContext* c
     one->set_uid(event.uid);
     one->set_text(event.text);
   }
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 void AdminService::OnReload(Reloading reloading) {
@@ -432,25 +426,26 @@ grpc::ServerUnaryReactor* AdminService::Reload(grpc::CallbackServerContext* cont
                                                const proto::ReloadRequest*,
                                                proto::Reloaded* reloaded) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
-  if (!peer.ok()) return Finish(context, peer.status());
+  if (!peer.ok()) return FinishUnary(context, peer.status());
   Reloading reloading;
   {
     const std::lock_guard<std::mutex> lock(reload_mutex_);
     reloading = reloading_;
   }
   if (domain_.has_value()) {
-    return Finish(context,
-                  absl::FailedPreconditionError(
-                      "with strict isolation each user has a process of the daemon: run systemctl "
-                      "reload detshared (SIGHUP), which reloads all of them"));
+    return FinishUnary(
+        context, absl::FailedPreconditionError(
+                     "with strict isolation each user has a process of the daemon: run systemctl "
+                     "reload detshared (SIGHUP), which reloads all of them"));
   }
   if (!reloading) {
-    return Finish(context, absl::FailedPreconditionError(
-                               "detshared was started without --config: there is no file to read"));
+    return FinishUnary(context,
+                       absl::FailedPreconditionError(
+                           "detshared was started without --config: there is no file to read"));
   }
   absl::StatusOr<proto::Reloaded> result = reloading(Who(*peer));
   if (result.ok()) *reloaded = *std::move(result);
-  return Finish(context, result.status());
+  return FinishUnary(context, result.status());
 }
 
 absl::Status AdminService::BeginTrace(proto::TraceStarted* started) {
@@ -478,24 +473,24 @@ grpc::ServerUnaryReactor* AdminService::StartTrace(grpc::CallbackServerContext* 
                                                    const proto::StartTraceRequest*,
                                                    proto::TraceStarted* started) {
   const absl::StatusOr<Peer> peer = MayAdminister(context);
-  if (!peer.ok()) return Finish(context, peer.status());
-  if (absl::Status begun = BeginTrace(started); !begun.ok()) return Finish(context, begun);
+  if (!peer.ok()) return FinishUnary(context, peer.status());
+  if (absl::Status begun = BeginTrace(started); !begun.ok()) return FinishUnary(context, begun);
   LogInfo("a trace began (", Who(*peer), ")");
   Note(DaemonEvent::Kind::kTrace, *peer, "", "a trace began");
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* context,
                                                    const proto::FetchTraceRequest* request,
                                                    proto::TraceChunk* chunk) {
   if (absl::Status allowed = MayAdminister(context).status(); !allowed.ok())
-    return Finish(context, allowed);
+    return FinishUnary(context, allowed);
   std::map<uint64_t, SessionRequest> sessions;
   for (const SessionManager::SessionInfo& info : manager_.Sessions())
     sessions[info.id] = info.request;
   const std::lock_guard<std::mutex> lock(trace_mutex_);
   if (!tracing_ || request->trace() != trace_)
-    return Finish(context, absl::FailedPreconditionError("that trace has ended"));
+    return FinishUnary(context, absl::FailedPreconditionError("that trace has ended"));
   const std::vector<DeviceScheduler*> schedulers = manager_.Schedulers();
   for (size_t device = 0; device < schedulers.size(); ++device) {
     for (const DeviceScheduler::Traced& traced : schedulers[device]->FetchTrace()) {
@@ -516,7 +511,7 @@ grpc::ServerUnaryReactor* AdminService::FetchTrace(grpc::CallbackServerContext* 
     tracing_ = false;
     for (DeviceScheduler* scheduler : schedulers) scheduler->StopTrace();
   }
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 }  // namespace detshare

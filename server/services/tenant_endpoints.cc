@@ -271,17 +271,6 @@ void TenantEndpoints::Restore() {
 
 // ---- the service
 
-namespace {
-
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  // Codes of both types have the same numbers.
-  reactor->Finish({static_cast<grpc::StatusCode>(status.code()), std::string(status.message())});
-  return reactor;
-}
-
-}  // namespace
-
 absl::Status TenantEndpointService::MayAdminister(grpc::CallbackServerContext* context,
                                                   std::string* who) const {
   const std::optional<Peer> peer = peers_.Find(context->peer());
@@ -295,12 +284,12 @@ grpc::ServerUnaryReactor* TenantEndpointService::OpenEndpoint(grpc::CallbackServ
                                                               proto::OpenedEndpoint* opened) {
   std::string who;
   if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
-    return Finish(context, allowed);
+    return FinishUnary(context, allowed);
   absl::StatusOr<std::string> directory = endpoints_.Open(*wanted);
-  if (!directory.ok()) return Finish(context, directory.status());
+  if (!directory.ok()) return FinishUnary(context, directory.status());
   LogInfo("endpoint ", wanted->name(), " is open (", who, ")");
   opened->set_directory(*std::move(directory));
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(
@@ -310,7 +299,7 @@ grpc::ServerUnaryReactor* TenantEndpointService::CloseEndpoint(
   absl::Status result = MayAdminister(context, &who);
   if (result.ok()) result = endpoints_.Close(request->name());
   if (result.ok()) LogInfo("endpoint ", request->name(), " is closed (", who, ")");
-  return Finish(context, result);
+  return FinishUnary(context, result);
 }
 
 grpc::ServerUnaryReactor* TenantEndpointService::GetEndpoints(grpc::CallbackServerContext* context,
@@ -318,9 +307,9 @@ grpc::ServerUnaryReactor* TenantEndpointService::GetEndpoints(grpc::CallbackServ
                                                               proto::EndpointList* list) {
   std::string who;
   if (absl::Status allowed = MayAdminister(context, &who); !allowed.ok())
-    return Finish(context, allowed);
+    return FinishUnary(context, allowed);
   *list = endpoints_.List();
-  return Finish(context, absl::OkStatus());
+  return FinishUnary(context, absl::OkStatus());
 }
 
 }  // namespace detshare

@@ -14,7 +14,6 @@ namespace {
 
 using wire::GraphNodeKind;
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 absl::Status TooMuch(std::string_view what) { return CudaError(kCudaErrorOutOfMemory, what); }
 
 // Returns the size of the fixed part of a node's contents, UINT64_MAX for an unknown kind. Sets
@@ -57,17 +56,17 @@ absl::Status ReadNode(PayloadReader& reader, ParsedNode* node) {
   std::span<const uint8_t> padding;
   if (!reader.Struct(&head) || !reader.Bytes(head.bytes, &node->contents) ||
       !reader.Bytes((8 - head.bytes % 8) % 8, &padding)) {
-    return Invalid("a node that extends beyond the payload");
+    return InvalidValue("a node that extends beyond the payload");
   }
   bool exact = false;
   const uint64_t fixed = FixedBytes(head.kind, &exact);
-  if (fixed == UINT64_MAX) return Invalid("an unknown kind of node");
+  if (fixed == UINT64_MAX) return InvalidValue("an unknown kind of node");
   if (head.bytes < fixed || (exact && head.bytes != fixed)) {
-    return Invalid("a node of the wrong length");
+    return InvalidValue("a node of the wrong length");
   }
   if (head.enabled > 1 || head.reserved != 0 || (head.enabled == 0 && !MayBeDisabled(head.kind)) ||
       std::any_of(padding.begin(), padding.end(), [](uint8_t byte) { return byte != 0; })) {
-    return Invalid("a node with an invalid field");
+    return InvalidValue("a node with an invalid field");
   }
   node->kind = static_cast<GraphNodeKind>(head.kind);
   node->enabled = head.enabled == 1;
@@ -81,20 +80,20 @@ absl::Status CheckEdges(ParsedGraph& graph) {
   constexpr uint8_t kLastPort = 2;      // CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
   for (const wire::GraphEdge& edge : graph.edges) {
     if (edge.from >= edge.to || edge.to >= graph.nodes.size()) {
-      return Invalid("an edge that does not lead to a later node");
+      return InvalidValue("an edge that does not lead to a later node");
     }
     const bool reserved = std::any_of(std::begin(edge.reserved), std::end(edge.reserved),
                                       [](uint8_t byte) { return byte != 0; });
     if (edge.type > kProgrammatic || edge.from_port > kLastPort || edge.to_port != 0 || reserved) {
-      return Invalid("an edge of an unknown type");
+      return InvalidValue("an edge of an unknown type");
     }
     const bool kernels = graph.nodes[edge.from].kind == wire::kNodeKernel &&
                          graph.nodes[edge.to].kind == wire::kNodeKernel;
     if (edge.type == kProgrammatic && !kernels) {
-      return Invalid("a programmatic edge that does not join two kernels");
+      return InvalidValue("a programmatic edge that does not join two kernels");
     }
     if (edge.from_port != 0 && graph.nodes[edge.from].kind != wire::kNodeKernel) {
-      return Invalid("a port of a node that is not a kernel");
+      return InvalidValue("a port of a node that is not a kernel");
     }
   }
   std::sort(
@@ -104,13 +103,13 @@ absl::Status CheckEdges(ParsedGraph& graph) {
       graph.edges.begin(), graph.edges.end(),
       [](const wire::GraphEdge& a, const wire::GraphEdge& b) { return PlaceOf(a) == PlaceOf(b); });
   return twice == graph.edges.end() ? absl::OkStatus()
-                                    : Invalid("two edges between the same nodes");
+                                    : InvalidValue("two edges between the same nodes");
 }
 
 absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_t* nodes_left,
                        uint64_t* edges_left, ParsedGraph* graph) {
   wire::GraphHeader header;
-  if (!reader.Struct(&header)) return Invalid("a graph that extends beyond the payload");
+  if (!reader.Struct(&header)) return InvalidValue("a graph that extends beyond the payload");
   if (header.node_count > *nodes_left || header.edge_count > *edges_left) {
     return TooMuch("too many nodes or edges");
   }
@@ -118,7 +117,7 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
   if (uint64_t{header.node_count} * sizeof(wire::GraphNode) +
           uint64_t{header.edge_count} * sizeof(wire::GraphEdge) >
       reader.left()) {
-    return Invalid("more nodes and edges than the payload holds");
+    return InvalidValue("more nodes and edges than the payload holds");
   }
   *nodes_left -= header.node_count;
   *edges_left -= header.edge_count;
@@ -128,7 +127,7 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
   }
   graph->edges.resize(header.edge_count);
   for (wire::GraphEdge& edge : graph->edges) {
-    if (!reader.Struct(&edge)) return Invalid("an edge that extends beyond the payload");
+    if (!reader.Struct(&edge)) return InvalidValue("an edge that extends beyond the payload");
   }
   return CheckEdges(*graph);
 }
@@ -138,10 +137,10 @@ absl::Status ReadGraph(PayloadReader& reader, const GraphLimits& limits, uint64_
 absl::Status CheckBodies(const std::vector<ParsedGraph>& graphs, const GraphLimits& limits) {
   std::vector<uint32_t> depth(graphs.size(), 0);  // 0: no node has named the graph so far
   for (uint32_t index = 0; index < graphs.size(); ++index) {
-    if (index != 0 && depth[index] == 0) return Invalid("a graph that is no node's body");
+    if (index != 0 && depth[index] == 0) return InvalidValue("a graph that is no node's body");
     for (const ParsedNode& node : graphs[index].nodes) {
       if (index != 0 && !MayBeInBody(node.kind)) {
-        return Invalid("a kind of node that is not allowed in a body");
+        return InvalidValue("a kind of node that is not allowed in a body");
       }
       if (node.kind != wire::kNodeConditional) continue;
       wire::GraphConditional conditional;
@@ -150,11 +149,11 @@ absl::Status CheckBodies(const std::vector<ParsedGraph>& graphs, const GraphLimi
       if (conditional.first_body <= index || conditional.body_count == 0 ||
           conditional.first_body >= graphs.size() ||
           conditional.body_count > graphs.size() - conditional.first_body) {
-        return Invalid("a conditional node that does not name its bodies");
+        return InvalidValue("a conditional node that does not name its bodies");
       }
       for (uint32_t body = 0; body < conditional.body_count; ++body) {
         uint32_t& of_body = depth[conditional.first_body + body];
-        if (of_body != 0) return Invalid("a body of two conditional nodes");
+        if (of_body != 0) return InvalidValue("a body of two conditional nodes");
         of_body = depth[index] + 1;
         if (of_body > limits.nesting) return TooMuch("conditional nodes nested too deeply");
       }
@@ -168,7 +167,7 @@ absl::Status CheckBodies(const std::vector<ParsedGraph>& graphs, const GraphLimi
 absl::StatusOr<std::vector<ParsedGraph>> ParseGraphs(std::span<const uint8_t> payload,
                                                      uint32_t graph_count,
                                                      const GraphLimits& limits) {
-  if (graph_count == 0) return Invalid("no graph");
+  if (graph_count == 0) return InvalidValue("no graph");
   if (graph_count > limits.graphs) return TooMuch("too many graphs");
   PayloadReader reader(payload);
   uint64_t nodes_left = limits.nodes, edges_left = limits.edges;
@@ -177,7 +176,7 @@ absl::StatusOr<std::vector<ParsedGraph>> ParseGraphs(std::span<const uint8_t> pa
     DETSHARE_RETURN_IF_ERROR(
         ReadGraph(reader, limits, &nodes_left, &edges_left, &graphs.emplace_back()));
   }
-  if (!reader.empty()) return Invalid("bytes after the last graph");
+  if (!reader.empty()) return InvalidValue("bytes after the last graph");
   DETSHARE_RETURN_IF_ERROR(CheckBodies(graphs, limits));
   const auto values =
       std::count_if(graphs[0].nodes.begin(), graphs[0].nodes.end(), [](const ParsedNode& node) {
@@ -191,7 +190,7 @@ absl::StatusOr<ParsedNode> ParseGraphNode(std::span<const uint8_t> payload) {
   PayloadReader reader(payload);
   ParsedNode node;
   DETSHARE_RETURN_IF_ERROR(ReadNode(reader, &node));
-  if (!reader.empty()) return Invalid("bytes after the node");
+  if (!reader.empty()) return InvalidValue("bytes after the node");
   return node;
 }
 

@@ -11,20 +11,13 @@
 #include "coroutine_runtime/quota.h"
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/status_macros.h"
+#include "server/session/peer_access.h"
 #include "server/session/session_device.h"
 
 namespace detshare {
 namespace {
 
 constexpr int kPeerAccessUnsupported = 217;  // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
-constexpr int kAccessSupported = 2;          // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-
-bool Reaches(const SessionDevice& device, const Device& memory) {
-  if (device.device == &memory) return true;
-  const std::map<int, int> attributes = device.device->PeerAttributes(memory);
-  const auto access = attributes.find(kAccessSupported);
-  return access != attributes.end() && access->second != 0;
-}
 
 // Ties the quota charge to the memory: the tenant is charged as long as any process has the memory.
 std::shared_ptr<PhysicalMemory> WithCharge(std::shared_ptr<PhysicalMemory> memory,
@@ -73,7 +66,7 @@ Task<absl::StatusOr<IpcMemory::Opened>> IpcMemory::Open(SessionDevice& device, C
       co_return CudaError(kCudaErrorInvalidContext, "the memory belongs to this process");
   }
   DETSHARE_CO_ASSIGN_OR_RETURN(const SharedMemory shared, objects_.Import(user_, token));
-  if (!Reaches(device, *shared.device))
+  if (!Reaches(*device.device, *shared.device))
     co_return CudaError(kPeerAccessUnsupported, "the device does not reach the memory");
   for (auto& [address, mapping] : mappings_) {
     if (mapping.token != token || mapping.closing) continue;

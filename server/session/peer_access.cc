@@ -1,6 +1,7 @@
 #include "server/session/peer_access.h"
 
 #include <algorithm>
+#include <map>
 
 #include "coroutine_runtime/device.h"
 #include "coroutine_runtime/device_memory.h"
@@ -13,10 +14,18 @@
 namespace detshare {
 namespace {
 
+constexpr int kAccessSupported = 2;             // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
 constexpr int kPeerAccessAlreadyEnabled = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 constexpr int kPeerAccessNotEnabled = 705;      // CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
 
 }  // namespace
+
+bool Reaches(const Device& device, const Device& memory) {
+  if (&device == &memory) return true;
+  const std::map<int, int> attributes = device.PeerAttributes(memory);
+  const auto access = attributes.find(kAccessSupported);
+  return access != attributes.end() && access->second != 0;
+}
 
 bool PeerAccess::Any(const SessionDevice& device, const SessionDevice& peer_device) const {
   return std::any_of(accesses_.begin(), accesses_.end(), [&](const Access& access) {

@@ -8,12 +8,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coroutine_runtime/device.h"
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "coroutine_runtime/task.h"
 
 namespace detshare {
 
 struct SessionDevice;
+
+// Whether work of the device can use memory of the other one, which may be the same.
+bool Reaches(const Device& device, const Device& memory);
 
 // Threading: the session's worker. Destroyed after the session's tasks.
 class PeerAccess {

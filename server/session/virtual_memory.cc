@@ -17,8 +17,6 @@
 namespace detshare {
 namespace {
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 bool WholeGranules(DeviceAddress address, uint64_t bytes) {
   return bytes != 0 && (address | bytes) % kPhysicalGranule == 0 && address <= UINT64_MAX - bytes;
 }
@@ -61,7 +59,7 @@ Task<absl::StatusOr<DeviceAddress>> VirtualMemory::Reserve(SessionDevice& device
                                                            uint64_t alignment,
                                                            DeviceAddress wanted) {
   if (bytes == 0 || bytes % kPageBytes != 0)
-    co_return Invalid("the size is not a positive multiple of the page size");
+    co_return InvalidValue("the size is not a positive multiple of the page size");
   if (ranges_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many ranges of addresses");
   const absl::StatusOr<DeviceAddress> address =
@@ -73,8 +71,8 @@ Task<absl::StatusOr<DeviceAddress>> VirtualMemory::Reserve(SessionDevice& device
 absl::Status VirtualMemory::FreeReservation(DeviceAddress address, uint64_t bytes) {
   const auto found = ranges_.find(address);
   if (found == ranges_.end() || found->second.bytes != bytes)
-    return Invalid("not a reserved range of addresses");
-  if (Overlaps(address, bytes)) return Invalid("memory is mapped in the range");
+    return InvalidValue("not a reserved range of addresses");
+  if (Overlaps(address, bytes)) return InvalidValue("memory is mapped in the range");
   found->second.owner->memory->FreeReservation(address, bytes);
   ranges_.erase(found);
   return absl::OkStatus();
@@ -83,7 +81,7 @@ absl::Status VirtualMemory::FreeReservation(DeviceAddress address, uint64_t byte
 Task<absl::StatusOr<VirtualMemory::Id>> VirtualMemory::Create(SessionDevice& device,
                                                               uint64_t bytes) {
   if (!WholeGranules(0, bytes))
-    co_return Invalid("the size is not a positive multiple of the granule");
+    co_return InvalidValue("the size is not a positive multiple of the granule");
   if (named_.size() >= kLimit)
     co_return CudaError(kCudaErrorOutOfMemory, "too many pieces of physical memory");
   DETSHARE_CO_ASSIGN_OR_RETURN(QuotaCharge charge, Quota::Take(device.quota, bytes));
@@ -112,7 +110,7 @@ absl::StatusOr<VirtualMemory::Id> VirtualMemory::Adopt(std::shared_ptr<PhysicalM
 }
 
 absl::Status VirtualMemory::Release(Id id) {
-  return named_.erase(id) != 0 ? absl::OkStatus() : Invalid("no such physical memory");
+  return named_.erase(id) != 0 ? absl::OkStatus() : InvalidValue("no such physical memory");
 }
 
 const VirtualMemory::Named* VirtualMemory::Find(Id id) const {
@@ -137,12 +135,12 @@ bool VirtualMemory::Overlaps(DeviceAddress address, uint64_t bytes) const {
 
 absl::StatusOr<std::vector<VirtualMemory::Mappings::iterator>> VirtualMemory::Exactly(
     DeviceAddress address, uint64_t bytes) {
-  if (!WholeGranules(address, bytes)) return Invalid("not whole granules");
+  if (!WholeGranules(address, bytes)) return InvalidValue("not whole granules");
   std::vector<Mappings::iterator> parts;
   for (auto part = mappings_.find(address); bytes != 0; ++part) {
     if (part == mappings_.end() || part->first != address || part->second.bytes > bytes ||
         part->second.unmapping) {
-      return Invalid("the range does not consist of whole mappings");
+      return InvalidValue("the range does not consist of whole mappings");
     }
     parts.push_back(part);
     address += part->second.bytes;
@@ -153,12 +151,12 @@ absl::StatusOr<std::vector<VirtualMemory::Mappings::iterator>> VirtualMemory::Ex
 
 absl::Status VirtualMemory::Map(DeviceAddress address, uint64_t bytes, Id id) {
   const auto named = named_.find(id);
-  if (named == named_.end()) return Invalid("no such physical memory");
+  if (named == named_.end()) return InvalidValue("no such physical memory");
   if (!WholeGranules(address, bytes) || bytes > named->second.memory->bytes())
-    return Invalid("not whole granules, or more than the physical memory has");
+    return InvalidValue("not whole granules, or more than the physical memory has");
   const Range* const range = Containing(address, bytes);
-  if (range == nullptr) return Invalid("not inside a reserved range of addresses");
-  if (Overlaps(address, bytes)) return Invalid("memory is mapped there already");
+  if (range == nullptr) return InvalidValue("not inside a reserved range of addresses");
+  if (Overlaps(address, bytes)) return InvalidValue("memory is mapped there already");
   if (mappings_.size() >= kLimit) return CudaError(kCudaErrorOutOfMemory, "too many mappings");
   absl::Status status = range->owner->space->MapPhysical(address, bytes, named->second.memory);
   if (status.ok()) mappings_[address] = Mapping{bytes, range->owner};

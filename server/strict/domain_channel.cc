@@ -5,17 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/errno_text.h"
 
 namespace detshare {
-namespace {
-
-std::string ErrnoText(int error) { return std::generic_category().message(error); }
-
-}  // namespace
-
 absl::StatusOr<DomainChannel> MakeDomainChannel() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)

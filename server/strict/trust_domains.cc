@@ -15,12 +15,12 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "policy/status_macros.h"
+#include "server/base/errno_text.h"
 #include "server/base/logging.h"
 #include "server/strict/admission_channel.h"
 #include "server/strict/domain_channel.h"
@@ -38,8 +38,6 @@ enum class Source : uint64_t { kSocket = 0, kChannel = 1, kProcess = 2, kAdmissi
 constexpr std::chrono::seconds kSoon(2);
 constexpr size_t kMaxWaiting = 512;
 constexpr size_t kMaxFailed = 1024;
-
-std::string ErrnoText(int error) { return std::generic_category().message(error); }
 
 void Watch(int epoll, int fd, Source source, uid_t user, uint32_t events = EPOLLIN,
            int operation = EPOLL_CTL_ADD) {

@@ -17,12 +17,12 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/errno_text.h"
 #include "server/base/logging.h"
 
 namespace detshare {
@@ -58,8 +58,6 @@ bool IsOwnHost(std::string_view host) {
          inet_pton(AF_INET6, name.c_str(), &v6) == 1;
 }
 
-std::string ErrnoText() { return std::generic_category().message(errno); }
-
 }  // namespace
 
 absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode) {
@@ -87,7 +85,7 @@ absl::StatusOr<int> ListenForHttp(const ListenAddress& address, unsigned mode) {
     name = absl::StrCat(address.host, ":", address.port);
   }
   const auto fail = [&name] {
-    return absl::UnavailableError(absl::StrCat("cannot listen at ", name, ": ", ErrnoText()));
+    return absl::UnavailableError(absl::StrCat("cannot listen at ", name, ": ", ErrnoText(errno)));
   };
   const int fd = socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return fail();

@@ -1,18 +1,6 @@
 """Position-independent archives, for programs that must run without Debian's shared libraries."""
 
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-
-def _unity_source_impl(ctx):
-    out = ctx.actions.declare_file(ctx.label.name + ".cc")
-    root = ctx.label.workspace_root + "/"  # the compiler looks for quoted headers here
-    ctx.actions.write(out, "".join(["#include \"%s\"\n" % f.path[len(root):] for f in ctx.files.srcs]))
-    return [DefaultInfo(files = depset([out]))]
-
-_unity_source = rule(
-    implementation = _unity_source_impl,
-    attrs = {"srcs": attr.label_list(allow_files = [".cc"])},
-    doc = "Makes NAME.cc, which includes the sources.",
-)
+load("@//bazel:unity.bzl", "unity_source")
 
 def unity_library(name, units, **kwargs):
     """A cc_library whose sources are compiled together, in a few translation units.
@@ -26,7 +14,7 @@ def unity_library(name, units, **kwargs):
     """
     names = ["%s_unit_%d" % (name, i) for i in range(len(units))]
     for unit, sources in zip(names, units):
-        _unity_source(name = unit, srcs = sources)
+        unity_source(name = unit, srcs = sources)
     native.cc_library(
         name = name,
         srcs = names,

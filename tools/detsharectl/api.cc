@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/driver_api/driver_api_table.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -68,7 +69,7 @@ std::string ApiJson(const ApiOptions& options) {
                     {"support", SupportName(row->support)},
                     {"note", row->note}});
   }
-  return rows.dump(2) + "\n";
+  return JsonText(rows);
 }
 
 }  // namespace detshare::ctl

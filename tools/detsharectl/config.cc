@@ -5,6 +5,7 @@
 
 #include "policy/config/config_file.h"
 #include "policy/config/config_text.h"
+#include "tools/detsharectl/json_text.h"
 
 namespace detshare::ctl {
 namespace {
@@ -14,10 +15,6 @@ using nlohmann::ordered_json;
 constexpr int kExitMistakes = 1;
 
 std::string FileOr(const std::string& file) { return file.empty() ? kDefaultConfigFile : file; }
-
-std::string Dump(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
 
 ordered_json SettingJson(const ConfigSetting& setting, const Config& config) {
   if (!setting.computed.empty() && IsDefault(setting, config)) return nullptr;
@@ -60,7 +57,7 @@ std::string ConfigJson(const Config& config) {
   json["policy"]["parameters"] = config.policy_parameters;
   json["tenant"] = ordered_json::array();
   for (const TenantConfig& tenant : config.tenants) json["tenant"].push_back(TenantJson(tenant));
-  return Dump(json);
+  return JsonText(json);
 }
 
 int CheckConfig(const std::string& file, bool json) {
@@ -77,7 +74,7 @@ int CheckConfig(const std::string& file, bool json) {
     for (const ConfigProblem& problem : problems) {
       list.push_back({{"line", problem.line}, {"column", problem.column}, {"text", problem.text}});
     }
-    std::fputs(Dump({{"file", path}, {"problems", std::move(list)}}).c_str(), stdout);
+    std::fputs(JsonText({{"file", path}, {"problems", std::move(list)}}).c_str(), stdout);
   } else if (!text.ok()) {
     std::fprintf(stderr, "detsharectl: %s\n", problems.front().text.c_str());
   } else if (problems.empty()) {

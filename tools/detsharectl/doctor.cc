@@ -23,6 +23,7 @@
 #include "policy/config/config_file.h"
 #include "proto/ring_abi.h"
 #include "proto/version.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -485,7 +486,7 @@ std::string FindingsJson(const std::vector<Finding>& findings) {
                             {"warnings", Count(findings, Level::kWarning)},
                             {"findings", std::move(list)}};
   // A process chooses its own name, so the name may not be UTF-8.
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(out);
 }
 
 }  // namespace detshare::ctl

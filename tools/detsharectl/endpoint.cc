@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/tenant_endpoint.grpc.pb.h"
 #include "tools/detsharectl/daemon.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -88,7 +89,7 @@ std::string EndpointsJson(const proto::EndpointList& endpoints) {
                     {"devices", std::vector<std::string>(endpoint.device_ids().begin(),
                                                          endpoint.device_ids().end())}});
   }
-  return list.dump(2) + "\n";
+  return JsonText(list);
 }
 
 }  // namespace detshare::ctl

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "tools/detsharectl/daemon.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -44,7 +45,7 @@ std::string EventJson(const proto::Event& event) {
       {"pid", event.pid()},
       {"uid", event.uid()},
       {"text", event.text()}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return JsonLine(json) + "\n";
 }
 
 bool Wanted(const proto::Event& event, const EventsOptions& options) {

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/detsharectl/status.h"
 #include "tools/text/table.h"
 
@@ -19,10 +20,6 @@ using nlohmann::ordered_json;
 using text::Bytes;
 using text::Count;
 using text::Duration;
-
-std::string Dump(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
 
 std::string UserName(uint32_t uid) {
   passwd entry;
@@ -78,7 +75,7 @@ std::string SessionsText(const proto::Status& status) {
 }
 
 std::string SessionsJson(const proto::Status& status) {
-  return Dump(ordered_json::parse(StatusJson(status))["sessions"]);
+  return JsonText(ordered_json::parse(StatusJson(status))["sessions"]);
 }
 
 std::string TenantUseText(const proto::Status& status, const proto::Tenants& tenants) {
@@ -108,7 +105,7 @@ std::string TenantUseJson(const proto::Status& status, const proto::Tenants& ten
                     {"bytes_copied", use.bytes_copied},
                     {"migrations", use.migrations}});
   }
-  return Dump(list);
+  return JsonText(list);
 }
 
 std::string PartitionsText(const proto::Status& status) {
@@ -133,7 +130,7 @@ std::string PartitionsJson(const proto::Status& status) {
       list.push_back(std::move(one));
     }
   }
-  return Dump(list);
+  return JsonText(list);
 }
 
 absl::StatusOr<proto::EndSessionsRequest> ToEndRequest(const std::vector<std::string>& who,
@@ -171,7 +168,8 @@ std::string EndedText(const proto::EndedSessions& ended) {
 }
 
 std::string EndedJson(const proto::EndedSessions& ended) {
-  return Dump({{"ended", std::vector<uint64_t>(ended.sessions().begin(), ended.sessions().end())}});
+  return JsonText(
+      {{"ended", std::vector<uint64_t>(ended.sessions().begin(), ended.sessions().end())}});
 }
 
 }  // namespace detshare::ctl

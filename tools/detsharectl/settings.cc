@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "policy/config/config.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -86,12 +87,6 @@ ordered_json ToJson(const proto::Policies& policies, const proto::PolicyInfo& po
           {"parameters", std::move(parameters)}};
 }
 
-// Parameters may come from a command line, which can have any bytes. The output is JSON all the
-// same.
-std::string Dump(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
 
 std::string PoliciesText(const proto::Policies& policies) {
@@ -127,19 +122,19 @@ std::string PoliciesJson(const proto::Policies& policies) {
   ordered_json list = ordered_json::array();
   for (const proto::PolicyInfo& policy : policies.policies())
     list.push_back(ToJson(policies, policy));
-  return Dump(list);
+  return JsonText(list);
 }
 
 absl::StatusOr<std::string> PolicyJson(const proto::Policies& policies, const std::string& name) {
   const absl::StatusOr<const proto::PolicyInfo*> policy = Choose(policies, name);
   if (!policy.ok()) return policy.status();
-  return Dump(ToJson(policies, **policy));
+  return JsonText(ToJson(policies, **policy));
 }
 
 std::string PolicySettingJson(const proto::PolicySetting& policy) {
   const std::map<std::string, std::string> parameters(policy.parameters().begin(),
                                                       policy.parameters().end());
-  return Dump({{"name", policy.name()}, {"parameters", parameters}});
+  return JsonText({{"name", policy.name()}, {"parameters", parameters}});
 }
 
 std::string ReloadedText(const proto::Reloaded& reloaded) {
@@ -152,8 +147,8 @@ std::string ReloadedText(const proto::Reloaded& reloaded) {
 
 std::string ReloadedJson(const proto::Reloaded& reloaded) {
   using Lines = std::vector<std::string>;
-  return Dump({{"changed", Lines(reloaded.changed().begin(), reloaded.changed().end())},
-               {"restart", Lines(reloaded.restart().begin(), reloaded.restart().end())}});
+  return JsonText({{"changed", Lines(reloaded.changed().begin(), reloaded.changed().end())},
+                   {"restart", Lines(reloaded.restart().begin(), reloaded.restart().end())}});
 }
 
 std::string TenantsText(const proto::Tenants& tenants) {
@@ -193,7 +188,7 @@ std::string TenantsJson(const proto::Tenants& tenants) {
                     {"sessions", tenant.sessions()},
                     {"devices", tenant.devices()}});
   }
-  return Dump(list);
+  return JsonText(list);
 }
 
 absl::Status AddParameters(const std::vector<std::string>& texts, proto::PolicySetting* setting) {

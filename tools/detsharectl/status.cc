@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_join.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -163,7 +164,7 @@ std::string StatusJson(const proto::Status& status) {
       {"tenants", std::move(tenants)},     {"devices", std::move(devices)},
       {"sessions", std::move(sessions)}};
   // A client chooses its program's name, which can have any bytes. The output is JSON all the same.
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(out);
 }
 
 }  // namespace detshare::ctl

@@ -12,6 +12,7 @@
 
 #include "proto/latency_histogram.h"
 #include "tools/detsharectl/daemon.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -174,7 +175,7 @@ std::string TopJson(const proto::Status& before, const proto::Status& after, int
   }
   const ordered_json out = {
       {"policy", after.policy()}, {"interval_ns", interval_ns}, {"sessions", std::move(sessions)}};
-  return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonLine(out) + "\n";
 }
 
 int Top(const TopOptions& options) {

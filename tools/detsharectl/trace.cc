@@ -12,6 +12,7 @@
 
 #include "tools/detsharectl/daemon.h"
 #include "tools/detsharectl/digest_log.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -28,10 +29,6 @@ std::atomic<bool> g_interrupted{false};
 
 std::string PartitionName(uint32_t first, uint32_t count) {
   return "sm" + std::to_string(first) + "-" + std::to_string(first + count - 1);
-}
-
-std::string Dump(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 ordered_json NameEvent(const char* what, int pid, uint64_t tid, const std::string& name) {
@@ -55,35 +52,35 @@ int TraceWriter::PidOf(const Track& track, const proto::SessionTrace& session) {
   if (!session.program().empty()) name += ", " + session.program();
   if (session.pid() != 0) name += ", pid " + std::to_string(session.pid());
   name += ", device " + std::to_string(session.device());
-  Append(Dump(NameEvent("process_name", pid, 0, name)));
-  Append(Dump(NameEvent("thread_name", pid, kPartitionTrack, "partition")));
-  Append(Dump(NameEvent("thread_name", pid, kThrottledTrack, "throttled")));
+  Append(JsonLine(NameEvent("process_name", pid, 0, name)));
+  Append(JsonLine(NameEvent("thread_name", pid, kPartitionTrack, "partition")));
+  Append(JsonLine(NameEvent("thread_name", pid, kThrottledTrack, "throttled")));
   return pid;
 }
 
 void TraceWriter::EndStay(int pid, const Stay& stay) {
   if (stay.sm_count == 0) return;
-  Append(Dump({{"ph", "X"},
-               {"name", PartitionName(stay.first_sm, stay.sm_count)},
-               {"pid", pid},
-               {"tid", kPartitionTrack},
-               {"ts", static_cast<double>(stay.begin - begin_ns_) / 1e3},
-               {"dur", static_cast<double>(stay.end - stay.begin) / 1e3}}));
+  Append(JsonLine({{"ph", "X"},
+                   {"name", PartitionName(stay.first_sm, stay.sm_count)},
+                   {"pid", pid},
+                   {"tid", kPartitionTrack},
+                   {"ts", static_cast<double>(stay.begin - begin_ns_) / 1e3},
+                   {"dur", static_cast<double>(stay.end - stay.begin) / 1e3}}));
 }
 
 void TraceWriter::AddOperation(const Track& track, int pid, const proto::TracedEvent& event) {
   ++operations_;
   const std::string& name = names_[track][event.name()];
-  Append(
-      Dump({{"ph", "X"},
-            {"name", name.empty() ? "?" : Demangle(name)},
-            {"pid", pid},
-            {"tid", event.stream()},
-            {"ts", static_cast<double>(event.at_ns() - begin_ns_) / 1e3},
-            {"dur", static_cast<double>(event.duration_ns()) / 1e3},
-            {"args",
-             {{"partition", PartitionName(event.first_sm(), event.sm_count())},
-              {"queued_us", static_cast<double>(event.at_ns() - event.submitted_ns()) / 1e3}}}}));
+  Append(JsonLine(
+      {{"ph", "X"},
+       {"name", name.empty() ? "?" : Demangle(name)},
+       {"pid", pid},
+       {"tid", event.stream()},
+       {"ts", static_cast<double>(event.at_ns() - begin_ns_) / 1e3},
+       {"dur", static_cast<double>(event.duration_ns()) / 1e3},
+       {"args",
+        {{"partition", PartitionName(event.first_sm(), event.sm_count())},
+         {"queued_us", static_cast<double>(event.at_ns() - event.submitted_ns()) / 1e3}}}}));
   const int64_t end = event.at_ns() + event.duration_ns();
   Stay& stay = stays_[track];
   if (stay.first_sm == event.first_sm() && stay.sm_count == event.sm_count()) {
@@ -111,23 +108,24 @@ void TraceWriter::Add(const proto::TraceChunk& chunk) {
           AddOperation(track, pid, event);
           break;
         case proto::TracedEvent::THROTTLED:
-          Append(Dump({{"ph", "X"},
-                       {"name", "throttled by the " + event.cause()},
-                       {"pid", pid},
-                       {"tid", kThrottledTrack},
-                       {"ts", at},
-                       {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
+          Append(JsonLine({{"ph", "X"},
+                           {"name", "throttled by the " + event.cause()},
+                           {"pid", pid},
+                           {"tid", kThrottledTrack},
+                           {"ts", at},
+                           {"dur", static_cast<double>(event.duration_ns()) / 1e3}}));
           break;
         case proto::TracedEvent::MIGRATION:
         case proto::TracedEvent::WAIT:
-          Append(Dump({{"ph", "i"},
-                       {"s", "t"},
-                       {"name", event.kind() == proto::TracedEvent::WAIT
-                                    ? "client waits"
-                                    : "to " + PartitionName(event.first_sm(), event.sm_count())},
-                       {"pid", pid},
-                       {"tid", event.stream()},
-                       {"ts", at}}));
+          Append(
+              JsonLine({{"ph", "i"},
+                        {"s", "t"},
+                        {"name", event.kind() == proto::TracedEvent::WAIT
+                                     ? "client waits"
+                                     : "to " + PartitionName(event.first_sm(), event.sm_count())},
+                        {"pid", pid},
+                        {"tid", event.stream()},
+                        {"ts", at}}));
           break;
         default:
           break;

@@ -20,6 +20,7 @@
 #include "tools/detshare/execute.h"
 #include "tools/detshare/private_daemon.h"
 #include "tools/detsharectl/digest_log.h"
+#include "tools/detsharectl/json_text.h"
 #include "tools/text/table.h"
 
 namespace detshare::ctl {
@@ -183,9 +184,7 @@ class Verification {
   int Run() {
     const int code = Decide();
     if (options_.json) {
-      std::fputs(
-          (Json(code).dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n").c_str(),
-          stdout);
+      std::fputs(JsonText(Json(code)).c_str(), stdout);
     } else if (!verdict_.empty()) {
       std::puts(verdict_.c_str());
     }

@@ -31,11 +31,11 @@ constexpr Shape kShapes[] = {
 };
 
 constexpr double kZipf = 0.9;
-constexpr double kMaxSeconds = 60;
-constexpr double kMaxTokens = 16384;
+constexpr double kMaxSampledSeconds = 60;
+constexpr double kMaxSampledTokens = 16384;
 
 uint32_t TokensOf(double value) {
-  return static_cast<uint32_t>(std::clamp(value, 1.0, kMaxTokens));
+  return static_cast<uint32_t>(std::clamp(value, 1.0, kMaxSampledTokens));
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ absl::StatusOr<Trace> GenerateTrace(const GenerateOptions& options) {
           request.output = TokensOf(random.LogNormal(shape->output, shape->output_spread));
         } else {
           request.seconds =
-              std::min(kMaxSeconds, random.LogNormal(shape->seconds, shape->seconds_spread));
+              std::min(kMaxSampledSeconds, random.LogNormal(shape->seconds, shape->seconds_spread));
         }
         trace.requests.push_back(request);
       }

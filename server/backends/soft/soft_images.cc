@@ -12,8 +12,6 @@
 namespace detshare::soft {
 namespace {
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 // The largest sides of a kind of array on the device. 0: the kind does not limit that side.
 struct Sides {
   int width, height, depth;
@@ -140,12 +138,12 @@ absl::Status FillSampler(const TextureRequest& request, ptx::Image& image, ptx::
   sampler->zero_outside = request.resource.kind == TextureResource::Kind::kLinear;
   const bool mipmapped = request.resource.kind == TextureResource::Kind::kMipmappedArray;
   if (mipmapped && !sampler->normalized_coordinates)
-    return Invalid("mipmap levels need normalised coordinates");
+    return InvalidValue("mipmap levels need normalised coordinates");
   const bool integers = image.format == ptx::TexelFormat::kU32 ||
                         image.format == ptx::TexelFormat::kS32 ||
                         (sampler->read_as_integer && image.format != ptx::TexelFormat::kF16 &&
                          image.format != ptx::TexelFormat::kF32);
-  if (integers && sampler->linear) return Invalid("integer texels cannot be filtered");
+  if (integers && sampler->linear) return InvalidValue("integer texels cannot be filtered");
   return absl::OkStatus();
 }
 
@@ -214,7 +212,7 @@ ArrayStorage::~ArrayStorage() {
 
 absl::StatusOr<std::unique_ptr<Array>> SoftImages::CreateArray(
     AddressSpace&, const ArrayDescription& description) {
-  if (!FitsDevice(properties_, description)) return Invalid("the array is too large");
+  if (!FitsDevice(properties_, description)) return InvalidValue("the array is too large");
   auto storage = ArrayStorage::Create(description, budget_);
   if (!storage.ok()) return storage.status();
   return std::make_unique<SoftArray>(description, *std::move(storage));
@@ -240,16 +238,16 @@ absl::StatusOr<std::unique_ptr<ImageObject>> SoftImages::CreateTexture(
       return static_cast<uint64_t>(AttributeOf(properties_, name));
     };
     if (resource.address % attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0)
-      return Invalid("the memory is not aligned for textures");
+      return InvalidValue("the memory is not aligned for textures");
     const uint64_t width = pitched ? resource.width : resource.bytes / image.texel_bytes();
-    if (width == 0) return Invalid("the memory is smaller than a texel");
+    if (width == 0) return InvalidValue("the memory is smaller than a texel");
     if (pitched ? resource.pitch % attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) != 0 ||
                       width > attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
                       resource.height >
                           attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||
                       resource.pitch > attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH)
                 : width > attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)) {
-      return Invalid("the texture is too large, or its pitch is not aligned");
+      return InvalidValue("the texture is too large, or its pitch is not aligned");
     }
     ptx::ImageLevel level;
     level.address = resource.address;

@@ -20,29 +20,27 @@ constexpr uint64_t kRegisterBytesPerThread = 1024;
 
 using Dimensions = std::array<uint32_t, 3>;
 
-Dimensions Array(const Dim3& dim) { return {dim.x, dim.y, dim.z}; }
+Dimensions DimensionsOf(const Dim3& dim) { return {dim.x, dim.y, dim.z}; }
 
 uint64_t Product(const Dimensions& d) { return uint64_t{d[0]} * d[1] * d[2]; }
-
-absl::Status Invalid(std::string_view reason) { return CudaError(kCudaErrorInvalidValue, reason); }
 
 absl::Status CheckDimensions(const DeviceProperties& device, const Dimensions& grid,
                              const Dimensions& block) {
   for (int i = 0; i < 3; ++i) {
     if (grid[i] == 0 || block[i] == 0)
-      return Invalid("a grid and a block need at least 1 in each dimension");
+      return InvalidValue("a grid and a block need at least 1 in each dimension");
     if (grid[i] >
         static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i))) {
-      return Invalid("the grid is too large");
+      return InvalidValue("the grid is too large");
     }
     if (block[i] >
         static_cast<uint32_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i))) {
-      return Invalid("the block is too large");
+      return InvalidValue("the block is too large");
     }
   }
   if (Product(block) >
       static_cast<uint64_t>(AttributeOf(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))) {
-    return Invalid("the block has too many threads");
+    return InvalidValue("the block has too many threads");
   }
   return absl::OkStatus();
 }
@@ -59,7 +57,7 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
     required[i] = static_cast<uint32_t>(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
   }
   const bool has_required = Product(required) != 0;
-  Dimensions cluster = Array(shape.cluster);
+  Dimensions cluster = DimensionsOf(shape.cluster);
   const bool given = Product(cluster) != 0;
   if (!given && (cluster[0] | cluster[1] | cluster[2]) != 0)
     return refuse("a cluster needs at least 1 block");
@@ -83,7 +81,7 @@ absl::StatusOr<Dimensions> ClusterOf(const DeviceProperties& device, const SoftK
     return refuse(absl::StrCat("a cluster has at most ", largest, " blocks"));
   const uint32_t rank = kernel.ptx_info().max_cluster_rank;
   if (rank != 0 && blocks > rank) return refuse("the kernel was compiled for smaller clusters");
-  const Dimensions grid = Array(shape.grid);
+  const Dimensions grid = DimensionsOf(shape.grid);
   for (int i = 0; i < 3; ++i) {
     if (grid[i] % cluster[i] != 0) return refuse("the grid does not consist of whole clusters");
   }
@@ -100,12 +98,12 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
     return CudaError(kCudaErrorInvalidHandle, "the kernel belongs to another session");
   const std::array<int32_t, 24> attributes = kernel.attributes();
   const ptx::KernelInfo& info = kernel.ptx_info();
-  const Dimensions grid = Array(shape.grid), block = Array(shape.block);
+  const Dimensions grid = DimensionsOf(shape.grid), block = DimensionsOf(shape.block);
 
   absl::Status status = CheckDimensions(device, grid, block);
   if (!status.ok()) return status;
   if (Product(info.required_block) != 0 && block != info.required_block) {
-    return Invalid("the kernel was compiled for another block size");
+    return InvalidValue("the kernel was compiled for another block size");
   }
   const uint64_t threads = Product(block);
   if (threads > static_cast<uint64_t>(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
@@ -114,9 +112,9 @@ absl::StatusOr<GridRequest> PlanLaunch(const DeviceProperties& device, SmRange s
   }
   if (shape.dynamic_shared_bytes >
       static_cast<uint64_t>(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])) {
-    return Invalid("the launch has more dynamic shared memory than the kernel allows");
+    return InvalidValue("the launch has more dynamic shared memory than the kernel allows");
   }
-  if (parameters.size() < info.param_bytes) return Invalid("parameters are missing");
+  if (parameters.size() < info.param_bytes) return InvalidValue("parameters are missing");
   absl::StatusOr<Dimensions> cluster = ClusterOf(device, kernel, attributes, shape);
   if (!cluster.ok()) return cluster.status();
   const uint64_t cluster_blocks = Product(*cluster);

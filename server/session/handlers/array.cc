@@ -23,8 +23,6 @@ namespace {
 
 using Kind = TextureResource::Kind;
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 absl::StatusOr<ImageDevice*> ImagesOf(Session& session) {
   ImageDevice* const images = session.device().device->images();
   if (images == nullptr)
@@ -55,7 +53,7 @@ Task<void> EndWhenIdle(Session& session, SessionDevice& device, OwnedImage image
 absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate& args,
                                 TextureResource* resource) {
   const uint64_t texel = TexelBytesOf(args.format, args.channels);
-  if (texel == 0) return Invalid("an unknown format of texels");
+  if (texel == 0) return InvalidValue("an unknown format of texels");
   resource->address = args.address;
   resource->format = args.format;
   resource->channels = args.channels;
@@ -64,11 +62,11 @@ absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate&
     uint64_t row = 0;
     if (args.width == 0 || args.height == 0 || __builtin_mul_overflow(args.width, texel, &row) ||
         !PitchedExtent({row, args.height, 1}, args.pitch, 0, &bytes)) {
-      return Invalid("rows that are empty, overlap or are too long");
+      return InvalidValue("rows that are empty, overlap or are too long");
     }
   }
   if (bytes == 0 || !session.device().space->Contains(args.address, bytes))
-    return Invalid("an address outside the session's memory");
+    return InvalidValue("an address outside the session's memory");
   resource->bytes = args.bytes;
   resource->width = args.width;
   resource->height = args.height;
@@ -78,7 +76,7 @@ absl::Status ReadMemoryResource(Session& session, const wire::cuTexObjectCreate&
 
 absl::Status ReadResource(Session& session, const wire::cuTexObjectCreate& args,
                           TextureResource* resource) {
-  if (args.type > static_cast<uint32_t>(Kind::kPitched)) return Invalid("an unknown resource");
+  if (args.type > static_cast<uint32_t>(Kind::kPitched)) return InvalidValue("an unknown resource");
   resource->kind = static_cast<Kind>(args.type);
   if (resource->kind == Kind::kLinear || resource->kind == Kind::kPitched)
     return ReadMemoryResource(session, args, resource);
@@ -86,9 +84,10 @@ absl::Status ReadResource(Session& session, const wire::cuTexObjectCreate& args,
   if (resource->array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
   const ArrayDescription& array = resource->array->description();
   if (resource->kind == Kind::kMipmappedArray) {
-    return array.levels != 0 ? absl::OkStatus() : Invalid("an array without levels");
+    return array.levels != 0 ? absl::OkStatus() : InvalidValue("an array without levels");
   }
-  if (args.level >= array.level_count()) return Invalid("a level that the array does not have");
+  if (args.level >= array.level_count())
+    return InvalidValue("a level that the array does not have");
   resource->level = args.level;
   return absl::OkStatus();
 }
@@ -96,17 +95,17 @@ absl::Status ReadResource(Session& session, const wire::cuTexObjectCreate& args,
 absl::Status ReadSampling(const wire::cuTexObjectCreate& args, TextureSampling* sampling) {
   constexpr uint32_t kAddressModes = 4, kFilterModes = 2, kKnownFlags = 0x73;
   for (const uint32_t mode : args.address_modes)
-    if (mode >= kAddressModes) return Invalid("an unknown address mode");
+    if (mode >= kAddressModes) return InvalidValue("an unknown address mode");
   if (args.filter_mode >= kFilterModes || args.mipmap_filter_mode >= kFilterModes ||
       (args.flags & ~kKnownFlags) != 0) {
-    return Invalid("an unknown filter mode or flag");
+    return InvalidValue("an unknown filter mode or flag");
   }
   sampling->mipmap_level_bias = std::bit_cast<float>(args.mipmap_level_bias);
   sampling->min_mipmap_level_clamp = std::bit_cast<float>(args.min_mipmap_level_clamp);
   sampling->max_mipmap_level_clamp = std::bit_cast<float>(args.max_mipmap_level_clamp);
   if (std::isnan(sampling->mipmap_level_bias) || std::isnan(sampling->min_mipmap_level_clamp) ||
       std::isnan(sampling->max_mipmap_level_clamp)) {
-    return Invalid("a level that is NaN");
+    return InvalidValue("a level that is NaN");
   }
   std::copy(std::begin(args.address_modes), std::end(args.address_modes),
             sampling->address_modes.begin());
@@ -140,11 +139,11 @@ uint32_t ViewBytes(uint32_t format, bool* blocks) {
 // Checks that the view stays inside its array, because other sessions may own the memory behind it.
 absl::Status ReadView(const wire::ResourceView& from, const TextureResource& resource,
                       TextureView* view) {
-  if (resource.array == nullptr) return Invalid("a view of a texture without an array");
+  if (resource.array == nullptr) return InvalidValue("a view of a texture without an array");
   const ArrayDescription& array = resource.array->description();
   bool blocks = false;
   if (ViewBytes(from.format, &blocks) != array.texel_bytes())
-    return Invalid("a view whose texels differ in size from the array's");
+    return InvalidValue("a view whose texels differ in size from the array's");
   const uint64_t scale = blocks ? 4 : 1;
   const uint32_t levels = resource.kind == Kind::kMipmappedArray ? array.levels : 1;
   const ArrayExtent extent = LevelExtent(array, resource.level);
@@ -153,7 +152,7 @@ absl::Status ReadView(const wire::ResourceView& from, const TextureResource& res
       from.height > extent.rows * scale || from.depth > extent.slices ||
       from.first_level > from.last_level || from.last_level >= levels ||
       from.first_layer > from.last_layer || from.last_layer >= layers) {
-    return Invalid("a view that does not fit its array");
+    return InvalidValue("a view that does not fit its array");
   }
   *view = {from.format,      from.width,      from.height,      from.depth,
            from.first_level, from.last_level, from.first_layer, from.last_layer};
@@ -200,7 +199,7 @@ absl::StatusOr<uint64_t> CreateSurface(Session& session, const wire::cuSurfObjec
   if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
   const ArrayDescription& description = array->description();
   if (args.level >= description.level_count() || (description.flags & kArraySurface) == 0)
-    return Invalid("an array that is not for surfaces, or has no such level");
+    return InvalidValue("an array that is not for surfaces, or has no such level");
   DETSHARE_ASSIGN_OR_RETURN(std::unique_ptr<ImageObject> surface,
                             device->CreateSurface(*session.device().space, array, args.level));
   const uint64_t handle = surface->handle();
@@ -228,7 +227,7 @@ void cuArray3DCreate_v2(Session& session, const wire::cuArray3DCreate_v2& args, 
     return reply.Send(known);
   const ArrayDescription description{args.width,    args.height, args.depth, args.format,
                                      args.channels, args.flags,  args.levels};
-  if (!IsArray(description)) return reply.Send(Invalid("an invalid description of an array"));
+  if (!IsArray(description)) return reply.Send(InvalidValue("an invalid description of an array"));
   if (session.images().array_count() >= session.limits().arrays)
     return reply.Send(CudaError(kCudaErrorOutOfMemory, "too many arrays"));
   absl::StatusOr<QuotaCharge> charge = Quota::Take(session.device().quota, TexelBytes(description));
@@ -278,7 +277,7 @@ void cuDeviceGetTexture1DLinearMaxWidth(Session& session,
   const absl::StatusOr<ImageDevice*> images = ImagesOf(session);
   if (!images.ok()) return reply.Send(images.status());
   if (TexelBytesOf(args.format, args.channels) == 0)
-    return reply.Send(Invalid("an unknown format of texels"));
+    return reply.Send(InvalidValue("an unknown format of texels"));
   const absl::StatusOr<uint64_t> width = (*images)->LinearTextureWidth(args.format, args.channels);
   if (!width.ok()) return reply.Send(width.status());
   reply.Send(wire::cuDeviceGetTexture1DLinearMaxWidth_Reply{*width});

@@ -17,8 +17,6 @@
 namespace detshare::handlers {
 namespace {
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 // One side of a copy.
 struct Side {
   DeviceAddress address = 0;
@@ -46,7 +44,7 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
     case wire::kAddress:
       side->address = location.address;
       side->owner = session.memory().DeviceOf(session.device(), location.address, bytes, write);
-      if (side->owner == nullptr) return Invalid("an address outside the session's memory");
+      if (side->owner == nullptr) return InvalidValue("an address outside the session's memory");
       if (IsHostMemory(session, location.address, bytes)) side->owner = nullptr;
       return absl::OkStatus();
     case wire::kStaging:
@@ -56,13 +54,13 @@ absl::Status Resolve(Session& session, const wire::Location& location, uint64_t 
       return absl::OkStatus();
     case wire::kInline:
       if (bytes > kInlineCopyBytes || !Within(location.address, bytes, payload.size())) {
-        return Invalid("a range outside of the record");
+        return InvalidValue("a range outside of the record");
       }
       side->address = reinterpret_cast<DeviceAddress>(payload.data()) + location.address;
       side->is_inline = true;
       return absl::OkStatus();
   }
-  return Invalid("an unknown kind of location");
+  return InvalidValue("an unknown kind of location");
 }
 
 // Sets `*place` to the place in an array of the session that `location` names. The location is of
@@ -73,12 +71,13 @@ absl::Status ResolveArray(Session& session, const wire::PitchedLocation& locatio
   const std::shared_ptr<Array> array = session.images().FindArray(&session.device(), at.array);
   if (array == nullptr) return CudaError(kCudaErrorInvalidHandle, "no such array");
   const ArrayDescription& description = array->description();
-  if (at.level >= description.level_count()) return Invalid("a level that the array does not have");
+  if (at.level >= description.level_count())
+    return InvalidValue("a level that the array does not have");
   const ArrayExtent extent = LevelExtent(description, at.level);
   if (!Within(at.x, shape.width, extent.row_bytes) || !Within(at.y, shape.height, extent.rows) ||
       !Within(at.z, shape.depth, extent.slices) || at.x % description.texel_bytes() != 0 ||
       shape.width % description.texel_bytes() != 0) {
-    return Invalid("a box that is not inside the array, or not of whole texels");
+    return InvalidValue("a box that is not inside the array, or not of whole texels");
   }
   // cuArrayDestroy destroys an array only when the session is idle, so the array outlives the copy.
   *place = {array.get(), at.level, at.x, at.y, at.z};
@@ -94,7 +93,7 @@ absl::Status ResolveSide(Session& session, const wire::PitchedLocation& location
   }
   uint64_t bytes = 0;
   if (!PitchedExtent(shape, location.row_pitch, location.slice_pitch, &bytes))
-    return Invalid("rows or slices that overlap or are too long");
+    return InvalidValue("rows or slices that overlap or are too long");
   return Resolve(session, location.location, bytes, write, payload, side);
 }
 
@@ -146,12 +145,12 @@ absl::Status ReadCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args, Pa
   absl::Status resolved = ResolveSide(session, args.destination, shape, true, payload, &destination,
                                       &request->destination_array);
   if (!resolved.ok()) return resolved;
-  if (destination.is_inline) return Invalid("a copy into a record");
+  if (destination.is_inline) return InvalidValue("a copy into a record");
   resolved =
       ResolveSide(session, args.source, shape, false, payload, &source, &request->source_array);
   if (!resolved.ok()) return resolved;
   if (source.is_inline && request->destination_array.array != nullptr)
-    return Invalid("a copy from a record to an array");
+    return InvalidValue("a copy from a record to an array");
   request->destination = destination.address;
   request->source = source.address;
   request->inline_source = source.is_inline;
@@ -178,7 +177,7 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
                       SessionDevice** device) {
   *device = nullptr;
   if (args.element_bytes != 1 && args.element_bytes != 2 && args.element_bytes != 4) {
-    return Invalid("the size of an element is not 1, 2 or 4 bytes");
+    return InvalidValue("the size of an element is not 1, 2 or 4 bytes");
   }
   if (args.width == 0 || args.height == 0) return absl::OkStatus();
   uint64_t bytes = 0;
@@ -186,15 +185,15 @@ absl::Status ReadFill(Session& session, const wire::cuMemsetD2D32Async& args, Fi
       (args.height > 1 && args.pitch % args.element_bytes != 0) ||
       __builtin_mul_overflow(args.width, uint64_t{args.element_bytes}, &bytes) ||
       !PitchedExtent({bytes, args.height, 1}, args.pitch, 0, &bytes)) {
-    return Invalid("rows that overlap, are misaligned or are too long");
+    return InvalidValue("rows that overlap, are misaligned or are too long");
   }
   *device = session.memory().DeviceOf(session.device(), args.address, bytes, /*write=*/true);
-  if (*device == nullptr) return Invalid("an address outside the session's memory");
+  if (*device == nullptr) return InvalidValue("an address outside the session's memory");
   // A stream may fill another device's memory of cuMemAlloc without access to it. It may fill
   // mapped memory (cuMemMap) only when its own device has access.
   if (*device != &session.device() &&
       session.memory().virtual_memory().Overlaps(args.address, bytes))
-    return Invalid("mapped memory to which the stream's device has no access");
+    return InvalidValue("mapped memory to which the stream's device has no access");
   request->address = args.address;
   request->pitch = args.pitch;
   request->width = args.width;

@@ -20,7 +20,6 @@ constexpr uint32_t kAssignDefault = 1;        // CU_GRAPH_COND_ASSIGN_DEFAULT
 // CUgraphInstantiate_flags
 constexpr uint32_t kAutoFreeOnLaunch = 1, kUpload = 2, kUseNodePriority = 8;
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 absl::Status NoSuchGraph() {
   return CudaError(kCudaErrorInvalidHandle, "no such executable graph");
 }
@@ -89,7 +88,7 @@ void cuGraphExecNodeSetParams(Session& session, const wire::cuGraphExecNodeSetPa
       session.device(), args.graph, payload.size(), [&](GpuGraph& graph) -> absl::Status {
         DETSHARE_ASSIGN_OR_RETURN(const ParsedNode parsed, ParseGraphNode(payload));
         if (parsed.kind == wire::kNodeConditional) {
-          return Invalid("a conditional node cannot change after its instantiation");
+          return InvalidValue("a conditional node cannot change after its instantiation");
         }
         DETSHARE_ASSIGN_OR_RETURN(GraphNode node, ResolveNode(session, parsed));
         return graph.Replace({args.index, args.node}, std::move(node));
@@ -100,7 +99,7 @@ void cuGraphNodeSetEnabled(Session& session, const wire::cuGraphNodeSetEnabled& 
                            Reply& reply) {
   GpuGraph* const graph = session.graphs().Find(session.device(), args.graph);
   if (graph == nullptr) return reply.Send(NoSuchGraph());
-  if (args.enabled > 1) return reply.Send(Invalid("`enabled` is neither 0 nor 1"));
+  if (args.enabled > 1) return reply.Send(InvalidValue("`enabled` is neither 0 nor 1"));
   reply.Send(graph->SetEnabled({args.index, args.node}, args.enabled == 1));
 }
 
@@ -111,7 +110,7 @@ void cuGraphLaunch(Session& session, const wire::cuGraphLaunch& args, Payload pa
     return reply.Send(NoSuchGraph());
   if (payload.size() / sizeof(uint64_t) < args.value_count ||
       args.value_count > wire::kMaxGraphValues) [[unlikely]] {
-    return reply.Send(Invalid("more values than the record holds or a graph may have"));
+    return reply.Send(InvalidValue("more values than the record holds or a graph may have"));
   }
   absl::InlinedVector<uint64_t, 32> values(args.value_count);
   if (!values.empty()) {
@@ -134,7 +133,7 @@ void cuGraphExecDestroy(Session& session, const wire::cuGraphExecDestroy& args, 
 void cuGraphConditionalHandleCreate(Session& session,
                                     const wire::cuGraphConditionalHandleCreate& args, Payload,
                                     Reply& reply) {
-  if (args.flags > kAssignDefault) return reply.Send(Invalid("unknown flags"));
+  if (args.flags > kAssignDefault) return reply.Send(InvalidValue("unknown flags"));
   if (absl::Status known = session.UseContext(args.context); !known.ok()) return reply.Send(known);
   if (absl::Status room = session.graphs().CountCondition(); !room.ok()) return reply.Send(room);
   SessionDevice& device = session.device();

@@ -16,8 +16,6 @@
 namespace detshare::handlers {
 namespace {
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKernelEx& args,
                                         Payload parameters) {
   KernelStep step;
@@ -32,7 +30,7 @@ absl::StatusOr<GraphStep> ResolveKernel(Session& session, const wire::cuLaunchKe
 absl::StatusOr<GraphStep> ResolveCopy(Session& session, const wire::cuMemcpy3DAsync_v2& args) {
   for (const wire::PitchedLocation& side : {args.destination, args.source}) {
     if (side.location.space != wire::kAddress && side.location.space != wire::kArray)
-      return Invalid("a copy node with a side that is not an address or array");
+      return InvalidValue("a copy node with a side that is not an address or array");
   }
   CopyRequest request;
   SessionDevice* device = nullptr;
@@ -59,7 +57,7 @@ absl::StatusOr<GraphStep> ResolveFill(Session& session, const wire::cuMemsetD2D3
 
 absl::StatusOr<Fence*> FindFence(Session& session, FenceIndex index) {
   Fence* fence = nullptr;
-  if (!session.FindFence(index, &fence) || fence == nullptr) return Invalid("no such fence");
+  if (!session.FindFence(index, &fence) || fence == nullptr) return InvalidValue("no such fence");
   return fence;
 }
 
@@ -105,7 +103,7 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
       wire::GraphMemoryOps args;
       ContentsOf(node, &args, &rest);
       if (args.flags != 0 || rest.size() != args.count * sizeof(wire::StreamMemoryOp)) {
-        return Invalid("a node with a wrong number of operations on memory");
+        return InvalidValue("a node with a wrong number of operations on memory");
       }
       MemoryOps operations;
       DETSHARE_RETURN_IF_ERROR(ReadMemoryOps(session, rest, args.count, &operations));
@@ -115,17 +113,17 @@ absl::StatusOr<GraphStep> ResolveStep(Session& session, const ParsedNode& node) 
       wire::GraphConditional args;
       ContentsOf(node, &args, &rest);
       if (args.type > static_cast<uint32_t>(ConditionalStep::Type::kSwitch)) {
-        return Invalid("an unknown type of conditional node");
+        return InvalidValue("an unknown type of conditional node");
       }
       const auto type = static_cast<ConditionalStep::Type>(args.type);
       if ((type == ConditionalStep::Type::kWhile && args.body_count != 1) ||
           (type == ConditionalStep::Type::kIf && args.body_count > 2)) {
-        return Invalid("a number of bodies that the conditional node cannot have");
+        return InvalidValue("a number of bodies that the conditional node cannot have");
       }
       return ConditionalStep{args.handle, type, args.first_body, args.body_count};
     }
   }
-  return Invalid("an unknown kind of node");
+  return InvalidValue("an unknown kind of node");
 }
 
 // Returns the array that one side of a copy names, or null when the side is an address.

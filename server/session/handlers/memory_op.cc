@@ -14,8 +14,6 @@ constexpr uint32_t kWriteFlags = 0;        // CU_STREAM_WRITE_VALUE_DEFAULT
 constexpr uint32_t kBarrierFlags = 1;      // CU_STREAM_MEMORY_BARRIER_TYPE_GPU
 constexpr int kCanFlushRemoteWrites = 98;  // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES
 
-absl::Status Invalid(const char* what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 bool CanFlush(Session& session) {
   const auto& attributes = session.device().device->properties().attributes;
   const auto found = attributes.find(kCanFlushRemoteWrites);
@@ -39,22 +37,23 @@ absl::Status Check(Session& session, const MemoryOp& operation) {
     case MemoryOp::kFlushRemoteWrites:
       break;
     default:
-      return Invalid("an unknown operation on memory");
+      return InvalidValue("an unknown operation on memory");
   }
-  if ((operation.flags & ~known) != 0) return Invalid("unknown flags of an operation on memory");
+  if ((operation.flags & ~known) != 0)
+    return InvalidValue("unknown flags of an operation on memory");
   const bool flushes = operation.operation == MemoryOp::kFlushRemoteWrites ||
                        (operation.is_wait() && (operation.flags & MemoryOp::kWaitFlush) != 0);
   if (flushes && !CanFlush(session))
     return CudaError(kCudaErrorNotSupported, "the device cannot flush remote writes");
   const uint64_t bytes = static_cast<uint64_t>(operation.bytes());
   if (bytes == 0) return absl::OkStatus();
-  if (operation.address % bytes != 0) return Invalid("a word that is not aligned");
+  if (operation.address % bytes != 0) return InvalidValue("a word that is not aligned");
   // A word that the operation only waits for must be writable as well, because the daemon writes it
   // when the session ends before the wait.
   if (!session.device().space->Contains(operation.address, bytes, /*write=*/true))
-    return Invalid("a word that the session may not write");
+    return InvalidValue("a word that the session may not write");
   if (operation.is_wait() && !operation.Satisfying().has_value())
-    return Invalid("a wait for a condition that no value satisfies");
+    return InvalidValue("a wait for a condition that no value satisfies");
   return absl::OkStatus();
 }
 
@@ -63,7 +62,7 @@ absl::Status Check(Session& session, const MemoryOp& operation) {
 absl::Status ReadMemoryOps(Session& session, Payload payload, uint32_t count,
                            MemoryOps* operations) {
   if (count > wire::kMaxStreamMemoryOps || payload.size() < count * sizeof(wire::StreamMemoryOp))
-    return Invalid("more operations on memory than the record holds");
+    return InvalidValue("more operations on memory than the record holds");
   for (uint32_t i = 0; i < count; ++i) {
     wire::StreamMemoryOp named;
     std::memcpy(&named, payload.data() + i * sizeof(named), sizeof(named));

@@ -27,8 +27,6 @@ constexpr uint32_t kMaxOptions = 64;
 constexpr uint32_t kMaxLinkInputs = 4096;
 constexpr size_t kMaxNameBytes = 64 << 10;
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 bool ReadOptions(PayloadReader& reader, uint32_t count, std::vector<JitOptionValue>* options) {
   if (count > kMaxOptions) return false;
   for (uint32_t i = 0; i < count; ++i) {
@@ -113,12 +111,12 @@ void cuLibraryLoadData(Session& session, const wire::cuLibraryLoadData& args, Pa
   if (!reader.Bytes(args.image_bytes, &image) ||
       !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
     session.Violate("cuLibraryLoadData: sizes do not fit the payload");
-    return reply.Send(Invalid("malformed"));
+    return reply.Send(InvalidValue("malformed"));
   }
   if (args.source > wire::kImageKept ||
       (args.source != wire::kImageSent && args.image_bytes != 0)) {
     session.Violate("cuLibraryLoadData: an unknown source of an image");
-    return reply.Send(Invalid("malformed"));
+    return reply.Send(InvalidValue("malformed"));
   }
   StoredImage kept;
   if (args.source == wire::kImageSent) {
@@ -207,7 +205,7 @@ void cuLibraryGetKernel(Session& session, const wire::cuLibraryGetKernel& args, 
       session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
-  if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
+  if (!ReadName(payload, &name)) return reply.Send(InvalidValue("not a name"));
   const absl::StatusOr<KernelId> id = session.code().AddKernel(*library, name);
   if (!id.ok()) return reply.Send(id.status());
   const KernelInfo& info = session.code().FindKernel(session.device(), *id)->info();
@@ -247,7 +245,7 @@ void cuLibraryGetGlobal(Session& session, const wire::cuLibraryGetGlobal& args, 
       session.code().FindLibrary(session.device(), args.library);
   if (library == nullptr) return reply.Send(CudaError(kCudaErrorInvalidHandle, "no such library"));
   std::string name;
-  if (!ReadName(payload, &name)) return reply.Send(Invalid("not a name"));
+  if (!ReadName(payload, &name)) return reply.Send(InvalidValue("not a name"));
   // Code uses the variable in the managed block, even if the device has a variable of that name.
   if (library->managed != nullptr) {
     if (const ManagedBlock::Variable* const variable = library->managed->Find(name))
@@ -277,7 +275,7 @@ void cuLinkComplete(Session& session, const wire::cuLinkComplete& args, Payload 
   }
   if (!sound || !ReadOptions(reader, args.jit_option_count, &options) || !reader.empty()) {
     session.Violate("cuLinkComplete: sizes do not fit the payload");
-    return reply.Send(Invalid("malformed"));
+    return reply.Send(InvalidValue("malformed"));
   }
   CompileLogs logs = MakeLogs(session, args.info_log_bytes, args.error_log_bytes);
   const absl::StatusOr<std::string> image = session.device().device->Link(inputs, options, logs);

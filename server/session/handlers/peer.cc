@@ -11,8 +11,6 @@
 namespace detshare::handlers {
 namespace {
 
-constexpr int kAccessSupported = 2;  // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-
 Task<void> Disable(Session& session, ContextId context, ContextId peer, Reply reply) {
   reply.Send(co_await session.memory().peer_access().Disable(context, peer));
 }
@@ -30,9 +28,7 @@ void cuCtxEnablePeerAccess(Session& session, const wire::cuCtxEnablePeerAccess& 
   // This adds the peer's context to the session if the client has not used it before.
   if (absl::Status known = session.contexts().Use(args.peer, *peer); !known.ok())
     return reply.Send(known);
-  const std::map<int, int> attributes = device.device->PeerAttributes(*peer->device);
-  const auto access = attributes.find(kAccessSupported);
-  if (access == attributes.end() || access->second == 0)
+  if (!Reaches(*device.device, *peer->device))
     return reply.Send(CudaError(kCudaErrorInvalidDevice, "the devices do not reach each other"));
   reply.Send(session.memory().peer_access().Enable(session.context(), device, args.peer, *peer));
 }

@@ -5,6 +5,7 @@
 #include "coroutine_runtime/gpu_coroutine.h"
 #include "proto/wire/memory.h"
 #include "server/session/handlers/common.h"
+#include "server/session/peer_access.h"
 
 namespace detshare::handlers {
 namespace {
@@ -12,11 +13,7 @@ namespace {
 // CUmemPool_attribute
 constexpr uint32_t kReleaseThreshold = 4, kReservedCurrent = 5, kReservedHigh = 6;
 constexpr uint32_t kNoAccess = 0, kReadWrite = 3;  // CUmemAccess_flags
-constexpr int kAccessSupported = 2;                // CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-
 static_assert(wire::kDefaultPool == DeviceMemory::kDefaultPool);
-
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
 
 Task<void> Unshare(SessionDevice& owner, SessionDevice& peer, PoolId pool, Reply reply) {
   absl::Status status = co_await peer.coroutine->Idle();
@@ -28,7 +25,7 @@ Task<void> Unshare(SessionDevice& owner, SessionDevice& peer, PoolId pool, Reply
 }  // namespace
 
 void cuMemPoolCreate(Session& session, const wire::cuMemPoolCreate& args, Payload, Reply& reply) {
-  if (args.pool == DeviceMemory::kNoPool) return reply.Send(Invalid("not the id of a pool"));
+  if (args.pool == DeviceMemory::kNoPool) return reply.Send(InvalidValue("not the id of a pool"));
   reply.Send(session.device().memory->CreatePool(args.pool, args.max_bytes));
 }
 
@@ -42,14 +39,14 @@ void cuMemPoolSetAttribute(Session& session, const wire::cuMemPoolSetAttribute& 
   if (args.attribute == kReleaseThreshold)
     return reply.Send(memory.SetReleaseThreshold(args.pool, args.value));
   if (args.attribute != kReservedHigh || args.value != 0)
-    return reply.Send(Invalid("an attribute that cannot be set to this value"));
+    return reply.Send(InvalidValue("an attribute that cannot be set to this value"));
   reply.Send(memory.ResetHighMark(args.pool));
 }
 
 void cuMemPoolGetAttribute(Session& session, const wire::cuMemPoolGetAttribute& args, Payload,
                            Reply& reply) {
   if (args.attribute != kReservedCurrent && args.attribute != kReservedHigh)
-    return reply.Send(Invalid("an attribute that the shim keeps itself, or an unknown one"));
+    return reply.Send(InvalidValue("an attribute that the shim keeps itself, or an unknown one"));
   const absl::StatusOr<DeviceMemory::PoolUse> use = session.device().memory->UseOf(args.pool);
   if (!use.ok()) return reply.Send(use.status());
   reply.Send(wire::cuMemPoolGetAttribute_Reply{
@@ -70,10 +67,9 @@ void cuMemPoolSetAccess(Session& session, const wire::cuMemPoolSetAccess& args, 
     session.executor().Spawn(Unshare(owner, *peer, args.pool, std::move(reply)));
     return;
   }
-  if (args.access != kReadWrite) return reply.Send(Invalid("an access that pools do not support"));
-  const std::map<int, int> attributes = peer->device->PeerAttributes(*owner.device);
-  const auto access = attributes.find(kAccessSupported);
-  if (access == attributes.end() || access->second == 0)
+  if (args.access != kReadWrite)
+    return reply.Send(InvalidValue("an access that pools do not support"));
+  if (!Reaches(*peer->device, *owner.device))
     return reply.Send(CudaError(kCudaErrorInvalidDevice, "the devices do not reach each other"));
   owner.coroutine->AddUser(*peer->coroutine);
   reply.Send(owner.memory->SharePool(args.pool, *peer->space));

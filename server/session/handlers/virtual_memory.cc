@@ -17,8 +17,6 @@ namespace {
 static_assert(wire::kPhysicalUnit == kPhysicalGranule);
 static_assert(sizeof(wire::ShareToken) == sizeof(ShareTokenValue));
 
-absl::Status Invalid(std::string_view what) { return CudaError(kCudaErrorInvalidValue, what); }
-
 // Converts CUmemAccess_flags. Returns false for unknown flags.
 bool AccessOf(uint32_t flags, MemoryAccess* access) {
   switch (flags) {
@@ -90,12 +88,12 @@ void cuMemUnmap(Session& session, const wire::cuMemUnmap& args, Payload, Reply& 
 void cuMemSetAccess(Session& session, const wire::cuMemSetAccess& args, Payload, Reply& reply) {
   const size_t devices = std::min<size_t>(session.devices().size(), 16);
   if (args.devices >> devices != 0)
-    return reply.Send(Invalid("a device that the session does not have"));
+    return reply.Send(InvalidValue("a device that the session does not have"));
   for (size_t i = 0; i < devices; ++i) {
     if ((args.devices >> i & 1) == 0) continue;
     MemoryAccess access;
     if (!AccessOf(args.access >> (2 * i) & 3, &access))
-      return reply.Send(Invalid("an unknown access"));
+      return reply.Send(InvalidValue("an unknown access"));
     absl::Status status = session.memory().virtual_memory().SetAccess(
         session.devices()[i], args.address, args.bytes, access);
     if (!status.ok()) return reply.Send(status);
@@ -106,7 +104,7 @@ void cuMemSetAccess(Session& session, const wire::cuMemSetAccess& args, Payload,
 void cuMemExportToShareableHandle(Session& session, const wire::cuMemExportToShareableHandle& args,
                                   Payload, Reply& reply) {
   const VirtualMemory::Named* const named = session.memory().virtual_memory().Find(args.memory);
-  if (named == nullptr) return reply.Send(Invalid("no such physical memory"));
+  if (named == nullptr) return reply.Send(InvalidValue("no such physical memory"));
   const absl::StatusOr<ShareTokenValue> token = session.config().shared_memory_objects->Export(
       session.config().owner.uid,
       {named->memory, named->device->device, 0, named->memory->bytes()});
@@ -126,7 +124,7 @@ void cuMemImportFromShareableHandle(Session& session,
   if (!shared.ok()) return reply.Send(shared.status());
   // An IPC handle may name a part of physical memory. Only whole physical memory can be imported.
   if (shared->offset != 0 || shared->bytes != shared->memory->bytes())
-    return reply.Send(Invalid("the handle names only a part of physical memory"));
+    return reply.Send(InvalidValue("the handle names only a part of physical memory"));
   std::vector<SessionDevice>& devices = session.devices();
   const auto device = std::find_if(
       devices.begin(), devices.end(),

@@ -19,13 +19,13 @@ template <class T>
 constexpr bool kIsFloat =
     std::is_same_v<T, F16> || std::is_same_v<T, BF16> || std::is_floating_point_v<T>;
 template <class T>
-using LaneOf = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint32_t,
-                                  std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
+using ConvertLane = std::conditional_t<std::is_same_v<T, F16> || std::is_same_v<T, BF16>, uint32_t,
+                                       std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
 
 // Returns the value of a lane: an integer unchanged, a float as a float or double that holds it
 // exactly.
 template <class S>
-inline auto Read(LaneOf<S> lane) {
+inline auto Read(ConvertLane<S> lane) {
   if constexpr (std::is_same_v<S, F16>) {
     return HalfToFloat(static_cast<uint16_t>(lane));
   } else if constexpr (std::is_same_v<S, BF16>) {
@@ -39,9 +39,9 @@ inline auto Read(LaneOf<S> lane) {
 
 // Extends a result to the width of the lane: a signed result with its sign, others with zeros.
 template <class D>
-inline LaneOf<D> PutInteger(D v) {
+inline ConvertLane<D> PutInteger(D v) {
   if constexpr (std::is_signed_v<D>) {
-    return static_cast<LaneOf<D>>(static_cast<std::make_signed_t<LaneOf<D>>>(v));
+    return static_cast<ConvertLane<D>>(static_cast<std::make_signed_t<ConvertLane<D>>>(v));
   } else {
     return v;
   }
@@ -99,7 +99,7 @@ D InMode(Rounding rounding, S value) {
 }
 
 // A flushed NaN becomes the NaN of the hardware.
-float Flush(float v) {
+float FlushCanonical(float v) {
   if (v != v) return std::bit_cast<float>(0x7fffffffu);
   const uint32_t bits = std::bit_cast<uint32_t>(v);
   return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : v;
@@ -129,13 +129,13 @@ D SaturateInteger(S v) {
 }
 
 template <class D, class S, bool kCanonical = !std::is_same_v<S, double>>
-LaneOf<D> ToFloat(S value, const Instr& in) {
+ConvertLane<D> ToFloat(S value, const Instr& in) {
   const Rounding rounding = static_cast<Rounding>(in.aux & FloatAux::kRoundingMask);
   const bool ftz = (in.aux & FloatAux::kFtz) != 0, sat = (in.aux & FloatAux::kSat) != 0;
   const bool relu = (in.aux & FloatAux::kRelu) != 0;
   auto source = value;
   if constexpr (std::is_same_v<S, float>) {
-    if (ftz) source = Flush(source);
+    if (ftz) source = FlushCanonical(source);
   }
   if constexpr (std::is_floating_point_v<S>) {
     if (IsIntegral(rounding))
@@ -175,17 +175,17 @@ LaneOf<D> ToFloat(S value, const Instr& in) {
     }
     if (sat) r = r > D{0} ? (r < D{1} ? r : D{1}) : D{0};
     if constexpr (std::is_same_v<D, float>) {
-      if (ftz) r = Flush(r);
+      if (ftz) r = FlushCanonical(r);
       if (r != r && kCanonical) r = std::bit_cast<float>(0x7fffffffu);
     }
-    return std::bit_cast<LaneOf<D>>(r);
+    return std::bit_cast<ConvertLane<D>>(r);
   }
 }
 
 template <class D, class S>
 void Convert(Context& c, const Instr& in, uint32_t mask) {
-  LaneOf<D>* d = c.Dst<LaneOf<D>>(in.d);
-  const LaneOf<S>* a = c.Src<LaneOf<S>>(in.a);
+  ConvertLane<D>* d = c.Dst<ConvertLane<D>>(in.d);
+  const ConvertLane<S>* a = c.Src<ConvertLane<S>>(in.a);
   if constexpr (!kIsFloat<D> && !kIsFloat<S>) {
     if ((in.aux & FloatAux::kSat) != 0) {
       ForEachLane(mask,
@@ -202,7 +202,7 @@ void Convert(Context& c, const Instr& in, uint32_t mask) {
     ForEachLane(mask, [&](uint32_t i) {
       auto v = Read<S>(a[i]);
       if constexpr (std::is_same_v<S, float>) {
-        if (ftz) v = Flush(v);
+        if (ftz) v = FlushCanonical(v);
       }
       d[i] = PutInteger<D>(FloatToInteger<D>(v, rounding, std::is_same_v<S, double>));
     });

@@ -5,12 +5,12 @@
 namespace detshare::soft::ptx {
 namespace {
 
-struct Name {
+struct NamedType {
   const char* name;
   Type type;
 };
 
-constexpr Name kNames[] = {
+constexpr NamedType kNames[] = {
     {"pred", Type::kPred},     {"b8", Type::kB8},       {"b16", Type::kB16},
     {"b32", Type::kB32},       {"b64", Type::kB64},     {"b128", Type::kB128},
     {"u8", Type::kU8},         {"u16", Type::kU16},     {"u32", Type::kU32},
@@ -26,14 +26,14 @@ constexpr Name kNames[] = {
 }  // namespace
 
 Type TypeFromName(std::string_view name) {
-  for (const Name& n : kNames) {
+  for (const NamedType& n : kNames) {
     if (name == n.name) return n.type;
   }
   return Type::kNone;
 }
 
 const char* TypeName(Type type) {
-  for (const Name& n : kNames) {
+  for (const NamedType& n : kNames) {
     if (type == n.type) return n.name;
   }
   return "none";
