@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/coroutine_runtime/fake_device.h"
+#include "tests/units.h"
 
 namespace detshare {
 namespace {
@@ -14,7 +15,6 @@ namespace {
 constexpr ContextId kContext = 1;
 constexpr DeviceAddress kBase = 1ull << 40;
 constexpr uint64_t kGranule = 2 << 20;
-constexpr uint64_t kMiB = 1 << 20;
 
 struct Session {
   FakeDevice device;
@@ -477,7 +477,7 @@ TEST_CASE("A reserved range has no memory left of earlier allocations") {
 
 // ---- moved out of the card and back
 
-struct Moves {
+struct CopiedMoves {
   HostStore store{1ull << 30};
   std::vector<std::pair<DeviceAddress, uint64_t>> copied;
   absl::Status result;
@@ -503,7 +503,7 @@ TEST_CASE("As few bytes as possible leave the card, and all return to their addr
   const auto before = session.fake_space().mapped;
   CHECK(session.memory->movable() == 16 * kMiB);
 
-  Moves moves;
+  CopiedMoves moves;
   CHECK(moves.Out(session, 3 * kMiB).value() == 4 * kMiB);
   CHECK(moves.copied == std::vector<std::pair<DeviceAddress, uint64_t>>{{four, 4 * kMiB}});
   CHECK(session.memory->out() == 4 * kMiB);
@@ -530,7 +530,7 @@ TEST_CASE("Kept free memory leaves the card and returns like any other") {
   session.Allocate(4 * kMiB);
   const DeviceAddress freed = session.Allocate(6 * kMiB);
   REQUIRE(session.memory->FreeAsync(freed, 1).ok());
-  Moves moves;
+  CopiedMoves moves;
   CHECK(moves.Out(session, 5 * kMiB).value() == 6 * kMiB);
   CHECK(session.memory->out() == 6 * kMiB);
   session.memory->Trim(0);
@@ -542,7 +542,7 @@ TEST_CASE("Kept free memory leaves the card and returns like any other") {
 TEST_CASE("Nothing leaves when it cannot be copied or the host has no room") {
   Session session;
   session.Allocate(4 * kMiB);
-  Moves moves;
+  CopiedMoves moves;
   moves.result = absl::InternalError("the test says so");
   CHECK(!moves.Out(session, kMiB).ok());
   CHECK(session.memory->mapped() == 4 * kMiB);
@@ -558,7 +558,7 @@ TEST_CASE("As much memory leaves as the host has room for") {
   session.Allocate(2 * kMiB);
   session.Allocate(4 * kMiB);
   session.Allocate(8 * kMiB);
-  Moves moves;
+  CopiedMoves moves;
   HostStore little(7 * kMiB);
   CHECK(session.memory->MoveOut(12 * kMiB, little, [&](auto pieces) { return moves.Copy(pieces); })
             .value() == 6 * kMiB);
@@ -570,7 +570,7 @@ TEST_CASE("As much memory returns as there is room for, and none if it cannot be
   Session session(kGranule, 16 * kMiB);
   session.Allocate(8 * kMiB);
   session.Allocate(4 * kMiB);
-  Moves moves;
+  CopiedMoves moves;
   REQUIRE(moves.Out(session, 12 * kMiB).ok());
   CHECK(session.memory->smallest_out() == 4 * kMiB);
   session.device.memory_left = 2 * kMiB;
@@ -597,7 +597,7 @@ TEST_CASE("Memory that other processes reach stays in place") {
   session.Allocate(2 * kMiB);
   session.memory->KeepInPlace(shown + 100);
   CHECK(session.memory->movable() == 2 * kMiB);
-  Moves moves;
+  CopiedMoves moves;
   CHECK(moves.Out(session, 100 * kMiB).value() == 2 * kMiB);
   REQUIRE(moves.In(session).ok());
   REQUIRE(session.Free(shown).ok());
@@ -669,7 +669,7 @@ TEST_CASE("Memory stays on the card while another device reaches a pool of the s
   REQUIRE(session.memory->CreatePool(kPool, 0).ok());
   REQUIRE(session.memory->SharePool(kPool, *peer).ok());
   CHECK(session.memory->movable() == 0);
-  Moves moves;
+  CopiedMoves moves;
   CHECK(moves.Out(session, kMiB).value() == 0);
   CHECK(session.memory->mapped() == 4 * kMiB);
   REQUIRE(session.memory->UnsharePool(kPool, *peer).ok());

@@ -9,14 +9,14 @@
 namespace detshare {
 namespace {
 
-struct Fixture {
+struct FencePoolFixture {
   FakeDevice device;
   std::unique_ptr<FencePool> pool;  // ends after the space
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(uint64_t{1} << 40, 1 << 30);
-  Fixture() { pool = std::make_unique<FencePool>(*space); }
+  FencePoolFixture() { pool = std::make_unique<FencePool>(*space); }
 };
 
-TEST_CASE_METHOD(Fixture, "Leases at the same time have different fences") {
+TEST_CASE_METHOD(FencePoolFixture, "Leases at the same time have different fences") {
   std::vector<FenceLease> leases;
   std::set<const void*> fences;
   for (int i = 0; i < 1000; ++i) {
@@ -26,7 +26,7 @@ TEST_CASE_METHOD(Fixture, "Leases at the same time have different fences") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "A fence comes back when its lease ends, and its values go on") {
+TEST_CASE_METHOD(FencePoolFixture, "A fence comes back when its lease ends, and its values go on") {
   const void* fence = nullptr;
   {
     FenceLease lease = *pool->Acquire();
@@ -43,7 +43,7 @@ TEST_CASE_METHOD(Fixture, "A fence comes back when its lease ends, and its value
   CHECK_FALSE(again.point().reached());
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(FencePoolFixture,
                  "A lease that is replaced gives its fence back, and one that moved does not") {
   FenceLease first = *pool->Acquire();
   const void* const fence = first.fence();

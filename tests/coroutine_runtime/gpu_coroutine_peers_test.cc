@@ -35,8 +35,8 @@ struct OnDevice {
 };
 
 // Two devices. Their operations have different numbers.
-struct Fixture {
-  Fixture() : here(device_a, executor), there(device_b, executor) {
+struct GpuCoroutinePeersFixture {
+  GpuCoroutinePeersFixture() : here(device_a, executor), there(device_b, executor) {
     for (int i = 0; i < 100; ++i) there.Fill();
   }
   Executor executor{[] {}};
@@ -45,7 +45,7 @@ struct Fixture {
 };
 
 TEST_CASE("Work at another device comes between the stream's work before and after it") {
-  Fixture f;
+  GpuCoroutinePeersFixture f;
   REQUIRE(f.here.coroutine->CreateStream(2, 1, {true, false, 0}).ok());
   const int64_t before = f.here.Fill();
   REQUIRE(f.here.coroutine->FillAt(*f.there.coroutine, 1, SomeFill()).ok());
@@ -61,7 +61,7 @@ TEST_CASE("Work at another device comes between the stream's work before and aft
 }
 
 TEST_CASE("A stream waits for an event of another device") {
-  Fixture f;
+  GpuCoroutinePeersFixture f;
   REQUIRE(f.there.coroutine->CreateEvent(1, 1, false).ok());
   CHECK(f.here.coroutine->WaitEventOf(*f.there.coroutine, 1, 1).ok());  // never recorded
   CHECK(f.device_a.operations[f.here.Fill()].before.empty());
@@ -78,7 +78,7 @@ Task<void> Await(GpuCoroutine& coroutine, bool* done) {
 }
 
 TEST_CASE("Memory is idle when the work of all its users is complete") {
-  Fixture f;
+  GpuCoroutinePeersFixture f;
   f.device_b.RunAll();
   f.there.coroutine->AddUser(*f.here.coroutine);
   f.here.Fill();

@@ -9,9 +9,9 @@
 namespace detshare {
 namespace {
 
-constexpr ContextId kContext = 7;
+constexpr ContextId kOwnContext = 7;
 
-struct Fixture {
+struct GpuCoroutineFixture {
   std::deque<std::atomic<uint64_t>> fences;
   FakeDevice device;
   std::unique_ptr<Partition> low = *device.CreatePartition(0, 8);
@@ -22,13 +22,13 @@ struct Fixture {
   std::unique_ptr<AddressSpace> space = *device.CreateAddressSpace(1ull << 40, 1ull << 40);
   FakeKernel kernel;
 
-  Fixture() {
+  GpuCoroutineFixture() {
     coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
     fences.resize(8);
   }
   FakeAddressSpace& fake_space() { return static_cast<FakeAddressSpace&>(*space); }
   void Stream(StreamId id, StreamOptions options = {}) {
-    REQUIRE(coroutine->CreateStream(id, kContext, options).ok());
+    REQUIRE(coroutine->CreateStream(id, kOwnContext, options).ok());
   }
   absl::Status Launch(StreamId id) { return coroutine->Launch(id, kernel, {}, {}); }
   // Runs a task on the executor and keeps its result.
@@ -42,7 +42,7 @@ struct Fixture {
   }
 };
 
-TEST_CASE_METHOD(Fixture, "One stream in use costs no records and no waits") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "One stream in use costs no records and no waits") {
   Stream(1, {.legacy_default = true});
   Stream(2);
   for (int i = 0; i < 100; ++i) REQUIRE(Launch(1).ok());
@@ -51,7 +51,8 @@ TEST_CASE_METHOD(Fixture, "One stream in use costs no records and no waits") {
   CHECK(device.calls == 2);  // behind the legacy stream, once
 }
 
-TEST_CASE_METHOD(Fixture, "A stream moves at its next operation and idle streams stay") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A stream moves at its next operation and idle streams stay") {
   Stream(1);
   Stream(2);
   REQUIRE(Launch(1).ok());
@@ -65,7 +66,8 @@ TEST_CASE_METHOD(Fixture, "A stream moves at its next operation and idle streams
   CHECK(device.operations[2].before == History{0});
 }
 
-TEST_CASE_METHOD(Fixture, "A stream that comes back to a partition finds its queue again") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A stream that comes back to a partition finds its queue again") {
   Stream(1);
   REQUIRE(Launch(1).ok());
   for (int i = 0; i < 50; ++i) {
@@ -75,10 +77,11 @@ TEST_CASE_METHOD(Fixture, "A stream that comes back to a partition finds its que
   CHECK(device.queues_made == 3);
 }
 
-TEST_CASE_METHOD(Fixture, "A wait for an event means its recording at the time of the call") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A wait for an event means its recording at the time of the call") {
   Stream(1, {.non_blocking = true});
   Stream(2, {.non_blocking = true});
-  REQUIRE(coroutine->CreateEvent(1, kContext, false).ok());
+  REQUIRE(coroutine->CreateEvent(1, kOwnContext, false).ok());
   REQUIRE(Launch(1).ok());
   REQUIRE(coroutine->RecordEvent(1, 1, nullptr, 0).ok());
   REQUIRE(coroutine->WaitEvent(2, 1).ok());
@@ -88,7 +91,7 @@ TEST_CASE_METHOD(Fixture, "A wait for an event means its recording at the time o
   CHECK(device.operations[2].before == History{0});
   // The marker of a destroyed event serves the next event while a stream still waits for it.
   REQUIRE(coroutine->DestroyEvent(1).ok());
-  REQUIRE(coroutine->CreateEvent(2, kContext, false).ok());
+  REQUIRE(coroutine->CreateEvent(2, kOwnContext, false).ok());
   REQUIRE(coroutine->WaitEvent(2, 2).ok());  // never recorded, so there is no wait
   REQUIRE(Launch(2).ok());
   CHECK(device.operations[3].before == History{0, 2});
@@ -96,7 +99,8 @@ TEST_CASE_METHOD(Fixture, "A wait for an event means its recording at the time o
   CHECK(device.operations[3].done);
 }
 
-TEST_CASE_METHOD(Fixture, "A destroyed stream finishes its work and then gives its queue back") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A destroyed stream finishes its work and then gives its queue back") {
   Stream(1);
   REQUIRE(Launch(1).ok());
   REQUIRE(coroutine->DestroyStream(1).ok());
@@ -113,7 +117,8 @@ TEST_CASE_METHOD(Fixture, "A destroyed stream finishes its work and then gives i
   CHECK(device.operations[2].before.size() <= 1);
 }
 
-TEST_CASE_METHOD(Fixture, "Idle ends when everything that was submitted before is complete") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "Idle ends when everything that was submitted before is complete") {
   Stream(1);
   Stream(2, {.non_blocking = true});
   REQUIRE(Launch(1).ok());
@@ -131,24 +136,25 @@ TEST_CASE_METHOD(Fixture, "Idle ends when everything that was submitted before i
   fences[1] = 1;
 }
 
-TEST_CASE_METHOD(Fixture, "A session without work is idle at once") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "A session without work is idle at once") {
   Stream(1);
   Start(coroutine->Idle());
   REQUIRE(result.has_value());
   CHECK(result->ok());
   REQUIRE(coroutine->Signal(1, &fences[0], 5).ok());
   CHECK(fences[0] == 5);
-  REQUIRE(coroutine->SignalContext(kContext, &fences[0], 6).ok());
+  REQUIRE(coroutine->SignalContext(kOwnContext, &fences[0], 6).ok());
   CHECK(fences[0] == 6);
 }
 
-TEST_CASE_METHOD(Fixture, "Destroying a context ends its streams at once and waits for its work") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "Destroying a context ends its streams at once and waits for its work") {
   Stream(1, {.legacy_default = true});
   Stream(2);
-  REQUIRE(coroutine->CreateEvent(9, kContext, true).ok());
+  REQUIRE(coroutine->CreateEvent(9, kOwnContext, true).ok());
   REQUIRE(Launch(1).ok());
   REQUIRE(Launch(2).ok());
-  Start(coroutine->DestroyContext(kContext));
+  Start(coroutine->DestroyContext(kOwnContext));
   CHECK(CudaResultOf(Launch(1)) == kCudaErrorInvalidHandle);
   CHECK(CudaResultOf(coroutine->DestroyEvent(9)) == kCudaErrorInvalidHandle);
   CHECK_FALSE(result.has_value());
@@ -163,7 +169,7 @@ TEST_CASE_METHOD(Fixture, "Destroying a context ends its streams at once and wai
   CHECK(device.queues_made == made);
 }
 
-TEST_CASE_METHOD(Fixture, "A fault ends operations and waits") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "A fault ends operations and waits") {
   Stream(1);
   REQUIRE(Launch(1).ok());
   Start(coroutine->Idle());
@@ -173,12 +179,13 @@ TEST_CASE_METHOD(Fixture, "A fault ends operations and waits") {
   executor.Poll();
   REQUIRE(result.has_value());
   CHECK(CudaResultOf(*result) == kCudaErrorIllegalAddress);
-  Start(coroutine->DestroyContext(kContext));
+  Start(coroutine->DestroyContext(kOwnContext));
   REQUIRE(result.has_value());
   CHECK(CudaResultOf(*result) == kCudaErrorIllegalAddress);
 }
 
-TEST_CASE_METHOD(Fixture, "A cooperative launch that exceeds the partition runs on the device") {
+TEST_CASE_METHOD(GpuCoroutineFixture,
+                 "A cooperative launch that exceeds the partition runs on the device") {
   Stream(1);
   device.cooperative_limit = 4;
   coroutine->Bind(*high);
@@ -198,7 +205,8 @@ TEST_CASE_METHOD(Fixture, "A cooperative launch that exceeds the partition runs 
 }
 
 TEST_CASE_METHOD(
-    Fixture, "A launch that runs on the device instead keeps to the priorities of its session") {
+    GpuCoroutineFixture,
+    "A launch that runs on the device instead keeps to the priorities of its session") {
   Stream(1);
   device.cooperative_limit = 4;
   coroutine->Bind(*high);
@@ -215,7 +223,7 @@ TEST_CASE_METHOD(
   CHECK(device.operations.back().launch_priority == -2);
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(GpuCoroutineFixture,
                  "A point is waited for only if other waits do not order the work already") {
   Stream(1, {.non_blocking = true});
   Stream(2, {.non_blocking = true});
@@ -231,11 +239,11 @@ TEST_CASE_METHOD(Fixture,
   CHECK(point->reached());
 }
 
-TEST_CASE_METHOD(Fixture, "Elapsed time needs timed events that were reached") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "Elapsed time needs timed events that were reached") {
   Stream(1);
-  REQUIRE(coroutine->CreateEvent(1, kContext, true).ok());
-  REQUIRE(coroutine->CreateEvent(2, kContext, true).ok());
-  REQUIRE(coroutine->CreateEvent(3, kContext, false).ok());
+  REQUIRE(coroutine->CreateEvent(1, kOwnContext, true).ok());
+  REQUIRE(coroutine->CreateEvent(2, kOwnContext, true).ok());
+  REQUIRE(coroutine->CreateEvent(3, kOwnContext, false).ok());
   CHECK(CudaResultOf(coroutine->ElapsedMilliseconds(1, 2).status()) == kCudaErrorInvalidHandle);
   for (EventId event : {1, 2, 3}) REQUIRE(coroutine->RecordEvent(event, 1, nullptr, 0).ok());
   CHECK(CudaResultOf(coroutine->ElapsedMilliseconds(1, 2).status()) == kCudaErrorNotReady);
@@ -244,12 +252,12 @@ TEST_CASE_METHOD(Fixture, "Elapsed time needs timed events that were reached") {
   CHECK(CudaResultOf(coroutine->ElapsedMilliseconds(1, 3).status()) == kCudaErrorInvalidHandle);
 }
 
-TEST_CASE_METHOD(Fixture, "Ids that are unknown, 0 or taken are refused") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "Ids that are unknown, 0 or taken are refused") {
   Stream(1, {.legacy_default = true});
-  CHECK(CudaResultOf(coroutine->CreateStream(1, kContext, {})) == kCudaErrorInvalidValue);
-  CHECK(CudaResultOf(coroutine->CreateStream(0, kContext, {})) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(coroutine->CreateStream(1, kOwnContext, {})) == kCudaErrorInvalidValue);
+  CHECK(CudaResultOf(coroutine->CreateStream(0, kOwnContext, {})) == kCudaErrorInvalidValue);
   CHECK(CudaResultOf(coroutine->CreateStream(2, 0, {})) == kCudaErrorInvalidValue);
-  CHECK(CudaResultOf(coroutine->CreateStream(2, kContext, {.legacy_default = true})) ==
+  CHECK(CudaResultOf(coroutine->CreateStream(2, kOwnContext, {.legacy_default = true})) ==
         kCudaErrorInvalidValue);
   CHECK(CudaResultOf(coroutine->DestroyStream(1)) == kCudaErrorInvalidHandle);
   CHECK(CudaResultOf(coroutine->DestroyStream(5)) == kCudaErrorInvalidHandle);
@@ -257,7 +265,7 @@ TEST_CASE_METHOD(Fixture, "Ids that are unknown, 0 or taken are refused") {
   CHECK(CudaResultOf(coroutine->WaitEvent(1, 5)) == kCudaErrorInvalidHandle);
 }
 
-TEST_CASE_METHOD(Fixture, "A launch that the device refuses is not counted") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "A launch that the device refuses is not counted") {
   Stream(1);
   device.cooperative_limit = 4;
   const LaunchShape too_large{.grid = {1'000'000, 1, 1}, .cooperative = true};
@@ -267,7 +275,7 @@ TEST_CASE_METHOD(Fixture, "A launch that the device refuses is not counted") {
   CHECK(coroutine->counters().launches == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "The counters count operations, kernels and bytes") {
+TEST_CASE_METHOD(GpuCoroutineFixture, "The counters count operations, kernels and bytes") {
   Stream(1);
   REQUIRE(Launch(1).ok());
   REQUIRE(coroutine->Copy(1, {.width = 10, .height = 3, .depth = 2}).ok());

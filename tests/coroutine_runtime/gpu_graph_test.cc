@@ -11,7 +11,7 @@
 namespace detshare {
 namespace {
 
-struct Fixture {
+struct GpuGraphFixture {
   std::deque<std::atomic<uint64_t>> fences;
   FakeDevice device;
   std::unique_ptr<Partition> low = *device.CreatePartition(2, 6);
@@ -23,7 +23,7 @@ struct Fixture {
   std::shared_ptr<FakeKernel> kernel = std::make_shared<FakeKernel>();
   std::unique_ptr<GpuGraph> graph;
 
-  Fixture() {
+  GpuGraphFixture() {
     coroutine = *GpuCoroutine::Create(device, *space, pool, executor);
     fences.resize(4);
     for (StreamId id = 1; id <= 3; ++id) {
@@ -63,7 +63,7 @@ struct Fixture {
   int Where(int64_t number) { return device.operations[number].first_sm; }
 };
 
-TEST_CASE_METHOD(Fixture, "A launch is one operation of its stream and no more") {
+TEST_CASE_METHOD(GpuGraphFixture, "A launch is one operation of its stream and no more") {
   Make(Single());
   const int64_t first = Launch(1);
   const int64_t second = Launch(1);
@@ -73,7 +73,7 @@ TEST_CASE_METHOD(Fixture, "A launch is one operation of its stream and no more")
   CHECK(coroutine->counters().operations == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "A launch gives each signal and wait its value, or is refused") {
+TEST_CASE_METHOD(GpuGraphFixture, "A launch gives each signal and wait its value, or is refused") {
   Make(Chain());
   CHECK(graph->value_count() == 2);
   CHECK(CudaResultOf(graph->Launch(1, {})) == kCudaErrorInvalidValue);
@@ -84,7 +84,8 @@ TEST_CASE_METHOD(Fixture, "A launch gives each signal and wait its value, or is 
   CHECK(CudaResultOf(graph->Launch(99, {5, 6})) == kCudaErrorInvalidHandle);
 }
 
-TEST_CASE_METHOD(Fixture, "A graph is instantiated for each partition once, when it is needed") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "A graph is instantiated for each partition once, when it is needed") {
   Make(Single());
   CHECK(device.graphs.size() == 1);
   coroutine->Bind(*high);
@@ -103,7 +104,8 @@ TEST_CASE_METHOD(Fixture, "A graph is instantiated for each partition once, when
   CHECK(device.uploads == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "A graph that does not fit a partition runs on the whole device") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "A graph that does not fit a partition runs on the whole device") {
   device.instantiation_error = kCudaErrorCooperativeLaunchTooLarge;
   coroutine->Bind(*low);
   Make(Single());
@@ -113,7 +115,7 @@ TEST_CASE_METHOD(Fixture, "A graph that does not fit a partition runs on the who
   CHECK(device.graphs.size() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "A graph with conditional nodes runs on the whole device") {
+TEST_CASE_METHOD(GpuGraphFixture, "A graph with conditional nodes runs on the whole device") {
   GraphDescription description = Single();
   description.graphs[0].nodes.push_back({ConditionalStep{1, ConditionalStep::Type::kIf, 1, 1}});
   description.graphs.emplace_back().nodes = {Kernel()};
@@ -125,7 +127,8 @@ TEST_CASE_METHOD(Fixture, "A graph with conditional nodes runs on the whole devi
   CHECK(device.graphs.size() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "Errors that have nothing to do with the partition are the client's") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "Errors that have nothing to do with the partition are the client's") {
   device.instantiation_error = kCudaErrorInvalidValue;
   coroutine->Bind(*low);
   GraphPlace refused;
@@ -135,7 +138,8 @@ TEST_CASE_METHOD(Fixture, "Errors that have nothing to do with the partition are
   CHECK(refused.node == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "Launches of one graph follow each other wherever they are made") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "Launches of one graph follow each other wherever they are made") {
   for (unsigned seed = 0; seed < 15; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random(seed);
@@ -157,7 +161,8 @@ TEST_CASE_METHOD(Fixture, "Launches of one graph follow each other wherever they
   device.RunAll();
 }
 
-TEST_CASE_METHOD(Fixture, "A graph on two streams does not wait for what follows it on the other") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "A graph on two streams does not wait for what follows it on the other") {
   Make(Single());
   Launch(1);
   Launch(2);  // later launches mark their end
@@ -173,7 +178,7 @@ TEST_CASE_METHOD(Fixture, "A graph on two streams does not wait for what follows
   device.RunAll();
 }
 
-TEST_CASE_METHOD(Fixture, "A new stream with a used id is a different stream") {
+TEST_CASE_METHOD(GpuGraphFixture, "A new stream with a used id is a different stream") {
   Make(Single());
   Launch(1);
   REQUIRE(coroutine->DestroyStream(1).ok());
@@ -182,7 +187,8 @@ TEST_CASE_METHOD(Fixture, "A new stream with a used id is a different stream") {
   CHECK(Before(Launch(1)).contains(0));
 }
 
-TEST_CASE_METHOD(Fixture, "A change of a node reaches every instantiation, also later ones") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "A change of a node reaches every instantiation, also later ones") {
   Make(Single());
   coroutine->Bind(*high);
   Launch(1);
@@ -195,7 +201,8 @@ TEST_CASE_METHOD(Fixture, "A change of a node reaches every instantiation, also 
   }
 }
 
-TEST_CASE_METHOD(Fixture, "A change that the latest instantiation refuses changes nothing") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "A change that the latest instantiation refuses changes nothing") {
   Make(Single());
   coroutine->Bind(*high);
   Launch(1);
@@ -206,7 +213,7 @@ TEST_CASE_METHOD(Fixture, "A change that the latest instantiation refuses change
   }
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(GpuGraphFixture,
                  "An instantiation of another partition that refuses a change is made again") {
   Make(Single());
   coroutine->Bind(*high);
@@ -220,7 +227,8 @@ TEST_CASE_METHOD(Fixture,
         77);
 }
 
-TEST_CASE_METHOD(Fixture, "Nodes that do not exist or are of another kind cannot be changed") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "Nodes that do not exist or are of another kind cannot be changed") {
   Make(Chain());
   CHECK(CudaResultOf(graph->Replace({1, 0}, Kernel())) == kCudaErrorInvalidValue);
   CHECK(CudaResultOf(graph->Replace({0, 4}, Kernel())) == kCudaErrorInvalidValue);
@@ -231,7 +239,8 @@ TEST_CASE_METHOD(Fixture, "Nodes that do not exist or are of another kind cannot
   CHECK(coroutine->counters().kernels == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "A graph becomes another of the same topology, or stays as it was") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "A graph becomes another of the same topology, or stays as it was") {
   Make(Chain());
   GraphDescription next = Chain();
   next.graphs[0].nodes[3] = Kernel(9);
@@ -252,7 +261,7 @@ TEST_CASE_METHOD(Fixture, "A graph becomes another of the same topology, or stay
   CHECK(blocks() == 9);
 }
 
-TEST_CASE_METHOD(Fixture, "An update that fails in the middle is undone") {
+TEST_CASE_METHOD(GpuGraphFixture, "An update that fails in the middle is undone") {
   Make(Chain());
   GraphDescription next = Chain();
   next.graphs[0].nodes[0] = Kernel(2);
@@ -266,7 +275,8 @@ TEST_CASE_METHOD(Fixture, "An update that fails in the middle is undone") {
   CHECK(std::get<KernelStep>(graph->description().root().nodes[0].step).shape.grid.x == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "An event that a graph records is recorded, also when it is destroyed") {
+TEST_CASE_METHOD(GpuGraphFixture,
+                 "An event that a graph records is recorded, also when it is destroyed") {
   REQUIRE(coroutine->CreateEvent(1, 7, false).ok());
   bool* recorded = nullptr;
   RecordStep step;

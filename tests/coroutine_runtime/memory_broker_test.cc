@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "tests/coroutine_runtime/fake_device.h"
+#include "tests/units.h"
 
 namespace detshare {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kCard = 64 * kMiB;
 using policy::kMillisecond;
 using policy::kSecond;
@@ -34,14 +34,14 @@ struct Card {
   const std::atomic<bool> stop{false};
 };
 
-struct Session {
-  Session(Card& card, uint64_t id) : card(card) {
+struct BrokerSession {
+  BrokerSession(Card& card, uint64_t id) : card(card) {
     space = *card.device.CreateAddressSpace(id << 40, 1ull << 36);
     coroutine = *GpuCoroutine::Create(card.device, *space, card.pool, *executor);
     memory = std::make_unique<DeviceMemory>(*coroutine);
     account = card.broker.Open(id, policy::TenantClass::kUnset, *memory, [this] { ++attended; });
   }
-  ~Session() {
+  ~BrokerSession() {
     account->Leave();
     executor.reset();
     memory.reset();
@@ -79,7 +79,7 @@ RoomTicket::State StateOf(const std::unique_ptr<RoomTicket>& ticket) {
 
 TEST_CASE("Existing room is granted at once, to one session at a time") {
   Card card;
-  Session a(card, 1), b(card, 2);
+  BrokerSession a(card, 1), b(card, 2);
   auto first = a.account->Ask(40 * kMiB);
   auto second = b.account->Ask(40 * kMiB);
   CHECK(StateOf(first) == RoomTicket::kGranted);
@@ -92,7 +92,7 @@ TEST_CASE("Existing room is granted at once, to one session at a time") {
 
 TEST_CASE("An idle session is evicted, and the room is granted when it has left") {
   Card card;
-  Session a(card, 1), b(card, 2);
+  BrokerSession a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
   card.Pass(10 * kSecond);
   a.account->SetIdle(kSecond);
@@ -117,7 +117,7 @@ TEST_CASE("An idle session is evicted, and the room is granted when it has left"
 
 TEST_CASE("Impossible requests are refused at once, except those of returning sessions") {
   Card card;
-  Session a(card, 1), b(card, 2);
+  BrokerSession a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
   a.memory->KeepInPlace(uint64_t{1} << 40);
   CHECK(StateOf(b.account->Ask(30 * kMiB)) == RoomTicket::kRefused);
@@ -130,7 +130,7 @@ TEST_CASE("Impossible requests are refused at once, except those of returning se
 TEST_CASE(
     "An eviction that does not begin is withdrawn, and the session is left alone for a while") {
   Card card;
-  Session a(card, 1), b(card, 2);
+  BrokerSession a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
   card.Pass(10 * kSecond);
   auto ticket = b.account->Ask(30 * kMiB);
@@ -157,10 +157,10 @@ TEST_CASE(
 
 TEST_CASE("The broker does not wait for a session that ended") {
   Card card;
-  Session b(card, 2);
+  BrokerSession b(card, 2);
   std::unique_ptr<RoomTicket> ticket;
   {
-    Session a(card, 1);
+    BrokerSession a(card, 1);
     REQUIRE(a.Allocate(40 * kMiB));
     card.Pass(10 * kSecond);
     ticket = b.account->Ask(30 * kMiB);
@@ -172,7 +172,7 @@ TEST_CASE("The broker does not wait for a session that ended") {
 
 TEST_CASE("A session that got room keeps it for a while, although others wait") {
   Card card;
-  Session a(card, 1), b(card, 2);
+  BrokerSession a(card, 1), b(card, 2);
   REQUIRE(a.Allocate(40 * kMiB));
   card.Pass(10 * kSecond);
   auto ticket = b.account->Ask(40 * kMiB);
@@ -198,9 +198,9 @@ TEST_CASE("A session that got room keeps it for a while, although others wait") 
 
 TEST_CASE("Sessions are exchanged by parts if the host has no room for one of them") {
   Card card(30 * kMiB);
-  Session a(card, 1), b(card, 2);
+  BrokerSession a(card, 1), b(card, 2);
   for (const uint64_t bytes : {10, 10, 10, 8}) REQUIRE(a.Allocate(bytes * kMiB));
-  const auto make_room = [&](Session& goes, const std::unique_ptr<RoomTicket>& ticket) {
+  const auto make_room = [&](BrokerSession& goes, const std::unique_ptr<RoomTicket>& ticket) {
     for (int turn = 0; turn < 100 && StateOf(ticket) == RoomTicket::kWaiting; ++turn) {
       card.Pass(kSecond);
       goes.account->SetIdle(card.clock.NowNanoseconds() - kSecond / 2);
@@ -230,7 +230,7 @@ TEST_CASE("Sessions are exchanged by parts if the host has no room for one of th
 
 TEST_CASE("A request for new memory waits for half a minute, and no longer") {
   Card card;
-  Session a(card, 1), b(card, 2), c(card, 3);
+  BrokerSession a(card, 1), b(card, 2), c(card, 3);
   REQUIRE(a.Allocate(40 * kMiB));
   card.Pass(10 * kSecond);
   auto first = b.account->Ask(40 * kMiB);

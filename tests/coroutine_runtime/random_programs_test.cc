@@ -111,9 +111,9 @@ void Must(bool ok) {
 }
 
 // A session on the software GPU.
-class Session {
+class ProgramSession {
  public:
-  Session(Device& device, QueuePool& pool, uint64_t index)
+  ProgramSession(Device& device, QueuePool& pool, uint64_t index)
       : space_(*device.CreateAddressSpace(soft::TestBase(index), soft::kTestSpaceBytes)) {
     coroutine_ = *GpuCoroutine::Create(device, *space_, pool, executor_);
     for (int stream = 0; stream <= kStreams; ++stream) {
@@ -132,7 +132,7 @@ class Session {
     kernel_ = *library_->GetKernel("mix");
     kernel_->set_code(1);
   }
-  ~Session() {
+  ~ProgramSession() {
     Finish();
     library_.reset();
     space_.reset();
@@ -271,9 +271,9 @@ TEST_CASE(
     // The neighbour is a session with its own thread. It goes first under policies that let a
     // session go first.
     std::thread neighbour;
-    Session other(*device, pool, 1);
+    ProgramSession other(*device, pool, 1);
     scheduler->Add(1, "latency", other.coroutine());
-    Session session(*device, pool, 2);
+    ProgramSession session(*device, pool, 2);
     scheduler->Add(2, "batch", session.coroutine());
     neighbour = std::thread([&] {
       for (unsigned seed = 1'000'000; !stop; ++seed) {

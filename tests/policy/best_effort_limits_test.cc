@@ -5,11 +5,10 @@
 #include <cmath>
 
 #include "policy/partition_pool.h"
+#include "tests/policy/device_shapes.h"
 
 namespace detshare::policy {
 namespace {
-
-const DeviceShape kH200{132, 8};
 
 BestEffortRules Shares(double of_long, double of_yielding, double of_contended) {
   BestEffortRules rules;

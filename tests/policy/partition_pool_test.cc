@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "tests/policy/device_shapes.h"
+
 namespace detshare::policy {
 namespace {
-
-const DeviceShape kH200{132, 8};
 
 std::vector<SmRange> Pool(const DeviceShape& device) {
   std::vector<SmRange> partitions = {SmRange{}};

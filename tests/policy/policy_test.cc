@@ -3,11 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "policy/registry.h"
+#include "tests/policy/device_shapes.h"
 
 namespace detshare::policy {
 namespace {
-
-const DeviceShape kH200{132, 8};
 
 Tenant Share(std::string name, int percent) {
   Tenant tenant;

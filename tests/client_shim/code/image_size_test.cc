@@ -35,7 +35,7 @@ void Put(std::string* bytes, size_t offset, T value) {
   memcpy(bytes->data() + offset, &value, sizeof(T));
 }
 
-std::string Fatbin(const std::string& entries) {
+std::string FatbinOf(const std::string& entries) {
   std::string bytes;
   Put<uint32_t>(&bytes, 0, 0xBA55ED50);
   Put<uint16_t>(&bytes, 4, 1);
@@ -105,7 +105,7 @@ TEST_CASE("An ELF of another machine or an impossible length is an invalid image
 }
 
 TEST_CASE("A fatbin has the length of its header and what follows") {
-  const std::string fatbin = Fatbin(std::string(300, 'x'));
+  const std::string fatbin = FatbinOf(std::string(300, 'x'));
   const AtEndOfMemory memory(fatbin);
   ImagePieces pieces;
   REQUIRE(MeasureImage(memory.data(), &pieces) == CUDA_SUCCESS);
@@ -113,14 +113,14 @@ TEST_CASE("A fatbin has the length of its header and what follows") {
 }
 
 TEST_CASE("A fatbin that claims more than any image is invalid") {
-  std::string fatbin = Fatbin("");
+  std::string fatbin = FatbinOf("");
   Put<uint64_t>(&fatbin, 8, uint64_t{1} << 60);
   ImagePieces pieces;
   CHECK(MeasureImage(fatbin.data(), &pieces) == CUDA_ERROR_INVALID_IMAGE);
 }
 
 TEST_CASE("A wrapper is removed from its fatbin") {
-  const std::string fatbin = Fatbin(std::string(40, 'x'));
+  const std::string fatbin = FatbinOf(std::string(40, 'x'));
   struct {
     uint32_t magic = 0x466243B1, version = 1;
     const void* fatbin;
@@ -135,8 +135,8 @@ TEST_CASE("A wrapper is removed from its fatbin") {
 }
 
 TEST_CASE("A wrapper of linked code names the fatbins of its parts, too") {
-  const std::string linked = Fatbin(std::string(40, 'x')), first = Fatbin(std::string(8, 'y')),
-                    second = Fatbin("z");
+  const std::string linked = FatbinOf(std::string(40, 'x')), first = FatbinOf(std::string(8, 'y')),
+                    second = FatbinOf("z");
   const void* parts[] = {first.data(), second.data(), nullptr};
   struct {
     uint32_t magic = 0x466243B1, version = 2;

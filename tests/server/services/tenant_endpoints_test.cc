@@ -69,8 +69,8 @@ struct Operator {
   std::string directory;
 };
 
-struct Fixture {
-  explicit Fixture(int devices = 1) : daemon({}, devices), me(daemon.socket()) {}
+struct TenantEndpointsFixture {
+  explicit TenantEndpointsFixture(int devices = 1) : daemon({}, devices), me(daemon.socket()) {}
   std::string Path(const std::string& endpoint) const {
     return daemon.directory.path + "/endpoints/" + endpoint;
   }
@@ -83,7 +83,7 @@ struct Fixture {
 };
 
 TEST_CASE("A client of an endpoint is its tenant, and sees its devices only") {
-  Fixture f(2);
+  TenantEndpointsFixture f(2);
   REQUIRE(f.me.Open("a-endpoint", {"1"}).ok());
   CHECK(f.me.directory == "endpoints/a-endpoint");
   const std::string uuid = f.me.List().endpoints(0).device_ids(0);
@@ -126,7 +126,7 @@ TEST_CASE("A client of an endpoint is its tenant, and sees its devices only") {
 }
 
 TEST_CASE("An endpoint offers none of the operators' services") {
-  Fixture f;
+  TenantEndpointsFixture f;
   REQUIRE(f.me.Open("d").ok());
   Operator inside(f.Socket("d"));
   CHECK(inside.Open("e").error_code() == grpc::StatusCode::UNIMPLEMENTED);
@@ -145,7 +145,7 @@ TEST_CASE("An endpoint offers none of the operators' services") {
 }
 
 TEST_CASE("A session belongs to the connection that opened it, also across endpoints") {
-  Fixture f;
+  TenantEndpointsFixture f;
   REQUIRE(f.me.Open("one").ok());
   REQUIRE(f.me.Open("two").ok());
   // The first connection of each endpoint.
@@ -161,7 +161,7 @@ TEST_CASE("A session belongs to the connection that opened it, also across endpo
 }
 
 TEST_CASE("A closed endpoint ends its own sessions only, also those of earlier connections") {
-  Fixture f;
+  TenantEndpointsFixture f;
   REQUIRE(f.me.Open("d").ok());
   REQUIRE(f.me.Open("stays").ok());
   TestClient client(f.Socket("d")), idle(f.Socket("d")), other(f.Socket("stays"));
@@ -185,7 +185,7 @@ TEST_CASE("A closed endpoint ends its own sessions only, also those of earlier c
 }
 
 TEST_CASE("A reopened endpoint is new: nothing of the old one is left") {
-  Fixture f;
+  TenantEndpointsFixture f;
   REQUIRE(f.me.Open("d").ok());
   const fs::path left = f.Path("d") + "/left behind";
   std::ofstream(left) << "x";
@@ -205,7 +205,7 @@ TEST_CASE("A reopened endpoint is new: nothing of the old one is left") {
 }
 
 TEST_CASE("Endpoints have names that are directories, and devices that exist") {
-  Fixture f;
+  TenantEndpointsFixture f;
   for (const std::string& name :
        {std::string(), std::string("."), std::string(".."), std::string("a/b"),
         std::string(".socket"), std::string("-x"), std::string("a b"), std::string(65, 'a')}) {
@@ -232,7 +232,7 @@ TEST_CASE("With strict isolation there are no endpoints") {
 }
 
 TEST_CASE("Only administrators open endpoints, and no other user reaches into their directory") {
-  Fixture f;
+  TenantEndpointsFixture f;
   REQUIRE(f.me.Open("d").ok());
   struct stat endpoints {
   }, endpoint{}, socket{};
@@ -300,7 +300,7 @@ TEST_CASE("A damaged list of endpoints opens none") {
 }
 
 TEST_CASE("A container that replaces files of its directory cannot mislead the daemon") {
-  Fixture f;
+  TenantEndpointsFixture f;
   TestDirectory victim;
   fs::create_directory(victim.path + "/1");
   std::ofstream(victim.path + "/session") << "precious";

@@ -30,8 +30,8 @@ using wire::kInline;
 using wire::kStaging;
 
 // Has a neighbour that must not notice anything.
-struct Fixture {
-  Fixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
+struct HostileClientFixture {
+  HostileClientFixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
     REQUIRE(neighbour.Open());
     neighbour.CreateStream(1);
     secret = neighbour.Allocate(4096);
@@ -53,7 +53,7 @@ struct Fixture {
 };
 
 TEST_CASE("A malformed ring ends the session with its name, and no other") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   std::string expected;
   SECTION("noise") {
@@ -101,7 +101,7 @@ TEST_CASE("A malformed ring ends the session with its name, and no other") {
 }
 
 TEST_CASE("Addresses and offsets that are not the session's are refused") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   const uint64_t staging = ring.header().staging_bytes;
   const auto copy = [&](wire::Location destination, wire::Location source, uint64_t bytes) {
@@ -166,7 +166,7 @@ TEST_CASE("Addresses and offsets that are not the session's are refused") {
 }
 
 TEST_CASE("Fences that do not exist are refused") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   const uint32_t count = ring.header().fence_count;
   CHECK(ring.Call(Op::cuStreamSynchronize, wire::cuStreamSynchronize{1, 0, {1, count, 0}}) ==
@@ -183,7 +183,7 @@ TEST_CASE("Fences that do not exist are refused") {
 }
 
 TEST_CASE("Handles that the session does not have are refused") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   const LibraryId theirs = f.neighbour.Load();
   const KernelId kernel = f.neighbour.GetKernel(theirs, "add");
@@ -251,7 +251,7 @@ TEST_CASE("Too many objects of any kind are CUDA_ERROR_OUT_OF_MEMORY") {
 }
 
 TEST_CASE("A control call only works on the connection of its session") {
-  Fixture f;
+  HostileClientFixture f;
   auto [status, reply] = f.client.Call(Op::cuLibraryUnload, wire::cuLibraryUnload{1, 0}, "",
                                        f.neighbour.grant.session());
   CHECK(status.code() == absl::StatusCode::kNotFound);
@@ -261,7 +261,7 @@ TEST_CASE("A control call only works on the connection of its session") {
 }
 
 TEST_CASE("Malformed control calls get a reply or end the session, never the daemon") {
-  Fixture f;
+  HostileClientFixture f;
   const auto call = [&](const proto::CallRequest& request) {
     grpc::ClientContext context;
     proto::CallReply reply;
@@ -337,7 +337,7 @@ TEST_CASE("Malformed control calls get a reply or end the session, never the dae
 }
 
 TEST_CASE("Bytes that are not gRPC do no harm") {
-  Fixture f;
+  HostileClientFixture f;
   std::mt19937 random(7);
   for (int i = 0; i < 30; ++i) {
     const int fd = ConnectTo(f.daemon.socket());
@@ -398,7 +398,7 @@ TEST_CASE("More sessions than there is room for are refused until one ends") {
 }
 
 TEST_CASE("A fault hits its own session only, and ends every wait with the error") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   const KernelId kernel = f.client.GetKernel(f.client.Load(), "fault");
   ring.slot(6).state.store(kReplyPending);
@@ -419,7 +419,7 @@ TEST_CASE("A fault hits its own session only, and ends every wait with the error
 }
 
 TEST_CASE("An error of a record without a reply becomes the session's error") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   ring.Send(Op::cuMemcpyAsync,
             f.client.CopyOf({f.secret, kAddress, 0}, {0, kStaging, 0}, 16, 1, 3, 1));
@@ -429,7 +429,7 @@ TEST_CASE("An error of a record without a reply becomes the session's error") {
 }
 
 TEST_CASE("The loss of a device ends every session with the error") {
-  Fixture f;
+  HostileClientFixture f;
   f.client.ring->slot(1).state.store(kReplyPending);
   f.daemon.devices[0]->lost.store(true);
   const auto ended = f.client.AwaitEnd();
@@ -447,7 +447,7 @@ TEST_CASE("The loss of a device ends every session with the error") {
 }
 
 TEST_CASE("Shared memory is registered only as whole pages of the user's own files in memory") {
-  Fixture f;
+  HostileClientFixture f;
   const auto reg = [&](wire::cuMemHostRegister_v2 args, const std::string& name,
                        uint64_t* address = nullptr) {
     auto [status, reply] = f.client.Call(Op::cuMemHostRegister_v2, args, name);
@@ -514,7 +514,7 @@ wire::cuLibraryLoadData_Reply BodyOf(const TestReply& reply) {
 }
 
 TEST_CASE("Another process of the user loads sent code by its exact hash") {
-  Fixture f;
+  HostileClientFixture f;
   const std::string image = "code" + std::string(199'996, 'i');
   const auto bytes = std::as_bytes(std::span(image));
   const auto load = [&](uint32_t source, const ContentHash& hash) {
@@ -543,7 +543,7 @@ TEST_CASE("Another process of the user loads sent code by its exact hash") {
 }
 
 TEST_CASE("A load with an unknown kind of image name ends the session") {
-  Fixture f;
+  HostileClientFixture f;
   wire::cuLibraryLoadData args = NamingImage(wire::kImageSent, {});
   std::string payload;
   SECTION("an unknown source") { args.source = 3; }
@@ -570,7 +570,7 @@ TEST_CASE("A load with an unknown kind of image name ends the session") {
 }
 
 TEST_CASE("Copies and fills are accepted up to the last byte of their range, and no further") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   constexpr uint64_t kMemory = 1 << 20;
   const auto copy = [&](wire::Location destination, wire::Location source, uint64_t bytes,
@@ -610,7 +610,7 @@ TEST_CASE("Copies and fills are accepted up to the last byte of their range, and
 }
 
 TEST_CASE("A launch without all bytes of its parameters, or with unknown flags, is refused") {
-  Fixture f;
+  HostileClientFixture f;
   RingTestClient& ring = *f.client.ring;
   const KernelId kernel = f.client.GetKernel(f.client.Load(), "add");
   REQUIRE(kernel != 0);

@@ -17,8 +17,8 @@ using Strings = std::vector<std::string>;
 constexpr uint32_t kFloat = 0x20, kByte = 1;
 constexpr int kInvalid = kCudaErrorInvalidValue;
 
-struct Fixture {
-  explicit Fixture(const std::function<void(Daemon::Options&)>& change = {})
+struct ImageFixture {
+  explicit ImageFixture(const std::function<void(Daemon::Options&)>& change = {})
       : daemon(change), client(daemon.socket()), neighbour(daemon.socket()) {
     daemon.devices[0]->image_device = &images;
     for (TestClient* each : {&client, &neighbour}) {
@@ -64,7 +64,7 @@ wire::cuTexObjectCreate OfArray(ArrayId array) {
 }
 
 TEST_CASE("Impossible arrays are refused") {
-  Fixture f;
+  ImageFixture f;
   const auto refused = [&](wire::cuArray3DCreate_v2 args) {
     int result = 0;
     f.Create(args, &result);
@@ -96,7 +96,7 @@ TEST_CASE("Impossible arrays are refused") {
 }
 
 TEST_CASE("Copies stay inside the session's arrays") {
-  Fixture f;
+  ImageFixture f;
   const ArrayId array = f.Create({8, 4, 2, kFloat, 1, 0, 0});
   REQUIRE(array != 0);
   const ArrayId other = f.CreateBy(f.neighbour, {8, 4, 2, kFloat, 1, 0, 0});
@@ -135,7 +135,7 @@ TEST_CASE("Copies stay inside the session's arrays") {
 }
 
 TEST_CASE("Textures read arrays of the session, in valid ways") {
-  Fixture f;
+  ImageFixture f;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
   const ArrayId mipmap = f.Create({8, 8, 0, kFloat, 1, 0, 3});
   wire::cuTexObjectCreate args = OfArray(array);
@@ -174,7 +174,7 @@ TEST_CASE("Textures read arrays of the session, in valid ways") {
 }
 
 TEST_CASE("Textures read only memory of the session") {
-  Fixture f;
+  ImageFixture f;
   const uint64_t memory = f.client.Allocate(4096), secret = f.neighbour.Allocate(4096);
   const auto linear = [&](uint64_t address, uint64_t bytes) {
     wire::cuTexObjectCreate of_memory{};
@@ -209,7 +209,7 @@ TEST_CASE("Textures read only memory of the session") {
 }
 
 TEST_CASE("Views do not exceed their array") {
-  Fixture f;
+  ImageFixture f;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
   const ArrayId mipmap = f.Create({8, 8, 0, kFloat, 1, 0, 3});
   const ArrayId layers = f.Create({8, 8, 4, kByte, 4, kArrayLayered, 0});
@@ -238,7 +238,7 @@ TEST_CASE("Views do not exceed their array") {
 }
 
 TEST_CASE("A surface needs an array that was made for surfaces") {
-  Fixture f;
+  ImageFixture f;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, 0, 0});
   CHECK(f.client.ring->Call(Op::cuSurfObjectCreate, wire::cuSurfObjectCreate{array, 0}) ==
         kInvalid);
@@ -249,7 +249,7 @@ TEST_CASE("A surface needs an array that was made for surfaces") {
 }
 
 TEST_CASE("An array lasts until the last texture or surface on it ends") {
-  Fixture f;
+  ImageFixture f;
   RingTestClient& ring = *f.client.ring;
   const ArrayId array = f.Create({8, 8, 0, kFloat, 1, kArraySurface, 0});
   const uint64_t texture = f.Texture(OfArray(array));
@@ -270,7 +270,7 @@ TEST_CASE("An array lasts until the last texture or surface on it ends") {
 }
 
 TEST_CASE("Arrays and textures end with their context, and with their session") {
-  Fixture f;
+  ImageFixture f;
   f.Texture(OfArray(f.Create({8, 8, 0, kFloat, 1, 0, 0})));
   f.client.ring->context = 2;
   f.Texture(OfArray(f.Create({8, 8, 0, kFloat, 1, 0, 0})));
@@ -282,7 +282,7 @@ TEST_CASE("Arrays and textures end with their context, and with their session") 
 }
 
 TEST_CASE("The number of a session's arrays and textures is bounded") {
-  Fixture f([](Daemon::Options& options) {
+  ImageFixture f([](Daemon::Options& options) {
     options.server.limits.arrays = 2;
     options.server.limits.image_objects = 1;
   });

@@ -13,8 +13,8 @@
 namespace detshare {
 namespace {
 
-struct Fixture {
-  Fixture() : daemon({}, 1), client(daemon.socket()) {
+struct LaunchHintsFixture {
+  LaunchHintsFixture() : daemon({}, 1), client(daemon.socket()) {
     REQUIRE(client.Open());
     client.CreateStream(1);
     memory = client.Allocate(4096);
@@ -42,7 +42,7 @@ struct Fixture {
 };
 
 TEST_CASE("A launch with every hint runs") {
-  Fixture f;
+  LaunchHintsFixture f;
   wire::LaunchHints hints{};
   hints.given = 127;
   hints.preferred_cluster[0] = hints.preferred_cluster[1] = hints.preferred_cluster[2] = 1;
@@ -56,7 +56,7 @@ TEST_CASE("A launch with every hint runs") {
 }
 
 TEST_CASE("An access window outside the session's memory is dropped") {
-  Fixture f;
+  LaunchHintsFixture f;
   wire::LaunchHints hints{};
   hints.given = wire::kHintAccessWindow;
   hints.window_address = f.memory + (uint64_t{1} << 40);
@@ -66,7 +66,7 @@ TEST_CASE("An access window outside the session's memory is dropped") {
 }
 
 TEST_CASE("Hints that CUDA does not have are refused, and nothing runs") {
-  Fixture f;
+  LaunchHintsFixture f;
   const auto refused = [&](auto change) {
     wire::LaunchHints hints{};
     change(hints);
@@ -102,13 +102,13 @@ TEST_CASE("Hints that CUDA does not have are refused, and nothing runs") {
 }
 
 TEST_CASE("A launch that announces hints without having them is refused") {
-  Fixture f;
+  LaunchHintsFixture f;
   CHECK(f.Launch({}, sizeof(wire::LaunchHints) - 1) == kCudaErrorInvalidValue);
   CHECK(f.Launch({}, 0) == kCudaErrorInvalidValue);
 }
 
 TEST_CASE("An event that was recorded without a fence can be queried") {
-  Fixture f;
+  LaunchHintsFixture f;
   RingTestClient& ring = *f.client.ring;
   ring.Send(Op::cuEventCreate, wire::cuEventCreate{1, 1, 0, 0});
   CHECK(ring.Call(Op::cuEventQuery, wire::cuEventQuery{1, 0}) == 0);

@@ -12,6 +12,7 @@
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
+#include "tests/units.h"
 
 namespace detshare {
 namespace {
@@ -19,7 +20,6 @@ namespace {
 using wire::kAddress;
 using wire::kStaging;
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kCard = 64 * kMiB;
 constexpr policy::Nanoseconds kResidence = 5 * policy::kMillisecond;
 

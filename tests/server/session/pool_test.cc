@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint32_t kReleaseThreshold = 4, kReservedCurrent = 5, kReservedHigh = 6;
 
-struct Fixture {
-  explicit Fixture(int devices = 1) : daemon({}, devices), client(daemon.socket()) {
+struct PoolFixture {
+  explicit PoolFixture(int devices = 1) : daemon({}, devices), client(daemon.socket()) {
     REQUIRE(client.Open());
     client.CreateStream(1);
   }
@@ -52,7 +52,7 @@ struct Fixture {
 };
 
 TEST_CASE("A pool reports what it has reserved, and releases it when it is trimmed") {
-  Fixture f;
+  PoolFixture f;
   REQUIRE(f.Create(2) == 0);
   REQUIRE(f.Set(2, kReleaseThreshold, UINT64_MAX) == 0);
   const uint64_t address = f.Allocate(2, 1 << 20);
@@ -73,7 +73,7 @@ TEST_CASE("A pool reports what it has reserved, and releases it when it is trimm
 }
 
 TEST_CASE("Unknown pools and unknown attributes of pools are refused") {
-  Fixture f;
+  PoolFixture f;
   uint64_t value = 0;
   CHECK(f.Create(0) == kCudaErrorInvalidValue);
   CHECK(f.Create(wire::kDefaultPool) == kCudaErrorInvalidValue);
@@ -104,7 +104,7 @@ TEST_CASE("Unknown pools and unknown attributes of pools are refused") {
 }
 
 TEST_CASE("Another device gets access to a pool, and loses it") {
-  Fixture f(2);
+  PoolFixture f(2);
   REQUIRE(f.Create(2) == 0);
   const uint64_t before = f.Allocate(2, 1 << 20);
   CHECK(f.Access(2, 1, 3) == 0);
@@ -120,7 +120,7 @@ TEST_CASE("Another device gets access to a pool, and loses it") {
 }
 
 TEST_CASE("The number of a client's pools is bounded") {
-  Fixture f;
+  PoolFixture f;
   PoolId pool = 2;
   int result = 0;
   while (result == 0 && pool < 5000) result = f.Create(pool++);

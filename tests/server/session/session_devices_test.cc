@@ -11,14 +11,14 @@
 #include "tests/server/daemon_fixture.h"
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
+#include "tests/units.h"
 
 namespace detshare {
 namespace {
 
 using Catch::Contains;
 
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kCard = 1024 * kMiB;
+constexpr uint64_t kCardBytes = 1024 * kMiB;
 using Change = std::function<void(Daemon::Options&)>;
 
 TenantQuota OneDevice(uint64_t memory = 0) {
@@ -226,7 +226,7 @@ TEST_CASE("Memory that others use is not free") {
 
 TEST_CASE("If memory may leave the cards, a full host takes one program more") {
   Host host(2, [](Daemon::Options& options) {
-    options.server.swap_bytes = 4 * kCard;
+    options.server.swap_bytes = 4 * kCardBytes;
     options.server.tenant_quotas["big"] = OneDevice(700 * kMiB);
   });
   for (InstantDevice* device : host.devices) device->used = 400 * kMiB;

@@ -46,8 +46,8 @@ struct OpenedSession {
   }
 };
 
-struct Fixture {
-  Fixture() {
+struct SessionFixture {
+  SessionFixture() {
     SetLogLevel(LogLevel::kError);
     options.runtime_directory = directory.path;
     options.windows = TestWindows();
@@ -145,7 +145,7 @@ wire::cuLaunchKernelEx Launch(KernelId kernel) {
 }
 
 TEST_CASE("Sessions work side by side, each in its own memory") {
-  Fixture f;
+  SessionFixture f;
   constexpr int kSessions = 4;
   std::vector<std::unique_ptr<OpenedSession>> sessions;
   for (int i = 0; i < kSessions; ++i) sessions.push_back(f.Open());
@@ -155,7 +155,7 @@ TEST_CASE("Sessions work side by side, each in its own memory") {
     threads.emplace_back([&, i] {
       OpenedSession& session = *sessions[i];
       RingTestClient& ring = *session.ring;
-      const KernelId kernel = Fixture::LoadKernel(session, "add");
+      const KernelId kernel = SessionFixture::LoadKernel(session, "add");
       ring.Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
       wire::cuMemAlloc_v2_Reply memory{};
       ring.Call(Op::cuMemAlloc_v2, wire::cuMemAlloc_v2{4096}, &memory);
@@ -182,13 +182,13 @@ TEST_CASE("Sessions work side by side, each in its own memory") {
 }
 
 TEST_CASE("A control call waits for the records before it") {
-  Fixture f;
+  SessionFixture f;
   auto session = f.Open();
   RingTestClient& ring = *session->ring;
   // The call names a position that the ring has not reached. The reply comes only after the record.
   std::atomic<bool> replied{false};
   std::thread caller([&] {
-    Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine);
+    SessionFixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine);
     replied.store(true);
   });
   CHECK(ring.header().head.load() == 0);
@@ -200,13 +200,14 @@ TEST_CASE("A control call waits for the records before it") {
 }
 
 TEST_CASE("Calls above the limit and calls of an ended session get a reply") {
-  Fixture f;
+  SessionFixture f;
   auto session = f.Open();
   std::vector<std::thread> callers;
   std::atomic<int> refused{0};
   for (int i = 0; i < 20; ++i) {
     callers.emplace_back([&] {
-      if (Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "", kRingLine)
+      if (SessionFixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}, "",
+                               kRingLine)
               .first == kCudaErrorNotPermitted) {
         ++refused;
       }
@@ -216,15 +217,15 @@ TEST_CASE("Calls above the limit and calls of an ended session get a reply") {
   session->worker->End(77, "the test ends it");
   for (std::thread& caller : callers) caller.join();
   CHECK(session->ended->get_future().get() == 77);
-  CHECK(Fixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first ==
+  CHECK(SessionFixture::Call(*session, Op::cuLibraryUnload, wire::cuLibraryUnload{9, 0}).first ==
         kCudaErrorNotPermitted);
 }
 
 TEST_CASE("A sleeping session sees its fault, and no other session does") {
-  Fixture f;
+  SessionFixture f;
   auto guilty = f.Open();
   auto innocent = f.Open();
-  const KernelId kernel = Fixture::LoadKernel(*guilty, "fault");
+  const KernelId kernel = SessionFixture::LoadKernel(*guilty, "fault");
   guilty->ring->Send(Op::cuStreamCreateWithPriority, wire::cuStreamCreateWithPriority{1, 1, 0, 0});
   guilty->ring->Send(Op::cuLaunchKernelEx, Launch(kernel));
   CHECK(Eventually(
@@ -236,7 +237,7 @@ TEST_CASE("A sleeping session sees its fault, and no other session does") {
 }
 
 TEST_CASE("Sessions that begin and end at random leave nothing behind") {
-  Fixture f;
+  SessionFixture f;
   std::atomic<int> as_said{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -260,7 +261,7 @@ TEST_CASE("Sessions that begin and end at random leave nothing behind") {
 }
 
 TEST_CASE("A client that changes the sleeping reader's word can still be ended") {
-  Fixture f;
+  SessionFixture f;
   auto session = f.Open();
   std::atomic<bool> stop{false};
   std::thread rude([&] {

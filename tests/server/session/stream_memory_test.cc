@@ -12,8 +12,8 @@ namespace {
 
 enum : uint32_t { kWait32 = 1, kWrite32 = 2, kFlush = 3, kWait64 = 4, kWrite64 = 5, kBarrier = 6 };
 
-struct Fixture {
-  Fixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
+struct StreamMemoryFixture {
+  StreamMemoryFixture() : daemon({}, 1), neighbour(daemon.socket()), client(daemon.socket()) {
     REQUIRE(neighbour.Open());
     secret = neighbour.Allocate(4096);
     REQUIRE(client.Open());
@@ -36,7 +36,7 @@ struct Fixture {
 };
 
 TEST_CASE("A batch of operations on memory is carried out") {
-  Fixture f;
+  StreamMemoryFixture f;
   CHECK(f.Call({{kWrite32, 0, f.memory, 7, 0},
                 {kBarrier, 1, 0, 0, 0},
                 {kWait32, 1, f.memory, 7, 0},
@@ -48,7 +48,7 @@ TEST_CASE("A batch of operations on memory is carried out") {
 }
 
 TEST_CASE("Operations on words outside the session's memory are refused") {
-  Fixture f;
+  StreamMemoryFixture f;
   for (const uint32_t operation : {kWait32, kWrite32, kWait64, kWrite64}) {
     for (const uint64_t address : {f.secret, uint64_t{0}, f.memory + 1,
                                    f.memory + (uint64_t{1} << 36), uint64_t{UINT64_MAX - 7}}) {
@@ -60,7 +60,7 @@ TEST_CASE("Operations on words outside the session's memory are refused") {
 }
 
 TEST_CASE("Operations that do not exist, and flags that no operation has, are refused") {
-  Fixture f;
+  StreamMemoryFixture f;
   for (const uint32_t operation : {0u, 7u, 8u, 0xFFFFFFFFu})
     CHECK(f.Call({{operation, 0, f.memory, 1, 0}}) == kCudaErrorInvalidValue);
   CHECK(f.Call({{kWait32, 4, f.memory, 1, 0}}) == kCudaErrorInvalidValue);
@@ -70,13 +70,13 @@ TEST_CASE("Operations that do not exist, and flags that no operation has, are re
 }
 
 TEST_CASE("A flush of remote writes is not supported where the device has none") {
-  Fixture f;
+  StreamMemoryFixture f;
   CHECK(f.Call({{kFlush, 0, 0, 0, 0}}) == kCudaErrorNotSupported);
   CHECK(f.Call({{kWait32, 1u << 30, f.memory, 0, 0}}) == kCudaErrorNotSupported);
 }
 
 TEST_CASE("Waits that no word could end are refused") {
-  Fixture f;
+  StreamMemoryFixture f;
   CHECK(f.Call({{kWait32, 2, f.memory, 0, 0}}) == kCudaErrorInvalidValue);
   CHECK(f.Call({{kWait64, 2, f.memory, 0, 0}}) == kCudaErrorInvalidValue);
   CHECK(f.Call({{kWait32, 3, f.memory, 0xFFFFFFFF, 0}}) == kCudaErrorInvalidValue);
@@ -86,7 +86,7 @@ TEST_CASE("Waits that no word could end are refused") {
 }
 
 TEST_CASE("A count that exceeds the payload is refused") {
-  Fixture f;
+  StreamMemoryFixture f;
   const wire::StreamMemoryOp write{kWrite32, 0, f.memory, 1, 0};
   CHECK(f.Call({write}, 2) == kCudaErrorInvalidValue);
   CHECK(f.Call({write}, 0xFFFFFFFF) == kCudaErrorInvalidValue);

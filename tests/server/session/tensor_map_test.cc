@@ -40,8 +40,8 @@ class Encoder final : public TensorMapEncoder {
   std::optional<TensorMapRequest> last_;  // guarded by mutex_
 };
 
-struct Fixture {
-  Fixture() : client(daemon.socket()) {
+struct TensorMapFixture {
+  TensorMapFixture() : client(daemon.socket()) {
     daemon.devices[0]->tensor_map_encoder = &encoder;
     REQUIRE(client.Open());
   }
@@ -65,7 +65,7 @@ wire::cuTensorMapEncodeTiled Tiled() {
 }
 
 TEST_CASE("The device makes a tensor map from all arguments") {
-  Fixture f;
+  TensorMapFixture f;
   RingTestClient& ring = *f.client.ring;
   wire::cuTensorMapEncodeTiled_Reply reply{};
   REQUIRE(ring.Call(Op::cuTensorMapEncodeTiled, Tiled(), &reply) == 0);
@@ -110,7 +110,7 @@ TEST_CASE("The device makes a tensor map from all arguments") {
 }
 
 TEST_CASE("A tensor map of impossible rank or kind never reaches the device") {
-  Fixture f;
+  TensorMapFixture f;
   RingTestClient& ring = *f.client.ring;
   const auto refused = [&](const wire::cuTensorMapEncodeTiled& args) {
     return ring.Call(Op::cuTensorMapEncodeTiled, args) == kCudaErrorInvalidValue &&

@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint64_t kUnit = wire::kPhysicalUnit;
 
-struct Fixture {
-  explicit Fixture(int devices = 1) : daemon({}, devices), client(daemon.socket()) {
+struct VirtualMemoryFixture {
+  explicit VirtualMemoryFixture(int devices = 1) : daemon({}, devices), client(daemon.socket()) {
     REQUIRE(client.Open());
     client.CreateStream(1);
   }
@@ -66,7 +66,7 @@ int Import(TestClient& client, const wire::ShareToken& token,
 }
 
 TEST_CASE("Mapped memory can be used where access was given, until it is unmapped") {
-  Fixture f;
+  VirtualMemoryFixture f;
   const uint64_t range = f.Reserve(4 * kUnit);
   REQUIRE(range != 0);
   const wire::PhysicalId memory = f.Create(2 * kUnit);
@@ -96,7 +96,7 @@ TEST_CASE("Mapped memory can be used where access was given, until it is unmappe
 }
 
 TEST_CASE("Invalid calls of virtual memory are refused and change nothing") {
-  Fixture f;
+  VirtualMemoryFixture f;
   int result = 0;
   for (const uint64_t bytes : {uint64_t{0}, kUnit + 1, uint64_t{1} << 60, UINT64_MAX}) {
     f.Reserve(bytes, 0, &result);
@@ -152,7 +152,7 @@ TEST_CASE("Invalid calls of virtual memory are refused and change nothing") {
 }
 
 TEST_CASE("Memory that one process exports can be mapped by another of the same user") {
-  Fixture f;
+  VirtualMemoryFixture f;
   TestClient other(f.daemon.socket());
   REQUIRE(other.Open());
   other.CreateStream(1);
@@ -182,7 +182,7 @@ TEST_CASE("Memory that one process exports can be mapped by another of the same 
 }
 
 TEST_CASE("An invented token, or one whose memory is gone, opens nothing") {
-  Fixture f;
+  VirtualMemoryFixture f;
   wire::cuMemImportFromShareableHandle_Reply imported{};
   wire::ShareToken token{};
   CHECK(Import(f.client, token, &imported) == kCudaErrorInvalidValue);
@@ -214,7 +214,7 @@ TEST_CASE("Tokens are for one user only, and all different") {
 }
 
 TEST_CASE("A second device gets its own access to memory of the first") {
-  Fixture f(2);
+  VirtualMemoryFixture f(2);
   const wire::PhysicalId memory = f.Create(kUnit);
   const uint64_t range = f.Reserve(kUnit);
   REQUIRE(f.Map(range, kUnit, memory) == 0);

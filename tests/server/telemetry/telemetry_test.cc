@@ -19,8 +19,8 @@ class KnowingHost final : public HostTelemetry {
   }
 };
 
-struct Fixture {
-  explicit Fixture(int devices = 1)
+struct TelemetryFixture {
+  explicit TelemetryFixture(int devices = 1)
       : daemon(
             [](Daemon::Options& options) {
               options.host_telemetry = std::make_shared<KnowingHost>();
@@ -52,7 +52,7 @@ proto::HostQuery Query(const std::string& function, int device, int peer = -1) {
 
 TEST_CASE(
     "Without a session a process learns which devices there are and how much memory is free") {
-  Fixture f(2);
+  TelemetryFixture f(2);
   f.daemon.devices[1]->used = 1 << 20;
   const proto::TelemetryReply reply = f.Read({});
   CHECK(reply.result() == NVML_SUCCESS);
@@ -66,7 +66,7 @@ TEST_CASE(
 }
 
 TEST_CASE("Devices are shown as requested, and an unknown device makes a machine without devices") {
-  Fixture f(3);
+  TelemetryFixture f(3);
   proto::TelemetryRequest request;
   request.add_device_ids("2");
   request.add_device_ids("0");
@@ -87,7 +87,7 @@ TEST_CASE("Devices are shown as requested, and an unknown device makes a machine
 }
 
 TEST_CASE("A tenant sees its own sessions, with the memory that each has") {
-  Fixture f;
+  TelemetryFixture f;
   REQUIRE(f.client.Open());
   TestClient other(f.daemon.socket());
   other.request.set_tenant("somebody-else");
@@ -106,7 +106,7 @@ TEST_CASE("A tenant sees its own sessions, with the memory that each has") {
 }
 
 TEST_CASE("Utilisation is the share of samples at which the tenant had work, and no other's") {
-  Fixture f;
+  TelemetryFixture f;
   REQUIRE(f.client.Open());
   f.daemon.devices[0]->busy = true;
   proto::TelemetryRequest request;
@@ -119,7 +119,7 @@ TEST_CASE("Utilisation is the share of samples at which the tenant had work, and
 }
 
 TEST_CASE("Invalid queries are refused one by one") {
-  Fixture f;
+  TelemetryFixture f;
   proto::TelemetryRequest request;
   *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 0);
   *request.add_queries() = Query("nvmlDeviceGetPowerUsage", 1);
@@ -136,7 +136,7 @@ TEST_CASE("Invalid queries are refused one by one") {
 }
 
 TEST_CASE("A request that is too large, or for no valid tenant, is refused as a whole") {
-  Fixture f;
+  TelemetryFixture f;
   proto::TelemetryRequest request;
   request.set_tenant("../../etc");
   CHECK(f.Read(request).result() == NVML_ERROR_INVALID_ARGUMENT);
@@ -151,7 +151,7 @@ TEST_CASE("A request that is too large, or for no valid tenant, is refused as a 
 }
 
 TEST_CASE("A daemon that ends replies to clients that still wait for samples") {
-  auto f = std::make_unique<Fixture>();
+  auto f = std::make_unique<TelemetryFixture>();
   REQUIRE(f->client.Open());
   std::thread asker([&] {
     proto::TelemetryRequest request;

@@ -15,13 +15,13 @@
 #include "tests/server/grpc_stubs.h"
 #include "tests/server/instant_device.h"
 #include "tests/server/instant_images.h"
+#include "tests/units.h"
 
 namespace detshare {
 namespace {
 
 using Catch::Contains;
 
-constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kGranule = 2 * kMiB;
 
 // A daemon in which tenant "small" may have 16 MiB of each device, 4 MiB of pinned memory and two

@@ -6,7 +6,7 @@
 namespace detshare::ctl {
 namespace {
 
-proto::Event Example() {
+proto::Event ExampleEvent() {
   proto::Event event;
   event.set_number(7);
   event.set_unix_ns(1'700'000'000'250'000'000);
@@ -20,11 +20,11 @@ proto::Event Example() {
 }
 
 TEST_CASE("An event is one line, as text and as JSON") {
-  const std::string text = EventText(Example());
+  const std::string text = EventText(ExampleEvent());
   CHECK(text.find("opened") != std::string::npos);
   CHECK(text.find("session 3 tenant alice pid 42") != std::string::npos);
   CHECK(text.substr(text.size() - 6) == ": why\n");
-  const std::string line = EventJson(Example());
+  const std::string line = EventJson(ExampleEvent());
   CHECK(line.find('\n') == line.size() - 1);
   const auto json = nlohmann::json::parse(line);
   CHECK(json["time"] == "2023-11-14T22:13:20.250000Z");
@@ -34,16 +34,16 @@ TEST_CASE("An event is one line, as text and as JSON") {
 
 TEST_CASE("Events are chosen by session, tenant and kind") {
   EventsOptions options;
-  CHECK(Wanted(Example(), options));
+  CHECK(Wanted(ExampleEvent(), options));
   options.session = 3;
   options.tenant = "alice";
   options.kind = "opened";
-  CHECK(Wanted(Example(), options));
+  CHECK(Wanted(ExampleEvent(), options));
   options.kind = "ended";
-  CHECK_FALSE(Wanted(Example(), options));
+  CHECK_FALSE(Wanted(ExampleEvent(), options));
   options.kind = "";
   options.session = 4;
-  CHECK_FALSE(Wanted(Example(), options));
+  CHECK_FALSE(Wanted(ExampleEvent(), options));
 }
 
 }  // namespace

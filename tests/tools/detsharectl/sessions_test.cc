@@ -6,7 +6,7 @@
 namespace detshare::ctl {
 namespace {
 
-proto::Status Example() {
+proto::Status ExampleSessions() {
   proto::Status status;
   status.set_policy("fair");
   proto::DeviceStatus* const device = status.add_devices();
@@ -28,8 +28,8 @@ proto::Status Example() {
 
 TEST_CASE("Sessions are listed, and are the same objects as in the status") {
   CHECK(SessionsText(proto::Status()) == "No sessions.\n");
-  CHECK(SessionsText(Example()).find("alice") != std::string::npos);
-  const auto json = nlohmann::json::parse(SessionsJson(Example()));
+  CHECK(SessionsText(ExampleSessions()).find("alice") != std::string::npos);
+  const auto json = nlohmann::json::parse(SessionsJson(ExampleSessions()));
   REQUIRE(json.size() == 3);
   CHECK(json[2]["tenant"] == "b");
   CHECK(nlohmann::json::parse(SessionsJson(proto::Status())).empty());
@@ -41,7 +41,7 @@ TEST_CASE("A tenant's use is that of its sessions, and tenants without sessions 
   setting->set_name("idle");
   setting->set_tenant_class("batch");
   setting->set_weight(2);
-  const auto json = nlohmann::json::parse(TenantUseJson(Example(), tenants));
+  const auto json = nlohmann::json::parse(TenantUseJson(ExampleSessions(), tenants));
   REQUIRE(json.size() == 3);
   CHECK(json[0]["name"] == "alice");
   CHECK(json[0]["sessions"] == 2);
@@ -54,8 +54,8 @@ TEST_CASE("A tenant's use is that of its sessions, and tenants without sessions 
 }
 
 TEST_CASE("Partitions are listed with their devices") {
-  CHECK(PartitionsText(Example()).find("policy fair") == 0);
-  const auto json = nlohmann::json::parse(PartitionsJson(Example()));
+  CHECK(PartitionsText(ExampleSessions()).find("policy fair") == 0);
+  const auto json = nlohmann::json::parse(PartitionsJson(ExampleSessions()));
   REQUIRE(json.size() == 1);
   CHECK(json[0]["device"] == 0);
   CHECK(json[0]["name"] == "sm0-63");

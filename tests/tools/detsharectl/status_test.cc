@@ -6,7 +6,7 @@
 namespace detshare::ctl {
 namespace {
 
-proto::Status Example() {
+proto::Status ExampleStatus() {
   proto::Status status;
   status.set_version("1.2.3");
   status.set_abi_version(7);
@@ -24,7 +24,7 @@ proto::Status Example() {
 }
 
 TEST_CASE("A session is shown with its devices") {
-  proto::Status status = Example();
+  proto::Status status = ExampleStatus();
   proto::SessionStatus* session = status.add_sessions();
   CHECK(DevicesText(*session) == "-");
   session->add_devices(2);
@@ -34,7 +34,7 @@ TEST_CASE("A session is shown with its devices") {
 }
 
 TEST_CASE("Status without sessions says so") {
-  const std::string text = StatusText(Example());
+  const std::string text = StatusText(ExampleStatus());
   CHECK(text.find("detshared 1.2.3, pid 42, up 1 min 1 s, backend soft, policy whole") == 0);
   CHECK(text.find("Some GPU") != std::string::npos);
   CHECK(text.find("1 GiB") != std::string::npos);
@@ -43,7 +43,7 @@ TEST_CASE("Status without sessions says so") {
 }
 
 TEST_CASE("With strict isolation status names the process's user, and for operators all users") {
-  proto::Status status = Example();
+  proto::Status status = ExampleStatus();
   status.set_domain("ann");
   CHECK(StatusText(status).find("this process serves the programs of user ann") !=
         std::string::npos);
@@ -62,14 +62,14 @@ TEST_CASE("With strict isolation status names the process's user, and for operat
 }
 
 TEST_CASE("Status shows how much device memory is in host memory, if memory may move") {
-  proto::Status status = Example();
+  proto::Status status = ExampleStatus();
   status.set_swap_limit(4ull << 30);
   status.set_swap_used(1ull << 20);
   CHECK(StatusText(status).find("host memory: 1 MiB of at most 4 GiB") != std::string::npos);
 }
 
 TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
-  proto::Status status = Example();
+  proto::Status status = ExampleStatus();
   proto::SessionStatus* session = status.add_sessions();
   session->set_session(9);
   session->add_devices(2);
@@ -90,7 +90,7 @@ TEST_CASE("Status as JSON keeps 64-bit numbers as numbers") {
 }
 
 TEST_CASE("Status stays valid JSON whatever a client's name is") {
-  proto::Status status = Example();
+  proto::Status status = ExampleStatus();
   status.add_sessions()->set_program("a\"b\\c\n\x01");
   CHECK(nlohmann::json::parse(StatusJson(status))["sessions"][0]["program"] == "a\"b\\c\n\x01");
 }

@@ -2,14 +2,14 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/policy/device_shapes.h"
+
 namespace detshare::sim {
 namespace {
 
-const policy::DeviceShape kH200{132, 8};
-
 std::vector<double> RatesOf(const std::vector<Running>& running) {
   std::vector<double> rates;
-  Rates(kH200, running, &rates);
+  Rates(policy::kH200, running, &rates);
   return rates;
 }
 

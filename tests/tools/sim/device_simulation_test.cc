@@ -3,11 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "policy/registry.h"
+#include "tests/policy/device_shapes.h"
 
 namespace detshare::sim {
 namespace {
-
-const policy::DeviceShape kH200{132, 8};
 
 Program Model(std::vector<Request> requests) {
   Program program;
@@ -27,7 +26,7 @@ Program Training() {
 }
 
 DeviceResult Run(const char* policy, const std::vector<Program>& programs, double hours) {
-  return SimulateDevice(kH200, **policy::CreatePolicy(policy, {}), programs, hours);
+  return SimulateDevice(policy::kH200, **policy::CreatePolicy(policy, {}), programs, hours);
 }
 
 TEST_CASE("A request alone takes as long as the model of its work says") {

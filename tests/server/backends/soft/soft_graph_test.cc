@@ -59,13 +59,13 @@ constexpr char kConditionalPtx[] = R"(
 }
 )";
 
-struct Fixture {
+struct SoftGraphFixture {
   TestDevice device;
   TestSession session{device, 0};
   std::unique_ptr<Library> conditional = session.Load(kConditionalPtx);
   GraphDescription description;
 
-  Fixture() { description.graphs.resize(1); }
+  SoftGraphFixture() { description.graphs.resize(1); }
 
   // For kernels of both libraries, which outlive the graphs.
   GraphNode Node(Kernel& kernel, const std::vector<std::byte>& parameters, Dim3 grid = {1},
@@ -116,7 +116,8 @@ struct Fixture {
   }
 };
 
-TEST_CASE_METHOD(Fixture, "a graph respects its edges, and other nodes run at the same time") {
+TEST_CASE_METHOD(SoftGraphFixture,
+                 "a graph respects its edges, and other nodes run at the same time") {
   // A diamond. One side waits for the other through a fence.
   int* data = session.Allocate<int>(8);
   std::atomic<uint64_t>* fences = nullptr;
@@ -150,7 +151,8 @@ TEST_CASE_METHOD(Fixture, "a graph respects its edges, and other nodes run at th
   session.space().UnregisterHost(page).IgnoreError();
 }
 
-TEST_CASE_METHOD(Fixture, "random graphs compute the same as their nodes one after the other") {
+TEST_CASE_METHOD(SoftGraphFixture,
+                 "random graphs compute the same as their nodes one after the other") {
   constexpr int kCells = 12;
   for (unsigned seed = 0; seed < 25; ++seed) {
     INFO("seed " << seed);
@@ -202,7 +204,7 @@ TEST_CASE_METHOD(Fixture, "random graphs compute the same as their nodes one aft
   }
 }
 
-TEST_CASE_METHOD(Fixture, "launches of a graph on two queues follow each other") {
+TEST_CASE_METHOD(SoftGraphFixture, "launches of a graph on two queues follow each other") {
   int* flag = session.Allocate<int>(2);
   Add(Node(session.kernel("WaitForFlag"), Parameters(flag)));
   Add(Store(flag, 0));
@@ -222,7 +224,7 @@ TEST_CASE_METHOD(Fixture, "launches of a graph on two queues follow each other")
   CHECK(*flag == 0);
 }
 
-TEST_CASE_METHOD(Fixture, "branches overlap in virtual time and chains do not") {
+TEST_CASE_METHOD(SoftGraphFixture, "branches overlap in virtual time and chains do not") {
   float* out = session.Allocate<float>(64);
   const auto measure = [&](bool chain) {
     description.graphs.assign(1, {});
@@ -244,7 +246,7 @@ TEST_CASE_METHOD(Fixture, "branches overlap in virtual time and chains do not") 
   CHECK(serial < 4.5f * parallel);
 }
 
-TEST_CASE_METHOD(Fixture, "nodes run on the SMs of the partition") {
+TEST_CASE_METHOD(SoftGraphFixture, "nodes run on the SMs of the partition") {
   const std::unique_ptr<Partition> partition = Require(device->CreatePartition(16, 8));
   unsigned* sms = session.Allocate<unsigned>(64);
   Add(Node(session.kernel("SmIds"), Parameters(sms), {64}, {32}));
@@ -257,7 +259,7 @@ TEST_CASE_METHOD(Fixture, "nodes run on the SMs of the partition") {
   }
 }
 
-TEST_CASE_METHOD(Fixture, "instantiating a graph returns the errors of its nodes") {
+TEST_CASE_METHOD(SoftGraphFixture, "instantiating a graph returns the errors of its nodes") {
   int* data = session.Allocate<int>(4);
   const auto error_of = [&](GraphNode node) {
     description.graphs.assign(1, {});
@@ -283,7 +285,7 @@ TEST_CASE_METHOD(Fixture, "instantiating a graph returns the errors of its nodes
         kCudaErrorInvalidValue);
 }
 
-TEST_CASE_METHOD(Fixture, "changes of a graph hold for later launches") {
+TEST_CASE_METHOD(SoftGraphFixture, "changes of a graph hold for later launches") {
   int* data = session.Allocate<int>(4);
   Add(Store(data, 1));
   Add({Fill(data + 1, 2)});
@@ -306,7 +308,7 @@ TEST_CASE_METHOD(Fixture, "changes of a graph hold for later launches") {
   CHECK(data[2] == 7);
 }
 
-TEST_CASE_METHOD(Fixture, "a graph waits for the records that events have at the launch") {
+TEST_CASE_METHOD(SoftGraphFixture, "a graph waits for the records that events have at the launch") {
   int* flag = session.Allocate<int>(1);
   int* data = session.Allocate<int>(1);
   const auto recorded = std::shared_ptr<Marker>(Require(device->CreateMarker(false)));
@@ -338,7 +340,8 @@ TEST_CASE_METHOD(Fixture, "a graph waits for the records that events have at the
   CHECK(*data == 3);
 }
 
-TEST_CASE_METHOD(Fixture, "a fault in a graph is its session's alone, and its launches end") {
+TEST_CASE_METHOD(SoftGraphFixture,
+                 "a fault in a graph is its session's alone, and its launches end") {
   Add(Node(session.kernel("Trap"), {}));
   Add({Fill(session.Allocate<int>(1), 1)});
   Edge(0, 1);
@@ -352,7 +355,7 @@ TEST_CASE_METHOD(Fixture, "a fault in a graph is its session's alone, and its la
   CHECK(*data == 4);
 }
 
-TEST_CASE_METHOD(Fixture, "a graph may be destroyed before its launches end") {
+TEST_CASE_METHOD(SoftGraphFixture, "a graph may be destroyed before its launches end") {
   int* flag = session.Allocate<int>(1);
   int* data = session.Allocate<int>(1);
   Add(Node(session.kernel("WaitForFlag"), Parameters(flag)));
@@ -366,7 +369,7 @@ TEST_CASE_METHOD(Fixture, "a graph may be destroyed before its launches end") {
   CHECK(*data == 8);
 }
 
-TEST_CASE_METHOD(Fixture, "operations on memory write words and wait for them") {
+TEST_CASE_METHOD(SoftGraphFixture, "operations on memory write words and wait for them") {
   uint64_t* words = session.Allocate<uint64_t>(2);
   MemoryOpsStep step;
   step.operations = {{MemoryOp::kWait64, MemoryOp::kEqual, reinterpret_cast<uint64_t>(words), 3},
@@ -382,7 +385,7 @@ TEST_CASE_METHOD(Fixture, "operations on memory write words and wait for them") 
 
 // ---- conditional nodes
 
-TEST_CASE_METHOD(Fixture, "a while loop runs its body until a kernel ends it") {
+TEST_CASE_METHOD(SoftGraphFixture, "a while loop runs its body until a kernel ends it") {
   const uint64_t handle =
       Require(device->CreateGraphCondition(session.space(), 1, /*assign_default=*/true, 0));
   unsigned* count = session.Allocate<unsigned>(1);
@@ -403,7 +406,7 @@ TEST_CASE_METHOD(Fixture, "a while loop runs its body until a kernel ends it") {
   CHECK(*after == 12);
 }
 
-TEST_CASE_METHOD(Fixture, "if, else and switch select a body, also when they are nested") {
+TEST_CASE_METHOD(SoftGraphFixture, "if, else and switch select a body, also when they are nested") {
   const auto condition = [&] {
     return Require(device->CreateGraphCondition(session.space(), 0, false, 0));
   };
@@ -441,7 +444,7 @@ TEST_CASE_METHOD(Fixture, "if, else and switch select a body, also when they are
   CHECK(run(0, 0) == std::vector<int>{0, 0, 1});
 }
 
-TEST_CASE_METHOD(Fixture, "a loop takes the virtual time of its turns") {
+TEST_CASE_METHOD(SoftGraphFixture, "a loop takes the virtual time of its turns") {
   const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true, 0));
   unsigned* count = session.Allocate<unsigned>(1);
   Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
@@ -457,7 +460,8 @@ TEST_CASE_METHOD(Fixture, "a loop takes the virtual time of its turns") {
   CHECK(Require(device->ElapsedMilliseconds(*start, *end)) > 0.2f);  // 100 launches of 2 us
 }
 
-TEST_CASE_METHOD(Fixture, "an endless loop does not starve other work and ends with its session") {
+TEST_CASE_METHOD(SoftGraphFixture,
+                 "an endless loop does not starve other work and ends with its session") {
   const uint64_t handle = Require(device->CreateGraphCondition(session.space(), 1, true, 0));
   Add({ConditionalStep{handle, ConditionalStep::Type::kWhile, 1, 1}});
   description.graphs.resize(2);  // an empty body
@@ -478,7 +482,7 @@ TEST_CASE_METHOD(Fixture, "an endless loop does not starve other work and ends w
   Require(next.Finish());
 }
 
-TEST_CASE_METHOD(Fixture, "an unknown handle is a fault") {
+TEST_CASE_METHOD(SoftGraphFixture, "an unknown handle is a fault") {
   unsigned* value = session.Allocate<unsigned>(1);
   Kernel& kernel = *Require(conditional->GetKernel("choose"));
   Require(session.queue().Launch(session.space(), kernel, {}, Parameters(value, uint64_t{77})));

@@ -18,7 +18,7 @@ using u128 = unsigned __int128;
 using s128 = __int128;
 
 template <class T>
-const char* Suffix() {
+const char* IntegerSuffix() {
   if (std::is_same_v<T, u16>) return "u16";
   if (std::is_same_v<T, u32>) return "u32";
   if (std::is_same_v<T, u64>) return "u64";
@@ -29,7 +29,7 @@ const char* Suffix() {
 template <class T>
 std::string I(std::string text) {
   const size_t at = text.find('$');
-  return text.replace(at, 1, Suffix<T>());
+  return text.replace(at, 1, IntegerSuffix<T>());
 }
 
 template <class T>
@@ -88,8 +88,8 @@ void CheckWidth() {
       {"lt", [](T a, T b) { return a < b; }},  {"le", [](T a, T b) { return a <= b; }},
       {"gt", [](T a, T b) { return a > b; }},  {"ge", [](T a, T b) { return a >= b; }}};
   for (const auto& [name, holds] : compares) {
-    const std::string compare =
-        std::string("setp.") + name + "." + Suffix<T>() + " %p, %a, %b; selp.u32 %o, 1, 0, %p;";
+    const std::string compare = std::string("setp.") + name + "." + IntegerSuffix<T>() +
+                                " %p, %a, %b; selp.u32 %o, 1, 0, %p;";
     Check2<u32, T, T>(compare, [&](T a, T b) { return holds(a, b) ? 1 : 0; });
   }
 }

@@ -6,10 +6,10 @@
 namespace detshare::soft::ptx::testing {
 namespace {
 
-constexpr char kHeader[] = ".version 8.6\n.target sm_80\n.address_size 64\n";
+constexpr char kModuleHeader[] = ".version 8.6\n.target sm_80\n.address_size 64\n";
 
 std::string Refused(const std::string& body) {
-  const auto module = Module::Parse(kHeader + body);
+  const auto module = Module::Parse(kModuleHeader + body);
   REQUIRE_FALSE(module.ok());
   CHECK(module.status().code() == absl::StatusCode::kInvalidArgument);
   return module.status().ToString();
@@ -57,7 +57,7 @@ TEST_CASE("Malformed texts are refused") {
 }
 
 TEST_CASE("A kernel's description says what its directives and declarations say") {
-  const auto module = Module::Parse(std::string(kHeader) + R"(
+  const auto module = Module::Parse(std::string(kModuleHeader) + R"(
 .const .align 4 .b8 table[12] = {1, 2, 3};
 .shared .align 16 .b8 common[100];
 .visible .entry k(.param .u8 a, .param .align 16 .b8 b[20], .param .u64 .ptr .global .align 4 c, .param .f32 d)
@@ -103,7 +103,7 @@ TEST_CASE("A kernel's description says what its directives and declarations say"
 
 TEST_CASE("Initialisers fill globals with numbers, strings and addresses") {
   Memory memory;
-  Program program(&memory, std::string(kHeader) + R"(
+  Program program(&memory, std::string(kModuleHeader) + R"(
 .visible .global .align 4 .u32 numbers[4] = {1, 0x10, -1};
 .visible .global .align 8 .f64 real = 0d3FF8000000000000;
 .visible .global .f32 floats[2] = {0f3F800000, 2.5};
@@ -134,7 +134,7 @@ TEST_CASE("Initialisers fill globals with numbers, strings and addresses") {
 }
 
 TEST_CASE("Texts link by name") {
-  const std::string user = std::string(kHeader) + R"(
+  const std::string user = std::string(kModuleHeader) + R"(
 .extern .func (.param .b32 r) twice(.param .b32 x);
 .extern .global .align 4 .u32 base;
 .func (.param .b32 r) local_name(.param .b32 x) {
@@ -150,7 +150,7 @@ TEST_CASE("Texts link by name") {
   ret;
 }
 )";
-  const std::string library = std::string(kHeader) + R"(
+  const std::string library = std::string(kModuleHeader) + R"(
 .visible .global .align 4 .u32 base = 20;
 .func (.param .b32 r) local_name(.param .b32 x) { .reg .b32 %r; mov.u32 %r, 7; st.param.b32 [r], %r; ret; }
 .visible .func (.param .b32 r) twice(.param .b32 x) {
@@ -168,7 +168,7 @@ TEST_CASE("Texts link by name") {
 
 TEST_CASE("Parameters and results may be registers, as in hand-written PTX") {
   Memory memory;
-  Program program(&memory, std::string(kHeader) + R"(
+  Program program(&memory, std::string(kModuleHeader) + R"(
 .func (.reg .u32 %res) sum(.reg .u32 %x, .reg .u64 %y) {
   .reg .u32 %t;
   cvt.u32.u64 %t, %y;
@@ -193,7 +193,7 @@ TEST_CASE("Parameters and results may be registers, as in hand-written PTX") {
 
 TEST_CASE("Branch tables jump by index and refuse an index beyond them") {
   Memory memory;
-  Program program(&memory, std::string(kHeader) + R"(
+  Program program(&memory, std::string(kModuleHeader) + R"(
 .visible .entry k(.param .u64 out, .param .u32 modulus) {
   .reg .b32 %r<6>; .reg .b64 %d<3>; .reg .pred %p;
   mov.u32 %r1, %tid.x;
