@@ -32,6 +32,7 @@ def unit_tests(tests, data = [], traits = {}):
         srcs = [name + ".cc" for name in together],
         deps = depset([dep for name in together for dep in tests[name]]).to_list() +
                ["@system//:catch2"],
+        linkstatic = True,
         alwayslink = True,
     )
     for name in tests:

@@ -1,7 +1,9 @@
 #include "coroutine_runtime/device_scheduler.h"
 
 #include <catch2/catch.hpp>
+#include <string>
 
+#include "coroutine_runtime/by_tenant.h"
 #include "policy/registry.h"
 #include "tests/coroutine_runtime/scripted_policy.h"
 
@@ -639,6 +641,27 @@ TEST_CASE_METHOD(Fixture, "Another policy or other tenants are in force at the n
   CHECK(scheduler->Partitions().size() == 4);
   REQUIRE(scheduler->SetTenants({b, a}).ok());
   CHECK(scheduler->Partitions().size() == 4);  // made once
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "A tenant that a reload adds is counted apart, however many came before") {
+  Make({});
+  policy::CoroutineId next = 1;
+  const auto open = [&](const std::string& tenant) {
+    ScheduledSession session(device, *pool, *scheduler, next++, tenant);
+  };
+  for (size_t i = 0; i < kMaxTenantsApart; ++i) open("tenant" + std::to_string(i));
+  open("unknown");
+  CHECK(scheduler->Totals().contains(kOtherTenants));
+  CHECK_FALSE(scheduler->Totals().contains("unknown"));
+  policy::Tenant late;
+  late.name = "late";
+  SECTION("with the tenants alone") { REQUIRE(scheduler->SetTenants({late}).ok()); }
+  SECTION("with a policy") {
+    REQUIRE(scheduler->SetPolicyAndTenants(std::make_unique<ScriptedPolicy>(), {late}).ok());
+  }
+  open("late");
+  CHECK(scheduler->Totals().contains("late"));
 }
 
 TEST_CASE_METHOD(Fixture, "Forced migration moves every operation, in order") {

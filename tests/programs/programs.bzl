@@ -95,7 +95,7 @@ PROGRAMS = [
     _program("launch_attributes"),
     _program("launch_hints", tags = ["driver_api"]),
     _program("large_parameters"),
-    _program("legacy_launch", tags = ["driver_api"]),
+    _program("legacy_launch", flags = ["-Xcompiler=-Wno-deprecated-declarations"], tags = ["driver_api"]),
     _program("long_kernel"),
     _program("many_launches"),
     _program("managed_variables"),
