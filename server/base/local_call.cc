@@ -7,9 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/errno_text.h"
 
 namespace detshare {
 
@@ -26,8 +26,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ConnectLocally(const std::string&
     return grpc::CreateInsecureChannelFromFd("detshared", fd);
   const int error = errno;
   if (fd >= 0) close(fd);
-  return absl::UnavailableError(
-      absl::StrCat("cannot connect to ", path, ": ", std::generic_category().message(error)));
+  return absl::UnavailableError(absl::StrCat("cannot connect to ", path, ": ", ErrnoText(error)));
 }
 
 }  // namespace detshare

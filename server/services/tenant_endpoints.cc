@@ -20,6 +20,7 @@
 #include "coroutine_runtime/status_cuda.h"
 #include "policy/config/config.h"
 #include "policy/status_macros.h"
+#include "server/base/errno_text.h"
 #include "server/base/grpc_limits.h"
 #include "server/base/logging.h"
 
@@ -30,7 +31,7 @@ constexpr char kSocketName[] = "detshared.sock";
 constexpr char kFolder[] = "endpoints";
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
-  return absl::InternalError(absl::StrCat(what, ": ", std::generic_category().message(error)));
+  return absl::InternalError(absl::StrCat(what, ": ", ErrnoText(error)));
 }
 
 std::string ByDescriptor(int fd) { return absl::StrCat("/proc/self/fd/", fd); }

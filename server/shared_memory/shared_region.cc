@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "coroutine_runtime/fresh_address.h"
 #include "policy/status_macros.h"
+#include "server/base/errno_text.h"
 #include "server/base/futex.h"
 #include "server/base/logging.h"
 
@@ -39,7 +40,7 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t granule) {
 }
 
 absl::Status ErrnoStatus(int error, const std::string& what) {
-  const std::string text = absl::StrCat(what, ": ", std::generic_category().message(error));
+  const std::string text = absl::StrCat(what, ": ", ErrnoText(error));
   if (error == ENOSPC || error == ENOMEM || error == EDQUOT || error == EMFILE || error == ENFILE) {
     return absl::ResourceExhaustedError(text);
   }
