@@ -41,6 +41,19 @@ class Array;             // device_array.h
 class ImageDevice;       // device_array.h
 class TensorMapEncoder;  // device_tensor_map.h
 
+// How urgent work gets the device while other work runs. A time-slice group (TSG is NVIDIA's term) is
+// a set of queues to which the hardware gives turns. Two groups never run at the same time, and one
+// group stops the running kernels of the other between two instructions. A device that can preempt
+// has two groups: the ordinary one, which all partitions share, and the urgent one
+// (Device::urgent()).
+struct Preemption {
+  bool available = false;
+  // From the launch of urgent work until it runs, while other work fills the device. Measured.
+  int64_t latency_ns = 0;
+  uint64_t memory_bytes = 0;  // device memory that the urgent group takes
+  std::string reason;         // why it is not available; empty if it is
+};
+
 // Properties of the whole device. They never change while the daemon runs, and do not depend on
 // other users of the device.
 struct DeviceProperties {
@@ -55,6 +68,7 @@ struct DeviceProperties {
   int greatest_stream_priority = 0;
   // Whether the blocks of kernels on queues of a higher priority start first.
   bool blocks_by_priority = false;
+  Preemption preemption;
   std::map<int, int> attributes;            // CUdevice_attribute -> value
   std::vector<uint64_t> limits;             // indexed by CUlimit
   std::vector<uint8_t> tpc_gpc, tpc_index;  // SM topology, see proto/control.proto; may be empty
@@ -120,6 +134,22 @@ class AddressSpace {
   // Waits for the session's work on the GPU. If the work of several spaces may access each other's
   // memory, the caller calls this for all of them before it destroys the first.
   virtual void WaitForWork() {}
+
+  // ---- The time-slice group of the session's work (Preemption). Only the session's thread calls
+  // these.
+
+  // Whether the work runs in the urgent group. Objects that exist in one group are created there.
+  bool urgent() const { return urgent_; }
+  // Requires that the space is not bound.
+  void set_urgent(bool urgent) { urgent_ = urgent; }
+  // The session now has an object that exists in one group only: a texture, a surface, the address
+  // of a variable. Its work stays in its present group.
+  void BindToGroup() { bound_ = true; }
+  bool bound() const { return bound_; }
+
+ private:
+  bool urgent_ = false;
+  bool bound_ = false;
 };
 
 struct KernelParameterInfo {
@@ -167,6 +197,11 @@ class Kernel {
   virtual absl::StatusOr<uint64_t> AvailableDynamicShared(int blocks, int block_size) = 0;
   virtual absl::StatusOr<int> MaxPotentialClusterSize(const LaunchShape& shape) = 0;
   virtual absl::StatusOr<int> MaxActiveClusters(const LaunchShape& shape) = 0;
+
+  // Whether the code uses memory of which each time-slice group has its own: variables of the
+  // library that the code may write, or the heap of malloc(). A session that launches such a kernel
+  // is bound to its group (AddressSpace::BindToGroup). Never changes.
+  virtual bool bound_to_group() const { return false; }
 
   // Identifies the code that the kernel executes; the same in every session. 0 if unknown. Set
   // once, before the first launch.
@@ -305,6 +340,10 @@ class Device {
 
   // The partition of all SMs, which always exists.
   virtual Partition& whole() = 0;
+  // The partition of all SMs in the urgent time-slice group; null if the device cannot preempt. Its
+  // work stops the work of all other partitions and runs until it is complete. It runs as soon as
+  // it is submitted, after about properties().preemption.latency_ns.
+  virtual Partition* urgent() { return nullptr; }
   // Creates a partition of `count` SMs from `first` on, both multiples of properties().sm_group.
   // SMs that fill no whole group belong to the last group. Partitions may overlap. Slow and may
   // drain the device, so only at start.

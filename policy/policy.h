@@ -58,6 +58,9 @@ struct DeviceShape {
   // Partitions consist of whole groups of this many SMs. SMs that fill no whole group belong to the
   // last group.
   int sm_group = 1;
+  // The time after which urgent work (Grant::urgent) runs while other work fills the device; 0: the
+  // device cannot stop running work.
+  Nanoseconds preemption = 0;
   // At least 1.
   int groups() const { return sm_count / sm_group > 0 ? sm_count / sm_group : 1; }
   // The SMs of groups [begin, end).
@@ -110,6 +113,9 @@ struct CoroutineView {
   Nanoseconds in_flight = 0;   // device time of its work in the hardware
   // When its present throttle began; 0: it is not throttled.
   Nanoseconds throttled_since = 0;
+  // Whether its work stops the running work of others when a grant makes it urgent. False if the
+  // device cannot do that, and for a program that is bound to the device's ordinary work.
+  bool preempts = false;
 
   // ---- what it has done
   Nanoseconds device_time = 0;  // of all work that it has given to the hardware since it was opened
@@ -162,8 +168,10 @@ inline constexpr int kRanks = 8;
 // What a coroutine may do until the next decision.
 struct Grant {
   int rank = 0;  // 0 to kRanks - 1; a lower rank goes first
-  // True: blocks of its kernels begin before waiting blocks of other coroutines, where the hardware
-  // can do that. It stops no block that runs.
+  // True: its work goes first in the hardware. If the coroutine preempts (CoroutineView::preempts),
+  // its work runs on the whole device and stops the running work of all coroutines that are not
+  // urgent. Otherwise blocks of its kernels begin before waiting blocks of other coroutines, where
+  // the hardware can do that.
   bool urgent = false;
   Limits idle, contended;
   std::optional<Limits> tail;  // none: the contended limits
